@@ -67,18 +67,28 @@ export function writeSegmentExport(
 }
 
 async function write(wanted: LeasedExport, options: WriteOptions, snapshot: Snapshot): Promise<ExportCounts> {
-  const { store, leaving, isBucket, requireMine } = options;
+  const { store, leaving, isBucket, onProgress, requireMine } = options;
   const segment = await findSegment(snapshot.connection, wanted.workspaceId, wanted.segmentId);
   if (!segment) throw new SegmentExportError('the segment was archived');
   const counts: ExportCounts = { users: 0, files: 0, bytes: 0 };
-  const files = filesOf(wanted, segment.definition, { ...options, snapshot, counts });
+  const onUsers = (users: number) => {
+    counts.users += users;
+    onProgress?.({ ...counts });
+  };
+  const files = filesOf(wanted, segment.definition, { ...options, snapshot, onUsers });
+  async function* counted(): AsyncGenerator<LinesFile> {
+    for await (const file of files) {
+      counts.files += 1;
+      yield file;
+    }
+  }
   if (!isBucket) {
-    const { bytes } = await store.put(fileOfLink(wanted), zipped(files), { signal: leaving });
+    const { bytes } = await store.put(fileOfLink(wanted), zipped(counted()), { signal: leaving });
     return { ...counts, bytes };
   }
   const prefix = prefixInBucket(wanted);
   await removeAll(store, prefix);
-  for await (const file of files) {
+  for await (const file of counted()) {
     const key = `${prefix}${newFileName(wanted.outputFormat)}`;
     const packed = wanted.outputFormat === 'gzip' ? gzipped(file.lines) : zipped(only(file));
     const { bytes } = await store.put(key, packed, { signal: leaving });
@@ -98,7 +108,11 @@ async function* only(file: LinesFile): AsyncGenerator<LinesFile> {
   yield file;
 }
 
-type Reading = WriteOptions & { snapshot: Snapshot; counts: ExportCounts };
+interface Reading extends Pick<WriteOptions, 'leaving' | 'serviceIdField' | 'usersOfFile'> {
+  snapshot: Snapshot;
+  /** Hears of the users of each page once their lines are read. */
+  onUsers(users: number): void;
+}
 
 /** Files of some users each, one after the other: the lines of one are read to their end before the next begins. */
 async function* filesOf(
@@ -106,19 +120,18 @@ async function* filesOf(
   definition: Definition,
   reading: Reading,
 ): AsyncGenerator<LinesFile> {
-  const { counts, usersOfFile = USERS_OF_FILE } = reading;
+  const { usersOfFile = USERS_OF_FILE } = reading;
   const pages = pagesOf(wanted, definition, reading);
   const lineOf = createLines(wanted, reading);
   let page = await pages.next();
-  while (!page.done) {
-    counts.files += 1;
+  for (let files = 1; !page.done; files += 1) {
     async function* lines(): AsyncGenerator<string> {
       for (let users = 0; !page.done && users < usersOfFile; page = await pages.next()) {
         users += page.value.length;
         yield* lineOf(page.value);
       }
     }
-    yield { name: `users-${String(counts.files).padStart(6, '0')}.json`, lines: lines() };
+    yield { name: `users-${String(files).padStart(6, '0')}.json`, lines: lines() };
   }
 }
 
@@ -147,7 +160,7 @@ async function* pagesOf(
 
 function createLines(
   { workspaceId, fields, attributes }: LeasedExport,
-  { leaving, serviceIdField, snapshot, counts, onProgress }: Reading,
+  { leaving, serviceIdField, snapshot, onUsers }: Reading,
 ) {
   const known = userFields(serviceIdField);
   const shown = fields.flatMap((name) =>
@@ -161,11 +174,8 @@ function createLines(
     leaving.throwIfAborted();
     const users = await readProfiles(snapshot.connection, workspaceId, { ids, fields: names });
     users.sort((one, other) => (one.id < other.id ? -1 : 1));
-    for (const user of users) {
-      counts.users += 1;
-      yield `${JSON.stringify(narrowed(toUserObject(user, shown), wanted, since))}\n`;
-    }
-    onProgress?.({ ...counts });
+    for (const user of users) yield `${JSON.stringify(narrowed(toUserObject(user, shown), wanted, since))}\n`;
+    onUsers(users.length);
   };
 }
 

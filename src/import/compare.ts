@@ -73,18 +73,15 @@ export async function compareExports(
     const one = await partUsers(theirs, there, { ...options, scratch });
     const other = await partUsers(ours, here, { ...options, scratch });
     const both = new Set([...one.seen].filter((field) => other.seen.has(field)));
-    const comparison: Comparison = {
-      ...{ same: 0, differ: 0, only_theirs: 0, only_ours: 0 },
-      passed_over: one.passedOver + other.passedOver,
-      fields: {},
-      not_compared: comparedFields.filter((field) => one.seen.has(field) !== other.seen.has(field)),
-      first: [],
-    };
+    let compared = { ...nothingCompared(), passed_over: one.passedOver + other.passedOver };
     for (let part = 0; part < PARTS; part++) {
       options.leaving.throwIfAborted();
-      await comparePart([`${there}-${part}`, `${here}-${part}`], { both, comparison, shown: options.shown });
+      const shown = options.shown - compared.first.length;
+      const files: [string, string] = [`${there}-${part}`, `${here}-${part}`];
+      compared = sumOf(compared, await comparePart(files, { both, shown }));
     }
-    return comparison;
+    const notCompared = comparedFields.filter((field) => one.seen.has(field) !== other.seen.has(field));
+    return { ...compared, not_compared: notCompared };
   } catch (error) {
     throw error instanceof SourceError ? new ImportError(error.message, { cause: error }) : error;
   } finally {
@@ -161,50 +158,65 @@ async function* usersOf(file: string): AsyncGenerator<ComparedUser> {
   for await (const line of lines) yield JSON.parse(line) as ComparedUser;
 }
 
+type Compared = Omit<Comparison, 'not_compared'>;
+
+const nothingCompared = (): Compared => ({
+  ...{ same: 0, differ: 0, only_theirs: 0, only_ours: 0, passed_over: 0 },
+  ...{ fields: {}, first: [] },
+});
+
+const counts = ['same', 'differ', 'only_theirs', 'only_ours', 'passed_over'] as const;
+
+function sumOf(one: Compared, other: Compared): Compared {
+  const sum = { ...one, fields: { ...one.fields }, first: [...one.first, ...other.first] };
+  for (const name of counts) sum[name] += other[name];
+  for (const [name, count] of Object.entries(other.fields))
+    sum.fields[name] = (sum.fields[name] ?? 0) + count;
+  return sum;
+}
+
 interface Comparing {
   /** Fields that are compared. */
   both: ReadonlySet<string>;
-  comparison: Comparison;
+  /** Differences to show. */
   shown: number;
 }
 
-async function comparePart(
-  [theirs, ours]: [string, string],
-  { both, comparison, shown }: Comparing,
-): Promise<void> {
+async function comparePart([theirs, ours]: [string, string], { both, shown }: Comparing): Promise<Compared> {
+  const compared = nothingCompared();
   const there = new Map<string, Record<string, string>>();
   for await (const { key, fields } of usersOf(theirs)) {
-    if (there.has(key)) comparison.passed_over++;
+    if (there.has(key)) compared.passed_over++;
     else there.set(key, fields);
   }
   const met = new Set<string>();
   for await (const { key, fields } of usersOf(ours)) {
     if (met.has(key)) {
-      comparison.passed_over++;
+      compared.passed_over++;
       continue;
     }
     met.add(key);
     const other = there.get(key);
     if (other === undefined) {
-      comparison.only_ours++;
+      compared.only_ours++;
       show({ user: key, field: 'user', theirs: null, ours: 'only here' });
       continue;
     }
     there.delete(key);
     const names = new Set([...Object.keys(other), ...Object.keys(fields)]);
     const unequal = [...names].filter((name) => both.has(baseOf(name)) && other[name] !== fields[name]);
-    if (unequal.length === 0) comparison.same++;
-    else comparison.differ++;
-    for (const base of new Set(unequal.map(baseOf)))
-      comparison.fields[base] = (comparison.fields[base] ?? 0) + 1;
+    if (unequal.length === 0) compared.same++;
+    else compared.differ++;
+    for (const base of new Set(unequal.map(baseOf))) compared.fields[base] = (compared.fields[base] ?? 0) + 1;
     for (const field of unequal.sort())
       show({ user: key, field, theirs: cut(other[field]), ours: cut(fields[field]) });
   }
-  comparison.only_theirs += there.size;
+  compared.only_theirs = there.size;
   for (const key of there.keys()) show({ user: key, field: 'user', theirs: 'only there', ours: null });
+  return compared;
 
   function show(difference: Difference): void {
-    if (comparison.first.length < shown) comparison.first.push(difference);
+    if (compared.first.length < shown) compared.first.push(difference);
   }
 }
 
@@ -265,7 +277,10 @@ function structureOf(value: Json | undefined): Json | undefined {
 
 /** By name, with how often: first and last times are told to the second here, and more finely there. */
 function summaries(value: Json | undefined): Json {
-  const counts = recordsOf(value).map(({ name = null, count = null }): [string, Json] => [String(name), count]);
+  const counts = recordsOf(value).map(({ name = null, count = null }): [string, Json] => [
+    String(name),
+    count,
+  ]);
   return Object.fromEntries(counts);
 }
 
