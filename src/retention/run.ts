@@ -14,6 +14,7 @@ import { archiveMonth, isPending, pagesOf, removeArchived, removeUnarchived } fr
 import { alone, type Retention, requireLease, requireStore } from './files.ts';
 import {
   type Attempts,
+  aboutMonth,
   createAttempts,
   type DueMonth,
   keyOf,
@@ -189,7 +190,10 @@ async function finishDetached(
       settled.push(...files);
       continue;
     }
-    log.info({ ...month, rows, archived }, 'a detached partition has other rows than the archive');
+    log.info(
+      { ...aboutMonth(month), rows, archived },
+      'a detached partition has other rows than the archive',
+    );
     await attempts.attempt([month], async () => {
       await removeArchived(retention, month, partition.name);
     });
