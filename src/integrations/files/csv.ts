@@ -2,14 +2,13 @@ import { createReadStream } from 'node:fs';
 import { type FileHandle, open, stat } from 'node:fs/promises';
 import { pipeline } from 'node:stream/promises';
 import { readAt } from '../../platform/files.ts';
-import { createRecordScanner } from '../csv-scanner.ts';
+import { createRecordScanner, DELIMITERS } from '../csv-scanner.ts';
 import { SourceError } from '../source.ts';
 import type { InputFile } from './input.ts';
 import type { Scratch } from './scratch.ts';
 
 /** A header that is longer is no header. */
 const MOST_BYTES = 65_536;
-const DELIMITERS = [',', ';', '\t', '|'];
 
 export interface CsvHeader {
   delimiter: string;
