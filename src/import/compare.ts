@@ -27,7 +27,7 @@ const PIECE = 65_536;
 /** Of a value that is shown. */
 const MOST_SHOWN = 100;
 
-export type Difference = {
+type Difference = {
   user: string;
   field: string;
   /** Canonical JSON, cut; null: it has none. */
@@ -224,14 +224,14 @@ const cut = (value: string | undefined): string | null =>
   value === undefined ? null : shortened(value, MOST_SHOWN);
 
 /** Fields of an exported user that both services have. Their own ids, buckets and times of making are none of these. */
-export const comparedFields: readonly string[] = [
+const comparedFields: readonly string[] = [
   ...['user_aliases', 'first_name', 'last_name', 'email', 'dob', 'home_city', 'country', 'phone', 'language'],
   ...['time_zone', 'last_coordinates', 'gender', 'custom_attributes', 'custom_events', 'purchases'],
   ...['total_revenue', 'email_subscribe', 'push_subscribe'],
 ];
 
 /** A user of an export, as two of them are compared. */
-export interface ComparedUser {
+interface ComparedUser {
   /** Equal in both exports: by external id, else the first alias, else email or phone. */
   key: string;
   /** Canonical JSON by field; an attribute is `custom_attributes.plan`. Absent where there is nothing. */
@@ -239,7 +239,7 @@ export interface ComparedUser {
 }
 
 /** @returns nothing of one whom only an id of the service itself names, or a device */
-export function comparedUser(values: Values): ComparedUser | undefined {
+function comparedUser(values: Values): ComparedUser | undefined {
   const given = Object.fromEntries(comparedFields.map((name) => [name, structureOf(values[name])]));
   const aliases = recordsOf(given.user_aliases)
     .map(({ alias_label = null, alias_name = null }) => canonical([alias_label, alias_name]))
