@@ -1,10 +1,10 @@
 import { randomBytes } from 'node:crypto';
 import path from 'node:path';
 import type { ObjectStore } from '../object-store/object-store.ts';
-import { accessBySettings, type BucketSettings, openObjectStore } from '../object-store/open-object-store.ts';
+import { type BucketSettings, openBySettings } from '../object-store/open-object-store.ts';
 import { toUserObject, userFields } from '../operations/export/user-fields.ts';
 import { RECENT_DAYS } from '../operations/users.export.segment.ts';
-import { type AddressSettings, reachOfSources } from '../platform/reach.ts';
+import type { AddressSettings } from '../platform/reach.ts';
 import type { Json } from '../profile/json.ts';
 import type { Definition } from '../profile/segment.ts';
 import { inSnapshot, type Snapshot } from '../store/connections.ts';
@@ -67,18 +67,28 @@ export function writeSegmentExport(
 }
 
 async function write(wanted: LeasedExport, options: WriteOptions, snapshot: Snapshot): Promise<ExportCounts> {
-  const { store, leaving, isBucket, requireMine } = options;
+  const { store, leaving, isBucket, onProgress, requireMine } = options;
   const segment = await findSegment(snapshot.connection, wanted.workspaceId, wanted.segmentId);
   if (!segment) throw new SegmentExportError('the segment was archived');
   const counts: ExportCounts = { users: 0, files: 0, bytes: 0 };
-  const files = filesOf(wanted, segment.definition, { ...options, snapshot, counts });
+  const onUsers = (users: number) => {
+    counts.users += users;
+    onProgress?.({ ...counts });
+  };
+  const files = filesOf(wanted, segment.definition, { ...options, snapshot, onUsers });
+  async function* counted(): AsyncGenerator<LinesFile> {
+    for await (const file of files) {
+      counts.files += 1;
+      yield file;
+    }
+  }
   if (!isBucket) {
-    const { bytes } = await store.put(fileOfLink(wanted), zipped(files), { signal: leaving });
+    const { bytes } = await store.put(fileOfLink(wanted), zipped(counted()), { signal: leaving });
     return { ...counts, bytes };
   }
   const prefix = prefixInBucket(wanted);
   await removeAll(store, prefix);
-  for await (const file of files) {
+  for await (const file of counted()) {
     const key = `${prefix}${newFileName(wanted.outputFormat)}`;
     const packed = wanted.outputFormat === 'gzip' ? gzipped(file.lines) : zipped(only(file));
     const { bytes } = await store.put(key, packed, { signal: leaving });
@@ -98,7 +108,11 @@ async function* only(file: LinesFile): AsyncGenerator<LinesFile> {
   yield file;
 }
 
-type Reading = WriteOptions & { snapshot: Snapshot; counts: ExportCounts };
+interface Reading extends Pick<WriteOptions, 'leaving' | 'serviceIdField' | 'usersOfFile'> {
+  snapshot: Snapshot;
+  /** Hears of the users of each page once their lines are read. */
+  onUsers(users: number): void;
+}
 
 /** Files of some users each, one after the other: the lines of one are read to their end before the next begins. */
 async function* filesOf(
@@ -106,19 +120,18 @@ async function* filesOf(
   definition: Definition,
   reading: Reading,
 ): AsyncGenerator<LinesFile> {
-  const { counts, usersOfFile = USERS_OF_FILE } = reading;
+  const { usersOfFile = USERS_OF_FILE } = reading;
   const pages = pagesOf(wanted, definition, reading);
   const lineOf = createLines(wanted, reading);
   let page = await pages.next();
-  while (!page.done) {
-    counts.files += 1;
+  for (let files = 1; !page.done; files += 1) {
     async function* lines(): AsyncGenerator<string> {
       for (let users = 0; !page.done && users < usersOfFile; page = await pages.next()) {
         users += page.value.length;
         yield* lineOf(page.value);
       }
     }
-    yield { name: `users-${String(counts.files).padStart(6, '0')}.json`, lines: lines() };
+    yield { name: `users-${String(files).padStart(6, '0')}.json`, lines: lines() };
   }
 }
 
@@ -147,7 +160,7 @@ async function* pagesOf(
 
 function createLines(
   { workspaceId, fields, attributes }: LeasedExport,
-  { leaving, serviceIdField, snapshot, counts, onProgress }: Reading,
+  { leaving, serviceIdField, snapshot, onUsers }: Reading,
 ) {
   const known = userFields(serviceIdField);
   const shown = fields.flatMap((name) =>
@@ -161,11 +174,8 @@ function createLines(
     leaving.throwIfAborted();
     const users = await readProfiles(snapshot.connection, workspaceId, { ids, fields: names });
     users.sort((one, other) => (one.id < other.id ? -1 : 1));
-    for (const user of users) {
-      counts.users += 1;
-      yield `${JSON.stringify(narrowed(toUserObject(user, shown), wanted, since))}\n`;
-    }
-    onProgress?.({ ...counts });
+    for (const user of users) yield `${JSON.stringify(narrowed(toUserObject(user, shown), wanted, since))}\n`;
+    onUsers(users.length);
   };
 }
 
@@ -204,10 +214,7 @@ export function isBucket({ SEGMENT_EXPORT_URL }: Pick<ExportFilesSettings, 'SEGM
  */
 export function openExportFiles(settings: ExportFilesSettings): Promise<ObjectStore> {
   const place = settings.SEGMENT_EXPORT_URL || path.join(settings.DATA_DIR, 'segment-exports');
-  return openObjectStore(place, {
-    reach: reachOfSources(settings),
-    accessTo: () => accessBySettings(settings),
-  });
+  return openBySettings(place, settings);
 }
 
 /** Key of the one file that a link leads to. */

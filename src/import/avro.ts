@@ -1,9 +1,9 @@
 import type { FileHandle } from 'node:fs/promises';
 import { crc32, inflateRawSync } from 'node:zlib';
-import { type Watcher, watchedStep } from '../platform/files.ts';
+import { readAt, type Watcher, watchedStep } from '../platform/files.ts';
 import type { Json } from '../profile/json.ts';
 import { isRecord } from '../profile/values.ts';
-import { type AvroType, BrokenAvro, type Meaning, plain, readValues } from './avro-values.ts';
+import { type AvroType, BrokenAvro, createCursor, type Meaning, plain, readValues } from './avro-values.ts';
 import { unsnappy } from './codecs.ts';
 
 /** Bytes of the longest head, whose schema is a text. */
@@ -55,8 +55,8 @@ export async function openAvro(
 
   async function* blocks(onBytes?: (bytes: number) => void): AsyncGenerator<{ rows: number; bytes: Buffer }> {
     for (let at = end + SYNC_BYTES; at < size; ) {
-      const head = createReader(await readAt(handle, at, Math.min(BLOCK_HEAD_BYTES, size - at)));
-      const [rows, length] = [head.number(), head.number()];
+      const head = overHead(await readAt(handle, at, Math.min(BLOCK_HEAD_BYTES, size - at)));
+      const [rows, length] = [head.count(), head.count()];
       if (rows < 0 || length < 0 || length > MOST_BLOCK_BYTES)
         throw new BrokenAvro(`a block says that it has ${length} bytes, and ${MOST_BLOCK_BYTES} are read`);
       const bytes = await readAt(handle, at + head.at(), length + SYNC_BYTES);
@@ -108,47 +108,30 @@ export async function openAvro(
 async function readHead(handle: FileHandle, size: number) {
   // Behind the first four bytes, by which it is known to be Avro.
   const START = 4;
-  const head = createReader(await readAt(handle, START, Math.min(MOST_HEAD_BYTES, size)));
+  const bytes = await readAt(handle, START, Math.min(MOST_HEAD_BYTES, size));
+  const { count, take, at } = overHead(bytes);
+  const next = () => {
+    const length = count();
+    const from = take(length);
+    return bytes.subarray(from, from + length);
+  };
   const metadata = new Map<string, Buffer>();
   for (;;) {
-    let left = head.number();
-    if (left === 0) return { metadata, end: START + head.at() };
+    let left = count();
+    if (left === 0) return { metadata, end: START + at() };
     if (left < 0) {
       left = -left;
-      head.number();
+      count();
     }
-    for (; left > 0; left--) metadata.set(head.bytes().toString('utf8'), head.bytes());
+    for (; left > 0; left--) metadata.set(next().toString('utf8'), next());
   }
 }
 
-/** Reads whole numbers and bytes of a head, one after the other. @throws {BrokenAvro} */
-function createReader(buffer: Buffer) {
-  let at = 0;
-  function number(): number {
-    let value = 0n;
-    for (let shift = 0n; shift < 70n; shift += 7n) {
-      const byte = buffer[at++];
-      if (byte === undefined) break;
-      value |= BigInt(byte & 0x7f) << shift;
-      if (byte >= 0x80) continue;
-      const found = Number((value & 1n) === 0n ? value >> 1n : -((value + 1n) >> 1n));
-      if (Number.isSafeInteger(found)) return found;
-      break;
-    }
-    throw new BrokenAvro('its head is broken, or longer than is read');
-  }
-  return {
-    at: () => at,
-    number,
-    bytes(): Buffer {
-      const length = number();
-      if (length < 0 || length > buffer.length - at)
-        throw new BrokenAvro('its head is broken, or longer than is read');
-      at += length;
-      return buffer.subarray(at - length, at);
-    },
-  };
-}
+const BROKEN_HEAD = 'its head is broken, or longer than is read';
+
+/** Over the bytes of a head, whatever is wrong with it. */
+const overHead = (bytes: Buffer) =>
+  createCursor(bytes, { cut: BROKEN_HEAD, long: BROKEN_HEAD, length: BROKEN_HEAD });
 
 /** @throws {BrokenAvro} when it is packed in a way that is not read */
 function unpackerOf(codec: string): (packed: Buffer) => Buffer {
@@ -174,12 +157,6 @@ function attempt(unpack: () => Buffer): Buffer {
   } catch (error) {
     throw new BrokenAvro(`a block cannot be unpacked: ${(error as Error).message}`, { cause: error });
   }
-}
-
-/** Fewer at the end of the file. */
-async function readAt(handle: FileHandle, at: number, bytes: number): Promise<Buffer> {
-  const { buffer, bytesRead } = await handle.read(Buffer.alloc(bytes), 0, bytes, at);
-  return buffer.subarray(0, bytesRead);
 }
 
 /** Types of one schema, and how deep they may lie within one another. */

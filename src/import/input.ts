@@ -3,7 +3,7 @@ import { constants } from 'node:fs';
 import { type FileHandle, open } from 'node:fs/promises';
 import type { ParquetLines, ParquetOptions } from '../integrations/files/parquet-lines.ts';
 import { SourceError } from '../integrations/source.ts';
-import { unwatched, type Watcher, watchedStep } from '../platform/files.ts';
+import { readAt, unwatched, type Watcher, watchedStep } from '../platform/files.ts';
 import { type AvroLines, openAvro } from './avro.ts';
 import { BrokenAvro } from './avro-values.ts';
 import { BrokenZstd } from './codecs.ts';
@@ -71,7 +71,7 @@ export async function openInput(
   }
   try {
     const { size, mtimeMs } = await handle.stat();
-    const kind = kindOf(await startOf(handle), name);
+    const kind = kindOf(await readAt(handle, 0, START_BYTES), name);
     const entries = kind === 'zip' ? await listZip(handle, size) : [];
     if (kind === 'zip' && entries.length === 0) throw new ImportError(`${name} has no file in it`);
     const source: Source = { handle, name, size, kind, entries };
@@ -139,11 +139,6 @@ async function openFile(name: string, path: string): Promise<FileHandle> {
 
 /** Bytes that tell what a file is. */
 const START_BYTES = 65_536;
-
-async function startOf(handle: FileHandle): Promise<Buffer> {
-  const { buffer, bytesRead } = await handle.read(Buffer.alloc(START_BYTES), 0, START_BYTES, 0);
-  return buffer.subarray(0, bytesRead);
-}
 
 /** What files begin with that need all of their bytes at hand. */
 const PARQUET = Buffer.from('PAR1');

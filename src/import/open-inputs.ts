@@ -3,8 +3,8 @@ import { opendir, stat } from 'node:fs/promises';
 import path from 'node:path';
 import type { BucketAccess } from '../integrations/bucket-client.ts';
 import type { Scratch } from '../integrations/files/scratch.ts';
-import { SourceError } from '../integrations/source.ts';
-import type { Watcher } from '../platform/files.ts';
+import { SourceError, s3PlaceOf } from '../integrations/source.ts';
+import { MANIFEST, UNFINISHED, type Watcher } from '../platform/files.ts';
 import type { Reach } from '../platform/reach.ts';
 import { type Input, openInput } from './input.ts';
 import { ImportError } from './unpack.ts';
@@ -20,11 +20,9 @@ export interface Opening {
   leaving: AbortSignal;
 }
 
-/** An address of one object, or of all beneath a prefix that ends in a slash. */
-const S3 = /^s3:\/\/([^/]+)\/?(.*)$/s;
-
-/** Whether a name means more than one file. */
-export const namesMany = (named: string): boolean => (S3.test(named) ? named.endsWith('/') : isFolder(named));
+/** Whether a name means more than one file; the address of a bucket does when it ends in a slash. */
+export const namesMany = (named: string): boolean =>
+  s3PlaceOf(named) ? named.endsWith('/') : isFolder(named);
 
 /**
  * What a person has named: a file, all files of a folder, or objects of a bucket, which are fetched one after the other.
@@ -33,16 +31,16 @@ export const namesMany = (named: string): boolean => (S3.test(named) ? named.end
  */
 export async function* openInputs(named: string, opening: Opening): AsyncGenerator<Input> {
   const { scratchBytes, reach, watcher, leaving: signal } = opening;
-  const [, bucket, prefix] = S3.exec(named) ?? [];
-  if (bucket === undefined || prefix === undefined) {
+  const address = s3PlaceOf(named);
+  if (address === undefined) {
     for (const file of isFolder(named) ? await filesOf(named) : [named])
       yield* untilTaken(openInput(file, { scratchBytes, watcher }));
     return;
   }
-  const { region, endpoint, credentials } = await opening.accessTo(bucket);
+  const { region, endpoint, credentials } = await opening.accessTo(address.bucket);
   // What reaches buckets is large, and seldom needed.
   const { fetchObjects } = await import('../integrations/bucket.ts');
-  const place = { type: 's3', bucket, prefix, region, ...(endpoint !== undefined && { endpoint }) } as const;
+  const place = { type: 's3', ...address, region, ...(endpoint !== undefined && { endpoint }) } as const;
   try {
     for await (const { name, path } of fetchObjects(place, credentials, {
       scratchBytes,
@@ -80,10 +78,7 @@ const MOST_ENTRIES = 100_000;
 const DEEPEST = 32;
 
 /** Hidden, unfinished as programs that write many files name it, the list of an export, or rows that an import has refused. */
-const PASSED_OVER = /^[._]|^manifest\.json$|\.rejects\.ndjson$/;
-
-/** Lies in the folder of an export that goes on. */
-const UNFINISHED = 'unfinished.json';
+const isPassedOver = (name: string) => /^[._]|\.rejects\.ndjson$/.test(name) || name === MANIFEST;
 
 export function isFolder(name: string): boolean {
   return statSync(name, { throwIfNoEntry: false })?.isDirectory() ?? false;
@@ -105,7 +100,7 @@ export async function filesOf(folder: string): Promise<string[]> {
         throw new ImportError(
           `${folder} has more than ${MOST_ENTRIES} entries: import its folders one by one`,
         );
-      if (PASSED_OVER.test(entry.name)) continue;
+      if (isPassedOver(entry.name)) continue;
       const place = path.join(within, entry.name);
       if (entry.name === UNFINISHED)
         throw new ImportError(`${within} holds an export that is not whole: run it again to its end`);

@@ -1,5 +1,5 @@
 import { isUtf8 } from 'node:buffer';
-import { createRecordScanner } from '../integrations/csv-scanner.ts';
+import { createRecordScanner, DELIMITERS } from '../integrations/csv-scanner.ts';
 import type { Json } from '../profile/json.ts';
 import { isRecord } from '../profile/values.ts';
 import { ImportError, type Part } from './unpack.ts';
@@ -280,8 +280,6 @@ function closingQuote(text: string, from: number): number {
   while (at !== -1 && text[at + 1] === '"') at = text.indexOf('"', at + 2);
   return at;
 }
-
-const DELIMITERS = [',', ';', '\t', '|'];
 
 /** Of comma, semicolon, tab and bar, the one that parts a header into the most names. */
 function delimiterOf(header: string): string {

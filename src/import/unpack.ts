@@ -2,6 +2,7 @@ import type { Hash } from 'node:crypto';
 import type { FileHandle } from 'node:fs/promises';
 import { pipeline } from 'node:stream/promises';
 import { crc32, createGunzip, createInflateRaw, type Gunzip, type InflateRaw } from 'node:zlib';
+import { readAt } from '../platform/files.ts';
 import { unzstd } from './codecs.ts';
 
 /** The texts of a file: itself, what was packed, or the entries of an archive. */
@@ -136,7 +137,7 @@ export async function listZip(handle: FileHandle, size: number): Promise<ZipEntr
   const { at, bytes, count } = await findList(handle, size);
   if (count > MOST_ENTRIES) throw new BrokenZip(`it has more than ${MOST_ENTRIES} files`);
   if (bytes > MOST_LIST_BYTES || at + bytes > size) throw new BrokenZip('its list of files is broken');
-  const list = await readAt(handle, at, bytes);
+  const list = await readPlace(handle, at, bytes);
   const entries: ZipEntry[] = [];
   for (let place = 0, from = 0; place < count; place++) {
     if (from + CENTRAL_BYTES > list.length || list.readUInt32LE(from) !== CENTRAL)
@@ -196,7 +197,7 @@ function readLong(extra: Buffer): number[] {
 }
 
 async function findList(handle: FileHandle, size: number) {
-  const tail = await readAt(
+  const tail = await readPlace(
     handle,
     Math.max(0, size - END_BYTES - MOST_COMMENT_BYTES),
     END_BYTES + MOST_COMMENT_BYTES,
@@ -210,22 +211,21 @@ async function findList(handle: FileHandle, size: number) {
     at: tail.readUInt32LE(end + 16),
   };
   if (end < LOCATOR_BYTES || tail.readUInt32LE(end - LOCATOR_BYTES) !== END_64_LOCATOR) return found;
-  const long = await readAt(handle, Number(tail.readBigUInt64LE(end - LOCATOR_BYTES + 8)), END_64_BYTES);
+  const long = await readPlace(handle, Number(tail.readBigUInt64LE(end - LOCATOR_BYTES + 8)), END_64_BYTES);
   if (long.length < END_64_BYTES || long.readUInt32LE(0) !== END_64) throw new BrokenZip('its end is broken');
   const [count, bytes, at] = [32, 40, 48].map((field) => Number(long.readBigUInt64LE(field)));
   return { count: count!, bytes: bytes!, at: at! };
 }
 
-/** Fewer at the end of the file. */
-async function readAt(handle: FileHandle, at: number, bytes: number): Promise<Buffer> {
+/** Fewer bytes at the end of the file. @throws {BrokenZip} */
+function readPlace(handle: FileHandle, at: number, bytes: number): Promise<Buffer> {
   if (!Number.isSafeInteger(at)) throw new BrokenZip('it names a place that no file has');
-  const { buffer, bytesRead } = await handle.read(Buffer.alloc(bytes), 0, bytes, at);
-  return buffer.subarray(0, bytesRead);
+  return readAt(handle, at, bytes);
 }
 
 /** Where the packed bytes of an entry begin. @throws {BrokenZip} */
 async function placeOf(handle: FileHandle, { name, offset }: ZipEntry): Promise<number> {
-  const header = await readAt(handle, offset, LOCAL_BYTES);
+  const header = await readPlace(handle, offset, LOCAL_BYTES);
   if (header.length < LOCAL_BYTES || header.readUInt32LE(0) !== LOCAL)
     throw new BrokenZip(`${name} is not where the list says`);
   return offset + LOCAL_BYTES + header.readUInt16LE(26) + header.readUInt16LE(28);

@@ -66,15 +66,13 @@ async function listObjects(
     );
     for await (const { Contents = [] } of pages) {
       page += 1;
-      if (page > MOST_PAGES || objects.length > MOST_FILES) {
+      if (page > MOST_PAGES || objects.length > MOST_FILES)
         throw new SourceError(
           'config',
           `${bucket.where}: the list under the prefix "${prefix}" is too long (${MOST_FILES} objects that are meant, ${MOST_PAGES} pages); name a narrower one`,
         );
-      }
-      for (const { Key: key = '', Size: size = 0, LastModified } of Contents) {
+      for (const { Key: key = '', Size: size = 0, LastModified } of Contents)
         if (isMeant(key)) objects.push({ key, size, modifiedAt: LastModified?.getTime() ?? 0 });
-      }
     }
   } catch (error) {
     signal?.throwIfAborted();

@@ -2,11 +2,15 @@ import pg from 'pg';
 import { within } from '../platform/lifecycle.ts';
 import { RefusedAddress } from '../platform/reach.ts';
 import {
+  assertCanonical,
+  EARLIEST,
   findColumns,
   type KnownColumn,
+  LATEST,
   MOST_UNREADABLE,
   mostCharacters,
   requireUpdatedAt,
+  TIME_PATTERN,
   toRow,
 } from './columns.ts';
 import {
@@ -18,7 +22,6 @@ import {
   type Patience,
   type Row,
 } from './guarded-client.ts';
-import { assertCanonical, EARLIEST, LATEST, TIME_PATTERN } from './schedule.ts';
 import {
   type Credentials,
   type PostgresDefinition,

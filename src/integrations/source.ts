@@ -1,4 +1,5 @@
 import { createCipheriv, createDecipheriv, randomBytes } from 'node:crypto';
+import { shortened } from '../platform/format.ts';
 import type { Reach } from '../platform/reach.ts';
 
 /**
@@ -71,7 +72,7 @@ export type IdentifierColumn =
   | 'email'
   | 'phone';
 
-/** Characters of a message: the words of somebody else's server may have any length. */
+/** Characters of a message. */
 const MOST_MESSAGE = 2000;
 
 /** Why a source gives no rows. */
@@ -85,7 +86,7 @@ export class SourceError extends Error {
    * @param message for the owner: what is wrong and where; never a secret
    */
   constructor(reason: SourceError['reason'], message: string, options?: ErrorOptions) {
-    super(message.length > MOST_MESSAGE ? `${message.slice(0, MOST_MESSAGE)}…` : message, options);
+    super(shortened(message, MOST_MESSAGE), options);
     this.reason = reason;
   }
 }
@@ -96,6 +97,14 @@ export type IntegrationKind = (typeof kinds)[number];
 
 /** Where the rows are: the part of an integration that is no secret. */
 export type SourceDefinition = PostgresDefinition | FolderDefinition | BucketDefinition;
+
+const S3 = /^s3:\/\/([^/]+)\/?(.*)$/s;
+
+/** Bucket and prefix (or key) of an address `s3://bucket/prefix`; undefined: it is none. */
+export function s3PlaceOf(address: string): { bucket: string; prefix: string } | undefined {
+  const [, bucket, prefix] = S3.exec(address) ?? [];
+  return bucket === undefined || prefix === undefined ? undefined : { bucket, prefix };
+}
 
 /** Postgres, and what speaks its wire protocol. */
 export interface PostgresDefinition {

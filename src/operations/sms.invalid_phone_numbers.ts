@@ -9,11 +9,9 @@ import {
   invalidReasons,
   listInvalidNumbers,
 } from '../store/suppression-lists.ts';
-import { day, readDays } from './email/listing.ts';
-import { listOf } from './export/user-fields.ts';
 import { MAX_ELEMENTS, phone } from './identity/elements.ts';
 import type { DirectOperation } from './operation.ts';
-import { count, listOrOne, readOffset, readWholeNumber } from './subscription/states.ts';
+import { count, day, listOf, listOrOne, readDays, readOffset, readWholeNumber } from './query-parameters.ts';
 
 const DEFAULT_LIMIT = 100;
 const MAX_LIMIT = 500;

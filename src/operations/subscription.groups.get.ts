@@ -3,14 +3,8 @@ import { readProfiles } from '../store/export.ts';
 import { findExported, MAX_ANSWERED } from '../store/export-lookup.ts';
 import { toUserObject, userFields } from './export/user-fields.ts';
 import type { DirectOperation } from './operation.ts';
-import {
-  count,
-  EXAMPLE_GROUP,
-  queried,
-  readAskedOrNobody,
-  readOffset,
-  readWholeNumber,
-} from './subscription/states.ts';
+import { count, readOffset, readWholeNumber } from './query-parameters.ts';
+import { EXAMPLE_GROUP, queried, readAskedOrNobody } from './subscription/states.ts';
 
 /** Most users of one answer. */
 const MAX_USERS = 100;

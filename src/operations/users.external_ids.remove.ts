@@ -1,6 +1,15 @@
 import type { Schema } from '../schemas/compile.ts';
-import { arrayOf, externalId, judge, refusal, requiredElements, requireValid } from './identity/elements.ts';
-import { readExternalIdElement, settledPlan, settledReplies } from './identity/selectors.ts';
+import {
+  arrayOf,
+  externalId,
+  judge,
+  refusal,
+  requiredElements,
+  requireValid,
+  settledPlan,
+  settledReplies,
+} from './identity/elements.ts';
+import { readExternalIdElement } from './identity/selectors.ts';
 import type { QueuedOperation } from './operation.ts';
 
 const removed: Schema = { type: 'string' };

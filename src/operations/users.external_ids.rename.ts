@@ -6,8 +6,10 @@ import {
   refusal,
   requiredElements,
   requireValid,
+  settledPlan,
+  settledReplies,
 } from './identity/elements.ts';
-import { readExternalId, readNewExternalId, settledPlan, settledReplies } from './identity/selectors.ts';
+import { readExternalId, readNewExternalId } from './identity/selectors.ts';
 import type { QueuedOperation } from './operation.ts';
 
 const FIELD = 'external_id_renames';

@@ -1,7 +1,8 @@
 import { existsSync, readFileSync, readlinkSync } from 'node:fs';
-import { mkdir, mkdtemp, readdir, rm, stat } from 'node:fs/promises';
+import { type FileHandle, mkdir, mkdtemp, readdir, rm, stat } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
+import { fileURLToPath } from 'node:url';
 
 /** The folder of package.json, prisma/ and the Procfile, from the sources as well as from dist/. */
 export const packageRoot = findUp(import.meta.dirname);
@@ -51,6 +52,20 @@ async function isThere(name: string): Promise<boolean> {
     throw error;
   }
 }
+
+/** The path that a `file:` address names; undefined: it names none. */
+export function pathOfUrl(url: string): string | undefined {
+  try {
+    return fileURLToPath(url);
+  } catch {
+    return undefined;
+  }
+}
+
+/** What `penstock export` writes last: where it is, the export is whole. */
+export const MANIFEST = 'manifest.json';
+/** Lies where an export goes on. */
+export const UNFINISHED = 'unfinished.json';
 
 /** Of a process that cannot be looked up, as that of another container: nobody takes a day for a file. */
 const LEFT_MS = 86_400_000;
@@ -117,6 +132,12 @@ export function scratchFolders(purpose: string): ScratchFolders {
 async function isLeft(folder: string): Promise<boolean> {
   const found = await stat(folder).catch(() => undefined);
   return found !== undefined && found.mtimeMs < Date.now() - LEFT_MS;
+}
+
+/** Bytes at a place of a file; fewer at its end. */
+export async function readAt(handle: FileHandle, at: number, bytes: number): Promise<Buffer> {
+  const { buffer, bytesRead } = await handle.read(Buffer.alloc(bytes), 0, bytes, at);
+  return buffer.subarray(0, bytesRead);
 }
 
 /** One of several things that are done with a file before the first of its rows is taken. */

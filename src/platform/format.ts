@@ -33,3 +33,7 @@ export function isoTime(now: number): string {
   }
   return `${untilSecond}${milliseconds < 100 ? String(milliseconds).padStart(3, '0') : milliseconds}Z`;
 }
+
+/** A text, or so many characters of its beginning: the words of somebody else's server may have any length. */
+export const shortened = (text: string, most: number): string =>
+  text.length > most ? `${text.slice(0, most)}…` : text;

@@ -157,6 +157,16 @@ export function hasAny(record: object): boolean {
   return false;
 }
 
+/** Clients send one value where an array is meant, and null for none. */
+export function asList(value: Json | undefined): Json[] {
+  if (value === undefined || value === null) return [];
+  return Array.isArray(value) ? value : [value];
+}
+
+/** The objects of a list; of what is none, nothing. */
+export const recordsOf = (value: Json | undefined): Record<string, Json>[] =>
+  Array.isArray(value) ? value.filter(isRecord) : [];
+
 /** Whether every element is an object. */
 export function areRecords(values: Json[]): values is Record<string, Json>[] {
   return values.every(isRecord);

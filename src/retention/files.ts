@@ -4,12 +4,18 @@ import { rm } from 'node:fs/promises';
 import path from 'node:path';
 import { pipeline } from 'node:stream/promises';
 import type { ObjectStore } from '../object-store/object-store.ts';
-import { accessBySettings, type BucketSettings, openObjectStore } from '../object-store/open-object-store.ts';
-import { type ParquetColumn, ParquetError, type ParquetRow, writeParquet } from '../object-store/parquet.ts';
-import { readBack, readParquet } from '../object-store/parquet-reading.ts';
+import { type BucketSettings, openBySettings } from '../object-store/open-object-store.ts';
+import {
+  type ParquetColumn,
+  ParquetError,
+  type ParquetRow,
+  readBack,
+  readParquet,
+} from '../object-store/parquet.ts';
+import { writeParquet } from '../object-store/write-parquet.ts';
 import { scratchFolders } from '../platform/files.ts';
 import type { Log } from '../platform/log.ts';
-import { type AddressSettings, reachOfSources } from '../platform/reach.ts';
+import type { AddressSettings } from '../platform/reach.ts';
 import type { ArchiveFile, VerifiedFile } from '../store/archive-files.ts';
 import type { Pool } from '../store/database.ts';
 import type { ActivityTable } from '../store/erasures.ts';
@@ -129,7 +135,7 @@ export async function putVerified(
   }
 }
 
-/** The first 60 bits of an id's MD5, as src/object-store/parquet-reading.ts adds them up. */
+/** The first 60 bits of an id's MD5, as src/object-store/parquet.ts adds them up. */
 function checksumOf(id: string): bigint {
   return BigInt(`0x${createHash('md5').update(id).digest('hex').slice(0, 15)}`);
 }
@@ -206,8 +212,5 @@ interface ArchiveSettings extends BucketSettings, AddressSettings {
  */
 export async function openArchive(settings: ArchiveSettings): Promise<ObjectStore | undefined> {
   if (settings.ARCHIVE_URL === '') return undefined;
-  return openObjectStore(settings.ARCHIVE_URL, {
-    reach: reachOfSources(settings),
-    accessTo: () => accessBySettings(settings),
-  });
+  return openBySettings(settings.ARCHIVE_URL, settings);
 }

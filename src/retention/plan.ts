@@ -54,6 +54,11 @@ export interface DueMonth extends ArchivedMonth {
   waits: boolean;
 }
 
+/** What the log says of a month. */
+export const aboutMonth = ({ workspaceId, kind, month }: ArchivedMonth) => ({
+  ...{ workspace_id: workspaceId, month, kind },
+});
+
 /** One month of one workspace and table. */
 export const keyOf = ({ workspaceId, kind, month }: ArchivedMonth) => `${month} ${kind} ${workspaceId}`;
 
@@ -177,7 +182,7 @@ export function createAttempts({ pool, log, signal }: Retention, task: Retention
         const reason = error instanceof Error ? error.message : String(error);
         for (const { workspaceId, month, kind } of months) {
           log.error(
-            { err: error, workspace_id: workspaceId, month, kind, task },
+            { err: error, ...aboutMonth({ workspaceId, month, kind }), task },
             'the retention failed with a month; the others go on',
           );
           const key = keyOf({ workspaceId, month, kind });

@@ -1,7 +1,7 @@
 import { type Connection, openPool, type Pool } from './database.ts';
 import type { ActivityTable } from './erasures.ts';
 
-/** Aggregate over the texts of a column; src/object-store/parquet-reading.ts has the same of a file. */
+/** Aggregate over the texts of a column; src/object-store/parquet.ts has the same of a file. */
 export const keyChecksum = (column: string) =>
   `coalesce(sum(('x' || substr(md5(${column}::text), 1, 15))::bit(60)::bigint), 0)::text`;
 

@@ -1,3 +1,5 @@
+import { shortened } from '../platform/format.ts';
+
 /** A receiver outside, opened for a while. */
 export interface Destination {
   /** Most messages, and bytes of their envelopes, that are delivered at once. */
@@ -59,7 +61,7 @@ export interface Batch {
   envelopes: string[];
 }
 
-/** Characters of a message: the words of somebody else's server may have any length. */
+/** Characters of a message. */
 const MOST_MESSAGE = 1000;
 
 /** Why something was not delivered: for people, without secrets. */
@@ -69,7 +71,7 @@ export class DeliveryError extends Error {
   readonly isGone: boolean;
 
   constructor(message: string, { isGone = false, ...options }: ErrorOptions & { isGone?: boolean } = {}) {
-    super(message.length > MOST_MESSAGE ? `${message.slice(0, MOST_MESSAGE)}…` : message, options);
+    super(shortened(message, MOST_MESSAGE), options);
     this.isGone = isGone;
   }
 }

@@ -8,9 +8,11 @@ import type { Credentials } from '../integrations/source.ts';
 import { inWords } from '../object-store/folder-store.ts';
 import { type ObjectStore, ObjectStoreError } from '../object-store/object-store.ts';
 import { openObjectStore } from '../object-store/open-object-store.ts';
-import { type ParquetColumn, ParquetError, type ParquetRow, writeParquet } from '../object-store/parquet.ts';
+import { type ParquetColumn, ParquetError, type ParquetRow } from '../object-store/parquet.ts';
+import { writeParquet } from '../object-store/write-parquet.ts';
 import { createSemaphore } from '../platform/concurrency.ts';
 import { scratchFolders } from '../platform/files.ts';
+import { within } from '../platform/lifecycle.ts';
 import type { Reach } from '../platform/reach.ts';
 import { DeliveryError, type FileDestination, type Piece } from './destination.ts';
 import {
@@ -71,21 +73,21 @@ export function openFiles(options: FilesOptions): FileDestination {
   /** Ends with the signal or when it takes too long, also where what it has begun does not. */
   async function put(key: string, from: AsyncIterable<Uint8Array>, signal: AbortSignal): Promise<void> {
     if (hanging.has(to)) throw new DeliveryError(`${to}: what was begun before has not come back yet`);
-    const late = AbortSignal.timeout(milliseconds);
-    const ending = AbortSignal.any([signal, late]);
+    const late = new DeliveryError(`${to}: a file was not put within ${milliseconds / 1000} s`);
+    const ended = new AbortController();
     let isOver = false;
-    const putting = putNow(key, from, ending).finally(() => {
+    const putting = putNow(key, from, AbortSignal.any([signal, ended.signal])).finally(() => {
       isOver = true;
       hanging.delete(to);
     });
-    putting.catch(() => {});
     try {
-      await Promise.race([putting, aborted(ending)]);
+      await within(milliseconds, putting, { signal, late: () => late });
     } catch (error) {
       if (signal.aborted) throw signal.reason;
-      if (!late.aborted) throw toDeliveryError(error);
+      if (error !== late) throw toDeliveryError(error);
       if (!isOver) hanging.add(to);
-      throw new DeliveryError(`${to}: a file was not put within ${milliseconds / 1000} s`, { cause: error });
+      ended.abort(late);
+      throw late;
     }
   }
 
@@ -148,13 +150,6 @@ async function requireThere(folder: string): Promise<void> {
     'config',
     `${folder} is no folder that is there${code}: make it, or mount its disk`,
   );
-}
-
-function aborted(signal: AbortSignal): Promise<never> {
-  return new Promise((_, reject) => {
-    if (signal.aborted) reject(signal.reason);
-    signal.addEventListener('abort', () => reject(signal.reason), { once: true });
-  });
 }
 
 /** Whose failure it was: that of what is written is none of the file. */

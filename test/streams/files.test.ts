@@ -1,7 +1,7 @@
 import { writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { expect, test } from 'vitest';
-import { readParquet } from '../../src/object-store/parquet-reading.ts';
+import { readParquet } from '../../src/object-store/parquet.ts';
 import { newId } from '../../src/platform/ids.ts';
 import { createReach } from '../../src/platform/reach.ts';
 import { removeDestination, replayFrom, setDestinationState } from '../../src/store/stream-destinations.ts';

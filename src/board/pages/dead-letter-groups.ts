@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto';
 import { type Html, html, type Part } from '../../platform/html.ts';
+import { millisecondsOf } from '../../platform/ids.ts';
 import { isUuid } from '../../profile/values.ts';
 import {
   type Counted,
@@ -113,5 +114,5 @@ function groupTable(groups: DeadLetterGroup[], { viewer, workspaces }: Visit<Pag
 
 /** An id of ours begins with its time. */
 function timeOf(id: string): Date {
-  return new Date(Number.parseInt(id.replaceAll('-', '').slice(0, 12), 16));
+  return new Date(millisecondsOf(id));
 }

@@ -1,5 +1,6 @@
 import { grouped } from '../../platform/format.ts';
 import { html, type Part } from '../../platform/html.ts';
+import { millisecondsOf } from '../../platform/ids.ts';
 import { toServiceId } from '../../profile/identifier.ts';
 import type { Json } from '../../profile/json.ts';
 import { isUuid } from '../../profile/values.ts';
@@ -222,7 +223,7 @@ export async function readEntries(
     }),
   ]);
   const all: Entry[] = [
-    ...deeds.map((deed) => ({ at: Number.parseInt(deed.id.replaceAll('-', '').slice(0, 12), 16), deed })),
+    ...deeds.map((deed) => ({ at: millisecondsOf(deed.id), deed })),
     ...changes.map((change) => ({ at: change.at.getTime(), change })),
   ];
   const shown = all.sort((one, other) => other.at - one.at).slice(0, PAGE);

@@ -1,13 +1,11 @@
 import { BadRequest } from '../../errors.ts';
 import { isGiven } from '../../profile/identifier.ts';
 import type { Json } from '../../profile/json.ts';
-import { parseTime } from '../../profile/time.ts';
 import { findUnstorable } from '../../profile/values.ts';
 import type { Schema } from '../../schemas/compile.ts';
 import { listNames, type SeriesPage, type SeriesPoint } from '../../store/activity-series.ts';
-import { BARE_ZONE } from '../email/listing.ts';
 import type { DirectOperation } from '../operation.ts';
-import { count, readWholeNumber } from '../subscription/states.ts';
+import { count, parseSentTime, readWholeNumber } from '../query-parameters.ts';
 
 /** Most units of a series. */
 const MAX_LENGTH = 100;
@@ -84,7 +82,7 @@ export function readStretch(query: Record<string, Json>, now: number): Stretch {
 
 function readEnd(sent: Json | undefined, now: number): number {
   if (!isGiven(sent)) return now;
-  const time = typeof sent === 'string' ? parseTime(sent.replace(BARE_ZONE, '$1+')) : undefined;
+  const time = typeof sent === 'string' ? parseSentTime(sent) : undefined;
   if (time !== undefined && time >= EARLIEST_END && time < LATEST_END) return time;
   throw new BadRequest("'ending_at' is not valid: it must be a time in ISO 8601, of the years 1970 to 9998");
 }

@@ -7,6 +7,7 @@ import type { Schema } from '../../schemas/compile.ts';
 import { userAlias } from '../../schemas/track.ts';
 import type { StoredUser } from '../../store/export.ts';
 import type { Wanted } from '../../store/export-lookup.ts';
+import { listOf } from '../query-parameters.ts';
 
 /** A field of an exported user: its documentation, and its value if that is not the stored member of its name. */
 export interface UserField {
@@ -214,12 +215,6 @@ export function readNamedUsers(body: Record<string, Json>, serviceIdField: strin
     );
   }
   return asked;
-}
-
-/** Clients send one value where an array is meant, and null or an empty text for none. */
-export function listOf(value: Json | undefined): Json[] {
-  const list = Array.isArray(value) ? value : [value ?? null];
-  return list.filter((element) => element !== null && element !== '');
 }
 
 function externalId(sent: string): NamedUser {

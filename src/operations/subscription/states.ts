@@ -6,18 +6,10 @@ import type { Json } from '../../profile/json.ts';
 import { findUnstorable, uuidOf } from '../../profile/values.ts';
 import type { Schema } from '../../schemas/compile.ts';
 import type { Channel } from '../../store/subscription-states.ts';
-import { listOf } from '../export/user-fields.ts';
-import {
-  arrayOf,
-  elementsOf,
-  email,
-  externalId,
-  MAX_ELEMENTS,
-  phone,
-  type Refusal,
-} from '../identity/elements.ts';
+import { elementsOf, email, externalId, MAX_ELEMENTS, phone, type Refusal } from '../identity/elements.ts';
 import { readExternalIdElement } from '../identity/selectors.ts';
 import { BLOCKED, type Caller } from '../operation.ts';
+import { listOf, listOrOne, withPlus } from '../query-parameters.ts';
 
 /** What a request says of one group. */
 interface Setting {
@@ -179,10 +171,10 @@ export function readAsked(query: Record<string, Json>): Asked {
   return { kind, names: names.map((name) => ({ meant: name, known: normal[kind](name) })) };
 }
 
-/** No address has a space, and no number begins with one: it is a + that was not encoded. */
+/** No number begins with a space: it is a + that was not encoded. */
 const meant: Record<Kind, (sent: string) => string> = {
   external_id: (sent) => sent,
-  email: (sent) => sent.replaceAll(' ', '+'),
+  email: withPlus,
   phone: (sent) => sent.replace(/^ /, '+'),
 };
 
@@ -220,12 +212,6 @@ export const doubleOptIn: Schema = {
   description: 'Must not be true: a confirmation would need a message to the user.',
 };
 
-/** An array, or its one element. */
-export const listOrOne = (items: Schema, description: string): Schema => ({
-  ...arrayOf(items, `${description} A single one will do.`),
-  type: ['array', ...[items.type].flat()],
-});
-
 /** The lists that name whose states are set. */
 export const targets = {
   external_id: listOrOne(
@@ -255,34 +241,3 @@ export const queried = {
   email: repeatable('Email addresses; not together with phone.'),
   phone: repeatable('Phone numbers in E.164; not together with email.'),
 } as const;
-
-/** A number in a query string. */
-export const count = (minimum: number, maximum: number | undefined, description: string): Schema => ({
-  type: ['integer', 'string'],
-  minimum,
-  ...(maximum !== undefined && { maximum }),
-  description,
-  rule: 'it must be a whole number',
-});
-
-/**
- * A whole number of a query string.
- *
- * @throws {BadRequest} when it is none, or outside of the bounds
- */
-export function readWholeNumber(
-  query: Record<string, Json>,
-  name: string,
-  { from, to, otherwise }: { from: number; to: number; otherwise: number },
-): number {
-  const value = query[name];
-  if (!isGiven(value)) return otherwise;
-  const number = typeof value === 'string' && /^\d{1,15}$/.test(value) ? Number(value) : Number.NaN;
-  if (number >= from && number <= to) return number;
-  const bounds = to === Number.MAX_SAFE_INTEGER ? `${from} or more` : `${from} to ${to}`;
-  throw new BadRequest(`'${name}' is not valid: it must be a whole number, ${bounds}`);
-}
-
-/** Where a page begins. */
-export const readOffset = (query: Record<string, Json>) =>
-  readWholeNumber(query, 'offset', { from: 0, to: Number.MAX_SAFE_INTEGER, otherwise: 0 });

@@ -1,67 +1,21 @@
-import path from 'node:path';
 import type { DuckDBConnection } from '@duckdb/node-api';
-import { brokenRow, type KnownColumn, MOST_UNREADABLE, mostCharacters } from '../columns.ts';
-import { type DuckDbModule, importDuckDb } from '../duckdb.ts';
-import { EARLIEST, LATEST, TIME_PATTERN } from '../schedule.ts';
+import {
+  brokenRow,
+  EARLIEST,
+  type KnownColumn,
+  LATEST,
+  MOST_UNREADABLE,
+  mostCharacters,
+  TIME_PATTERN,
+} from '../columns.ts';
+import { type DuckDbModule, importDuckDb, literal } from '../duckdb.ts';
 import { type SourceColumn, SourceError, type SourceRow } from '../source.ts';
 import type { InputFile } from './input.ts';
 import type { Scratch } from './scratch.ts';
 
-/**
- * What DuckDB keeps in memory at most. It takes far less for rows of a few hundred bytes; but it handles 2048 rows at a
- * time, and so 200 MB for rows of 100 KB.
- */
-const MEMORY = '1GiB';
-/** Each has rows of its own in memory, and the lanes take what is read far more slowly than one reads. */
-const THREADS = 1;
-
 /** @throws {SourceError} when it is not there; once it is, another try will do */
 export const loadDuckDb = (): Promise<DuckDbModule> =>
   importDuckDb((message, options) => new SourceError('failed', message, options));
-
-interface DuckDb {
-  connect(): Promise<DuckDBConnection>;
-  close(): void;
-}
-
-/**
- * A DuckDB without a database, that reads nothing but the scratch folder: no other file, no network, no extension.
- * What is needed, Parquet and JSON, is built in.
- * @param keepsOrder rows come in the order of their file
- */
-export async function openDuckDb(
-  scratch: Pick<Scratch, 'path' | 'inputs' | 'maxBytes'>,
-  { keepsOrder = false } = {},
-): Promise<DuckDb> {
-  const { DuckDBInstance } = await loadDuckDb();
-  const instance = await DuckDBInstance.create(':memory:');
-  const connection = await instance.connect();
-  // The order counts: nothing can be set once external access is off and the configuration locked.
-  for (const setting of [
-    `threads = ${THREADS}`,
-    `memory_limit = '${MEMORY}'`,
-    `temp_directory = ${literal(path.join(scratch.path, 'spill'))}`,
-    `max_temp_directory_size = '${scratch.maxBytes}B'`,
-    `extension_directory = ${literal(path.join(scratch.path, 'extensions'))}`,
-    'autoinstall_known_extensions = false',
-    'autoload_known_extensions = false',
-    'allow_community_extensions = false',
-    'allow_persistent_secrets = false',
-    `preserve_insertion_order = ${keepsOrder}`,
-    "TimeZone = 'UTC'",
-    `allowed_directories = [${literal(scratch.inputs)}]`,
-    'enable_external_access = false',
-    'lock_configuration = true',
-  ]) {
-    await connection.run(`set ${setting}`);
-  }
-  connection.closeSync();
-  return { connect: () => instance.connect(), close: () => instance.closeSync() };
-}
-
-export function literal(text: string): string {
-  return `'${text.replaceAll("'", "''")}'`;
-}
 
 /** Files that are read alike, as a part of one statement. */
 export interface Part {
