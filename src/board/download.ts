@@ -10,17 +10,17 @@ export interface FileReply {
 /** Files that are on their way at once: each reads the store page by page, and other pages need it, too. */
 const MOST_FILES = 2;
 
-let files = 0;
+let sending = 0;
 
 /** Sends a file, unless too many are on their way. @returns whether it was sent */
 export async function download(response: Response, reply: FileReply): Promise<boolean> {
-  if (files >= MOST_FILES) return false;
-  files++;
+  if (sending >= MOST_FILES) return false;
+  sending++;
   try {
     await send(response, reply);
     return true;
   } finally {
-    files--;
+    sending--;
   }
 }
 

@@ -46,7 +46,7 @@ export async function openTarget(options: TargetOptions, installation: Installat
   try {
     requireKey(file);
   } catch (error) {
-    throw inWords(error);
+    throw targetInWords(error);
   }
   return { store: await openStore({ ...options, to: folder }, installation), file, format: ending };
 }
@@ -67,9 +67,9 @@ async function openStore(options: TargetOptions, { config }: Installation): Prom
   try {
     return await openObjectStore(options.to, { reach: reachOfSources(config), accessTo });
   } catch (error) {
-    throw inWords(error);
+    throw targetInWords(error);
   }
 }
 
-const inWords = (error: unknown) =>
+const targetInWords = (error: unknown) =>
   error instanceof ObjectStoreError ? new Refusal(`--to: ${error.message}`) : error;

@@ -23,7 +23,7 @@ export function addPreferenceCenters(program: Command): void {
     owner: 'workspace',
     required: true,
     find: (prisma, page) => prisma.preferenceCenter.findMany(page),
-    rowOf,
+    rowOf: centerRowOf,
   });
   addVerb(noun, 'show', {
     sentence: 'Show a preference center with its templates, and when its links were last revoked.',
@@ -57,7 +57,7 @@ async function show(id: string, { workspace, json }: { workspace: string; json?:
       },
     });
     printRow(json, {
-      ...rowOf(center),
+      ...centerRowOf(center),
       preference_center_title: center.title,
       preference_center_options: center.options as Json,
       preference_center_page_html: center.pageHtml,
@@ -117,7 +117,7 @@ async function requireUser({ pool }: Database, workspaceId: string, externalId: 
   return user.id;
 }
 
-function rowOf({ id, name, state, createdAt, updatedAt }: PreferenceCenter): Row {
+function centerRowOf({ id, name, state, createdAt, updatedAt }: PreferenceCenter): Row {
   return {
     preference_center_api_id: id,
     name,

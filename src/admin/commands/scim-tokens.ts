@@ -36,7 +36,7 @@ export function addScimTokens(program: Command): void {
     example: 'scim-tokens list --company default --json',
     owner: 'company',
     find: (prisma, page) => prisma.scimToken.findMany({ ...page, select: columns }),
-    rowOf,
+    rowOf: tokenRowOf,
   });
   addVerb(noun, 'rotate', {
     sentence: 'Give a SCIM token a new secret and show it, once; the old one is refused from then on.',
@@ -70,7 +70,7 @@ async function issue({ company, origin, name, ipAllowlist = [], json }: IssueOpt
       const result = await tx.scimToken.create({ data, select: columns });
       return { result, entries: [entryOf('scim_tokens.issue', result)] };
     });
-    printRow(json, { scim_token: secret, ...rowOf(token) }, KEEP);
+    printRow(json, { scim_token: secret, ...tokenRowOf(token) }, KEEP);
   });
 }
 
@@ -87,7 +87,7 @@ async function rotate(id: string, { json }: { json?: boolean }): Promise<void> {
       return { result: { count: changed.count, token: found }, entries };
     });
     if (count === 0) throw new Refusal(`the SCIM token ${id} is revoked; issue a new one`);
-    printRow(json, { scim_token: secret, ...rowOf(token) }, KEEP);
+    printRow(json, { scim_token: secret, ...tokenRowOf(token) }, KEEP);
   });
 }
 
@@ -102,18 +102,18 @@ async function revoke(id: string, { json }: { json?: boolean }): Promise<void> {
       const found = await findToken(tx, id);
       return { result: found, entries: count === 0 ? [] : [entryOf('scim_tokens.revoke', found)] };
     });
-    printRow(json, rowOf(token));
+    printRow(json, tokenRowOf(token));
   });
 }
 
 function entryOf(
   action: 'scim_tokens.issue' | 'scim_tokens.rotate' | 'scim_tokens.revoke',
-  { id, companyId, name, origin }: Shown,
+  { id, companyId, name, origin }: ShownToken,
 ): AuditEntry {
   return { action, subject: { kind: 'scim_token', id }, companyId, detail: { name, origin } };
 }
 
-async function findToken(tx: Prisma.TransactionClient, id: string): Promise<Shown> {
+async function findToken(tx: Prisma.TransactionClient, id: string): Promise<ShownToken> {
   const token = await tx.scimToken.findUnique({ where: { id }, select: columns });
   if (token === null) throw new Refusal(`no SCIM token has the id ${id}; see ${PENSTOCK} scim-tokens list`);
   return token;
@@ -133,9 +133,9 @@ const columns = {
   company: { select: { name: true } },
 } satisfies Prisma.ScimTokenSelect;
 
-type Shown = Prisma.ScimTokenGetPayload<{ select: typeof columns }>;
+type ShownToken = Prisma.ScimTokenGetPayload<{ select: typeof columns }>;
 
-function rowOf(token: Shown): Row {
+function tokenRowOf(token: ShownToken): Row {
   return {
     scim_token_id: token.id,
     company: token.company.name,

@@ -22,7 +22,7 @@ export function addUsersHistory(noun: Command): void {
     .option('--email <address>', 'of this email address, whoever has it', parseEmail)
     .option('--phone <number>', 'of this phone number, whoever has it', parsePhone)
     .option('--limit <number>', 'most changes to show', parseCount, 100)
-    .option('--after <place>', 'go on behind this one', parsePlace)
+    .option('--after <place>', 'go on behind this one', parseChangePlace)
     .action(history);
 }
 
@@ -47,7 +47,7 @@ async function history({ workspace, externalId, email, phone, ...options }: Opti
     const { limit, after, json } = options;
     const found = await readHistory(database.pool, id, { subjects, limit: limit + 1, before: after });
     const { shown, next } = pageOf(found, limit, (last) => last.id);
-    printPage(json, 'changes', { rows: shown.map(rowOf), next });
+    printPage(json, 'changes', { rows: shown.map(changeRowOf), next });
   });
 }
 
@@ -72,7 +72,7 @@ async function subjectsOf(
   ];
 }
 
-function rowOf({ kind, subject, subscription, group, from, to, at, requestId }: HistoryRow): Row {
+function changeRowOf({ kind, subject, subscription, group, from, to, at, requestId }: HistoryRow): Row {
   return {
     changed_at: at.toISOString(),
     subject: `${kind} ${subject}`,
@@ -94,7 +94,7 @@ function parsePhone(text: string): string {
   return number.phone;
 }
 
-function parsePlace(text: string): string {
+function parseChangePlace(text: string): string {
   if (!/^\d{1,18}$/.test(text)) throw new InvalidArgumentError('It is what the page before ended with.');
   return text;
 }

@@ -12,18 +12,18 @@ export function addWorkers(program: Command): void {
   addVerb(program, 'workers', {
     sentence: 'Show which worker works which lanes, since when, and how far behind each is.',
     example: 'workers',
-  }).action(show);
+  }).action(showWorkers);
 }
 
-async function show({ json }: { json?: boolean }): Promise<void> {
+async function showWorkers({ json }: { json?: boolean }): Promise<void> {
   await withInstallation(async (installation) => {
     const { pool } = installation.database;
     // Where the queue does not answer, the workers are shown without what waits.
     const now = await withQueueConnection(installation, (connection) => lookAtFleet(pool, connection)).catch(
       () => lookAtFleet(pool, undefined),
     );
-    if (json) printJson(documentOf(now));
-    else process.stdout.write(screenOf(now));
+    if (json) printJson(workersDocument(now));
+    else process.stdout.write(workersScreen(now));
   });
 }
 
@@ -61,7 +61,7 @@ const nobodys = ({ processes, installationLanes }: FleetNow) =>
   unworkedLanes(processes, installationLanes ?? 0);
 
 /** For scripts. */
-function documentOf(now: FleetNow) {
+function workersDocument(now: FleetNow) {
   return {
     installation_lanes: now.installationLanes,
     workers: workingNow(now).map(({ worker, alive, lanes }) => ({
@@ -75,7 +75,7 @@ function documentOf(now: FleetNow) {
 }
 
 /** For people: what is wrong stands first. */
-function screenOf(now: FleetNow): string {
+function workersScreen(now: FleetNow): string {
   const missing = nobodys(now);
   const workers = workingNow(now);
   const troubles = [

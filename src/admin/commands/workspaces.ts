@@ -24,14 +24,14 @@ export function addWorkspaces(program: Command): void {
   })
     .requiredOption('--name <name>', 'name, unlike that of any other workspace', parseName)
     .option('--company <company>', 'name or id of the company that owns it', 'default')
-    .action(create);
+    .action(createWorkspace);
   addList(noun, {
     one: 'workspace',
     many: 'workspaces',
     sentence: 'List the workspaces, the oldest first.',
     example: 'workspaces list --limit 20',
     find: (prisma, page) => prisma.workspace.findMany({ ...page, include: ofOwner }),
-    rowOf,
+    rowOf: workspaceRowOf,
   });
   addVerb(noun, 'move', {
     sentence:
@@ -58,7 +58,7 @@ interface CreateOptions {
   json?: boolean;
 }
 
-async function create({ name, company, json }: CreateOptions): Promise<void> {
+async function createWorkspace({ name, company, json }: CreateOptions): Promise<void> {
   await withInstallation(async ({ database }) => {
     const { id: companyId } = await findCompany(database, company);
     const { shards = 1 } = (await readSpread(database.pool)) ?? {};
@@ -70,13 +70,13 @@ async function create({ name, company, json }: CreateOptions): Promise<void> {
       const entry = { subject, workspaceId: made.id, companyId, detail: { name } };
       return { result: made, entries: [{ action: 'workspaces.create', ...entry }] };
     }).catch(refuseTaken(`a workspace is named '${name}' already; names of workspaces are unique`));
-    printRow(json, rowOf(workspace));
+    printRow(json, workspaceRowOf(workspace));
   });
 }
 
 const ofOwner = { company: { select: { name: true } } } satisfies Prisma.WorkspaceInclude;
 
-function rowOf(workspace: Prisma.WorkspaceGetPayload<{ include: typeof ofOwner }>): Row {
+function workspaceRowOf(workspace: Prisma.WorkspaceGetPayload<{ include: typeof ofOwner }>): Row {
   return {
     workspace_id: workspace.id,
     company: workspace.company.name,

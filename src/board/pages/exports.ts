@@ -6,10 +6,8 @@ import type { Page, PageServices } from '../console.ts';
 import { badge, empty, moment, nextPage, pathWith, table, workspaceChoice } from '../layout.ts';
 import { presentWorkspace } from './groups.ts';
 
-const PAGE = 50;
-
 /** Exports that `/users/export/segment` was asked for. Links are not shown: whoever has one has the users. */
-const list: Page<PageServices> = {
+const exportList: Page<PageServices> = {
   method: 'get',
   path: '/exports',
   right: 'segments',
@@ -77,4 +75,4 @@ function callbackOf({ callback, toldAt, state, lastError }: ShownExport): Part {
   return state === 'ready' && lastError !== null ? html`${host}, ${badge('not reached', 'warn')}` : host;
 }
 
-export const exportPages = [list];
+export const exportPages = [exportList];
