@@ -5,7 +5,7 @@ import path from 'node:path';
 import { withRequiredScram } from '../store/database.ts';
 
 /** How clients reach the server: by a Unix socket in a folder of its own, or by a port of loopback. */
-export type Reach = 'socket' | 'port';
+export type Transport = 'socket' | 'port';
 
 /** What the path of a Unix socket may have in bytes: 107 on Linux, 103 on macOS. */
 const MAX_SOCKET_PATH = 103;
@@ -22,7 +22,7 @@ export function socketFolder(home: string): string {
 }
 
 /** By a socket, which nobody else can listen on, unless the path of one would be too long. */
-export function reachOf(home: string): Reach {
+export function transportOf(home: string): Transport {
   const socket = path.join(socketFolder(home), `.s.PGSQL.${SOCKET_PORT}`);
   return Buffer.byteLength(socket) <= MAX_SOCKET_PATH ? 'socket' : 'port';
 }
@@ -30,17 +30,17 @@ export function reachOf(home: string): Reach {
 export interface Address {
   /** The absolute data folder. */
   home: string;
-  reach: Reach;
+  transport: Transport;
   port: number;
   password: string;
   database: string;
 }
 
 /** The address as `pg` and libpq read it. On a port, the server has to prove itself: anybody may listen there. */
-export function urlOf({ home, reach, port, password, database }: Address): string {
-  const host = reach === 'socket' ? encodeURIComponent(socketFolder(home)) : '127.0.0.1';
+export function urlOf({ home, transport, port, password, database }: Address): string {
+  const host = transport === 'socket' ? encodeURIComponent(socketFolder(home)) : '127.0.0.1';
   const url = `postgresql://${ROLE}:${password}@${host}:${port}/${database}`;
-  return reach === 'socket' ? url : withRequiredScram(url);
+  return transport === 'socket' ? url : withRequiredScram(url);
 }
 
 /** Where the address is kept for the admin command, and for people. */

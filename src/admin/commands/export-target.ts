@@ -5,7 +5,7 @@ import { accessBySettings, openObjectStore } from '../../object-store/open-objec
 import { reachOfSources } from '../../platform/reach.ts';
 import { Refusal } from '../command.ts';
 import type { Installation } from '../installation.ts';
-import { readSecret, requireEndpoint, type SecretOptions } from '../integrations/source-options.ts';
+import { readKeyPair, requireEndpoint, type SecretOptions } from '../integrations/source-options.ts';
 
 export const formats = ['ndjson', 'parquet'] as const;
 
@@ -61,8 +61,7 @@ async function openStore(options: TargetOptions, { config }: Installation): Prom
       return accessBySettings(config);
     if (!region || !accessKeyId) throw new Refusal('s3:// needs --region and --access-key-id');
     if (endpoint !== undefined) requireEndpoint(endpoint);
-    const secret_access_key = await readSecret(options, `Secret access key of ${accessKeyId}`);
-    return { region, endpoint, credentials: { access_key_id: accessKeyId, secret_access_key } };
+    return { region, endpoint, credentials: await readKeyPair(options, accessKeyId) };
   }
   try {
     return await openObjectStore(options.to, { reach: reachOfSources(config), accessTo });

@@ -15,7 +15,7 @@ import { addVerb, Refusal } from '../command.ts';
 import { findWorkspace, type Installation, withInstallation } from '../installation.ts';
 import {
   addSecretOptions,
-  readSecret,
+  readKeyPair,
   requireEndpoint,
   type SecretOptions,
 } from '../integrations/source-options.ts';
@@ -158,10 +158,7 @@ function openingOf({ installation: { config }, options, leaving }: Omit<Job, 'qu
     async accessTo() {
       if (!region || !accessKeyId) throw new Refusal('s3:// needs --region and --access-key-id');
       if (endpoint !== undefined) requireEndpoint(endpoint);
-      credentials ??= {
-        access_key_id: accessKeyId,
-        secret_access_key: await readSecret(options, `Secret access key of ${accessKeyId}`),
-      };
+      credentials ??= await readKeyPair(options, accessKeyId);
       return { region, endpoint, credentials };
     },
   };

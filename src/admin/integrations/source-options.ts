@@ -4,6 +4,7 @@ import { createInterface } from 'node:readline/promises';
 import { Writable } from 'node:stream';
 import { text } from 'node:stream/consumers';
 import { type Command, Option } from 'commander';
+import type { BucketAccess } from '../../integrations/bucket-client.ts';
 import {
   type Credentials,
   type FileFormat,
@@ -76,6 +77,15 @@ async function askFor(what: string): Promise<string> {
     terminal.close();
     process.stderr.write('\n');
   }
+}
+
+/** What a bucket is reached with: the access key that the options name, and its secret. */
+export async function readKeyPair(
+  options: SecretOptions,
+  accessKeyId: string,
+): Promise<BucketAccess['credentials']> {
+  const secret_access_key = await readSecret(options, `Secret access key of ${accessKeyId}`);
+  return { access_key_id: accessKeyId, secret_access_key };
 }
 
 const types = ['postgres', 'folder', 's3'] as const;
@@ -161,10 +171,7 @@ export async function readCredentials(options: SourceOptions): Promise<Credentia
     return { user, password: await readSecret(options, `Password of ${user}`) };
   }
   const { accessKeyId } = needed(options, 'accessKeyId');
-  return {
-    access_key_id: accessKeyId,
-    secret_access_key: await readSecret(options, `Secret access key of ${accessKeyId}`),
-  };
+  return readKeyPair(options, accessKeyId);
 }
 
 function needed<Name extends keyof SourceOptions>(
