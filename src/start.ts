@@ -8,7 +8,7 @@ import type { Installation } from './admin/installation.ts';
 import { changeLanes } from './admin/queue.ts';
 import { keepIntegrationKey } from './embedded/address.ts';
 import { type EmbeddedPostgres, hasEmbeddedPostgres, startEmbeddedPostgres } from './embedded/postgres.ts';
-import { type Config, readConfig } from './platform/config.ts';
+import { type Config, environmentWith, readConfig } from './platform/config.ts';
 import { packageRoot } from './platform/files.ts';
 import { reachable, within } from './platform/lifecycle.ts';
 import { createLog, type Log } from './platform/log.ts';
@@ -143,14 +143,13 @@ function run({ config, ports, databaseUrl, apiKey, end, log }: RunOptions): () =
   const stop = startProcesses({
     // What `release` does has been done.
     lines: parseProcfile(procfile).filter(({ name }) => name !== 'release'),
-    env: {
-      ...process.env,
+    env: environmentWith({
       DATABASE_URL: databaseUrl,
       PORT: String(ports.PORT),
       BOARD_PORT: String(ports.BOARD_PORT),
       BOARD_PASSWORD: password,
       INTEGRATION_KEY: integrationKey(config),
-    },
+    }),
     log,
     deadline: config.SHUTDOWN_DELAY_MS + config.SHUTDOWN_TIMEOUT_MS,
     onHopeless: (name) => {

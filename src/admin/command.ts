@@ -1,5 +1,6 @@
 import path from 'node:path';
 import type { Command } from 'commander';
+import { startedByNpm } from '../platform/config.ts';
 
 /** The files of the command; within another program it has its plain name. */
 const OWN_FILES = ['cli.js', 'penstock'];
@@ -9,7 +10,7 @@ const OWN_FILES = ['cli.js', 'penstock'];
  * npx or npm run in the project's folder, or by its name where that is on the PATH.
  */
 export const PENSTOCK = OWN_FILES.includes(path.basename(process.argv[1] ?? ''))
-  ? commandName(process.env.npm_command)
+  ? commandName(startedByNpm().command)
   : 'penstock';
 
 function commandName(npmCommand: string | undefined): string {

@@ -5,6 +5,7 @@ import { totalmem } from 'node:os';
 import path from 'node:path';
 import type { Writable } from 'node:stream';
 import { pathToFileURL } from 'node:url';
+import { searchPath } from '../platform/config.ts';
 import type { Log } from '../platform/log.ts';
 import { rest, until } from '../platform/poll.ts';
 import { PostgresClient } from '../store/database.ts';
@@ -104,7 +105,7 @@ export async function startServer(options: ServerOptions, log: Log): Promise<Ser
     ...user.ids,
     cwd: '/',
     detached: true,
-    env: { PATH: process.env.PATH, LC_MESSAGES: 'C' },
+    env: { PATH: searchPath(), LC_MESSAGES: 'C' },
     stdio: ['ignore', output, output, 'pipe'],
   });
   closeSync(output);

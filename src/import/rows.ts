@@ -10,7 +10,7 @@ import { isGiven } from '../profile/identifier.ts';
 import type { Json } from '../profile/json.ts';
 import type { Pool } from '../store/database.ts';
 import { readRules } from '../store/sync-lists.ts';
-import type { Input } from './input.ts';
+import type { Input } from './open-input.ts';
 import { createMapping, type MappingRules } from './mapping.ts';
 import { type RawRow, type Refusal, readPart, type Values } from './reader.ts';
 import type { RefusedRow } from './refused-rows.ts';

@@ -1,5 +1,6 @@
 import { type ChildProcess, fork } from 'node:child_process';
 import path from 'node:path';
+import { startedByNpm } from '../platform/config.ts';
 import { packageRoot } from '../platform/files.ts';
 import type { Log } from '../platform/log.ts';
 import { backOff, poll, until } from '../platform/poll.ts';
@@ -200,7 +201,7 @@ export function endOfStart(log: Log): EndOfStart {
 
 /** A killed npm tells nobody: whoever killed it means what it ran. */
 function watchNpm(onGone: () => void): void {
-  if (!process.env.npm_lifecycle_event) return;
+  if (!startedByNpm().script) return;
   const npm = process.ppid;
   const looks = poll(PARENT_POLL_MS, () => {
     if (process.ppid === npm) return;

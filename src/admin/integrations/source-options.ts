@@ -11,6 +11,7 @@ import {
   fileFormats,
   type SourceDefinition,
 } from '../../integrations/source.ts';
+import { variableNamed } from '../../platform/config.ts';
 import { parseCount } from '../arguments.ts';
 import { describeFailure, Refusal } from '../command.ts';
 
@@ -47,7 +48,7 @@ async function find({ secretEnv, secretFile }: SecretOptions, what: string): Pro
   if (secretEnv !== undefined && secretFile !== undefined)
     throw new Refusal('give one of --secret-env and --secret-file');
   if (secretEnv !== undefined) {
-    const value = process.env[secretEnv];
+    const value = variableNamed(secretEnv);
     if (value === undefined) throw new Refusal(`the environment has no variable ${secretEnv}`);
     return value;
   }
