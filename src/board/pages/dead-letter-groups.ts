@@ -111,6 +111,17 @@ function groupTable(groups: DeadLetterGroup[], { viewer, workspaces }: Visit<Pag
   )}`;
 }
 
+/** Characters of a reason to discard. */
+export const MAX_REASON = 500;
+
+/** Why something is discarded, for whoever reads it later. @throws {Sorry} without a reason */
+export function readReason(given: string): string {
+  const reason = given.trim();
+  if (reason === '') throw new Sorry(400, 'Say why it is discarded: the reason is kept with it.');
+  if (reason.length > MAX_REASON) throw new Sorry(400, `A reason has at most ${MAX_REASON} characters.`);
+  return reason;
+}
+
 /** An id of ours begins with its time. */
 function timeOf(id: string): Date {
   return new Date(Number.parseInt(id.replaceAll('-', '').slice(0, 12), 16));

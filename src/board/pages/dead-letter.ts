@@ -6,7 +6,7 @@ import { discardDeadLetters, readLetter, type WholeLetter } from '../../store/de
 import type { Workspace } from '../access.ts';
 import { lacking, type Page, type PageServices, Sorry, type Visit } from '../console.ts';
 import { badge, count, facts, MASK, moment, pathWith, tree } from '../layout.ts';
-import { MAX_REASON, readReason } from './dead-letters.ts';
+import { MAX_REASON, readReason } from './dead-letter-groups.ts';
 
 /** Of a form with a mended object: each of its bytes may be written as three. */
 const FORM_BYTES = 3 * MAX_MENDED_BYTES + 65_536;
