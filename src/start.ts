@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import path from 'node:path';
 import { bootstrap } from './admin/bootstrap.ts';
-import { describeFailure } from './admin/command.ts';
+import { describeFailure } from './platform/format.ts';
 import type { Installation } from './admin/installation.ts';
 import { changeLanes } from './admin/queue.ts';
 import { keepIntegrationKey } from './embedded/address.ts';

@@ -24,7 +24,8 @@ import {
   setLanes,
 } from '../store/installation.ts';
 import { leaveShards } from '../store/queue-shards.ts';
-import { describeFailure, Refusal } from './command.ts';
+import { Refusal } from './command.ts';
+import { describeFailure } from '../platform/format.ts';
 import { commandLine, type Installation } from './installation.ts';
 
 /** A person at a terminal waits longer than a request at the edge may, for which the setting is made. */

@@ -33,3 +33,17 @@ export function isoTime(now: number): string {
   }
   return `${untilSecond}${milliseconds < 100 ? String(milliseconds).padStart(3, '0') : milliseconds}Z`;
 }
+
+/** The one line that says what went wrong, without a stack. */
+export function describeFailure(error: unknown): string {
+  if (!(error instanceof Error)) return String(error);
+  // Prisma puts the call, its source and blank lines before the reason; the reason stands last.
+  const lines = error.message.split('\n').map((line) => line.trim());
+  return lines.findLast((line) => line !== '') ?? codeOf(error) ?? error.name;
+}
+
+/** The code that Node, Postgres or Prisma gave the error. */
+export function codeOf(error: unknown): string | undefined {
+  const code = error instanceof Error && 'code' in error ? error.code : undefined;
+  return typeof code === 'string' ? code : undefined;
+}

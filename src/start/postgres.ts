@@ -1,4 +1,4 @@
-import { describeFailure } from '../admin/command.ts';
+import { describeFailure } from '../platform/format.ts';
 import { freePort, tryListen } from '../embedded/address.ts';
 import type { EmbeddedPostgres } from '../embedded/postgres.ts';
 import type { Config } from '../platform/config.ts';

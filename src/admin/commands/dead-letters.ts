@@ -10,7 +10,8 @@ import {
 } from '../../store/dead-letter-actions.ts';
 import { ANY_BYTES } from '../../store/dead-letters.ts';
 import { parseCount, parseId, parseIds, parseReason } from '../arguments.ts';
-import { addNoun, addVerb, describeFailure, PENSTOCK, Refusal } from '../command.ts';
+import { addNoun, addVerb, PENSTOCK, Refusal } from '../command.ts';
+import { describeFailure } from '../../platform/format.ts';
 import {
   commandLine,
   findWorkspaceId,

@@ -16,7 +16,8 @@ import { audited, recordAudit } from '../../store/audit.ts';
 import { openRetentionPool } from '../../store/retention.ts';
 import { listFailures, noteFinished, type RetentionFailure } from '../../store/retention-runs.ts';
 import { parseCount } from '../arguments.ts';
-import { addNoun, addVerb, describeFailure, PENSTOCK, Refusal } from '../command.ts';
+import { addNoun, addVerb, PENSTOCK, Refusal } from '../command.ts';
+import { describeFailure } from '../../platform/format.ts';
 import { commandLine, findWorkspace, type Installation, withInstallation } from '../installation.ts';
 import { printPage, printRow, type Row } from '../output.ts';
 

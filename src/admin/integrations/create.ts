@@ -13,7 +13,8 @@ import {
 } from '../../integrations/source.ts';
 import { type Reach, reachOfSources } from '../../platform/reach.ts';
 import { integrationKeys } from '../../processes/secrets.ts';
-import { codeOf, PENSTOCK, Refusal } from '../command.ts';
+import { PENSTOCK, Refusal } from '../command.ts';
+import { codeOf } from '../../platform/format.ts';
 import { change, findWorkspace, type Installation, withInstallation } from '../installation.ts';
 import { printRow } from '../output.ts';
 import { findIntegration, longRow } from './runs.ts';
