@@ -5,7 +5,7 @@ import { runProcess } from '../src/platform/lifecycle.ts';
 import type { Log } from '../src/platform/log.ts';
 import { reachOfSources } from '../src/platform/reach.ts';
 import { openWorkingProcess } from '../src/processes/process.ts';
-import { integrationKeys } from '../src/processes/secrets.ts';
+import { integrationKeys } from '../src/processes/dependencies.ts';
 import { watchProcessorWait } from '../src/processes/surroundings.ts';
 import type { LongStrings } from '../src/profile/attribute-rule.ts';
 import { watchDepth } from '../src/queue/depth.ts';

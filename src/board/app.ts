@@ -4,8 +4,13 @@ import express from 'express';
 import helmet from 'helmet';
 import { isLeaving } from '../platform/lifecycle.ts';
 import { namesOneHost, targetOf } from '../platform/listen.ts';
-import { addClockMetric, addDependencyMetric, addSpanMetric, createRegistry } from '../processes/metrics.ts';
-import { createMetricsGuard } from '../processes/secrets.ts';
+import {
+  addClockMetric,
+  addDependencyMetric,
+  addSpanMetric,
+  createMetricsGuard,
+  createRegistry,
+} from '../processes/metrics.ts';
 import { addLossMetric } from '../queue/loss.ts';
 import type { QueueLoss } from '../store/installation.ts';
 import { createAssets } from './assets.ts';

@@ -10,7 +10,7 @@ import {
   keysOf,
   SourceError,
 } from '../../src/integrations/source.ts';
-import { integrationKeys } from '../../src/processes/secrets.ts';
+import { integrationKeys } from '../../src/processes/dependencies.ts';
 import { temporaryFolder } from '../setup/left-behind.ts';
 
 const credentials = { user: 'reader', password: 'pässword"' };

@@ -7,7 +7,7 @@ import {
   SourceError,
 } from '../../integrations/source.ts';
 import { reachOfSources } from '../../platform/reach.ts';
-import { integrationKeys } from '../../processes/secrets.ts';
+import { integrationKeys } from '../../processes/dependencies.ts';
 import { audited } from '../../store/audit.ts';
 import { deleteIfIdle, type SelectedIntegration } from '../../store/integrations.ts';
 import { PENSTOCK, Refusal } from '../command.ts';

@@ -12,7 +12,7 @@ import {
   SourceError,
 } from '../../integrations/source.ts';
 import { type Reach, reachOfSources } from '../../platform/reach.ts';
-import { integrationKeys } from '../../processes/secrets.ts';
+import { integrationKeys } from '../../processes/dependencies.ts';
 import { PENSTOCK, Refusal } from '../command.ts';
 import { codeOf } from '../../platform/format.ts';
 import { change, findWorkspace, type Installation, withInstallation } from '../installation.ts';
