@@ -10,7 +10,10 @@ type Add = (program: Command) => void;
 /** Writes down every other noun. */
 const NAMES_ALL = 'completion';
 
-/** The nouns, in the order of the help. A command that names one loads no other: that is half of what it would take. */
+/**
+ * The nouns, in the order of the help. A command that names one loads the file of that one alone, which may hold some that
+ * belong together: that is half of what all would take.
+ */
 const nouns: Record<string, () => Promise<Add>> = {
   companies: async () => (await import('./commands/companies.ts')).addCompanies,
   workspaces: async () => (await import('./commands/workspaces.ts')).addWorkspaces,
@@ -44,10 +47,10 @@ const nouns: Record<string, () => Promise<Add>> = {
 };
 
 /**
- * The `penstock` command: one noun per file of admin/commands.
+ * The `penstock` command with its nouns, of which each is added by a file of admin/commands.
  *
  * @param fail is given what Commander has to say about words that it does not understand
- * @param word the first one typed: if it is a noun, no other is loaded
+ * @param word the first one typed: if it is a noun, no other is added
  */
 export async function createProgram(fail: (text: string) => void, word = ''): Promise<Command> {
   const { version } = JSON.parse(readFileSync(path.join(packageRoot, 'package.json'), 'utf8'));
