@@ -2,8 +2,8 @@ import { readFileSync } from 'node:fs';
 import path from 'node:path';
 import { Command, CommanderError } from 'commander';
 import { packageRoot } from '../platform/files.ts';
-import { PENSTOCK } from './command.ts';
 import { describeFailure } from '../platform/format.ts';
+import { PENSTOCK } from './command.ts';
 
 type Add = (program: Command) => void;
 

@@ -1,5 +1,6 @@
 import { pino } from 'pino';
 import type { Config } from '../platform/config.ts';
+import { describeFailure } from '../platform/format.ts';
 import { until } from '../platform/poll.ts';
 import {
   connectProducer,
@@ -25,7 +26,6 @@ import {
 } from '../store/installation.ts';
 import { leaveShards } from '../store/queue-shards.ts';
 import { Refusal } from './command.ts';
-import { describeFailure } from '../platform/format.ts';
 import { commandLine, type Installation } from './installation.ts';
 
 /** A person at a terminal waits longer than a request at the edge may, for which the setting is made. */
@@ -228,9 +228,7 @@ export async function changeLanes(
     });
     if (!hindrance) return { before, after };
     const what = before.lanes === after.lanes ? 'shards' : 'lanes';
-    throw new Refusal(
-      `the number of ${what} is still ${before[what]}: ${describe(hindrance, before.lanes)}`,
-    );
+    throw new Refusal(`the number of ${what} is still ${before[what]}: ${describe(hindrance, before.lanes)}`);
   });
 }
 

@@ -6,15 +6,9 @@ import MiniSearch from 'minisearch';
 import { packageRoot } from '../platform/files.ts';
 import { type Html, html, type Part } from '../platform/html.ts';
 import { samplesOf } from './examples.ts';
-import { type Places, guidePath, readGuides, renderGuide, sectionsOf } from './guides.ts';
+import { guidePath, type Places, readGuides, renderGuide, sectionsOf } from './guides.ts';
 import { type AssetPath, type Contents, createShell, MOST_QUERY, startPage } from './layout.ts';
-import {
-  type Document,
-  operationPage,
-  operationsOf,
-  operationPath,
-  textOf,
-} from './reference.ts';
+import { type Document, operationPage, operationPath, operationsOf, textOf } from './reference.ts';
 
 /** Styles and scripts: the console's, and what is only here. Beside the sources, not compiled. */
 const assets = {

@@ -21,12 +21,12 @@ import { PostgresClient } from '../store/database.ts';
 import {
   freePort,
   isPortTaken,
-  type Transport,
   ROLE,
-  transportOf,
   readEmbeddedUrl,
   SOCKET_PORT,
   socketFolder,
+  type Transport,
+  transportOf,
   urlFile,
   urlOf,
 } from './address.ts';

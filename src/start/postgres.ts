@@ -1,7 +1,7 @@
-import { describeFailure } from '../platform/format.ts';
 import { freePort, tryListen } from '../embedded/address.ts';
 import type { EmbeddedPostgres } from '../embedded/postgres.ts';
 import type { Config } from '../platform/config.ts';
+import { describeFailure } from '../platform/format.ts';
 import { whyNotListening } from '../platform/listen.ts';
 import type { Log } from '../platform/log.ts';
 import { backOff, rest, until } from '../platform/poll.ts';

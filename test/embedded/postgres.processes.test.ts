@@ -2,7 +2,7 @@ import { execFileSync } from 'node:child_process';
 import { chmodSync, cpSync, existsSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
-import { type Transport, readEmbeddedUrl } from '../../src/embedded/address.ts';
+import { readEmbeddedUrl, type Transport } from '../../src/embedded/address.ts';
 import { DataDirInUse } from '../../src/embedded/data-dir.ts';
 import {
   type EmbeddedOptions,

@@ -1,5 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { type Command, Option } from 'commander';
+import { describeFailure } from '../../platform/format.ts';
 import type { Json } from '../../profile/json.ts';
 import {
   countLetters,
@@ -11,7 +12,6 @@ import {
 import { ANY_BYTES } from '../../store/dead-letters.ts';
 import { parseCount, parseId, parseIds, parseReason } from '../arguments.ts';
 import { addNoun, addVerb, PENSTOCK, Refusal } from '../command.ts';
-import { describeFailure } from '../../platform/format.ts';
 import {
   commandLine,
   findWorkspaceId,

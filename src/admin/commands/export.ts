@@ -4,12 +4,12 @@ import { ExportError, type Unfinished, type Wanted, type What, whats } from '../
 import { ObjectStoreError } from '../../object-store/object-store.ts';
 import { ParquetError } from '../../object-store/parquet.ts';
 import { userFields } from '../../operations/export/user-fields.ts';
+import { codeOf, describeFailure } from '../../platform/format.ts';
 import { parseTime, toIso } from '../../profile/time.ts';
 import { type AuditEntry, recordAudit } from '../../store/audit.ts';
 import { findSegment } from '../../store/segments.ts';
 import { parseId } from '../arguments.ts';
 import { addVerb, Refusal } from '../command.ts';
-import { codeOf, describeFailure } from '../../platform/format.ts';
 import { commandLine, findWorkspace, type Installation, withInstallation } from '../installation.ts';
 import { addSecretOptions } from '../integrations/source-options.ts';
 import { printRow } from '../output.ts';

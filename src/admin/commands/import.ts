@@ -1,8 +1,8 @@
 import path from 'node:path';
 import { type Command, CommanderError, Option } from 'commander';
 import type { Wanted } from '../../import/import-file.ts';
-import type { Input } from '../../import/open-input.ts';
 import { type ImportType, type Mapped, parseMap, types } from '../../import/mapping.ts';
+import type { Input } from '../../import/open-input.ts';
 import { namesMany, type Opening, openInputs } from '../../import/open-inputs.ts';
 import { type Layout, layouts } from '../../import/reader.ts';
 import { isSameFile, usualPath } from '../../import/refused-rows.ts';

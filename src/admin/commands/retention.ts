@@ -1,4 +1,5 @@
 import type { Command } from 'commander';
+import { describeFailure } from '../../platform/format.ts';
 import { openArchive, type Retention, requireStore } from '../../retention/files.ts';
 import {
   countDue,
@@ -17,7 +18,6 @@ import { openRetentionPool } from '../../store/retention.ts';
 import { listFailures, noteFinished, type RetentionFailure } from '../../store/retention-runs.ts';
 import { parseCount } from '../arguments.ts';
 import { addNoun, addVerb, PENSTOCK, Refusal } from '../command.ts';
-import { describeFailure } from '../../platform/format.ts';
 import { commandLine, findWorkspace, type Installation, withInstallation } from '../installation.ts';
 import { printPage, printRow, type Row } from '../output.ts';
 

@@ -11,10 +11,10 @@ import {
   type SourceDefinition,
   SourceError,
 } from '../../integrations/source.ts';
+import { codeOf } from '../../platform/format.ts';
 import { type Reach, reachOfSources } from '../../platform/reach.ts';
 import { integrationKeys } from '../../processes/dependencies.ts';
 import { PENSTOCK, Refusal } from '../command.ts';
-import { codeOf } from '../../platform/format.ts';
 import { change, findWorkspace, type Installation, withInstallation } from '../installation.ts';
 import { printRow } from '../output.ts';
 import { findIntegration, longRow } from './runs.ts';
