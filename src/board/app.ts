@@ -13,8 +13,8 @@ import {
 } from '../processes/metrics.ts';
 import { addLossMetric } from '../queue/loss.ts';
 import type { QueueLoss } from '../store/installation.ts';
-import { createAssets } from './assets.ts';
 import { Sorry, sendSorry, viewerOf } from './console.ts';
+import { createAssets } from './files.ts';
 import type { Live } from './live.ts';
 import { QUEUES_PATH } from './queues.ts';
 import { createSignIn, type SignInOptions } from './sign-in.ts';
