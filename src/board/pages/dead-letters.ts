@@ -13,7 +13,7 @@ import { selectDeadLetters } from '../../store/dead-letters.ts';
 import type { Viewer, Workspace } from '../access.ts';
 import { chosenWorkspace, lacking, type Page, type PageServices, Sorry, type Visit } from '../console.ts';
 import { badge, count, empty, MASK, moment, nextPage, pathWith, table } from '../layout.ts';
-import { counted, filters, groupOf, groupsOf, MAX_REASON, readReason } from './dead-letter-groups.ts';
+import { counted, filters, groupOf, groupsOf, MAX_REASON, readReason } from './dead-letter.ts';
 
 const PAGE = 50;
 
