@@ -6,8 +6,17 @@ import type { Json } from '../../profile/json.ts';
 import type { AuditEntry } from '../../store/audit.ts';
 import { inviteAccount, newScimToken } from '../../store/credentials.ts';
 import type { Database } from '../../store/database.ts';
-import { parseBaseUrl, parseId, parseIpAllowlist, parseName, parseOrigin } from '../arguments.ts';
-import { addNoun, addVerb, PENSTOCK, Refusal } from '../command.ts';
+import {
+  addNoun,
+  addVerb,
+  PENSTOCK,
+  parseBaseUrl,
+  parseId,
+  parseIpAllowlist,
+  parseName,
+  parseOrigin,
+  Refusal,
+} from '../command.ts';
 import { change, commandLine, findCompany, findCompanyId, withInstallation } from '../installation.ts';
 import { addList, printRow, type Row } from '../output.ts';
 

@@ -4,8 +4,14 @@ import type { Company, Prisma } from '../../generated/prisma/client.ts';
 import { settings } from '../../platform/config.ts';
 import { readSpread } from '../../store/installation.ts';
 import { emptiestShard } from '../../store/queue-shards.ts';
-import { parseCount, parseName, parseWorkspacePermissions } from '../arguments.ts';
-import { addNoun, addVerb, refuseTaken } from '../command.ts';
+import {
+  addNoun,
+  addVerb,
+  parseCount,
+  parseName,
+  parseWorkspacePermissions,
+  refuseTaken,
+} from '../command.ts';
 import { change, findCompany, findWorkspace, withInstallation } from '../installation.ts';
 import { addList, printRow, type Row } from '../output.ts';
 

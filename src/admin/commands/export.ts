@@ -18,8 +18,7 @@ import { reachOfSources } from '../../platform/reach.ts';
 import { parseTime, toIso } from '../../profile/time.ts';
 import { type AuditEntry, recordAudit } from '../../store/audit.ts';
 import { findSegment } from '../../store/segments.ts';
-import { parseId } from '../arguments.ts';
-import { addVerb, Refusal } from '../command.ts';
+import { addVerb, parseId, Refusal } from '../command.ts';
 import { commandLine, findWorkspace, type Installation, withInstallation } from '../installation.ts';
 import {
   addSecretOptions,

@@ -17,8 +17,7 @@ import {
 } from '../../store/stream-destinations.ts';
 import { DeliveryError } from '../../streams/destination.ts';
 import { openDestination, openingBy, placeOf } from '../../streams/open-destination.ts';
-import { parseName } from '../arguments.ts';
-import { addNoun, addVerb, Refusal, refuseTaken } from '../command.ts';
+import { addNoun, addVerb, parseName, Refusal, refuseTaken } from '../command.ts';
 import { commandLine, findWorkspace, type Installation, withInstallation } from '../installation.ts';
 import { printPage, printRow, type Row } from '../output.ts';
 import { addTargetOptions, readTarget, type TargetOptions } from './stream-targets.ts';

@@ -7,8 +7,16 @@ import { type AuditEntry, audited } from '../../store/audit.ts';
 import type { Database } from '../../store/database.ts';
 import { findLinkUser, type Revoked, revokeLinks } from '../../store/preference-centers.ts';
 import { type InvalidReason, invalidReasons, markInvalidNumbers } from '../../store/suppression-lists.ts';
-import { parseExternalId, parseId, parseName } from '../arguments.ts';
-import { addNoun, addVerb, PENSTOCK, Refusal, refuseTaken } from '../command.ts';
+import {
+  addNoun,
+  addVerb,
+  PENSTOCK,
+  parseExternalId,
+  parseId,
+  parseName,
+  Refusal,
+  refuseTaken,
+} from '../command.ts';
 import { change, commandLine, findWorkspace, withInstallation } from '../installation.ts';
 import { addList, printRow, type Row } from '../output.ts';
 

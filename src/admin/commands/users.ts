@@ -8,8 +8,16 @@ import type { Database } from '../../store/database.ts';
 import { findByExternalId } from '../../store/identifiers.ts';
 import { type HistoryRow, type HistorySubject, readHistory } from '../../store/subscription-history.ts';
 import { GLOBAL } from '../../store/subscription-states.ts';
-import { parseCount, parseExternalId, parseId, parseReason } from '../arguments.ts';
-import { addNoun, addVerb, PENSTOCK, Refusal } from '../command.ts';
+import {
+  addNoun,
+  addVerb,
+  PENSTOCK,
+  parseCount,
+  parseExternalId,
+  parseId,
+  parseReason,
+  Refusal,
+} from '../command.ts';
 import { change, findWorkspace, findWorkspaceId, withInstallation } from '../installation.ts';
 import { pageOf, printPage, printRow, type Row } from '../output.ts';
 

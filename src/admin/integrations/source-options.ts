@@ -13,8 +13,7 @@ import {
 } from '../../integrations/source.ts';
 import { variableNamed } from '../../platform/config.ts';
 import { describeFailure } from '../../platform/format.ts';
-import { parseCount } from '../arguments.ts';
-import { Refusal } from '../command.ts';
+import { parseCount, Refusal } from '../command.ts';
 
 /** Where a secret comes from. The command line is no place for one: every user of the machine can read it. */
 export interface SecretOptions {
