@@ -2,7 +2,6 @@ import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import path from 'node:path';
-import { bootstrap } from './admin/bootstrap.ts';
 import type { Installation } from './admin/installation.ts';
 import { changeLanes } from './admin/queue.ts';
 import { keepIntegrationKey } from './embedded/address.ts';
@@ -12,7 +11,7 @@ import { packageRoot } from './platform/files.ts';
 import { describeFailure } from './platform/format.ts';
 import { reachable, within } from './platform/lifecycle.ts';
 import { createLog, type Log } from './platform/log.ts';
-import { migrate, requirePostgres, WAITS_FOR_A_TABLE } from './processes/migrate.ts';
+import { bootstrap, migrate, requirePostgres, WAITS_FOR_A_TABLE } from './processes/migrate.ts';
 import { openProducerRedis, queueKind } from './queue/connection.ts';
 import { claimPorts, keepPostgresRunning, type Ports } from './start/postgres.ts';
 import {

@@ -23,7 +23,7 @@ const rooms: Record<string, string[]> = {
   limits: ['platform', 'store', 'queue'],
   retention: ['platform', 'store', 'object-store'],
   embedded: ['platform', 'store'],
-  processes: ['platform', 'store', 'queue', 'integrations', 'embedded'],
+  processes: ['platform', 'schemas', 'store', 'queue', 'integrations', 'embedded'],
   operations: [
     ...['errors', 'platform', 'schemas', 'profile', 'jobs'],
     ...['preferences', 'integrations', 'store', 'generated'],
