@@ -22,8 +22,8 @@ const rooms: Record<string, string[]> = {
   queue: ['platform', 'profile', 'jobs', 'store'],
   limits: ['platform', 'store', 'queue'],
   retention: ['platform', 'store', 'object-store'],
-  embedded: ['platform', 'store'],
-  processes: ['platform', 'schemas', 'store', 'queue', 'integrations', 'embedded'],
+  embedded: ['platform', 'integrations', 'store'],
+  processes: ['platform', 'schemas', 'store', 'queue', 'embedded'],
   operations: [
     ...['errors', 'platform', 'schemas', 'profile', 'jobs'],
     ...['preferences', 'integrations', 'store', 'generated'],

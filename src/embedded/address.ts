@@ -2,6 +2,8 @@ import { randomBytes, randomInt } from 'node:crypto';
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import path from 'node:path';
+import { keysOf } from '../integrations/source.ts';
+import type { Config } from '../platform/config.ts';
 import { withRequiredScram } from '../store/database.ts';
 
 /** How clients reach the server: by a Unix socket in a folder of its own, or by a port of loopback. */
@@ -117,12 +119,25 @@ export function keepIntegrationKey(dataDir: string): string {
 }
 
 /** The same; undefined when none was ever made. */
-export function readIntegrationKey(dataDir: string): string | undefined {
+function readIntegrationKey(dataDir: string): string | undefined {
   try {
     return readFileSync(keyFile(dataDir), 'utf8').trim() || undefined;
   } catch {
     return undefined;
   }
+}
+
+/**
+ * The keys of credentials: those of INTEGRATION_KEY, then, of an embedded installation, the one in DATA_DIR. The first
+ * encrypts, any decrypts.
+ */
+export function integrationKeys({
+  INTEGRATION_KEY,
+  DATABASE_URL,
+  DATA_DIR,
+}: Pick<Config, 'INTEGRATION_KEY' | 'DATABASE_URL' | 'DATA_DIR'>): Buffer[] {
+  const kept = DATABASE_URL === '' ? (readIntegrationKey(DATA_DIR) ?? '') : '';
+  return keysOf(`${INTEGRATION_KEY},${kept}`);
 }
 
 function keyFile(dataDir: string): string {

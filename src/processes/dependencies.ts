@@ -1,6 +1,5 @@
 import path from 'node:path';
-import { readEmbeddedUrl, readIntegrationKey } from '../embedded/address.ts';
-import { keysOf } from '../integrations/source.ts';
+import { readEmbeddedUrl } from '../embedded/address.ts';
 import { type Config, ConfigError } from '../platform/config.ts';
 import { type Service, within } from '../platform/lifecycle.ts';
 import { type Log, messageOf } from '../platform/log.ts';
@@ -173,19 +172,6 @@ export function databaseUrl(config: Config): string {
   throw new ConfigError(
     `DATABASE_URL is empty and no embedded Postgres was ever started in DATA_DIR (${path.resolve(config.DATA_DIR)}); npm start starts one`,
   );
-}
-
-/**
- * The keys of credentials: those of INTEGRATION_KEY, then, of an embedded installation, the one in DATA_DIR. The first
- * encrypts, any decrypts.
- */
-export function integrationKeys({
-  INTEGRATION_KEY,
-  DATABASE_URL,
-  DATA_DIR,
-}: Pick<Config, 'INTEGRATION_KEY' | 'DATABASE_URL' | 'DATA_DIR'>): Buffer[] {
-  const kept = DATABASE_URL === '' ? (readIntegrationKey(DATA_DIR) ?? '') : '';
-  return keysOf(`${INTEGRATION_KEY},${kept}`);
 }
 
 /** Milliseconds in which a dependency has to answer. */

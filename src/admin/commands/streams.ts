@@ -1,7 +1,7 @@
 import { type Command, InvalidArgumentError } from 'commander';
 import { v7 } from 'uuid';
+import { integrationKeys } from '../../embedded/address.ts';
 import { type Credentials, encryptCredentials, NoIntegrationKey } from '../../integrations/source.ts';
-import { integrationKeys } from '../../processes/dependencies.ts';
 import type { Json } from '../../profile/json.ts';
 import { type AuditAction, audited } from '../../store/audit.ts';
 import type { Connection } from '../../store/database.ts';
