@@ -11,7 +11,7 @@ import {
   createMetricsGuard,
   createRegistry,
 } from '../processes/metrics.ts';
-import { addLossMetric } from '../queue/loss.ts';
+import { addLossMetric, printedLoss } from '../queue/loss.ts';
 import type { QueueLoss } from '../store/installation.ts';
 import { Sorry, sendSorry, viewerOf } from './console.ts';
 import { createAssets } from './files.ts';
@@ -129,8 +129,11 @@ export function createBoardApp({
     const leaving = isLeaving();
     const ready = found.length === 0 && !leaving;
     const message = ready ? 'ready' : 'not ready';
-    // One that is undefined is left out.
-    const body = { message, missing: found, loss: loss(), ...(leaving && { leaving }) };
+    const lost = loss();
+    const body = {
+      ...{ message, missing: found, ...(lost && { loss: printedLoss(lost) }) },
+      ...(leaving && { leaving }),
+    };
     response.status(ready ? 200 : 503).json(body);
   });
   app.route('/metrics').get(showMetrics(metricsToken, { loss, missing, clockSkew })).all(refuseOtherMethods);
