@@ -5,7 +5,7 @@ import { settings } from './settings.ts';
 export { settings };
 
 // biome-ignore lint/style/noProcessEnv: all of it is read here, and checked, so that no setting is read by the way
-const ours = process.env;
+const ours = () => process.env;
 
 /** The settings' values. No other file looks at the environment. */
 export type Config = {
@@ -19,7 +19,7 @@ export class ConfigError extends Error {}
  * Reads and checks the settings. An empty value counts as unset.
  * @throws {ConfigError} naming every wrong setting.
  */
-export function readConfig(environment: NodeJS.ProcessEnv = ours): Config {
+export function readConfig(environment: NodeJS.ProcessEnv = ours()): Config {
   const ajv = new Ajv({
     coerceTypes: true,
     allErrors: true,
@@ -64,19 +64,19 @@ export function readConfig(environment: NodeJS.ProcessEnv = ours): Config {
 
 /** What is no setting and comes with the environment all the same: by which command and script npm has started this program. */
 export const startedByNpm = () => ({
-  command: ours.npm_command,
-  script: ours.npm_lifecycle_event,
+  command: ours().npm_command,
+  script: ours().npm_lifecycle_event,
 });
 
 /** A variable that a person has named, for a secret of theirs; undefined: there is none. */
-export const variableNamed = (name: string): string | undefined => ours[name];
+export const variableNamed = (name: string): string | undefined => ours()[name];
 
 /** Where programs are found, for one that gets nothing else of the environment. */
-export const searchPath = () => ours.PATH;
+export const searchPath = () => ours().PATH;
 
 /** What a process gets that this one starts: all that this one has, with these settings. */
 export const environmentWith = (values: Record<string, string>): NodeJS.ProcessEnv => ({
-  ...ours,
+  ...ours(),
   ...values,
 });
 
