@@ -2,17 +2,16 @@ import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import path from 'node:path';
-import { bootstrap } from './admin/bootstrap.ts';
-import { describeFailure } from './admin/command.ts';
 import type { Installation } from './admin/installation.ts';
 import { changeLanes } from './admin/queue.ts';
 import { keepIntegrationKey } from './embedded/address.ts';
 import { type EmbeddedPostgres, hasEmbeddedPostgres, startEmbeddedPostgres } from './embedded/postgres.ts';
-import { type Config, readConfig } from './platform/config.ts';
+import { type Config, environmentWith, readConfig } from './platform/config.ts';
 import { packageRoot } from './platform/files.ts';
+import { describeFailure } from './platform/format.ts';
 import { reachable, within } from './platform/lifecycle.ts';
 import { createLog, type Log } from './platform/log.ts';
-import { migrate, requirePostgres, WAITS_FOR_A_TABLE } from './processes/migrate.ts';
+import { bootstrap, migrate, requirePostgres, WAITS_FOR_A_TABLE } from './processes/migrate.ts';
 import { openProducerRedis, queueKind } from './queue/connection.ts';
 import { claimPorts, keepPostgresRunning, type Ports } from './start/postgres.ts';
 import {
@@ -143,14 +142,13 @@ function run({ config, ports, databaseUrl, apiKey, end, log }: RunOptions): () =
   const stop = startProcesses({
     // What `release` does has been done.
     lines: parseProcfile(procfile).filter(({ name }) => name !== 'release'),
-    env: {
-      ...process.env,
+    env: environmentWith({
       DATABASE_URL: databaseUrl,
       PORT: String(ports.PORT),
       BOARD_PORT: String(ports.BOARD_PORT),
       BOARD_PASSWORD: password,
       INTEGRATION_KEY: integrationKey(config),
-    },
+    }),
     log,
     deadline: config.SHUTDOWN_DELAY_MS + config.SHUTDOWN_TIMEOUT_MS,
     onHopeless: (name) => {

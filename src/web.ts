@@ -23,9 +23,14 @@ import { traceRequests } from './platform/tracing.ts';
 import { createRenderer } from './preferences/renderer.ts';
 import { watchDependencies } from './processes/dependencies.ts';
 import { startHeartbeat } from './processes/heartbeat.ts';
-import { addClockMetric, addDependencyMetric, addSpanMetric } from './processes/metrics.ts';
+import {
+  addClockMetric,
+  addDependencyMetric,
+  addSpanMetric,
+  createMetricsGuard,
+  createTargetsGuard,
+} from './processes/metrics.ts';
 import { openProcess } from './processes/process.ts';
-import { createMetricsGuard, createTargetsGuard } from './processes/secrets.ts';
 import type { LongStrings } from './profile/attribute-rule.ts';
 import { watchDepth, watchOldest } from './queue/depth.ts';
 import { createEffects } from './queue/effects.ts';

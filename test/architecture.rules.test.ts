@@ -22,8 +22,8 @@ const rooms: Record<string, string[]> = {
   queue: ['platform', 'profile', 'jobs', 'store'],
   limits: ['platform', 'store', 'queue'],
   retention: ['platform', 'store', 'object-store'],
-  embedded: ['platform', 'store'],
-  processes: ['platform', 'store', 'queue', 'integrations', 'embedded'],
+  embedded: ['platform', 'integrations', 'store'],
+  processes: ['platform', 'schemas', 'store', 'queue', 'embedded'],
   operations: [
     ...['errors', 'platform', 'schemas', 'profile', 'jobs'],
     ...['preferences', 'integrations', 'store', 'generated'],
@@ -44,7 +44,7 @@ const rooms: Record<string, string[]> = {
     ...['store', 'queue', 'embedded', 'processes', 'operations', 'import', 'object-store', 'export'],
     ...['retention', 'streams'],
   ],
-  start: ['platform', 'embedded', 'admin'],
+  start: ['platform', 'embedded'],
   metrics: ['queue', 'processes'],
   'workers/batch': ['metrics', 'platform', 'schemas', 'profile', 'jobs', 'store', 'queue'],
   'workers/fence': ['metrics', 'platform', 'jobs', 'store'],
@@ -60,28 +60,6 @@ const rooms: Record<string, string[]> = {
 /** Files that stand outside of the rooms: a process each, or what processes are started by. Nothing imports them. */
 const entryNames = 'src/web src/board src/release src/start src/cli src/health workers/worker workers/sync';
 const entries = entryNames.split(' ').map((name) => `${name}.ts`);
-
-/** Those who may look at the environment, and what for. */
-const environment = new Map([
-  ['src/platform/config.ts', 'reads every setting'],
-  ['src/start.ts', 'hands it on to the processes that it starts'],
-  ['src/start/processes.ts', 'asks whether npm has started it'],
-  ['src/admin/integrations/source-options.ts', 'takes a secret from the variable that a person names'],
-  ['src/embedded/server.ts', 'hands PATH on to Postgres'],
-  ['src/admin/command.ts', 'asks by which npm command it was called, to repeat it in hints'],
-  ['src/docs/examples.ts', 'writes programs for Node that do; it does not itself'],
-  ['prisma.config.ts', 'keeps the Prisma command from a download'],
-]);
-
-/** Beginnings of files that may import what is large, and why. */
-const mayLoadLarge = new Map([
-  ['src/integrations/files', 'are what is large'],
-  ['src/integrations/bucket', 'are what is large'],
-  ['src/integrations/open', 'imports it when a source is opened'],
-  ['src/import/input', 'imports it when a file is opened'],
-  ['src/import/open', 'imports it when files are opened'],
-  ['src/object-store/open', 'imports it when an object store is opened'],
-]);
 
 /** Types of the store and the workers whose members are spelled as something outside spells them, and what that is. */
 const spelledOutside = new Map([
@@ -224,23 +202,27 @@ test('DuckDB is loaded in one place, which says when it is missing', () => {
   expect(loading.map(({ file }) => file)).toEqual(['src/integrations/duckdb.ts']);
 });
 
-test('what is large and seldom needed is imported only when a source is opened', () => {
+/** These, what they load, what that loads, and so on; not what is import()ed when it is needed. */
+function loadedWith(names: string[]): string[] {
+  const loadsOf = new Map(code.map(({ file, loads }) => [file, loads]));
+  const found = new Set(names);
+  for (const name of found) for (const next of loadsOf.get(name) ?? []) found.add(next);
+  return [...found];
+}
+
+test('what is large and seldom needed is import()ed by a file named open-…, and loaded with nothing else', () => {
   const names = ['postgres-source', 'files-source', 'bucket', 'files/parquet-lines'];
   const large = [...names.map((name) => `src/integrations/${name}.ts`), 'src/object-store/bucket-store.ts'];
-  const openers = ['integrations/open-source', 'import/input', 'import/open-inputs'];
-  const opened = [...openers, 'object-store/open-object-store'].flatMap((opener) => {
-    const { values, text } = sources.find(({ file }) => file === `src/${opener}.ts`)!;
-    expect(text).not.toMatch(/^import \{[^;]*((postgres|files)-source|bucket(?!-client)|parquet-lines)/m);
-    return values.filter((name) => large.includes(name));
-  });
+  const openers = code.filter(({ file }) => path.posix.basename(file).startsWith('open-'));
+  const opened = openers.flatMap(({ opens }) => opens.filter((name) => large.includes(name)));
   expect([...new Set(opened)].sort()).toEqual(large.sort());
-  const loaders = code.filter(({ values }) =>
-    values.some((name) => large.includes(name) || name.startsWith('src/integrations/files/')),
-  );
-  const beginnings = [...mayLoadLarge.keys()];
-  const others = loaders.filter(({ file }) => !beginnings.some((beginning) => file.startsWith(beginning)));
-  expect(others.map(({ file }) => file)).toEqual([]);
-  expect(beginnings.filter((one) => !loaders.some(({ file }) => file.startsWith(one)))).toEqual([]);
+  // With a process, with what others import() while it runs, and with the openers themselves.
+  const others = code.filter((one) => !openers.includes(one)).flatMap(({ opens }) => opens);
+  const loaded = loadedWith([...entries, ...others, ...openers.map(({ file }) => file)]);
+  expect(loaded.filter(isOurs).length).toBeGreaterThan(200);
+  const isLarge = (name: string) =>
+    large.includes(name) || name.startsWith('src/integrations/files/') || name === '@aws-sdk/client-s3';
+  expect(loaded.filter(isLarge)).toEqual([]);
 });
 
 test('the rules about profiles, schemas and jobs do no input or output', () => {
@@ -250,11 +232,16 @@ test('the rules about profiles, schemas and jobs do no input or output', () => {
   expect(wrong.map(({ file }) => file)).toEqual([]);
 });
 
-test('only the named files look at the environment, and each of them does', () => {
-  const wrong = code.filter(({ file, text }) => /\bprocess\.env\b/.test(text) && !environment.has(file));
-  expect(wrong.map(({ file }) => file)).toEqual([]);
-  const textOf = (file: string) => readFileSync(path.join(packageRoot, file), 'utf8');
-  expect([...environment.keys()].filter((file) => !textOf(file).includes('process.env'))).toEqual([]);
+test('the environment is looked at in one place, which alone the linter lets be', () => {
+  const { overrides } = JSON.parse(readFileSync(path.join(packageRoot, 'biome.json'), 'utf8'));
+  const style = { noProcessEnv: 'error' };
+  expect(overrides.filter((one: object) => JSON.stringify(one).includes('noProcessEnv'))).toEqual([
+    { includes: ['src/**', 'workers/**'], linter: { rules: { style } } },
+  ]);
+  const excused = code.filter(({ text }) =>
+    /noProcessEnv|biome-ignore(?:-\w+)? lint(?:\/style)?:/.test(text),
+  );
+  expect(excused.map(({ file }) => file)).toEqual(['src/platform/config.ts']);
 });
 
 test(`no file has more than ${MOST_LINES} lines`, () => {

@@ -1,11 +1,11 @@
 import { getPriority, setPriority } from 'node:os';
+import { integrationKeys } from '../src/embedded/address.ts';
 import { checkColumns } from '../src/integrations/columns.ts';
 import { openTokenBuckets } from '../src/limits/token-buckets.ts';
 import { runProcess } from '../src/platform/lifecycle.ts';
 import type { Log } from '../src/platform/log.ts';
 import { reachOfSources } from '../src/platform/reach.ts';
 import { openWorkingProcess } from '../src/processes/process.ts';
-import { integrationKeys } from '../src/processes/secrets.ts';
 import { watchProcessorWait } from '../src/processes/surroundings.ts';
 import type { LongStrings } from '../src/profile/attribute-rule.ts';
 import { watchDepth } from '../src/queue/depth.ts';

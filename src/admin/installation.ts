@@ -4,10 +4,11 @@ import { validate } from 'uuid';
 import { readEmbeddedUrl } from '../embedded/address.ts';
 import type { Company, Prisma, Workspace } from '../generated/prisma/client.ts';
 import { type Config, readConfig } from '../platform/config.ts';
+import { codeOf, describeFailure } from '../platform/format.ts';
 import { type Actor, type AuditEntry, auditIn } from '../store/audit.ts';
 import type { Database } from '../store/database.ts';
 import { openDatabase } from '../store/open-database.ts';
-import { codeOf, describeFailure, PENSTOCK, Refusal } from './command.ts';
+import { PENSTOCK, Refusal } from './command.ts';
 
 /**
  * The company that a person named, by its name or its id.

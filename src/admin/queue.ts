@@ -1,6 +1,7 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import { pino } from 'pino';
 import type { Config } from '../platform/config.ts';
+import { describeFailure } from '../platform/format.ts';
+import { until } from '../platform/poll.ts';
 import {
   connectProducer,
   openLanes,
@@ -24,7 +25,7 @@ import {
   setLanes,
 } from '../store/installation.ts';
 import { leaveShards } from '../store/queue-shards.ts';
-import { describeFailure, Refusal } from './command.ts';
+import { Refusal } from './command.ts';
 import { commandLine, type Installation } from './installation.ts';
 
 /** A person at a terminal waits longer than a request at the edge may, for which the setting is made. */
@@ -45,9 +46,9 @@ export async function withQueueConnection<T>(
   const settings = await settingsOf(database.pool, config).catch(() => config);
   const connection = connectProducer({ ...config, ...settings, QUEUE_TIMEOUT_MS }, databaseUrl);
   try {
-    for (const deadline = Date.now() + CONNECT_TIMEOUT_MS; !connection.ready(); await sleep(20)) {
-      if (Date.now() > deadline) throw new Refusal('the queue of REDIS_URL cannot be reached');
-    }
+    const deadline = Date.now() + CONNECT_TIMEOUT_MS;
+    if (!(await until(() => connection.ready(), { every: 20, deadline })))
+      throw new Refusal('the queue of REDIS_URL cannot be reached');
     return await work(connection);
   } finally {
     await connection.stop();
@@ -215,16 +216,19 @@ export async function changeLanes(
   if (before.lanes === after.lanes && before.shards === after.shards) return { before, after };
   return withQueueConnection(installation, async (connection) => {
     let said = '';
-    for (const deadline = Date.now() + change.wait * 1000; ; await sleep(POLL_MS)) {
-      const hindrance = await changeNow(installation, connection, after);
-      if (!hindrance) return { before, after };
-      const words = describe(hindrance, before.lanes);
-      const what = before.lanes === after.lanes ? 'shards' : 'lanes';
-      if (Date.now() > deadline || hindrance.members.length === 0)
-        throw new Refusal(`the number of ${what} is still ${before[what]}: ${words}`);
-      if (words !== said) change.say(words);
-      said = words;
-    }
+    const hindrance = await until(() => changeNow(installation, connection, after), {
+      every: POLL_MS,
+      deadline: Date.now() + change.wait * 1000,
+      isSo: (found) => !found || found.members.length === 0,
+      inVain(found) {
+        const words = describe(found!, before.lanes);
+        if (words !== said) change.say(words);
+        said = words;
+      },
+    });
+    if (!hindrance) return { before, after };
+    const what = before.lanes === after.lanes ? 'shards' : 'lanes';
+    throw new Refusal(`the number of ${what} is still ${before[what]}: ${describe(hindrance, before.lanes)}`);
   });
 }
 

@@ -4,12 +4,17 @@ import express from 'express';
 import helmet from 'helmet';
 import { isLeaving } from '../platform/lifecycle.ts';
 import { namesOneHost, targetOf } from '../platform/listen.ts';
-import { addClockMetric, addDependencyMetric, addSpanMetric, createRegistry } from '../processes/metrics.ts';
-import { createMetricsGuard } from '../processes/secrets.ts';
+import {
+  addClockMetric,
+  addDependencyMetric,
+  addSpanMetric,
+  createMetricsGuard,
+  createRegistry,
+} from '../processes/metrics.ts';
 import { addLossMetric, printedLoss } from '../queue/loss.ts';
 import type { QueueLoss } from '../store/installation.ts';
-import { createAssets } from './assets.ts';
 import { Sorry, sendSorry, viewerOf } from './console.ts';
+import { createAssets } from './files.ts';
 import type { Live } from './live.ts';
 import { QUEUES_PATH } from './queues.ts';
 import { createSignIn, type SignInOptions } from './sign-in.ts';

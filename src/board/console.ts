@@ -14,7 +14,7 @@ import type { Actor } from '../store/audit.ts';
 import type { Database } from '../store/database.ts';
 import type { QueueLoss } from '../store/installation.ts';
 import { type Right, rights, type Viewer, type Workspace } from './access.ts';
-import { download, type FileReply } from './download.ts';
+import { download, type FileReply } from './files.ts';
 import type { Fleet } from './fleet.ts';
 import { noticeOf, shell } from './layout.ts';
 import { createMinuteLimit } from './lockouts.ts';

@@ -1,4 +1,5 @@
 import { createHmac, randomBytes } from 'node:crypto';
+import { backOff } from '../platform/poll.ts';
 
 /** A person may mistype this often before the first wait. */
 const FREE_FAILURES = 5;
@@ -15,11 +16,12 @@ const LONGEST_WAIT_MS = 60_000;
  */
 export function createLockout(now: () => number = Date.now) {
   let failures = 0;
+  let nextWait = backOff(FIRST_WAIT_MS, LONGEST_WAIT_MS);
+  let wait = 0;
   let lockedUntil = 0;
 
   function beginWait(): void {
-    if (failures < FREE_FAILURES) return;
-    lockedUntil = now() + Math.min(FIRST_WAIT_MS * 2 ** (failures - FREE_FAILURES), LONGEST_WAIT_MS);
+    if (wait > 0) lockedUntil = now() + wait;
   }
 
   return {
@@ -30,7 +32,7 @@ export function createLockout(now: () => number = Date.now) {
 
     /** Counts an attempt, before it is compared: attempts at the same moment are all counted. */
     failed(): void {
-      failures++;
+      if (++failures >= FREE_FAILURES) wait = nextWait();
       beginWait();
     },
 
@@ -39,6 +41,8 @@ export function createLockout(now: () => number = Date.now) {
 
     succeeded(): void {
       failures = 0;
+      nextWait = backOff(FIRST_WAIT_MS, LONGEST_WAIT_MS);
+      wait = 0;
       lockedUntil = 0;
     },
   };

@@ -54,7 +54,7 @@ export function readGuides(): Guide[] {
   );
 }
 
-export const pathOf = ({ name }: Pick<Guide, 'name'>) => `/docs/guides/${name}`;
+export const guidePath = ({ name }: Pick<Guide, 'name'>) => `/docs/guides/${name}`;
 
 /** The anchor of a heading, as Markdown viewers make it. */
 export function anchorOf(heading: string): string {

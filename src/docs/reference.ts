@@ -68,7 +68,8 @@ export function operationsOf({ paths }: Document): Operation[] {
   );
 }
 
-export const pathOf = ({ operationId }: Pick<Operation, 'operationId'>) => `/docs/reference/${operationId}`;
+export const operationPath = ({ operationId }: Pick<Operation, 'operationId'>) =>
+  `/docs/reference/${operationId}`;
 
 /** @param told the guides that tell of the operation */
 export function operationPage(

@@ -6,15 +6,9 @@ import MiniSearch from 'minisearch';
 import { packageRoot } from '../platform/files.ts';
 import { type Html, html, type Part } from '../platform/html.ts';
 import { samplesOf } from './examples.ts';
-import { type Places, pathOf as pathOfGuide, readGuides, renderGuide, sectionsOf } from './guides.ts';
+import { guidePath, type Places, readGuides, renderGuide, sectionsOf } from './guides.ts';
 import { type AssetPath, type Contents, createShell, MOST_QUERY, startPage } from './layout.ts';
-import {
-  type Document,
-  operationPage,
-  operationsOf,
-  pathOf as pathOfOperation,
-  textOf,
-} from './reference.ts';
+import { type Document, operationPage, operationPath, operationsOf, textOf } from './reference.ts';
 
 /** Styles and scripts: the console's, and what is only here. Beside the sources, not compiled. */
 const assets = {
@@ -54,13 +48,13 @@ export function createSite(document: Document): Site {
     guides: groupBy(
       guides,
       ({ shelf }) => shelf,
-      (guide) => ({ title: guide.title, path: pathOfGuide(guide) }),
+      (guide) => ({ title: guide.title, path: guidePath(guide) }),
     ),
     operations: groupBy(
       operations,
       ({ group }) => group,
       (operation) => ({
-        ...{ title: operation.summary, path: pathOfOperation(operation) },
+        ...{ title: operation.summary, path: operationPath(operation) },
         ...{ method: operation.method, route: operation.route },
       }),
     ),
@@ -71,7 +65,7 @@ export function createSite(document: Document): Site {
     : [];
   const places: Places = {
     files: new Map([
-      ...guides.map((guide) => [guide.file, pathOfGuide(guide)] as const),
+      ...guides.map((guide) => [guide.file, guidePath(guide)] as const),
       ...pictures.map((name) => [`${PICTURES}/${name}`, `/docs/pictures/${name}`] as const),
       ['README.md', '/docs'],
       ['generated/openapi.json', '/openapi.json'],
@@ -91,16 +85,16 @@ export function createSite(document: Document): Site {
         }),
     ],
     ...guides.map((guide): [string, () => string] => {
-      const own = pathOfGuide(guide);
+      const own = guidePath(guide);
       return [own, () => shell({ title: guide.title, body: renderGuide(guide, places), path: own })];
     }),
     ...operations.map((operation): [string, () => string] => {
-      const own = pathOfOperation(operation);
+      const own = operationPath(operation);
       const page = () => {
         // No other path that begins like it.
         const isTold = new RegExp(`${operation.route.replace(/[{}.]/g, '\\$&')}(?![\\w/{])`);
         const told = guides.filter(({ markdown }) => isTold.test(markdown));
-        const entries = told.map((guide) => ({ title: guide.title, path: pathOfGuide(guide) }));
+        const entries = told.map((guide) => ({ title: guide.title, path: guidePath(guide) }));
         return operationPage(operation, document.components.headers, entries);
       };
       return [own, () => shell({ title: operation.summary, body: page(), path: own })];
@@ -113,11 +107,11 @@ export function createSite(document: Document): Site {
     const parts: Found[] = operations.map((operation) => ({
       title: `${operation.method} ${operation.route}`,
       heading: operation.summary,
-      path: pathOfOperation(operation),
+      path: operationPath(operation),
       text: textOf(operation),
     }));
     for (const guide of guides) {
-      const own = pathOfGuide(guide);
+      const own = guidePath(guide);
       for (const { heading, anchor, text } of sectionsOf(guide))
         parts.push({ title: guide.title, heading, text, path: anchor ? `${own}#${anchor}` : own });
       // Others get their turn.
@@ -168,8 +162,8 @@ function placesOfOperations(operations: ReturnType<typeof operationsOf>): Map<st
   const places = new Map<string, string>();
   for (const operation of operations) {
     const { method, route } = operation;
-    places.set(`${method} ${route}`, pathOfOperation(operation));
-    if (!places.has(route)) places.set(route, pathOfOperation(operation));
+    places.set(`${method} ${route}`, operationPath(operation));
+    if (!places.has(route)) places.set(route, operationPath(operation));
   }
   return places;
 }

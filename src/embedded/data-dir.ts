@@ -4,9 +4,9 @@ import { readFileSync, rmSync, statSync } from 'node:fs';
 import { connect, createServer, type Server } from 'node:net';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { isAlive } from '../platform/lifecycle.ts';
 import type { Log } from '../platform/log.ts';
+import { until } from '../platform/poll.ts';
 
 /** A Unix socket's path may have 103 bytes on macOS and 107 on Linux. */
 const MAX_SOCKET_PATH = 100;
@@ -29,24 +29,28 @@ export class DataDirInUse extends Error {}
  */
 export async function lockDataDir(dataDir: string, log: Log): Promise<() => Promise<void>> {
   const file = socketPath(dataDir);
-  const end = Date.now() + PATIENCE_MS;
   let told = false;
+  const got = await until(() => listenOrAsk(file), {
+    every: POLL_MS,
+    deadline: Date.now() + PATIENCE_MS,
+    isSo: (found) => typeof found !== 'string',
+    inVain(owner) {
+      if (!told) log.warn(`waiting for the end of another npm start (process ${owner}) on ${dataDir}`);
+      told = true;
+    },
+  });
+  if (typeof got === 'string')
+    throw new DataDirInUse(`another npm start (process ${got}) is running on ${dataDir}, its DATA_DIR`);
+  got.unref();
+  return () => new Promise((resolve) => got.close(() => resolve()));
+}
+
+/** The socket, or the process id of who listens there. What a dead owner has left is taken out of the way. */
+async function listenOrAsk(file: string): Promise<Server | string> {
   for (;;) {
-    const server = await listen(file);
-    if (server) {
-      server.unref();
-      return () => new Promise((resolve) => server.close(() => resolve()));
-    }
-    const owner = await askOwner(file);
-    if (!owner) {
-      rmSync(file, { force: true });
-      continue;
-    }
-    if (Date.now() > end)
-      throw new DataDirInUse(`another npm start (process ${owner}) is running on ${dataDir}, its DATA_DIR`);
-    if (!told) log.warn(`waiting for the end of another npm start (process ${owner}) on ${dataDir}`);
-    told = true;
-    await sleep(POLL_MS);
+    const got = (await listen(file)) ?? (await askOwner(file));
+    if (got) return got;
+    rmSync(file, { force: true });
   }
 }
 
@@ -120,18 +124,19 @@ export async function stopLeftOver(cluster: string, log: Log): Promise<boolean> 
   log.warn({ pid }, 'stopping the embedded Postgres of a start that was killed');
   const begin = Date.now();
   const left = [...requests];
-  while (isAlive(pid)) {
-    const [after, signal] = left[0] ?? [Number.POSITIVE_INFINITY, 'SIGQUIT'];
-    if (Date.now() - begin >= after) {
+  await until(() => !isAlive(pid), {
+    every: 25,
+    inVain() {
+      const [after, signal] = left[0] ?? [Number.POSITIVE_INFINITY, 'SIGQUIT'];
+      if (Date.now() - begin < after) return;
       left.shift();
       try {
         process.kill(pid, signal);
       } catch {
         // It has ended since.
       }
-    }
-    await sleep(25);
-  }
+    },
+  });
   return true;
 }
 

@@ -10,7 +10,7 @@ import { isGiven } from '../profile/identifier.ts';
 import { type Json, parsedOrText } from '../profile/json.ts';
 import { isDatetime, parseTime, toIso } from '../profile/time.ts';
 import { isRecord, recordsOf } from '../profile/values.ts';
-import { openInput } from './input.ts';
+import { openInput } from './open-input.ts';
 import { filesOf, isFolder, openScratch } from './open-inputs.ts';
 import { scanLines, splitRecords, type Values } from './reader.ts';
 import { ImportError } from './unpack.ts';

@@ -18,7 +18,7 @@ import {
   type StoredImport,
 } from '../store/imports.ts';
 import { listProcesses } from '../store/processes.ts';
-import type { Input } from './input.ts';
+import type { Input } from './open-input.ts';
 import { openRefusedRows, requireFree } from './refused-rows.ts';
 import {
   createCallers,

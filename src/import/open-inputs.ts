@@ -6,7 +6,7 @@ import type { Scratch } from '../integrations/files/scratch.ts';
 import { SourceError, s3PlaceOf } from '../integrations/source.ts';
 import { MANIFEST, UNFINISHED, type Watcher } from '../platform/files.ts';
 import type { Reach } from '../platform/reach.ts';
-import { type Input, openInput } from './input.ts';
+import { type Input, openInput } from './open-input.ts';
 import { ImportError } from './unpack.ts';
 
 export interface Opening {

@@ -37,3 +37,17 @@ export function isoTime(now: number): string {
 /** A text, or so many characters of its beginning: the words of somebody else's server may have any length. */
 export const shortened = (text: string, most: number): string =>
   text.length > most ? `${text.slice(0, most)}…` : text;
+
+/** The one line that says what went wrong, without a stack. */
+export function describeFailure(error: unknown): string {
+  if (!(error instanceof Error)) return String(error);
+  // Prisma puts the call, its source and blank lines before the reason; the reason stands last.
+  const lines = error.message.split('\n').map((line) => line.trim());
+  return lines.findLast((line) => line !== '') ?? codeOf(error) ?? error.name;
+}
+
+/** The code that Node, Postgres or Prisma gave the error. */
+export function codeOf(error: unknown): string | undefined {
+  const code = error instanceof Error && 'code' in error ? error.code : undefined;
+  return typeof code === 'string' ? code : undefined;
+}

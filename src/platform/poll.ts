@@ -22,6 +22,37 @@ export function rest(milliseconds: number, leaving?: AbortSignal): Promise<void>
   return sleep(milliseconds, undefined, leaving && { signal: leaving }).catch(() => {});
 }
 
+export interface Until<Seen> {
+  /** Milliseconds between two looks, or what gives them anew each time: `backOff`. */
+  every: number | (() => number);
+  /** By `Date.now()`: a look that is in vain behind it is the last one. Absent: there is no such time. */
+  deadline?: number;
+  /** Whether that is what is waited for; unless told, whether it is anything. */
+  isSo?(seen: Seen): boolean;
+  /** Hears of what was seen in vain, before each wait. */
+  inVain?(seen: Seen): void;
+  /** Ends the wait; the next look is the last one. */
+  leaving?: AbortSignal;
+}
+
+/**
+ * Looks again and again until it is so, or the deadline has passed; once in any case.
+ *
+ * @returns what was seen last
+ * @throws what a look throws
+ */
+export async function until<Seen>(
+  look: () => Promise<Seen> | Seen,
+  { every, deadline = Number.POSITIVE_INFINITY, isSo = Boolean, inVain, leaving }: Until<Seen>,
+): Promise<Seen> {
+  for (;;) {
+    const seen = await look();
+    if (isSo(seen) || leaving?.aborted || Date.now() > deadline) return seen;
+    inVain?.(seen);
+    await rest(typeof every === 'number' ? every : every(), leaving);
+  }
+}
+
 export interface Poller {
   /** Looks at once, unless a look is under way. Never rejects. */
   now(): Promise<void>;

@@ -18,8 +18,7 @@ import { everyStatementByIndex, openPool, type Pool } from '../store/database.ts
 import type { QueueLoss } from '../store/installation.ts';
 import { checkReadiness, type Dependencies, databaseUrl, watchDependencies } from './dependencies.ts';
 import { type Pulse, startHeartbeat } from './heartbeat.ts';
-import { addClockMetric, addDependencyMetric, addSpanMetric } from './metrics.ts';
-import { createMetricsGuard } from './secrets.ts';
+import { addClockMetric, addDependencyMetric, addSpanMetric, createMetricsGuard } from './metrics.ts';
 
 /** What a process asks of Postgres. */
 interface Store {

@@ -1,5 +1,5 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import type { ChainableCommander } from 'ioredis';
+import { rest } from '../platform/poll.ts';
 import { markOf } from './lanes.ts';
 import { isCluster, type RedisClient, serverOf } from './open-redis.ts';
 
@@ -125,7 +125,7 @@ export async function addWhereTheLanesAre(
       return void (await addAll());
     } catch (error) {
       if (!isElsewhere(error) || performance.now() > deadline) throw error;
-      await sleep(ELSEWHERE_MS);
+      await rest(ELSEWHERE_MS);
       await lookForSlots(redis);
     }
   }

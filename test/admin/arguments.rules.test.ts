@@ -7,7 +7,7 @@ import {
   parseIpAllowlist,
   parseName,
   parsePermissions,
-} from '../../src/admin/arguments.ts';
+} from '../../src/admin/command.ts';
 import { permissions } from '../../src/schemas/permissions.ts';
 
 describe('a name', () => {

@@ -3,7 +3,7 @@ import { expect, test } from 'vitest';
 import { readSchema } from '../../src/import/avro.ts';
 import { readValues } from '../../src/import/avro-values.ts';
 import { unsnappy } from '../../src/import/codecs.ts';
-import { openInput } from '../../src/import/input.ts';
+import { openInput } from '../../src/import/open-input.ts';
 import { MOST_ROW_BYTES } from '../../src/import/reader.ts';
 import { ImportError } from '../../src/import/unpack.ts';
 import { avroOf } from './avro-file.ts';

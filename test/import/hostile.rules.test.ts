@@ -3,7 +3,7 @@ import path from 'node:path';
 import { gzipSync } from 'node:zlib';
 import { describe, expect, test } from 'vitest';
 import { unzstd } from '../../src/import/codecs.ts';
-import { openInput } from '../../src/import/input.ts';
+import { openInput } from '../../src/import/open-input.ts';
 import { filesOf } from '../../src/import/open-inputs.ts';
 import { MOST_ROW_BYTES } from '../../src/import/reader.ts';
 import { isSameFile, requireFree, usualPath } from '../../src/import/refused-rows.ts';

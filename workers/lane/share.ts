@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { packageRoot } from '../../src/platform/files.ts';
 import { type Service, within } from '../../src/platform/lifecycle.ts';
 import type { Log } from '../../src/platform/log.ts';
-import { poll, rest } from '../../src/platform/poll.ts';
+import { poll, until } from '../../src/platform/poll.ts';
 import { type Layout, laneName, prefixOf, shardOfLane } from '../../src/queue/lanes.ts';
 import { type RedisClient, whenConnected } from '../../src/queue/open-redis.ts';
 
@@ -106,7 +106,7 @@ export function shareLanes({ redis, lockDuration, standBack, open, log, ...given
     });
     one.isClosed = true;
     // Nobody takes a lane that its worker has closed and Redis has not heard of: it is told until it answers.
-    while (!(await isGivenBack(number, needed)) && !leaves) await rest(BEAT_MS);
+    await until(() => isGivenBack(number, needed), { every: BEAT_MS, isSo: (given) => given || leaves });
     worked.delete(number);
     void beating.now();
     if (leaves) await stopped;

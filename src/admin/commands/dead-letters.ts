@@ -1,5 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { type Command, Option } from 'commander';
+import { describeFailure } from '../../platform/format.ts';
 import type { Json } from '../../profile/json.ts';
 import {
   countLetters,
@@ -9,8 +10,16 @@ import {
   readLetter,
 } from '../../store/dead-letter-actions.ts';
 import { ANY_BYTES } from '../../store/dead-letters.ts';
-import { parseCount, parseId, parseIds, parseReason } from '../arguments.ts';
-import { addNoun, addVerb, describeFailure, PENSTOCK, Refusal } from '../command.ts';
+import {
+  addNoun,
+  addVerb,
+  PENSTOCK,
+  parseCount,
+  parseId,
+  parseIds,
+  parseReason,
+  Refusal,
+} from '../command.ts';
 import {
   commandLine,
   findWorkspaceId,

@@ -1,8 +1,7 @@
 import type { Command } from 'commander';
 import type { Preview } from '../../import/import-file.ts';
 import { aloneWithImport, dropImport, type ListedImport, listImports } from '../../store/imports.ts';
-import { parseCount, parseId } from '../arguments.ts';
-import { addVerb, Refusal } from '../command.ts';
+import { addVerb, parseCount, parseId, Refusal } from '../command.ts';
 import { commandLine, findWorkspaceId, withInstallation } from '../installation.ts';
 import { pageOf, printJson, printPage, printRow, type Row, table } from '../output.ts';
 

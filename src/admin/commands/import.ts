@@ -1,8 +1,8 @@
 import path from 'node:path';
 import { type Command, CommanderError, Option } from 'commander';
 import type { Wanted } from '../../import/import-file.ts';
-import type { Input } from '../../import/input.ts';
 import { type ImportType, type Mapped, parseMap, types } from '../../import/mapping.ts';
+import type { Input } from '../../import/open-input.ts';
 import { namesMany, type Opening, openInputs } from '../../import/open-inputs.ts';
 import { type Layout, layouts } from '../../import/reader.ts';
 import { isSameFile, usualPath } from '../../import/refused-rows.ts';
@@ -15,7 +15,7 @@ import { addVerb, Refusal } from '../command.ts';
 import { findWorkspace, type Installation, withInstallation } from '../installation.ts';
 import {
   addSecretOptions,
-  readSecret,
+  readKeyPair,
   requireEndpoint,
   type SecretOptions,
 } from '../integrations/source-options.ts';
@@ -158,10 +158,7 @@ function openingOf({ installation: { config }, options, leaving }: Omit<Job, 'qu
     async accessTo() {
       if (!region || !accessKeyId) throw new Refusal('s3:// needs --region and --access-key-id');
       if (endpoint !== undefined) requireEndpoint(endpoint);
-      credentials ??= {
-        access_key_id: accessKeyId,
-        secret_access_key: await readSecret(options, `Secret access key of ${accessKeyId}`),
-      };
+      credentials ??= await readKeyPair(options, accessKeyId);
       return { region, endpoint, credentials };
     },
   };

@@ -4,8 +4,17 @@ import { messageOf } from '../../platform/log.ts';
 import { permissions } from '../../schemas/permissions.ts';
 import { apiKeyColumns, makeApiKey, revokeApiKey, type ShownApiKey } from '../../store/api-keys.ts';
 import type { Database } from '../../store/database.ts';
-import { parseId, parseIpAllowlist, parseName, parsePermissions } from '../arguments.ts';
-import { addNoun, addVerb, PENSTOCK, Refusal, refuseTaken } from '../command.ts';
+import {
+  addNoun,
+  addVerb,
+  PENSTOCK,
+  parseId,
+  parseIpAllowlist,
+  parseName,
+  parsePermissions,
+  Refusal,
+  refuseTaken,
+} from '../command.ts';
 import { commandLine, findWorkspace, withInstallation } from '../installation.ts';
 import { addList, printRow, type Row } from '../output.ts';
 

@@ -2,8 +2,7 @@ import { type Command, InvalidArgumentError, Option } from 'commander';
 import { DateTime } from 'luxon';
 import { type BucketName, buckets } from '../../schemas/limits.ts';
 import { resetRateLimits, setRateLimit } from '../../store/rate-limits.ts';
-import { parseCount, parseDay, parseId } from '../arguments.ts';
-import { addNoun, addVerb, Refusal } from '../command.ts';
+import { addNoun, addVerb, parseCount, parseDay, parseId, Refusal } from '../command.ts';
 import {
   commandLine,
   findWorkspace,

@@ -4,8 +4,7 @@ import { audited } from '../../store/audit.ts';
 import { readTotals } from '../../store/counters.ts';
 import { presentMembers, readSpread } from '../../store/installation.ts';
 import { confirmLosses, listLosses } from '../../store/queue-shards.ts';
-import { parseCount } from '../arguments.ts';
-import { addNoun, addVerb, Refusal } from '../command.ts';
+import { addNoun, addVerb, parseCount, Refusal } from '../command.ts';
 import { commandLine, withInstallation } from '../installation.ts';
 import { printJson, printPage, printRow } from '../output.ts';
 

@@ -1,4 +1,5 @@
 import type { Command } from 'commander';
+import { describeFailure } from '../../platform/format.ts';
 import { openArchive, type Retention, requireStore } from '../../retention/files.ts';
 import {
   countDue,
@@ -15,8 +16,7 @@ import { setPolicy } from '../../store/archive-files.ts';
 import { audited, recordAudit } from '../../store/audit.ts';
 import { openRetentionPool } from '../../store/retention.ts';
 import { listFailures, noteFinished, type RetentionFailure } from '../../store/retention-runs.ts';
-import { parseCount } from '../arguments.ts';
-import { addNoun, addVerb, describeFailure, PENSTOCK, Refusal } from '../command.ts';
+import { addNoun, addVerb, PENSTOCK, parseCount, Refusal } from '../command.ts';
 import { commandLine, findWorkspace, type Installation, withInstallation } from '../installation.ts';
 import { printPage, printRow, type Row } from '../output.ts';
 

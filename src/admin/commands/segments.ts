@@ -8,8 +8,16 @@ import { type Definition, describe, InvalidDefinition, readDefinition } from '..
 import type { Database } from '../../store/database.ts';
 import { listExports } from '../../store/segment-exports.ts';
 import { FIRST_ID, lookAtUsers } from '../../store/segments.ts';
-import { parseCount, parseId, parseName } from '../arguments.ts';
-import { addNoun, addVerb, PENSTOCK, Refusal, refuseTaken } from '../command.ts';
+import {
+  addNoun,
+  addVerb,
+  PENSTOCK,
+  parseCount,
+  parseId,
+  parseName,
+  Refusal,
+  refuseTaken,
+} from '../command.ts';
 import { change, findWorkspace, withInstallation } from '../installation.ts';
 import { addList, pageOf, printPage, printRow, type Row } from '../output.ts';
 

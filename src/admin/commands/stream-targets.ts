@@ -26,6 +26,7 @@ import { newWebhookSecret, refusalOfSecret } from '../../streams/webhook.ts';
 import { Refusal } from '../command.ts';
 import {
   namesSecret,
+  readKeyPair,
   readSecret,
   requireEndpoint,
   type SecretOptions,
@@ -207,10 +208,10 @@ async function readFiles(
     requireEndpoint(endpoint);
     requireAllowed(new URL(endpoint).hostname);
   }
-  const secret_access_key = await readSecret(options, `Secret access key of ${accessKeyId}`);
+  const credentials = await readKeyPair(options, accessKeyId);
   return {
     ...made({ region, access_key_id: accessKeyId, ...(endpoint !== undefined && { endpoint }) }),
-    credentials: { access_key_id: accessKeyId, secret_access_key },
+    credentials,
   };
 }
 

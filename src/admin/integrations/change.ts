@@ -1,3 +1,4 @@
+import { integrationKeys } from '../../embedded/address.ts';
 import {
   type Credentials,
   decryptCredentials,
@@ -7,7 +8,6 @@ import {
   SourceError,
 } from '../../integrations/source.ts';
 import { reachOfSources } from '../../platform/reach.ts';
-import { integrationKeys } from '../../processes/secrets.ts';
 import { audited } from '../../store/audit.ts';
 import { deleteIfIdle, type SelectedIntegration } from '../../store/integrations.ts';
 import { PENSTOCK, Refusal } from '../command.ts';

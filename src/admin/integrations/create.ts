@@ -1,4 +1,5 @@
 import { v7 } from 'uuid';
+import { integrationKeys } from '../../embedded/address.ts';
 import type { Prisma } from '../../generated/prisma/client.ts';
 import { checkColumns } from '../../integrations/columns.ts';
 import { openSource } from '../../integrations/open-source.ts';
@@ -11,9 +12,9 @@ import {
   type SourceDefinition,
   SourceError,
 } from '../../integrations/source.ts';
+import { codeOf } from '../../platform/format.ts';
 import { type Reach, reachOfSources } from '../../platform/reach.ts';
-import { integrationKeys } from '../../processes/secrets.ts';
-import { codeOf, PENSTOCK, Refusal } from '../command.ts';
+import { PENSTOCK, Refusal } from '../command.ts';
 import { change, findWorkspace, type Installation, withInstallation } from '../installation.ts';
 import { printRow } from '../output.ts';
 import { findIntegration, longRow } from './runs.ts';

@@ -1,7 +1,7 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import { v7, validate } from 'uuid';
 import { nextRun } from '../../integrations/schedule.ts';
 import type { SourceDefinition } from '../../integrations/source.ts';
+import { until } from '../../platform/poll.ts';
 import { type AuditEntry, audited } from '../../store/audit.ts';
 import type { Database } from '../../store/database.ts';
 import { type SelectedIntegration, selectIntegrations } from '../../store/integrations.ts';
@@ -138,8 +138,7 @@ export async function sync(nameOrId: string, options: OneOptions & { wait?: bool
       throw new Refusal(
         `the integration '${name}' is ${status}; activate it with ${PENSTOCK} integrations resume`,
       );
-    if (options.wait) await ended(installation, integrationId, id);
-    const run = await requireRun(installation, integrationId, id);
+    const run = await (options.wait ? ended : requireRun)(installation, integrationId, id);
     printRow(
       options.json,
       runRow(run),
@@ -157,21 +156,29 @@ export async function sync(nameOrId: string, options: OneOptions & { wait?: bool
   });
 }
 
-async function ended(installation: Installation, integrationId: string, id: string): Promise<void> {
+/** The run, once it has ended. */
+async function ended(installation: Installation, integrationId: string, id: string): Promise<SelectedRun> {
   const begun = performance.now();
-  for (let told = false; ; await sleep(LOOK_MS)) {
-    const { finishedAt, rowsRead } = await requireRun(installation, integrationId, id);
-    if (finishedAt !== null) return;
-    if (told || rowsRead > 0 || performance.now() - begun < IDLE_MS) continue;
-    told = true;
-    // On stderr, so that what is printed in the end stays as it is.
-    process.stderr.write(
-      "No row has been synced yet. Without a sync process (the Procfile's sync, or npm start) the job waits for one; it goes on when this command is ended.\n",
-    );
-  }
+  let told = false;
+  return until(() => requireRun(installation, integrationId, id), {
+    every: LOOK_MS,
+    isSo: ({ finishedAt }) => finishedAt !== null,
+    inVain({ rowsRead }) {
+      if (told || rowsRead > 0 || performance.now() - begun < IDLE_MS) return;
+      told = true;
+      // On stderr, so that what is printed in the end stays as it is.
+      process.stderr.write(
+        "No row has been synced yet. Without a sync process (the Procfile's sync, or npm start) the job waits for one; it goes on when this command is ended.\n",
+      );
+    },
+  });
 }
 
-async function requireRun({ database }: Installation, integrationId: string, id: string) {
+async function requireRun(
+  { database }: Installation,
+  integrationId: string,
+  id: string,
+): Promise<SelectedRun> {
   const [run] = await selectRuns(database.pool, integrationId, { id, limit: 1 });
   if (run === undefined) throw new Refusal(`no job of the integration has the id ${id}`);
   return run;
