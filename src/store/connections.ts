@@ -42,6 +42,62 @@ export async function inSnapshot<T>(
   }
 }
 
+/** An advisory lock, by what it is about. */
+export interface AdvisoryLock {
+  /** SQL of its number, and the parameters in that. */
+  number: string;
+  values?: unknown[];
+  /** Whom it keeps away, for a person who reads that it was lost. */
+  keepsAway: string;
+}
+
+/** Says that nobody else has the lock: it ends with its session, whoever ends that. */
+export interface SessionLease {
+  /** Aborted as soon as this process learns that the session is lost. */
+  signal: AbortSignal;
+  /** Asks the session itself. @throws {Error} when it is lost */
+  confirm(): Promise<void>;
+}
+
+/**
+ * A lease on a session's advisory lock: runs `work` while nobody else has the lock. It ends with the session, and so with
+ * the process, however that ends. A connection that was lost, or may still have the lock, is not used again.
+ *
+ * @returns undefined when somebody else has it
+ */
+export async function aloneWith<T>(
+  pool: Pool,
+  { number, values = [], keepsAway }: AdvisoryLock,
+  work: (lease: SessionLease) => Promise<T>,
+): Promise<T | undefined> {
+  const session = await pool.connect();
+  const lost = new AbortController();
+  let broken: Error | undefined;
+  const lose = (cause?: Error) => {
+    broken ??= new Error(`the session that keeps away ${keepsAway} was lost`, { cause });
+    lost.abort(broken);
+  };
+  session.on('error', lose);
+  session.on('end', lose);
+  async function confirm(): Promise<void> {
+    await session.query('select').catch(lose);
+    lost.signal.throwIfAborted();
+  }
+  try {
+    const { rows } = await session.query<{ mine: boolean }>(`select pg_try_advisory_lock(${number}) as mine`, values);
+    if (!rows[0]!.mine) return undefined;
+    try {
+      return await work({ signal: lost.signal, confirm });
+    } finally {
+      await session.query(`select pg_advisory_unlock(${number})`, values).catch(lose);
+    }
+  } finally {
+    session.off('error', lose);
+    session.off('end', lose);
+    session.release(broken);
+  }
+}
+
 /** Bytes from which on statements leave at once: the server begins while the next ones are being made. */
 const LARGE = 32_768;
 

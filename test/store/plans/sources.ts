@@ -41,7 +41,7 @@ const apart: Record<string, string> = {
   'partitions.ts countDetached':
     'reads all of a partition on purpose, which nobody else reads or writes any more',
   'partitions.ts dropDetached': 'drops a partition that was detached',
-  'retention-runs.ts aloneWithRetention': 'takes an advisory lock',
+  'connections.ts aloneWith': 'takes an advisory lock',
   ...Object.fromEntries(distributedAlone.map((site) => [site, 'is sent to a distributed Postgres alone'])),
   ...onNodes,
   'database.ts analyzeGrown': 'reads the catalog, and counts tables',
