@@ -1,7 +1,6 @@
 import type { ParquetColumn } from '../object-store/parquet.ts';
-import { floorOf } from '../platform/ids.ts';
+import { floorOf, NIL_UUID } from '../platform/ids.ts';
 import { type ExportedActivity, estimateRows, readActivity } from '../store/bulk-export.ts';
-import { FIRST_ID } from '../store/segments.ts';
 import {
   type ExportedRow,
   nameOf,
@@ -64,7 +63,7 @@ export function activitySource(kind: 'events' | 'purchases', reading: Reading): 
   }
 
   return {
-    ...{ first: `${FIRST_ID}/${FIRST_ID}`, most: limit, rowsOfFile: ROWS_OF_FILE, pages },
+    ...{ first: `${NIL_UUID}/${NIL_UUID}`, most: limit, rowsOfFile: ROWS_OF_FILE, pages },
     columns: [
       ...namingColumns(serviceIdField),
       ...columns[kind],
@@ -78,7 +77,7 @@ export function activitySource(kind: 'events' | 'purchases', reading: Reading): 
 
 /** The first id that what happened from a time on can have, and the first of that month. */
 function acceptedFrom(from: string | null): { since: string; sinceMonth: string } {
-  if (from === null) return { since: FIRST_ID, sinceMonth: FIRST_ID };
+  if (from === null) return { since: NIL_UUID, sinceMonth: NIL_UUID };
   const date = new Date(Math.max(0, Date.parse(from) - CLOCKS_APART_MS));
   const month = Date.UTC(date.getUTCFullYear(), date.getUTCMonth());
   return { since: floorOf(date.getTime()), sinceMonth: floorOf(month) };

@@ -1,3 +1,4 @@
+import { NIL_UUID } from '../platform/ids.ts';
 import { randomBytes } from 'node:crypto';
 import path from 'node:path';
 import type { ObjectStore } from '../object-store/object-store.ts';
@@ -12,7 +13,7 @@ import type { Pool } from '../store/database.ts';
 import { readProfiles } from '../store/export.ts';
 import type { LeasedExport } from '../store/segment-export-leases.ts';
 import type { ExpiredExport, ExportCounts, NewSegmentExport } from '../store/segment-exports.ts';
-import { FIRST_ID, findSegment, lookAtUsers } from '../store/segments.ts';
+import { findSegment, lookAtUsers } from '../store/segments.ts';
 import { gzipped, type LinesFile, zipped } from './write-rows.ts';
 
 /** Users that are asked for at once whether they are meant. */
@@ -130,7 +131,7 @@ async function* pagesOf(
 ): AsyncGenerator<string[], void> {
   let [waiting, inFile] = [[] as string[], 0];
   const most = () => Math.min(READ, usersOfFile - inFile);
-  for (let after: string | undefined = FIRST_ID; after !== undefined; ) {
+  for (let after: string | undefined = NIL_UUID; after !== undefined; ) {
     leaving.throwIfAborted();
     const part = { workspaceId, definition, after, limit: LOOKED_AT, sample: LOOKED_AT };
     const { sample, last, read } = await lookAtUsers(snapshot.connection, part);

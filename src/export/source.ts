@@ -1,3 +1,4 @@
+import { NIL_UUID } from '../platform/ids.ts';
 import type { ParquetColumn } from '../object-store/parquet.ts';
 import { toUserObject, userFields } from '../operations/export/user-fields.ts';
 import { toServiceId } from '../profile/identifier.ts';
@@ -6,7 +7,7 @@ import type { Definition } from '../profile/segment.ts';
 import { estimateRows, findKept, findOwners, MAX_STEPS, type Owner } from '../store/bulk-export.ts';
 import type { Connection } from '../store/database.ts';
 import { readProfiles } from '../store/export.ts';
-import { FIRST_ID, lookAtUsers } from '../store/segments.ts';
+import { lookAtUsers } from '../store/segments.ts';
 import { ExportError, type Wanted } from './progress.ts';
 
 /** One line of a file, as an object of the API. */
@@ -110,7 +111,7 @@ export function profilesSource(reading: Reading): Source {
   }
 
   return {
-    ...{ first: FIRST_ID, most: Math.min(READ, lookedAt), rowsOfFile: USERS_OF_FILE, pages },
+    ...{ first: NIL_UUID, most: Math.min(READ, lookedAt), rowsOfFile: USERS_OF_FILE, pages },
     columns: shown.map(([name, { schema }]) => ({ name, type: typeOf(schema) })),
     estimate: (after) => estimateRows(connection, workspaceId, { table: 'profiles', after }),
   };

@@ -1,3 +1,4 @@
+import { NIL_UUID } from '../platform/ids.ts';
 import type { ParquetColumn } from '../object-store/parquet.ts';
 import { normalizePhone } from '../profile/addresses.ts';
 import {
@@ -9,7 +10,6 @@ import {
   readGroupStates,
 } from '../store/bulk-export.ts';
 import { readProfiles, type StoredUser } from '../store/export.ts';
-import { FIRST_ID } from '../store/segments.ts';
 import {
   type ExportedRow,
   everybody,
@@ -80,7 +80,7 @@ function ofAll(reading: Reading): Source {
   }
 
   return {
-    first: JSON.stringify({ group: { kind: '', subject: '', groupId: FIRST_ID }, email: '' }),
+    first: JSON.stringify({ group: { kind: '', subject: '', groupId: NIL_UUID }, email: '' }),
     ...{ most: limit, rowsOfFile: ROWS_OF_FILE, pages, columns: columnsOf(serviceIdField) },
     async estimate(after) {
       const groups = (JSON.parse(after) as Place).group
@@ -121,7 +121,7 @@ function ofSegment(reading: Reading): Source {
   }
 
   return {
-    ...{ first: FIRST_ID, most: OF_USER, rowsOfFile: ROWS_OF_FILE, pages },
+    ...{ first: NIL_UUID, most: OF_USER, rowsOfFile: ROWS_OF_FILE, pages },
     columns: columnsOf(serviceIdField),
     estimate: (after) => estimateRows(connection, workspaceId, { table: 'profiles', after }),
   };

@@ -1,5 +1,5 @@
 import type { Prisma } from '../generated/prisma/client.ts';
-import { newId } from '../platform/ids.ts';
+import { newId, NIL_UUID } from '../platform/ids.ts';
 import type { Json } from '../profile/json.ts';
 import { type Connection, type Database, inTransaction, type Pool, storable } from './database.ts';
 
@@ -83,7 +83,7 @@ export type AuditAction = keyof typeof auditActions;
 export type AuditVia = 'console' | 'command_line' | 'scim' | 'dashboard';
 
 /** The company of what belongs to the installation. */
-export const NO_COMPANY = '00000000-0000-0000-0000-000000000000';
+export const NO_COMPANY = NIL_UUID;
 
 /** Who acts, and from where. */
 export interface Actor {

@@ -1,3 +1,4 @@
+import { NIL_UUID } from '../platform/ids.ts';
 import { idBytes } from '../jobs/traces.ts';
 import type { Connection, Pool } from './database.ts';
 import { isOf } from './one-workspace.ts';
@@ -29,12 +30,12 @@ const claimEnvelopesStatement = `
     ${storeClock} as now`;
 
 /** In the place of a workspace: objects of several are in it. */
-export const SHARED = '00000000-0000-0000-0000-000000000000';
+export const SHARED = NIL_UUID;
 
 /** The key of what the store knows of an envelope. */
 export interface EnvelopeKey {
   id: string;
-  /** Whose all of its objects are; NIL: they are of several workspaces. */
+  /** Whose all of its objects are; SHARED: they are of several workspaces. */
   workspaceId: string;
 }
 

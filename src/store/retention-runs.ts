@@ -1,3 +1,4 @@
+import { NIL_UUID } from '../platform/ids.ts';
 import type { ArchivedMonth } from './archive-files.ts';
 import { type AdvisoryLock, aloneWith, type SessionLease } from './connections.ts';
 import { type Pool, storable } from './database.ts';
@@ -18,7 +19,6 @@ export interface RetentionFailure extends ArchivedMonth {
 const MOST_HOURS = 24;
 /** Characters of a reason. */
 const MOST_REASON = 2000;
-const NIL = '00000000-0000-0000-0000-000000000000';
 const PAGE = 500;
 
 const recordFailureStatement = `
@@ -70,7 +70,7 @@ const listFailuresStatement = `
 
 /** Months of which the last try was vain. */
 export async function* listFailures(pool: Pool): AsyncGenerator<RetentionFailure> {
-  let after = { workspaceId: NIL, month: '0001-01', kind: '', task: '' };
+  let after = { workspaceId: NIL_UUID, month: '0001-01', kind: '', task: '' };
   for (;;) {
     const values = [after.workspaceId, after.month, after.kind, after.task, PAGE];
     const { rows } = await pool.query<RetentionFailure>({ text: listFailuresStatement, values });

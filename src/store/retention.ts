@@ -1,3 +1,4 @@
+import { NIL_UUID } from '../platform/ids.ts';
 import { type Connection, openPool, type Pool } from './database.ts';
 import type { ActivityTable } from './erasures.ts';
 
@@ -27,10 +28,7 @@ export interface Place {
 }
 
 /** Before every row. */
-export const BEGINNING: Place = {
-  profileId: '00000000-0000-0000-0000-000000000000',
-  id: '00000000-0000-0000-0000-000000000000',
-};
+export const BEGINNING: Place = { profileId: NIL_UUID, id: NIL_UUID };
 
 /** Rows of one workspace in a partition, or in the default one, which has other months as well. */
 export interface RowsOf {

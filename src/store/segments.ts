@@ -1,4 +1,4 @@
-import { newId } from '../platform/ids.ts';
+import { newId, MAX_UUID } from '../platform/ids.ts';
 import type { Definition } from '../profile/segment.ts';
 import { type Actor, type AuditAction, audited } from './audit.ts';
 import type { Pool } from './database.ts';
@@ -24,10 +24,6 @@ export interface Looked {
   /** Id of the last user that was looked at; undefined: there was none. */
   last: string | undefined;
 }
-
-/** Smaller than every id. */
-export const FIRST_ID = '00000000-0000-0000-0000-000000000000';
-const LAST_ID = 'ffffffff-ffff-ffff-ffff-ffffffffffff';
 
 /** By a range of the primary key, then a look-up for each user and filter. */
 const look = (condition: string) => `
@@ -137,7 +133,7 @@ const listShownStatement = `
 export async function listShownSegments(
   pool: Pool,
   workspaceId: string,
-  { before = LAST_ID, limit }: { before?: string | undefined; limit: number },
+  { before = MAX_UUID, limit }: { before?: string | undefined; limit: number },
 ): Promise<ShownSegment[]> {
   const { rows } = await pool.query<ShownSegment>({
     name: 'list-shown-segments',

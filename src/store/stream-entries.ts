@@ -11,7 +11,7 @@ export type StreamKind = 'e' | 'p' | 'a' | 's' | 'i';
 export interface StreamEntry {
   workspaceId: string;
   kind: StreamKind;
-  /** NIL where it is about no single user. */
+  /** `NIL_UUID` where it is about no single user. */
   profileId: string;
   /** Of the event or purchase, a UUID. Absent: it gets one of its own. */
   id?: string;

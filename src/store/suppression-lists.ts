@@ -1,3 +1,4 @@
+import { NIL_UUID } from '../platform/ids.ts';
 import type { Connection, Pool } from './database.ts';
 import { forEachWorkspace } from './distributed.ts';
 
@@ -274,7 +275,7 @@ export async function forgetInvalidNumbers(
     name: 'page-of-invalid-numbers',
     text: pageStatement,
     values: [
-      after?.workspaceId ?? '00000000-0000-0000-0000-000000000000',
+      after?.workspaceId ?? NIL_UUID,
       after?.phone ?? '',
       PAGE,
       KEPT_DAYS,

@@ -1,3 +1,4 @@
+import { MAX_UUID } from '../platform/ids.ts';
 import type { Json } from '../profile/json.ts';
 import type { Pool } from './database.ts';
 
@@ -131,7 +132,7 @@ export interface TimelinePage {
 /** Events and purchases, those accepted last first. */
 export async function readTimeline(
   pool: Pool,
-  { workspaceId, owners, before = 'ffffffff-ffff-ffff-ffff-ffffffffffff', limit }: TimelinePage,
+  { workspaceId, owners, before = MAX_UUID, limit }: TimelinePage,
 ): Promise<Deed[]> {
   const { rows } = await pool.query<Deed>({
     name: 'read-timeline',

@@ -1,4 +1,4 @@
-import { NIL } from 'uuid';
+import { NIL_UUID } from '../../src/platform/ids.ts';
 import { type Json, JsonText } from '../../src/profile/json.ts';
 import type { EventRow } from '../../src/store/events.ts';
 import type { PurchaseRow } from '../../src/store/purchases.ts';
@@ -177,7 +177,7 @@ function subscription(state: RecordedState): StreamEntry {
   return {
     workspaceId,
     kind: 's',
-    profileId: subject_kind === 'profile' ? subject : NIL,
+    profileId: subject_kind === 'profile' ? subject : NIL_UUID,
     detail: asText({
       ...(subject_kind !== 'profile' && { [subject_kind]: subject }),
       ...{ subscription, from: from_state, to: to_state, request_id: state.request_id },
