@@ -1,6 +1,6 @@
+import { iso, type Pool } from './database.ts';
 import type { Json } from '../profile/json.ts';
 import type { Definition } from '../profile/segment.ts';
-import type { Pool } from './database.ts';
 import type { ActivityTable } from './erasures.ts';
 import { conditionOf } from './segment-conditions.ts';
 
@@ -216,15 +216,12 @@ interface ActivityPart {
   limit: number;
 }
 
-const time = (table: string) =>
-  `to_char(${table}."time" at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`;
-
 /** Prices came as numbers of JSON, and go as the same ones. */
 const activity = {
-  events: `json_build_object('name', events.name, 'time', ${time('events')}, 'app_id', events.app_id,
+  events: `json_build_object('name', events.name, 'time', ${iso('events."time"')}, 'app_id', events.app_id,
       'properties', events.properties)`,
   purchases: `json_build_object('product_id', purchases.product_id, 'currency', purchases.currency,
-      'price', purchases.price, 'quantity', purchases.quantity, 'time', ${time('purchases')},
+      'price', purchases.price, 'quantity', purchases.quantity, 'time', ${iso('purchases."time"')},
       'app_id', purchases.app_id, 'properties', purchases.properties)`,
 };
 

@@ -220,6 +220,10 @@ export function storable(value: unknown): string {
   return String(value).toWellFormed().replaceAll('\u0000', '\u2400');
 }
 
+/** SQL: a time as ISO 8601 in UTC, whatever the session's time zone, with milliseconds or with all microseconds. */
+export const iso = (time: string, fraction: 'MS' | 'US' = 'MS') =>
+  `to_char(${time} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.${fraction}"Z"')`;
+
 /** Pages of 8 KB up to which a table was so small that all ways into it seemed to cost the same. */
 const TINY = 16;
 

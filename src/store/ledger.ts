@@ -1,10 +1,10 @@
+import { iso, type Connection, type Pool } from './database.ts';
 import { NIL_UUID } from '../platform/ids.ts';
 import { idBytes } from '../jobs/traces.ts';
-import type { Connection, Pool } from './database.ts';
 import { isOf } from './one-workspace.ts';
 
 /** The store's clock as SQL: ISO 8601 with microseconds, which a Date would cut off. */
-export const storeClock = `to_char(clock_timestamp() at time zone 'utc', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')`;
+const storeClock = iso('clock_timestamp()', 'US');
 
 /**
  * One row per envelope by primary key. Waits for another transaction that claims the same envelope, and then

@@ -1,3 +1,4 @@
+import { iso } from './database.ts';
 import {
   type Comparison,
   type Definition,
@@ -113,9 +114,7 @@ export function conditionOf(definition: Definition, taken: number): Condition {
   ): string[] {
     const since = (days: number) => {
       const moment = `now() - make_interval(days => ${given(days, 'integer')})`;
-      return type === 'timestamptz'
-        ? moment
-        : `to_char((${moment}) at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`;
+      return type === 'timestamptz' ? moment : iso(`(${moment})`);
     };
     return [
       ...(before === undefined ? [] : [`${value} < ${given(before, type)}`]),

@@ -1,5 +1,5 @@
+import { iso, type Connection, type Pool } from './database.ts';
 import { NIL_UUID } from '../platform/ids.ts';
-import type { Connection, Pool } from './database.ts';
 import { forEachWorkspace } from './distributed.ts';
 
 /** The lists of email addresses: which are on them, and the column that says since when. */
@@ -141,7 +141,7 @@ export interface InvalidNumbersPage {
 const listStatement = (named: boolean) => `
   select
     invalid_phone_numbers.phone,
-    to_char(invalid_phone_numbers.detected_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "detectedAt",
+    ${iso('invalid_phone_numbers.detected_at')} as "detectedAt",
     invalid_phone_numbers.reason
   from invalid_phone_numbers
   where invalid_phone_numbers.workspace_id = $1::uuid
