@@ -4,7 +4,7 @@ import { toUserObject, userFields } from '../operations/export/user-fields.ts';
 import { toServiceId } from '../profile/identifier.ts';
 import type { Json } from '../profile/json.ts';
 import type { Definition } from '../profile/segment.ts';
-import { estimateRows, findKept, findOwners, MAX_STEPS, type Owner } from '../store/bulk-export.ts';
+import { estimateRows, followMerges, findOwners, MAX_STEPS, type Owner } from '../store/bulk-export.ts';
 import type { Connection } from '../store/database.ts';
 import { readProfiles } from '../store/export.ts';
 import { lookAtUsers } from '../store/segments.ts';
@@ -160,7 +160,7 @@ export async function ownersOf(
   const workspaceId = wanted.workspace.id;
   const asked = [...new Set(profileIds)];
   if (asked.length === 0) return new Map();
-  const kept = await findKept(connection, workspaceId, asked);
+  const kept = await followMerges(connection, workspaceId, asked);
   if (!kept)
     throw new ExportError(
       `more than ${MAX_STEPS} merges lead from one of ${asked.length} users from ${toServiceId(asked[0]!)} on to who has taken it in`,

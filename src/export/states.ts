@@ -4,7 +4,7 @@ import { normalizePhone } from '../profile/addresses.ts';
 import {
   estimateRows,
   findOwners,
-  type GroupState,
+  type ExportedGroupState,
   type Owner,
   readEmailStates,
   readGroupStates,
@@ -65,7 +65,7 @@ function ofAll(reading: Reading): Source {
     }
   }
 
-  async function named(states: GroupState[]): Promise<ExportedRow[]> {
+  async function named(states: ExportedGroupState[]): Promise<ExportedRow[]> {
     const ids = states.filter(({ kind }) => kind === 'profile').map(({ subject }) => subject);
     const found =
       ids.length > 0 ? await findOwners(connection, workspaceId, { ids, definition: everybody }) : [];
@@ -97,9 +97,9 @@ interface Place {
   email: string;
 }
 
-const keyOf = ({ kind, subject, groupId }: GroupState) => ({ kind, subject, groupId });
+const keyOf = ({ kind, subject, groupId }: ExportedGroupState) => ({ kind, subject, groupId });
 
-const holds = ({ hasEmail, hasPhone }: Owner, channel: GroupState['channel']) =>
+const holds = ({ hasEmail, hasPhone }: Owner, channel: ExportedGroupState['channel']) =>
   channel === 'email' ? !hasEmail : !hasPhone;
 
 /** By users: an address that two of them share comes twice. */
@@ -127,7 +127,7 @@ function ofSegment(reading: Reading): Source {
   };
 }
 
-type ShownGroup = { id: string; channel: GroupState['channel']; status: string };
+type ShownGroup = { id: string; channel: ExportedGroupState['channel']; status: string };
 
 /** A state that nobody has said of an address is `subscribed`: it is left out, as is one that was said to be that. */
 function rowsOf(user: StoredUser, name: ExportedRow): ExportedRow[] {

@@ -2,7 +2,7 @@ import type { Pool } from './database.ts';
 import { holdersOf, lastUpdated } from './identifiers.ts';
 
 /** One way to name users, with exactly one identifier; `place` tells the answers apart. */
-export interface Wanted {
+export interface WantedUser {
   place: number;
   external_id?: string;
   alias_label?: string;
@@ -92,7 +92,7 @@ const findExportedStatement = `
 export async function findExported(
   pool: Pool,
   workspaceId: string,
-  wanted: Wanted[],
+  wanted: WantedUser[],
 ): Promise<{ place: number; id: string }[]> {
   const { rows } = await pool.query<{ place: number; id: string }>({
     name: 'find-exported',

@@ -8,7 +8,7 @@ import {
 } from '../profile/segment.ts';
 
 /** A condition over a row of `profiles`, and the values of its parameters from the first on. */
-export interface Condition {
+interface SqlCondition {
   text: string;
   values: unknown[];
 }
@@ -23,7 +23,7 @@ const LOOKS_LIKE_TIME = String.raw`'^\d{4}-\d\d-\d\dT\d\d:\d\d:'`;
  *
  * @param taken parameters that the statement around it has before these
  */
-export function conditionOf(definition: Definition, taken: number): Condition {
+export function conditionOf(definition: Definition, taken: number): SqlCondition {
   const values: unknown[] = [];
   const given = (value: unknown, type: string) => {
     values.push(value);

@@ -15,7 +15,7 @@ export interface Segment {
 }
 
 /** What looking at some users, in the order of their ids, has found. */
-export interface Looked {
+interface LookedAtUsers {
   /** Users that were looked at. */
   read: number;
   matched: number;
@@ -56,9 +56,9 @@ export interface Part {
 export async function lookAtUsers(
   pool: Pick<Pool, 'query'>,
   { workspaceId, definition, after, limit, sample }: Part,
-): Promise<Looked> {
+): Promise<LookedAtUsers> {
   const condition = conditionOf(definition, 4);
-  const { rows } = await pool.query<Omit<Looked, 'last'> & { last: string | null }>({
+  const { rows } = await pool.query<Omit<LookedAtUsers, 'last'> & { last: string | null }>({
     text: look(condition.text),
     values: [workspaceId, after, limit, sample, ...condition.values],
   });

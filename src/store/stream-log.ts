@@ -111,7 +111,7 @@ export interface ActivityKey {
 }
 
 /** Events and purchases that are still there; those of deleted users are not. */
-export async function readActivity(
+export async function readLoggedActivity(
   pool: Pool,
   workspaceId: string,
   { events, purchases }: { events: ActivityKey[]; purchases: ActivityKey[] },

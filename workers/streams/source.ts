@@ -6,7 +6,7 @@ import type { Pool } from '../../src/store/database.ts';
 import {
   type ActivityKey,
   type LogRow,
-  readActivity,
+  readLoggedActivity,
   readLog,
   readNames,
 } from '../../src/store/stream-log.ts';
@@ -98,7 +98,7 @@ export function openSource(pool: Pool, serviceIdField: string): Source {
       }
     profiles.delete(NIL_UUID);
     const [activity, names] = await Promise.all([
-      readActivity(pool, workspaceId, { events, purchases }),
+      readLoggedActivity(pool, workspaceId, { events, purchases }),
       readNames(pool, workspaceId, [...profiles]),
     ]);
     return parts.map(({ row, first, end }) => {

@@ -2,7 +2,7 @@ import { NIL_UUID } from '../../../src/platform/ids.ts';
 import { readDefinition } from '../../../src/profile/segment.ts';
 import {
   estimateRows,
-  findKept,
+  followMerges,
   findOwners,
   readActivity,
   readEmailStates,
@@ -23,7 +23,7 @@ export const ofExports: Asking = (store, { workspaceId, users, group }) => {
   return [
     () => readActivity(store, 'events', part),
     () => readActivity(store, 'purchases', part),
-    () => findKept(store, workspaceId, ids),
+    () => followMerges(store, workspaceId, ids),
     () => findOwners(store, workspaceId, { ids, definition: { all: [] } }),
     () => findOwners(store, workspaceId, { ids, definition }),
     () => readGroupStates(store, workspaceId, { after: state, limit: 2000 }),

@@ -1,5 +1,5 @@
 import { newId } from '../../../src/platform/ids.ts';
-import { type Condition, findAccountPage, findAccounts } from '../../../src/store/accounts.ts';
+import { type AccountCondition, findAccountPage, findAccounts } from '../../../src/store/accounts.ts';
 import { addKeyUsage, forgetKeyUsage, readKeyUsage } from '../../../src/store/api-keys.ts';
 import { audited } from '../../../src/store/audit.ts';
 import { forgetAudit, searchAudit } from '../../../src/store/audit-list.ts';
@@ -88,13 +88,13 @@ const fleet = {
   ...{ workers: 1, postgresMs: 1, redisMs: 1 },
 };
 const value = 'who2@x.com';
-const conditions: Condition[] = [
+const conditions: AccountCondition[] = [
   { op: 'eq', column: 'id', value: newId() },
   ...(['userName', 'externalId', 'givenName', 'familyName', 'department'] as const).map(
-    (column): Condition => ({ op: 'eq', column, value }),
+    (column): AccountCondition => ({ op: 'eq', column, value }),
   ),
   ...(['userName', 'givenName', 'familyName'] as const).map(
-    (column): Condition => ({ op: 'sw', column, value }),
+    (column): AccountCondition => ({ op: 'sw', column, value }),
   ),
   { op: 'email', comparisons: [{ op: 'eq', member: 'value', value }] },
 ];
