@@ -1,10 +1,10 @@
-import { NIL_UUID } from '../platform/ids.ts';
 import { randomBytes } from 'node:crypto';
 import path from 'node:path';
 import type { ObjectStore } from '../object-store/object-store.ts';
 import { accessBySettings, type BucketSettings, openObjectStore } from '../object-store/open-object-store.ts';
 import { toUserObject, userFields } from '../operations/export/user-fields.ts';
 import { RECENT_DAYS } from '../operations/users.export.segment.ts';
+import { NIL_UUID } from '../platform/ids.ts';
 import { type AddressSettings, reachOfSources } from '../platform/reach.ts';
 import type { Json } from '../profile/json.ts';
 import type { Definition } from '../profile/segment.ts';

@@ -1,10 +1,10 @@
-import { NIL_UUID } from '../platform/ids.ts';
 import type { ParquetColumn } from '../object-store/parquet.ts';
 import { toUserObject, userFields } from '../operations/export/user-fields.ts';
+import { NIL_UUID } from '../platform/ids.ts';
 import { toServiceId } from '../profile/identifier.ts';
 import type { Json } from '../profile/json.ts';
 import type { Definition } from '../profile/segment.ts';
-import { estimateRows, followMerges, findOwners, MAX_STEPS, type Owner } from '../store/bulk-export.ts';
+import { estimateRows, findOwners, followMerges, MAX_STEPS, type Owner } from '../store/bulk-export.ts';
 import type { Connection } from '../store/database.ts';
 import { readProfiles } from '../store/export.ts';
 import { lookAtUsers } from '../store/segments.ts';

@@ -1,10 +1,10 @@
-import { NIL_UUID } from '../platform/ids.ts';
 import type { ParquetColumn } from '../object-store/parquet.ts';
+import { NIL_UUID } from '../platform/ids.ts';
 import { normalizePhone } from '../profile/addresses.ts';
 import {
+  type ExportedGroupState,
   estimateRows,
   findOwners,
-  type ExportedGroupState,
   type Owner,
   readEmailStates,
   readGroupStates,

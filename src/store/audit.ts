@@ -1,5 +1,5 @@
 import type { Prisma } from '../generated/prisma/client.ts';
-import { newId, NIL_UUID } from '../platform/ids.ts';
+import { NIL_UUID, newId } from '../platform/ids.ts';
 import type { Json } from '../profile/json.ts';
 import { type Connection, type Database, inTransaction, type Pool, storable } from './database.ts';
 

@@ -1,6 +1,6 @@
-import { iso, type Pool } from './database.ts';
 import type { Json } from '../profile/json.ts';
 import type { Definition } from '../profile/segment.ts';
+import { iso, type Pool } from './database.ts';
 import type { ActivityTable } from './erasures.ts';
 import { conditionOf } from './segment-conditions.ts';
 

@@ -84,7 +84,10 @@ export async function aloneWith<T>(
     lost.signal.throwIfAborted();
   }
   try {
-    const { rows } = await session.query<{ mine: boolean }>(`select pg_try_advisory_lock(${number}) as mine`, values);
+    const { rows } = await session.query<{ mine: boolean }>(
+      `select pg_try_advisory_lock(${number}) as mine`,
+      values,
+    );
     if (!rows[0]!.mine) return undefined;
     try {
       return await work({ signal: lost.signal, confirm });

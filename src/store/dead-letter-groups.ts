@@ -1,4 +1,4 @@
-import { NIL_UUID, MAX_UUID } from '../platform/ids.ts';
+import { MAX_UUID, NIL_UUID } from '../platform/ids.ts';
 import { type Pool, storable } from './database.ts';
 import { forEachWorkspace } from './distributed.ts';
 

@@ -1,5 +1,5 @@
-import { iso, type Pool } from './database.ts';
 import type { Json } from '../profile/json.ts';
+import { iso, type Pool } from './database.ts';
 
 /** A stored user. Members are named as on the wire, null without data; times are ISO 8601 in UTC. */
 export interface StoredUser {

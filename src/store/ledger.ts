@@ -1,10 +1,10 @@
-import { iso, type Connection, type Pool } from './database.ts';
-import { NIL_UUID } from '../platform/ids.ts';
 import { idBytes } from '../jobs/traces.ts';
+import { NIL_UUID } from '../platform/ids.ts';
+import { type Connection, iso, type Pool } from './database.ts';
 import { isOf } from './one-workspace.ts';
 
 /** The store's clock as SQL: ISO 8601 with microseconds, which a Date would cut off. */
-const storeClock = iso('clock_timestamp()', 'US');
+export const storeClock = iso('clock_timestamp()', 'US');
 
 /**
  * One row per envelope by primary key. Waits for another transaction that claims the same envelope, and then

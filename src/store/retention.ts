@@ -1,5 +1,5 @@
 import { NIL_UUID } from '../platform/ids.ts';
-import { type Connection, openPool, type Pool, iso } from './database.ts';
+import { type Connection, iso, openPool, type Pool } from './database.ts';
 import type { ActivityTable } from './erasures.ts';
 
 /** Aggregate over the texts of a column; src/object-store/parquet-reading.ts has the same of a file. */

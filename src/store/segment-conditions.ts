@@ -1,4 +1,3 @@
-import { iso } from './database.ts';
 import {
   type Comparison,
   type Definition,
@@ -6,6 +5,7 @@ import {
   textAttributes,
   timeAttributes,
 } from '../profile/segment.ts';
+import { iso } from './database.ts';
 
 /** A condition over a row of `profiles`, and the values of its parameters from the first on. */
 interface SqlCondition {

@@ -1,4 +1,4 @@
-import { newId, MAX_UUID } from '../platform/ids.ts';
+import { MAX_UUID, newId } from '../platform/ids.ts';
 import type { Definition } from '../profile/segment.ts';
 import { type Actor, type AuditAction, audited } from './audit.ts';
 import type { Pool } from './database.ts';

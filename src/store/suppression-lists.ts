@@ -1,5 +1,5 @@
-import { iso, type Connection, type Pool } from './database.ts';
 import { NIL_UUID } from '../platform/ids.ts';
+import { type Connection, iso, type Pool } from './database.ts';
 import { forEachWorkspace } from './distributed.ts';
 
 /** The lists of email addresses: which are on them, and the column that says since when. */
@@ -274,12 +274,7 @@ export async function forgetInvalidNumbers(
   const { rows: page } = await pool.query<InvalidNumbersCursor & { old: boolean }>({
     name: 'page-of-invalid-numbers',
     text: pageStatement,
-    values: [
-      after?.workspaceId ?? NIL_UUID,
-      after?.phone ?? '',
-      PAGE,
-      KEPT_DAYS,
-    ],
+    values: [after?.workspaceId ?? NIL_UUID, after?.phone ?? '', PAGE, KEPT_DAYS],
   });
   const given = page.filter(({ old }) => old);
   if (given.length > 0)

@@ -1,5 +1,5 @@
 import type { IntegrationKind, SourceDefinition } from '../integrations/source.ts';
-import { type Connection, type Pool, storable, iso } from './database.ts';
+import { type Connection, iso, type Pool, storable } from './database.ts';
 
 export type AskedBy = 'schedule' | 'api' | 'operator';
 

@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { DirectOperation } from '../../src/operations/operation.ts';
 import { segmentsDetails } from '../../src/operations/segments.details.ts';
 import { segmentsList } from '../../src/operations/segments.list.ts';
-import { newId, NIL_UUID } from '../../src/platform/ids.ts';
+import { NIL_UUID, newId } from '../../src/platform/ids.ts';
 import type { Json } from '../../src/profile/json.ts';
 import { readDefinition } from '../../src/profile/segment.ts';
 import { lookAtUsers } from '../../src/store/segments.ts';

@@ -1,4 +1,3 @@
-import { NIL_UUID } from '../../src/platform/ids.ts';
 import { validate as isVersionedUuid, v5 as uuidv5 } from 'uuid';
 import { fenceSchema, jobs, objectSchemas, requestSchema } from '../../src/jobs/catalog.ts';
 import {
@@ -12,6 +11,7 @@ import {
   requestPlaces,
 } from '../../src/jobs/envelope.ts';
 import { encodeTraces } from '../../src/jobs/traces.ts';
+import { NIL_UUID } from '../../src/platform/ids.ts';
 import type { Identifier } from '../../src/profile/identifier.ts';
 import { compile, describeError } from '../../src/schemas/compile.ts';
 import { identifierText } from '../../src/store/dead-letters.ts';
@@ -152,7 +152,9 @@ export function ownersOf(envelope: Envelope): Set<string> {
   const owners = requests.map((request) => ownerOf(isKnown(request) ? request : undefined));
   // It may name anything: `length` is no place.
   const isPlace = (place: unknown) => typeof place === 'number';
-  return new Set(requestPlaces(envelope).map((place) => (isPlace(place) && owners[place as number]) || NIL_UUID));
+  return new Set(
+    requestPlaces(envelope).map((place) => (isPlace(place) && owners[place as number]) || NIL_UUID),
+  );
 }
 
 function isKnown(request: EnvelopeRequest | undefined): request is EnvelopeRequest {

@@ -1,13 +1,13 @@
-import { NIL_UUID } from '../../src/platform/ids.ts';
 import { LRUCache } from 'lru-cache';
+import { NIL_UUID } from '../../src/platform/ids.ts';
 import { toServiceId } from '../../src/profile/identifier.ts';
 import type { Json } from '../../src/profile/json.ts';
 import type { Pool } from '../../src/store/database.ts';
 import {
   type ActivityKey,
   type LogRow,
-  readLoggedActivity,
   readLog,
+  readLoggedActivity,
   readNames,
 } from '../../src/store/stream-log.ts';
 import { envelopeOf, type LogPlace, type Message, messageTypes } from '../../src/streams/destination.ts';
@@ -184,7 +184,8 @@ function messageOf(
     : dataOf({ kind, profileId, detail }, names);
   if (!data) return undefined;
   const type = messageTypes[kind];
-  if (profileId === NIL_UUID) return { id, type, time, workspaceId, key: addressOf(detail), user: null, data };
+  if (profileId === NIL_UUID)
+    return { id, type, time, workspaceId, key: addressOf(detail), user: null, data };
   const key = toServiceId(profileId);
   const user = { service_id: key, external_id: names.get(profileId) ?? null };
   return { id, type, time, workspaceId, key, user, data };

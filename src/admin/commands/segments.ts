@@ -1,8 +1,8 @@
-import { NIL_UUID } from '../../platform/ids.ts';
 import { readFileSync } from 'node:fs';
 import type { Command } from 'commander';
 import { v7 } from 'uuid';
 import type { Prisma } from '../../generated/prisma/client.ts';
+import { NIL_UUID } from '../../platform/ids.ts';
 import { toServiceId } from '../../profile/identifier.ts';
 import type { Json } from '../../profile/json.ts';
 import { type Definition, describe, InvalidDefinition, readDefinition } from '../../profile/segment.ts';

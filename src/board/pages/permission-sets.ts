@@ -3,10 +3,10 @@ import { isUuid } from '../../profile/values.ts';
 import { workspacePermissions } from '../../schemas/permissions.ts';
 import { storable } from '../../store/database.ts';
 import {
+  accountsWith,
   changePermissionSet,
   deletePermissionSet,
   type Ending,
-  accountsWith,
   MOST_HOLDERS,
 } from '../../store/permission-sets.ts';
 import { type Page, type PageServices, Sorry, type Visit } from '../console.ts';

@@ -1,5 +1,5 @@
-import { NIL_UUID } from '../../platform/ids.ts';
 import { type Html, html, type Part } from '../../platform/html.ts';
+import { NIL_UUID } from '../../platform/ids.ts';
 import { toServiceId } from '../../profile/identifier.ts';
 import type { Json } from '../../profile/json.ts';
 import {

@@ -2,8 +2,8 @@ import { html, type Part } from '../../platform/html.ts';
 import { isUuid } from '../../profile/values.ts';
 import { storable } from '../../store/database.ts';
 import {
-  deleteTeam,
   accountsWith,
+  deleteTeam,
   makePermissionSet,
   makeTeam,
   renameTeam,

@@ -2,20 +2,27 @@ import { NIL_UUID } from '../../../src/platform/ids.ts';
 import { readDefinition } from '../../../src/profile/segment.ts';
 import {
   estimateRows,
-  followMerges,
   findOwners,
+  followMerges,
   readActivity,
   readEmailStates,
   readGroupStates,
 } from '../../../src/store/bulk-export.ts';
 import type { Asking } from './asking.ts';
 
-
 /** What `penstock export` walks. */
 export const ofExports: Asking = (store, { workspaceId, users, group }) => {
   const ids = users.map(({ id }) => id);
   const after = { profileId: ids[0]!, id: NIL_UUID };
-  const part = { workspaceId, after, since: NIL_UUID, sinceMonth: NIL_UUID, from: null, until: null, limit: 500 };
+  const part = {
+    workspaceId,
+    after,
+    since: NIL_UUID,
+    sinceMonth: NIL_UUID,
+    from: null,
+    until: null,
+    limit: 500,
+  };
   const definition = readDefinition({
     any: [{ event: 'event2' }, { attribute: 'email', equals: 'a@x.com' }],
   });

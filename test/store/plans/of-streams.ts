@@ -29,7 +29,7 @@ import {
   leaseDestinations,
   renewDestination,
 } from '../../../src/store/stream-leases.ts';
-import { appendLog, readLoggedActivity, readLog, readNames, trimLog } from '../../../src/store/stream-log.ts';
+import { appendLog, readLog, readLoggedActivity, readNames, trimLog } from '../../../src/store/stream-log.ts';
 import { entriesOf } from '../../setup/stream-entries.ts';
 import type { Asking } from './asking.ts';
 

@@ -1,5 +1,5 @@
-import { NIL_UUID } from '../../../src/platform/ids.ts';
 import type pg from 'pg';
+import { NIL_UUID } from '../../../src/platform/ids.ts';
 import { ofOneWorkspace } from '../../../src/store/one-workspace.ts';
 import type { Journal } from '../load/journal.ts';
 
