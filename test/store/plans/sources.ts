@@ -25,8 +25,8 @@ const onNodes: Record<string, string> = {
   'distribute.ts prepare': 'distributes tables, once a release',
   'distribute.ts copy': 'distributes tables, once a release',
   'distribute.ts spread': 'distributes tables, once a release',
-  'distributed-triggers.ts dropFailureTriggers': 'makes triggers, once a release',
-  'distributed-triggers.ts makeFailureTriggers': 'makes triggers, once a release',
+  'distribute.ts dropFailureTriggers': 'makes triggers, once a release',
+  'distribute.ts makeFailureTriggers': 'makes triggers, once a release',
 };
 
 /** What sends statements that are none of the running service's, and why. */
