@@ -1,6 +1,6 @@
 import { ApiError } from '../errors.ts';
 import type { Database } from '../store/database.ts';
-import { findExported } from '../store/export-lookup.ts';
+import { findExported } from '../store/profile-search.ts';
 import { type Channel, findGroups, readProfileStates } from '../store/subscription-states.ts';
 import { readAddressStates } from '../store/suppression-lists.ts';
 import type { DirectOperation } from './operation.ts';

@@ -6,7 +6,7 @@ import { findUnstorable } from '../../profile/values.ts';
 import type { Schema } from '../../schemas/compile.ts';
 import { userAlias } from '../../schemas/track.ts';
 import type { StoredUser } from '../../store/export.ts';
-import type { WantedUser } from '../../store/export-lookup.ts';
+import type { WantedUser } from '../../store/profile-search.ts';
 
 /** A field of an exported user: its documentation, and its value if that is not the stored member of its name. */
 export interface UserField {

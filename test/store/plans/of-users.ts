@@ -12,7 +12,6 @@ import {
 import { inSnapshot } from '../../../src/store/connections.ts';
 import { recordEvents } from '../../../src/store/events.ts';
 import { readProfiles } from '../../../src/store/export.ts';
-import { findExported } from '../../../src/store/export-lookup.ts';
 import {
   findByEmail,
   findByExternalId,
@@ -27,7 +26,7 @@ import {
   readLargeAttributes,
   upsertPushTokens,
 } from '../../../src/store/profile-attributes.ts';
-import { newestUsers, searchUsers } from '../../../src/store/profile-search.ts';
+import { findExported, newestUsers, searchUsers } from '../../../src/store/profile-search.ts';
 import {
   insertProfiles,
   lockProfiles,
