@@ -8,12 +8,12 @@ import { NIL_UUID } from '../platform/ids.ts';
 import { type AddressSettings, reachOfSources } from '../platform/reach.ts';
 import type { Json } from '../profile/json.ts';
 import type { Definition } from '../profile/segment.ts';
-import { inSnapshot, type Snapshot } from '../store/connections.ts';
 import type { Pool } from '../store/database.ts';
 import { readProfiles } from '../store/export.ts';
 import type { LeasedExport } from '../store/segment-export-leases.ts';
 import type { ExpiredExport, ExportCounts, NewSegmentExport } from '../store/segment-exports.ts';
 import { findSegment, lookAtUsers } from '../store/segments.ts';
+import { inSnapshot, type Snapshot } from '../store/transactions.ts';
 import { gzipped, type LinesFile, zipped } from './write-rows.ts';
 
 /** Users that are asked for at once whether they are meant. */

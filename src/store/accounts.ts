@@ -1,6 +1,7 @@
 import { Prisma } from '../generated/prisma/client.ts';
 import { uuidOf } from '../profile/values.ts';
-import { type Connection, type Database, inTransaction, type Pool } from './database.ts';
+import type { Connection, Database, Pool } from './database.ts';
+import { inTransaction } from './transactions.ts';
 
 /** What accounts can be found by. */
 export type FilterColumn =

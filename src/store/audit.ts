@@ -1,7 +1,8 @@
 import type { Prisma } from '../generated/prisma/client.ts';
 import { NIL_UUID, newId } from '../platform/ids.ts';
 import type { Json } from '../profile/json.ts';
-import { type Connection, type Database, inTransaction, type Pool, storable } from './database.ts';
+import { type Connection, type Database, type Pool, storable } from './database.ts';
+import { inTransaction } from './transactions.ts';
 
 /**
  * Every action that is audited, with the ways by which it is done. A way is a command of `penstock`, a route of the

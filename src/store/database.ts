@@ -1,8 +1,7 @@
 import pg from 'pg';
 import type { PrismaClient } from '../generated/prisma/client.ts';
-import { tracing } from '../platform/tracing.ts';
 import { findDistribution } from './distributed.ts';
-import { bindConnects, traceStatements, workFor } from './statement-spans.ts';
+import { bindConnects, traceStatements } from './statement-spans.ts';
 
 /** Another program answers in the server's place: it was told nothing but the names of a role and a database. */
 class UnprovenServer extends Error {
@@ -84,7 +83,7 @@ export interface Database {
 }
 
 /** Milliseconds; what takes longer fails. */
-export interface Patience {
+interface Patience {
   /** For a connection, whether a new one or one of the pool's that another has now. */
   connection: number;
   /** For the answer to a statement. Absent: for ever. */
@@ -147,70 +146,6 @@ export function openPool(
   pool.on('connect', (client) => client.on('error', () => {}));
   bindConnects(pool);
   return pool;
-}
-
-/** Milliseconds that a transaction's statements may take, and wait for a lock; what takes longer fails. */
-export interface Limits {
-  statement: number;
-  lock: number;
-}
-
-/**
- * Commits what `work` does, or nothing of it. A connection that failed is not used again.
- *
- * @param work may send COMMIT itself, behind its last statements and in one write with them: should one of those fail,
- *   the server takes it for ROLLBACK
- * @throws what `work` throws, or why the connection was lost, where that is known
- */
-export async function inTransaction<T>(
-  pool: Pool,
-  work: (tx: Connection, commit: () => Promise<unknown>) => Promise<T>,
-  limits?: Limits,
-): Promise<T> {
-  const span = tracing?.recording();
-  const tx = await pool.connect();
-  if (span) workFor(tx, span);
-  let broken: Error | undefined;
-  // While it is checked out, the connection's own errors have no other listener, and would end the process.
-  const onError = (error: Error) => {
-    broken = error;
-  };
-  tx.on('error', onError);
-  let committed: Promise<unknown> | undefined;
-  const commit = () => {
-    committed ??= tx.query('commit');
-    return committed;
-  };
-  try {
-    await tx.query(beginning(limits));
-    const result = await work(tx, commit);
-    await commit();
-    return result;
-  } catch (error) {
-    const lost = broken;
-    if (isStale(error)) broken = error as Error;
-    await tx.query('rollback').catch((failure: Error) => {
-      broken = failure;
-    });
-    throw lost ?? error;
-  } finally {
-    tx.off('error', onError);
-    if (span) workFor(tx, undefined);
-    tx.release(broken);
-  }
-}
-
-/** Whether a prepared statement of the connection returns rows of a shape that is gone: a new connection makes it anew. */
-function isStale(error: unknown): boolean {
-  const { code, message } = error as { code?: string; message?: string };
-  return code === '0A000' && message?.includes('cached plan') === true;
-}
-
-/** One message, and so one round trip. */
-function beginning(limits: Limits | undefined): string {
-  if (!limits) return 'begin';
-  const { statement, lock } = limits;
-  return `begin; set local statement_timeout = ${statement}; set local lock_timeout = ${lock}`;
 }
 
 /**

@@ -1,5 +1,6 @@
-import { type Connection, inTransaction, type Pool } from './database.ts';
+import type { Connection, Pool } from './database.ts';
 import { copied, distributed, keysWithWorkspace } from './distributed-tables.ts';
+import { inTransaction } from './transactions.ts';
 
 /** Why the tables cannot be distributed, for a person. */
 export class NotDistributable extends Error {}

@@ -1,10 +1,10 @@
 import { rest } from '../platform/poll.ts';
-import type { ArchiveFile } from './archive-files.ts';
-import { setFileState } from './archive-files.ts';
-import { type Connection, inTransaction, type Pool } from './database.ts';
+import { type ArchiveFile, setFileState } from './archive-files.ts';
+import type { Connection, Pool } from './database.ts';
 import { isDistributed } from './distributed.ts';
 import type { ActivityTable } from './erasures.ts';
 import { keyChecksum } from './retention.ts';
+import { inTransaction } from './transactions.ts';
 
 /** A month of a table, as `ensure_month_partitions` names them. */
 export interface Partition {

@@ -7,7 +7,6 @@ import {
   renameAliases,
   setExternalIds,
 } from '../../src/store/alternate-identifiers.ts';
-import { answersTo, sendNamed, sendTogether } from '../../src/store/connections.ts';
 import type { Connection } from '../../src/store/database.ts';
 import { forgetDeadLetters, handOverDeadLetters } from '../../src/store/dead-letters-of-users.ts';
 import { liesApart, readPlaces } from '../../src/store/distributed.ts';
@@ -53,6 +52,7 @@ import {
   setSubscriptionStates,
   takeSubscriptionStates,
 } from '../../src/store/subscription-states.ts';
+import { answersTo, sendNamed, sendTogether } from '../../src/store/transactions.ts';
 import type { Changes, IdentityChanges } from './changes.ts';
 import { recordRefused } from './failures.ts';
 import type { LoadedProfile } from './loaded-profile.ts';

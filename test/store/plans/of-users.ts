@@ -9,7 +9,6 @@ import {
   findByDeprecatedExternalId,
   insertAliases,
 } from '../../../src/store/alternate-identifiers.ts';
-import { inSnapshot } from '../../../src/store/connections.ts';
 import { recordEvents } from '../../../src/store/events.ts';
 import { readProfiles } from '../../../src/store/export.ts';
 import {
@@ -50,6 +49,7 @@ import {
   selectMerged,
   selectRenamed,
 } from '../../../src/store/timeline.ts';
+import { inSnapshot } from '../../../src/store/transactions.ts';
 import type { Asking } from './asking.ts';
 
 const tester = { kind: 'operator', name: 'ada', via: 'console' } as const;

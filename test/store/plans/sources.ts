@@ -34,7 +34,7 @@ const apart: Record<string, string> = {
   'migrations.ts applyMigrations': 'makes the tables, once a release, before anything runs',
   'migrations.ts applyOnce': 'makes the tables, once a release, before anything runs',
   'migrations.ts WholeScripts': 'makes the tables, once a release, before anything runs',
-  'database.ts inTransaction': 'begins and ends transactions',
+  'transactions.ts inTransaction': 'begins and ends transactions',
   'connections.ts keepBeating': 'asks for nothing',
   'activity-series.ts recountSeries': 'is told to by hand, and reads everything on purpose',
   'partitions.ts detachPartition': 'takes a partition out of its table, behind which nobody waits for long',
