@@ -1,7 +1,6 @@
 import type { Duplex } from 'node:stream';
 import { tracing } from '../platform/tracing.ts';
-import type { Connection, Pool } from './database.ts';
-import { workFor } from './statement-spans.ts';
+import { type Connection, type Pool, workFor } from './database.ts';
 
 /** Milliseconds that a transaction's statements may take, and wait for a lock; what takes longer fails. */
 export interface Limits {
