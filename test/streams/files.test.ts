@@ -4,9 +4,14 @@ import { expect, test } from 'vitest';
 import { readParquet } from '../../src/object-store/parquet-reading.ts';
 import { newId } from '../../src/platform/ids.ts';
 import { createReach } from '../../src/platform/reach.ts';
-import { removeDestination, replayFrom, setDestinationState } from '../../src/store/stream-destinations.ts';
+import {
+  removeDestination,
+  replayFrom,
+  setDestinationState,
+  trimLog,
+} from '../../src/store/stream-destinations.ts';
 import { leaseDestinations } from '../../src/store/stream-leases.ts';
-import { appendLog, trimLog } from '../../src/store/stream-log.ts';
+import { appendLog } from '../../src/store/stream-log.ts';
 import { DeliveryError, type FileDestination } from '../../src/streams/destination.ts';
 import { openDestination } from '../../src/streams/open-destination.ts';
 import { remove } from '../identity/objects.ts';

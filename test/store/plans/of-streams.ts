@@ -22,6 +22,7 @@ import {
   removeDestination,
   replayFrom,
   setDestinationState,
+  trimLog,
 } from '../../../src/store/stream-destinations.ts';
 import {
   advanceDestination,
@@ -29,7 +30,7 @@ import {
   leaseDestinations,
   renewDestination,
 } from '../../../src/store/stream-leases.ts';
-import { appendLog, readLog, readLoggedActivity, readNames, trimLog } from '../../../src/store/stream-log.ts';
+import { appendLog, readLog, readLoggedActivity, readNames } from '../../../src/store/stream-log.ts';
 import { entriesOf } from '../../setup/stream-entries.ts';
 import type { Asking } from './asking.ts';
 
