@@ -15,6 +15,7 @@ import { isLeaving, reachable, within } from '../platform/lifecycle.ts';
 import { checkReadiness } from '../processes/dependencies.ts';
 import type { QueueConnection } from '../queue/connection.ts';
 import type { Oldest } from '../queue/depth.ts';
+import { printedLoss } from '../queue/loss.ts';
 import type { Pool } from '../store/database.ts';
 import type { QueueLoss } from '../store/installation.ts';
 import { findLinkKey } from '../store/preference-centers.ts';
@@ -73,7 +74,7 @@ export function addHealthPages(app: Express, sources: HealthSources): void {
       missing,
       ...(leaving && { leaving }),
       ...(overload && { overload }),
-      ...(loss && { loss }),
+      ...(loss && { loss: printedLoss(loss) }),
       ...(stuck.length > 0 && { stuck }),
       ...(standstill > 0 && { standstill_seconds: standstill }),
       high_water: sources.loadShedding.levels(),

@@ -11,7 +11,7 @@ import { startTracing, stopTracing, tracing } from '../platform/tracing.ts';
 import { connectProducer, connectWorker, type QueueConnection } from '../queue/connection.ts';
 import type { Oldest } from '../queue/depth.ts';
 import { type Installation, joinInstallation } from '../queue/installation.ts';
-import { addLossMetric } from '../queue/loss.ts';
+import { addLossMetric, printedLoss } from '../queue/loss.ts';
 import { openProducer, type PlacedProducer } from '../queue/producer.ts';
 import { requireRedisSettings } from '../queue/redis.ts';
 import { everyStatementByIndex, openPool, type Pool } from '../store/database.ts';
@@ -213,8 +213,7 @@ async function startStatusServer(options: StatusServerOptions): Promise<Service 
       const body = JSON.stringify({
         message: ready ? 'ready' : 'not ready',
         missing,
-        // One that is undefined is left out.
-        loss,
+        ...(loss && { loss: printedLoss(loss) }),
         ...(stuck?.length && { stuck }),
         ...(unreadable?.length && { unreadable }),
         ...(leaving && { leaving }),

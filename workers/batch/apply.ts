@@ -191,10 +191,11 @@ async function loadCrowdedEmails(tx: Connection, items: WorkItem[]): Promise<Set
 }
 
 async function loadOwnedTokens(tx: Connection, items: WorkItem[]): Promise<Set<string>> {
-  const wanted: { workspaceId: string; app_id: string; token: string }[] = [];
+  const wanted: { workspaceId: string; appId: string; token: string }[] = [];
   for (const { workspaceId, object } of items) {
     if (object.kind !== 'attributes' || object.identifier) continue;
-    for (const token of object.push_tokens ?? []) wanted.push({ workspaceId, ...token });
+    for (const { app_id: appId, token } of object.push_tokens ?? [])
+      wanted.push({ workspaceId, appId, token });
   }
   if (wanted.length === 0) return new Set();
   const owned = await findPushTokens(tx, wanted);
@@ -212,8 +213,7 @@ async function loadLabels(tx: Connection, items: WorkItem[], profiles: Profiles)
   }
   if (wanted.size === 0) return;
   for (const profile of wanted) profile.labels ??= new Set();
-  const keys = [...wanted].map(({ workspaceId, id }) => ({ workspace_id: workspaceId, id }));
-  for (const { workspaceId, id, label } of await findAliasLabels(tx, keys)) {
+  for (const { workspaceId, id, label } of await findAliasLabels(tx, [...wanted])) {
     profiles.get(workspaceId, id)!.labels!.add(label);
   }
 }
@@ -227,8 +227,7 @@ async function loadDeprecated(tx: Connection, items: WorkItem[], profiles: Profi
     for (const profile of profiles.reachable(workspaceId, { external_id })) wanted.add(profile);
   }
   if (wanted.size === 0) return;
-  const keys = [...wanted].map(({ workspaceId, id }) => ({ workspace_id: workspaceId, id }));
-  for (const { workspaceId, id, number } of await countDeprecated(tx, keys)) {
+  for (const { workspaceId, id, number } of await countDeprecated(tx, [...wanted])) {
     profiles.get(workspaceId, id)!.deprecated = number;
   }
 }
