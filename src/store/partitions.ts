@@ -6,6 +6,11 @@ import type { ActivityTable } from './erasures.ts';
 import { keyChecksum } from './retention.ts';
 import { inTransaction } from './transactions.ts';
 
+/** Makes this month's partitions and those of the two that follow, if they are not there. */
+export async function ensurePartitions(pool: Pool): Promise<void> {
+  await pool.query('select ensure_month_partitions(now(), 2)');
+}
+
 /** A month of a table, as `ensure_month_partitions` names them. */
 export interface Partition {
   name: string;
@@ -125,7 +130,7 @@ const countDetachedStatement = (name: string) => `
   group by ${name}.workspace_id
   order by ${name}.workspace_id`;
 
-export interface CountedOwner {
+interface CountedOwner {
   workspaceId: string;
   rows: number;
   /** As of the files of the archive: it adds up over them. */

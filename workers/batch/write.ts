@@ -25,6 +25,7 @@ import {
   mergeEventSummaries,
   type Recorded,
   recordEvents,
+  recordEventsApart,
 } from '../../src/store/events.ts';
 import { type MergePair, mergeProfiles, ROWS_AT_ONCE, recordMerges } from '../../src/store/merges.ts';
 import { recordOutcomes } from '../../src/store/outcomes.ts';
@@ -38,8 +39,7 @@ import {
   updateCustomAttributes,
   updateProfiles,
 } from '../../src/store/profiles.ts';
-import { mergePurchaseSummaries, recordPurchases } from '../../src/store/purchases.ts';
-import { recordEventsApart, recordPurchasesApart } from '../../src/store/record-apart.ts';
+import { mergePurchaseSummaries, recordPurchases, recordPurchasesApart } from '../../src/store/purchases.ts';
 import { type RecordedState, recordStateChanges } from '../../src/store/subscription-history.ts';
 import {
   dropSubscriptionStates,

@@ -4,7 +4,6 @@ import { addKeyUsage, forgetKeyUsage, readKeyUsage } from '../../../src/store/ap
 import { audited } from '../../../src/store/audit.ts';
 import { forgetAudit, searchAudit } from '../../../src/store/audit-list.ts';
 import { findApiKeys, findScimToken, touchApiKeys, touchScimToken } from '../../../src/store/credentials.ts';
-import { ensurePartitions } from '../../../src/store/events.ts';
 import {
   forgetFleetHistory,
   isMinuteRecorded,
@@ -39,6 +38,7 @@ import {
   selectIntegrations,
 } from '../../../src/store/integrations.ts';
 import { isMigrated } from '../../../src/store/migrations.ts';
+import { ensurePartitions } from '../../../src/store/partitions.ts';
 import {
   changePermissionSet,
   deletePermissionSet,

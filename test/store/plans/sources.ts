@@ -7,7 +7,7 @@ const distributedAlone = [
   ...['counters.ts readUsageApart', 'credentials.ts findBlockedApart', 'erasures.ts eraseHistoriesApart'],
   ...['idempotency-keys.ts forgetKeysApart', 'segment-export-leases.ts leaseExportsApart'],
   ...['stream-leases.ts leaseApart', 'stream-destinations.ts listApart'],
-  ...['record-apart.ts recordEventsApart', 'record-apart.ts recordPurchasesApart'],
+  ...['events.ts recordEventsApart', 'purchases.ts recordPurchasesApart'],
 ];
 
 /** What only a Citus takes, and what no table of a workspace is in: see test/store/citus.test.ts. */
