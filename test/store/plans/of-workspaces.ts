@@ -4,20 +4,16 @@ import { addKeyUsage, forgetKeyUsage, readKeyUsage } from '../../../src/store/ap
 import { audited } from '../../../src/store/audit.ts';
 import { forgetAudit, searchAudit } from '../../../src/store/audit-list.ts';
 import { findApiKeys, findScimToken, touchApiKeys, touchScimToken } from '../../../src/store/credentials.ts';
+import { readStuckFences } from '../../../src/store/fences.ts';
 import {
   forgetFleetHistory,
   isMinuteRecorded,
   readFleetCounters,
   readFleetHistory,
-  recordMinute,
-} from '../../../src/store/fleet-history.ts';
-import {
-  findMissingPartitions,
-  readPartitionSizes,
   readPostgresHealth,
   readReplication,
-  readStuckFences,
   readTableSizes,
+  recordMinute,
 } from '../../../src/store/health.ts';
 import {
   forgetMembers,
@@ -38,7 +34,11 @@ import {
   selectIntegrations,
 } from '../../../src/store/integrations.ts';
 import { isMigrated } from '../../../src/store/migrations.ts';
-import { ensurePartitions } from '../../../src/store/partitions.ts';
+import {
+  ensurePartitions,
+  findMissingPartitions,
+  readPartitionSizes,
+} from '../../../src/store/partitions.ts';
 import {
   changePermissionSet,
   deletePermissionSet,
