@@ -90,36 +90,6 @@ export async function findHeldEmails(
   return rows;
 }
 
-/** By primary key. */
-const readAddressStatesStatement = `
-  select subscription_states.subject as name, subscription_states.state
-  from subscription_states
-  where subscription_states.workspace_id = $1::uuid
-    and subscription_states.subject_kind = $2
-    and subscription_states.subject = any($3::text[])
-    and subscription_states.subscription_group_id = $4::uuid`;
-
-export interface GroupAddresses {
-  workspaceId: string;
-  groupId: string;
-  /** Of address that the group is about. */
-  kind: 'email' | 'phone';
-}
-
-/** What addresses have said of a group; one that has said nothing is missing. */
-export async function readAddressStates(
-  pool: Pool,
-  { workspaceId, groupId, kind }: GroupAddresses,
-  addresses: string[],
-): Promise<{ name: string; state: string }[]> {
-  const { rows } = await pool.query<{ name: string; state: string }>({
-    name: 'read-address-states',
-    text: readAddressStatesStatement,
-    values: [workspaceId, kind, addresses, groupId],
-  });
-  return rows;
-}
-
 /** Why no message reaches a number: its provider says so, or nobody has it any more. */
 export const invalidReasons = ['provider_error', 'deactivated'] as const;
 export type InvalidReason = (typeof invalidReasons)[number];
