@@ -6,15 +6,14 @@ import { forEachWorkspace, isDistributed } from '../../src/store/distributed.ts'
 import { eraseActivity, eraseHistories, eraseSlice } from '../../src/store/erasures.ts';
 import { mergeEventSummaries } from '../../src/store/events.ts';
 import { bringFailures, eraseFailures, strikeOffNames } from '../../src/store/failures-of-users.ts';
+import { isPassed, readHorizon } from '../../src/store/horizon.ts';
 import type { ProfileKey } from '../../src/store/merges.ts';
 import { movePushTokens } from '../../src/store/profile-attributes.ts';
 import { mergePurchaseSummaries } from '../../src/store/purchases.ts';
 import {
   dropSettled,
   findKept,
-  isPassed,
   lockTombstones,
-  readHorizon,
   selectTombstones,
   spreadDeletes,
   type Tombstone,

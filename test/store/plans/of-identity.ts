@@ -18,6 +18,7 @@ import {
 } from '../../../src/store/erasures.ts';
 import { mergeAppSummaries, mergeEventSummaries } from '../../../src/store/events.ts';
 import { bringFailures, eraseFailures, strikeOffNames } from '../../../src/store/failures-of-users.ts';
+import { isPassed, readHorizon } from '../../../src/store/horizon.ts';
 import { mergeProfiles, recordMerges } from '../../../src/store/merges.ts';
 import { movePushTokens } from '../../../src/store/profile-attributes.ts';
 import { removeProfiles } from '../../../src/store/profiles.ts';
@@ -31,9 +32,7 @@ import {
 import {
   dropSettled,
   findKept,
-  isPassed,
   lockTombstones,
-  readHorizon,
   selectTombstones,
   spreadDeletes,
 } from '../../../src/store/tombstones.ts';
