@@ -29,14 +29,17 @@ import {
 } from '../../src/store/events.ts';
 import { type MergePair, mergeProfiles, ROWS_AT_ONCE, recordMerges } from '../../src/store/merges.ts';
 import { recordOutcomes } from '../../src/store/outcomes.ts';
-import { movePushTokens, upsertPushTokens } from '../../src/store/profile-attributes.ts';
 import {
   type CustomAttributesUpdate,
+  movePushTokens,
+  updateCustomAttributes,
+  upsertPushTokens,
+} from '../../src/store/profile-attributes.ts';
+import {
   insertProfiles,
   type NewProfile,
   type ProfileUpdate,
   removeProfiles,
-  updateCustomAttributes,
   updateProfiles,
 } from '../../src/store/profiles.ts';
 import { mergePurchaseSummaries, recordPurchases, recordPurchasesApart } from '../../src/store/purchases.ts';

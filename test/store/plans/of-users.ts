@@ -23,15 +23,11 @@ import { findKeptProfile, findLinkUser, revokeLinks } from '../../../src/store/p
 import {
   findPushTokens,
   readLargeAttributes,
+  updateCustomAttributes,
   upsertPushTokens,
 } from '../../../src/store/profile-attributes.ts';
 import { findExported, newestUsers, searchUsers } from '../../../src/store/profile-search.ts';
-import {
-  insertProfiles,
-  lockProfiles,
-  updateCustomAttributes,
-  updateProfiles,
-} from '../../../src/store/profiles.ts';
+import { insertProfiles, lockProfiles, updateProfiles } from '../../../src/store/profiles.ts';
 import { recordPurchases } from '../../../src/store/purchases.ts';
 import {
   archiveSegment,
