@@ -8,7 +8,6 @@ import {
   setExternalIds,
 } from '../../src/store/alternate-identifiers.ts';
 import type { Connection } from '../../src/store/database.ts';
-import { forgetDeadLetters, handOverDeadLetters } from '../../src/store/dead-letters-of-users.ts';
 import { liesApart, readPlaces } from '../../src/store/distributed.ts';
 import {
   clearSpamMarks,
@@ -27,6 +26,7 @@ import {
   recordEvents,
   recordEventsApart,
 } from '../../src/store/events.ts';
+import { forgetDeadLetters, handOverDeadLetters } from '../../src/store/left-names.ts';
 import { type MergePair, mergeProfiles, ROWS_AT_ONCE, recordMerges } from '../../src/store/merges.ts';
 import { recordOutcomes } from '../../src/store/outcomes.ts';
 import {

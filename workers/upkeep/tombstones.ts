@@ -5,9 +5,10 @@ import type { Connection, Pool } from '../../src/store/database.ts';
 import { forEachWorkspace, isDistributed } from '../../src/store/distributed.ts';
 import { eraseActivity, eraseHistories, eraseSlice } from '../../src/store/erasures.ts';
 import { mergeEventSummaries } from '../../src/store/events.ts';
-import { bringFailures, eraseFailures, strikeOffNames } from '../../src/store/failures-of-users.ts';
 import { isPassed, readHorizon } from '../../src/store/horizon.ts';
+import { strikeOffNames } from '../../src/store/left-names.ts';
 import type { ProfileKey } from '../../src/store/merges.ts';
+import { bringFailures, eraseFailures } from '../../src/store/named-failures.ts';
 import { movePushTokens } from '../../src/store/profile-attributes.ts';
 import { mergePurchaseSummaries } from '../../src/store/purchases.ts';
 import {

@@ -19,6 +19,7 @@ import {
   findCandidates,
   findIdsByExternalId,
 } from '../../../src/store/identifiers.ts';
+import { selectLettersOfUser } from '../../../src/store/named-failures.ts';
 import { findKeptProfile, findLinkUser, revokeLinks } from '../../../src/store/preference-centers.ts';
 import {
   findPushTokens,
@@ -39,12 +40,7 @@ import {
   lookAtUsers,
   updateSegment,
 } from '../../../src/store/segments.ts';
-import {
-  readTimeline,
-  selectLettersOfUser,
-  selectMerged,
-  selectRenamed,
-} from '../../../src/store/timeline.ts';
+import { readTimeline, selectMerged, selectRenamed } from '../../../src/store/timeline.ts';
 import { inSnapshot } from '../../../src/store/transactions.ts';
 import type { Asking } from './asking.ts';
 
