@@ -1,6 +1,5 @@
 import type { Pool } from './database.ts';
 import type { Channel } from './subscription-states.ts';
-import { ownerOfRun } from './sync-chunks.ts';
 import type { AskedBy } from './sync-runs.ts';
 
 /** A run as the operator sees it; times are ISO 8601 in UTC. */
@@ -39,7 +38,7 @@ const selectRunsStatement = `
   order by sync_jobs.integration_id desc, sync_jobs.id desc
   limit $4`;
 
-export interface WantedRuns {
+interface WantedRuns {
   id?: string | undefined;
   /** Only those behind this one. */
   after?: string | undefined;
@@ -61,7 +60,7 @@ export async function selectRuns(
 }
 
 /** A run as the list tells it; times are ISO 8601 in UTC. */
-export interface ListedRun {
+interface ListedRun {
   id: string;
   status: string;
   startedAt: string;
@@ -117,7 +116,7 @@ export async function listRuns(
   return listed(rows, page);
 }
 
-export interface SyncState {
+interface SyncState {
   /** Runs that have not ended. */
   unfinished: number;
   /** Active integrations whose last run ended as an error or a config error. */
@@ -259,39 +258,4 @@ export function listed<Row extends Placed>(fetched: Row[], { direction, size }: 
   if (direction === 'newer') rows.reverse();
   const [newer, older] = direction === 'newer' ? [further, beyond] : [beyond, further];
   return { rows, newer: paged && newer, older: paged && older };
-}
-
-/** A row of a source that had no effect, or had one with a warning. */
-export interface RowError {
-  number: number;
-  synced: boolean;
-  updatedAt: string | null;
-  identifier: string | null;
-  reason: string;
-  payload: string | null;
-}
-
-/** By the primary key, through the view that leaves out what belongs to deleted users. */
-const selectRowErrorsStatement = `
-  select
-    errors.number, errors.synced, errors.updated_at as "updatedAt", errors.identifier, errors.reason, errors.payload
-  from kept_row_errors as errors
-  where errors.workspace_id = $4::uuid and errors.job_id = $1::uuid and errors.number > $2::bigint
-  order by errors.job_id, errors.number
-  limit $3::integer`;
-
-/** Rows of a run that failed or were synced with a warning, in the order of the source, behind the one of `after`. */
-export async function selectRowErrors(
-  pool: Pool,
-  runId: string,
-  { after, limit }: { after: number; limit: number },
-): Promise<RowError[]> {
-  const workspaceId = await ownerOfRun(pool, runId);
-  if (workspaceId === undefined) return [];
-  const { rows } = await pool.query<RowError>({
-    name: 'select-row-errors',
-    text: selectRowErrorsStatement,
-    values: [runId, after, limit, workspaceId],
-  });
-  return rows;
 }
