@@ -1,4 +1,5 @@
-import type { Pool } from './database.ts';
+import { MAX_UUID } from '../platform/ids.ts';
+import { iso, type Pool } from './database.ts';
 import type { Channel } from './subscription-states.ts';
 import type { AskedBy } from './sync-runs.ts';
 
@@ -23,10 +24,10 @@ const selectRunsStatement = `
     sync_jobs.id,
     sync_jobs.status,
     sync_jobs.asked_by as "askedBy",
-    to_char(sync_jobs.started_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "startedAt",
-    to_char(sync_jobs.finished_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "finishedAt",
-    to_char(sync_jobs.cancelled_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "cancelledAt",
-    to_char(sync_jobs.last_timestamp at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as "lastTimestamp",
+    ${iso('sync_jobs.started_at')} as "startedAt",
+    ${iso('sync_jobs.finished_at')} as "finishedAt",
+    ${iso('sync_jobs.cancelled_at')} as "cancelledAt",
+    ${iso('sync_jobs.last_timestamp', 'US')} as "lastTimestamp",
     sync_jobs.rows_read as "rowsRead",
     sync_jobs.rows_synced as "rowsSynced",
     sync_jobs.rows_failed as "rowsFailed",
@@ -80,9 +81,9 @@ const statementOf = (direction: KeysetPage['direction']) => {
   select
     sync_jobs.id,
     sync_jobs.status,
-    to_char(sync_jobs.started_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "startedAt",
-    to_char(sync_jobs.finished_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "finishedAt",
-    to_char(sync_jobs.last_timestamp at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as "lastTimestamp",
+    ${iso('sync_jobs.started_at')} as "startedAt",
+    ${iso('sync_jobs.finished_at')} as "finishedAt",
+    ${iso('sync_jobs.last_timestamp', 'US')} as "lastTimestamp",
     sync_jobs.rows_synced as "rowsSynced",
     sync_jobs.rows_failed as "rowsFailed",
     (
@@ -111,7 +112,7 @@ export async function listRuns(
   const { rows } = await pool.query<ListedRun & { beyond: boolean; paged: boolean }>({
     name: `list-runs-${page.direction}`,
     text: statementOf(page.direction),
-    values: [integrationId, page.from ?? NEWEST, page.size],
+    values: [integrationId, page.from ?? MAX_UUID, page.size],
   });
   return listed(rows, page);
 }
@@ -228,9 +229,6 @@ export const keyset = {
   older: { compare: '<', beyond: '>=', order: 'desc' },
   newer: { compare: '>', beyond: '<=', order: 'asc' },
 } as const;
-
-/** Every UUID lies before it. */
-export const NEWEST = 'ffffffff-ffff-ffff-ffff-ffffffffffff';
 
 /** What a page's statement says of each row beside it. */
 interface Placed {

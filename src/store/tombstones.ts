@@ -1,3 +1,4 @@
+import { NIL_UUID } from '../platform/ids.ts';
 import type { Connection, Pool } from './database.ts';
 import { dependents } from './erasures.ts';
 import { keysTable, keyValues, type MergePair, type ProfileKey } from './merges.ts';
@@ -9,8 +10,6 @@ export interface Tombstone {
   /** `merged`: sums that came late are brought to who took it in. `deleted`: what it did is erased. */
   fate: 'merged' | 'deleted';
 }
-
-const NIL = '00000000-0000-0000-0000-000000000000';
 
 /** In the order of the primary key; the table holds what is left to do, and nothing else. */
 const selectTombstonesStatement = `
@@ -29,7 +28,7 @@ export async function selectTombstones(pool: Pool, limit: number, after?: Profil
   const { rows } = await pool.query<ProfileKey>({
     name: 'select-tombstones',
     text: selectTombstonesStatement,
-    values: [limit, after?.workspaceId ?? NIL, after?.id ?? NIL],
+    values: [limit, after?.workspaceId ?? NIL_UUID, after?.id ?? NIL_UUID],
   });
   return rows;
 }
