@@ -14,7 +14,7 @@ import { joinInstallation } from '../queue/installation.ts';
 import { type Layout, type LayoutSettings, layoutOf, QueueUnavailable } from '../queue/lanes.ts';
 import { openProducer, type PlacedProducer } from '../queue/producer.ts';
 import { recordAudit } from '../store/audit.ts';
-import { inTransaction, type Pool } from '../store/database.ts';
+import type { Pool } from '../store/database.ts';
 import {
   lockLanes,
   type Member,
@@ -25,6 +25,7 @@ import {
   setLanes,
 } from '../store/installation.ts';
 import { leaveShards } from '../store/queue-shards.ts';
+import { inTransaction } from '../store/transactions.ts';
 import { Refusal } from './command.ts';
 import { commandLine, type Installation } from './installation.ts';
 

@@ -6,8 +6,9 @@ import type { Service } from '../platform/lifecycle.ts';
 import type { Log } from '../platform/log.ts';
 import { poll } from '../platform/poll.ts';
 import { type AuditEntry, recordAudit } from '../store/audit.ts';
-import { type Connection, inTransaction, type Pool, storable } from '../store/database.ts';
+import { type Connection, type Pool, storable } from '../store/database.ts';
 import { accountsByEmail } from '../store/sessions.ts';
+import { inTransaction } from '../store/transactions.ts';
 
 /** A working day: after it one signs in again, used or not. */
 export const LIFETIME_MS = 12 * 3_600_000;

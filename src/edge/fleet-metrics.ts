@@ -6,7 +6,8 @@ import type { QueueConnection } from '../queue/connection.ts';
 import type { Depth, LaneDepth, Oldest } from '../queue/depth.ts';
 import { readTotals, readUsageToday, type UsageToday } from '../store/counters.ts';
 import type { Pool } from '../store/database.ts';
-import { readPartitionSizes, readReplication, readTableSizes } from '../store/health.ts';
+import { readReplication, readTableSizes } from '../store/health.ts';
+import { readPartitionSizes } from '../store/partitions.ts';
 import { listProcesses, SILENT_SECONDS, unworkedLanes } from '../store/processes.ts';
 import { readSyncState } from '../store/sync-lists.ts';
 

@@ -1,7 +1,7 @@
 import type { ObjectStore, Written } from '../object-store/object-store.ts';
 import { listFiles } from '../store/archive-files.ts';
-import { inSnapshot, type Snapshot } from '../store/connections.ts';
 import type { Pool } from '../store/database.ts';
+import { inSnapshot, type Snapshot } from '../store/transactions.ts';
 import {
   ExportError,
   type ExportedFile,

@@ -4,15 +4,16 @@ import type { ObjectStore } from '../object-store/object-store.ts';
 import { type BucketSettings, openBySettings } from '../object-store/open-object-store.ts';
 import { toUserObject, userFields } from '../operations/export/user-fields.ts';
 import { RECENT_DAYS } from '../operations/users.export.segment.ts';
+import { NIL_UUID } from '../platform/ids.ts';
 import type { AddressSettings } from '../platform/reach.ts';
 import type { Json } from '../profile/json.ts';
 import type { Definition } from '../profile/segment.ts';
-import { inSnapshot, type Snapshot } from '../store/connections.ts';
 import type { Pool } from '../store/database.ts';
 import { readProfiles } from '../store/export.ts';
 import type { LeasedExport } from '../store/segment-export-leases.ts';
 import type { ExpiredExport, ExportCounts, NewSegmentExport } from '../store/segment-exports.ts';
-import { FIRST_ID, findSegment, lookAtUsers } from '../store/segments.ts';
+import { findSegment, lookAtUsers } from '../store/segments.ts';
+import { inSnapshot, type Snapshot } from '../store/transactions.ts';
 import { gzipped, type LinesFile, zipped } from './write-rows.ts';
 
 /** Users that are asked for at once whether they are meant. */
@@ -143,7 +144,7 @@ async function* pagesOf(
 ): AsyncGenerator<string[], void> {
   let [waiting, inFile] = [[] as string[], 0];
   const most = () => Math.min(READ, usersOfFile - inFile);
-  for (let after: string | undefined = FIRST_ID; after !== undefined; ) {
+  for (let after: string | undefined = NIL_UUID; after !== undefined; ) {
     leaving.throwIfAborted();
     const part = { workspaceId, definition, after, limit: LOOKED_AT, sample: LOOKED_AT };
     const { sample, last, read } = await lookAtUsers(snapshot.connection, part);

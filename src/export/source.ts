@@ -1,21 +1,21 @@
 import type { ParquetColumn } from '../object-store/parquet.ts';
 import { toUserObject, userFields } from '../operations/export/user-fields.ts';
-import { floorOf } from '../platform/ids.ts';
+import { floorOf, NIL_UUID } from '../platform/ids.ts';
 import { toServiceId } from '../profile/identifier.ts';
 import type { Json } from '../profile/json.ts';
 import type { Definition } from '../profile/segment.ts';
 import {
   type ExportedActivity,
   estimateRows,
-  findKept,
   findOwners,
+  followMerges,
   MAX_STEPS,
   type Owner,
   readActivity,
 } from '../store/bulk-export.ts';
 import type { Connection } from '../store/database.ts';
 import { readProfiles } from '../store/export.ts';
-import { FIRST_ID, lookAtUsers } from '../store/segments.ts';
+import { lookAtUsers } from '../store/segments.ts';
 import { ExportError, type Wanted } from './progress.ts';
 
 /** One line of a file, as an object of the API. */
@@ -119,7 +119,7 @@ export function profilesSource(reading: Reading): Source {
   }
 
   return {
-    ...{ first: FIRST_ID, most: Math.min(READ, lookedAt), rowsOfFile: USERS_OF_FILE, pages },
+    ...{ first: NIL_UUID, most: Math.min(READ, lookedAt), rowsOfFile: USERS_OF_FILE, pages },
     columns: shown.map(([name, { schema }]) => ({ name, type: typeOf(schema) })),
     estimate: (after) => estimateRows(connection, workspaceId, { table: 'profiles', after }),
   };
@@ -168,7 +168,7 @@ async function ownersOf(
   const workspaceId = wanted.workspace.id;
   const asked = [...new Set(profileIds)];
   if (asked.length === 0) return new Map();
-  const kept = await findKept(connection, workspaceId, asked);
+  const kept = await followMerges(connection, workspaceId, asked);
   if (!kept)
     throw new ExportError(
       `more than ${MAX_STEPS} merges lead from one of ${asked.length} users from ${toServiceId(asked[0]!)} on to who has taken it in`,
@@ -238,7 +238,7 @@ export function activitySource(kind: 'events' | 'purchases', reading: Reading): 
   }
 
   return {
-    ...{ first: `${FIRST_ID}/${FIRST_ID}`, most: limit, rowsOfFile: ROWS_OF_FILE, pages },
+    ...{ first: `${NIL_UUID}/${NIL_UUID}`, most: limit, rowsOfFile: ROWS_OF_FILE, pages },
     columns: [
       ...namingColumns(serviceIdField),
       ...columns[kind],
@@ -252,7 +252,7 @@ export function activitySource(kind: 'events' | 'purchases', reading: Reading): 
 
 /** The first id that what happened from a time on can have, and the first of that month. */
 function acceptedFrom(from: string | null): { since: string; sinceMonth: string } {
-  if (from === null) return { since: FIRST_ID, sinceMonth: FIRST_ID };
+  if (from === null) return { since: NIL_UUID, sinceMonth: NIL_UUID };
   const date = new Date(Math.max(0, Date.parse(from) - CLOCKS_APART_MS));
   const month = Date.UTC(date.getUTCFullYear(), date.getUTCMonth());
   return { since: floorOf(date.getTime()), sinceMonth: floorOf(month) };

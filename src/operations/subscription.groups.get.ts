@@ -1,6 +1,6 @@
 import { grouped } from '../platform/format.ts';
 import { readProfiles } from '../store/export.ts';
-import { findExported, MAX_ANSWERED } from '../store/export-lookup.ts';
+import { findExported, MAX_ANSWERED } from '../store/profile-search.ts';
 import { toUserObject, userFields } from './export/user-fields.ts';
 import type { DirectOperation } from './operation.ts';
 import { count, readOffset, readWholeNumber } from './query-parameters.ts';

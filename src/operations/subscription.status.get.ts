@@ -1,8 +1,12 @@
 import { ApiError } from '../errors.ts';
 import type { Database } from '../store/database.ts';
-import { findExported } from '../store/export-lookup.ts';
-import { type Channel, findGroups, readProfileStates } from '../store/subscription-states.ts';
-import { readAddressStates } from '../store/suppression-lists.ts';
+import { findExported } from '../store/profile-search.ts';
+import {
+  type Channel,
+  findGroups,
+  readAddressStates,
+  readProfileStates,
+} from '../store/subscription-states.ts';
 import type { DirectOperation } from './operation.ts';
 import {
   type Asked,

@@ -6,7 +6,7 @@ import type { Schema } from '../schemas/compile.ts';
 import { userAlias } from '../schemas/track.ts';
 import type { Pool } from '../store/database.ts';
 import { MAX_LISTED, readProfiles, type StoredUser } from '../store/export.ts';
-import { findExported, MAX_ANSWERED } from '../store/export-lookup.ts';
+import { findExported, MAX_ANSWERED } from '../store/profile-search.ts';
 import {
   MAX_IDS,
   type NamedUser,

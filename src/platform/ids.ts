@@ -1,4 +1,9 @@
 import { randomBytes } from 'node:crypto';
+import { MAX, NIL } from 'uuid';
+
+/** Every other UUID lies between these two: RFC 9562, 5.9 and 5.10. */
+export const NIL_UUID: string = NIL;
+export const MAX_UUID: string = MAX;
 
 /** Ids of one millisecond: 16 bits count them. */
 const MOST_IN_A_MILLISECOND = 65_536;

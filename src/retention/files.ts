@@ -17,10 +17,11 @@ import { scratchFolders } from '../platform/files.ts';
 import type { Log } from '../platform/log.ts';
 import type { AddressSettings } from '../platform/reach.ts';
 import type { ArchiveFile, VerifiedFile } from '../store/archive-files.ts';
+import type { SessionLease } from '../store/connections.ts';
 import type { Pool } from '../store/database.ts';
 import type { ActivityTable } from '../store/erasures.ts';
 import type { ActivityRow } from '../store/retention.ts';
-import { aloneWithRetention, type Lease } from '../store/retention-runs.ts';
+import { aloneWithRetention } from '../store/retention-runs.ts';
 
 /** For files on their way into the archive, and out of it. */
 const scratch = scratchFolders('retention');
@@ -36,7 +37,7 @@ export interface Retention {
   /** Told to stop; while the run is alone, also when it is not any more. */
   signal?: AbortSignal | undefined;
   /** While the run is alone. */
-  lease?: Lease;
+  lease?: SessionLease;
   /** Leaves out what has failed until its next try is due; absent: all is tried. */
   heedsBackOff?: boolean;
   /** Rows of a file at most; unless told, ROWS_OF_FILE. */

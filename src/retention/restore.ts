@@ -9,7 +9,6 @@ import {
   setFileState,
   verifyFile,
 } from '../store/archive-files.ts';
-import { inTransaction } from '../store/database.ts';
 import {
   type ActivityRow,
   dueErasures,
@@ -18,6 +17,7 @@ import {
   insertOwned,
 } from '../store/retention.ts';
 import { listFailures, type RetentionFailure, readClock } from '../store/retention-runs.ts';
+import { inTransaction } from '../store/transactions.ts';
 import { discardUnfinished, objectOf, PAGE } from './archive.ts';
 import { alone, putVerified, type Retention, readArchived, requireLease, requireStore } from './files.ts';
 import { type Attempts, createAttempts, keyOf, kinds, type Month, settle } from './plan.ts';

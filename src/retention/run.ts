@@ -1,6 +1,5 @@
 import { newId } from '../platform/ids.ts';
 import { type ArchivedMonth, type ArchiveFile, filesOfMonth, insertFile } from '../store/archive-files.ts';
-import { inTransaction } from '../store/database.ts';
 import {
   countDetached,
   detachPartition,
@@ -10,6 +9,7 @@ import {
   type Partition,
 } from '../store/partitions.ts';
 import { deleteRows, insertOwned } from '../store/retention.ts';
+import { inTransaction } from '../store/transactions.ts';
 import { archiveMonth, isPending, pagesOf, removeArchived, removeUnarchived } from './archive.ts';
 import { alone, type Retention, requireLease, requireStore } from './files.ts';
 import {

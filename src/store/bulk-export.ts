@@ -1,6 +1,6 @@
 import type { Json } from '../profile/json.ts';
 import type { Definition } from '../profile/segment.ts';
-import type { Pool } from './database.ts';
+import { iso, type Pool } from './database.ts';
 import type { ActivityTable } from './erasures.ts';
 import { conditionOf } from './segment-conditions.ts';
 
@@ -36,7 +36,7 @@ const followStatement = `
  * Who has taken these profiles in, at last; who was not merged is not in it.
  * @returns undefined when there are more than MAX_STEPS merges on the way
  */
-export async function findKept(
+export async function followMerges(
   pool: Pick<Pool, 'query'>,
   workspaceId: string,
   profileIds: readonly string[],
@@ -124,7 +124,7 @@ export async function findOwners(
 }
 
 /** A state of a group as it is stored. */
-export interface GroupState {
+export interface ExportedGroupState {
   /** Whose it is: an address's, or that of a profile for lack of one. */
   kind: 'email' | 'phone' | 'profile';
   /** The address, or the profile's id. */
@@ -151,15 +151,15 @@ const readGroupStatesStatement = `
     subscription_states.subscription_group_id
   limit $5::integer`;
 
-type StateKey = Pick<GroupState, 'kind' | 'subject' | 'groupId'>;
+type StateKey = Pick<ExportedGroupState, 'kind' | 'subject' | 'groupId'>;
 
 /** The next states of a workspace's groups, archived groups' as well. */
 export async function readGroupStates(
   pool: Pick<Pool, 'query'>,
   workspaceId: string,
   { after, limit }: { after: Omit<StateKey, 'kind'> & { kind: string }; limit: number },
-): Promise<GroupState[]> {
-  const { rows } = await pool.query<GroupState>({
+): Promise<ExportedGroupState[]> {
+  const { rows } = await pool.query<ExportedGroupState>({
     name: 'export-group-states',
     text: readGroupStatesStatement,
     values: [workspaceId, after.kind, after.subject, after.groupId, limit],
@@ -216,15 +216,12 @@ interface ActivityPart {
   limit: number;
 }
 
-const time = (table: string) =>
-  `to_char(${table}."time" at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`;
-
 /** Prices came as numbers of JSON, and go as the same ones. */
 const activity = {
-  events: `json_build_object('name', events.name, 'time', ${time('events')}, 'app_id', events.app_id,
+  events: `json_build_object('name', events.name, 'time', ${iso('events."time"')}, 'app_id', events.app_id,
       'properties', events.properties)`,
   purchases: `json_build_object('product_id', purchases.product_id, 'currency', purchases.currency,
-      'price', purchases.price, 'quantity', purchases.quantity, 'time', ${time('purchases')},
+      'price', purchases.price, 'quantity', purchases.quantity, 'time', ${iso('purchases."time"')},
       'app_id', purchases.app_id, 'properties', purchases.properties)`,
 };
 

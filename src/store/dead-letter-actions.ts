@@ -1,6 +1,7 @@
+import { MAX_UUID, NIL_UUID } from '../platform/ids.ts';
 import { type Actor, audited } from './audit.ts';
 import { type Pool, storable } from './database.ts';
-import { KIND, LAST, type ListedLetter, listedColumns } from './dead-letter-groups.ts';
+import { KIND, type ListedLetter, listedColumns } from './dead-letter-groups.ts';
 import {
   forLetters,
   type LetterKey,
@@ -22,9 +23,6 @@ interface WantedLetters {
   workspaceId?: string | undefined;
   states?: string[] | undefined;
 }
-
-/** Before every id. */
-const FIRST = '00000000-0000-0000-0000-000000000000';
 
 const wanted = `
     ($1::uuid is null or dead_letters.workspace_id = $1)
@@ -85,7 +83,7 @@ async function lettersOf(pool: Pool, keys: LetterKey[]): Promise<ListedLetter[]>
 export async function listLetters(
   pool: Pool,
   which: WantedLetters,
-  { before = LAST, limit }: { before?: string | undefined; limit: number },
+  { before = MAX_UUID, limit }: { before?: string | undefined; limit: number },
 ): Promise<ListedLetter[]> {
   const found: ListedLetter[] = [];
   for (let from = before; found.length < limit; ) {
@@ -99,7 +97,7 @@ export async function listLetters(
 
 /** Ids of dead letters in the order in which their objects were accepted, `size` at a time; never an empty page. */
 export async function* pagesOfLetters(pool: Pool, which: WantedLetters, size: number) {
-  for (let from = FIRST; ; ) {
+  for (let from = NIL_UUID; ; ) {
     const keys = await keysOf(pool, which, { isNewest: false, from, limit: size });
     const ids = keys.length > 0 ? (await lettersOf(pool, keys)).map(({ id }) => id) : [];
     if (ids.length > 0) yield ids;
@@ -273,7 +271,7 @@ interface ClosedPage {
 export async function selectClosed(
   pool: Pool,
   workspaceIds: string[],
-  { state, kind, before = LAST, limit }: ClosedPage,
+  { state, kind, before = MAX_UUID, limit }: ClosedPage,
 ): Promise<ListedLetter[]> {
   const isAny = kind === undefined;
   const letters = await forEachWorkspace(

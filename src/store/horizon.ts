@@ -117,7 +117,7 @@ export function watchHorizon(pool: Pool): HorizonWatch {
  */
 
 /** Numbers by node. */
-export type NodeNumbers = Map<string, bigint>;
+type NodeNumbers = Map<string, bigint>;
 
 interface Said {
   id: string;
@@ -147,13 +147,13 @@ const oldestCommand =
   "select pg_postmaster_start_time()::text || '|' || pg_snapshot_xmin(pg_current_snapshot())::text";
 
 /** Numbers later than those of every transaction that has one now. @throws with 08006 when a node is away */
-export async function takeNumbers(pool: Pool): Promise<NodeNumbers> {
+async function takeNumbers(pool: Pool): Promise<NodeNumbers> {
   const said = await ask(pool, takeCommand);
   return new Map(said.map(([node, number]) => [node, BigInt(number)]));
 }
 
 /** `servers` changes when a node is another one, or has begun anew. @throws with 08006 when a node is away */
-export async function findOldest(pool: Pool): Promise<{ servers: string; oldest: NodeNumbers }> {
+async function findOldest(pool: Pool): Promise<{ servers: string; oldest: NodeNumbers }> {
   const said = (await ask(pool, oldestCommand)).map(([node, result]) => {
     const [since, number] = result.split('|') as [string, string];
     return { node, since, number: BigInt(number) };
@@ -165,7 +165,7 @@ export async function findOldest(pool: Pool): Promise<{ servers: string; oldest:
 }
 
 /** Whether all that was under way when the numbers were taken has ended. A node that is gone has nothing any more. */
-export function haveEnded(taken: NodeNumbers, oldest: NodeNumbers): boolean {
+function haveEnded(taken: NodeNumbers, oldest: NodeNumbers): boolean {
   return [...taken].every(([node, number]) => {
     const now = oldest.get(node);
     return now === undefined || now > number;
@@ -178,4 +178,32 @@ async function ask(pool: Pool, command: string): Promise<[node: string, result: 
     if (!success) throw new NodeAway(`the node ${address} does not answer: ${result}`);
     return [id, result];
   });
+}
+
+/**
+ * An id of its own, later than all that were given out. A snapshot's xmax is not: it follows the last transaction
+ * that has ended, and one that is under way may lie beyond it.
+ */
+const newest = 'select pg_current_xact_id()::text as horizon';
+
+const passed = 'select pg_snapshot_xmin(pg_current_snapshot()) >= $1::xid8 as passed';
+
+/** A point that every transaction which has an id now lies before. */
+type Horizon = string | NodeNumbers;
+
+export async function readHorizon(pool: Pool): Promise<Horizon> {
+  if (await isDistributed(pool)) return takeNumbers(pool);
+  const { rows } = await pool.query<{ horizon: string }>({ name: 'read-horizon', text: newest });
+  return rows[0]!.horizon;
+}
+
+/** Whether every transaction before the horizon has ended. */
+export async function isPassed(pool: Pool, horizon: Horizon): Promise<boolean> {
+  if (typeof horizon !== 'string') return haveEnded(horizon, (await findOldest(pool)).oldest);
+  const { rows } = await pool.query<{ passed: boolean }>({
+    name: 'is-horizon-passed',
+    text: passed,
+    values: [horizon],
+  });
+  return rows[0]!.passed;
 }

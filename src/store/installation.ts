@@ -192,7 +192,7 @@ export interface QueueLoss {
 }
 
 /** What a look has found in Redis. */
-export interface Looked {
+interface Looked {
   /** When it began, by the store's clock. */
   now: string;
   mark: string;

@@ -1,6 +1,7 @@
+import { MAX_UUID } from '../platform/ids.ts';
 import type { Json } from '../profile/json.ts';
-import type { Pool } from './database.ts';
-import { type KeysetPage, keyset, type Listed, listed, NEWEST } from './sync-lists.ts';
+import { iso, type Pool } from './database.ts';
+import { type KeysetPage, keyset, type Listed, listed } from './sync-lists.ts';
 
 /** An integration as the operator sees it; times are ISO 8601 in UTC. */
 export interface SelectedIntegration {
@@ -40,9 +41,9 @@ const selectIntegrationsStatement = `
     integrations.schedule,
     integrations.contact_emails as "contactEmails",
     integrations.update_existing_only as "updateExistingOnly",
-    to_char(integrations.last_timestamp at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as "lastTimestamp",
-    to_char(integrations.created_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "createdAt",
-    to_char(last_run.started_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "lastJobStartedAt",
+    ${iso('integrations.last_timestamp', 'US')} as "lastTimestamp",
+    ${iso('integrations.created_at')} as "createdAt",
+    ${iso('last_run.started_at')} as "lastJobStartedAt",
     last_run.status as "lastJobStatus"
   from integrations
   join workspaces on workspaces.id = integrations.workspace_id
@@ -59,7 +60,7 @@ const selectIntegrationsStatement = `
   order by integrations.id
   limit $5`;
 
-export interface Wanted {
+interface WantedIntegrations {
   workspaceId?: string | undefined;
   id?: string | undefined;
   name?: string | undefined;
@@ -71,7 +72,7 @@ export interface Wanted {
 /** Integrations of every workspace, the oldest first. */
 export async function selectIntegrations(
   pool: Pool,
-  { workspaceId, id, name, after, limit }: Wanted,
+  { workspaceId, id, name, after, limit }: WantedIntegrations,
 ): Promise<SelectedIntegration[]> {
   const { rows } = await pool.query<SelectedIntegration>({
     name: 'select-integrations',
@@ -111,8 +112,8 @@ const statementOf = (direction: KeysetPage['direction']) => {
     integrations.warehouse_type as "warehouseType",
     integrations.contact_emails as "contactEmails",
     integrations.schedule,
-    to_char(integrations.last_timestamp at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as "lastTimestamp",
-    to_char(last_run.started_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "lastStartedAt",
+    ${iso('integrations.last_timestamp', 'US')} as "lastTimestamp",
+    ${iso('last_run.started_at')} as "lastStartedAt",
     last_run.status as "lastStatus",
     exists (
       select from integrations as other
@@ -140,7 +141,7 @@ export async function listIntegrations(
   const { rows } = await pool.query<ListedIntegration & { beyond: boolean; paged: boolean }>({
     name: `list-integrations-${page.direction}`,
     text: statementOf(page.direction),
-    values: [workspaceId, page.from ?? NEWEST, page.size],
+    values: [workspaceId, page.from ?? MAX_UUID, page.size],
   });
   return listed(rows, page);
 }

@@ -2,12 +2,12 @@ import { readdirSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { createRequire } from 'node:module';
 import path from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { PrismaPg } from '@prisma/adapter-pg';
 import { bindMigrationAwareSqlAdapterFactory } from '@prisma/driver-adapter-utils';
 import * as engineModule from '@prisma/schema-engine-wasm/schema_engine_bg';
 import type pg from 'pg';
 import { packageRoot } from '../platform/files.ts';
+import { rest } from '../platform/poll.ts';
 import type { Pool } from './database.ts';
 import { hasDistributedTables as isDistributed } from './distributed.ts';
 
@@ -75,7 +75,7 @@ export async function applyMigrations(
         });
       }
       tell(reason);
-      await sleep(pause);
+      await rest(pause);
     }
   }
 }

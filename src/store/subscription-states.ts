@@ -1,6 +1,5 @@
 import { textArray, uuidArray } from './arrays.ts';
 import type { Connection, Pool } from './database.ts';
-import type { GroupAddresses } from './suppression-lists.ts';
 
 /** What is known of an address or a user besides subscription states, as the history of states names it. */
 export const marks = {
@@ -213,6 +212,36 @@ export async function readProfileStates(
     name: 'read-profile-states',
     text: readProfileStatesStatement,
     values: [workspaceId, ids, groupId, kind],
+  });
+  return rows;
+}
+
+/** By primary key. */
+const readAddressStatesStatement = `
+  select subscription_states.subject as name, subscription_states.state
+  from subscription_states
+  where subscription_states.workspace_id = $1::uuid
+    and subscription_states.subject_kind = $2
+    and subscription_states.subject = any($3::text[])
+    and subscription_states.subscription_group_id = $4::uuid`;
+
+interface GroupAddresses {
+  workspaceId: string;
+  groupId: string;
+  /** Of address that the group is about. */
+  kind: 'email' | 'phone';
+}
+
+/** What addresses have said of a group; one that has said nothing is missing. */
+export async function readAddressStates(
+  pool: Pool,
+  { workspaceId, groupId, kind }: GroupAddresses,
+  addresses: string[],
+): Promise<{ name: string; state: string }[]> {
+  const { rows } = await pool.query<{ name: string; state: string }>({
+    name: 'read-address-states',
+    text: readAddressStatesStatement,
+    values: [workspaceId, kind, addresses, groupId],
   });
   return rows;
 }

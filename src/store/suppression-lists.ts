@@ -1,4 +1,5 @@
-import type { Connection, Pool } from './database.ts';
+import { NIL_UUID } from '../platform/ids.ts';
+import { type Connection, iso, type Pool } from './database.ts';
 import { forEachWorkspace } from './distributed.ts';
 
 /** The lists of email addresses: which are on them, and the column that says since when. */
@@ -89,36 +90,6 @@ export async function findHeldEmails(
   return rows;
 }
 
-/** By primary key. */
-const readAddressStatesStatement = `
-  select subscription_states.subject as name, subscription_states.state
-  from subscription_states
-  where subscription_states.workspace_id = $1::uuid
-    and subscription_states.subject_kind = $2
-    and subscription_states.subject = any($3::text[])
-    and subscription_states.subscription_group_id = $4::uuid`;
-
-export interface GroupAddresses {
-  workspaceId: string;
-  groupId: string;
-  /** Of address that the group is about. */
-  kind: 'email' | 'phone';
-}
-
-/** What addresses have said of a group; one that has said nothing is missing. */
-export async function readAddressStates(
-  pool: Pool,
-  { workspaceId, groupId, kind }: GroupAddresses,
-  addresses: string[],
-): Promise<{ name: string; state: string }[]> {
-  const { rows } = await pool.query<{ name: string; state: string }>({
-    name: 'read-address-states',
-    text: readAddressStatesStatement,
-    values: [workspaceId, kind, addresses, groupId],
-  });
-  return rows;
-}
-
 /** Why no message reaches a number: its provider says so, or nobody has it any more. */
 export const invalidReasons = ['provider_error', 'deactivated'] as const;
 export type InvalidReason = (typeof invalidReasons)[number];
@@ -140,7 +111,7 @@ export interface InvalidNumbersPage {
 const listStatement = (named: boolean) => `
   select
     invalid_phone_numbers.phone,
-    to_char(invalid_phone_numbers.detected_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "detectedAt",
+    ${iso('invalid_phone_numbers.detected_at')} as "detectedAt",
     invalid_phone_numbers.reason
   from invalid_phone_numbers
   where invalid_phone_numbers.workspace_id = $1::uuid
@@ -273,12 +244,7 @@ export async function forgetInvalidNumbers(
   const { rows: page } = await pool.query<InvalidNumbersCursor & { old: boolean }>({
     name: 'page-of-invalid-numbers',
     text: pageStatement,
-    values: [
-      after?.workspaceId ?? '00000000-0000-0000-0000-000000000000',
-      after?.phone ?? '',
-      PAGE,
-      KEPT_DAYS,
-    ],
+    values: [after?.workspaceId ?? NIL_UUID, after?.phone ?? '', PAGE, KEPT_DAYS],
   });
   const given = page.filter(({ old }) => old);
   if (given.length > 0)

@@ -1,7 +1,6 @@
+import { NIL_UUID } from '../platform/ids.ts';
 import type { Connection, Pool } from './database.ts';
-import { isDistributed } from './distributed.ts';
 import { dependents } from './erasures.ts';
-import { findOldest, haveEnded, type NodeNumbers, takeNumbers } from './horizon.ts';
 import { keysTable, keyValues, type MergePair, type ProfileKey } from './merges.ts';
 
 /** The tombstone of a profile: it is gone, and something is left to be done for it. */
@@ -11,35 +10,6 @@ export interface Tombstone {
   /** `merged`: sums that came late are brought to who took it in. `deleted`: what it did is erased. */
   fate: 'merged' | 'deleted';
 }
-
-/**
- * An id of its own, later than all that were given out. A snapshot's xmax is not: it follows the last transaction
- * that has ended, and one that is under way may lie beyond it.
- */
-const newest = 'select pg_current_xact_id()::text as horizon';
-const passed = 'select pg_snapshot_xmin(pg_current_snapshot()) >= $1::xid8 as passed';
-
-/** A point that every transaction which has an id now lies before. */
-export type Horizon = string | NodeNumbers;
-
-export async function readHorizon(pool: Pool): Promise<Horizon> {
-  if (await isDistributed(pool)) return takeNumbers(pool);
-  const { rows } = await pool.query<{ horizon: string }>({ name: 'read-horizon', text: newest });
-  return rows[0]!.horizon;
-}
-
-/** Whether every transaction before the horizon has ended. */
-export async function isPassed(pool: Pool, horizon: Horizon): Promise<boolean> {
-  if (typeof horizon !== 'string') return haveEnded(horizon, (await findOldest(pool)).oldest);
-  const { rows } = await pool.query<{ passed: boolean }>({
-    name: 'is-horizon-passed',
-    text: passed,
-    values: [horizon],
-  });
-  return rows[0]!.passed;
-}
-
-const NIL = '00000000-0000-0000-0000-000000000000';
 
 /** In the order of the primary key; the table holds what is left to do, and nothing else. */
 const selectTombstonesStatement = `
@@ -58,7 +28,7 @@ export async function selectTombstones(pool: Pool, limit: number, after?: Profil
   const { rows } = await pool.query<ProfileKey>({
     name: 'select-tombstones',
     text: selectTombstonesStatement,
-    values: [limit, after?.workspaceId ?? NIL, after?.id ?? NIL],
+    values: [limit, after?.workspaceId ?? NIL_UUID, after?.id ?? NIL_UUID],
   });
   return rows;
 }

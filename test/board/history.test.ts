@@ -9,7 +9,7 @@ import {
   readFleetCounters,
   readFleetHistory,
   recordMinute,
-} from '../../src/store/fleet-history.ts';
+} from '../../src/store/health.ts';
 import { beatProcess, type Figures, forgetProcesses, leaveFleet } from '../../src/store/processes.ts';
 import { createInstallation, type Installation, log } from './installation.ts';
 

@@ -11,7 +11,7 @@ import type { ObjectStore } from '../../src/object-store/object-store.ts';
 import { openObjectStore } from '../../src/object-store/open-object-store.ts';
 import { MANIFEST } from '../../src/platform/files.ts';
 import { createReach } from '../../src/platform/reach.ts';
-import { inSnapshot } from '../../src/store/connections.ts';
+import { inSnapshot } from '../../src/store/transactions.ts';
 import { expectRefusal, type PenstockOn } from '../admin/penstock.ts';
 import { startS3 } from '../integrations/s3.ts';
 import { temporaryFolder } from '../setup/fixtures.ts';

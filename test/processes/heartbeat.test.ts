@@ -3,7 +3,7 @@ import { packageVersion } from '../../src/platform/files.ts';
 import { newId } from '../../src/platform/ids.ts';
 import { startHeartbeat } from '../../src/processes/heartbeat.ts';
 import { openPool, type Pool } from '../../src/store/database.ts';
-import { readFleetCounters } from '../../src/store/fleet-history.ts';
+import { readFleetCounters } from '../../src/store/health.ts';
 import {
   beatProcess,
   type Figures,

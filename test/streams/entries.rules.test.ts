@@ -2,7 +2,7 @@ import { NIL, stringify, validate, version } from 'uuid';
 import { expect, test } from 'vitest';
 import { newId } from '../../src/platform/ids.ts';
 import { JsonText } from '../../src/profile/json.ts';
-import { StreamEntries } from '../../src/store/stream-entries.ts';
+import { StreamEntries } from '../../src/store/stream-log.ts';
 
 /** The elements of a `uuid[]` of the wire protocol. */
 function idsIn(array: Buffer): string[] {

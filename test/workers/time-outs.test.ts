@@ -1,8 +1,9 @@
 import type pg from 'pg';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { createLog } from '../../src/platform/log.ts';
-import { inTransaction, openPool } from '../../src/store/database.ts';
+import { openPool } from '../../src/store/database.ts';
 import { NotOfOneWorkspace } from '../../src/store/one-workspace.ts';
+import { inTransaction } from '../../src/store/transactions.ts';
 import { ALONE, BISECTING } from '../../workers/batch/bisect.ts';
 import { createCoalescer } from '../../workers/batch/coalescer.ts';
 import { classify, triesOf } from '../../workers/batch/failures.ts';

@@ -2,7 +2,7 @@ import { countDeprecated, findAliasLabels } from '../../src/store/alternate-iden
 import type { Connection } from '../../src/store/database.ts';
 import { findCrowdedEmails } from '../../src/store/email-addresses.ts';
 import { findPushTokens } from '../../src/store/profile-attributes.ts';
-import type { StreamEntries } from '../../src/store/stream-entries.ts';
+import type { StreamEntries } from '../../src/store/stream-log.ts';
 import { findGroups, type Group } from '../../src/store/subscription-states.ts';
 import { type Changes, emptyChanges } from './changes.ts';
 import type { RefusedObject } from './failures.ts';

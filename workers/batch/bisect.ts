@@ -1,4 +1,5 @@
-import type { Connection, Limits } from '../../src/store/database.ts';
+import type { Connection } from '../../src/store/database.ts';
+import type { Limits } from '../../src/store/transactions.ts';
 import {
   type Applied,
   addApplied,

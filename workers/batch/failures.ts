@@ -1,6 +1,7 @@
 import { within } from '../../src/platform/lifecycle.ts';
-import { type Connection, inTransaction, type Pool } from '../../src/store/database.ts';
+import type { Connection, Pool } from '../../src/store/database.ts';
 import { insertDeadLetters, recordOutcomes } from '../../src/store/outcomes.ts';
+import { inTransaction } from '../../src/store/transactions.ts';
 import { toFailed } from './open.ts';
 import type { WorkItem } from './work-item.ts';
 

@@ -8,7 +8,6 @@ import {
   toServiceId,
 } from '../../src/profile/identifier.ts';
 import { findByAlias, findByDeprecatedExternalId } from '../../src/store/alternate-identifiers.ts';
-import { sendTogether } from '../../src/store/connections.ts';
 import type { Connection } from '../../src/store/database.ts';
 import {
   findByEmail,
@@ -20,6 +19,7 @@ import {
   type ProfileRow,
   type SharingRow,
 } from '../../src/store/identifiers.ts';
+import { sendTogether } from '../../src/store/transactions.ts';
 import { ByIdentifier, type Kind, kindOf } from './loaded-profile.ts';
 import { lockChanged } from './lock.ts';
 import { Profiles } from './profiles.ts';

@@ -1,4 +1,4 @@
-import { validate as isVersionedUuid, NIL, v5 as uuidv5 } from 'uuid';
+import { validate as isVersionedUuid, v5 as uuidv5 } from 'uuid';
 import { fenceSchema, jobs, objectSchemas, requestSchema } from '../../src/jobs/catalog.ts';
 import {
   type AcceptedObject,
@@ -11,6 +11,7 @@ import {
   requestPlaces,
 } from '../../src/jobs/envelope.ts';
 import { encodeTraces } from '../../src/jobs/traces.ts';
+import { NIL_UUID } from '../../src/platform/ids.ts';
 import type { Identifier } from '../../src/profile/identifier.ts';
 import { compile, describeError } from '../../src/schemas/compile.ts';
 import { identifierText } from '../../src/store/dead-letters.ts';
@@ -38,7 +39,7 @@ export interface Delivery {
 
 /** The ledger key of a job: its id, or, for a job that somebody added by hand, a UUID made from it. */
 export function ledgerKey(jobId: string): string {
-  return isVersionedUuid(jobId) ? jobId : uuidv5(jobId, NIL);
+  return isVersionedUuid(jobId) ? jobId : uuidv5(jobId, NIL_UUID);
 }
 
 /** The fence that the lane has come to; undefined for every other envelope, and for what is no fence of this lane. */
@@ -138,27 +139,29 @@ function findFault(object: AcceptedObject, request: EnvelopeRequest | undefined)
   return check(object) ? undefined : describeError(check.errors![0]!);
 }
 
-/** Whose an object is; of one that nobody knows the request of, NIL. */
+/** Whose an object is; of one that nobody knows the request of, NIL_UUID. */
 function ownerOf(request: EnvelopeRequest | undefined): string {
   return request?.workspace_id ?? unknownRequest.workspaceId;
 }
 
-/** Whose the objects of an envelope are, as they are opened; of what is none, NIL. */
+/** Whose the objects of an envelope are, as they are opened; of what is none, NIL_UUID. */
 export function ownersOf(envelope: Envelope): Set<string> {
   if (!Array.isArray(envelope?.objects) || !Array.isArray(envelope.requests) || envelope.objects.length === 0)
-    return new Set([NIL]);
+    return new Set([NIL_UUID]);
   const { requests } = envelope;
   const owners = requests.map((request) => ownerOf(isKnown(request) ? request : undefined));
   // It may name anything: `length` is no place.
   const isPlace = (place: unknown) => typeof place === 'number';
-  return new Set(requestPlaces(envelope).map((place) => (isPlace(place) && owners[place as number]) || NIL));
+  return new Set(
+    requestPlaces(envelope).map((place) => (isPlace(place) && owners[place as number]) || NIL_UUID),
+  );
 }
 
 function isKnown(request: EnvelopeRequest | undefined): request is EnvelopeRequest {
   return checkRequest(request) && isVersionedUuid(request.workspace_id);
 }
 
-const unknownRequest = { workspaceId: NIL, requestId: 'unknown' };
+const unknownRequest = { workspaceId: NIL_UUID, requestId: 'unknown' };
 
 /** A dead letter for an object. */
 export function toFailed(
@@ -249,7 +252,7 @@ function onlyOf(envelope: Envelope, workspaceId: string): Envelope {
   const keys = keysOf(envelope.requests);
   const own = envelope.requests
     .map((request, place) => ({ request, place, key_id: keys[place] ?? null }))
-    .filter(({ request }) => (request?.workspace_id ?? NIL) === workspaceId);
+    .filter(({ request }) => (request?.workspace_id ?? NIL_UUID) === workspaceId);
   return {
     requests: own.map(({ request, key_id }) => ({ ...request, key_id })),
     objects: own.flatMap(({ place }) => envelope.objects.filter((_, index) => places[index] === place)),

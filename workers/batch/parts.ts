@@ -1,6 +1,6 @@
-import { sendTogether } from '../../src/store/connections.ts';
 import type { Connection } from '../../src/store/database.ts';
 import { cutEnvelopes, dropCutEnvelopes, releaseEnvelopes } from '../../src/store/ledger.ts';
+import { sendTogether } from '../../src/store/transactions.ts';
 import { SMALL_ROUND } from './apply.ts';
 import { type Claimed, type Delivery, keyOf, type Opened, type OpenedItem, workspacesOf } from './open.ts';
 import { type Origin, scoped, type WorkItem } from './work-item.ts';

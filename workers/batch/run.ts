@@ -1,14 +1,14 @@
 import { validate as isVersionedUuid } from 'uuid';
 import { tracing } from '../../src/platform/tracing.ts';
 import { traceTransaction } from '../../src/queue/spans.ts';
-import { sendTogether } from '../../src/store/connections.ts';
 import { countLanes, countUsage } from '../../src/store/counters.ts';
-import { type Connection, inTransaction, type Limits, type Pool } from '../../src/store/database.ts';
+import type { Connection, Pool } from '../../src/store/database.ts';
 import { markReplayed, selectLetters } from '../../src/store/dead-letters.ts';
 import { isDistributed } from '../../src/store/distributed.ts';
 import { claimEnvelopes, readCutEnvelopes } from '../../src/store/ledger.ts';
 import { insertDeadLetters } from '../../src/store/outcomes.ts';
 import { appendLog } from '../../src/store/stream-log.ts';
+import { inTransaction, type Limits, sendTogether } from '../../src/store/transactions.ts';
 import { type Applied, addApplied, applySome, nothingApplied, SMALL_ROUND, type Terms } from './apply.ts';
 import type { BatchResult } from './failures.ts';
 import {

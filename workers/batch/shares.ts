@@ -1,8 +1,9 @@
 import { createHash } from 'node:crypto';
 import { LRUCache } from 'lru-cache';
-import { type Connection, inTransaction, type Limits, type Pool } from '../../src/store/database.ts';
+import type { Connection, Pool } from '../../src/store/database.ts';
 import { takePlace } from '../../src/store/distributed.ts';
 import { readAppliedWhole, recordWhole } from '../../src/store/ledger.ts';
+import { inTransaction, type Limits } from '../../src/store/transactions.ts';
 import { SMALL_ROUND } from './apply.ts';
 import type { BatchResult } from './failures.ts';
 import { type Delivery, ownersOf } from './open.ts';

@@ -1,8 +1,8 @@
-import { NIL } from 'uuid';
+import { NIL_UUID } from '../../src/platform/ids.ts';
 import { type Json, JsonText } from '../../src/profile/json.ts';
 import type { EventRow } from '../../src/store/events.ts';
 import type { PurchaseRow } from '../../src/store/purchases.ts';
-import { StreamEntries, type StreamEntry } from '../../src/store/stream-entries.ts';
+import { StreamEntries, type StreamEntry } from '../../src/store/stream-log.ts';
 import type { RecordedState } from '../../src/store/subscription-history.ts';
 import type { Changes, IdentityChanges } from './changes.ts';
 import type { LoadedProfile } from './loaded-profile.ts';
@@ -179,7 +179,7 @@ function subscription(state: RecordedState): StreamEntry {
   return {
     workspaceId,
     kind: 's',
-    profileId: subjectKind === 'profile' ? subject : NIL,
+    profileId: subjectKind === 'profile' ? subject : NIL_UUID,
     detail: asText({
       ...(subjectKind !== 'profile' && { [subjectKind]: subject }),
       ...{ subscription, from: fromState, to: toState, request_id: requestId },

@@ -7,9 +7,7 @@ import {
   renameAliases,
   setExternalIds,
 } from '../../src/store/alternate-identifiers.ts';
-import { answersTo, sendNamed, sendTogether } from '../../src/store/connections.ts';
 import type { Connection } from '../../src/store/database.ts';
-import { forgetDeadLetters, handOverDeadLetters } from '../../src/store/dead-letters-of-users.ts';
 import { liesApart, readPlaces } from '../../src/store/distributed.ts';
 import {
   clearSpamMarks,
@@ -26,27 +24,32 @@ import {
   mergeEventSummaries,
   type Recorded,
   recordEvents,
+  recordEventsApart,
 } from '../../src/store/events.ts';
+import { forgetDeadLetters, handOverDeadLetters } from '../../src/store/left-names.ts';
 import { type MergePair, mergeProfiles, ROWS_AT_ONCE, recordMerges } from '../../src/store/merges.ts';
 import { recordOutcomes } from '../../src/store/outcomes.ts';
-import { movePushTokens, upsertPushTokens } from '../../src/store/profile-attributes.ts';
 import {
   type CustomAttributesUpdate,
+  movePushTokens,
+  updateCustomAttributes,
+  upsertPushTokens,
+} from '../../src/store/profile-attributes.ts';
+import {
   insertProfiles,
   type NewProfile,
   type ProfileUpdate,
   removeProfiles,
-  updateCustomAttributes,
   updateProfiles,
 } from '../../src/store/profiles.ts';
-import { mergePurchaseSummaries, recordPurchases } from '../../src/store/purchases.ts';
-import { recordEventsApart, recordPurchasesApart } from '../../src/store/record-apart.ts';
+import { mergePurchaseSummaries, recordPurchases, recordPurchasesApart } from '../../src/store/purchases.ts';
 import { type RecordedState, recordStateChanges } from '../../src/store/subscription-history.ts';
 import {
   dropSubscriptionStates,
   setSubscriptionStates,
   takeSubscriptionStates,
 } from '../../src/store/subscription-states.ts';
+import { answersTo, sendNamed, sendTogether } from '../../src/store/transactions.ts';
 import type { Changes, IdentityChanges } from './changes.ts';
 import { recordRefused } from './failures.ts';
 import type { LoadedProfile } from './loaded-profile.ts';

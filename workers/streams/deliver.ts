@@ -3,14 +3,13 @@ import type { Service } from '../../src/platform/lifecycle.ts';
 import { poll, rest } from '../../src/platform/poll.ts';
 import { isDistributed } from '../../src/store/distributed.ts';
 import { watchHorizon } from '../../src/store/horizon.ts';
-import { listDestinations } from '../../src/store/stream-destinations.ts';
+import { listDestinations, trimLog } from '../../src/store/stream-destinations.ts';
 import {
   advanceDestination,
   giveBackDestination,
   type LeasedDestination,
   leaseDestinations,
 } from '../../src/store/stream-leases.ts';
-import { trimLog } from '../../src/store/stream-log.ts';
 import {
   type Batch,
   DeliveryError,

@@ -2,8 +2,7 @@ import type { WatchApplied } from '../../src/queue/effects.ts';
 import { inPresentLanes } from '../../src/queue/installation.ts';
 import type { LaneEntry, LaneProducer } from '../../src/queue/lanes.ts';
 import { traceFlush } from '../../src/queue/spans.ts';
-import { sendTogether } from '../../src/store/connections.ts';
-import { inTransaction, type Pool } from '../../src/store/database.ts';
+import type { Pool } from '../../src/store/database.ts';
 import { addToBoundary, clearBoundary } from '../../src/store/sync-boundary.ts';
 import {
   addToOutbox,
@@ -14,6 +13,7 @@ import {
   removeFromOutbox,
 } from '../../src/store/sync-chunks.ts';
 import { advanceIntegration, advanceRun } from '../../src/store/sync-runs.ts';
+import { inTransaction, sendTogether } from '../../src/store/transactions.ts';
 
 /** The checkpoint of a run: how far it has come, as this process believes that it stands in the store. */
 export interface Checkpoint {

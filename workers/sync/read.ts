@@ -10,10 +10,10 @@ import {
 import { newId } from '../../src/platform/ids.ts';
 import { poll, rest } from '../../src/platform/poll.ts';
 import { inSpan, type Span, tracing } from '../../src/platform/tracing.ts';
-import { inTransaction } from '../../src/store/database.ts';
 import { clearBoundary, forgetExpected } from '../../src/store/sync-boundary.ts';
 import type { OutboxChunk } from '../../src/store/sync-chunks.ts';
 import { advanceRun, isCancelled, type Run } from '../../src/store/sync-runs.ts';
+import { inTransaction } from '../../src/store/transactions.ts';
 import { advanceCheckpoint, type Checkpoint, RunLost, type Settled } from './checkpoint.ts';
 import { makeChunk, type Position } from './chunk.ts';
 import { createDeduplication, type Leaving, type SyncContext, settle } from './context.ts';

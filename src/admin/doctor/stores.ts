@@ -12,16 +12,16 @@ import {
   whatACrashLoses,
 } from '../../queue/redis.ts';
 import type { Pool } from '../../store/database.ts';
+import { readStuckFences } from '../../store/fences.ts';
 import {
-  findMissingPartitions,
   type PostgresHealth,
   readPostgresHealth,
   readReplication,
-  readStuckFences,
   readTableSizes,
   type TableSize,
 } from '../../store/health.ts';
 import { isMigrated } from '../../store/migrations.ts';
+import { findMissingPartitions } from '../../store/partitions.ts';
 import { checkPostgresDisk, error, type Finding, ok, warning } from './machine.ts';
 
 /** Milliseconds for the look whether the tables are there. */

@@ -8,7 +8,8 @@ import {
   selectIntegrations,
   setIntegrationStatus,
 } from '../../store/integrations.ts';
-import { type RowError, type SelectedRun, selectRowErrors, selectRuns } from '../../store/sync-lists.ts';
+import { type ListedRowError, selectRowErrors } from '../../store/sync-chunks.ts';
+import { type SelectedRun, selectRuns } from '../../store/sync-lists.ts';
 import { cancelRun, startRun } from '../../store/sync-runs.ts';
 import { lacking, type Page, type PageServices, Sorry, type Visit } from '../console.ts';
 import {
@@ -228,7 +229,7 @@ ${rows.length > ROWS && nextPage(self, { after: String(rows[ROWS - 1]!.number) }
   },
 };
 
-function rowsOf(rows: RowError[], { pii, self }: { pii: boolean; self: string }): Part {
+function rowsOf(rows: ListedRowError[], { pii, self }: { pii: boolean; self: string }): Part {
   if (rows.length === 0)
     return empty('None', 'Rows are kept here for 30 days with the reason for which they failed.');
   const mask = (value: string | null) => (value === null ? '' : pii ? value : MASK);
@@ -273,7 +274,7 @@ const download: Page<PageServices> = {
 };
 
 /** A line of the file. */
-export function csvOf({ number, synced, updatedAt, identifier, reason, payload }: RowError): string {
+export function csvOf({ number, synced, updatedAt, identifier, reason, payload }: ListedRowError): string {
   return csvLine([number, synced ? 'synced' : 'failed', updatedAt, identifier, reason, payload]);
 }
 

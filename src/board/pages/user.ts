@@ -8,10 +8,11 @@ import { type Identifier, toProfileId, toServiceId } from '../../profile/identif
 import { recordAudit } from '../../store/audit.ts';
 import { identifierText } from '../../store/dead-letters.ts';
 import { readProfiles, type StoredUser } from '../../store/export.ts';
+import { selectLettersOfUser } from '../../store/named-failures.ts';
 import { findKeptProfile } from '../../store/preference-centers.ts';
 import { searchUsers } from '../../store/profile-search.ts';
 import type { HistorySubject } from '../../store/subscription-history.ts';
-import { MAX_MERGED, selectLettersOfUser, selectMerged, selectRenamed } from '../../store/timeline.ts';
+import { MAX_MERGED, selectMerged, selectRenamed } from '../../store/timeline.ts';
 import type { Viewer, Workspace } from '../access.ts';
 import { chosenWorkspace, lacking, type Page, type PageServices, Sorry, type Visit } from '../console.ts';
 import { badge, empty, MASK, moment, nextPage, pathWith, table } from '../layout.ts';

@@ -6,7 +6,7 @@ import { findUnstorable } from '../../profile/values.ts';
 import type { Schema } from '../../schemas/compile.ts';
 import { userAlias } from '../../schemas/track.ts';
 import type { StoredUser } from '../../store/export.ts';
-import type { Wanted } from '../../store/export-lookup.ts';
+import type { WantedUser } from '../../store/profile-search.ts';
 import { listOf } from '../query-parameters.ts';
 
 /** A field of an exported user: its documentation, and its value if that is not the stored member of its name. */
@@ -180,7 +180,7 @@ const SERVICE_ID = /^[0-9a-f]{24}$/;
 /** An identifier as its sender knows it, and as the store does; without the latter nobody can have it. */
 export interface NamedUser {
   sent: string;
-  key: Omit<Wanted, 'place'> | undefined;
+  key: Omit<WantedUser, 'place'> | undefined;
 }
 
 type Alias = { alias_name: string; alias_label: string };

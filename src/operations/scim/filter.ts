@@ -1,7 +1,7 @@
 import { type Filter as Parsed, parse } from 'scim2-parse-filter';
 import { errors } from '../../errors.ts';
 import { quoted } from '../../profile/values.ts';
-import type { Condition, EmailComparison, FilterColumn } from '../../store/accounts.ts';
+import type { AccountCondition, EmailComparison, FilterColumn } from '../../store/accounts.ts';
 import { withPlus } from '../query-parameters.ts';
 import { withoutUrn } from './attributes.ts';
 import { ScimError, USER } from './messages.ts';
@@ -123,7 +123,7 @@ const columns = new Map<string, FilterColumn>([
  * parentheses.
  * @throws {ScimError} 400 `invalidFilter`
  */
-export function readFilter(text: string): Condition {
+export function readFilter(text: string): AccountCondition {
   try {
     if (text.length > MAX_LENGTH) throw new FilterError(`A filter has at most ${MAX_LENGTH} characters.`);
     return toCondition(parseFilter(text));
@@ -139,7 +139,7 @@ export function readFilter(text: string): Condition {
   }
 }
 
-function toCondition(filter: Filter): Condition {
+function toCondition(filter: Filter): AccountCondition {
   if (filter.op === 'and' || filter.op === 'or') {
     const [one, other] = filter.filters;
     // `emails[type eq "work"].value eq "…"`, of which the parser makes two filters: they speak of one address.

@@ -58,8 +58,8 @@ export const exceptions: Record<string, string> = {
   'stream-destinations.ts replayFrom: stream_log': PLACE,
   'stream-leases.ts leaseAny: stream_destinations': WORK,
   'stream-leases.ts leaseAny: stream_log': WORK,
-  'stream-log.ts trimLog: stream_destinations': UPKEEP,
-  'stream-log.ts trimLog: stream_log': UPKEEP,
+  'stream-destinations.ts trimLog: stream_destinations': UPKEEP,
+  'stream-destinations.ts trimLog: stream_log': UPKEEP,
   'sync-chunks.ts forgetRowErrors: sync_row_errors': UPKEEP,
   'tombstones.ts selectTombstones: removed_profiles': WORK,
 };

@@ -108,7 +108,7 @@ export const longReads: Record<string, string> = {
   'stream-destinations.ts createDestination: a range of stream_log_at':
     'the first MOST_AT_ONCE behind a time',
   'stream-destinations.ts replayFrom: a range of stream_log_at': 'the first MOST_AT_ONCE behind a time',
-  'stream-log.ts trimLog: a range of stream_log_at': OLD,
+  'stream-destinations.ts trimLog: a range of stream_log_at': OLD,
   'stream-log.ts readLog: a range of stream_log_pkey': PAGE,
   'outcomes.ts forgetOutcomes: a range of outcomes_pkey': OLD,
   'tombstones.ts selectTombstones: a range of removed_profiles_pkey': PAGE,

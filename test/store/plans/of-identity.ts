@@ -6,7 +6,6 @@ import {
   renameAliases,
   setExternalIds,
 } from '../../../src/store/alternate-identifiers.ts';
-import { forgetDeadLetters, handOverDeadLetters } from '../../../src/store/dead-letters-of-users.ts';
 import { dropUnheldAddresses } from '../../../src/store/email-addresses.ts';
 import {
   eraseActivity,
@@ -17,8 +16,10 @@ import {
   recordDeletes,
 } from '../../../src/store/erasures.ts';
 import { mergeAppSummaries, mergeEventSummaries } from '../../../src/store/events.ts';
-import { bringFailures, eraseFailures, strikeOffNames } from '../../../src/store/failures-of-users.ts';
+import { isPassed, readHorizon } from '../../../src/store/horizon.ts';
+import { forgetDeadLetters, handOverDeadLetters, strikeOffNames } from '../../../src/store/left-names.ts';
 import { mergeProfiles, recordMerges } from '../../../src/store/merges.ts';
+import { bringFailures, eraseFailures } from '../../../src/store/named-failures.ts';
 import { movePushTokens } from '../../../src/store/profile-attributes.ts';
 import { removeProfiles } from '../../../src/store/profiles.ts';
 import { mergePurchaseSummaries } from '../../../src/store/purchases.ts';
@@ -31,9 +32,7 @@ import {
 import {
   dropSettled,
   findKept,
-  isPassed,
   lockTombstones,
-  readHorizon,
   selectTombstones,
   spreadDeletes,
 } from '../../../src/store/tombstones.ts';

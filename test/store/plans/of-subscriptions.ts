@@ -11,11 +11,12 @@ import {
   dropSubscriptionStates,
   findGroups,
   findStates,
+  readAddressStates,
   readProfileStates,
   setSubscriptionStates,
   takeSubscriptionStates,
 } from '../../../src/store/subscription-states.ts';
-import { findHeldEmails, listEmails, readAddressStates } from '../../../src/store/suppression-lists.ts';
+import { findHeldEmails, listEmails } from '../../../src/store/suppression-lists.ts';
 import type { Asking } from './asking.ts';
 
 export const ofSubscriptions: Asking = (store, { workspaceId, users, group }) => {

@@ -9,10 +9,8 @@ import {
   findByDeprecatedExternalId,
   insertAliases,
 } from '../../../src/store/alternate-identifiers.ts';
-import { inSnapshot } from '../../../src/store/connections.ts';
 import { recordEvents } from '../../../src/store/events.ts';
 import { readProfiles } from '../../../src/store/export.ts';
-import { findExported } from '../../../src/store/export-lookup.ts';
 import {
   findByEmail,
   findByExternalId,
@@ -21,19 +19,16 @@ import {
   findCandidates,
   findIdsByExternalId,
 } from '../../../src/store/identifiers.ts';
+import { selectLettersOfUser } from '../../../src/store/named-failures.ts';
 import { findKeptProfile, findLinkUser, revokeLinks } from '../../../src/store/preference-centers.ts';
 import {
   findPushTokens,
   readLargeAttributes,
+  updateCustomAttributes,
   upsertPushTokens,
 } from '../../../src/store/profile-attributes.ts';
-import { newestUsers, searchUsers } from '../../../src/store/profile-search.ts';
-import {
-  insertProfiles,
-  lockProfiles,
-  updateCustomAttributes,
-  updateProfiles,
-} from '../../../src/store/profiles.ts';
+import { findExported, newestUsers, searchUsers } from '../../../src/store/profile-search.ts';
+import { insertProfiles, lockProfiles, updateProfiles } from '../../../src/store/profiles.ts';
 import { recordPurchases } from '../../../src/store/purchases.ts';
 import {
   archiveSegment,
@@ -45,12 +40,8 @@ import {
   lookAtUsers,
   updateSegment,
 } from '../../../src/store/segments.ts';
-import {
-  readTimeline,
-  selectLettersOfUser,
-  selectMerged,
-  selectRenamed,
-} from '../../../src/store/timeline.ts';
+import { readTimeline, selectMerged, selectRenamed } from '../../../src/store/timeline.ts';
+import { inSnapshot } from '../../../src/store/transactions.ts';
 import type { Asking } from './asking.ts';
 
 const tester = { kind: 'operator', name: 'ada', via: 'console' } as const;

@@ -1,24 +1,19 @@
 import { newId } from '../../../src/platform/ids.ts';
-import { type Condition, findAccountPage, findAccounts } from '../../../src/store/accounts.ts';
+import { type AccountCondition, findAccountPage, findAccounts } from '../../../src/store/accounts.ts';
 import { addKeyUsage, forgetKeyUsage, readKeyUsage } from '../../../src/store/api-keys.ts';
 import { audited } from '../../../src/store/audit.ts';
 import { forgetAudit, searchAudit } from '../../../src/store/audit-list.ts';
 import { findApiKeys, findScimToken, touchApiKeys, touchScimToken } from '../../../src/store/credentials.ts';
-import { ensurePartitions } from '../../../src/store/events.ts';
+import { readStuckFences } from '../../../src/store/fences.ts';
 import {
   forgetFleetHistory,
   isMinuteRecorded,
   readFleetCounters,
   readFleetHistory,
-  recordMinute,
-} from '../../../src/store/fleet-history.ts';
-import {
-  findMissingPartitions,
-  readPartitionSizes,
   readPostgresHealth,
   readReplication,
-  readStuckFences,
   readTableSizes,
+  recordMinute,
 } from '../../../src/store/health.ts';
 import {
   forgetMembers,
@@ -39,6 +34,11 @@ import {
   selectIntegrations,
 } from '../../../src/store/integrations.ts';
 import { isMigrated } from '../../../src/store/migrations.ts';
+import {
+  ensurePartitions,
+  findMissingPartitions,
+  readPartitionSizes,
+} from '../../../src/store/partitions.ts';
 import {
   changePermissionSet,
   deletePermissionSet,
@@ -88,13 +88,13 @@ const fleet = {
   ...{ workers: 1, postgresMs: 1, redisMs: 1 },
 };
 const value = 'who2@x.com';
-const conditions: Condition[] = [
+const conditions: AccountCondition[] = [
   { op: 'eq', column: 'id', value: newId() },
   ...(['userName', 'externalId', 'givenName', 'familyName', 'department'] as const).map(
-    (column): Condition => ({ op: 'eq', column, value }),
+    (column): AccountCondition => ({ op: 'eq', column, value }),
   ),
   ...(['userName', 'givenName', 'familyName'] as const).map(
-    (column): Condition => ({ op: 'sw', column, value }),
+    (column): AccountCondition => ({ op: 'sw', column, value }),
   ),
   { op: 'email', comparisons: [{ op: 'eq', member: 'value', value }] },
 ];

@@ -2,11 +2,12 @@ import type { Identifier } from '../profile/identifier.ts';
 import { uuidArray } from './arrays.ts';
 import type { Connection } from './database.ts';
 import { identifierText } from './dead-letters.ts';
-import { keyValues, type MergePair, type ProfileKey, pairsTable, pairValues } from './merges.ts';
+import { keysTable, keyValues, type MergePair, type ProfileKey, pairsTable, pairValues } from './merges.ts';
 
 /**
- * SQL of the names under which dead letters and failed rows of warehouses wait for a user who is merged or deleted. What
- * waits may be very much: the names are written down as `left_names`, and what waits follows beside the lanes.
+ * The names under which dead letters and failed rows of warehouses wait for a user who is merged or deleted. What waits
+ * may be very much: the names are written down as `left_names`, and what waits follows beside the lanes, by
+ * named-failures.ts.
  */
 
 /**
@@ -165,4 +166,47 @@ export async function handOverDeadLetters(tx: Connection, pairs: MergePair[]): P
     text: handOverDeadLettersStatement,
     values: pairValues(pairs),
   });
+}
+
+/**
+ * By left_names_owner, then by primary key: strikes off names under which nothing waits any more, at most $3 of each
+ * profile. Comparisons that no index serves leave the planner one way into the table each time.
+ */
+const strikingOff = `
+  with done as materialized (
+    select hit.workspace_id, hit.name, hit.owner_id
+    from ${keysTable}
+    cross join lateral (
+      select left_names.workspace_id, left_names.name, left_names.owner_id
+      from left_names
+      where left_names.owner_id = wanted.id
+        and left_names.workspace_id is not distinct from wanted.workspace_id
+        and (
+          select 1 from named_failures
+          where named_failures.workspace_id = left_names.workspace_id
+            and named_failures.name = left_names.name
+            and named_failures.place > left_names.after
+            and named_failures.place <= left_names.up_to
+          limit 1) is null
+      limit $3
+    ) as hit
+  )
+  delete from left_names using done
+  where left_names.workspace_id = done.workspace_id
+    and left_names.name = done.name
+    and left_names.owner_id is not distinct from done.owner_id`;
+
+/**
+ * Forgets the names that removed profiles have left behind where all of it is done.
+ *
+ * @returns how many they were
+ */
+export async function strikeOffNames(
+  tx: Connection,
+  keys: ProfileKey[],
+  namesOfEach: number,
+): Promise<number> {
+  const values = [...keyValues(keys), namesOfEach];
+  const { rowCount } = await tx.query({ name: 'strike-off-names', text: strikingOff, values });
+  return rowCount ?? 0;
 }

@@ -1,4 +1,4 @@
-import type { Connection } from './database.ts';
+import type { Connection, Pool } from './database.ts';
 import { keysTable, keyValues, type MergePair, type ProfileKey, pairsTable, pairValues } from './merges.ts';
 
 /**
@@ -177,34 +177,6 @@ const statement = `
   select ((select count(*) from letters_gone) + (select count(*) from rows_gone))::integer as gone`;
 
 /**
- * By left_names_owner, then by primary key: strikes off names under which nothing waits any more, at most $3 of each
- * profile. Comparisons that no index serves leave the planner one way into the table each time.
- */
-const strikingOff = `
-  with done as materialized (
-    select hit.workspace_id, hit.name, hit.owner_id
-    from ${keysTable}
-    cross join lateral (
-      select left_names.workspace_id, left_names.name, left_names.owner_id
-      from left_names
-      where left_names.owner_id = wanted.id
-        and left_names.workspace_id is not distinct from wanted.workspace_id
-        and (
-          select 1 from named_failures
-          where named_failures.workspace_id = left_names.workspace_id
-            and named_failures.name = left_names.name
-            and named_failures.place > left_names.after
-            and named_failures.place <= left_names.up_to
-          limit 1) is null
-      limit $3
-    ) as hit
-  )
-  delete from left_names using done
-  where left_names.workspace_id = done.workspace_id
-    and left_names.name = done.name
-    and left_names.owner_id is not distinct from done.owner_id`;
-
-/**
  * Erases a slice of the dead letters and the failed rows of users who were deleted. They are gone already for whoever
  * reads.
  *
@@ -220,16 +192,63 @@ export async function eraseFailures(tx: Connection, keys: ProfileKey[], rowsOfEa
 }
 
 /**
- * Forgets the names that removed profiles have left behind where all of it is done.
- *
- * @returns how many they were
+ * By the primary key of named_failures, its last places under each name, and the unique index on places. What waits under
+ * a name of somebody else before may be among it, as a delete of the user takes it along too.
  */
-export async function strikeOffNames(
-  tx: Connection,
-  keys: ProfileKey[],
-  namesOfEach: number,
-): Promise<number> {
-  const values = [...keyValues(keys), namesOfEach];
-  const { rowCount } = await tx.query({ name: 'strike-off-names', text: strikingOff, values });
-  return rowCount ?? 0;
+const selectLettersOfUserStatement = `
+  select letters.id, letters.kind, letters.reason, letters.state, letters.failed_at as "failedAt",
+    places.place::text as place
+  from (
+    select distinct named.place
+    from unnest($2::text[]) as names (name)
+    cross join lateral (
+      select named_failures.place
+      from named_failures
+      where named_failures.workspace_id = $1::uuid and named_failures.name = names.name
+        and named_failures.place < $4::bigint
+      order by named_failures.workspace_id desc, named_failures.name desc, named_failures.place desc
+      limit 2 * $3::integer
+    ) as named
+  ) as places
+  cross join lateral (
+    select dead_letters.id
+    from dead_letters
+    where dead_letters.workspace_id = $1::uuid and dead_letters.place = places.place
+    limit 1
+  ) as placed
+  cross join lateral (
+    select *
+    from kept_dead_letters
+    where kept_dead_letters.workspace_id = $1::uuid and kept_dead_letters.id = placed.id
+    limit 1
+  ) as letters
+  order by places.place desc
+  limit $3::integer`;
+
+/** A dead letter about a user. */
+interface LetterOfUser {
+  id: string;
+  kind: string;
+  reason: string;
+  state: string;
+  failedAt: Date;
+  /** Where it stands in the order in which letters were written: the place behind which a page goes on. */
+  place: string;
+}
+
+/** Larger than every place. */
+const LAST_PLACE = '9223372036854775807';
+
+/** Dead letters under these names (as `identifierText` tells them, and `u:` with the profile's id), the last first. */
+export async function selectLettersOfUser(
+  pool: Pool,
+  workspaceId: string,
+  { names, before = LAST_PLACE, limit }: { names: string[]; before?: string | undefined; limit: number },
+): Promise<LetterOfUser[]> {
+  const { rows } = await pool.query<LetterOfUser>({
+    name: 'select-letters-of-user',
+    text: selectLettersOfUserStatement,
+    values: [workspaceId, names, limit, before],
+  });
+  return rows;
 }
