@@ -11,7 +11,7 @@ import { loadProfiles } from './load-profiles.ts';
 import { loadStates } from './load-states.ts';
 import type { LoadedProfile } from './loaded-profile.ts';
 import type { Profiles } from './profiles.ts';
-import { joined, toStreamEntries, type Written } from './stream-entries.ts';
+import { joinEntries, toStreamEntries, type Written } from './stream-entries.ts';
 import { scoped, type WorkItem } from './work-item.ts';
 import { writeChanges } from './write.ts';
 
@@ -43,29 +43,19 @@ export interface Applied {
   entries: StreamEntries[];
 }
 
-export function nothingApplied(): Applied {
+/** What came of several, in their order. */
+export function joinApplied(all: readonly Applied[]): Applied {
   return {
-    count: 0,
-    size: SMALL_ROUND,
-    refused: [],
-    leavesTombstones: false,
-    namedElsewhere: [],
-    entries: [],
+    count: all.reduce((sum, { count }) => sum + count, 0),
+    size: all.at(-1)?.size ?? SMALL_ROUND,
+    refused: all.flatMap(({ refused }) => refused),
+    leavesTombstones: all.some(({ leavesTombstones }) => leavesTombstones),
+    namedElsewhere: all.flatMap(({ namedElsewhere }) => namedElsewhere),
+    entries: joinEntries(all.map(({ entries }) => entries)),
   };
 }
 
-/** Adds what came next. */
-export function addApplied(
-  sum: Applied,
-  { count, size, refused, leavesTombstones, namedElsewhere, entries }: Applied,
-): void {
-  sum.count += count;
-  sum.size = size;
-  sum.refused.push(...refused);
-  sum.leavesTombstones ||= leavesTombstones;
-  sum.namedElsewhere.push(...namedElsewhere);
-  sum.entries = joined(sum.entries, entries);
-}
+export const NOTHING_APPLIED: Applied = joinApplied([]);
 
 /** Objects that are not to be applied, by their ids, and why: they become dead letters at their places. */
 export type Poison = ReadonlyMap<string, string>;
@@ -100,34 +90,40 @@ async function logged(written: Written, { streamed }: Terms): Promise<StreamEntr
  * @throws whatever the store says; then the transaction is spoilt
  */
 export async function applySome(tx: Connection, items: WorkItem[], terms: Terms): Promise<Applied> {
-  const applied = nothingApplied();
+  const rounds: Applied[] = [];
+  let count = 0;
   let size = Math.min(items.length, terms.size ?? items.length);
-  while (applied.count < items.length && (applied.count === 0 || performance.now() < terms.until)) {
-    const start = applied.count;
-    const wanted = start === 0 && size === items.length ? items : items.slice(start, start + size);
-    const began = performance.now();
-    const { changes, round } = await load(tx, wanted, terms);
-    await terms.giveWay?.();
-    const loaded = performance.now();
-    const least = loaded + Math.max(LEAST_FOLD_MS, FOLD_TIMES * (loaded - began));
-    const { poison, until } = terms;
-    const folded = await fold(round, changes, { poison, until: Math.max(until, least) });
-    // A mistake of ours: the object becomes a dead letter, and its lane goes on.
-    if (folded === 0) throw new TypeError('the object needs a reload after each load');
-    await terms.giveWay?.();
-    const sent = writeChanges(tx, changes, terms.now);
-    const written = { ...sent, changes, round: round.slice(0, folded) };
-    const [, entries] = await Promise.all([sent.stored, logged(written, terms)]);
-    await terms.giveWay?.();
-    applied.entries = joined(applied.entries, entries);
-    applied.refused.push(...changes.refused);
-    applied.namedElsewhere.push(...changes.namedElsewhere);
-    applied.leavesTombstones ||= changes.identity.merges.length + changes.identity.deletes.length > 0;
-    applied.count += folded;
-    size = folded < wanted.length ? Math.max(SMALL_ROUND, folded * 2) : size * 4;
+  while (count < items.length && (count === 0 || performance.now() < terms.until)) {
+    const wanted = count === 0 && size === items.length ? items : items.slice(count, count + size);
+    const round = await applyRound(tx, wanted, terms);
+    rounds.push(round);
+    count += round.count;
+    size = round.count < wanted.length ? round.size : size * 4;
   }
-  applied.size = size;
-  return applied;
+  return { ...joinApplied(rounds), size };
+}
+
+/** Applies as many of the objects as one round can be about. */
+async function applyRound(tx: Connection, wanted: WorkItem[], terms: Terms): Promise<Applied> {
+  const { poison, until, now } = terms;
+  const began = performance.now();
+  const { changes, round } = await load(tx, wanted, terms);
+  await terms.giveWay?.();
+  const loaded = performance.now();
+  const least = loaded + Math.max(LEAST_FOLD_MS, FOLD_TIMES * (loaded - began));
+  const folded = await fold(round, changes, { poison, until: Math.max(until, least) });
+  // A mistake of ours: the object becomes a dead letter, and its lane goes on.
+  if (folded === 0) throw new TypeError('the object needs a reload after each load');
+  await terms.giveWay?.();
+  const sent = writeChanges(tx, changes, now);
+  const written = { ...sent, changes, round: round.slice(0, folded) };
+  const [, entries] = await Promise.all([sent.stored, logged(written, terms)]);
+  await terms.giveWay?.();
+  const { refused, namedElsewhere, identity } = changes;
+  return {
+    ...{ count: folded, size: Math.max(SMALL_ROUND, folded * 2), refused, namedElsewhere, entries },
+    leavesTombstones: identity.merges.length + identity.deletes.length > 0,
+  };
 }
 
 /**

@@ -1,10 +1,10 @@
 import type { Connection, Limits } from '../../src/store/database.ts';
 import {
   type Applied,
-  addApplied,
   applySome,
+  joinApplied,
   load,
-  nothingApplied,
+  NOTHING_APPLIED,
   type Poison,
   type Terms,
 } from './apply.ts';
@@ -55,7 +55,7 @@ export interface BisectionTerms extends Terms {
  * @throws what is nobody's fault, or may be chance; the transaction is spoilt then
  */
 export async function bisect(tx: Connection, items: WorkItem[], terms: BisectionTerms): Promise<Applied> {
-  if (items.length === 0) return nothingApplied();
+  if (items.length === 0) return NOTHING_APPLIED;
   const begun = cutAt(items, terms.starts);
   if (begun.length > 1) return inOrder(tx, begun, terms);
   const { failed } = terms;
@@ -107,13 +107,13 @@ async function refuse(
 
 /** One part after the other, until the time is over. */
 async function inOrder(tx: Connection, parts: WorkItem[][], terms: BisectionTerms): Promise<Applied> {
-  const applied = nothingApplied();
+  const all: Applied[] = [];
   for (const part of parts) {
-    const done = await bisect(tx, part, terms);
-    addApplied(applied, done);
-    if (done.count < part.length || performance.now() >= terms.until) break;
+    const applied = await bisect(tx, part, terms);
+    all.push(applied);
+    if (applied.count < part.length || performance.now() >= terms.until) break;
   }
-  return applied;
+  return joinApplied(all);
 }
 
 type Tried<Result> = { done: Result } | { error: unknown; fault: Fault };

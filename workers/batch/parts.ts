@@ -1,7 +1,6 @@
 import { sendTogether } from '../../src/store/connections.ts';
 import type { Connection } from '../../src/store/database.ts';
 import { cutEnvelopes, dropCutEnvelopes, releaseEnvelopes } from '../../src/store/ledger.ts';
-import { SMALL_ROUND } from './apply.ts';
 import { type Claimed, type Delivery, keyOf, type Opened, type OpenedItem, workspacesOf } from './open.ts';
 import { type Origin, scoped, type WorkItem } from './work-item.ts';
 
@@ -79,16 +78,25 @@ export interface LeftOver {
   size: number;
 }
 
-export function nothingLeft(): LeftOver {
-  return { origins: [], workspaces: new Set(), over: new Set(), size: SMALL_ROUND };
-}
-
-export function leave(left: LeftOver, { items, deadLetters }: Pick<Opened, 'items' | 'deadLetters'>): void {
-  for (const item of items) {
-    left.origins.push({ envelope: item.envelope, place: item.place });
-    left.workspaces.add(item.workspaceId);
+/**
+ * What is left of a part at its end.
+ *
+ * @param rest objects and dead letters that it has not come to
+ */
+export function leftOf(
+  rest: readonly Pick<Opened, 'items' | 'deadLetters'>[],
+  { over, size }: Pick<LeftOver, 'over' | 'size'>,
+): LeftOver {
+  const origins: Origin[] = [];
+  const workspaces = new Set<string>();
+  for (const { items, deadLetters } of rest) {
+    for (const { envelope, place, workspaceId } of items) {
+      origins.push({ envelope, place });
+      workspaces.add(workspaceId);
+    }
+    for (const { origin } of deadLetters) origins.push(origin);
   }
-  for (const { origin } of deadLetters) left.origins.push(origin);
+  return { origins, workspaces, over, size };
 }
 
 /**
