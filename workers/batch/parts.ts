@@ -130,10 +130,20 @@ export async function endPart(
   return new Set(places.keys());
 }
 
+/**
+ * Objects from which on a transaction is large. It takes long enough that those of other workspaces should not wait for
+ * it. Its round trips and its COMMIT cost little: as many are worth one of their own beside one that is running, when this
+ * process works on one while Postgres works on the other. Fewer wait for it to end, and share the next one, unless they
+ * overtake it.
+ */
+export const LARGE = 200;
+
 /** What a lane has handed in at once, and waits for. */
 export interface HandedIn {
   deliveries: Delivery[];
   done(): void;
+  /** Could not be applied beside a transaction: it waits for one of all. */
+  inPlace?: boolean;
 }
 
 /** Each envelope for itself; whoever handed in several hears of the last one. */
@@ -150,9 +160,9 @@ export function inPieces(held: HandedIn): HandedIn[] {
 
 /** Those of which something is left, with that alone. */
 export function remainingOf(batch: HandedIn[], left: ReadonlySet<string>): HandedIn[] {
-  return batch.flatMap((one) => {
-    const deliveries = one.deliveries.filter(({ id }) => left.has(id));
-    return deliveries.length > 0 ? [{ ...one, deliveries }] : [];
+  return batch.flatMap(({ deliveries, done }) => {
+    const own = deliveries.filter(({ id }) => left.has(id));
+    return own.length > 0 ? [{ deliveries: own, done }] : [];
   });
 }
 

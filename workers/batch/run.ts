@@ -56,20 +56,21 @@ export function applyTogether(pool: Pool, deliveries: Delivery[], part: Part = W
   return transact(pool, deliveries, { apply: applySome, part });
 }
 
-interface Given {
+/** How a transaction goes about a batch, and how much of it is done. */
+interface Procedure {
   apply: Apply;
   part: Part;
 }
 
 /** Opens the transaction, or one of each workspace where tables are distributed, and its span where there is tracing. */
-export async function transact(pool: Pool, deliveries: Delivery[], given: Given): Promise<BatchResult> {
+export async function transact(pool: Pool, deliveries: Delivery[], procedure: Procedure): Promise<BatchResult> {
   const runAll = (await isDistributed(pool))
     ? () =>
         runShares(pool, deliveries, {
-          ...{ part: given.part, limits: LIMITS },
-          run: (tx, own, ofShare) => run(tx, own, { ...given, ...ofShare }),
+          ...{ part: procedure.part, limits: LIMITS },
+          run: (tx, own, ofShare) => run(tx, own, { ...procedure, ...ofShare }),
         })
-    : () => inTransaction(pool, (tx, commit) => run(tx, deliveries, { ...given, commit }), LIMITS);
+    : () => inTransaction(pool, (tx, commit) => run(tx, deliveries, { ...procedure, commit }), LIMITS);
   if (!tracing) return runAll();
   const { result, ids } = await traceTransaction(deliveries, runAll, describeBatch);
   return { ...result, ids };
@@ -88,7 +89,7 @@ export async function transact(pool: Pool, deliveries: Delivery[], given: Given)
 async function run(
   tx: Connection,
   deliveries: Delivery[],
-  { apply, part, commit }: Given & { commit: Commit },
+  { apply, part, commit }: Procedure & { commit: Commit },
 ): Promise<BatchResult> {
   const started = performance.now();
   const claimed = await claim(tx, deliveries);
@@ -133,7 +134,7 @@ interface Done extends Applied {
 async function applyStretches(
   tx: Connection,
   opened: Opened,
-  { apply, part, terms }: Given & { terms: Terms },
+  { apply, part, terms }: Procedure & { terms: Terms },
 ): Promise<Done> {
   const parts: Applied[] = [];
   const applied: WorkItem[] = [];

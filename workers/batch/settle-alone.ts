@@ -6,9 +6,11 @@ import { BisectionStopped, type BisectionTerms, bisect, cutEvenly } from './bise
 import {
   type BatchResult,
   createFailures,
+  FIRST_RETRY_MS,
   type Failed,
   type Fault,
   isWell,
+  LONGEST_RETRY_MS,
   reasonOf,
   TRIES,
   triesOf,
@@ -18,9 +20,6 @@ import { type HandedIn, PART_MS, type Part, turnsOf } from './parts.ts';
 import { reportRetry } from './report.ts';
 import { type Apply, transact } from './run.ts';
 import type { WorkItem } from './work-item.ts';
-
-const FIRST_RETRY_MS = 20;
-const LONGEST_RETRY_MS = 1000;
 
 /** Parts into which objects are cut that break the connection together. */
 const PARTS = 16;
