@@ -27,7 +27,8 @@ import { addClockMetric, addDependencyMetric, addSpanMetric } from './processes/
 import { openProcess } from './processes/process.ts';
 import { createMetricsGuard, createTargetsGuard } from './processes/secrets.ts';
 import type { LongStrings } from './profile/attribute-rule.ts';
-import { watchDepth, watchOldest } from './queue/depth.ts';
+import { watchDepth } from './queue/depth.ts';
+import { watchOldest } from './queue/oldest.ts';
 import { createEffects } from './queue/effects.ts';
 import { createGroupCommit } from './queue/enqueue.ts';
 import { joinInstallation } from './queue/installation.ts';

@@ -129,11 +129,11 @@ function planOf(
 ): Plan | Promise<Plan> {
   const { missed } = planned;
   if (missed.length > 0)
-    return planAgain(operation, asked, { missed, renewGroups }).then((renewed) => renewed ?? made(planned));
-  return made(planned);
+    return planAgain(operation, asked, { missed, renewGroups }).then((renewed) => renewed ?? planOrThrow(planned));
+  return planOrThrow(planned);
 }
 
-function made(planned: Planned): Plan {
+function planOrThrow(planned: Planned): Plan {
   if ('refusal' in planned) throw planned.refusal;
   return planned.plan;
 }

@@ -14,7 +14,7 @@ import type { Config } from '../platform/config.ts';
 import { isLeaving, reachable, within } from '../platform/lifecycle.ts';
 import { checkReadiness } from '../processes/dependencies.ts';
 import type { QueueConnection } from '../queue/connection.ts';
-import type { Oldest } from '../queue/depth.ts';
+import type { Oldest } from '../queue/oldest.ts';
 import type { Pool } from '../store/database.ts';
 import type { QueueLoss } from '../store/installation.ts';
 import { findLinkKey } from '../store/preference-centers.ts';

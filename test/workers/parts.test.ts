@@ -4,7 +4,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { AcceptedObject } from '../../src/jobs/envelope.ts';
 import { createCoalescer } from '../../workers/batch/coalescer.ts';
 import type { Delivery } from '../../workers/batch/open.ts';
-import { byTurns } from '../../workers/batch/parts.ts';
+import { byTurns } from '../../workers/batch/handed-in.ts';
 import { createWorkerMetrics } from '../../workers/metrics.ts';
 import { identity } from '../identity/objects.ts';
 import { waitUntil } from '../setup/fixtures.ts';

@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { v7 as uuidv7 } from 'uuid';
 import { describe, expect, test } from 'vitest';
 import type { Envelope } from '../../src/jobs/envelope.ts';
-import { type HandedIn, inPieces, takePieces, turnsOf } from '../../workers/batch/parts.ts';
+import { type HandedIn, inPieces, takePieces, turnsOf } from '../../workers/batch/handed-in.ts';
 
 const [a, b, c] = [uuidv7(), uuidv7(), uuidv7()];
 

@@ -15,18 +15,7 @@ import {
 } from './failures.ts';
 import { createBeside, createFollowers, createLate, createWay, whoMayOvertake } from './fairness.ts';
 import type { Delivery } from './open.ts';
-import {
-  byLane,
-  countObjects,
-  type HandedIn,
-  inPieces,
-  LARGE,
-  lanesOf,
-  objectsOf,
-  remainingOf,
-  takePieces,
-  tellDone,
-} from './parts.ts';
+import { byLane, countObjects, type HandedIn, inPieces, LARGE, lanesOf, objectsOf, remainingOf, takePieces, tellDone } from './handed-in.ts';
 import { reportBatch, reportRetry } from './report.ts';
 import { applyTogether, HOLDS_ONE } from './run.ts';
 import { createApart } from './settle-alone.ts';

@@ -21,15 +21,7 @@ import {
   tracesOf,
   workspacesOf,
 } from './open.ts';
-import {
-  endPart,
-  inTurns,
-  type LeftOver,
-  leftOf,
-  type Part,
-  WHOLE,
-  withoutDone,
-} from './parts.ts';
+import { endPart, inTurns, type LeftOver, leftOf, type Part, WHOLE, withoutDone } from './parts.ts';
 import { describeBatch, tallyLanes, tallyUsage } from './report.ts';
 import { runShares } from './shares.ts';
 import type { WorkItem } from './work-item.ts';

@@ -16,7 +16,8 @@ import {
   triesOf,
 } from './failures.ts';
 import type { Delivery } from './open.ts';
-import { type HandedIn, PART_MS, type Part, turnsOf } from './parts.ts';
+import { type HandedIn, turnsOf } from './handed-in.ts';
+import { PART_MS, type Part } from './parts.ts';
 import { reportRetry } from './report.ts';
 import { type Apply, transact } from './run.ts';
 import type { WorkItem } from './work-item.ts';
