@@ -129,7 +129,9 @@ function planOf(
 ): Plan | Promise<Plan> {
   const { missed } = planned;
   if (missed.length > 0)
-    return planAgain(operation, asked, { missed, renewGroups }).then((renewed) => renewed ?? planOrThrow(planned));
+    return planAgain(operation, asked, { missed, renewGroups }).then(
+      (renewed) => renewed ?? planOrThrow(planned),
+    );
   return planOrThrow(planned);
 }
 

@@ -141,7 +141,7 @@ function openShard(shard: number, { connection, own, timeout }: Opening) {
   const replicas = waiting && waitForReplicas(own, waiting);
   const execOf = (multi: ChainableCommander): Exec =>
     additions.counted(multi, replicas ? replicas.replicated(multi) : multi.exec.bind(multi));
-  const make = (factory ?? createRedisBackend) as (...given: unknown[]) => FlowBackend;
+  const make = (factory ?? createRedisBackend) as unknown as (...given: unknown[]) => FlowBackend;
   const makeWrapped = (...given: unknown[]) => wrapped(make(...given), execOf);
   const flow = new FlowProducer(
     own ? { ...options, connection: own } : options,

@@ -38,10 +38,7 @@ export function waitForReplicas(
 ) {
   let isBehind = false;
 
-  async function execAndWait(
-    multi: ChainableCommander,
-    send: Exec,
-  ): ReturnType<Exec> {
+  async function execAndWait(multi: ChainableCommander, send: Exec): ReturnType<Exec> {
     // The first call of a transaction puts EXEC into the pipeline, the second one sends all of it.
     void send.call(multi);
     multi.call('WAIT', replicas, Math.ceil(timeout * SHARE_OF_TIMEOUT));

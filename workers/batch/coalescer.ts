@@ -6,16 +6,27 @@ import {
   type BatchResult,
   blameOf,
   createFailures,
-  FIRST_RETRY_MS,
   type Failed,
+  FIRST_RETRY_MS,
   isOurStatement,
-  LONGEST_RETRY_MS,
   type Left,
+  LONGEST_RETRY_MS,
   triesOf,
 } from './failures.ts';
 import { createBeside, createFollowers, createLate, createWay, whoMayOvertake } from './fairness.ts';
+import {
+  byLane,
+  countObjects,
+  type HandedIn,
+  inPieces,
+  LARGE,
+  lanesOf,
+  objectsOf,
+  remainingOf,
+  takePieces,
+  tellDone,
+} from './handed-in.ts';
 import type { Delivery } from './open.ts';
-import { byLane, countObjects, type HandedIn, inPieces, LARGE, lanesOf, objectsOf, remainingOf, takePieces, tellDone } from './handed-in.ts';
 import { reportBatch, reportRetry } from './report.ts';
 import { applyTogether, HOLDS_ONE } from './run.ts';
 import { createApart } from './settle-alone.ts';

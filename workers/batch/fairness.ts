@@ -3,8 +3,8 @@ import type { Log } from '../../src/platform/log.ts';
 import type { Pool } from '../../src/store/database.ts';
 import { isDistributed } from '../../src/store/distributed.ts';
 import type { BatchResult } from './failures.ts';
-import { type Delivery, workspacesOf } from './open.ts';
 import { countObjects, type HandedIn, LARGE, lanesOf } from './handed-in.ts';
+import { type Delivery, workspacesOf } from './open.ts';
 import { PART_MS, type Part, WHOLE } from './parts.ts';
 import { applyTogether } from './run.ts';
 

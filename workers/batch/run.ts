@@ -55,7 +55,11 @@ interface Procedure {
 }
 
 /** Opens the transaction, or one of each workspace where tables are distributed, and its span where there is tracing. */
-export async function transact(pool: Pool, deliveries: Delivery[], procedure: Procedure): Promise<BatchResult> {
+export async function transact(
+  pool: Pool,
+  deliveries: Delivery[],
+  procedure: Procedure,
+): Promise<BatchResult> {
   const runAll = (await isDistributed(pool))
     ? () =>
         runShares(pool, deliveries, {

@@ -6,17 +6,17 @@ import { BisectionStopped, type BisectionTerms, bisect, cutEvenly } from './bise
 import {
   type BatchResult,
   createFailures,
-  FIRST_RETRY_MS,
   type Failed,
   type Fault,
+  FIRST_RETRY_MS,
   isWell,
   LONGEST_RETRY_MS,
   reasonOf,
   TRIES,
   triesOf,
 } from './failures.ts';
-import type { Delivery } from './open.ts';
 import { type HandedIn, turnsOf } from './handed-in.ts';
+import type { Delivery } from './open.ts';
 import { PART_MS, type Part } from './parts.ts';
 import { reportRetry } from './report.ts';
 import { type Apply, transact } from './run.ts';

@@ -2,8 +2,8 @@ import { SHARED, tagIn, tagOf } from '../../src/queue/lanes.ts';
 import { NEIGHBOURS_MS } from '../../src/queue/turns.ts';
 import type { WaitingJobs } from '../../src/queue/waiting.ts';
 import { versionOf, type WireEnvelope } from '../../src/queue/wire.ts';
-import { type Delivery, ledgerKey, workspacesOf } from '../batch/open.ts';
 import { LARGE } from '../batch/handed-in.ts';
+import { type Delivery, ledgerKey, workspacesOf } from '../batch/open.ts';
 import { sizeOf, type WaitingEnvelope } from './prefetch.ts';
 
 /** Jobs of a lane whose ids are looked at: what stands behind as many waits until there are fewer. */
