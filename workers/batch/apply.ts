@@ -153,8 +153,8 @@ export async function load(
       )
     : wanted;
   const items = next ? asked.slice(0, count) : asked;
-  await loadLabels(tx, items, profiles);
-  await loadDeprecated(tx, items, profiles);
+  for (const { profile, labels } of await loadLabels(tx, items, profiles)) profile.knowLabels(labels);
+  for (const { profile, number } of await loadDeprecated(tx, items, profiles)) profile.knowDeprecated(number);
   const states = await loadStates(tx, items, profiles);
   return { changes: emptyChanges({ profiles, groups, ownedTokens, states, crowdedEmails }), round };
 }
@@ -198,7 +198,11 @@ async function loadOwnedTokens(tx: Connection, items: WorkItem[]): Promise<Set<s
 }
 
 /** Looks up under which labels the profiles have aliases that an operation may give another one. */
-async function loadLabels(tx: Connection, items: WorkItem[], profiles: Profiles): Promise<void> {
+async function loadLabels(
+  tx: Connection,
+  items: WorkItem[],
+  profiles: Profiles,
+): Promise<{ profile: LoadedProfile; labels: string[] }[]> {
   const wanted = new Set<LoadedProfile>();
   for (const { workspaceId, object } of items) {
     if (object.kind !== 'alias_new') continue;
@@ -206,25 +210,28 @@ async function loadLabels(tx: Connection, items: WorkItem[], profiles: Profiles)
     if (external_id === undefined) continue;
     for (const profile of profiles.reachable(workspaceId, { external_id })) wanted.add(profile);
   }
-  if (wanted.size === 0) return;
-  for (const profile of wanted) profile.labels ??= new Set();
+  if (wanted.size === 0) return [];
   const keys = [...wanted].map(({ workspaceId, id }) => ({ workspace_id: workspaceId, id }));
-  for (const { workspaceId, id, label } of await findAliasLabels(tx, keys)) {
-    profiles.get(workspaceId, id)!.labels!.add(label);
-  }
+  const found = await findAliasLabels(tx, keys);
+  const labels = new Map([...wanted].map((profile) => [profile, [] as string[]]));
+  for (const { workspaceId, id, label } of found) labels.get(profiles.get(workspaceId, id)!)!.push(label);
+  return [...labels].map(([profile, its]) => ({ profile, labels: its }));
 }
 
 /** Looks up how many external ids lead to the profiles that an operation may give another one. */
-async function loadDeprecated(tx: Connection, items: WorkItem[], profiles: Profiles): Promise<void> {
+async function loadDeprecated(
+  tx: Connection,
+  items: WorkItem[],
+  profiles: Profiles,
+): Promise<{ profile: LoadedProfile; number: number }[]> {
   const wanted = new Set<LoadedProfile>();
   for (const { workspaceId, object } of items) {
     if (object.kind !== 'external_id_rename') continue;
     const external_id = object.current_external_id;
     for (const profile of profiles.reachable(workspaceId, { external_id })) wanted.add(profile);
   }
-  if (wanted.size === 0) return;
+  if (wanted.size === 0) return [];
   const keys = [...wanted].map(({ workspaceId, id }) => ({ workspace_id: workspaceId, id }));
-  for (const { workspaceId, id, number } of await countDeprecated(tx, keys)) {
-    profiles.get(workspaceId, id)!.deprecated = number;
-  }
+  const found = await countDeprecated(tx, keys);
+  return found.map(({ workspaceId, id, number }) => ({ profile: profiles.get(workspaceId, id)!, number }));
 }

@@ -51,10 +51,14 @@ export async function loadStates(tx: Connection, items: WorkItem[], profiles: Pr
     if (!isNew && moving.length === 0) continue;
     for (const phone of phones) if (phone !== undefined) want({ workspaceId, kind: 'phone', name: phone });
   }
-  await sendTogether(tx, [
-    () => subjects.size > 0 && takeInStates(tx, states, [...subjects.values()]),
-    () => wanted.size > 0 && noteHolders(tx, { states, profiles }, [...wanted.values()]),
+  const [stored, held] = await sendTogether(tx, [
+    () => subjects.size > 0 && findStates(tx, [...subjects.values()]),
+    () => wanted.size > 0 && findHeld(tx, profiles, [...wanted.values()]),
   ]);
+  for (const subject of subjects.values()) states.know(subject);
+  for (const state of stored || []) states.takeIn(state);
+  for (const { workspaceId, email } of wanted.values()) states.noteHeld(workspaceId, email, false);
+  for (const { workspaceId, email } of held || []) states.noteHeld(workspaceId, email, true);
   return states;
 }
 
@@ -165,23 +169,15 @@ function otherAddresses(
   return addresses.filter((address) => address !== name);
 }
 
-async function takeInStates(tx: Connection, states: States, subjects: Subject[]): Promise<void> {
-  for (const subject of subjects) states.know(subject);
-  for (const state of await findStates(tx, subjects)) states.takeIn(state);
-}
-
-/** Those in hand are asked as the round is folded: they may get and lose addresses in it. */
-async function noteHolders(
-  tx: Connection,
-  { states, profiles }: { states: States; profiles: Profiles },
-  emails: { workspaceId: string; email: string }[],
-): Promise<void> {
-  for (const { workspaceId, email } of emails) states.noteHeld(workspaceId, email, false);
+/**
+ * Those of the addresses that somebody has who is not in hand. Those in hand are asked as the round is folded: they may
+ * get and lose addresses in it.
+ */
+function findHeld(tx: Connection, profiles: Profiles, emails: { workspaceId: string; email: string }[]) {
   const inHand = emails.flatMap(({ workspaceId, email }) => [...profiles.reachable(workspaceId, { email })]);
-  const held = await findHeldEmails(tx, {
+  return findHeldEmails(tx, {
     workspaceIds: emails.map(({ workspaceId }) => workspaceId),
     emails: emails.map(({ email }) => email),
     except: inHand.map(({ id }) => id),
   });
-  for (const { workspaceId, email } of held) states.noteHeld(workspaceId, email, true);
 }

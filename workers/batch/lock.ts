@@ -73,7 +73,7 @@ export async function lockChanged(
   if (wanted.size === 0) return items.length;
   const asked: { profile: LoadedProfile; keys: ReadonlySet<string>; measured: boolean }[] = [];
   for (const [profile, { objects, measured, isBlind }] of wanted)
-    if (isBlind) profile.custom.hold(LITTLE);
+    if (isBlind) profile.hold(LITTLE);
     else asked.push({ profile, keys: keysOf(objects), measured });
   if (asked.length === 0) return items.length;
   const locked = await lockProfiles(tx, asked);
@@ -82,7 +82,7 @@ export async function lockChanged(
     const { profile, keys } = asked[row.place - 1]!;
     profiles.refresh(profile, row);
     if (row.bytes !== null) large.set(profile, row.bytes);
-    else profile.custom.hold({ names: keys, values: row.custom ?? {}, bytes: 0 });
+    else profile.hold({ names: keys, values: row.custom ?? {}, bytes: 0 });
   }
   if (locked.length < asked.length) return undefined;
   for (const item of items)
@@ -178,7 +178,7 @@ async function holdLarge(
       found.get(scoped(profile.workspaceId, profile.id)) ?? {};
     const sizeOf = (name: string) =>
       sizes && Object.hasOwn(sizes, name) ? storedNameBytes(name) + sizes[name]! : 0;
-    profile.custom.hold({
+    profile.hold({
       names: keys,
       values: custom ?? {},
       bytes: large.get(profile)!,

@@ -73,7 +73,7 @@ function apply(
   const { object, ordinal, requestId } = item;
   profile.change(ordinal);
   setStandard(profile, item, changes);
-  if (object.push_subscribe) profile.columns.push_subscribe = object.push_subscribe;
+  if (object.push_subscribe) profile.setColumns({ push_subscribe: object.push_subscribe });
   setEmailState(profile, item, changes);
   for (const { group, state } of groups) {
     const { id, channel } = group;
@@ -105,7 +105,7 @@ function setStandard(
   const { email, phone, phone_valid, ...columns } = standard;
   const { marked_email_as_spam_at: spam } = columns;
   if (spam !== undefined) changes.states.mark({ subject: own(profile), requestId }, 'spam', spam !== null);
-  Object.assign(profile.columns, columns);
+  profile.setColumns(columns);
   if (email !== undefined) moveEmail(profile, { email, requestId }, changes);
   if (phone !== undefined) movePhone(profile, { phone, phoneValid: phone_valid ?? null, requestId }, changes);
 }
@@ -118,5 +118,5 @@ function setEmailState(
 ): void {
   if (!state) return;
   states.set({ subject: subjectOf(profile, 'email'), requestId }, GLOBAL, { channel: 'email', state });
-  if (profile.email === null) profile.columns.email_subscribe = state;
+  if (profile.email === null) profile.setColumns({ email_subscribe: state });
 }

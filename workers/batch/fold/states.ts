@@ -206,7 +206,7 @@ export function moveEmail(
   const to = subjectOf(profile, 'email');
   for (const [group, state] of said) {
     states.drop({ subject: own(profile), requestId }, group, state);
-    if (group === GLOBAL) profile.columns.email_subscribe = null;
+    if (group === GLOBAL) profile.setColumns({ email_subscribe: null });
     const isHeld = states.isHeld(profile.workspaceId, email) || profiles.isShared(profile, { email });
     if (group !== GLOBAL || !isHeld) states.take({ subject: to, requestId }, group, state);
   }
