@@ -83,6 +83,25 @@ const mayLoadLarge = new Map([
   ['src/object-store/open', 'imports it when an object store is opened'],
 ]);
 
+/** Types of the store and the workers whose members are spelled as something outside spells them, and what that is. */
+const spelledOutside = new Map([
+  ['connections.ts HeldSession', 'an option of `pg`'],
+  ['dead-letters.ts DeadLetterJob', 'a job of the dead-letter queue, as the dashboard shows it'],
+  ['export.ts StoredUser', 'a user as /users/export/ids answers'],
+  ['loaded-profile.ts Columns', 'standard attributes, with their names on the wire'],
+  ['profiles.ts NewProfile', 'a row of JSON with the columns of profiles'],
+  ['profiles.ts ProfileUpdate', 'standard attributes, with their names on the wire'],
+  ['retention.ts ActivityRow', 'a row of a file of the archive'],
+  ['row-object.ts RowUser', 'identifiers, as a request names them'],
+  ['sync-chunks.ts ShownRow', 'a row as it stands in the outbox of syncs'],
+]);
+
+/** A word with an underscore that is a member, in a type's own declaration. */
+const SNAKE_CASE = /\b[a-z]+(?:_[a-z0-9]+)+\??:(?= |$)/;
+/** The same in the midst of code, where members of values look alike: behind it stands a type. */
+const SNAKE_CASE_TYPE =
+  /\b[a-z]+(?:_[a-z0-9]+)+\??: (?:[^,;(){}]*;|(?:string|number|boolean|[A-Z]\w*[a-z])[^,;(){}]*\})/;
+
 const MOST_LINES = 300;
 
 const code = sources.filter(({ file }) => /^(src|workers)\//.test(file));
@@ -154,6 +173,22 @@ test('production is src and workers, and knows nothing of tools and tests; no to
 test('what an id looks like is written once', () => {
   const patterns = code.filter(({ text }) => text.includes('[0-9a-f]{8}'));
   expect(patterns.map(({ file }) => file)).toEqual(['src/profile/values.ts']);
+});
+
+test('one casing behind the edge: members of types are camelCase, but for what something outside spells', () => {
+  const inner = code.filter(({ file }) => /^(?:src\/store|workers)\//.test(file));
+  const found = inner.flatMap(({ file, text }) => {
+    let [kind, name] = ['', ''];
+    return text.split('\n').flatMap((line) => {
+      if (/^[a-z]/.test(line))
+        [, kind = '', name = ''] =
+          /^(?:export )?(?:async )?(interface|type|const|class|function)\b\W*(\w+)/.exec(line) ?? [];
+      if (/^\s*(?:\*|\/[*/])/.test(line)) return [];
+      const member = kind === 'interface' || kind === 'type' ? SNAKE_CASE : SNAKE_CASE_TYPE;
+      return member.test(line) ? [`${path.posix.basename(file)} ${name}`] : [];
+    });
+  });
+  expect([...new Set(found)].sort()).toEqual([...spelledOutside.keys()]);
 });
 
 test('no files import each other in a circle', () => {

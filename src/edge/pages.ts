@@ -14,6 +14,7 @@ import type { Config } from '../platform/config.ts';
 import { isLeaving, reachable, within } from '../platform/lifecycle.ts';
 import { checkReadiness } from '../processes/dependencies.ts';
 import type { QueueConnection } from '../queue/connection.ts';
+import { printedLoss } from '../queue/loss.ts';
 import type { Oldest } from '../queue/oldest.ts';
 import type { Pool } from '../store/database.ts';
 import type { QueueLoss } from '../store/installation.ts';
@@ -73,7 +74,7 @@ export function addHealthPages(app: Express, sources: HealthSources): void {
       missing,
       ...(leaving && { leaving }),
       ...(overload && { overload }),
-      ...(loss && { loss }),
+      ...(loss && { loss: printedLoss(loss) }),
       ...(stuck.length > 0 && { stuck }),
       ...(standstill > 0 && { standstill_seconds: standstill }),
       high_water: sources.loadShedding.levels(),

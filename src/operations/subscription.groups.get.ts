@@ -94,8 +94,9 @@ export function subscriptionGroupsGet(): DirectOperation {
       const { kind, names } = readAskedOrNobody(query);
       const limit = readWholeNumber(query, 'limit', { from: 1, to: MAX_USERS, otherwise: MAX_USERS });
       const offset = readOffset(query);
+      const member = kind === 'external_id' ? 'externalId' : kind;
       const wanted = names.flatMap(({ known }, place) =>
-        known === undefined ? [] : [{ place, [kind]: known }],
+        known === undefined ? [] : [{ place, [member]: known }],
       );
       const found = await findExported(database.pool, workspaceId, wanted);
       const ids = [...new Set(found.map(({ id }) => id))];

@@ -107,7 +107,7 @@ async function ofUsers(
   { workspaceId, id, channel }: Group,
   known: { known: string }[],
 ): Promise<{ name: string; state: string }[]> {
-  const wanted = known.map((name, place) => ({ place, external_id: name.known }));
+  const wanted = known.map((name, place) => ({ place, externalId: name.known }));
   const users = await findExported(pool, workspaceId, wanted);
   const address = channel === 'email' ? 'email' : 'phone';
   const states = await readProfileStates(

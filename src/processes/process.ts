@@ -10,7 +10,7 @@ import { createLog, type Log } from '../platform/log.ts';
 import { startTracing, stopTracing, tracing } from '../platform/tracing.ts';
 import { connectProducer, connectWorker, type QueueConnection } from '../queue/connection.ts';
 import { type Installation, joinInstallation } from '../queue/installation.ts';
-import { addLossMetric } from '../queue/loss.ts';
+import { addLossMetric, printedLoss } from '../queue/loss.ts';
 import type { Oldest } from '../queue/oldest.ts';
 import { openProducer, type PlacedProducer } from '../queue/producer.ts';
 import { requireRedisSettings } from '../queue/redis.ts';
@@ -213,8 +213,7 @@ async function startStatusServer(options: StatusServerOptions): Promise<Service 
       const body = JSON.stringify({
         message: ready ? 'ready' : 'not ready',
         missing,
-        // One that is undefined is left out.
-        loss,
+        ...(loss && { loss: printedLoss(loss) }),
         ...(stuck?.length && { stuck }),
         ...(unreadable?.length && { unreadable }),
         ...(leaving && { leaving }),

@@ -132,18 +132,23 @@ async function oldestKeys(redis: RedisClient, names: string[]): Promise<string[]
 }
 
 /** What has happened and what is lost by it, without a full stop. */
-export function whatIsLost({ found, shard, accepted_from, accepted_until }: QueueLoss): string {
+export function whatIsLost({ found, shard, acceptedFrom, acceptedUntil }: QueueLoss): string {
   const what =
     found === 'empty'
       ? 'Redis came back empty, or another one stands in its place'
       : 'Redis came back with less than it held';
   const whose = shard ? ` (shard ${shard})` : '';
-  return `${what}${whose}: what was accepted from ${accepted_from} to ${accepted_until} and was not applied is lost`;
+  return `${what}${whose}: what was accepted from ${acceptedFrom} to ${acceptedUntil} and was not applied is lost`;
 }
 
 /** What an operator has to know and to do, in one sentence. */
 export const describeLoss = (loss: QueueLoss) =>
   `${whatIsLost(loss)}; penstock queue confirm-loss ${loss.latest} ends this message`;
+
+/** As log lines and the pages of processes spell it. */
+export function printedLoss({ acceptedFrom, acceptedUntil, ...loss }: QueueLoss) {
+  return { ...loss, accepted_from: acceptedFrom, accepted_until: acceptedUntil };
+}
 
 /** Shows in a process's metrics whether the queue has lost something that nobody has confirmed. */
 export function addLossMetric(registry: Registry, loss: () => QueueLoss | undefined): void {

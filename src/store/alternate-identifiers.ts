@@ -1,4 +1,4 @@
-import { laterArray, texts, uuidArray, uuids } from './arrays.ts';
+import { laterArray, textArray, texts, uuidArray, uuids } from './arrays.ts';
 import type { Connection, Pool } from './database.ts';
 import { type ProfileRow, profileColumns } from './identifiers.ts';
 import {
@@ -60,24 +60,30 @@ export async function findAliasLabels(
 }
 
 export interface NewAlias {
-  workspace_id: string;
-  alias_label: string;
-  alias_name: string;
-  profile_id: string;
+  workspaceId: string;
+  aliasLabel: string;
+  aliasName: string;
+  profileId: string;
 }
 
 /** A pair that another lane gave away meanwhile raises 23505, and the batch is tried again. */
 const insertAliasesStatement = `
   insert into user_aliases (workspace_id, alias_label, alias_name, profile_id, created_at)
-  select made.workspace_id, made.alias_label, made.alias_name, made.profile_id, $2::timestamptz
-  from jsonb_to_recordset($1::jsonb) as made (
-    workspace_id uuid, alias_label text, alias_name text, profile_id uuid)`;
+  select made.workspace_id, made.alias_label, made.alias_name, made.profile_id, $5::timestamptz
+  from unnest($1::uuid[], $2::text[], $3::text[], $4::uuid[])
+    as made (workspace_id, alias_label, alias_name, profile_id)`;
 
 export async function insertAliases(tx: Connection, aliases: NewAlias[], now: string): Promise<void> {
   await tx.query({
     name: 'insert-aliases',
     text: insertAliasesStatement,
-    values: [JSON.stringify(aliases), now],
+    values: [
+      uuidArray(aliases, (row) => row.workspaceId),
+      textArray(aliases, (row) => row.aliasLabel),
+      textArray(aliases, (row) => row.aliasName),
+      uuidArray(aliases, (row) => row.profileId),
+      now,
+    ],
   });
 }
 
@@ -124,11 +130,11 @@ export async function moveAliases(tx: Connection, pairs: MergePair[]): Promise<v
 }
 
 export interface RenamedAlias {
-  workspace_id: string;
-  alias_label: string;
-  old_alias_name: string;
-  new_alias_name: string;
-  profile_id: string;
+  workspaceId: string;
+  aliasLabel: string;
+  oldAliasName: string;
+  newAliasName: string;
+  profileId: string;
 }
 
 /** By primary key. A name that another lane gave away meanwhile raises 23505, and the batch is tried again. */
@@ -145,18 +151,18 @@ export async function renameAliases(tx: Connection, aliases: RenamedAlias[]): Pr
     name: 'rename-aliases',
     text: renameAliasesStatement,
     values: [
-      uuidArray(aliases, (row) => row.workspace_id),
-      aliases.map((row) => row.alias_label),
-      aliases.map((row) => row.old_alias_name),
-      aliases.map((row) => row.new_alias_name),
+      uuidArray(aliases, (row) => row.workspaceId),
+      aliases.map((row) => row.aliasLabel),
+      aliases.map((row) => row.oldAliasName),
+      aliases.map((row) => row.newAliasName),
     ],
   });
 }
 
 export interface DeprecatedExternalId {
-  workspace_id: string;
-  external_id: string;
-  profile_id: string;
+  workspaceId: string;
+  externalId: string;
+  profileId: string;
 }
 
 const deprecateExternalIdsStatement = `
@@ -174,9 +180,9 @@ export async function deprecateExternalIds(
     name: 'deprecate-external-ids',
     text: deprecateExternalIdsStatement,
     values: [
-      uuidArray(ids, (row) => row.workspace_id),
-      ids.map((row) => row.external_id),
-      uuidArray(ids, (row) => row.profile_id),
+      uuidArray(ids, (row) => row.workspaceId),
+      ids.map((row) => row.externalId),
+      uuidArray(ids, (row) => row.profileId),
       now,
     ],
   });
@@ -192,12 +198,12 @@ const removeDeprecatedExternalIdsStatement = `
 /** From now on the ids resolve to nobody. */
 export async function removeDeprecatedExternalIds(
   tx: Connection,
-  ids: { workspace_id: string; external_id: string }[],
+  ids: Pick<DeprecatedExternalId, 'workspaceId' | 'externalId'>[],
 ): Promise<void> {
   await tx.query({
     name: 'remove-deprecated-external-ids',
     text: removeDeprecatedExternalIdsStatement,
-    values: [uuidArray(ids, (row) => row.workspace_id), ids.map((row) => row.external_id)],
+    values: [uuidArray(ids, (row) => row.workspaceId), ids.map((row) => row.externalId)],
   });
 }
 
@@ -227,9 +233,9 @@ export async function findByDeprecatedExternalId(
 }
 
 export interface NewExternalId {
-  workspace_id: string;
+  workspaceId: string;
   id: string;
-  external_id: string;
+  externalId: string;
   /** Place in the batch. */
   ordinal: number;
 }
@@ -249,9 +255,9 @@ export async function setExternalIds(tx: Connection, ids: NewExternalId[], now: 
     name: 'set-external-ids',
     text: setExternalIdsStatement,
     values: [
-      uuidArray(ids, (row) => row.workspace_id),
+      uuidArray(ids, (row) => row.workspaceId),
       uuidArray(ids, (row) => row.id),
-      ids.map((row) => row.external_id),
+      ids.map((row) => row.externalId),
       laterArray(now, ids, (row) => row.ordinal),
     ],
   });

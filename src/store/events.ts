@@ -19,13 +19,13 @@ export async function ensurePartitions(pool: Pool): Promise<void> {
 }
 
 export interface EventRow {
-  workspace_id: string;
+  workspaceId: string;
   id: string;
-  profile_id: string;
+  profileId: string;
   name: string;
   /** ISO 8601. */
   time: string;
-  app_id: string | undefined;
+  appId: string | undefined;
   properties: Record<string, Json> | JsonText | undefined;
   /** Place in the batch. */
   ordinal: number;
@@ -96,12 +96,12 @@ export function recordEvents(tx: Connection, events: EventRow[], now: string): R
   const [times, properties] = [timeColumn(rows), jsonColumn(rows)];
   const [ordinals, lanes] = [integerColumn(rows), integerColumn(rows)];
   for (const event of events) {
-    workspaceIds.addUuid(event.workspace_id);
+    workspaceIds.addUuid(event.workspaceId);
     ids.addUuid(event.id);
-    profileIds.addUuid(event.profile_id);
+    profileIds.addUuid(event.profileId);
     names.addText(event.name);
     times.addTime(event.time);
-    appIds.addText(event.app_id);
+    appIds.addText(event.appId);
     properties.addJson(event.properties);
     ordinals.addInteger(event.ordinal);
     lanes.addInteger(event.lane);

@@ -4,16 +4,16 @@ import { holdersOf, lastUpdated } from './identifiers.ts';
 /** One way to name users, with exactly one identifier; `place` tells the answers apart. */
 export interface Wanted {
   place: number;
-  external_id?: string;
-  alias_label?: string;
-  alias_name?: string;
+  externalId?: string;
+  aliasLabel?: string;
+  aliasName?: string;
   /** The profile's UUID. */
   id?: string;
   /** Lower-case. */
   email?: string;
   /** E.164. */
   phone?: string;
-  device_id?: string;
+  deviceId?: string;
 }
 
 /** Most profiles that one email address, phone number or device brings: bounds the answer. */
@@ -36,18 +36,18 @@ const sharing = (column: 'email' | 'phone', condition: string) => `
 const branches = [
   `select 1 as rank, profiles.id
     from profiles
-    where profiles.workspace_id = $1::uuid and profiles.external_id = wanted.external_id
+    where profiles.workspace_id = $1::uuid and profiles.external_id = wanted."externalId"
     limit 1`,
   `select 1 as rank, deprecated_external_ids.profile_id as id
     from deprecated_external_ids
     where deprecated_external_ids.workspace_id = $1::uuid
-      and deprecated_external_ids.external_id = wanted.external_id
+      and deprecated_external_ids.external_id = wanted."externalId"
     limit 1`,
   `select 1 as rank, user_aliases.profile_id as id
     from user_aliases
     where user_aliases.workspace_id = $1::uuid
-      and user_aliases.alias_label = wanted.alias_label
-      and user_aliases.alias_name = wanted.alias_name
+      and user_aliases.alias_label = wanted."aliasLabel"
+      and user_aliases.alias_name = wanted."aliasName"
     limit 1`,
   `select 1 as rank, profiles.id
     from profiles
@@ -57,7 +57,7 @@ const branches = [
   sharing('phone', 'profiles.phone_valid'),
   `select distinct 1 as rank, push_tokens.profile_id as id
     from push_tokens
-    where push_tokens.workspace_id = $1::uuid and push_tokens.device_id = wanted.device_id
+    where push_tokens.workspace_id = $1::uuid and push_tokens.device_id = wanted."deviceId"
     limit ${MAX_ANSWERED}`,
 ];
 
@@ -69,8 +69,8 @@ const findExportedStatement = `
   with wanted as (
     select *
     from jsonb_to_recordset($2::jsonb) as wanted (
-      place integer, external_id text, alias_label text, alias_name text, id uuid, email text, phone text,
-      device_id text)
+      place integer, "externalId" text, "aliasLabel" text, "aliasName" text, id uuid, email text, phone text,
+      "deviceId" text)
   )
   select found.place, found.id
   from (

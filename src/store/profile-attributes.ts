@@ -1,5 +1,5 @@
 import type { Json } from '../profile/json.ts';
-import { jsonArray, uuidArray } from './arrays.ts';
+import { jsonArray, textArray, uuidArray } from './arrays.ts';
 import type { Connection } from './database.ts';
 import { type MergePair, pairsTable, pairValues } from './merges.ts';
 
@@ -96,14 +96,14 @@ const findPushTokensStatement = `
 /** Those of the tokens that belong to a profile already. */
 export async function findPushTokens(
   tx: Connection,
-  tokens: { workspaceId: string; app_id: string; token: string }[],
+  tokens: { workspaceId: string; appId: string; token: string }[],
 ): Promise<{ workspaceId: string; appId: string; token: string }[]> {
   const { rows } = await tx.query({
     name: 'find-push-tokens',
     text: findPushTokensStatement,
     values: [
       tokens.map(({ workspaceId }) => workspaceId),
-      tokens.map(({ app_id }) => app_id),
+      tokens.map(({ appId }) => appId),
       tokens.map(({ token }) => token),
     ],
   });
@@ -111,19 +111,19 @@ export async function findPushTokens(
 }
 
 export interface PushTokenRow {
-  workspace_id: string;
-  app_id: string;
+  workspaceId: string;
+  appId: string;
   token: string;
-  device_id: string;
-  profile_id: string;
+  deviceId: string;
+  profileId: string;
 }
 
 /** Upserts by primary key, sorted by it; a token belongs to the profile that named it last. */
 const upsertPushTokensStatement = `
   insert into push_tokens (workspace_id, app_id, token, device_id, profile_id, created_at)
-  select given.workspace_id, given.app_id, given.token, given.device_id, given.profile_id, $2::timestamptz
-  from jsonb_to_recordset($1::jsonb) as given (
-    workspace_id uuid, app_id text, token text, device_id text, profile_id uuid)
+  select given.workspace_id, given.app_id, given.token, given.device_id, given.profile_id, $6::timestamptz
+  from unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::uuid[])
+    as given (workspace_id, app_id, token, device_id, profile_id)
   order by given.workspace_id, given.app_id, given.token
   on conflict (workspace_id, app_id, token) do update set
     device_id = excluded.device_id,
@@ -134,7 +134,14 @@ export async function upsertPushTokens(tx: Connection, tokens: PushTokenRow[], n
   await tx.query({
     name: 'upsert-push-tokens',
     text: upsertPushTokensStatement,
-    values: [JSON.stringify(tokens), now],
+    values: [
+      uuidArray(tokens, (row) => row.workspaceId),
+      textArray(tokens, (row) => row.appId),
+      textArray(tokens, (row) => row.token),
+      textArray(tokens, (row) => row.deviceId),
+      uuidArray(tokens, (row) => row.profileId),
+      now,
+    ],
   });
 }
 

@@ -6,6 +6,7 @@ import type { Connection } from './database.ts';
 import { attributesBytes, LITTLE_BYTES } from './identifiers.ts';
 import { keysTable, keyValues, type ProfileKey } from './merges.ts';
 
+/** A row of a JSON parameter. Its members are called as the columns are, since the standard attributes are so on the wire. */
 export interface NewProfile extends StandardAttributes {
   workspace_id: string;
   id: string;
@@ -117,7 +118,7 @@ export async function lockProfiles(
 }
 
 export interface CustomAttributesUpdate {
-  workspace_id: string;
+  workspaceId: string;
   id: string;
   /** Attributes to overwrite; undefined: none. With none to remove either, what is stored is not even unpacked. */
   set: JsonText | undefined;
@@ -184,8 +185,8 @@ function requireAll(rowCount: number | null, updates: CustomAttributesUpdate[]):
 function customValues(updates: CustomAttributesUpdate[], now: string): Buffer[] {
   const [workspaceIds, ids] = [uuidColumn(updates.length), uuidColumn(updates.length)];
   const [sets, unsets] = [jsonColumn(updates.length), jsonColumn(updates.length)];
-  for (const { workspace_id, id, set, unset } of updates) {
-    workspaceIds.addUuid(workspace_id);
+  for (const { workspaceId, id, set, unset } of updates) {
+    workspaceIds.addUuid(workspaceId);
     ids.addUuid(id);
     sets.addJson(unset.length > 0 ? (set ?? {}) : set);
     unsets.addJson(namesOf(unset));

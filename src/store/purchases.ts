@@ -8,16 +8,16 @@ import type { Recorded } from './events.ts';
 import { type MergePair, mergedColumns, pairsTable, pairValues } from './merges.ts';
 
 export interface PurchaseRow {
-  workspace_id: string;
+  workspaceId: string;
   id: string;
-  profile_id: string;
-  product_id: string;
+  profileId: string;
+  productId: string;
   currency: string;
   price: number;
   quantity: number;
   /** ISO 8601. */
   time: string;
-  app_id: string | undefined;
+  appId: string | undefined;
   properties: Record<string, Json> | JsonText | undefined;
   /** Place in the batch. */
   ordinal: number;
@@ -81,15 +81,15 @@ export function recordPurchases(tx: Connection, purchases: PurchaseRow[], now: s
   const [times, properties] = [timeColumn(rows), jsonColumn(rows)];
   const prices: number[] = [];
   for (const purchase of purchases) {
-    workspaceIds.addUuid(purchase.workspace_id);
+    workspaceIds.addUuid(purchase.workspaceId);
     ids.addUuid(purchase.id);
-    profileIds.addUuid(purchase.profile_id);
-    products.addText(purchase.product_id);
+    profileIds.addUuid(purchase.profileId);
+    products.addText(purchase.productId);
     currencies.addText(purchase.currency);
     prices.push(purchase.price);
     quantities.addInteger(purchase.quantity);
     times.addTime(purchase.time);
-    appIds.addText(purchase.app_id);
+    appIds.addText(purchase.appId);
     properties.addJson(purchase.properties);
     ordinals.addInteger(purchase.ordinal);
     lanes.addInteger(purchase.lane);

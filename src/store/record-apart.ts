@@ -26,12 +26,12 @@ const countEventsStatement =
 
 /** @throws 23505 for an event that the profile has already: no id is applied twice */
 export function recordEventsApart(tx: Connection, events: EventRow[], now: string): Recorded {
-  const owners = uuidArray(events, (event) => event.workspace_id);
-  const profiles = uuidArray(events, (event) => event.profile_id);
+  const owners = uuidArray(events, (event) => event.workspaceId);
+  const profiles = uuidArray(events, (event) => event.profileId);
   const ids = uuidArray(events, (event) => event.id);
   const names = textArray(events, (event) => event.name);
   const times = timeArray(events, (event) => event.time);
-  const apps = textArray(events, (event) => event.app_id);
+  const apps = textArray(events, (event) => event.appId);
   const stored = Promise.all([
     tx.query({
       name: 'append-events',
@@ -73,15 +73,15 @@ const countPurchasesStatement =
 
 /** @throws 23505 for a purchase that the profile has already: no id is applied twice */
 export function recordPurchasesApart(tx: Connection, purchases: PurchaseRow[], now: string): Recorded {
-  const owners = uuidArray(purchases, (purchase) => purchase.workspace_id);
-  const profiles = uuidArray(purchases, (purchase) => purchase.profile_id);
+  const owners = uuidArray(purchases, (purchase) => purchase.workspaceId);
+  const profiles = uuidArray(purchases, (purchase) => purchase.profileId);
   const ids = uuidArray(purchases, (purchase) => purchase.id);
-  const products = textArray(purchases, (purchase) => purchase.product_id);
+  const products = textArray(purchases, (purchase) => purchase.productId);
   const currencies = textArray(purchases, (purchase) => purchase.currency);
   const prices = numerics(purchases.map(({ price }) => price));
   const quantities = integerArray(purchases, (purchase) => purchase.quantity);
   const times = timeArray(purchases, (purchase) => purchase.time);
-  const apps = textArray(purchases, (purchase) => purchase.app_id);
+  const apps = textArray(purchases, (purchase) => purchase.appId);
   const stored = Promise.all([
     tx.query({
       name: 'append-purchases',

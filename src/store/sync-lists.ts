@@ -7,14 +7,14 @@ import type { AskedBy } from './sync-runs.ts';
 export interface SelectedRun {
   id: string;
   status: string;
-  asked_by: AskedBy;
-  started_at: string;
-  finished_at: string | null;
-  cancelled_at: string | null;
-  last_timestamp: string | null;
-  rows_read: number;
-  rows_synced: number;
-  rows_failed: number;
+  askedBy: AskedBy;
+  startedAt: string;
+  finishedAt: string | null;
+  cancelledAt: string | null;
+  lastTimestamp: string | null;
+  rowsRead: number;
+  rowsSynced: number;
+  rowsFailed: number;
   message: string | null;
 }
 
@@ -23,14 +23,14 @@ const selectRunsStatement = `
   select
     sync_jobs.id,
     sync_jobs.status,
-    sync_jobs.asked_by,
-    to_char(sync_jobs.started_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as started_at,
-    to_char(sync_jobs.finished_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as finished_at,
-    to_char(sync_jobs.cancelled_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as cancelled_at,
-    to_char(sync_jobs.last_timestamp at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as last_timestamp,
-    sync_jobs.rows_read,
-    sync_jobs.rows_synced,
-    sync_jobs.rows_failed,
+    sync_jobs.asked_by as "askedBy",
+    to_char(sync_jobs.started_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "startedAt",
+    to_char(sync_jobs.finished_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "finishedAt",
+    to_char(sync_jobs.cancelled_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "cancelledAt",
+    to_char(sync_jobs.last_timestamp at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as "lastTimestamp",
+    sync_jobs.rows_read as "rowsRead",
+    sync_jobs.rows_synced as "rowsSynced",
+    sync_jobs.rows_failed as "rowsFailed",
     sync_jobs.message
   from sync_jobs
   where sync_jobs.integration_id between $1::uuid and $1::uuid
@@ -64,11 +64,11 @@ export async function selectRuns(
 export interface ListedRun {
   id: string;
   status: string;
-  started_at: string;
-  finished_at: string | null;
-  last_timestamp: string | null;
-  rows_synced: number;
-  rows_failed: number;
+  startedAt: string;
+  finishedAt: string | null;
+  lastTimestamp: string | null;
+  rowsSynced: number;
+  rowsFailed: number;
 }
 
 /**
@@ -81,11 +81,11 @@ const statementOf = (direction: KeysetPage['direction']) => {
   select
     sync_jobs.id,
     sync_jobs.status,
-    to_char(sync_jobs.started_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as started_at,
-    to_char(sync_jobs.finished_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as finished_at,
-    to_char(sync_jobs.last_timestamp at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as last_timestamp,
-    sync_jobs.rows_synced,
-    sync_jobs.rows_failed,
+    to_char(sync_jobs.started_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "startedAt",
+    to_char(sync_jobs.finished_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "finishedAt",
+    to_char(sync_jobs.last_timestamp at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as "lastTimestamp",
+    sync_jobs.rows_synced as "rowsSynced",
+    sync_jobs.rows_failed as "rowsFailed",
     (
       select true from sync_jobs as other
       where other.integration_id between $1::uuid and $1::uuid and other.id ${beyond} $2::uuid

@@ -6,7 +6,7 @@ import { keysTable, keyValues, type MergePair, type ProfileKey } from './merges.
 
 /** The tombstone of a profile: it is gone, and something is left to be done for it. */
 export interface Tombstone {
-  workspace_id: string;
+  workspaceId: string;
   id: string;
   /** `merged`: sums that came late are brought to who took it in. `deleted`: what it did is erased. */
   fate: 'merged' | 'deleted';
@@ -43,7 +43,7 @@ const NIL = '00000000-0000-0000-0000-000000000000';
 
 /** In the order of the primary key; the table holds what is left to do, and nothing else. */
 const selectTombstonesStatement = `
-  select removed_profiles.workspace_id, removed_profiles.profile_id as id
+  select removed_profiles.workspace_id as "workspaceId", removed_profiles.profile_id as id
   from removed_profiles
   where (removed_profiles.workspace_id, removed_profiles.profile_id) > ($2::uuid, $3::uuid)
   order by removed_profiles.workspace_id, removed_profiles.profile_id
@@ -58,14 +58,14 @@ export async function selectTombstones(pool: Pool, limit: number, after?: Profil
   const { rows } = await pool.query<ProfileKey>({
     name: 'select-tombstones',
     text: selectTombstonesStatement,
-    values: [limit, after?.workspace_id ?? NIL, after?.id ?? NIL],
+    values: [limit, after?.workspaceId ?? NIL, after?.id ?? NIL],
   });
   return rows;
 }
 
 /** By primary key. What another worker has in hand is left to it. */
 const lockTombstonesStatement = `
-  select removed_profiles.workspace_id, removed_profiles.profile_id as id, removed_profiles.fate
+  select removed_profiles.workspace_id as "workspaceId", removed_profiles.profile_id as id, removed_profiles.fate
   from ${keysTable}
   join removed_profiles
     on removed_profiles.workspace_id = wanted.workspace_id
@@ -98,7 +98,7 @@ const findKeptStatement = `
       on merged_profiles.workspace_id = chain.workspace_id
       and merged_profiles.profile_id = chain.kept_id
   )
-  select chain.workspace_id, chain.merged_id, chain.kept_id
+  select chain.workspace_id as "workspaceId", chain.merged_id as "mergedId", chain.kept_id as "keptId"
   from chain
   join profiles on profiles.workspace_id = chain.workspace_id and profiles.id = chain.kept_id
   where chain.moved`;

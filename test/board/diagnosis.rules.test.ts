@@ -45,7 +45,7 @@ const bytesOf = (name: string, megabytes: number) => ({
 });
 
 const lossOf = (found: 'empty' | 'behind'): Partial<Findings> => ({
-  loss: { losses: 1, latest: 3, found, accepted_from: '10:00', accepted_until: '10:05' },
+  loss: { losses: 1, latest: 3, found, acceptedFrom: '10:00', acceptedUntil: '10:05' },
 });
 
 const newer = (silentSeconds = 1) => one('worker', { version: '0.2.0', silentSeconds });

@@ -9,10 +9,10 @@ import { writeChanges } from '../../workers/batch/write.ts';
 
 const NOW = '2026-01-01T00:00:00.000000Z';
 const row = {
-  ...{ workspace_id: NIL, id: NIL, profile_id: NIL, time: NOW, app_id: undefined },
+  ...{ workspaceId: NIL, id: NIL, profileId: NIL, time: NOW, appId: undefined },
   ...{ properties: new JsonText('{}'), ordinal: 0, lane: 0 },
 };
-const purchase = { ...row, product_id: 'shoe', currency: 'EUR', price: 1, quantity: 1 };
+const purchase = { ...row, productId: 'shoe', currency: 'EUR', price: 1, quantity: 1 };
 
 /** One event, and the purchase. */
 function changesWith(one: typeof purchase) {

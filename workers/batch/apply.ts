@@ -187,10 +187,11 @@ async function loadCrowdedEmails(tx: Connection, items: WorkItem[]): Promise<Set
 }
 
 async function loadOwnedTokens(tx: Connection, items: WorkItem[]): Promise<Set<string>> {
-  const wanted: { workspaceId: string; app_id: string; token: string }[] = [];
+  const wanted: { workspaceId: string; appId: string; token: string }[] = [];
   for (const { workspaceId, object } of items) {
     if (object.kind !== 'attributes' || object.identifier) continue;
-    for (const token of object.push_tokens ?? []) wanted.push({ workspaceId, ...token });
+    for (const { app_id: appId, token } of object.push_tokens ?? [])
+      wanted.push({ workspaceId, appId, token });
   }
   if (wanted.length === 0) return new Set();
   const owned = await findPushTokens(tx, wanted);
@@ -211,8 +212,7 @@ async function loadLabels(
     for (const profile of profiles.reachable(workspaceId, { external_id })) wanted.add(profile);
   }
   if (wanted.size === 0) return [];
-  const keys = [...wanted].map(({ workspaceId, id }) => ({ workspace_id: workspaceId, id }));
-  const found = await findAliasLabels(tx, keys);
+  const found = await findAliasLabels(tx, [...wanted]);
   const labels = new Map([...wanted].map((profile) => [profile, [] as string[]]));
   for (const { workspaceId, id, label } of found) labels.get(profiles.get(workspaceId, id)!)!.push(label);
   return [...labels].map(([profile, its]) => ({ profile, labels: its }));
@@ -231,7 +231,6 @@ async function loadDeprecated(
     for (const profile of profiles.reachable(workspaceId, { external_id })) wanted.add(profile);
   }
   if (wanted.size === 0) return [];
-  const keys = [...wanted].map(({ workspaceId, id }) => ({ workspace_id: workspaceId, id }));
-  const found = await countDeprecated(tx, keys);
+  const found = await countDeprecated(tx, [...wanted]);
   return found.map(({ workspaceId, id, number }) => ({ profile: profiles.get(workspaceId, id)!, number }));
 }

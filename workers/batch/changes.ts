@@ -65,7 +65,7 @@ export interface IdentityChanges {
   renamedAliases: RenamedAlias[];
   externalIds: NewExternalId[];
   deprecated: DeprecatedExternalId[];
-  undeprecated: { workspace_id: string; external_id: string; profile_id: string }[];
+  undeprecated: DeprecatedExternalId[];
   merges: MergePair[];
   deleted: LoadedProfile[];
   /** The deletes themselves, whether they found anybody or not. */
@@ -107,7 +107,7 @@ export function emptyChanges({
 /** Whose state it is: that of an address, or of a profile while it has no such address. */
 export interface Subject {
   workspaceId: string;
-  kind: GroupState['subject_kind'];
+  kind: GroupState['subjectKind'];
   /** The address, or the profile's id. */
   name: string;
 }
@@ -191,7 +191,7 @@ export class States {
   emailStates(how: Said['how']): EmailState[] {
     return this.#saidSo(how)
       .filter(({ group, subject }) => group === GLOBAL && subject.kind === 'email')
-      .map(({ subject, state }) => ({ workspace_id: subject.workspaceId, email: subject.name, state }));
+      .map(({ subject, state }) => ({ workspaceId: subject.workspaceId, email: subject.name, state }));
   }
 
   /** The states of groups to write. A profile's own global state is a column of the profile. */
@@ -199,10 +199,10 @@ export class States {
     return this.#saidSo(how)
       .filter(({ group }) => group !== GLOBAL)
       .map(({ subject, group, state }) => ({
-        workspace_id: subject.workspaceId,
-        subject_kind: subject.kind,
+        workspaceId: subject.workspaceId,
+        subjectKind: subject.kind,
         subject: subject.name,
-        subscription_group_id: group,
+        subscriptionGroupId: group,
         state,
       }));
   }
@@ -218,13 +218,13 @@ export class States {
 
   #note({ subject, requestId, group, how, state }: Omit<Said, 'channel'>): void {
     this.changes.push({
-      workspace_id: subject.workspaceId,
-      subject_kind: subject.kind,
+      workspaceId: subject.workspaceId,
+      subjectKind: subject.kind,
       subject: subject.name,
       subscription: group,
       how,
       state,
-      request_id: requestId,
+      requestId,
     });
   }
 

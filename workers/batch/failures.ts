@@ -201,7 +201,7 @@ export async function recordRefused(tx: Connection, refused: RefusedObject[]): P
   await recordOutcomes(
     tx,
     awaited.map(({ item, reason }) => ({
-      ...{ workspace_id: item.workspaceId, object_id: item.object.id, error: reason },
+      ...{ workspaceId: item.workspaceId, objectId: item.object.id, error: reason },
     })),
   );
 }

@@ -1,6 +1,7 @@
 import { namedIdentifiers, type TrackObject } from '../../src/jobs/envelope.ts';
 import {
   type Address,
+  type ExternalId,
   type Identifier,
   isAddress,
   toProfileId,
@@ -105,7 +106,7 @@ function nameOnce(items: WorkItem[]): AllNamed {
   }
   const { workspaceIds, values } = named.plain;
   for (const { workspaceId, object } of activity) {
-    const identifier = object.identifier as { external_id: string };
+    const identifier = object.identifier as ExternalId;
     if (seen.has(workspaceId, identifier)) continue;
     seen.set(workspaceId, identifier, true);
     workspaceIds.push(workspaceId);

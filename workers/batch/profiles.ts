@@ -162,10 +162,11 @@ export class Profiles {
 
   /** Gives a profile an alias that nobody has. */
   addAlias(profile: LoadedProfile, user_alias: UserAlias): void {
-    const { workspaceId, id } = profile;
+    const { workspaceId, id: profileId } = profile;
+    const { alias_label: aliasLabel, alias_name: aliasName } = user_alias;
     this.#byIdentifier.set(workspaceId, { user_alias }, profile);
-    this.newAliases.push({ workspace_id: workspaceId, ...user_alias, profile_id: id });
-    profile.addLabel(user_alias.alias_label);
+    this.newAliases.push({ workspaceId, aliasLabel, aliasName, profileId });
+    profile.addLabel(aliasLabel);
   }
 
   /** Who has an identifier that is no address, as stored or as the round has made it. */

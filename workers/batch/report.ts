@@ -83,7 +83,7 @@ export function tallyUsage(applied: WorkItem[]): UsageRow[] {
   let row: UsageRow | undefined;
   for (const { workspaceId, lane, object } of applied) {
     // Objects of a request follow each other.
-    if (row?.workspace_id !== workspaceId || row.lane !== lane) {
+    if (row?.workspaceId !== workspaceId || row.lane !== lane) {
       const key = scoped(workspaceId, String(lane));
       row = rows.get(key) ?? nothingUsed(workspaceId, lane);
       rows.set(key, row);
@@ -93,11 +93,11 @@ export function tallyUsage(applied: WorkItem[]): UsageRow[] {
   return [...rows.values()];
 }
 
-function nothingUsed(workspace_id: string, lane: number): UsageRow {
-  return { workspace_id, lane, attributes: 0, events: 0, purchases: 0, identity: 0, subscriptions: 0 };
+function nothingUsed(workspaceId: string, lane: number): UsageRow {
+  return { workspaceId, lane, attributes: 0, events: 0, purchases: 0, identity: 0, subscriptions: 0 };
 }
 
-function usageOf(kind: ObjectKind): Exclude<keyof UsageRow, 'workspace_id' | 'lane'> {
+function usageOf(kind: ObjectKind): Exclude<keyof UsageRow, 'workspaceId' | 'lane'> {
   if (kind === 'attributes' || kind === 'events' || kind === 'purchases') return kind;
   return kind === 'group_state' || kind === 'email_change' ? 'subscriptions' : 'identity';
 }
@@ -124,16 +124,16 @@ export function tallyLanes(
   for (const { id, lane } of deliveries) {
     let row = rows.get(lane);
     if (!row) {
-      row = { lane, envelopes: 0, objects: 0, dead_letters: 0, apply_seconds: 0, named_elsewhere: 0 };
+      row = { lane, envelopes: 0, objects: 0, deadLetters: 0, applySeconds: 0, namedElsewhere: 0 };
       rows.set(lane, row);
     }
     if (!cut.has(id)) row.envelopes++;
   }
   for (const { lane } of applied) rows.get(lane)!.objects++;
-  for (const { lane } of namedElsewhere) rows.get(lane)!.named_elsewhere++;
+  for (const { lane } of namedElsewhere) rows.get(lane)!.namedElsewhere++;
   const [first] = rows.values();
-  first!.dead_letters = deadLetters;
-  first!.apply_seconds = seconds;
+  first!.deadLetters = deadLetters;
+  first!.applySeconds = seconds;
   return [...rows.values()];
 }
 

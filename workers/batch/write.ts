@@ -27,13 +27,7 @@ import {
   type Recorded,
   recordEvents,
 } from '../../src/store/events.ts';
-import {
-  type MergePair,
-  mergeProfiles,
-  type ProfileKey,
-  ROWS_AT_ONCE,
-  recordMerges,
-} from '../../src/store/merges.ts';
+import { type MergePair, mergeProfiles, ROWS_AT_ONCE, recordMerges } from '../../src/store/merges.ts';
 import { recordOutcomes } from '../../src/store/outcomes.ts';
 import { movePushTokens, upsertPushTokens } from '../../src/store/profile-attributes.ts';
 import {
@@ -169,7 +163,7 @@ function toNewProfile(profile: LoadedProfile): NewProfile {
 /** Rows of one shape are written faster: those of custom attributes alone have columns too, which are not read. */
 function toUpdate(profile: LoadedProfile): ProfileUpdate {
   return {
-    workspace_id: profile.workspaceId,
+    workspaceId: profile.workspaceId,
     id: profile.id,
     set: profile.custom.text(),
     unset: profile.custom.written().unset,
@@ -194,7 +188,7 @@ export async function writeIdentity(tx: Connection, changes: IdentityChanges, no
       renamedAliases.length > 0 &&
       freeAliases(
         tx,
-        renamedAliases.map((row) => ({ ...row, alias_name: row.new_alias_name })),
+        renamedAliases.map((row) => ({ ...row, aliasName: row.newAliasName })),
       ),
     () => renamedAliases.length > 0 && renameAliases(tx, renamedAliases),
     () => externalIds.length > 0 && setExternalIds(tx, externalIds, now),
@@ -208,7 +202,7 @@ export async function writeIdentity(tx: Connection, changes: IdentityChanges, no
 }
 
 function merging(tx: Connection, merges: MergePair[], now: string): (() => Promise<unknown>)[] {
-  const gone = merges.map(({ workspace_id, merged_id }) => ({ workspace_id, id: merged_id }));
+  const gone = merges.map(({ workspaceId, mergedId }) => ({ workspaceId, id: mergedId }));
   return [
     () => handOverDeadLetters(tx, merges),
     () => mergeProfiles(tx, merges, now),
@@ -224,17 +218,16 @@ function merging(tx: Connection, merges: MergePair[], now: string): (() => Promi
 }
 
 function deleting(tx: Connection, { deletes, deleted }: IdentityChanges, now: string): (() => unknown)[] {
-  const gone: ProfileKey[] = deleted.map(({ workspaceId, id }) => ({ workspace_id: workspaceId, id }));
   const named = deletes.flatMap(({ workspaceId, object }) =>
     namedIdentifiers(object).map((identifier) => ({ workspaceId, identifier })),
   );
   const addresses = deleted.flatMap(addressesOf);
   return [
-    () => forgetDeadLetters(tx, { keys: gone, named }, now),
-    () => gone.length > 0 && recordDeletes(tx, gone, now),
-    () => gone.length > 0 && eraseSlice(tx, 'belongings', { keys: gone, rowsOfEach: ROWS_AT_ONCE }),
-    () => gone.length > 0 && eraseSlice(tx, 'names', { keys: gone, rowsOfEach: ROWS_AT_ONCE }),
-    () => gone.length > 0 && removeProfiles(tx, gone),
+    () => forgetDeadLetters(tx, { keys: deleted, named }, now),
+    () => deleted.length > 0 && recordDeletes(tx, deleted, now),
+    () => deleted.length > 0 && eraseSlice(tx, 'belongings', { keys: deleted, rowsOfEach: ROWS_AT_ONCE }),
+    () => deleted.length > 0 && eraseSlice(tx, 'names', { keys: deleted, rowsOfEach: ROWS_AT_ONCE }),
+    () => deleted.length > 0 && removeProfiles(tx, deleted),
     () => addresses.length > 0 && dropUnheldAddresses(tx, addresses),
   ];
 }

@@ -150,7 +150,7 @@ export function startSettling(pool: Pool, log: Log): Settler {
 export async function settleTombstones(pool: Pool, given: ProfileKey[]): Promise<boolean> {
   const steps = await forEachWorkspace(
     pool,
-    { given, workspaceOf: ({ workspace_id }) => workspace_id },
+    { given, workspaceOf: ({ workspaceId }) => workspaceId },
     async (keys) => [await settleKeys(pool, [...keys])],
   );
   return steps.some(Boolean);

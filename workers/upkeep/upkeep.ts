@@ -31,10 +31,10 @@ import { fenceOf, ledgerKey } from '../batch/open.ts';
 export async function blockDummyUsers(pool: Pool, log: Log): Promise<void> {
   const crowded = await findCrowdedProfiles(pool);
   if (crowded.length === 0) return;
-  for (const { workspaceId: workspace_id, blocked, leftOut } of await blockIfDummies(pool, crowded)) {
-    if (blocked > 0) log.warn({ workspace_id, blocked }, 'dummy users are blocked from now on');
-    if (leftOut > 0)
-      log.error({ workspace_id, left_out: leftOut }, 'dummy users go on: no more can be blocked');
+  for (const { workspaceId, blocked, leftOut } of await blockIfDummies(pool, crowded)) {
+    const whose = { workspace_id: workspaceId };
+    if (blocked > 0) log.warn({ ...whose, blocked }, 'dummy users are blocked from now on');
+    if (leftOut > 0) log.error({ ...whose, left_out: leftOut }, 'dummy users go on: no more can be blocked');
   }
 }
 

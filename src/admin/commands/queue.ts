@@ -108,7 +108,15 @@ async function change(
 async function losses({ json }: { json?: boolean }): Promise<void> {
   await withInstallation(async ({ database: { pool } }) => {
     const rows = (await listLosses(pool, SHOWN)).map(({ id, shard, ...loss }) => ({
-      ...{ number: id, ...(shard > 0 && { shard }), ...loss },
+      number: id,
+      ...(shard > 0 && { shard }),
+      found: loss.found,
+      accepted_from: loss.acceptedFrom,
+      accepted_until: loss.acceptedUntil,
+      additions_known: loss.additionsKnown,
+      additions_found: loss.additionsFound,
+      noticed_by: loss.noticedBy,
+      confirmed_at: loss.confirmedAt,
     }));
     printPage(json, 'losses', { rows, next: null });
   });

@@ -56,7 +56,7 @@ export async function lookAtFleet(pool: Pool, connection: QueueConnection | unde
   return {
     ...{ processes, installationLanes, installationShards, lanes, objects: totals.objects },
     deadLetters: totals.waitingDeadLetters,
-    losses: losses.filter(({ confirmed_at }) => confirmed_at === null).length,
+    losses: losses.filter(({ confirmedAt }) => confirmedAt === null).length,
     syncs: { unfinished: state.unfinished, failing: state.failingNames },
     streams,
   };

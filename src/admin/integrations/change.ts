@@ -111,7 +111,7 @@ export async function remove(nameOrId: string, { workspace, json }: OneOptions):
     const isDeleted = await audited(database.pool, audit.commandLine(), async (tx) => {
       const result = await deleteIfIdle(tx, id);
       const subject = { kind: 'integration', id };
-      const entry = { subject, workspaceId: found.workspace_id, detail: { name } };
+      const entry = { subject, workspaceId: found.workspaceId, detail: { name } };
       return { result, entries: result ? [{ action: 'integrations.delete', ...entry }] : [] };
     });
     if (!isDeleted)
@@ -133,7 +133,7 @@ interface Change {
 /** Writes what changes, and prints the integration as it is then. */
 async function change(
   { database }: Installation,
-  { id, name, workspace_id: workspaceId }: SelectedIntegration,
+  { id, name, workspaceId }: SelectedIntegration,
   { action, data, json, note }: Change,
 ): Promise<void> {
   await audit.change(database, async (tx) => {

@@ -223,13 +223,16 @@ export function listOf(value: Json | undefined): Json[] {
 }
 
 function externalId(sent: string): NamedUser {
-  return { sent, key: findUnstorable(sent) ? undefined : { external_id: sent } };
+  return { sent, key: findUnstorable(sent) ? undefined : { externalId: sent } };
 }
 
 /** The typed clients read a list of strings, so an alias that nobody has is reported by its name. */
 function alias({ alias_name, alias_label }: Alias): NamedUser {
   const unstorable = findUnstorable([alias_name, alias_label]);
-  return { sent: alias_name, key: unstorable ? undefined : { alias_name, alias_label } };
+  return {
+    sent: alias_name,
+    key: unstorable ? undefined : { aliasName: alias_name, aliasLabel: alias_label },
+  };
 }
 
 function serviceId(sent: string): NamedUser {
@@ -247,5 +250,5 @@ function phone(sent: string): NamedUser {
 }
 
 function device(sent: string): NamedUser {
-  return { sent, key: findUnstorable(sent) ? undefined : { device_id: sent } };
+  return { sent, key: findUnstorable(sent) ? undefined : { deviceId: sent } };
 }

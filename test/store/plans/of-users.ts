@@ -64,26 +64,26 @@ export const ofUsers: Asking = (store, { workspaceId, users }) => {
   const externalIds = users.map(({ external_id }) => external_id);
   const emails = users.map(({ email }) => email);
   const phones = users.map(({ phone }) => phone);
-  const keys = ids.map((id) => ({ workspace_id: workspaceId, id }));
+  const keys = ids.map((id) => ({ workspaceId, id }));
   const changes = keys.map((key, ordinal) => ({
     ...key,
     set: new JsonText('{"points":2}'),
     unset: ['gone'],
     ordinal,
   }));
-  const did = ids.map((profile_id, ordinal) => ({
+  const did = ids.map((profileId, ordinal) => ({
     ...{
-      workspace_id: workspaceId,
+      workspaceId,
       id: newId(),
-      profile_id,
+      profileId,
       time,
-      app_id: 'app',
+      appId: 'app',
       properties: {},
       ordinal,
       lane: 0,
     },
   }));
-  const token = { workspace_id: workspaceId, app_id: 'app', token: 'token2', device_id: 'device2' };
+  const token = { workspaceId, appId: 'app', token: 'token2', deviceId: 'device2' };
   const [id] = ids as [string];
   return [
     () => findByExternalId(store, owners, externalIds),
@@ -102,11 +102,11 @@ export const ofUsers: Asking = (store, { workspaceId, users }) => {
     () => findCandidates(store, 'phone', { workspaceIds: owners, addresses: phones }),
     () => findAliasLabels(store, keys),
     () => countDeprecated(store, keys),
-    () => findPushTokens(store, [{ workspaceId, app_id: 'app', token: 'token2' }]),
+    () => findPushTokens(store, [{ workspaceId, appId: 'app', token: 'token2' }]),
     () =>
       readLargeAttributes(
         store,
-        keys.map(({ workspace_id: workspaceId, id }) => ({
+        keys.map(({ workspaceId, id }) => ({
           workspaceId,
           id,
           names: ['visits', 'none'],
@@ -129,12 +129,7 @@ export const ofUsers: Asking = (store, { workspaceId, users }) => {
         ],
         now,
       ),
-    () =>
-      insertAliases(
-        store,
-        [{ workspace_id: workspaceId, alias_label: 'other', alias_name: 'new', profile_id: id }],
-        now,
-      ),
+    () => insertAliases(store, [{ workspaceId, aliasLabel: 'other', aliasName: 'new', profileId: id }], now),
     () => updateCustomAttributes(store, changes, now),
     () =>
       updateProfiles(
@@ -142,7 +137,7 @@ export const ofUsers: Asking = (store, { workspaceId, users }) => {
         changes.map((change) => ({ ...change, columns: { country: 'DE' } })),
         now,
       ),
-    () => upsertPushTokens(store, [{ ...token, profile_id: id }], now),
+    () => upsertPushTokens(store, [{ ...token, profileId: id }], now),
     () =>
       recordEvents(
         store,
@@ -185,17 +180,17 @@ export const ofUsers: Asking = (store, { workspaceId, users }) => {
     () =>
       recordPurchases(
         store,
-        did.map((one) => ({ ...one, product_id: 'product2', currency: 'USD', price: 1, quantity: 1 })),
+        did.map((one) => ({ ...one, productId: 'product2', currency: 'USD', price: 1, quantity: 1 })),
         now,
       ).stored,
     () =>
       findExported(store, workspaceId, [
-        { place: 0, external_id: 'user2' },
-        { place: 1, alias_label: 'label', alias_name: 'alias2' },
+        { place: 0, externalId: 'user2' },
+        { place: 1, aliasLabel: 'label', aliasName: 'alias2' },
         { place: 2, id },
         { place: 3, email: emails[0]! },
         { place: 4, phone: phones[0]! },
-        { place: 5, device_id: 'device2' },
+        { place: 5, deviceId: 'device2' },
       ]),
     () =>
       readProfiles(store, workspaceId, {

@@ -56,8 +56,9 @@ export function importTokens(
 
 type Token = NonNullable<AcceptedAttributes['push_tokens']>[number];
 
-function give(token: Token, { workspaceId, id }: LoadedProfile, { pushTokens }: Changes): void {
-  pushTokens.set(tokenKey(workspaceId, token), { workspace_id: workspaceId, ...token, profile_id: id });
+function give(given: Token, { workspaceId, id: profileId }: LoadedProfile, { pushTokens }: Changes): void {
+  const { app_id: appId, token, device_id: deviceId } = given;
+  pushTokens.set(tokenKey(workspaceId, given), { workspaceId, appId, token, deviceId, profileId });
 }
 
 function tokenKey(workspaceId: string, { app_id, token }: Token): string {

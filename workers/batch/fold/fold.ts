@@ -144,9 +144,9 @@ function foldEvent(
   { object, ordinal, lane }: WorkItem<AcceptedEvent>,
   changes: Changes,
 ): void {
-  const { workspaceId: workspace_id, id: profile_id } = profile;
-  const { id, name, time, app_id, properties } = object;
-  changes.events.push({ workspace_id, id, profile_id, name, time, app_id, properties, ordinal, lane });
+  const { workspaceId, id: profileId } = profile;
+  const { id, name, time, app_id: appId, properties } = object;
+  changes.events.push({ workspaceId, id, profileId, name, time, appId, properties, ordinal, lane });
 }
 
 function foldPurchase(
@@ -154,18 +154,18 @@ function foldPurchase(
   { object, ordinal, lane }: WorkItem<AcceptedPurchase>,
   changes: Changes,
 ): void {
-  const { workspaceId: workspace_id, id: profile_id } = profile;
-  const { id, product_id, currency, price, quantity, time, app_id, properties } = object;
+  const { workspaceId, id: profileId } = profile;
+  const { id, product_id: productId, currency, price, quantity, time, app_id: appId, properties } = object;
   changes.purchases.push({
-    workspace_id,
+    workspaceId,
     id,
-    profile_id,
-    product_id,
+    profileId,
+    productId,
     currency,
     price,
     quantity,
     time,
-    app_id,
+    appId,
     properties,
     ordinal,
     lane,

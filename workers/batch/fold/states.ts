@@ -83,7 +83,7 @@ function foldEmailChange(
   if (marked_as_spam === false) {
     if (emails.crowded.has(scoped(workspaceId, email))) return tooManyHolders({ email });
     if (emails.clearedSpam.length !== place) return RELOAD;
-    emails.clearedSpam.push({ workspace_id: workspaceId, email, request_id: requestId });
+    emails.clearedSpam.push({ workspaceId, email, requestId });
   }
   const saying = { subject: { workspaceId, kind: 'email', name: email }, requestId } as const;
   if (state !== undefined) {
@@ -91,7 +91,7 @@ function foldEmailChange(
   }
   if (hard_bounced !== undefined) {
     states.mark(saying, 'hard_bounce', hard_bounced);
-    emails.bounces.set(scoped(workspaceId, email), { workspace_id: workspaceId, email, hard_bounced });
+    emails.bounces.set(scoped(workspaceId, email), { workspaceId, email, hardBounced: hard_bounced });
   }
   return undefined;
 }
