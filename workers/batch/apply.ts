@@ -4,7 +4,8 @@ import { findCrowdedEmails } from '../../src/store/email-addresses.ts';
 import { findPushTokens } from '../../src/store/profile-attributes.ts';
 import type { StreamEntries } from '../../src/store/stream-entries.ts';
 import { findGroups, type Group } from '../../src/store/subscription-states.ts';
-import { type Changes, emptyChanges } from './changes.ts';
+import { ByWorkspace } from './by-workspace.ts';
+import { type Changes, emptyChanges, tokenKey } from './changes.ts';
 import type { RefusedObject } from './failures.ts';
 import { fold } from './fold/fold.ts';
 import { loadProfiles } from './load-profiles.ts';
@@ -12,7 +13,7 @@ import { loadStates } from './load-states.ts';
 import type { LoadedProfile } from './loaded-profile.ts';
 import type { Profiles } from './profiles.ts';
 import { joinEntries, toStreamEntries, type Written } from './stream-entries.ts';
-import { scoped, type WorkItem } from './work-item.ts';
+import type { WorkItem } from './work-item.ts';
 import { writeChanges } from './write.ts';
 
 /**
@@ -170,32 +171,36 @@ async function loadGroups(tx: Connection, items: WorkItem[]): Promise<Map<string
   return new Map((await findGroups(tx, [...ids])).map((group) => [group.id, group]));
 }
 
-async function loadCrowdedEmails(tx: Connection, items: WorkItem[]): Promise<Set<string>> {
-  const wanted = new Map<string, { workspaceId: string; email: string }>();
+async function loadCrowdedEmails(tx: Connection, items: WorkItem[]): Promise<ByWorkspace<true>> {
+  const wanted = new ByWorkspace<{ workspaceId: string; email: string }>();
   for (const { workspaceId, object } of items) {
     if (object.kind !== 'email_change' || object.marked_as_spam === undefined) continue;
     const { email } = object;
-    wanted.set(scoped(workspaceId, email), { workspaceId, email });
+    wanted.set(workspaceId, email, { workspaceId, email });
   }
-  if (wanted.size === 0) return new Set();
+  const asked = [...wanted.values()];
+  const found = new ByWorkspace<true>();
+  if (asked.length === 0) return found;
   const crowded = await findCrowdedEmails(
     tx,
-    [...wanted.values()].map(({ workspaceId }) => workspaceId),
-    [...wanted.values()].map(({ email }) => email),
+    asked.map(({ workspaceId }) => workspaceId),
+    asked.map(({ email }) => email),
   );
-  return new Set(crowded.map(({ workspaceId, email }) => scoped(workspaceId, email)));
+  for (const { workspaceId, email } of crowded) found.set(workspaceId, email, true);
+  return found;
 }
 
-async function loadOwnedTokens(tx: Connection, items: WorkItem[]): Promise<Set<string>> {
+async function loadOwnedTokens(tx: Connection, items: WorkItem[]): Promise<ByWorkspace<true>> {
   const wanted: { workspaceId: string; appId: string; token: string }[] = [];
   for (const { workspaceId, object } of items) {
     if (object.kind !== 'attributes' || object.identifier) continue;
     for (const { app_id: appId, token } of object.push_tokens ?? [])
       wanted.push({ workspaceId, appId, token });
   }
-  if (wanted.length === 0) return new Set();
-  const owned = await findPushTokens(tx, wanted);
-  return new Set(owned.map(({ workspaceId, appId, token }) => scoped(workspaceId, `${appId}\0${token}`)));
+  const owned = new ByWorkspace<true>();
+  if (wanted.length === 0) return owned;
+  for (const token of await findPushTokens(tx, wanted)) owned.set(token.workspaceId, tokenKey(token), true);
+  return owned;
 }
 
 /** Looks up under which labels the profiles have aliases that an operation may give another one. */

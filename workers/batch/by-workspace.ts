@@ -1,18 +1,18 @@
 import type { Identifier } from '../../src/profile/identifier.ts';
 
 /** A map by workspace and name: a map for each workspace, since a key joined of both is made, and hashed, anew each time. */
-export class ByWorkspace<Value> {
-  readonly #workspaces = new Map<string, Map<string, Value>>();
+export class ByWorkspace<Value, Name = string> {
+  readonly #workspaces = new Map<string, Map<Name, Value>>();
 
-  get(workspaceId: string, name: string): Value | undefined {
+  get(workspaceId: string, name: Name): Value | undefined {
     return this.#workspaces.get(workspaceId)?.get(name);
   }
 
-  has(workspaceId: string, name: string): boolean {
+  has(workspaceId: string, name: Name): boolean {
     return this.#workspaces.get(workspaceId)?.has(name) ?? false;
   }
 
-  set(workspaceId: string, name: string, value: Value): void {
+  set(workspaceId: string, name: Name, value: Value): void {
     const values = this.#workspaces.get(workspaceId);
     if (values) values.set(name, value);
     else this.#workspaces.set(workspaceId, new Map([[name, value]]));

@@ -1,5 +1,5 @@
+import { ByWorkspace } from './by-workspace.ts';
 import { type Delivery, workspacesOf } from './open.ts';
-import { turnOf } from './parts.ts';
 
 /**
  * Objects from which on a transaction is large. It takes long enough that those of other workspaces should not wait for
@@ -54,17 +54,16 @@ export function byTurns(
   pieces: HandedIn[],
   late: ReadonlySet<string>,
 ): [inFront: HandedIn[], behind: HandedIn[]] {
-  const waiting = new Set<string>();
+  const waiting = new Turns();
   const [inFront, behind]: [HandedIn[], HandedIn[]] = [[], []];
   for (const piece of pieces) {
-    const turns = piece.deliveries.flatMap(turnsOf);
     const isLate = piece.deliveries.flatMap(workspacesOf).some((workspace) => late.has(workspace));
-    if (!isLate && !turns.some((turn) => waiting.has(turn))) {
+    if (!isLate && !waiting.meet(piece)) {
       inFront.push(piece);
       continue;
     }
     behind.push(piece);
-    for (const turn of turns) waiting.add(turn);
+    waiting.add(piece);
   }
   return [inFront, behind];
 }
@@ -87,9 +86,10 @@ export function takePieces(
     if (objects > most) break;
   }
   const left = inFront.slice(count);
-  const waiting = new Set(left.flatMap(({ deliveries }) => deliveries.flatMap(turnsOf)));
+  const waiting = new Turns();
+  for (const piece of left) waiting.add(piece);
   const [first] = behind;
-  const mayGo = first && !first.deliveries.flatMap(turnsOf).some((turn) => waiting.has(turn));
+  const mayGo = first && !waiting.meet(first);
   const ofLate = mayGo ? 1 : 0;
   return {
     taken: [...inFront.slice(0, count), ...behind.slice(0, ofLate)],
@@ -120,8 +120,22 @@ export function countObjects(deliveries: Delivery[]): number {
   return objects;
 }
 
-/** Whose turns an envelope is about: see `turnOf`. */
-export function turnsOf(delivery: Delivery): string[] {
-  const { lane } = delivery;
-  return workspacesOf(delivery).map((workspaceId) => turnOf({ lane, workspaceId }));
+/**
+ * What some workspaces have in some lanes. The objects of one workspace in one lane take effect in their order; its time is
+ * counted over all lanes.
+ */
+export class Turns {
+  readonly #turns = new ByWorkspace<true, number>();
+
+  add({ deliveries }: HandedIn): void {
+    for (const delivery of deliveries)
+      for (const workspaceId of workspacesOf(delivery)) this.#turns.set(workspaceId, delivery.lane, true);
+  }
+
+  /** Whether something of a piece is about one of these. */
+  meet({ deliveries }: HandedIn): boolean {
+    return deliveries.some((delivery) =>
+      workspacesOf(delivery).some((workspaceId) => this.#turns.has(workspaceId, delivery.lane)),
+    );
+  }
 }

@@ -4,9 +4,10 @@ import { storedNameBytes } from '../../src/profile/json.ts';
 import type { Connection } from '../../src/store/database.ts';
 import { type LargeAttributes, readLargeAttributes } from '../../src/store/profile-attributes.ts';
 import { lockProfiles } from '../../src/store/profiles.ts';
+import { ByWorkspace } from './by-workspace.ts';
 import type { LoadedProfile } from './loaded-profile.ts';
 import { type Profiles, pick } from './profiles.ts';
-import { isActivity, isTrack, scoped, selectorsOf, type WorkItem } from './work-item.ts';
+import { isActivity, isTrack, selectorsOf, type WorkItem } from './work-item.ts';
 
 /** Whom an identity operation chooses, or may choose, as they are stored. */
 function selectedBy({ workspaceId, object }: WorkItem, profiles: Profiles): LoadedProfile[] {
@@ -172,10 +173,10 @@ async function holdLarge(
       keys: [...keys],
     })),
   );
-  const found = new Map(read.map((row) => [scoped(row.workspaceId, row.id), row]));
+  const found = new ByWorkspace<LargeAttributes>();
+  for (const row of read) found.set(row.workspaceId, row.id, row);
   for (const { profile, names, keys } of asked) {
-    const { sizes, custom }: Partial<LargeAttributes> =
-      found.get(scoped(profile.workspaceId, profile.id)) ?? {};
+    const { sizes, custom }: Partial<LargeAttributes> = found.get(profile.workspaceId, profile.id) ?? {};
     const sizeOf = (name: string) =>
       sizes && Object.hasOwn(sizes, name) ? storedNameBytes(name) + sizes[name]! : 0;
     profile.hold({

@@ -2,7 +2,7 @@ import { sendTogether } from '../../src/store/connections.ts';
 import type { Connection } from '../../src/store/database.ts';
 import { cutEnvelopes, dropCutEnvelopes, releaseEnvelopes } from '../../src/store/ledger.ts';
 import { type Claimed, type Delivery, keyOf, type Opened, type OpenedItem } from './open.ts';
-import { type Origin, scoped, type WorkItem } from './work-item.ts';
+import type { Origin, WorkItem } from './work-item.ts';
 
 /**
  * Time slices for the lanes. A batch that takes long is cut into parts, each a transaction: what is left of it has its
@@ -33,11 +33,6 @@ export const PART_MS = 250;
 
 /** A part that ends with its last object. */
 export const WHOLE: Part = { milliseconds: Number.POSITIVE_INFINITY, late: new Set(), isForOthers: false };
-
-/** What one workspace has in one lane: its objects take effect in their order. Its time is counted over all lanes. */
-export function turnOf({ lane, workspaceId }: Pick<WorkItem, 'lane' | 'workspaceId'>): string {
-  return scoped(workspaceId, String(lane));
-}
 
 /** Leaves out what earlier parts have done. */
 export function withoutDone(opened: Opened, left: Claimed['left']): Opened {

@@ -15,7 +15,7 @@ import {
   TRIES,
   triesOf,
 } from './failures.ts';
-import { type HandedIn, turnsOf } from './handed-in.ts';
+import { type HandedIn, Turns } from './handed-in.ts';
 import type { Delivery } from './open.ts';
 import { PART_MS, type Part } from './parts.ts';
 import { reportRetry } from './report.ts';
@@ -80,17 +80,14 @@ export function createApart(context: SettlingContext) {
      */
     async settleLane(pieces: HandedIn[], before: Before): Promise<HandedIn[] | 'abandoned'> {
       const left: HandedIn[] = [];
-      const waiting = new Set<string>();
+      const waiting = new Turns();
       for (const piece of pieces) {
-        const delivery = piece.deliveries[0]!;
-        const turns = turnsOf(delivery);
-        const isBehind = turns.some((turn) => waiting.has(turn));
-        const ended = isBehind ? 'left' : await settle(delivery, before);
+        const ended = waiting.meet(piece) ? 'left' : await settle(piece.deliveries[0]!, before);
         if (ended === 'abandoned') return ended;
         if (ended === 'done') piece.done();
         else {
           left.push(piece);
-          for (const turn of turns) waiting.add(turn);
+          waiting.add(piece);
         }
       }
       return left;

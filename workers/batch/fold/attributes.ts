@@ -1,8 +1,8 @@
 import type { AcceptedAttributes } from '../../../src/jobs/envelope.ts';
 import { GLOBAL, type Group } from '../../../src/store/subscription-states.ts';
-import type { Changes } from '../changes.ts';
+import { type Changes, tokenKey } from '../changes.ts';
 import type { LoadedProfile } from '../loaded-profile.ts';
-import { type RELOAD, scoped, type WorkItem } from '../work-item.ts';
+import type { RELOAD, WorkItem } from '../work-item.ts';
 import { CustomAttributes } from './custom-attributes.ts';
 import { moveEmail, movePhone, own, subjectOf } from './states.ts';
 
@@ -41,8 +41,8 @@ export function importTokens(
   const groups = resolveGroups(workspaceId, object, changes);
   if (typeof groups === 'string') return groups;
   for (const token of object.push_tokens ?? []) {
-    const key = tokenKey(workspaceId, token);
-    if (changes.ownedTokens.has(key) || changes.pushTokens.has(key)) continue;
+    const key = tokenKey({ appId: token.app_id, token: token.token });
+    if (changes.ownedTokens.has(workspaceId, key) || changes.pushTokens.has(workspaceId, key)) continue;
     const custom = new CustomAttributes(true);
     // All of them are alike: the first one decides.
     const refused = custom.apply(object);
@@ -58,11 +58,8 @@ type Token = NonNullable<AcceptedAttributes['push_tokens']>[number];
 
 function give(given: Token, { workspaceId, id: profileId }: LoadedProfile, { pushTokens }: Changes): void {
   const { app_id: appId, token, device_id: deviceId } = given;
-  pushTokens.set(tokenKey(workspaceId, given), { workspaceId, appId, token, deviceId, profileId });
-}
-
-function tokenKey(workspaceId: string, { app_id, token }: Token): string {
-  return scoped(workspaceId, `${app_id}\0${token}`);
+  const row = { workspaceId, appId, token, deviceId, profileId };
+  pushTokens.set(workspaceId, tokenKey(row), row);
 }
 
 /** Everything but the push tokens and the custom attributes. */
