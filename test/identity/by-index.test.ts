@@ -121,7 +121,7 @@ function* readsTooMuch(plan: Plan): Iterable<string> {
 it('every statement of identity operations, subscriptions and tombstones goes by index', async () => {
   const statements = await sent();
   const names = statementsIn(
-    ...['external-ids', 'aliases', 'push-tokens', 'merges', 'erasures', 'tombstones'],
+    ...['alternate-identifiers', 'profile-attributes', 'merges', 'erasures', 'tombstones'],
     ...['dead-letters-of-users', 'events', 'purchases', 'email-addresses', 'profiles'],
   );
   for (const name of ['clear-spam-marks', 'set-hard-bounces', 'record-state-changes', 'take-email-states']) {
@@ -133,6 +133,7 @@ it('every statement of identity operations, subscriptions and tombstones goes by
     'find-push-tokens',
     'is-horizon-passed',
     'read-horizon',
+    'read-large-attributes',
     'record-purchases',
     'upsert-push-tokens',
   ]);
