@@ -54,7 +54,7 @@ export function byTurns(
   pieces: HandedIn[],
   late: ReadonlySet<string>,
 ): [inFront: HandedIn[], behind: HandedIn[]] {
-  const waiting = new Turns();
+  const waiting = new LaneTurns();
   const [inFront, behind]: [HandedIn[], HandedIn[]] = [[], []];
   for (const piece of pieces) {
     const isLate = piece.deliveries.flatMap(workspacesOf).some((workspace) => late.has(workspace));
@@ -86,7 +86,7 @@ export function takePieces(
     if (objects > most) break;
   }
   const left = inFront.slice(count);
-  const waiting = new Turns();
+  const waiting = new LaneTurns();
   for (const piece of left) waiting.add(piece);
   const [first] = behind;
   const mayGo = first && !waiting.meet(first);
@@ -124,7 +124,7 @@ export function countObjects(deliveries: Delivery[]): number {
  * What some workspaces have in some lanes. The objects of one workspace in one lane take effect in their order; its time is
  * counted over all lanes.
  */
-export class Turns {
+export class LaneTurns {
   readonly #turns = new ByWorkspace<true, number>();
 
   add({ deliveries }: HandedIn): void {

@@ -145,10 +145,10 @@ async function findNamed(tx: Connection, named: AllNamed, chosen: Chosen) {
   };
 }
 
-type Found = Awaited<ReturnType<typeof findNamed>>;
+type FoundProfiles = Awaited<ReturnType<typeof findNamed>>;
 
 /** Takes in everyone who was found. @returns external ids that nobody goes by now: they may have been renamed */
-function takeIn(profiles: Profiles, named: AllNamed, found: Found): Missing {
+function takeIn(profiles: Profiles, named: AllNamed, found: FoundProfiles): Missing {
   const missing = addFound(profiles, named.external_id, found.external);
   const missingPlain = addPlain(profiles, named.plain, found.ids);
   for (const row of found.aliased) {

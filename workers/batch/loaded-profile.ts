@@ -8,10 +8,10 @@ type Columns = StandardAttributes & { push_subscribe?: string; email_subscribe?:
 const NO_COLUMNS: Readonly<Columns> = {};
 
 /** What a stored row says of whom identifiers lead to. */
-type Identity = Pick<ProfileRow, 'externalId' | 'email' | 'phone' | 'phoneValid'>;
+type Identifiers = Pick<ProfileRow, 'externalId' | 'email' | 'phone' | 'phoneValid'>;
 
 /** `plain`: only its id was asked for. `new`: the round makes it. */
-type Origin = 'stored' | 'plain' | 'new';
+type LoadedAs = 'stored' | 'plain' | 'new';
 
 /**
  * A profile in the hands of one round: what of it is stored, and what the objects folded so far have made of
@@ -37,17 +37,17 @@ export class LoadedProfile {
   #custom: CustomAttributes | undefined;
   #changed = false;
 
-  constructor(row: ProfileRow, origin: Origin, custom?: CustomAttributes) {
+  constructor(row: ProfileRow, as: LoadedAs, custom?: CustomAttributes) {
     this.workspaceId = row.workspaceId;
     this.id = row.id;
-    this.isNew = origin === 'new';
+    this.isNew = as === 'new';
     this.#externalId = row.externalId;
     this.#email = row.email;
     this.#phone = row.phone;
     this.#phoneValid = row.phoneValid;
-    this.#isPlain = origin === 'plain';
+    this.#isPlain = as === 'plain';
     this.#custom = custom;
-    if (origin !== 'new') return;
+    if (as !== 'new') return;
     this.#labels = new Set();
     this.#deprecated = 0;
   }
@@ -131,7 +131,7 @@ export class LoadedProfile {
   }
 
   /** Takes in what a row says that is newer. */
-  refresh({ externalId, email, phone, phoneValid }: Identity): void {
+  refresh({ externalId, email, phone, phoneValid }: Identifiers): void {
     this.#isPlain = false;
     this.#externalId = externalId;
     this.#email = email;

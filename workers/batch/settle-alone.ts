@@ -15,7 +15,7 @@ import {
   TRIES,
   triesOf,
 } from './failures.ts';
-import { type HandedIn, Turns } from './handed-in.ts';
+import { type HandedIn, LaneTurns } from './handed-in.ts';
 import type { Delivery } from './open.ts';
 import { PART_MS, type Part } from './parts.ts';
 import { reportRetry } from './report.ts';
@@ -80,7 +80,7 @@ export function createApart(context: SettlingContext) {
      */
     async settleLane(pieces: HandedIn[], before: Before): Promise<HandedIn[] | 'abandoned'> {
       const left: HandedIn[] = [];
-      const waiting = new Turns();
+      const waiting = new LaneTurns();
       for (const piece of pieces) {
         const ended = waiting.meet(piece) ? 'left' : await settle(piece.deliveries[0]!, before);
         if (ended === 'abandoned') return ended;
@@ -189,7 +189,7 @@ function startsOf(together: { id: string }[], all: { id: string }[]): string[] {
 export type Suspicion = Omit<BisectionTerms, 'now' | 'until'>;
 
 /** How a transaction of a bisection ended; `starts` are what it knows by then. */
-type Ended = { starts: ReadonlySet<string> } & (
+type EndedBisection = { starts: ReadonlySet<string> } & (
   | { how: 'committed'; result: BatchResult }
   /** `hand`: what was tried together at last; nothing, where it failed behind all of them: that is no object's doing. */
   | { how: 'failed'; error: unknown; hand: WorkItem[] }
@@ -203,7 +203,7 @@ export async function applyBisecting(
   pool: Pool,
   deliveries: Delivery[],
   { suspicion, part }: { suspicion: Suspicion; part: Part },
-): Promise<Ended> {
+): Promise<EndedBisection> {
   let { starts } = suspicion;
   let hand: WorkItem[] = [];
   const apply: Apply = async (tx, items, { now, until, streamed }) => {
