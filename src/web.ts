@@ -32,12 +32,13 @@ import {
 } from './processes/metrics.ts';
 import { openProcess } from './processes/process.ts';
 import type { LongStrings } from './profile/attribute-rule.ts';
-import { watchDepth, watchOldest } from './queue/depth.ts';
+import { watchDepth } from './queue/depth.ts';
 import { createEffects } from './queue/effects.ts';
 import { createGroupCommit } from './queue/enqueue.ts';
 import { joinInstallation } from './queue/installation.ts';
 import { laneCount } from './queue/lanes.ts';
 import { addLossMetric } from './queue/loss.ts';
+import { watchOldest } from './queue/oldest.ts';
 import { openProducer } from './queue/producer.ts';
 import { keepAnswering, requireRedisSettings, watchMemory } from './queue/redis.ts';
 import { createAnnouncer, createSyncQueue } from './queue/syncs.ts';

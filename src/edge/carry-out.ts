@@ -89,25 +89,55 @@ export function planWithGroups(
   asked: Pick<Admitted, 'caller' | 'body'>,
   renewGroups: () => Promise<ReadonlyMap<string, Channel>>,
 ): Plan | Promise<Plan> {
-  const { caller, body } = asked;
+  const planned = planNoting(operation, asked);
+  const settle = (one: Planned) => planOf(operation, asked, { planned: one, renewGroups });
+  return planned instanceof Promise ? planned.then(settle) : settle(planned);
+}
+
+/** What came of planning, and the ids that it asked for of groups which the edge does not know. */
+type Planned = { missed: string[] } & ({ plan: Plan } | { refusal: unknown });
+
+/** Plans with the groups that the edge remembers. */
+function planNoting(
+  operation: QueuedOperation,
+  { caller, body }: Pick<Admitted, 'caller' | 'body'>,
+): Planned | Promise<Planned> {
   const missed: string[] = [];
   const channelOf = (id: string) => {
     const channel = caller.channelOf(id);
     if (channel === undefined) missed.push(id);
     return channel;
   };
-  const again = () => planAgain(operation, asked, { missed, renewGroups });
-  const finish = (plan: Plan) => (missed.length === 0 ? plan : again().then((renewed) => renewed ?? plan));
-  const refuse = (refusal: unknown): Promise<Plan> =>
-    again().then((renewed) => renewed ?? Promise.reject(refusal));
+  const hasGroup = (id: string) => channelOf(id) !== undefined;
   try {
-    const hasGroup = (id: string) => channelOf(id) !== undefined;
-    const planned = planIn(operation, withGroups(caller, { hasGroup, channelOf }), body);
-    return planned instanceof Promise ? planned.then(finish, refuse) : finish(planned);
+    const plan = planIn(operation, withGroups(caller, { hasGroup, channelOf }), body);
+    if (!(plan instanceof Promise)) return { plan, missed };
+    return plan.then(
+      (made) => ({ plan: made, missed }),
+      (refusal: unknown) => ({ refusal, missed }),
+    );
   } catch (refusal) {
-    if (missed.length === 0) throw refusal;
-    return refuse(refusal);
+    return { refusal, missed };
   }
+}
+
+/** The plan that was made, unless a group was missed that the store knows by now. @throws why there is none */
+function planOf(
+  operation: QueuedOperation,
+  asked: Pick<Admitted, 'caller' | 'body'>,
+  { planned, renewGroups }: { planned: Planned; renewGroups: () => Promise<ReadonlyMap<string, Channel>> },
+): Plan | Promise<Plan> {
+  const { missed } = planned;
+  if (missed.length > 0)
+    return planAgain(operation, asked, { missed, renewGroups }).then(
+      (renewed) => renewed ?? planOrThrow(planned),
+    );
+  return planOrThrow(planned);
+}
+
+function planOrThrow(planned: Planned): Plan {
+  if ('refusal' in planned) throw planned.refusal;
+  return planned.plan;
 }
 
 /** @returns nothing where the store knows no group of those that were missed */
@@ -116,7 +146,6 @@ async function planAgain(
   { caller, body }: Pick<Admitted, 'caller' | 'body'>,
   { missed, renewGroups }: { missed: string[]; renewGroups: () => Promise<ReadonlyMap<string, Channel>> },
 ): Promise<Plan | undefined> {
-  if (missed.length === 0) return undefined;
   const groups = await renewGroups();
   if (!missed.some((id) => groups.has(id))) return undefined;
   const renewed = { hasGroup: (id: string) => groups.has(id), channelOf: (id: string) => groups.get(id) };

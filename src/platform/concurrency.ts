@@ -141,12 +141,12 @@ export function together<Asked, Answer>(
   callAll: (asked: Asked[]) => Promise<Answer[]>,
   most: number,
 ): (asked: Asked) => Promise<Answer> {
-  interface Waiting {
+  interface Call {
     asked: Asked;
     resolve(answer: Answer): void;
     reject(error: Error): void;
   }
-  let waiting: Waiting[] = [];
+  let waiting: Call[] = [];
   let isRunning = false;
 
   async function run(): Promise<void> {

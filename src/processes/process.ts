@@ -9,9 +9,9 @@ import { addressOf, limitConnections, namesOneHost, serverOptions } from '../pla
 import { createLog, type Log } from '../platform/log.ts';
 import { startTracing, stopTracing, tracing } from '../platform/tracing.ts';
 import { connectProducer, connectWorker, type QueueConnection } from '../queue/connection.ts';
-import type { Oldest } from '../queue/depth.ts';
 import { type Installation, joinInstallation } from '../queue/installation.ts';
 import { addLossMetric, printedLoss } from '../queue/loss.ts';
+import type { Oldest } from '../queue/oldest.ts';
 import { openProducer, type PlacedProducer } from '../queue/producer.ts';
 import { requireRedisSettings } from '../queue/redis.ts';
 import { everyStatementByIndex, openPool, type Pool } from '../store/database.ts';

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { AcceptedObject, EnvelopeRequest } from '../jobs/envelope.ts';
 import { inPresentLanes } from './installation.ts';
-import { type LaneEntry, type LaneProducer, type Placing, QueueUnavailable } from './lanes.ts';
+import { BEHIND, type LaneEntry, type LaneProducer, type Placing, QueueUnavailable } from './lanes.ts';
 import { MAX_ENVELOPE_BYTES, pack } from './pack.ts';
 import { traceFlush } from './spans.ts';
 import {
@@ -13,7 +13,7 @@ import {
   type Neighbours,
   packableOf,
   type Track,
-  type Waiting,
+  type WaitingRequest,
 } from './turns.ts';
 
 export interface GroupCommitOptions {
@@ -32,9 +32,6 @@ export interface GroupCommitOptions {
    */
   flushesAtOnce?: 1 | 2;
 }
-
-/** Waiting jobs per lane from which on the workers count as behind. */
-const BEHIND = 3;
 
 /**
  * Requests that arrive while a flush is on its way wait and leave together in the next one: one durable add
@@ -87,7 +84,7 @@ export function createGroupCommit(producer: LaneProducer, options: GroupCommitOp
     return wait({ owner, entries: inPresentLanes(entries, options.lanes), count, bytes });
   }
 
-  function wait(what: Omit<Waiting, 'resolve' | 'reject'>): Promise<LaneEntry[]> {
+  function wait(what: Omit<WaitingRequest, 'resolve' | 'reject'>): Promise<LaneEntry[]> {
     const { count, bytes } = what;
     if (pendingObjects + count > options.maxPendingObjects) {
       return Promise.reject(new QueueUnavailable('too many objects are waiting for the queue'));
@@ -101,7 +98,7 @@ export function createGroupCommit(producer: LaneProducer, options: GroupCommitOp
   }
 
   /** Into the line of its shard. What moves to another waits until it is there. */
-  function enter(one: Waiting): void {
+  function enter(one: WaitingRequest): void {
     const shard = placing ? placing.now(one.owner) : 0;
     if (shard !== undefined) {
       shardAt(shard).enter(one);
@@ -113,7 +110,7 @@ export function createGroupCommit(producer: LaneProducer, options: GroupCommitOp
     );
   }
 
-  function settle(batch: Waiting[], result: LaneEntry[] | Error): void {
+  function settle(batch: WaitingRequest[], result: LaneEntry[] | Error): void {
     for (const { count, bytes, resolve, reject } of batch) {
       pendingObjects -= count;
       pendingBytes -= bytes;
@@ -177,8 +174,8 @@ interface ShardOptions {
   lookForFlood(): void;
   fillsEnvelope(): boolean;
   /** Into the line of whatever shard it has by now. */
-  enter(one: Waiting): void;
-  settle(batch: Waiting[], result: LaneEntry[] | Error): void;
+  enter(one: WaitingRequest): void;
+  settle(batch: WaitingRequest[], result: LaneEntry[] | Error): void;
 }
 
 type ShardCommit = ReturnType<typeof createShardCommit>;
@@ -192,7 +189,7 @@ export function createShardCommit(shard: number, { producer, placing, options, .
   const calm: Track = { waiting: createFlushTurns(neighbours), flushing: undefined };
   const flooding: Track = { waiting: createFlushTurns(neighbours), flushing: undefined };
 
-  function enter(track: Track, ...some: Waiting[]): void {
+  function enter(track: Track, ...some: WaitingRequest[]): void {
     for (const one of some) track.waiting.push(one);
     if (some.length > 0) track.flushing ??= flushAll(track);
   }
@@ -249,15 +246,15 @@ export function createShardCommit(shard: number, { producer, placing, options, .
   }
 
   /** Those whose workspace moves wait for their next shard. */
-  function leaveOutMoved(batch: Waiting[], { now }: Placing): Waiting[] {
-    const isHere = ({ owner }: Waiting) => now(owner) === shard;
+  function leaveOutMoved(batch: WaitingRequest[], { now }: Placing): WaitingRequest[] {
+    const isHere = ({ owner }: WaitingRequest) => now(owner) === shard;
     if (batch.every(isHere)) return batch;
     for (const one of batch) if (!isHere(one)) shared.enter(one);
     return batch.filter(isHere);
   }
 
   /** @param apart workspaces that have envelopes of their own; mostly there are none */
-  function entriesOf(batch: Waiting[], apart: string[]): LaneEntry[] {
+  function entriesOf(batch: WaitingRequest[], apart: string[]): LaneEntry[] {
     if (!batch.some(({ entries }) => entries)) return packLoose(batch as Loose[], apart);
     const loose = batch.filter(({ entries }) => !entries) as Loose[];
     return [...packLoose(loose, apart), ...batch.flatMap(({ entries }) => entries ?? [])];
@@ -277,7 +274,7 @@ export function createShardCommit(shard: number, { producer, placing, options, .
 
   return {
     isFlooding: (owner: string) => here.areThere() && flood.has(owner),
-    enter(one: Waiting): void {
+    enter(one: WaitingRequest): void {
       here.meet(one.owner);
       flood.count(one.owner, one.count);
       const isApart = flushesAtOnce === 2 && (flood.has(one.owner) || flooding.waiting.has(one.owner));

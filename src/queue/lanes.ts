@@ -9,6 +9,9 @@ export function laneName(lane: number): string {
   return `lane-${lane}`;
 }
 
+/** Jobs that wait in each lane from which on the workers count as behind. */
+export const BEHIND = 3;
+
 /** The queue in which the dashboard shows the dead letters; a retry there replays one. */
 export const DEAD_LETTER_QUEUE = 'dead-letters';
 

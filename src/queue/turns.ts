@@ -21,8 +21,11 @@ interface FlushLimits {
  */
 const SHARE = 500;
 
-/** Milliseconds for which another workspace that has sent something counts as one that sends. */
-const NEIGHBOURS_MS = 10_000;
+/**
+ * Milliseconds for which another workspace that has sent something counts as one that sends, and at a worker one of which
+ * something was found to wait.
+ */
+export const NEIGHBOURS_MS = 10_000;
 
 /** Whether a workspace that sends is alone, or others have sent something a moment ago. */
 export function createNeighbours(clock: () => number = () => performance.now()) {
@@ -152,19 +155,20 @@ export type Flood = ReturnType<typeof createFlood>;
 
 /** What waits for a flush, and those on their way, one after the other, until nothing waits. */
 export interface Track {
-  waiting: FlushTurns<Waiting>;
+  waiting: FlushTurns<WaitingRequest>;
   flushing: Promise<void> | undefined;
 }
 
-export interface Waiting extends InLine, Partial<Omit<Packable, 'bytes' | 'apart'>> {
-  /** What waits in envelopes of its own; else there are `request` and `objects`. */
+/** A request that waits for a flush, or what waits in envelopes of its own. */
+export interface WaitingRequest extends InLine, Partial<Omit<Packable, 'bytes' | 'apart'>> {
+  /** Those envelopes; else there are `request` and `objects`. */
   entries?: LaneEntry[];
   resolve(entries: LaneEntry[]): void;
   reject(error: Error): void;
 }
 
 /** What waits to be packed. */
-export type Loose = Waiting & Packable;
+export type Loose = WaitingRequest & Packable;
 
 export function packableOf({ request, objects, bytes, owner }: Loose, apart: string[]): Packable {
   return { request, objects, bytes, apart: apart.includes(owner) };

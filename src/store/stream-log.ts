@@ -230,7 +230,15 @@ export class StreamEntries {
     else this.#ids.addUuid(id);
   }
 
-  append(next: StreamEntries): void {
+  /** Those of one workspace behind each other. */
+  static joined([first, ...others]: StreamEntries[]): StreamEntries {
+    if (others.length === 0) return first!;
+    const all = new StreamEntries(first!.workspaceId);
+    for (const one of [first!, ...others]) all.#append(one);
+    return all;
+  }
+
+  #append(next: StreamEntries): void {
     const before = this.#kinds.length;
     for (const { place, detail } of next.#details) this.#details.push({ place: before + place, detail });
     for (const kind of next.#kinds) this.#kinds.push(kind);

@@ -20,8 +20,7 @@ const entriesOf = (some: number) => {
 };
 
 test('what has no id of its own gets one that nothing else has, a UUID of version 7', () => {
-  const entries = entriesOf(300);
-  for (let batch = 0; batch < 20; batch++) entries.append(entriesOf(300));
+  const entries = StreamEntries.joined(Array.from({ length: 21 }, () => entriesOf(300)));
   const given = newId();
   entries.add({ kind: 'i', profileId: NIL, id: given });
   const [kinds, , ids] = entries.columns();

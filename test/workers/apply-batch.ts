@@ -24,7 +24,9 @@ export async function applyPart(
   } catch (error) {
     if (classify(error) === 'transient') throw error;
     log.warn({ err: error, envelopes: deliveries.map(({ id }) => id) }, HOLDS_ONE);
-    return await applyBisecting(pool, deliveries, { suspicion: noSuspicion(), part });
+    const ended = await applyBisecting(pool, deliveries, { suspicion: noSuspicion(), part });
+    if (ended.how === 'failed') throw ended.error;
+    return ended.result;
   }
 }
 
@@ -34,7 +36,6 @@ function noSuspicion(): Suspicion {
     poison: new Map(),
     starts: new Set(),
     failed: { times: 0, signature: undefined },
-    inHand() {},
     async found() {},
   };
 }

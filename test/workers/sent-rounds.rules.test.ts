@@ -3,6 +3,7 @@ import { NIL } from 'uuid';
 import { expect, test } from 'vitest';
 import { JsonText } from '../../src/profile/json.ts';
 import type { Connection } from '../../src/store/database.ts';
+import { ByWorkspace } from '../../workers/batch/by-workspace.ts';
 import { emptyChanges, States } from '../../workers/batch/changes.ts';
 import { Profiles } from '../../workers/batch/profiles.ts';
 import { writeChanges } from '../../workers/batch/write.ts';
@@ -16,7 +17,11 @@ const purchase = { ...row, productId: 'shoe', currency: 'EUR', price: 1, quantit
 
 /** One event, and the purchase. */
 function changesWith(one: typeof purchase) {
-  const nothing = { groups: new Map(), ownedTokens: new Set<string>(), crowdedEmails: new Set<string>() };
+  const nothing = {
+    groups: new Map(),
+    ownedTokens: new ByWorkspace<true>(),
+    crowdedEmails: new ByWorkspace<true>(),
+  };
   const changes = emptyChanges({ ...nothing, profiles: new Profiles(0), states: new States() });
   changes.events.push({ ...row, name: 'seen' });
   changes.purchases.push(one);

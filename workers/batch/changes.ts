@@ -18,22 +18,23 @@ import {
   marks,
   type StoredState,
 } from '../../src/store/subscription-states.ts';
+import { ByWorkspace } from './by-workspace.ts';
 import type { LoadedProfile } from './loaded-profile.ts';
 import type { Profiles } from './profiles.ts';
-import { type RELOAD, scoped, type WorkItem } from './work-item.ts';
+import type { RELOAD, WorkItem } from './work-item.ts';
 
 /** What a round does to email addresses besides their states. */
 interface EmailChanges {
   /** By address, in its workspace: what was said last. */
-  bounces: Map<string, HardBounce>;
+  bounces: ByWorkspace<HardBounce>;
   /** Addresses whose holders lose the mark as spam before anything else of the round is written. */
   clearedSpam: ClearedSpam[];
   /** Addresses, each in its workspace, that too many have for their marks to be cleared by one object. */
-  crowded: ReadonlySet<string>;
+  crowded: ByWorkspace<true>;
 }
 
-function noEmailChanges(crowded: ReadonlySet<string>): EmailChanges {
-  return { bounces: new Map(), clearedSpam: [], crowded };
+function noEmailChanges(crowded: ByWorkspace<true>): EmailChanges {
+  return { bounces: new ByWorkspace(), clearedSpam: [], crowded };
 }
 
 /** What a round writes. A map is keyed by what may stand once in its statement. */
@@ -41,8 +42,9 @@ export interface Changes {
   profiles: Profiles;
   groups: Map<string, Group>;
   /** Tokens that belonged to someone before the round. */
-  ownedTokens: Set<string>;
-  pushTokens: Map<string, PushTokenRow>;
+  ownedTokens: ByWorkspace<true>;
+  /** As `tokenKey` says. */
+  pushTokens: ByWorkspace<PushTokenRow>;
   states: States;
   events: EventRow[];
   purchases: PurchaseRow[];
@@ -90,11 +92,11 @@ export function emptyChanges({
   crowdedEmails,
   ...loaded
 }: Pick<Changes, 'profiles' | 'groups' | 'ownedTokens' | 'states'> & {
-  crowdedEmails: ReadonlySet<string>;
+  crowdedEmails: ByWorkspace<true>;
 }): Changes {
   return {
     ...loaded,
-    pushTokens: new Map(),
+    pushTokens: new ByWorkspace(),
     events: [],
     purchases: [],
     emails: noEmailChanges(crowdedEmails),
@@ -129,38 +131,36 @@ type Said = Saying & State & { group: string; how: 'set' | 'taken' | 'dropped' }
 /** A group's id is under its own name, the global email state under GLOBAL. */
 export class States {
   /** What is stored of the subjects that were looked up. */
-  readonly #known = new Map<string, Map<string, State>>();
-  readonly #said = new Map<string, Map<string, Said>>();
+  readonly #known = new BySubject<Map<string, State>>();
+  readonly #said = new BySubject<Map<string, Said>>();
   /** Whether somebody who is not in the round's hands has an address; missing: not looked up. */
-  readonly #held = new Map<string, boolean>();
+  readonly #held = new ByWorkspace<boolean>();
   /** All that was said, in its order. */
   readonly changes: StateChange[] = [];
 
   /** From now on the subject's states are known: those taken in. */
-  know({ workspaceId, kind, name }: Subject): void {
-    const key = keyOf(workspaceId, kind, name);
-    if (!this.#known.has(key)) this.#known.set(key, new Map());
+  know(subject: Subject): void {
+    if (!this.#known.get(subject)) this.#known.set(subject, new Map());
   }
 
   takeIn({ workspaceId, kind, subject, group, channel, state }: StoredState): void {
-    this.#known.get(keyOf(workspaceId, kind, subject))?.set(group, { channel, state });
+    this.#known.get({ workspaceId, kind, name: subject })?.set(group, { channel, state });
   }
 
   noteHeld(workspaceId: string, email: string, held: boolean): void {
-    this.#held.set(scoped(workspaceId, email), held);
+    this.#held.set(workspaceId, email, held);
   }
 
   isHeld(workspaceId: string, email: string): boolean | undefined {
-    return this.#held.get(scoped(workspaceId, email));
+    return this.#held.get(workspaceId, email);
   }
 
   /** The subject's states by group as they are now; undefined: not known. */
-  of({ workspaceId, kind, name }: Subject): Map<string, State> | undefined {
-    const key = keyOf(workspaceId, kind, name);
-    const stored = this.#known.get(key);
+  of(subject: Subject): Map<string, State> | undefined {
+    const stored = this.#known.get(subject);
     if (!stored) return undefined;
     const states = new Map(stored);
-    for (const [group, said] of this.#said.get(key) ?? []) {
+    for (const [group, said] of this.#said.get(subject) ?? []) {
       if (said.how === 'dropped') states.delete(group);
       else states.set(group, said);
     }
@@ -173,8 +173,7 @@ export class States {
 
   /** An address that has a state for the group keeps it. */
   take({ subject, requestId }: Saying, group: string, { channel, state }: State): void {
-    const key = keyOf(subject.workspaceId, subject.kind, subject.name);
-    if (this.#known.get(key)?.has(group) || this.#said.get(key)?.has(group)) return;
+    if (this.#known.get(subject)?.has(group) || this.#said.get(subject)?.has(group)) return;
     this.#say({ subject, requestId, group, channel, state, how: 'taken' });
   }
 
@@ -210,10 +209,9 @@ export class States {
   #say(said: Said): void {
     const { subject, group } = said;
     this.#note(said);
-    const key = keyOf(subject.workspaceId, subject.kind, subject.name);
-    const groups = this.#said.get(key);
+    const groups = this.#said.get(subject);
     if (groups) groups.set(group, said);
-    else this.#said.set(key, new Map([[group, said]]));
+    else this.#said.set(subject, new Map([[group, said]]));
   }
 
   #note({ subject, requestId, group, how, state }: Omit<Said, 'channel'>): void {
@@ -235,6 +233,28 @@ export class States {
   }
 }
 
-function keyOf(workspaceId: string, kind: string, name: string): string {
-  return scoped(workspaceId, `${kind}\0${name}`);
+/** A map by subject. */
+export class BySubject<Value> {
+  readonly #kinds: Record<Subject['kind'], ByWorkspace<Value>> = {
+    email: new ByWorkspace(),
+    phone: new ByWorkspace(),
+    profile: new ByWorkspace(),
+  };
+
+  get({ workspaceId, kind, name }: Subject): Value | undefined {
+    return this.#kinds[kind].get(workspaceId, name);
+  }
+
+  set({ workspaceId, kind, name }: Subject, value: Value): void {
+    this.#kinds[kind].set(workspaceId, name, value);
+  }
+
+  *values(): Iterable<Value> {
+    for (const kind of Object.values(this.#kinds)) yield* kind.values();
+  }
+}
+
+/** What tells a push token from others of its workspace. */
+export function tokenKey({ appId, token }: Pick<PushTokenRow, 'appId' | 'token'>): string {
+  return `${appId}\0${token}`;
 }

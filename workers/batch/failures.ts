@@ -78,6 +78,10 @@ export function classify(error: unknown): ErrorClass {
   return code.length === 5 && PERMANENT.includes(code.slice(0, 2)) ? 'permanent' : 'transient';
 }
 
+/** Milliseconds before a transaction that has failed is tried again: the first wait, and the longest. */
+export const FIRST_RETRY_MS = 20;
+export const LONGEST_RETRY_MS = 1000;
+
 /** Times that an error may come back before it is the objects' fault, unless they are known sooner. */
 export const TRIES = 3;
 

@@ -3,16 +3,10 @@ import type { Log } from '../../src/platform/log.ts';
 import type { Pool } from '../../src/store/database.ts';
 import { isDistributed } from '../../src/store/distributed.ts';
 import type { BatchResult } from './failures.ts';
+import { countObjects, type HandedIn, LARGE, lanesOf } from './handed-in.ts';
 import { type Delivery, workspacesOf } from './open.ts';
-import { countObjects, type HandedIn, lanesOf, PART_MS, type Part, WHOLE } from './parts.ts';
+import { PART_MS, type Part, WHOLE } from './parts.ts';
 import { applyTogether } from './run.ts';
-
-/**
- * Objects that are worth a transaction of their own beside one that is running. With as many, a transaction's round
- * trips and its COMMIT cost little, and this process works on one while Postgres works on the other. Fewer wait for it
- * to end, and share the next one, unless they overtake it.
- */
-export const LARGE = 200;
 
 /** Milliseconds that a transaction rests at one place for those who overtake it: their statement may wait for a lock. */
 const LONGEST_REST_MS = 100;

@@ -2,9 +2,10 @@ import type { EnvelopeRequest, ObjectKind } from '../../src/jobs/envelope.ts';
 import type { Log } from '../../src/platform/log.ts';
 import type { LaneCount, UsageRow } from '../../src/store/counters.ts';
 import type { WorkerMetrics } from '../metrics.ts';
+import { ByWorkspace } from './by-workspace.ts';
 import { type BatchResult, isOurStatement } from './failures.ts';
 import type { Delivery } from './open.ts';
-import { scoped, type WorkItem } from './work-item.ts';
+import type { WorkItem } from './work-item.ts';
 
 export interface EndedBatch {
   deliveries: Delivery[];
@@ -79,14 +80,13 @@ function requestIds({ envelope }: Delivery): string[] {
  * takes effect: every object counts once, however often it was tried.
  */
 export function tallyUsage(applied: WorkItem[]): UsageRow[] {
-  const rows = new Map<string, UsageRow>();
+  const rows = new ByWorkspace<UsageRow, number>();
   let row: UsageRow | undefined;
   for (const { workspaceId, lane, object } of applied) {
     // Objects of a request follow each other.
     if (row?.workspaceId !== workspaceId || row.lane !== lane) {
-      const key = scoped(workspaceId, String(lane));
-      row = rows.get(key) ?? nothingUsed(workspaceId, lane);
-      rows.set(key, row);
+      row = rows.get(workspaceId, lane) ?? nothingUsed(workspaceId, lane);
+      rows.set(workspaceId, lane, row);
     }
     row[usageOf(object.kind)]++;
   }

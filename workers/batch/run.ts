@@ -9,7 +9,7 @@ import { claimEnvelopes, readCutEnvelopes } from '../../src/store/ledger.ts';
 import { insertDeadLetters } from '../../src/store/outcomes.ts';
 import { appendLog } from '../../src/store/stream-log.ts';
 import { inTransaction, type Limits, sendTogether } from '../../src/store/transactions.ts';
-import { type Applied, addApplied, applySome, nothingApplied, SMALL_ROUND, type Terms } from './apply.ts';
+import { type Applied, applySome, joinApplied, SMALL_ROUND, type Terms } from './apply.ts';
 import type { BatchResult } from './failures.ts';
 import {
   type Claimed,
@@ -21,16 +21,7 @@ import {
   tracesOf,
   workspacesOf,
 } from './open.ts';
-import {
-  endPart,
-  inTurns,
-  type LeftOver,
-  leave,
-  nothingLeft,
-  type Part,
-  WHOLE,
-  withoutDone,
-} from './parts.ts';
+import { endPart, inTurns, type LeftOver, leftOf, type Part, WHOLE, withoutDone } from './parts.ts';
 import { describeBatch, tallyLanes, tallyUsage } from './report.ts';
 import { runShares } from './shares.ts';
 import type { WorkItem } from './work-item.ts';
@@ -57,20 +48,25 @@ export function applyTogether(pool: Pool, deliveries: Delivery[], part: Part = W
   return transact(pool, deliveries, { apply: applySome, part });
 }
 
-interface Given {
+/** How a transaction goes about a batch, and how much of it is done. */
+interface Procedure {
   apply: Apply;
   part: Part;
 }
 
 /** Opens the transaction, or one of each workspace where tables are distributed, and its span where there is tracing. */
-export async function transact(pool: Pool, deliveries: Delivery[], given: Given): Promise<BatchResult> {
+export async function transact(
+  pool: Pool,
+  deliveries: Delivery[],
+  procedure: Procedure,
+): Promise<BatchResult> {
   const runAll = (await isDistributed(pool))
     ? () =>
         runShares(pool, deliveries, {
-          ...{ part: given.part, limits: LIMITS },
-          run: (tx, own, ofShare) => run(tx, own, { ...given, ...ofShare }),
+          ...{ part: procedure.part, limits: LIMITS },
+          run: (tx, own, ofShare) => run(tx, own, { ...procedure, ...ofShare }),
         })
-    : () => inTransaction(pool, (tx, commit) => run(tx, deliveries, { ...given, commit }), LIMITS);
+    : () => inTransaction(pool, (tx, commit) => run(tx, deliveries, { ...procedure, commit }), LIMITS);
   if (!tracing) return runAll();
   const { result, ids } = await traceTransaction(deliveries, runAll, describeBatch);
   return { ...result, ids };
@@ -89,7 +85,7 @@ export async function transact(pool: Pool, deliveries: Delivery[], given: Given)
 async function run(
   tx: Connection,
   deliveries: Delivery[],
-  { apply, part, commit }: Given & { commit: Commit },
+  { apply, part, commit }: Procedure & { commit: Commit },
 ): Promise<BatchResult> {
   const started = performance.now();
   const claimed = await claim(tx, deliveries);
@@ -134,16 +130,17 @@ interface Done extends Applied {
 async function applyStretches(
   tx: Connection,
   opened: Opened,
-  { apply, part, terms }: Given & { terms: Terms },
+  { apply, part, terms }: Procedure & { terms: Terms },
 ): Promise<Done> {
+  const parts: Applied[] = [];
   const applied: WorkItem[] = [];
   const lost = new Set<string>();
   const beforeDelete = new Set<string>();
-  const total = nothingApplied();
-  const left = nothingLeft();
+  const rest: Pick<Opened, 'items' | 'deadLetters'>[] = [];
+  const over = new Set<string>();
   for (const cut of cutAtDeletes(opened)) {
-    if (left.origins.length > 0) {
-      leave(left, cut);
+    if (rest.length > 0) {
+      rest.push(cut);
       continue;
     }
     const stretch = cut.replayed.size > 0 ? await withoutForgotten(tx, cut) : cut;
@@ -151,26 +148,27 @@ async function applyStretches(
     for (const { id } of stretch.deadLetters) lost.add(id);
     for (const [place, items] of inTurns(stretch, part).entries()) {
       if (place > 0 && part.isForOthers) {
-        leave(left, { items, deadLetters: [] });
+        rest.push({ items, deadLetters: [] });
         continue;
       }
       // Most of what is loaded for all of them would be loaded in vain, once more in each part.
       const isLate = items.length > 0 && part.late.has(items[0]!.workspaceId);
       const some = await apply(tx, items, isLate ? { ...terms, size: part.size ?? SMALL_ROUND } : terms);
-      addApplied(total, some);
+      parts.push(some);
       for (const { item } of some.refused) lost.add(item.object.id);
       for (let index = 0; index < some.count; index++) {
         const item = items[index]!;
         if (lost.size === 0 || !lost.has(item.object.id)) applied.push(item);
       }
-      leave(left, { items: items.slice(some.count), deadLetters: [] });
       const next = items[some.count];
-      if (next) left.over.add(next.workspaceId);
-      left.size = some.size;
+      if (!next) continue;
+      over.add(next.workspaceId);
+      rest.push({ items: items.slice(some.count), deadLetters: [] });
     }
     if (stretch.items.some(isDelete)) for (const { object } of stretch.items) beforeDelete.add(object.id);
   }
-  return { ...total, applied, lost, beforeDelete, left };
+  const total = joinApplied(parts);
+  return { ...total, applied, lost, beforeDelete, left: leftOf(rest, { over, size: total.size }) };
 }
 
 function isDelete({ object }: WorkItem): boolean {

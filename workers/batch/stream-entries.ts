@@ -52,16 +52,17 @@ export function toStreamEntries(
   return logs.all();
 }
 
-/** What came of the next round, behind what there is: one list for each workspace. */
-export function joined(sum: StreamEntries[], next: StreamEntries[]): StreamEntries[] {
-  if (sum.length === 0) return next;
-  const lists = new Map(sum.map((list) => [list.workspaceId, list]));
-  for (const list of next) {
-    const known = lists.get(list.workspaceId);
-    if (known) known.append(list);
-    else lists.set(list.workspaceId, list);
+/** What came of several rounds, in their order: one list for each workspace. */
+export function joinEntries(rounds: readonly StreamEntries[][]): StreamEntries[] {
+  const filled = rounds.filter((lists) => lists.length > 0);
+  if (filled.length <= 1) return filled[0] ?? [];
+  const workspaces = new Map<string, StreamEntries[]>();
+  for (const list of filled.flat()) {
+    const others = workspaces.get(list.workspaceId);
+    if (others) others.push(list);
+    else workspaces.set(list.workspaceId, [list]);
   }
-  return [...lists.values()];
+  return [...workspaces.values()].map((lists) => StreamEntries.joined(lists));
 }
 
 /** The entries of a round, by workspace. */

@@ -45,11 +45,6 @@ export function isSubscription(item: WorkItem): item is WorkItem<SubscriptionObj
   return kind === 'group_state' || kind === 'email_change';
 }
 
-/** Objects of different workspaces never share a name. */
-export function scoped(workspaceId: string, name: string): string {
-  return `${workspaceId}\0${name}`;
-}
-
 const NOBODY: readonly UserSelector[] = [];
 
 /** The users whom an object chooses by a selector. */

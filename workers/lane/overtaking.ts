@@ -1,6 +1,8 @@
 import { SHARED, tagIn, tagOf } from '../../src/queue/lanes.ts';
-import type { Waiting } from '../../src/queue/waiting.ts';
+import { NEIGHBOURS_MS } from '../../src/queue/turns.ts';
+import type { WaitingJobs } from '../../src/queue/waiting.ts';
 import { versionOf, type WireEnvelope } from '../../src/queue/wire.ts';
+import { LARGE } from '../batch/handed-in.ts';
 import { type Delivery, ledgerKey, workspacesOf } from '../batch/open.ts';
 import { sizeOf, type WaitingEnvelope } from './prefetch.ts';
 
@@ -15,9 +17,6 @@ const READ_AT_ONCE = 8;
 /** As much as is enough for a turn: a part of what is enough for a transaction. */
 const ENOUGH = 1 / 4;
 
-/** Objects of one workspace from which on a transaction takes long enough that the others should not wait for it. */
-const LARGE = 200;
-
 /**
  * A lane's turns: while it works on envelopes of one workspace, the others have their turn beside it, however much of
  * that workspace stands in front. What one workspace has in a lane keeps its order, and workspaces have none among each
@@ -25,7 +24,7 @@ const LARGE = 200;
  *
  * @param reads latest version of envelopes that is applied
  */
-export function createOvertaking(waiting: Pick<Waiting<WireEnvelope>, 'ids' | 'jobs'>, reads: number) {
+export function createOvertaking(waiting: Pick<WaitingJobs<WireEnvelope>, 'ids' | 'jobs'>, reads: number) {
   /** Envelopes that have to wait for their place: their turn took too long, or failed. */
   const inPlace = new Set<string>();
 
@@ -184,9 +183,6 @@ const LONGEST_PAUSE_MS = 96;
 
 /** The longest pause while others send as well: they wait for half of it, on an average. */
 const LONGEST_AMONG_NEIGHBOURS_MS = 24;
-
-/** Milliseconds for which whoever was found counts as one that sends; web counts neighbours for as long. */
-const NEIGHBOURS_MS = 10_000;
 
 /**
  * When a lane looks who may overtake what it works. The pause goes on over the ends of transactions: however short those

@@ -143,7 +143,7 @@ export function createYielding({
   /** Where the system does not tell, they are taken to share a machine. */
   const isNeeded = () => mostMs > 0 && areWorkersBehind() && (processorWait() ?? 1) >= CONTENDED;
 
-  async function wait({ age, longest, until }: Waiting, leaving: AbortSignal): Promise<void> {
+  async function wait({ age, longest, until }: WaitLimits, leaving: AbortSignal): Promise<void> {
     const begun = performance.now();
     for (let now = begun; isNeeded() && now < until && age() < longest && !leaving.aborted; ) {
       await rest(Math.max(1, Math.min(YIELD_LOOK_MS, until - now)), leaving);
@@ -167,7 +167,8 @@ export function createYielding({
   };
 }
 
-interface Waiting {
+/** How long a wait may be. */
+interface WaitLimits {
   age: Age;
   /** Milliseconds of age from which on nobody waits. */
   longest: number;

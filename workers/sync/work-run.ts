@@ -28,8 +28,10 @@ async function workRun(jobId: string, context: SyncContext, leaving: Leaving): P
     if (!run) return { kind: 'lost' };
     checkpoint = checkpointOf(run);
     if (run.cancelled) return { kind: 'cancelled', checkpoint };
-    const kind = await readOn({ run, checkpoint }, context, leaving);
-    return kind === 'left' ? { kind } : { kind, checkpoint };
+    const read = await readOn({ run, checkpoint }, context, leaving);
+    checkpoint = read.checkpoint;
+    if (read.kind === 'failed') throw read.error;
+    return read.kind === 'left' ? { kind: 'left' } : { kind: read.kind, checkpoint };
   } catch (error) {
     if (error instanceof RunLost) return { kind: 'lost' };
     if (leaving.now.aborted) return { kind: 'left' };

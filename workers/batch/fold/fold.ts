@@ -101,7 +101,7 @@ function foldTrack(item: WorkItem<TrackObject>, identifier: Identifier, changes:
     return typeof reason === 'string' ? refuse(item, reason, changes) : reason;
   }
   const profile = found ?? profiles.create(workspaceId, identifier);
-  profile.touched = ordinal;
+  profile.touch(ordinal);
   if (object.kind === 'events') foldEvent(profile, item as WorkItem<AcceptedEvent>, changes);
   else foldPurchase(profile, item as WorkItem<AcceptedPurchase>, changes);
   return undefined;

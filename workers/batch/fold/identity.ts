@@ -58,7 +58,7 @@ function foldAliasNew(
   const holder = profiles.find(workspaceId, { user_alias });
   if (holder === RELOAD) return RELOAD;
   if (external_id === undefined) {
-    if (!holder) profiles.create(workspaceId, { user_alias }).touched = ordinal;
+    if (!holder) profiles.create(workspaceId, { user_alias }).touch(ordinal);
     return undefined;
   }
   const owner = profiles.find(workspaceId, { external_id });
