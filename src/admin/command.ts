@@ -2,7 +2,7 @@ import path from 'node:path';
 import { type Command, InvalidArgumentError } from 'commander';
 import { DateTime } from 'luxon';
 import { validate } from 'uuid';
-import { startedByNpm } from '../platform/config.ts';
+import { startedByNpm } from '../platform/environment.ts';
 import { codeOf } from '../platform/format.ts';
 import { isAddressOrSubnet } from '../platform/listen.ts';
 import { MAX_EXTERNAL_ID_BYTES } from '../profile/identifier.ts';

@@ -5,7 +5,7 @@ import { totalmem } from 'node:os';
 import path from 'node:path';
 import type { Writable } from 'node:stream';
 import { pathToFileURL } from 'node:url';
-import { searchPath } from '../platform/config.ts';
+import { searchPath } from '../platform/environment.ts';
 import type { Log } from '../platform/log.ts';
 import { rest, until } from '../platform/poll.ts';
 import { PostgresClient } from '../store/database.ts';

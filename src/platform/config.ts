@@ -1,13 +1,11 @@
 import { Ajv, type ErrorObject } from 'ajv';
+import { wholeEnvironment } from './environment.ts';
 import { networksOf } from './reach.ts';
 import { settings } from './settings.ts';
 
 export { settings };
 
-// biome-ignore lint/style/noProcessEnv: all of it is read here, and checked, so that no setting is read by the way
-const ours = () => process.env;
-
-/** The settings' values. No other file looks at the environment. */
+/** The settings' values. */
 export type Config = {
   readonly [K in keyof typeof settings]: (typeof settings)[K]['type'] extends 'integer' ? number : string;
 };
@@ -19,7 +17,7 @@ export class ConfigError extends Error {}
  * Reads and checks the settings. An empty value counts as unset.
  * @throws {ConfigError} naming every wrong setting.
  */
-export function readConfig(environment: NodeJS.ProcessEnv = ours()): Config {
+export function readConfig(environment: NodeJS.ProcessEnv = wholeEnvironment()): Config {
   const ajv = new Ajv({
     coerceTypes: true,
     allErrors: true,
@@ -61,24 +59,6 @@ export function readConfig(environment: NodeJS.ProcessEnv = ours()): Config {
   requireNetworks(config);
   return config;
 }
-
-/** What is no setting and comes with the environment all the same: by which command and script npm has started this program. */
-export const startedByNpm = () => ({
-  command: ours().npm_command,
-  script: ours().npm_lifecycle_event,
-});
-
-/** A variable that a person has named, for a secret of theirs; undefined: there is none. */
-export const variableNamed = (name: string): string | undefined => ours()[name];
-
-/** Where programs are found, for one that gets nothing else of the environment. */
-export const searchPath = () => ours().PATH;
-
-/** What a process gets that this one starts: all that this one has, with these settings. */
-export const environmentWith = (values: Record<string, string>): NodeJS.ProcessEnv => ({
-  ...ours(),
-  ...values,
-});
 
 /** A cluster finds its primaries by itself, and has one database. */
 function requireOneCluster({ REDIS_URL, REDIS_SENTINELS, REDIS_CLUSTER_NODES }: Config): void {

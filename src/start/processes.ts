@@ -1,6 +1,6 @@
 import { type ChildProcess, fork } from 'node:child_process';
 import path from 'node:path';
-import { startedByNpm } from '../platform/config.ts';
+import { startedByNpm } from '../platform/environment.ts';
 import { packageRoot } from '../platform/files.ts';
 import type { Log } from '../platform/log.ts';
 import { backOff, poll, until } from '../platform/poll.ts';

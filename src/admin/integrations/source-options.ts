@@ -11,7 +11,7 @@ import {
   fileFormats,
   type SourceDefinition,
 } from '../../integrations/source.ts';
-import { variableNamed } from '../../platform/config.ts';
+import { variableNamed } from '../../platform/environment.ts';
 import { describeFailure } from '../../platform/format.ts';
 import { parseCount, Refusal } from '../command.ts';
 
