@@ -244,11 +244,7 @@ export function openBucket(
       // What is behind the last slash of the prefix counts: the owner has named the rest.
       const isMeant = (key: string) => isOfFormat(key.slice(prefix.lastIndexOf('/') + 1), format);
       const objects = await listObjects(bucket, { what: `${format} object`, isMeant }, options.signal);
-      return objectFiles(bucket, objects, {
-        scratch,
-        format,
-        signal: options.signal,
-      });
+      return objectFiles(bucket, objects, { scratch, format, signal: options.signal });
     } catch (error) {
       bucket.client.destroy();
       throw error;
