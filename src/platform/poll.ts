@@ -101,7 +101,7 @@ export function poll(
 
 /**
  * Back-off after what was slow, not after what was in vain: a pause of so many times what it took, and none behind what was
- * quick. `backOff` of src/platform/poll.ts is the other one, whose pauses grow with each try. Nobody waits here: whoever
+ * quick. `backOff`, above, is the other one, whose pauses grow with each try. Nobody waits here: whoever
  * would read asks, and reads later. Where the queue is far away, reads without a pause would keep everything else from it.
  *
  * @param slowMs milliseconds from which on something was slow

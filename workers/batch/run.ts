@@ -75,10 +75,10 @@ export async function transact(
 /**
  * The trunk's fourth stop: the journey of a batch, from its lanes to COMMIT.
  *
- * 1. **Claim** the envelopes in the ledger: `claim` of parts.ts. What has taken effect before is not claimed again.
+ * 1. **Claim** the envelopes in the ledger: `claim`, below. What has taken effect before is not claimed again.
  * 2. **Open** them, and hold each object against its contract: open.ts.
  * 3. Apply the objects (`applyStretches`, below) in rounds, of which most batches have one (`applySome` of apply.ts): **load**
- *    whom they name (load.ts), **fold** in memory (fold/fold.ts), **write** whole sets (write.ts).
+ *    whom they name (load-profiles.ts), **fold** in memory (fold/fold.ts), **write** whole sets (write.ts).
  * 4. End the part: what there was no time for stays in the lanes (`endPart` of parts.ts).
  * 5. Note what became of the objects, and **commit** (`noteAndCommit`, below).
  */
