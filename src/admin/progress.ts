@@ -1,6 +1,6 @@
 import path from 'node:path';
 import { Presets, SingleBar } from 'cli-progress';
-import type { Watcher } from '../platform/files.ts';
+import type { Watcher } from '../platform/steps.ts';
 
 export interface Progress {
   advance(by: number): void;

@@ -20,7 +20,7 @@ import { type ConsoleServices, createConsole, type Page, type PageServices } fro
 import { createFleet } from './fleet.ts';
 import { recordHistory } from './history.ts';
 import { createLive } from './live.ts';
-import { createLockouts } from './lockouts.ts';
+import { createFailedSignIns, createLockouts } from './lockouts.ts';
 import type { OidcConfig } from './openid-connect.ts';
 import { accountGroupPages } from './pages/account-groups.ts';
 import { accountPages } from './pages/accounts.ts';
@@ -44,7 +44,7 @@ import { userActionPages, userPages } from './pages/user.ts';
 import { userListPages } from './pages/users.ts';
 import { workspacePages } from './pages/workspaces.ts';
 import { createQueueBoard } from './queues.ts';
-import { createFailedSignIns, createOperatorSessions } from './sessions.ts';
+import { createOperatorSessions } from './sessions.ts';
 import type { Account } from './sign-in.ts';
 
 interface BoardOptions {

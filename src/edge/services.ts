@@ -4,7 +4,6 @@ import type { Config } from '../platform/config.ts';
 import type { Log, StrangersLog } from '../platform/log.ts';
 import type { Effects } from '../queue/effects.ts';
 import type { GroupCommit } from '../queue/enqueue.ts';
-import type { Turns } from '../queue/turns.ts';
 import type { Validator } from '../schemas/compile.ts';
 import type { Authenticator, ScimAuthenticator } from './authenticate.ts';
 import type { Heads } from './heads.ts';
@@ -13,6 +12,7 @@ import type { LoadShedding } from './load-shedding.ts';
 import type { EdgeMetrics } from './metrics.ts';
 import type { RateLimiter } from './rate-limit.ts';
 import type { Reading } from './reading.ts';
+import type { Turns } from './turns.ts';
 
 /** What every request is served with. */
 export interface EdgeServices {

@@ -1,6 +1,7 @@
 import type { FileHandle } from 'node:fs/promises';
 import { crc32, inflateRawSync } from 'node:zlib';
-import { readAt, type Watcher, watchedStep } from '../platform/files.ts';
+import { readAt } from '../platform/files.ts';
+import { type Watcher, watchedStep } from '../platform/steps.ts';
 import type { Json } from '../profile/json.ts';
 import { isRecord } from '../profile/values.ts';
 import { type AvroType, BrokenAvro, createCursor, type Meaning, plain, readValues } from './avro-values.ts';

@@ -4,8 +4,9 @@ import path from 'node:path';
 import type { BucketAccess } from '../integrations/bucket-client.ts';
 import type { Scratch } from '../integrations/files/scratch.ts';
 import { SourceError, s3PlaceOf } from '../integrations/source.ts';
-import { MANIFEST, UNFINISHED, type Watcher } from '../platform/files.ts';
+import { MANIFEST, UNFINISHED } from '../platform/files.ts';
 import type { Reach } from '../platform/reach.ts';
+import type { Watcher } from '../platform/steps.ts';
 import { type Input, openInput } from './open-input.ts';
 import { ImportError } from './unpack.ts';
 

@@ -1,7 +1,7 @@
 import { Readable } from 'node:stream';
 import { GetObjectCommand, NoSuchKey, paginateListObjectsV2 } from '@aws-sdk/client-s3';
-import { unwatched, type Watcher, watchedStep } from '../platform/files.ts';
 import { poll } from '../platform/poll.ts';
+import { unwatched, type Watcher, watchedStep } from '../platform/steps.ts';
 import {
   type Bucket,
   type BucketPlace,

@@ -5,7 +5,7 @@ import { within } from '../platform/lifecycle.ts';
 import type { Log } from '../platform/log.ts';
 import type { Pool } from '../store/database.ts';
 import { type QueueLoss, type QueueState, rememberQueue } from '../store/installation.ts';
-import { tellLoss } from '../store/queue-shards.ts';
+import { tellLoss } from '../store/queue-losses.ts';
 import { laneName, markOf, prefixOf } from './lanes.ts';
 import { movesVersionOf } from './moves.ts';
 import type { Exec, RedisClient } from './open-redis.ts';

@@ -9,8 +9,8 @@ import { Queue } from '../../src/queue/bullmq.ts';
 import { connectWorker } from '../../src/queue/connection.ts';
 import { laneName } from '../../src/queue/lanes.ts';
 import type { Database } from '../../src/store/database.ts';
+import { insertDeadLetters } from '../../src/store/failed-objects.ts';
 import { openDatabase } from '../../src/store/open-database.ts';
-import { insertDeadLetters } from '../../src/store/outcomes.ts';
 import { createBareDatabase, createDatabase, startRedis, temporaryFolder } from '../setup/fixtures.ts';
 import { expectRefusal, makeWorkspaces, type PenstockOn, penstockOn } from './penstock.ts';
 

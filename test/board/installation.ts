@@ -10,9 +10,9 @@ import { DEAD_LETTER_QUEUE, type LaneProducer, laneName } from '../../src/queue/
 import type { Connection, Database } from '../../src/store/database.ts';
 import { forLetters, locateLetters, markReplayed } from '../../src/store/dead-letters.ts';
 import { forEachWorkspace } from '../../src/store/distributed.ts';
+import { type FailedObject, insertDeadLetters } from '../../src/store/failed-objects.ts';
 import type { QueueLoss } from '../../src/store/installation.ts';
 import { openDatabase } from '../../src/store/open-database.ts';
-import { type FailedObject, insertDeadLetters } from '../../src/store/outcomes.ts';
 import { startDeadLetters } from '../../workers/upkeep/dead-letters.ts';
 import { createDatabase, startRedis } from '../setup/fixtures.ts';
 

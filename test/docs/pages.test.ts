@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs';
 import type { AddressInfo } from 'node:net';
 import express from 'express';
 import { expect, test } from 'vitest';
-import { addDocsPages } from '../../src/edge/pages.ts';
+import { addDocsPages } from '../../src/edge/docs-pages.ts';
 
 test('an error on the way to the first page leaves /docs whole for those who ask behind it', async () => {
   let isBroken = true;

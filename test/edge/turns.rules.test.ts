@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { createTurns } from '../../src/queue/turns.ts';
+import { createTurns } from '../../src/edge/turns.ts';
 
 const nextTurnOfTheLoop = () => new Promise(setImmediate);
 

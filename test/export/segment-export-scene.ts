@@ -9,7 +9,7 @@ import express from 'express';
 import { Registry } from 'prom-client';
 import { expect } from 'vitest';
 import { commandLine } from '../../src/admin/installation.ts';
-import { addSegmentDownloads, createDownloadSettings } from '../../src/edge/pages.ts';
+import { addSegmentDownloads, createDownloadSettings } from '../../src/edge/segment-downloads.ts';
 import type { EdgeServices } from '../../src/edge/services.ts';
 import { listZip } from '../../src/import/unpack.ts';
 import type { Resources } from '../../src/operations/operation.ts';

@@ -3,8 +3,8 @@ import path from 'node:path';
 import { expect, test } from 'vitest';
 import { openInputs } from '../../src/import/open-inputs.ts';
 import { readConfig } from '../../src/platform/config.ts';
-import { type Step, unwatched } from '../../src/platform/files.ts';
 import { reachOfSources } from '../../src/platform/reach.ts';
+import { type Step, unwatched } from '../../src/platform/steps.ts';
 import { startS3 } from '../integrations/s3.ts';
 import { fileOf } from './scene.ts';
 

@@ -12,7 +12,7 @@ import { createLaneProducer } from '../../src/queue/lane-producer.ts';
 import { laneName } from '../../src/queue/lanes.ts';
 import { ADDITIONS } from '../../src/queue/loss.ts';
 import { openDatabase } from '../../src/store/open-database.ts';
-import { confirmLosses } from '../../src/store/queue-shards.ts';
+import { confirmLosses } from '../../src/store/queue-losses.ts';
 import { createDatabase, startRedis, type TestRedis, waitUntil } from '../setup/fixtures.ts';
 
 const nothing = { requests: [], objects: [] };

@@ -1,9 +1,9 @@
 import type { Log } from '../../src/platform/log.ts';
 import type { Connection, Pool } from '../../src/store/database.ts';
 import { type Applied, applySome } from '../../workers/batch/apply.ts';
-import { type BatchResult, classify } from '../../workers/batch/failures.ts';
+import { classify } from '../../workers/batch/failures.ts';
 import type { Delivery } from '../../workers/batch/open.ts';
-import { type Part, WHOLE } from '../../workers/batch/parts.ts';
+import { type BatchResult, type Part, WHOLE } from '../../workers/batch/parts.ts';
 import { applyTogether, HOLDS_ONE } from '../../workers/batch/run.ts';
 import { applyBisecting, type Suspicion } from '../../workers/batch/settle-alone.ts';
 import type { WorkItem } from '../../workers/batch/work-item.ts';

@@ -3,13 +3,11 @@ import { backOff, rest } from '../../src/platform/poll.ts';
 import type { Pool } from '../../src/store/database.ts';
 import type { WorkerMetrics } from '../metrics.ts';
 import {
-  type BatchResult,
   blameOf,
   createFailures,
   type Failed,
   FIRST_RETRY_MS,
   isOurStatement,
-  type Left,
   LONGEST_RETRY_MS,
   triesOf,
 } from './failures.ts';
@@ -27,6 +25,7 @@ import {
   tellDone,
 } from './handed-in.ts';
 import type { Delivery } from './open.ts';
+import type { BatchResult, Left } from './parts.ts';
 import { reportBatch, reportRetry } from './report.ts';
 import { applyTogether, HOLDS_ONE } from './run.ts';
 import { createApart } from './settle-alone.ts';

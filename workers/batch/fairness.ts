@@ -2,10 +2,9 @@ import { within } from '../../src/platform/lifecycle.ts';
 import type { Log } from '../../src/platform/log.ts';
 import type { Pool } from '../../src/store/database.ts';
 import { isDistributed } from '../../src/store/distributed.ts';
-import type { BatchResult } from './failures.ts';
 import { countObjects, type HandedIn, LARGE, lanesOf } from './handed-in.ts';
 import { type Delivery, workspacesOf } from './open.ts';
-import { PART_MS, type Part, WHOLE } from './parts.ts';
+import { type BatchResult, PART_MS, type Part, WHOLE } from './parts.ts';
 import { applyTogether } from './run.ts';
 
 /** Milliseconds that a transaction rests at one place for those who overtake it: their statement may wait for a lock. */

@@ -15,8 +15,8 @@ import { NIL_UUID } from '../../src/platform/ids.ts';
 import type { Identifier } from '../../src/profile/identifier.ts';
 import { compile, describeError } from '../../src/schemas/compile.ts';
 import { identifierText } from '../../src/store/dead-letters.ts';
+import type { FailedObject } from '../../src/store/failed-objects.ts';
 import { type EnvelopeKey, SHARED } from '../../src/store/ledger.ts';
-import type { FailedObject } from '../../src/store/outcomes.ts';
 import type { Origin, WorkItem } from './work-item.ts';
 
 const checkRequest = compile<EnvelopeRequest>(requestSchema);

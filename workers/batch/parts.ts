@@ -124,3 +124,34 @@ export async function endPart(
   ]);
   return new Set(places.keys());
 }
+
+/** How a batch, or an attempt at one, ended. */
+export type BatchResult = {
+  /** Of its span, for the log; absent: nothing is traced. */
+  ids?: object;
+} /**
+ * `objects`: those that took effect; `deadLetters`: ids of those that cannot; `leavesTombstones`: whether profiles were
+ * merged, or were to be deleted; `left`: what the next part is about, if this one was not the last.
+ */ & (
+  | {
+      kind: 'applied';
+      objects: number;
+      deadLetters: string[];
+      leavesTombstones: boolean;
+      seconds: number;
+      left?: Left;
+    }
+  /** Every envelope had been applied before. */
+  | { kind: 'skipped' }
+);
+
+export interface Left {
+  /** Ids. */
+  envelopes: ReadonlySet<string>;
+  /** Of which something is left. */
+  workspaces: ReadonlySet<string>;
+  /** Those of them whose time was over. */
+  over: ReadonlySet<string>;
+  /** Objects that their next round would have looked at. */
+  size: number;
+}

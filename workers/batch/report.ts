@@ -3,8 +3,9 @@ import type { Log } from '../../src/platform/log.ts';
 import type { LaneCount, UsageRow } from '../../src/store/counters.ts';
 import type { WorkerMetrics } from '../metrics.ts';
 import { ByWorkspace } from './by-workspace.ts';
-import { type BatchResult, isOurStatement } from './failures.ts';
+import { isOurStatement } from './failures.ts';
 import type { Delivery } from './open.ts';
+import type { BatchResult } from './parts.ts';
 import type { WorkItem } from './work-item.ts';
 
 export interface EndedBatch {

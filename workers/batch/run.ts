@@ -5,12 +5,11 @@ import { countLanes, countUsage } from '../../src/store/counters.ts';
 import type { Connection, Pool } from '../../src/store/database.ts';
 import { markReplayed, selectLetters } from '../../src/store/dead-letters.ts';
 import { isDistributed } from '../../src/store/distributed.ts';
+import { insertDeadLetters } from '../../src/store/failed-objects.ts';
 import { claimEnvelopes, readCutEnvelopes } from '../../src/store/ledger.ts';
-import { insertDeadLetters } from '../../src/store/outcomes.ts';
 import { appendLog } from '../../src/store/stream-log.ts';
 import { inTransaction, type Limits, sendTogether } from '../../src/store/transactions.ts';
 import { type Applied, applySome, joinApplied, SMALL_ROUND, type Terms } from './apply.ts';
-import type { BatchResult } from './failures.ts';
 import {
   type Claimed,
   cutAtDeletes,
@@ -21,7 +20,16 @@ import {
   tracesOf,
   workspacesOf,
 } from './open.ts';
-import { endPart, inTurns, type LeftOver, leftOf, type Part, WHOLE, withoutDone } from './parts.ts';
+import {
+  type BatchResult,
+  endPart,
+  inTurns,
+  type LeftOver,
+  leftOf,
+  type Part,
+  WHOLE,
+  withoutDone,
+} from './parts.ts';
 import { describeBatch, tallyLanes, tallyUsage } from './report.ts';
 import { runShares } from './shares.ts';
 import type { WorkItem } from './work-item.ts';

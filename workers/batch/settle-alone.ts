@@ -4,7 +4,6 @@ import type { Pool } from '../../src/store/database.ts';
 import type { WorkerMetrics } from '../metrics.ts';
 import { BisectionStopped, type BisectionTerms, bisect, cutEvenly } from './bisect.ts';
 import {
-  type BatchResult,
   createFailures,
   type Failed,
   type Fault,
@@ -17,7 +16,7 @@ import {
 } from './failures.ts';
 import { type HandedIn, LaneTurns } from './handed-in.ts';
 import type { Delivery } from './open.ts';
-import { PART_MS, type Part } from './parts.ts';
+import { type BatchResult, PART_MS, type Part } from './parts.ts';
 import { reportRetry } from './report.ts';
 import { type Apply, transact } from './run.ts';
 import type { WorkItem } from './work-item.ts';

@@ -5,9 +5,8 @@ import { takePlace } from '../../src/store/distributed.ts';
 import { readAppliedWhole, recordWhole } from '../../src/store/ledger.ts';
 import { inTransaction, type Limits } from '../../src/store/transactions.ts';
 import { SMALL_ROUND } from './apply.ts';
-import type { BatchResult } from './failures.ts';
 import { type Delivery, ownersOf } from './open.ts';
-import type { Part } from './parts.ts';
+import type { BatchResult, Part } from './parts.ts';
 
 interface ShareOptions {
   part: Part;

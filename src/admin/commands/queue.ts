@@ -3,7 +3,7 @@ import { settings } from '../../platform/config.ts';
 import { audited } from '../../store/audit.ts';
 import { readTotals } from '../../store/counters.ts';
 import { presentMembers, readSpread } from '../../store/installation.ts';
-import { confirmLosses, listLosses } from '../../store/queue-shards.ts';
+import { confirmLosses, listLosses } from '../../store/queue-losses.ts';
 import { addNoun, addVerb, parseCount, Refusal } from '../command.ts';
 import { commandLine, withInstallation } from '../installation.ts';
 import { printJson, printPage, printRow } from '../output.ts';

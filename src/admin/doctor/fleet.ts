@@ -7,7 +7,7 @@ import { readTotals } from '../../store/counters.ts';
 import type { Pool } from '../../store/database.ts';
 import { readSpread } from '../../store/installation.ts';
 import { listProcesses, type SeenProcess, SILENT_SECONDS, unworkedLanes } from '../../store/processes.ts';
-import { listLosses } from '../../store/queue-shards.ts';
+import { listLosses } from '../../store/queue-losses.ts';
 import { listDestinations } from '../../store/stream-destinations.ts';
 import { readSyncState } from '../../store/sync-lists.ts';
 import { error, type Finding, ok, warning } from './machine.ts';

@@ -8,7 +8,7 @@ import type {
   DuckDBStructType,
   DuckDBType,
 } from '@duckdb/node-api';
-import { type Watcher, watchedStep } from '../../platform/files.ts';
+import { type Watcher, watchedStep } from '../../platform/steps.ts';
 import { type DuckDbModule, identifier, literal, openDuckDb } from '../duckdb.ts';
 import { SourceError } from '../source.ts';
 import { refuseBrotli } from './formats.ts';

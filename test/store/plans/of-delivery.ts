@@ -20,6 +20,7 @@ import {
   selectDeadLetters,
   selectLatestWaiting,
 } from '../../../src/store/dead-letters.ts';
+import { insertDeadLetters } from '../../../src/store/failed-objects.ts';
 import { announceArrival, forgetArrivals, openFence, readFence } from '../../../src/store/fences.ts';
 import {
   endLease,
@@ -43,12 +44,7 @@ import {
   recordWhole,
   releaseEnvelopes,
 } from '../../../src/store/ledger.ts';
-import {
-  forgetOutcomes,
-  insertDeadLetters,
-  readOutcomes,
-  recordOutcomes,
-} from '../../../src/store/outcomes.ts';
+import { forgetOutcomes, readOutcomes, recordOutcomes } from '../../../src/store/outcomes.ts';
 import type { Asking } from './asking.ts';
 
 /** What is kept of requests and envelopes, of their repeats and of what went wrong. */

@@ -55,15 +55,8 @@ import {
   leaveFleet,
   listProcesses,
 } from '../../../src/store/processes.ts';
-import {
-  confirmLosses,
-  countByShard,
-  findHomes,
-  leaveShards,
-  listLosses,
-  recordHome,
-  tellLoss,
-} from '../../../src/store/queue-shards.ts';
+import { confirmLosses, listLosses, tellLoss } from '../../../src/store/queue-losses.ts';
+import { countByShard, findHomes, leaveShards, recordHome } from '../../../src/store/queue-shards.ts';
 import { findTokenBucket, keepTokenBuckets } from '../../../src/store/rate-limits.ts';
 import {
   accountsByEmail,

@@ -1,0 +1,86 @@
+import { pipeline } from 'node:stream/promises';
+import type { Express, Request, Response } from 'express';
+import type { ErrorName } from '../errors.ts';
+import { fileOfLink, isBucket, openExportFiles } from '../export/segment-export.ts';
+import { ObjectStoreError } from '../object-store/object-store.ts';
+import type { DownloadSettings } from '../operations/operation.ts';
+import { isSignedDownload, readDownload } from '../operations/users.export.segment.ts';
+import type { Config } from '../platform/config.ts';
+import { reachable } from '../platform/lifecycle.ts';
+import { findLinkKey } from '../store/preference-centers.ts';
+import { findDownload } from '../store/segment-exports.ts';
+import { addPage, type PageLocals, refuse } from './app.ts';
+import { createRequestSemaphore } from './load-shedding.ts';
+import type { EdgeServices } from './services.ts';
+
+/** Where the file of a link is. */
+const DOWNLOADS = '/exports';
+
+/** Links that are looked up at once, and files that are sent: each has an open file and a buffer. */
+const LOOK_UPS = { atOnce: 2, atOnceOfOne: 1, mostWaiting: 64, mostWaitingOfOne: 8, patience: 1000 };
+
+const SENDING = { atOnce: 16, atOnceOfOne: 8, mostWaiting: 64, mostWaitingOfOne: 32, patience: 1500 };
+
+/** A receiver that takes nothing for so long has gone. */
+const IDLE_MS = 60_000;
+
+/** How links to files of exports are made, from the settings. */
+export function createDownloadSettings(config: Config): DownloadSettings {
+  const base = (config.PUBLIC_URL || `http://${reachable(config.HOST)}:${config.PORT}`).replace(/\/+$/, '');
+  return { isBucket: isBucket(config), urlOf: (token) => `${base}${DOWNLOADS}/${token}` };
+}
+
+/**
+ * The files of exports that links lead to. A link is as good as a key to the users in it: its signature is of its
+ * workspace's key, and it ends some hours after the file is whole.
+ */
+export function addSegmentDownloads(app: Express, services: EdgeServices): void {
+  const { config, log, resources } = services;
+  const { database } = resources;
+  const lookUps = createRequestSemaphore(LOOK_UPS);
+  const sending = createRequestSemaphore(SENDING);
+
+  addPage(app, `${DOWNLOADS}/:token`, async (request, response) => {
+    response.setHeader('Cache-Control', 'no-store');
+    response.setHeader('X-Robots-Tag', 'noindex, nofollow');
+    const token = request.params.token as string;
+    const link = readDownload(token);
+    if (!link) return refuse(response, 'unknownDownload');
+    try {
+      const found = await lookUps.use(link.workspaceId, async () => {
+        const key = await findLinkKey(database, link.workspaceId);
+        if (!key || !isSignedDownload(token, key)) return undefined;
+        return findDownload(database.pool, { workspaceId: link.workspaceId, id: link.exportId });
+      });
+      if (!found) return refuse(response, 'unknownDownload');
+      (response as Response<unknown, PageLocals>).locals.known = { workspace_id: link.workspaceId };
+      if (found.state !== 'ready')
+        return refuse(response, found.state === 'open' ? 'exportNotReady' : 'exportFailed');
+      if (found.expiresAt === null) return refuse(response, 'downloadExpired');
+      await sending.use(link.workspaceId, () => send(request, response, fileOfLink(found)));
+    } catch (error) {
+      if (response.headersSent) return void response.destroy();
+      const isMissing = error instanceof ObjectStoreError;
+      if (isMissing)
+        log.error({ err: error, export_id: link.exportId }, 'the file of an export cannot be read');
+      const name: ErrorName = 'unavailable';
+      refuse(response, name, { 'Retry-After': '2' });
+    }
+  });
+
+  async function send(request: Request, response: Response, key: string): Promise<void> {
+    const store = await openExportFiles(config);
+    try {
+      const file = await store.stat(key);
+      if (!file) throw new ObjectStoreError('missing', `${store.where} has no ${key}: sync writes elsewhere`);
+      response.setHeader('Content-Type', 'application/zip');
+      response.setHeader('Content-Length', file.bytes);
+      response.setHeader('Content-Disposition', `attachment; filename="${key}"`);
+      if (request.method === 'HEAD') return void response.end();
+      response.setTimeout(IDLE_MS, () => response.destroy());
+      await pipeline(await store.get(key), response);
+    } finally {
+      store.close();
+    }
+  }
+}

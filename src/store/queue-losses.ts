@@ -1,0 +1,118 @@
+import type { Pool } from './database.ts';
+import { type QueueLoss, SILENCE_MS } from './installation.ts';
+
+/** Less than what the installation knew. */
+interface Missing {
+  found: QueueLoss['found'];
+  mark: string;
+  additions: number;
+  /** The most that the process itself has seen. */
+  known: number;
+  /** Its name. */
+  by: string;
+}
+
+/** Nobody who could have added anything since the last look is left: it was drained then, and they have taken leave. */
+const tellIn = (table: 'installation' | 'queue_shards') => `
+  with before as (
+    select queue.* from ${table} as queue
+    where queue.generation = $1::integer${table === 'queue_shards' ? ' and queue.shard = $8::integer' : ''}
+    for update
+  ), told as (
+    insert into queue_losses (found, additions_known, additions_found, accepted_from, accepted_until, noticed_by, shard)
+    select $2::text, greatest(before.additions, $5::bigint), $4::bigint, before.waiting_since,
+           statement_timestamp(), $6::text, $8::integer
+    from before
+    where not before.drained
+       or exists (
+         select from members
+          where members.joined_at <= before.looked_at
+            and members.seen_at > before.looked_at - make_interval(secs => $7::integer))
+    returning queue_losses.id
+  )
+  update ${table} as queue
+     set generation = queue.generation + 1,
+         mark = $3::text,
+         additions = $4::bigint,
+         looked_at = statement_timestamp(),
+         waiting_since = statement_timestamp(),
+         drained = false
+    from before
+   where ${table === 'queue_shards' ? 'queue.shard = before.shard' : 'queue.only_row = before.only_row'}
+  returning (select count(*)::integer from told) as told`;
+
+const tell = tellIn('installation');
+
+const tellShard = tellIn('queue_shards');
+
+/**
+ * Writes down that the queue has lost something, once for all processes; what it is now counts from here on.
+ *
+ * @returns false when nothing can have been lost, since the queue was drained and everybody had left; undefined when
+ *   somebody else has written it down
+ */
+export async function tellLoss(
+  pool: Pool,
+  generation: number,
+  missing: Missing & { shard?: number },
+): Promise<boolean | undefined> {
+  const { found, mark, additions, known, by, shard = 0 } = missing;
+  const values = [generation, found, mark, additions, known, by, SILENCE_MS / 1000, shard];
+  const asked =
+    shard === 0
+      ? { name: 'tell-loss', text: tell, values }
+      : { name: 'tell-shard-loss', text: tellShard, values };
+  const { rows } = await pool.query<{ told: number }>(asked);
+  return rows[0] && rows[0].told > 0;
+}
+
+const confirm = `
+  update queue_losses
+     set confirmed_at = statement_timestamp()
+   where queue_losses.id <= $1::integer
+     and queue_losses.confirmed_at is null
+  returning queue_losses.id`;
+
+/** Ends the message about a loss and about those before it. @returns how many nobody had confirmed */
+export async function confirmLosses(pool: Pick<Pool, 'query'>, upTo: number): Promise<number> {
+  const { rowCount } = await pool.query(confirm, [upTo]);
+  return rowCount ?? 0;
+}
+
+/** One loss, as it was written down. */
+interface WrittenLoss {
+  id: number;
+  found: QueueLoss['found'];
+  shard: number;
+  acceptedFrom: string;
+  acceptedUntil: string;
+  additionsKnown: number;
+  additionsFound: number;
+  noticedBy: string;
+  confirmedAt: string | null;
+}
+
+const list = `
+  select queue_losses.id, queue_losses.found, queue_losses.shard, queue_losses.accepted_from as "acceptedFrom",
+         queue_losses.accepted_until as "acceptedUntil", queue_losses.additions_known as "additionsKnown",
+         queue_losses.additions_found as "additionsFound", queue_losses.noticed_by as "noticedBy",
+         queue_losses.confirmed_at as "confirmedAt"
+  from queue_losses
+  order by queue_losses.id desc
+  limit $1::integer`;
+
+/** The latest first. */
+export async function listLosses(pool: Pick<Pool, 'query'>, limit: number): Promise<WrittenLoss[]> {
+  type Row = Omit<WrittenLoss, 'acceptedFrom' | 'acceptedUntil' | 'confirmedAt'> & {
+    acceptedFrom: Date;
+    acceptedUntil: Date;
+    confirmedAt: Date | null;
+  };
+  const { rows } = await pool.query<Row>(list, [limit]);
+  return rows.map((row) => ({
+    ...row,
+    acceptedFrom: row.acceptedFrom.toISOString(),
+    acceptedUntil: row.acceptedUntil.toISOString(),
+    confirmedAt: row.confirmedAt?.toISOString() ?? null,
+  }));
+}
