@@ -108,14 +108,14 @@ export function poll(
  */
 export function createBackOff(slowMs: number) {
   /** By `performance.now()`. */
-  let until = 0;
+  let waitsUntil = 0;
 
   function after(took: number): void {
-    until = performance.now() + BACK_OFF * took;
+    waitsUntil = performance.now() + BACK_OFF * took;
   }
 
   return {
-    isWaiting: () => performance.now() < until,
+    isWaiting: () => performance.now() < waitsUntil,
     after,
     /** The value, and a pause from then on if it came slowly; undefined when the promise is rejected. */
     async timed<Value>(promise: Promise<Value>): Promise<Value | undefined> {
