@@ -9,7 +9,7 @@ import {
   type RowMinutes,
   readFleetHistory,
   recordMinute,
-} from '../store/health.ts';
+} from '../store/fleet-history.ts';
 import { type Fleet, living } from './fleet.ts';
 
 /** Several looks a minute, of which the first one that succeeds is kept: none is missed for a timer that drifts. */

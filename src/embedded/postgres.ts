@@ -15,23 +15,24 @@ import {
 import path from 'node:path';
 import { promisify } from 'node:util';
 import { ConfigError } from '../platform/config.ts';
-import { makeFolders } from '../platform/files.ts';
 import type { Log } from '../platform/log.ts';
+import { makeFolders } from '../platform/make-folders.ts';
 import { PostgresClient } from '../store/database.ts';
 import {
   freePort,
   isPortTaken,
+  type Reach,
   ROLE,
+  reachOf,
   readEmbeddedUrl,
   SOCKET_PORT,
   socketFolder,
-  type Transport,
-  transportOf,
   urlFile,
   urlOf,
 } from './address.ts';
-import { chooseServerUser, lockDataDir, type ServerUser, stopLeftOver } from './data-dir.ts';
+import { lockDataDir, stopLeftOver } from './lock.ts';
 import { type Binaries, findBinaries, PortLost, type Server, startServer } from './server.ts';
+import { chooseServerUser, type ServerUser } from './server-user.ts';
 
 const DATABASE = 'penstock';
 
@@ -57,7 +58,7 @@ export interface EmbeddedOptions {
   /** Paths of the programs; those from npm unless told. */
   binaries?: Binaries | undefined;
   /** A socket in `dataDir` unless told, or its path is too long for one. */
-  transport?: Transport;
+  reach?: Reach;
 }
 
 /**
@@ -71,7 +72,7 @@ export interface EmbeddedOptions {
 export async function startEmbeddedPostgres(
   dataDir: string,
   log: Log,
-  { binaries, transport: wanted }: EmbeddedOptions = {},
+  { binaries, reach: wanted }: EmbeddedOptions = {},
 ): Promise<EmbeddedPostgres> {
   const home = path.resolve(dataDir);
   await makeHome(home);
@@ -84,16 +85,16 @@ export async function startEmbeddedPostgres(
     const password = readPassword(home);
     if (!existsSync(cluster)) await initialise({ initdb: [initdb, ...locale], cluster, password, user });
 
-    const transport = wanted ?? transportOf(home);
-    const urlAt = (port: number, database: string) => urlOf({ home, transport, port, password, database });
+    const reach = wanted ?? reachOf(home);
+    const urlAt = (port: number, database: string) => urlOf({ home, reach, port, password, database });
     const startOn = (port: number, signal?: AbortSignal): Promise<Server> => {
-      const socket = transport === 'socket' ? openSocketFolder(home, user) : undefined;
+      const socket = reach === 'socket' ? openSocketFolder(home, user) : undefined;
       const logFile = path.join(home, 'postgres.log');
       const url = urlAt(port, 'postgres');
       return startServer({ program: postgres, cluster, port, socket, user, url, logFile, signal }, log);
     };
     const start = async (port: number) => ({ port, server: await startOn(port) });
-    const first = await (transport === 'socket' ? start(SOCKET_PORT) : onFreePort(home, start, log));
+    const first = await (reach === 'socket' ? start(SOCKET_PORT) : onFreePort(home, start, log));
     const { port } = first;
     let { server } = first;
     try {

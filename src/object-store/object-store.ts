@@ -1,5 +1,4 @@
 import type { Readable } from 'node:stream';
-import { shortened } from '../platform/format.ts';
 
 /** A folder or the prefix of a bucket, which holds objects under keys: `2026/11/events-0001.ndjson.gz`. */
 export interface ObjectStore {
@@ -52,7 +51,7 @@ export interface ListPage {
 
 export const MOST_LISTED = 200;
 
-/** Characters of a message. */
+/** Characters of a message: the words of somebody else's server may have any length. */
 const MOST_MESSAGE = 2000;
 
 /** What went wrong with a store; the message names the object or the place, and holds no secret. */
@@ -61,7 +60,7 @@ export class ObjectStoreError extends Error {
   readonly reason: ObjectStoreReason;
 
   constructor(reason: ObjectStoreReason, message: string, options?: ErrorOptions) {
-    super(shortened(message, MOST_MESSAGE), options);
+    super(message.length > MOST_MESSAGE ? `${message.slice(0, MOST_MESSAGE)}…` : message, options);
     this.reason = reason;
   }
 }

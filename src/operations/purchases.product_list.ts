@@ -1,4 +1,4 @@
-import { listing } from './activity/activity.ts';
+import { listing } from './activity/names.ts';
 
 /** GET /purchases/product_list */
 export const purchasesProductList = () =>

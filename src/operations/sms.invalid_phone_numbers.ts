@@ -8,10 +8,12 @@ import {
   type InvalidReason,
   invalidReasons,
   listInvalidNumbers,
-} from '../store/suppression-lists.ts';
+} from '../store/invalid-phone-numbers.ts';
+import { day, readDays } from './email/listing.ts';
+import { listOf } from './export/user-fields.ts';
 import { MAX_ELEMENTS, phone } from './identity/elements.ts';
 import type { DirectOperation } from './operation.ts';
-import { count, day, listOf, listOrOne, readDays, readOffset, readWholeNumber } from './query-parameters.ts';
+import { count, listOrOne, readOffset, readWholeNumber } from './subscription/asked.ts';
 
 const DEFAULT_LIMIT = 100;
 const MAX_LIMIT = 500;

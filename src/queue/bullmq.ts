@@ -10,7 +10,6 @@ const require = createRequire(import.meta.url);
 
 export const {
   createPostgresBackend,
-  createRedisBackend,
   FlowProducer,
   Queue,
   runMigrations,

@@ -1,4 +1,3 @@
-import type { DeprecatedExternalId, NewAlias } from './alternate-identifiers.ts';
 import { uuidArray } from './arrays.ts';
 import type { Connection, Pool } from './database.ts';
 import { isDistributed, WORKSPACES } from './distributed.ts';
@@ -226,15 +225,15 @@ const freeExternalIdsStatement = `
 /** An alias of somebody who is gone names nobody, and may stand until that is settled: whoever gets it now is first. */
 export async function freeAliases(
   tx: Connection,
-  given: Pick<NewAlias, 'workspaceId' | 'aliasLabel' | 'aliasName'>[],
+  given: { workspace_id: string; alias_label: string; alias_name: string }[],
 ): Promise<void> {
   await tx.query({
     name: 'free-aliases',
     text: freeAliasesStatement,
     values: [
-      uuidArray(given, (row) => row.workspaceId),
-      given.map((row) => row.aliasLabel),
-      given.map((row) => row.aliasName),
+      uuidArray(given, (row) => row.workspace_id),
+      given.map((row) => row.alias_label),
+      given.map((row) => row.alias_name),
     ],
   });
 }
@@ -242,11 +241,11 @@ export async function freeAliases(
 /** The same for external ids that were renamed away. */
 export async function freeExternalIds(
   tx: Connection,
-  given: Pick<DeprecatedExternalId, 'workspaceId' | 'externalId'>[],
+  given: { workspace_id: string; external_id: string }[],
 ): Promise<void> {
   await tx.query({
     name: 'free-external-ids',
     text: freeExternalIdsStatement,
-    values: [uuidArray(given, (row) => row.workspaceId), given.map((row) => row.externalId)],
+    values: [uuidArray(given, (row) => row.workspace_id), given.map((row) => row.external_id)],
   });
 }

@@ -112,7 +112,7 @@ const insertKeyStatement = `
   where excluded.created_at - idempotency_keys.created_at >= ${KEPT}
   returning 1`;
 
-interface KeyLease {
+export interface Lease {
   /** Milliseconds for which nobody else goes on with it; absent: it has no effect that could be had twice. */
   lease?: number | undefined;
 }
@@ -125,7 +125,7 @@ interface KeyLease {
 export async function insertKeyIfAbsent(
   pool: Pool,
   key: Key,
-  { requestId, outbox, lease }: Beginning & KeyLease,
+  { requestId, outbox, lease }: Beginning & Lease,
 ): Promise<boolean> {
   const { rowCount } = await pool.query({
     name: 'insert-key',

@@ -1,27 +1,26 @@
-import { MAX_UUID } from '../platform/ids.ts';
 import type { Json } from '../profile/json.ts';
-import { iso, type Pool } from './database.ts';
-import { type KeysetPage, keyset, type Listed, listed } from './sync-lists.ts';
+import type { Pool } from './database.ts';
+import { type KeysetPage, keyset, type Listed, listed, NEWEST } from './sync-lists.ts';
 
 /** An integration as the operator sees it; times are ISO 8601 in UTC. */
 export interface SelectedIntegration {
   id: string;
-  workspaceId: string;
+  workspace_id: string;
   workspace: string;
   name: string;
   kind: string;
-  warehouseType: string;
+  warehouse_type: string;
   status: string;
   /** Its definition, as it was made. */
   source: Json;
   schedule: string | null;
-  contactEmails: string;
-  updateExistingOnly: boolean;
-  lastTimestamp: string | null;
-  createdAt: string;
+  contact_emails: string;
+  update_existing_only: boolean;
+  last_timestamp: string | null;
+  created_at: string;
   /** Of the run that began last, if there was one. */
-  lastJobStartedAt: string | null;
-  lastJobStatus: string | null;
+  last_job_started_at: string | null;
+  last_job_status: string | null;
 }
 
 /**
@@ -31,20 +30,20 @@ export interface SelectedIntegration {
 const selectIntegrationsStatement = `
   select
     integrations.id,
-    integrations.workspace_id as "workspaceId",
+    integrations.workspace_id,
     workspaces.name as workspace,
     integrations.name,
     integrations.kind,
-    integrations.warehouse_type as "warehouseType",
+    integrations.warehouse_type,
     integrations.status,
     integrations.source,
     integrations.schedule,
-    integrations.contact_emails as "contactEmails",
-    integrations.update_existing_only as "updateExistingOnly",
-    ${iso('integrations.last_timestamp', 'US')} as "lastTimestamp",
-    ${iso('integrations.created_at')} as "createdAt",
-    ${iso('last_run.started_at')} as "lastJobStartedAt",
-    last_run.status as "lastJobStatus"
+    integrations.contact_emails,
+    integrations.update_existing_only,
+    to_char(integrations.last_timestamp at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as last_timestamp,
+    to_char(integrations.created_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as created_at,
+    to_char(last_run.started_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as last_job_started_at,
+    last_run.status as last_job_status
   from integrations
   join workspaces on workspaces.id = integrations.workspace_id
   left join lateral (
@@ -60,7 +59,7 @@ const selectIntegrationsStatement = `
   order by integrations.id
   limit $5`;
 
-interface WantedIntegrations {
+export interface Wanted {
   workspaceId?: string | undefined;
   id?: string | undefined;
   name?: string | undefined;
@@ -72,7 +71,7 @@ interface WantedIntegrations {
 /** Integrations of every workspace, the oldest first. */
 export async function selectIntegrations(
   pool: Pool,
-  { workspaceId, id, name, after, limit }: WantedIntegrations,
+  { workspaceId, id, name, after, limit }: Wanted,
 ): Promise<SelectedIntegration[]> {
   const { rows } = await pool.query<SelectedIntegration>({
     name: 'select-integrations',
@@ -88,13 +87,13 @@ export interface ListedIntegration {
   name: string;
   kind: string;
   status: string;
-  warehouseType: string;
-  contactEmails: string;
+  warehouse_type: string;
+  contact_emails: string;
   schedule: string | null;
-  lastTimestamp: string | null;
+  last_timestamp: string | null;
   /** Of the run that began last, if there was one. */
-  lastStartedAt: string | null;
-  lastStatus: string | null;
+  last_started_at: string | null;
+  last_status: string | null;
 }
 
 /**
@@ -109,12 +108,12 @@ const statementOf = (direction: KeysetPage['direction']) => {
     integrations.name,
     integrations.kind,
     integrations.status,
-    integrations.warehouse_type as "warehouseType",
-    integrations.contact_emails as "contactEmails",
+    integrations.warehouse_type,
+    integrations.contact_emails,
     integrations.schedule,
-    ${iso('integrations.last_timestamp', 'US')} as "lastTimestamp",
-    ${iso('last_run.started_at')} as "lastStartedAt",
-    last_run.status as "lastStatus",
+    to_char(integrations.last_timestamp at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as last_timestamp,
+    to_char(last_run.started_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as last_started_at,
+    last_run.status as last_status,
     exists (
       select from integrations as other
       where other.workspace_id = $1::uuid and other.id ${beyond} $2::uuid) as beyond,
@@ -141,7 +140,7 @@ export async function listIntegrations(
   const { rows } = await pool.query<ListedIntegration & { beyond: boolean; paged: boolean }>({
     name: `list-integrations-${page.direction}`,
     text: statementOf(page.direction),
-    values: [workspaceId, page.from ?? MAX_UUID, page.size],
+    values: [workspaceId, page.from ?? NEWEST, page.size],
   });
   return listed(rows, page);
 }

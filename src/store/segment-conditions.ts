@@ -5,10 +5,9 @@ import {
   textAttributes,
   timeAttributes,
 } from '../profile/segment.ts';
-import { iso } from './database.ts';
 
 /** A condition over a row of `profiles`, and the values of its parameters from the first on. */
-interface SqlCondition {
+export interface Condition {
   text: string;
   values: unknown[];
 }
@@ -23,7 +22,7 @@ const LOOKS_LIKE_TIME = String.raw`'^\d{4}-\d\d-\d\dT\d\d:\d\d:'`;
  *
  * @param taken parameters that the statement around it has before these
  */
-export function conditionOf(definition: Definition, taken: number): SqlCondition {
+export function conditionOf(definition: Definition, taken: number): Condition {
   const values: unknown[] = [];
   const given = (value: unknown, type: string) => {
     values.push(value);
@@ -114,7 +113,9 @@ export function conditionOf(definition: Definition, taken: number): SqlCondition
   ): string[] {
     const since = (days: number) => {
       const moment = `now() - make_interval(days => ${given(days, 'integer')})`;
-      return type === 'timestamptz' ? moment : iso(`(${moment})`);
+      return type === 'timestamptz'
+        ? moment
+        : `to_char((${moment}) at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`;
     };
     return [
       ...(before === undefined ? [] : [`${value} < ${given(before, type)}`]),

@@ -6,10 +6,9 @@ import {
   type ParquetColumn,
   ParquetError,
   type ParquetRow,
-  readBack,
-  readParquet,
+  writeParquet,
 } from '../../src/object-store/parquet.ts';
-import { writeParquet } from '../../src/object-store/write-parquet.ts';
+import { readBack, readParquet } from '../../src/object-store/parquet-reading.ts';
 import { keyChecksum } from '../../src/store/retention.ts';
 import { createBareDatabase } from '../setup/fixtures.ts';
 import { temporaryFolder } from '../setup/left-behind.ts';

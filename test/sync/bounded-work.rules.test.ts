@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest';
-import { kinds, type SourceRow } from '../../src/integrations/source.ts';
+import { kinds } from '../../src/integrations/definition.ts';
+import type { SourceRow } from '../../src/integrations/source.ts';
 import type { Caller } from '../../src/operations/operation.ts';
 import { createRowJudge, makeChunk } from '../../workers/sync/chunk.ts';
 import { createRowReader } from '../../workers/sync/read.ts';
@@ -57,7 +58,7 @@ describe.each(kinds)('a chunk of %s', (kind) => {
   };
   const judged = (rows: SourceRow[]): number => {
     const started = threadTime();
-    JSON.stringify(makeChunk(rows, { rows: 0, failed: 0, warned: 0, newest: undefined }, making).chunk);
+    JSON.stringify(makeChunk(rows, { rows: 0, failed: 0, warned: 0, newest: undefined }, making));
     return threadTime() - started;
   };
 

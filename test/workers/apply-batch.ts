@@ -1,11 +1,10 @@
 import type { Log } from '../../src/platform/log.ts';
 import type { Connection, Pool } from '../../src/store/database.ts';
 import { type Applied, applySome } from '../../workers/batch/apply.ts';
-import { classify } from '../../workers/batch/failures.ts';
+import { type BatchResult, classify } from '../../workers/batch/failures.ts';
 import type { Delivery } from '../../workers/batch/open.ts';
-import { type BatchResult, type Part, WHOLE } from '../../workers/batch/parts.ts';
-import { applyTogether, HOLDS_ONE } from '../../workers/batch/run.ts';
-import { applyBisecting, type Suspicion } from '../../workers/batch/settle-alone.ts';
+import { type Part, WHOLE } from '../../workers/batch/parts.ts';
+import { applyBisecting, applyTogether, HOLDS_ONE, type Suspicion } from '../../workers/batch/run.ts';
 import type { WorkItem } from '../../workers/batch/work-item.ts';
 
 /** Applies a batch whole, and by bisection when the store refuses something of it: what a coalescer comes to in the end. */
@@ -24,9 +23,7 @@ export async function applyPart(
   } catch (error) {
     if (classify(error) === 'transient') throw error;
     log.warn({ err: error, envelopes: deliveries.map(({ id }) => id) }, HOLDS_ONE);
-    const ended = await applyBisecting(pool, deliveries, { suspicion: noSuspicion(), part });
-    if (ended.how === 'failed') throw ended.error;
-    return ended.result;
+    return await applyBisecting(pool, deliveries, { suspicion: noSuspicion(), part });
   }
 }
 
@@ -36,6 +33,7 @@ function noSuspicion(): Suspicion {
     poison: new Map(),
     starts: new Set(),
     failed: { times: 0, signature: undefined },
+    inHand() {},
     async found() {},
   };
 }

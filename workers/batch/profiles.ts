@@ -1,4 +1,4 @@
-import type { UserSelector } from '../../src/jobs/envelope.ts';
+import type { UserSelector } from '../../src/jobs/payloads.ts';
 import {
   type Address,
   type Identifier,
@@ -7,12 +7,11 @@ import {
   type Prioritization,
   type UserAlias,
 } from '../../src/profile/identifier.ts';
-import type { NewAlias } from '../../src/store/alternate-identifiers.ts';
+import type { NewAlias } from '../../src/store/aliases.ts';
 import { MAX_HOLDERS, type ProfileRow, type SharingRow } from '../../src/store/identifiers.ts';
-import { ByIdentifier } from './by-workspace.ts';
+import { ByIdentifier } from './by-identifier.ts';
 import type { CustomAttributes } from './fold/custom-attributes.ts';
-import { LoadedProfile } from './loaded-profile.ts';
-import { Sharing } from './sharing.ts';
+import { LoadedProfile, Sharing } from './loaded-profile.ts';
 import { RELOAD } from './work-item.ts';
 
 /** What a look-up in memory can end with; undefined: nobody. */
@@ -59,7 +58,7 @@ export class Profiles {
   add(row: ProfileRow): LoadedProfile {
     let profile = this.get(row.workspaceId, row.id);
     if (!profile) {
-      profile = this.#hold(new LoadedProfile(row, 'stored'));
+      profile = this.#hold(new LoadedProfile(row, false));
       this.#sharing.join(profile);
     } else if (profile.isPlain) this.refresh(profile, row);
     return profile;
@@ -70,7 +69,8 @@ export class Profiles {
     let profile = this.get(workspaceId, id);
     if (!profile) {
       const row: ProfileRow = { workspaceId, id, externalId, email: null, phone: null, phoneValid: null };
-      profile = this.#hold(new LoadedProfile(row, 'plain'));
+      profile = this.#hold(new LoadedProfile(row, false));
+      profile.isPlain = true;
     }
     this.#byIdentifier.set(workspaceId, { external_id: externalId }, profile);
   }
@@ -112,7 +112,7 @@ export class Profiles {
     if (this.#anySealed && this.#sealed.has(workspaceId, identifier)) return RELOAD;
     if (isAddress(identifier)) return this.#findSharing(workspaceId, identifier);
     const profile = this.#byIdentifier.get(workspaceId, identifier);
-    return profile?.isSealed ? RELOAD : profile;
+    return profile?.sealed ? RELOAD : profile;
   }
 
   /** Everyone who has an address now, the one updated longest ago first. */
@@ -128,7 +128,7 @@ export class Profiles {
 
   /** Nothing more is folded into the profile before the round is written. */
   seal(profile: LoadedProfile): void {
-    profile.seal();
+    profile.sealed = true;
     this.#anySealed = true;
   }
 
@@ -162,11 +162,10 @@ export class Profiles {
 
   /** Gives a profile an alias that nobody has. */
   addAlias(profile: LoadedProfile, user_alias: UserAlias): void {
-    const { workspaceId, id: profileId } = profile;
-    const { alias_label: aliasLabel, alias_name: aliasName } = user_alias;
+    const { workspaceId, id } = profile;
     this.#byIdentifier.set(workspaceId, { user_alias }, profile);
-    this.newAliases.push({ workspaceId, aliasLabel, aliasName, profileId });
-    profile.addLabel(aliasLabel);
+    this.newAliases.push({ workspace_id: workspaceId, ...user_alias, profile_id: id });
+    profile.labels?.add(user_alias.alias_label);
   }
 
   /** Who has an identifier that is no address, as stored or as the round has made it. */
@@ -192,7 +191,7 @@ export class Profiles {
     const id = newProfileId(this.#now);
     const externalId = identifier && 'external_id' in identifier ? identifier.external_id : null;
     const row: ProfileRow = { workspaceId, id, externalId, email: null, phone: null, phoneValid: null };
-    const profile = this.#hold(new LoadedProfile(row, 'new', custom));
+    const profile = this.#hold(new LoadedProfile(row, true, custom));
     if (!identifier) return profile;
     this.#byIdentifier.set(workspaceId, identifier, profile);
     if ('user_alias' in identifier) this.addAlias(profile, identifier.user_alias);
@@ -203,13 +202,17 @@ export class Profiles {
 
   setEmail(profile: LoadedProfile, email: string | null): void {
     this.#sharing.leave(profile);
-    profile.setEmail(email);
+    profile.email = email;
+    profile.columns.email = email;
     this.#sharing.join(profile);
   }
 
   setPhone(profile: LoadedProfile, phone: string | null, valid: boolean | null): void {
     this.#sharing.leave(profile);
-    profile.setPhone(phone, valid);
+    profile.phone = phone;
+    profile.phoneValid = valid;
+    profile.columns.phone = phone;
+    profile.columns.phone_valid = valid;
     this.#sharing.join(profile);
   }
 
@@ -219,7 +222,11 @@ export class Profiles {
     row: Pick<ProfileRow, 'externalId' | 'email' | 'phone' | 'phoneValid'>,
   ): void {
     this.#sharing.leave(profile);
-    profile.refresh(row);
+    profile.isPlain = false;
+    profile.externalId = row.externalId;
+    profile.email = row.email;
+    profile.phone = row.phone;
+    profile.phoneValid = row.phoneValid;
     this.#sharing.join(profile);
   }
 
@@ -231,7 +238,7 @@ export class Profiles {
 
   #hasSealedHolder(workspaceId: string, address: Address): boolean {
     if (!this.#anySealed) return false;
-    for (const profile of this.reachable(workspaceId, address)) if (profile.isSealed) return true;
+    for (const profile of this.reachable(workspaceId, address)) if (profile.sealed) return true;
     return false;
   }
 }

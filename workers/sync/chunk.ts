@@ -1,4 +1,5 @@
-import type { IntegrationKind, SourceRow } from '../../src/integrations/source.ts';
+import type { IntegrationKind } from '../../src/integrations/definition.ts';
+import type { SourceRow } from '../../src/integrations/source.ts';
 import type { AcceptedObject } from '../../src/jobs/envelope.ts';
 import type { Caller } from '../../src/operations/operation.ts';
 import { createAccept } from '../../src/operations/track/accept.ts';
@@ -37,12 +38,8 @@ export interface ChunkMaking {
   maxEnvelopeObjects: number;
 }
 
-/** Judges rows and packs what can be applied. @returns beside the chunk, the position behind them */
-export function makeChunk(
-  rows: SourceRow[],
-  position: Position,
-  making: ChunkMaking,
-): { chunk: OutboxChunk; position: Position } {
+/** Judges rows and packs what can be applied. `position` moves on behind them. */
+export function makeChunk(rows: SourceRow[], position: Position, making: ChunkMaking): OutboxChunk {
   const { run, caller, judge, lanes, maxEnvelopeObjects } = making;
   const judging = { caller, kind: run.kind, updateExistingOnly: run.updateExistingOnly };
   const objects: AcceptedObject[] = [];
@@ -67,12 +64,10 @@ export function makeChunk(
   });
   const newest = rows.reduce(later, position.newest);
   const moved = newest !== position.newest;
-  const behind = {
-    rows: position.rows + rows.length,
-    failed: position.failed + failed,
-    warned: position.warned + warnings.length,
-    newest,
-  };
+  position.rows += rows.length;
+  position.failed += failed;
+  position.warned += warnings.length;
+  position.newest = newest;
 
   const request = {
     request_id: run.id,
@@ -81,7 +76,7 @@ export function makeChunk(
     ...presentTrace(),
   };
   const entries = objects.length === 0 ? [] : pack([{ request, objects, bytes }], lanes, maxEnvelopeObjects);
-  const chunk = {
+  return {
     // The ledger knows a fence by its first lane's envelope alone.
     envelopeIds: [...new Set(entries.map(({ id, envelope }) => envelope.fence?.id ?? id))],
     entries,
@@ -99,7 +94,6 @@ export function makeChunk(
       },
     },
   };
-  return { chunk, position: behind };
 }
 
 /** Times are texts that compare as times do. */

@@ -1,4 +1,5 @@
 import { Counter, type Registry } from 'prom-client';
+import { SegmentExportError, writeSegmentExport } from '../../src/export/segment-export.ts';
 import {
   type ExportFilesSettings,
   fileOfLink,
@@ -6,9 +7,7 @@ import {
   openExportFiles,
   prefixInBucket,
   removeAll,
-  SegmentExportError,
-  writeSegmentExport,
-} from '../../src/export/segment-export.ts';
+} from '../../src/export/segment-files.ts';
 import { ObjectStoreError } from '../../src/object-store/object-store.ts';
 import { LINK_HOURS } from '../../src/operations/users.export.segment.ts';
 import { newId } from '../../src/platform/ids.ts';

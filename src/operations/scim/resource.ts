@@ -1,10 +1,9 @@
 import { canonicalText, type Json } from '../../profile/json.ts';
-import { isRecord } from '../../profile/values.ts';
 import { namesOf } from '../../store/accounts.ts';
 import type { Database } from '../../store/database.ts';
 import type { Attribute } from './attributes.ts';
 import { SCIM_ROOT, type Spend, USER } from './messages.ts';
-import type { Member } from './spell.ts';
+import { isMember, type Member } from './spell.ts';
 
 /** An element of `appGroup`, of the right form. */
 export type GivenGroup = {
@@ -158,7 +157,7 @@ export function combine(
     if (op === 'replace' || !Array.isArray(current) || !Array.isArray(value)) return value;
     return [...current, ...without(value, current, spend)];
   }
-  if (!subAttributes || !isRecord(current) || !isRecord(value)) return value;
+  if (!subAttributes || !isMember(current) || !isMember(value)) return value;
   const combined: Member = { ...current };
   for (const sub of subAttributes) {
     const member = value[sub.name];

@@ -24,9 +24,14 @@ import {
   forgetRowErrors,
   insertRowErrors,
   removeFromOutbox,
-  selectRowErrors,
 } from '../../../src/store/sync-chunks.ts';
-import { listRuns, readRules, readSyncState, selectRuns } from '../../../src/store/sync-lists.ts';
+import {
+  listRuns,
+  readRules,
+  readSyncState,
+  selectRowErrors,
+  selectRuns,
+} from '../../../src/store/sync-lists.ts';
 import {
   advanceIntegration,
   advanceRun,

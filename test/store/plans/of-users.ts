@@ -2,15 +2,11 @@ import { newId } from '../../../src/platform/ids.ts';
 import { JsonText } from '../../../src/profile/json.ts';
 import { readDefinition } from '../../../src/profile/segment.ts';
 import { listNames, readSeries } from '../../../src/store/activity-series.ts';
-import {
-  countDeprecated,
-  findAliasLabels,
-  findByAlias,
-  findByDeprecatedExternalId,
-  insertAliases,
-} from '../../../src/store/alternate-identifiers.ts';
+import { findAliasLabels, findByAlias, insertAliases } from '../../../src/store/aliases.ts';
 import { recordEvents } from '../../../src/store/events.ts';
 import { readProfiles } from '../../../src/store/export.ts';
+import { findExported } from '../../../src/store/export-lookup.ts';
+import { countDeprecated, findByDeprecatedExternalId } from '../../../src/store/external-ids.ts';
 import {
   findByEmail,
   findByExternalId,
@@ -19,17 +15,17 @@ import {
   findCandidates,
   findIdsByExternalId,
 } from '../../../src/store/identifiers.ts';
-import { selectLettersOfUser } from '../../../src/store/named-failures.ts';
+import { readLargeAttributes } from '../../../src/store/large-attributes.ts';
 import { findKeptProfile, findLinkUser, revokeLinks } from '../../../src/store/preference-centers.ts';
+import { newestUsers, searchUsers } from '../../../src/store/profile-search.ts';
 import {
-  findPushTokens,
-  readLargeAttributes,
+  insertProfiles,
+  lockProfiles,
   updateCustomAttributes,
-  upsertPushTokens,
-} from '../../../src/store/profile-attributes.ts';
-import { findExported, newestUsers, searchUsers } from '../../../src/store/profile-search.ts';
-import { insertProfiles, lockProfiles, updateProfiles } from '../../../src/store/profiles.ts';
+  updateProfiles,
+} from '../../../src/store/profiles.ts';
 import { recordPurchases } from '../../../src/store/purchases.ts';
+import { findPushTokens, upsertPushTokens } from '../../../src/store/push-tokens.ts';
 import {
   archiveSegment,
   createSegment,
@@ -40,8 +36,13 @@ import {
   lookAtUsers,
   updateSegment,
 } from '../../../src/store/segments.ts';
-import { readTimeline, selectMerged, selectRenamed } from '../../../src/store/timeline.ts';
-import { inSnapshot } from '../../../src/store/transactions.ts';
+import { inSnapshot } from '../../../src/store/snapshot.ts';
+import {
+  readTimeline,
+  selectLettersOfUser,
+  selectMerged,
+  selectRenamed,
+} from '../../../src/store/timeline.ts';
 import type { Asking } from './asking.ts';
 
 const tester = { kind: 'operator', name: 'ada', via: 'console' } as const;
@@ -55,26 +56,26 @@ export const ofUsers: Asking = (store, { workspaceId, users }) => {
   const externalIds = users.map(({ external_id }) => external_id);
   const emails = users.map(({ email }) => email);
   const phones = users.map(({ phone }) => phone);
-  const keys = ids.map((id) => ({ workspaceId, id }));
+  const keys = ids.map((id) => ({ workspace_id: workspaceId, id }));
   const changes = keys.map((key, ordinal) => ({
     ...key,
     set: new JsonText('{"points":2}'),
     unset: ['gone'],
     ordinal,
   }));
-  const did = ids.map((profileId, ordinal) => ({
+  const did = ids.map((profile_id, ordinal) => ({
     ...{
-      workspaceId,
+      workspace_id: workspaceId,
       id: newId(),
-      profileId,
+      profile_id,
       time,
-      appId: 'app',
+      app_id: 'app',
       properties: {},
       ordinal,
       lane: 0,
     },
   }));
-  const token = { workspaceId, appId: 'app', token: 'token2', deviceId: 'device2' };
+  const token = { workspace_id: workspaceId, app_id: 'app', token: 'token2', device_id: 'device2' };
   const [id] = ids as [string];
   return [
     () => findByExternalId(store, owners, externalIds),
@@ -93,11 +94,11 @@ export const ofUsers: Asking = (store, { workspaceId, users }) => {
     () => findCandidates(store, 'phone', { workspaceIds: owners, addresses: phones }),
     () => findAliasLabels(store, keys),
     () => countDeprecated(store, keys),
-    () => findPushTokens(store, [{ workspaceId, appId: 'app', token: 'token2' }]),
+    () => findPushTokens(store, [{ workspaceId, app_id: 'app', token: 'token2' }]),
     () =>
       readLargeAttributes(
         store,
-        keys.map(({ workspaceId, id }) => ({
+        keys.map(({ workspace_id: workspaceId, id }) => ({
           workspaceId,
           id,
           names: ['visits', 'none'],
@@ -120,7 +121,12 @@ export const ofUsers: Asking = (store, { workspaceId, users }) => {
         ],
         now,
       ),
-    () => insertAliases(store, [{ workspaceId, aliasLabel: 'other', aliasName: 'new', profileId: id }], now),
+    () =>
+      insertAliases(
+        store,
+        [{ workspace_id: workspaceId, alias_label: 'other', alias_name: 'new', profile_id: id }],
+        now,
+      ),
     () => updateCustomAttributes(store, changes, now),
     () =>
       updateProfiles(
@@ -128,7 +134,7 @@ export const ofUsers: Asking = (store, { workspaceId, users }) => {
         changes.map((change) => ({ ...change, columns: { country: 'DE' } })),
         now,
       ),
-    () => upsertPushTokens(store, [{ ...token, profileId: id }], now),
+    () => upsertPushTokens(store, [{ ...token, profile_id: id }], now),
     () =>
       recordEvents(
         store,
@@ -171,17 +177,17 @@ export const ofUsers: Asking = (store, { workspaceId, users }) => {
     () =>
       recordPurchases(
         store,
-        did.map((one) => ({ ...one, productId: 'product2', currency: 'USD', price: 1, quantity: 1 })),
+        did.map((one) => ({ ...one, product_id: 'product2', currency: 'USD', price: 1, quantity: 1 })),
         now,
       ).stored,
     () =>
       findExported(store, workspaceId, [
-        { place: 0, externalId: 'user2' },
-        { place: 1, aliasLabel: 'label', aliasName: 'alias2' },
+        { place: 0, external_id: 'user2' },
+        { place: 1, alias_label: 'label', alias_name: 'alias2' },
         { place: 2, id },
         { place: 3, email: emails[0]! },
         { place: 4, phone: phones[0]! },
-        { place: 5, deviceId: 'device2' },
+        { place: 5, device_id: 'device2' },
       ]),
     () =>
       readProfiles(store, workspaceId, {

@@ -1,0 +1,117 @@
+import type { UserSelector } from '../../jobs/payloads.ts';
+import {
+  emailOf,
+  externalIdOf,
+  isGiven,
+  type Prioritization,
+  phoneOf,
+  prioritizations,
+  userAliasOf,
+} from '../../profile/identifier.ts';
+import type { Json } from '../../profile/json.ts';
+import type { Schema } from '../../schemas/compile.ts';
+import { userAlias } from '../../schemas/track.ts';
+import { BLOCKED, type Caller } from '../operation.ts';
+import { arrayOf, email, externalId, phone, prioritization, type Refusal } from './elements.ts';
+
+/** Names of values that contradict each other in one `prioritization`. */
+const exclusive = [
+  ['identified', 'unidentified'],
+  ['most_recently_updated', 'least_recently_updated'],
+] as const;
+
+const known: ReadonlySet<Json> = new Set(prioritizations);
+
+/** The user whom an object names by an email address or a phone number, which several may have. */
+export function readAddress(
+  object: Record<string, Json>,
+  kind: 'email' | 'phone',
+): { user: UserSelector } | Refusal {
+  const value = object[kind];
+  if (!isGiven(value)) return { error: `'${kind}' is required` };
+  const address = kind === 'email' ? emailOf(value) : phoneOf(value);
+  if ('error' in address) return address;
+  const read = readPrioritization(object.prioritization, kind);
+  return 'error' in read ? read : { user: { ...address, ...read } };
+}
+
+/** In its order; it may be empty, which narrows nothing. */
+export function readPrioritization(
+  value: Json | undefined,
+  kind: 'email' | 'phone',
+): { prioritization: Prioritization[] } | Refusal {
+  if (value === undefined || value === null) return { error: `'prioritization' is required with '${kind}'` };
+  if (!Array.isArray(value) || !value.every((element) => known.has(element))) {
+    const names = prioritizations.map((name) => `'${name}'`).join(', ');
+    return { error: `'prioritization' is not valid: it must be an array of ${names}` };
+  }
+  for (const [one, other] of exclusive) {
+    if (value.includes(one) && value.includes(other)) {
+      return {
+        error: `Request can not contain both of '${one}' and '${other}' values in the 'prioritization' array`,
+      };
+    }
+  }
+  if (new Set(value).size < value.length) {
+    return { error: "'prioritization' is not valid: it must not name a value twice" };
+  }
+  return { prioritization: value as Prioritization[] };
+}
+
+/** The arrays of a request to identify: what counts their elements, and whom an element means. */
+export const identifyArrays = {
+  aliases_to_identify: {
+    counter: 'aliases_processed',
+    schema: schemaOf({ user_alias: userAlias }, 'Users by an alias, and as whom to identify them.'),
+    read: ({ user_alias }: Record<string, Json>): { user: UserSelector } | Refusal => {
+      if (!isGiven(user_alias)) return { error: "'user_alias' is required" };
+      const user = userAliasOf(user_alias);
+      return 'error' in user ? user : { user };
+    },
+  },
+  emails_to_identify: {
+    counter: 'emails_processed',
+    schema: schemaOf({ email, prioritization }, 'Users by email address, and as whom to identify them.'),
+    read: (element: Record<string, Json>) => readAddress(element, 'email'),
+  },
+  phone_numbers_to_identify: {
+    counter: 'phone_numbers_processed',
+    schema: schemaOf({ phone, prioritization }, 'Users by phone number, and as whom to identify them.'),
+    read: (element: Record<string, Json>) => readAddress(element, 'phone'),
+  },
+};
+
+/** It may be empty beside another one. */
+function schemaOf(identifier: Record<string, Schema>, description: string): Schema {
+  const element = {
+    type: 'object',
+    required: ['external_id', ...Object.keys(identifier)],
+    properties: { external_id: externalId('The id that the user gets.'), ...identifier },
+  };
+  return { ...arrayOf(element, description), minItems: 0 };
+}
+
+/** An external id in a field that must have one; an integer is its digits. */
+export function readExternalId(value: Json | undefined, field: string): { id: string } | Refusal {
+  if (!isGiven(value)) return { error: `'${field}' is required` };
+  const read = externalIdOf(value, field);
+  return 'error' in read ? read : { id: read.identifier.external_id };
+}
+
+/** As `readExternalId`, for an id that a user is given: one that is blocked is refused. */
+export function readNewExternalId(
+  value: Json | undefined,
+  field: string,
+  { isBlocked }: Caller,
+): { id: string } | Refusal {
+  const read = readExternalId(value, field);
+  return 'id' in read && isBlocked(read.id) ? { error: BLOCKED } : read;
+}
+
+/** An external id that is itself an element of an array. */
+export function readExternalIdElement(value: Json, field: string): { id: string } | Refusal {
+  if (!isGiven(value) || (typeof value !== 'string' && !Number.isSafeInteger(value))) {
+    return { error: `each element of '${field}' must be a non-empty string` };
+  }
+  return readExternalId(value, 'external_id');
+}
