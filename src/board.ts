@@ -6,7 +6,7 @@ import { startHeartbeat } from './processes/heartbeat.ts';
 import { openProcess } from './processes/process.ts';
 import { joinInstallation } from './queue/installation.ts';
 import { type LaneProducer, QueueUnavailable } from './queue/lanes.ts';
-import { openProducer } from './queue/open-producer.ts';
+import { openProducer } from './queue/producer.ts';
 import type { QueueLoss } from './store/installation.ts';
 import { openDatabase } from './store/open-database.ts';
 

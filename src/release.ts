@@ -1,8 +1,7 @@
-import { bootstrap } from './admin/bootstrap.ts';
-import { describeFailure } from './admin/command.ts';
 import { type Config, ConfigError, readConfig } from './platform/config.ts';
+import { describeFailure } from './platform/format.ts';
 import { createLog, type Log } from './platform/log.ts';
-import { migrate, requirePostgres, WAITS_FOR_A_TABLE } from './processes/migrate.ts';
+import { bootstrap, migrate, requirePostgres, WAITS_FOR_A_TABLE } from './processes/migrate.ts';
 import { queueKind } from './queue/connection.ts';
 import { openPool, type Pool } from './store/database.ts';
 import { distribute, requireCitus } from './store/distribute.ts';

@@ -2,19 +2,18 @@ import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import path from 'node:path';
-import { bootstrap } from './admin/bootstrap.ts';
-import { changeLanes } from './admin/change-lanes.ts';
-import { describeFailure } from './admin/command.ts';
-import type { Installation } from './admin/lookup.ts';
+import type { Installation } from './admin/installation.ts';
+import { changeLanes } from './admin/queue.ts';
 import { keepIntegrationKey } from './embedded/address.ts';
 import { type EmbeddedPostgres, hasEmbeddedPostgres, startEmbeddedPostgres } from './embedded/postgres.ts';
 import { type Config, readConfig } from './platform/config.ts';
+import { environmentWith } from './platform/environment.ts';
+import { packageRoot } from './platform/files.ts';
+import { describeFailure } from './platform/format.ts';
 import { reachable, within } from './platform/lifecycle.ts';
 import { createLog, type Log } from './platform/log.ts';
-import { packageRoot } from './platform/package-root.ts';
-import { migrate, requirePostgres, WAITS_FOR_A_TABLE } from './processes/migrate.ts';
+import { bootstrap, migrate, requirePostgres, WAITS_FOR_A_TABLE } from './processes/migrate.ts';
 import { openProducerRedis, queueKind } from './queue/connection.ts';
-import { banner, type FirstKey, firstKey } from './start/banner.ts';
 import { claimPorts, keepPostgresRunning, type Ports } from './start/postgres.ts';
 import {
   type EndOfStart,
@@ -144,14 +143,13 @@ function run({ config, ports, databaseUrl, apiKey, end, log }: RunOptions): () =
   const stop = startProcesses({
     // What `release` does has been done.
     lines: parseProcfile(procfile).filter(({ name }) => name !== 'release'),
-    env: {
-      ...process.env,
+    env: environmentWith({
       DATABASE_URL: databaseUrl,
       PORT: String(ports.PORT),
       BOARD_PORT: String(ports.BOARD_PORT),
       BOARD_PASSWORD: password,
       INTEGRATION_KEY: integrationKey(config),
-    },
+    }),
     log,
     deadline: config.SHUTDOWN_DELAY_MS + config.SHUTDOWN_TIMEOUT_MS,
     onHopeless: (name) => {
@@ -193,3 +191,69 @@ start().then(
     process.exit(1);
   },
 );
+
+interface BannerFacts {
+  /** Address of the API, with no slash at the end. */
+  api: string;
+  /** Address of the dashboard, with no slash at the end. */
+  board: string;
+  boardUser: string;
+  boardPassword: string;
+  /** Whether the password is a random one of this start: one that someone chose is not printed. */
+  randomPassword: boolean;
+  /** Only when it was made now, and at random. */
+  apiKey: string | undefined;
+  now: Date;
+}
+
+/** What a person wants to know and can paste, once everything runs. */
+function banner(facts: BannerFacts): string {
+  const { api, board, boardUser, boardPassword, randomPassword, apiKey, now } = facts;
+  const key = apiKey ?? '$PENSTOCK_API_KEY';
+  const password = randomPassword ? boardPassword : '$BOARD_PASSWORD';
+  const time = `${now.toISOString().slice(0, 19)}Z`;
+  const track = {
+    attributes: [{ external_id: 'ada', first_name: 'Ada', favourite_colour: 'teal' }],
+    events: [{ external_id: 'ada', name: 'signed_up', time }],
+  };
+  const readBack = { external_ids: ['ada'] };
+  return `
+  Penstock is ready.
+
+  API        ${api}   (documentation: ${api}/docs)
+  Dashboard  ${board}   user ${boardUser}, ${randomPassword ? `password ${boardPassword} (until the next start)` : 'password as in BOARD_PASSWORD'}
+${apiKey ? `  API key    ${apiKey}   (shown this once: keep it)\n` : ''}
+  Track a user's attributes and an event, read the profile back, sign in to the dashboard:
+
+${post(`${api}/users/track`, key, track)}
+
+${post(`${api}/users/export/ids`, key, readBack)}
+
+curl -sLb '' -H 'Origin: ${board}' --data-urlencode 'user=${boardUser}' --data-urlencode "password=${password}" ${board}/sign-in
+
+`;
+}
+
+function post(url: string, key: string, body: object): string {
+  const headers = `-H "Authorization: Bearer ${key}" -H 'Content-Type: application/json'`;
+  return `curl -s ${url} ${headers} -d '${JSON.stringify(body)}'`;
+}
+
+/** The API key that a first start has made at random; every other start has none. */
+interface FirstKey {
+  value: string | undefined;
+  /** To be called by whoever shows it. */
+  shown(): void;
+}
+
+/**
+ * Sees to it that a key which cannot be had again is shown once: by the greeting, or, when this process ends
+ * before its greeting, in its last line.
+ */
+function firstKey(value: string | undefined): FirstKey {
+  const show = () => {
+    process.stdout.write(`API key of the workspace default, shown this once: ${value}\n`);
+  };
+  if (value) process.once('exit', show);
+  return { value, shown: () => process.off('exit', show) };
+}

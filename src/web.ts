@@ -1,20 +1,20 @@
 import { createServer } from 'node:http';
 import { createApp } from './edge/app.ts';
 import { createAuthenticator, createScimAuthenticator } from './edge/authenticate.ts';
-import { createRequestSemaphore } from './edge/body.ts';
 import { addDocsPages } from './edge/docs-pages.ts';
 import { addFleetMetrics } from './edge/fleet-metrics.ts';
 import { answerBrokenRequests, createHeads } from './edge/heads.ts';
+import { addHealthPages } from './edge/health-pages.ts';
 import { createIdempotency } from './edge/idempotency.ts';
-import { createLoadShedding, highWaterMarks } from './edge/load-shedding.ts';
+import { createLoadShedding, createRequestSemaphore, highWaterMarks } from './edge/load-shedding.ts';
 import { createEdgeMetrics, watchLoopLag } from './edge/metrics.ts';
 import { createLinkSettings } from './edge/open-link.ts';
 import { openApiDocument } from './edge/openapi.ts';
-import { addHealthPages } from './edge/pages.ts';
 import { addPreferencePages } from './edge/preference-pages.ts';
 import { createProxy } from './edge/proxy.ts';
 import { createRateLimiter } from './edge/rate-limit.ts';
 import { collectGarbage, createReading } from './edge/reading.ts';
+import { RequestInHand } from './edge/request.ts';
 import { addSegmentDownloads, createDownloadSettings } from './edge/segment-downloads.ts';
 import { createTurns } from './edge/turns.ts';
 import { openTokenBuckets } from './limits/token-buckets.ts';
@@ -26,19 +26,24 @@ import { traceRequests } from './platform/tracing.ts';
 import { createRenderer } from './preferences/renderer.ts';
 import { watchDependencies } from './processes/dependencies.ts';
 import { startHeartbeat } from './processes/heartbeat.ts';
-import { addClockMetric, addDependencyMetric, addSpanMetric } from './processes/metrics.ts';
+import {
+  addClockMetric,
+  addDependencyMetric,
+  addSpanMetric,
+  createMetricsGuard,
+  createTargetsGuard,
+} from './processes/metrics.ts';
 import { openProcess } from './processes/process.ts';
-import { createMetricsGuard, createTargetsGuard } from './processes/secrets.ts';
 import type { LongStrings } from './profile/attribute-rule.ts';
-import { watchDepth, watchOldest } from './queue/depth.ts';
+import { watchDepth } from './queue/depth.ts';
 import { createEffects } from './queue/effects.ts';
 import { createGroupCommit } from './queue/enqueue.ts';
 import { joinInstallation } from './queue/installation.ts';
+import { laneCount } from './queue/lanes.ts';
 import { addLossMetric } from './queue/loss.ts';
-import { watchMemory } from './queue/memory.ts';
-import { openProducer } from './queue/open-producer.ts';
-import { keepAnswering, requireRedisSettings } from './queue/redis.ts';
-import { laneCount } from './queue/shards.ts';
+import { watchOldest } from './queue/oldest.ts';
+import { openProducer } from './queue/producer.ts';
+import { keepAnswering, requireRedisSettings, watchMemory } from './queue/redis.ts';
 import { createAnnouncer, createSyncQueue } from './queue/syncs.ts';
 import { createWaitingSearch } from './queue/waiting.ts';
 import { openDatabase, ROW_CONNECTIONS } from './store/open-database.ts';
@@ -196,7 +201,10 @@ async function main(): Promise<void> {
       { handle, operations, registry: metrics.registry, log },
     ));
   const take = proxy ? proxy.take : handle;
-  const server = createServer(serverOptions, take);
+  const server = createServer<typeof RequestInHand>(
+    { ...serverOptions, IncomingMessage: RequestInHand },
+    take,
+  );
   // An expectation that we do not know is no reason to refuse; Node alone would, with a bare 417.
   server.on('checkExpectation', take);
   limitConnections(server);

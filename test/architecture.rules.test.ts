@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import path from 'node:path';
 import { expect, test } from 'vitest';
-import { packageRoot } from '../src/platform/package-root.ts';
+import { packageRoot } from '../src/platform/files.ts';
 import { isOurs, sources } from './setup/sources.ts';
 
 /**
@@ -22,8 +22,8 @@ const rooms: Record<string, string[]> = {
   queue: ['platform', 'profile', 'jobs', 'store'],
   limits: ['platform', 'store', 'queue'],
   retention: ['platform', 'store', 'object-store'],
-  embedded: ['platform', 'store'],
-  processes: ['platform', 'store', 'queue', 'integrations', 'embedded'],
+  embedded: ['platform', 'integrations', 'store'],
+  processes: ['platform', 'schemas', 'store', 'queue', 'embedded'],
   operations: [
     ...['errors', 'platform', 'schemas', 'profile', 'jobs'],
     ...['preferences', 'integrations', 'store', 'generated'],
@@ -44,7 +44,7 @@ const rooms: Record<string, string[]> = {
     ...['store', 'queue', 'embedded', 'processes', 'operations', 'import', 'object-store', 'export'],
     ...['retention', 'streams'],
   ],
-  start: ['platform', 'embedded', 'admin'],
+  start: ['platform', 'embedded'],
   metrics: ['queue', 'processes'],
   'workers/batch': ['metrics', 'platform', 'schemas', 'profile', 'jobs', 'store', 'queue'],
   'workers/fence': ['metrics', 'platform', 'jobs', 'store'],
@@ -61,27 +61,24 @@ const rooms: Record<string, string[]> = {
 const entryNames = 'src/web src/board src/release src/start src/cli src/health workers/worker workers/sync';
 const entries = entryNames.split(' ').map((name) => `${name}.ts`);
 
-/** Those who may look at the environment, and what for. */
-const environment = new Map([
-  ['src/platform/config.ts', 'reads every setting'],
-  ['src/start.ts', 'hands it on to the processes that it starts'],
-  ['src/start/processes.ts', 'asks whether npm has started it'],
-  ['src/admin/integrations/source-options.ts', 'takes a secret from the variable that a person names'],
-  ['src/embedded/server.ts', 'hands PATH on to Postgres'],
-  ['src/admin/command.ts', 'asks by which npm command it was called, to repeat it in hints'],
-  ['src/docs/examples.ts', 'writes programs for Node that do; it does not itself'],
-  ['prisma.config.ts', 'keeps the Prisma command from a download'],
+/** Types of the store and the workers whose members are spelled as something outside spells them, and what that is. */
+const spelledOutside = new Map([
+  ['connections.ts HeldSession', 'an option of `pg`'],
+  ['dead-letters.ts DeadLetterJob', 'a job of the dead-letter queue, as the dashboard shows it'],
+  ['export.ts StoredUser', 'a user as /users/export/ids answers'],
+  ['loaded-profile.ts Columns', 'standard attributes, with their names on the wire'],
+  ['profiles.ts NewProfile', 'a row of JSON with the columns of profiles'],
+  ['profiles.ts ProfileUpdate', 'standard attributes, with their names on the wire'],
+  ['retention.ts ActivityRow', 'a row of a file of the archive'],
+  ['row-object.ts RowUser', 'identifiers, as a request names them'],
+  ['sync-chunks.ts ShownRow', 'a row as it stands in the outbox of syncs'],
 ]);
 
-/** Beginnings of files that may import what is large, and why. */
-const mayLoadLarge = new Map([
-  ['src/integrations/files', 'are what is large'],
-  ['src/integrations/bucket', 'are what is large'],
-  ['src/integrations/open', 'imports it when a source is opened'],
-  ['src/import/input', 'imports it when a file is opened'],
-  ['src/import/open', 'imports it when files are opened'],
-  ['src/object-store/open', 'imports it when an object store is opened'],
-]);
+/** A word with an underscore that is a member, in a type's own declaration. */
+const SNAKE_CASE = /\b[a-z]+(?:_[a-z0-9]+)+\??:(?= |$)/;
+/** The same in the midst of code, where members of values look alike: behind it stands a type. */
+const SNAKE_CASE_TYPE =
+  /\b[a-z]+(?:_[a-z0-9]+)+\??: (?:[^,;(){}]*;|(?:string|number|boolean|[A-Z]\w*[a-z])[^,;(){}]*\})/;
 
 const MOST_LINES = 300;
 
@@ -156,6 +153,22 @@ test('what an id looks like is written once', () => {
   expect(patterns.map(({ file }) => file)).toEqual(['src/profile/values.ts']);
 });
 
+test('one casing behind the edge: members of types are camelCase, but for what something outside spells', () => {
+  const inner = code.filter(({ file }) => /^(?:src\/store|workers)\//.test(file));
+  const found = inner.flatMap(({ file, text }) => {
+    let [kind, name] = ['', ''];
+    return text.split('\n').flatMap((line) => {
+      if (/^[a-z]/.test(line))
+        [, kind = '', name = ''] =
+          /^(?:export )?(?:async )?(interface|type|const|class|function)\b\W*(\w+)/.exec(line) ?? [];
+      if (/^\s*(?:\*|\/[*/])/.test(line)) return [];
+      const member = kind === 'interface' || kind === 'type' ? SNAKE_CASE : SNAKE_CASE_TYPE;
+      return member.test(line) ? [`${path.posix.basename(file)} ${name}`] : [];
+    });
+  });
+  expect([...new Set(found)].sort()).toEqual([...spelledOutside.keys()]);
+});
+
 test('no files import each other in a circle', () => {
   const beneath = new Map(code.map(({ file, imports }) => [file, imports.filter(isOurs)]));
   const done = new Set<string>();
@@ -189,23 +202,27 @@ test('DuckDB is loaded in one place, which says when it is missing', () => {
   expect(loading.map(({ file }) => file)).toEqual(['src/integrations/duckdb.ts']);
 });
 
-test('what is large and seldom needed is imported only when a source is opened', () => {
+/** These, what they load, what that loads, and so on; not what is import()ed when it is needed. */
+function loadedWith(names: string[]): string[] {
+  const loadsOf = new Map(code.map(({ file, loads }) => [file, loads]));
+  const found = new Set(names);
+  for (const name of found) for (const next of loadsOf.get(name) ?? []) found.add(next);
+  return [...found];
+}
+
+test('what is large and seldom needed is import()ed by a file named open-…, and loaded with nothing else', () => {
   const names = ['postgres-source', 'files-source', 'bucket', 'files/parquet-lines'];
   const large = [...names.map((name) => `src/integrations/${name}.ts`), 'src/object-store/bucket-store.ts'];
-  const openers = ['integrations/open-source', 'import/input', 'import/open-inputs'];
-  const opened = [...openers, 'object-store/open-object-store'].flatMap((opener) => {
-    const { values, text } = sources.find(({ file }) => file === `src/${opener}.ts`)!;
-    expect(text).not.toMatch(/^import \{[^;]*((postgres|files)-source|bucket(?!-client)|parquet-lines)/m);
-    return values.filter((name) => large.includes(name));
-  });
+  const openers = code.filter(({ file }) => path.posix.basename(file).startsWith('open-'));
+  const opened = openers.flatMap(({ opens }) => opens.filter((name) => large.includes(name)));
   expect([...new Set(opened)].sort()).toEqual(large.sort());
-  const loaders = code.filter(({ values }) =>
-    values.some((name) => large.includes(name) || name.startsWith('src/integrations/files/')),
-  );
-  const beginnings = [...mayLoadLarge.keys()];
-  const others = loaders.filter(({ file }) => !beginnings.some((beginning) => file.startsWith(beginning)));
-  expect(others.map(({ file }) => file)).toEqual([]);
-  expect(beginnings.filter((one) => !loaders.some(({ file }) => file.startsWith(one)))).toEqual([]);
+  // With a process, with what others import() while it runs, and with the openers themselves.
+  const others = code.filter((one) => !openers.includes(one)).flatMap(({ opens }) => opens);
+  const loaded = loadedWith([...entries, ...others, ...openers.map(({ file }) => file)]);
+  expect(loaded.filter(isOurs).length).toBeGreaterThan(200);
+  const isLarge = (name: string) =>
+    large.includes(name) || name.startsWith('src/integrations/files/') || name === '@aws-sdk/client-s3';
+  expect(loaded.filter(isLarge)).toEqual([]);
 });
 
 test('the rules about profiles, schemas and jobs do no input or output', () => {
@@ -215,11 +232,21 @@ test('the rules about profiles, schemas and jobs do no input or output', () => {
   expect(wrong.map(({ file }) => file)).toEqual([]);
 });
 
-test('only the named files look at the environment, and each of them does', () => {
-  const wrong = code.filter(({ file, text }) => /\bprocess\.env\b/.test(text) && !environment.has(file));
-  expect(wrong.map(({ file }) => file)).toEqual([]);
-  const textOf = (file: string) => readFileSync(path.join(packageRoot, file), 'utf8');
-  expect([...environment.keys()].filter((file) => !textOf(file).includes('process.env'))).toEqual([]);
+test('the environment is looked at in one place, which alone the linter lets be', () => {
+  const { overrides } = JSON.parse(readFileSync(path.join(packageRoot, 'biome.json'), 'utf8'));
+  const style = { noProcessEnv: 'error' };
+  expect(overrides.filter((one: object) => JSON.stringify(one).includes('noProcessEnv'))).toEqual([
+    { includes: ['src/**', 'workers/**'], linter: { rules: { style } } },
+  ]);
+  const excused = code.filter(({ text }) =>
+    /noProcessEnv|biome-ignore(?:-\w+)? lint(?:\/style)?:/.test(text),
+  );
+  expect(excused.map(({ file }) => file)).toEqual(['src/platform/environment.ts']);
+  const readers = code.filter(({ text }) => text.includes('wholeEnvironment'));
+  expect(readers.map(({ file }) => file).sort()).toEqual([
+    'src/platform/config.ts',
+    'src/platform/environment.ts',
+  ]);
 });
 
 test(`no file has more than ${MOST_LINES} lines`, () => {

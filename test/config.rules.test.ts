@@ -3,7 +3,7 @@ import path from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { allOperations } from '../src/operations/index.ts';
 import { ConfigError, readConfig, settings } from '../src/platform/config.ts';
-import { packageRoot } from '../src/platform/package-root.ts';
+import { packageRoot } from '../src/platform/files.ts';
 import { NAMED_ATTRIBUTES } from '../src/profile/attributes.ts';
 import { describeApiKey } from '../src/store/credentials.ts';
 import { envExample, settingsPage } from '../tools/generate/settings.ts';

@@ -6,7 +6,7 @@ import path from 'node:path';
 import { promisify } from 'node:util';
 import { describe, expect, test } from 'vitest';
 import { settings } from '../src/platform/config.ts';
-import { packageRoot } from '../src/platform/package-root.ts';
+import { packageRoot } from '../src/platform/files.ts';
 import { parseProcfile } from '../src/start/processes.ts';
 
 const run = promisify(execFile);

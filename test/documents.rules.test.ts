@@ -1,7 +1,7 @@
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { packageRoot } from '../src/platform/package-root.ts';
+import { packageRoot } from '../src/platform/files.ts';
 
 const read = (file: string) => readFileSync(path.join(packageRoot, file), 'utf8');
 const exists = (file: string) => existsSync(path.join(packageRoot, file));

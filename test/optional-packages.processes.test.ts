@@ -3,7 +3,7 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { PLATFORMS } from '../src/embedded/server.ts';
-import { packageRoot } from '../src/platform/package-root.ts';
+import { packageRoot } from '../src/platform/files.ts';
 import { temporaryFolder } from './setup/fixtures.ts';
 
 const noDuckDb =
@@ -57,7 +57,7 @@ describe('without the program of DuckDB for this machine, one sentence says what
     const file = path.join(temporaryFolder(), 'users.parquet');
     writeFileSync(file, `PAR1${'x'.repeat(100)}PAR1`);
     const call = `openInput(${JSON.stringify(file)}, { scratchBytes: 1000 })`;
-    expect(failureWithout(hidden, 'import/input.js', call)).toEqual({
+    expect(failureWithout(hidden, 'import/open-input.js', call)).toEqual({
       name: 'ImportError',
       message: noDuckDb,
     });

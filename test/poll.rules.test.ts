@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { backOff, poll, rest } from '../src/platform/poll.ts';
+import { backOff, poll, rest, until } from '../src/platform/poll.ts';
 import { waitUntil } from './setup/wait-until.ts';
 
 test('a poller looks one look at a time, however long each takes', async () => {
@@ -62,4 +62,42 @@ test('a rest ends when its signal says so, and does not begin when it has', asyn
   leaving.abort();
   await resting;
   await rest(60_000, leaving.signal);
+});
+
+test('who waits until something is so looks until it is, and hears of each look that was in vain', async () => {
+  let looks = 0;
+  const inVain: number[] = [];
+  const seen = await until(() => ++looks, {
+    every: backOff(1, 2),
+    isSo: (count) => count === 4,
+    inVain: (count) => inVain.push(count),
+  });
+  expect({ seen, inVain }).toEqual({ seen: 4, inVain: [1, 2, 3] });
+});
+
+test('who waits until something is so looks once behind the deadline, and is given what was seen last', async () => {
+  let looks = 0;
+  const inVain: number[] = [];
+  const isNever = () => false;
+  const seen = await until(() => ++looks, {
+    ...{ every: 1, deadline: Date.now() - 1, isSo: isNever },
+    inVain: (count) => inVain.push(count),
+  });
+  expect({ seen, inVain }).toEqual({ seen: 1, inVain: [] });
+  expect(await until(() => 0, { every: 1, deadline: Date.now() + 20 })).toBe(0);
+});
+
+test('who waits until something is so looks a last time when told to leave, and waits no longer', async () => {
+  const leaving = new AbortController();
+  let looks = 0;
+  const waiting = until(() => ++looks > 9, { every: 60_000, leaving: leaving.signal });
+  await waitUntil(() => looks === 1, { what: 'the first look' });
+  leaving.abort();
+  expect(await waiting).toBe(false);
+  expect(looks).toBe(2);
+});
+
+test('a look that fails ends the wait', async () => {
+  const look = () => Promise.reject(new Error('away'));
+  await expect(until(look, { every: 1 })).rejects.toThrow('away');
 });

@@ -1,6 +1,6 @@
 import pg from 'pg';
 import { expect, test } from 'vitest';
-import { permissions } from '../src/schemas/api-permissions.ts';
+import { permissions } from '../src/schemas/permissions.ts';
 import { hashApiKey } from '../src/store/credentials.ts';
 import { createBareDatabase } from './setup/fixtures.ts';
 import { startProcess } from './setup/processes.ts';

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { createSemaphore, type SemaphoreSettings } from '../src/platform/semaphore.ts';
+import { createSemaphore, type SemaphoreSettings } from '../src/platform/concurrency.ts';
 
 /** A semaphore whose work ends when it is told to; who has begun, in that order. */
 function scene(settings: Partial<SemaphoreSettings>) {

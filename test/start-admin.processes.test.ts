@@ -4,8 +4,8 @@ import path from 'node:path';
 import { promisify } from 'node:util';
 import pg from 'pg';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
-import { decryptCredentials, keysOf } from '../src/integrations/definition.ts';
-import { packageRoot } from '../src/platform/package-root.ts';
+import { decryptCredentials, keysOf } from '../src/integrations/source.ts';
+import { packageRoot } from '../src/platform/files.ts';
 import { createBareDatabase, startRedis, waitUntil } from './setup/fixtures.ts';
 import {
   begin,

@@ -3,7 +3,7 @@ import { readdirSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { promisify } from 'node:util';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
-import { packageRoot } from '../src/platform/package-root.ts';
+import { packageRoot } from '../src/platform/files.ts';
 import { createDatabase, waitUntil } from './setup/fixtures.ts';
 import {
   begin,

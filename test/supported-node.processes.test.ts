@@ -2,7 +2,7 @@ import { spawnSync } from 'node:child_process';
 import { cpSync, readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { packageRoot } from '../src/platform/package-root.ts';
+import { packageRoot } from '../src/platform/files.ts';
 import { temporaryFolder } from './setup/fixtures.ts';
 
 const { scripts, engines } = JSON.parse(readFileSync(path.join(packageRoot, 'package.json'), 'utf8'));

@@ -6,7 +6,7 @@ import { laneName } from '../src/queue/lanes.ts';
 const LATELY_MS = 10_000;
 
 /** What counts of a batch that has ended. */
-export interface EndedBatch {
+export interface BatchCounts {
   /** Those of which it held something. */
   lanes: number[];
   /** Objects that took effect. */
@@ -44,7 +44,7 @@ export function createWorkerMetrics() {
         .map(([lane]) => lane)
         .sort((a, b) => a - b),
     /** A batch has ended. */
-    noteBatch({ lanes, applied, finished }: EndedBatch): void {
+    noteBatch({ lanes, applied, finished }: BatchCounts): void {
       objects += applied;
       const at = performance.now();
       for (const lane of lanes) lanesWorked.set(lane, at);

@@ -1,8 +1,8 @@
 import { runProcess } from '../src/platform/lifecycle.ts';
 import { addOldestMetric } from '../src/processes/metrics.ts';
 import { openWorkingProcess } from '../src/processes/process.ts';
-import { watchOldest } from '../src/queue/depth.ts';
-import { laneCount } from '../src/queue/shards.ts';
+import { laneCount } from '../src/queue/lanes.ts';
+import { watchOldest } from '../src/queue/oldest.ts';
 import { createCoalescer } from './batch/coalescer.ts';
 import { createFences, listenForFenceNews } from './fence/fences.ts';
 import { type Lanes, startLanes } from './lane/lanes.ts';

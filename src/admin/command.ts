@@ -1,5 +1,12 @@
 import path from 'node:path';
-import type { Command } from 'commander';
+import { type Command, InvalidArgumentError } from 'commander';
+import { DateTime } from 'luxon';
+import { validate } from 'uuid';
+import { startedByNpm } from '../platform/environment.ts';
+import { codeOf } from '../platform/format.ts';
+import { isAddressOrSubnet } from '../platform/listen.ts';
+import { MAX_EXTERNAL_ID_BYTES } from '../profile/identifier.ts';
+import { type Permission, permissions, workspacePermissions } from '../schemas/permissions.ts';
 
 /** The files of the command; within another program it has its plain name. */
 const OWN_FILES = ['cli.js', 'penstock'];
@@ -9,7 +16,7 @@ const OWN_FILES = ['cli.js', 'penstock'];
  * npx or npm run in the project's folder, or by its name where that is on the PATH.
  */
 export const PENSTOCK = OWN_FILES.includes(path.basename(process.argv[1] ?? ''))
-  ? commandName(process.env.npm_command)
+  ? commandName(startedByNpm().command)
   : 'penstock';
 
 function commandName(npmCommand: string | undefined): string {
@@ -48,23 +55,121 @@ export class Refusal extends Error {
   override name = 'Refusal';
 }
 
-/** The one line that says what went wrong, without a stack. */
-export function describeFailure(error: unknown): string {
-  if (!(error instanceof Error)) return String(error);
-  // Prisma puts the call, its source and blank lines before the reason; the reason stands last.
-  const lines = error.message.split('\n').map((line) => line.trim());
-  return lines.findLast((line) => line !== '') ?? codeOf(error) ?? error.name;
-}
-
-/** The code that Node, Postgres or Prisma gave the error. */
-export function codeOf(error: unknown): string | undefined {
-  const code = error instanceof Error && 'code' in error ? error.code : undefined;
-  return typeof code === 'string' ? code : undefined;
-}
-
 /** For `catch`: what is unique and there already is refused with these words; anything else goes on. */
 export function refuseTaken(words: string): (error: unknown) => never {
   return (error) => {
     throw ['P2002', '23505'].includes(codeOf(error) ?? '') ? new Refusal(words) : error;
   };
+}
+
+/** The largest value of a Postgres integer. */
+const MAX_INTEGER = 2_147_483_647;
+
+/** Characters that a name may have: it has to fit a line of a table. */
+const MAX_NAME = 255;
+
+export function parseName(text: string): string {
+  const name = text.trim();
+  if (name === '' || name.length > MAX_NAME) {
+    throw new InvalidArgumentError(`A name has 1 to ${MAX_NAME} characters.`);
+  }
+  return name;
+}
+
+/** As the edge takes it: every character of it counts. */
+export function parseExternalId(text: string): string {
+  if (text === '' || Buffer.byteLength(text) > MAX_EXTERNAL_ID_BYTES) {
+    throw new InvalidArgumentError(`An external id has 1 to ${MAX_EXTERNAL_ID_BYTES} bytes.`);
+  }
+  return text;
+}
+
+/** One line for whoever finds the thing later. */
+export function parseReason(text: string): string {
+  const reason = text.trim();
+  if (reason === '' || reason.length > MAX_NAME) {
+    throw new InvalidArgumentError(`A reason has 1 to ${MAX_NAME} characters.`);
+  }
+  return reason;
+}
+
+export function parseCount(text: string): number {
+  const count = Number(text);
+  if (text.trim() === '' || !Number.isInteger(count) || count < 1 || count > MAX_INTEGER) {
+    throw new InvalidArgumentError(`It is a whole number from 1 to ${MAX_INTEGER}.`);
+  }
+  return count;
+}
+
+export function parseId(text: string): string {
+  if (!validate(text)) throw new InvalidArgumentError('An id is a UUID.');
+  return text.toLowerCase();
+}
+
+export function parseIds(text: string, before: string[] = []): string[] {
+  return [...before, parseId(text)];
+}
+
+/** A day in UTC, as usage is counted. */
+export function parseDay(text: string): Date {
+  const day = DateTime.fromFormat(text, 'yyyy-MM-dd', { zone: 'utc' });
+  if (!day.isValid) throw new InvalidArgumentError('A day is written YYYY-MM-DD.');
+  return day.toJSDate();
+}
+
+/** Names from the list of permissions, or `all` for each of them. */
+export function parsePermissions(text: string): Permission[] {
+  const names = listOf(text);
+  if (names.includes('all')) return [...permissions];
+  const unknown = names.filter((name) => !permissions.some((permission) => permission === name));
+  if (unknown.length > 0 || names.length === 0) {
+    const wrong = unknown.length > 0 ? `There is no permission ${unknown.join(', ')}. ` : '';
+    throw new InvalidArgumentError(`${wrong}The permissions are: all, ${permissions.join(', ')}.`);
+  }
+  return permissions.filter((permission) => names.includes(permission));
+}
+
+/** Names from the list of what a dashboard account may do in a workspace. */
+export function parseWorkspacePermissions(text: string): string[] {
+  const names = listOf(text);
+  const unknown = names.filter((name) => !workspacePermissions.includes(name));
+  if (unknown.length > 0 || names.length === 0) {
+    const wrong = unknown.length > 0 ? `There is no workspace permission ${unknown.join(', ')}. ` : '';
+    throw new InvalidArgumentError(`${wrong}The permissions are: ${workspacePermissions.join(', ')}.`);
+  }
+  return names;
+}
+
+/** What a header holds as it is. */
+export function parseOrigin(text: string): string {
+  if (!/^[!-~]{1,255}$/.test(text)) {
+    throw new InvalidArgumentError(
+      'An origin has 1 to 255 visible ASCII characters, as https://idp.example.',
+    );
+  }
+  return text;
+}
+
+/** Of a page, without a slash at the end. */
+export function parseBaseUrl(text: string): string {
+  if (!URL.canParse(text) || !/^https?:$/.test(new URL(text).protocol)) {
+    throw new InvalidArgumentError('It is a URL that starts with http:// or https://.');
+  }
+  return text.replace(/\/+$/, '');
+}
+
+/** IP addresses and CIDR subnets, each as Node's own block list understands it. */
+export function parseIpAllowlist(text: string): string[] {
+  const entries = listOf(text);
+  const wrong = entries.filter((entry) => !isAddressOrSubnet(entry));
+  if (wrong.length > 0 || entries.length === 0) {
+    const named = wrong.length > 0 ? `${wrong.join(', ')} is none. ` : '';
+    throw new InvalidArgumentError(`${named}An entry is an IP address or a subnet such as 10.0.0.0/8.`);
+  }
+  return entries;
+}
+
+function listOf(text: string): string[] {
+  const entries = text.split(',').map((entry) => entry.trim());
+  return [...new Set(entries.filter((entry) => entry !== ''))];
 }

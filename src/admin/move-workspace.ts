@@ -1,18 +1,17 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import { newId } from '../platform/ids.ts';
+import { rest, until } from '../platform/poll.ts';
 import type { QueueConnection } from '../queue/connection.ts';
 import { watchApplied } from '../queue/effects.ts';
-import { envelopeId } from '../queue/envelope-ids.ts';
-import type { LaneEntry } from '../queue/lanes.ts';
+import { envelopeId, type LaneEntry } from '../queue/lanes.ts';
 import { HOLD_MS, KNOWN_MS, openMoves } from '../queue/moves.ts';
-import type { PlacedProducer } from '../queue/open-producer.ts';
 import { serverOfShard } from '../queue/open-redis.ts';
+import type { PlacedProducer } from '../queue/producer.ts';
 import { recordAudit } from '../store/audit.ts';
-import { inTransaction, type Pool } from '../store/database.ts';
-import { type Home, recordHome } from '../store/workspace-shards.ts';
-import { commandLine } from './audit.ts';
+import type { Pool } from '../store/database.ts';
+import { type Home, recordHome } from '../store/queue-shards.ts';
+import { inTransaction } from '../store/transactions.ts';
 import { Refusal } from './command.ts';
-import type { Installation } from './lookup.ts';
+import { commandLine, type Installation } from './installation.ts';
 import { QUEUE_TIMEOUT_MS, withQueue } from './queue.ts';
 
 /** Milliseconds within which all that waits of a workspace has to be applied, so that holding it promises an end. */
@@ -66,21 +65,20 @@ export async function moveWorkspace(
     const home = await producer.homeOf(workspaceId);
     if (home.shard === to) return;
     const move = { ...{ connection, producer, pool, workspaceId, home, to }, lanes: layout.lanes };
-    for (const deadline = Date.now() + wait * 1000; ; ) {
-      const held = await tryToMove(move);
-      if (held !== undefined) {
-        moved = { from: home.shard, held };
-        break;
-      }
-      if (Date.now() > deadline)
-        throw new Refusal(
-          `it stays in shard ${home.shard}: more of it waited all the time than is applied at once`,
-        );
-      say(
-        'more of the workspace waits than is applied in a moment; its requests go on, and it is tried again',
+    const held = await until(() => tryToMove(move), {
+      every: REST_MS,
+      deadline: Date.now() + wait * 1000,
+      isSo: (ms) => ms !== undefined,
+      inVain: () =>
+        say(
+          'more of the workspace waits than is applied in a moment; its requests go on, and it is tried again',
+        ),
+    });
+    if (held === undefined)
+      throw new Refusal(
+        `it stays in shard ${home.shard}: more of it waited all the time than is applied at once`,
       );
-      await sleep(REST_MS);
-    }
+    moved = { from: home.shard, held };
     const detail = { from: home.shard, to };
     await inTransaction(pool, async (tx) => {
       await recordHome(tx, workspaceId, { shard: to, moves: home.moves + 1 });
@@ -114,7 +112,7 @@ async function tryToMove(moving: Moving): Promise<number | undefined> {
   if (!(await moves.begin(home.shard, workspaceId, { to, number })))
     throw new Refusal('somebody else moves this workspace at this moment');
   try {
-    await sleep(KNOWN_MS + 10);
+    await rest(KNOWN_MS + 10);
     // By this process's clock as well: another primary of the shard may have another one.
     const isDone = (await isApplied(moving, left())) && left() > 0;
     if (isDone && (await moves.end(home.shard, workspaceId, number))) {
@@ -144,9 +142,9 @@ async function isApplied(
   });
   // They are no requests of the workspace: whether it is held is nothing to them.
   await producer.placing!.addTo(home.shard, markers);
-  const rest = patience - (performance.now() - asked);
+  const left = patience - (performance.now() - asked);
   const ids = markers.map(({ id }) => id);
-  return rest > 0 && (await watchApplied(pool)(ids, { patience: rest })).missing.size === 0;
+  return left > 0 && (await watchApplied(pool)(ids, { patience: left })).missing.size === 0;
 }
 
 /** A primary that dies takes nothing with it that so many replicas hold. */

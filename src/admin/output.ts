@@ -1,9 +1,8 @@
 import type { Command } from 'commander';
 import type { Json } from '../profile/json.ts';
 import type { Database } from '../store/database.ts';
-import { parseCount, parseId } from './arguments.ts';
-import { addVerb } from './command.ts';
-import { findCompanyId, findWorkspaceId, withInstallation } from './lookup.ts';
+import { addVerb, parseCount, parseId } from './command.ts';
+import { findCompanyId, findWorkspaceId, withInstallation } from './installation.ts';
 
 /** One thing that the command tells, under the names that scripts read and people see as headings. */
 export type Row = Record<string, Json>;

@@ -1,52 +1,56 @@
 import { readFileSync } from 'node:fs';
 import path from 'node:path';
 import { Command, CommanderError } from 'commander';
-import { packageRoot } from '../platform/package-root.ts';
-import { describeFailure, PENSTOCK } from './command.ts';
+import { packageRoot } from '../platform/files.ts';
+import { describeFailure } from '../platform/format.ts';
+import { PENSTOCK } from './command.ts';
 
 type Add = (program: Command) => void;
 
 /** Writes down every other noun. */
 const NAMES_ALL = 'completion';
 
-/** The nouns, in the order of the help. A command that names one loads no other: that is half of what it would take. */
+/**
+ * The nouns, in the order of the help. A command that names one loads the file of that one alone, which may hold some that
+ * belong together: that is half of what all would take.
+ */
 const nouns: Record<string, () => Promise<Add>> = {
   companies: async () => (await import('./commands/companies.ts')).addCompanies,
-  workspaces: async () => (await import('./commands/workspaces.ts')).addWorkspaces,
+  workspaces: async () => (await import('./commands/companies.ts')).addWorkspaces,
   keys: async () => (await import('./commands/keys.ts')).addKeys,
-  groups: async () => (await import('./commands/groups.ts')).addGroups,
+  groups: async () => (await import('./commands/subscriptions.ts')).addGroups,
   users: async () => (await import('./commands/users.ts')).addUsers,
-  'phone-numbers': async () => (await import('./commands/phone-numbers.ts')).addPhoneNumbers,
-  'preference-centers': async () => (await import('./commands/preference-centers.ts')).addPreferenceCenters,
+  'phone-numbers': async () => (await import('./commands/subscriptions.ts')).addPhoneNumbers,
+  'preference-centers': async () => (await import('./commands/subscriptions.ts')).addPreferenceCenters,
   accounts: async () => (await import('./commands/accounts.ts')).addAccounts,
   teams: async () => (await import('./commands/companies.ts')).addTeams,
   'permission-sets': async () => (await import('./commands/companies.ts')).addPermissionSets,
-  'scim-tokens': async () => (await import('./commands/scim-tokens.ts')).addScimTokens,
+  'scim-tokens': async () => (await import('./commands/accounts.ts')).addScimTokens,
   integrations: async () => (await import('./commands/integrations.ts')).addIntegrations,
   import: async () => (await import('./commands/import.ts')).addImport,
   export: async () => (await import('./commands/export.ts')).addExport,
   compare: async () => (await import('./commands/compare.ts')).addCompare,
   limits: async () => (await import('./commands/limits.ts')).addLimits,
-  usage: async () => (await import('./commands/usage.ts')).addUsage,
+  usage: async () => (await import('./commands/limits.ts')).addUsage,
   segments: async () => (await import('./commands/segments.ts')).addSegments,
   streams: async () => (await import('./commands/streams.ts')).addStreams,
-  series: async () => (await import('./commands/series.ts')).addSeries,
+  series: async () => (await import('./commands/maintenance.ts')).addSeries,
   retention: async () => (await import('./commands/retention.ts')).addRetention,
   audit: async () => (await import('./commands/audit.ts')).addAudit,
   'dead-letters': async () => (await import('./commands/dead-letters.ts')).addDeadLetters,
   queue: async () => (await import('./commands/queue.ts')).addQueue,
-  migrate: async () => (await import('./commands/migrate.ts')).addMigrate,
+  migrate: async () => (await import('./commands/maintenance.ts')).addMigrate,
   status: async () => (await import('./commands/status.ts')).addStatus,
-  workers: async () => (await import('./commands/workers.ts')).addWorkers,
+  workers: async () => (await import('./commands/status.ts')).addWorkers,
   doctor: async () => (await import('./commands/doctor.ts')).addDoctor,
   completion: async () => (await import('./commands/completion.ts')).addCompletion,
 };
 
 /**
- * The `penstock` command: one noun per file of admin/commands.
+ * The `penstock` command with its nouns, of which each is added by a file of admin/commands.
  *
  * @param fail is given what Commander has to say about words that it does not understand
- * @param word the first one typed: if it is a noun, no other is loaded
+ * @param word the first one typed: if it is a noun, no other is added
  */
 export async function createProgram(fail: (text: string) => void, word = ''): Promise<Command> {
   const { version } = JSON.parse(readFileSync(path.join(packageRoot, 'package.json'), 'utf8'));

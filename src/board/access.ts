@@ -1,5 +1,5 @@
 import { isUuid } from '../profile/values.ts';
-import type { companyPermissions } from '../schemas/scim-permissions.ts';
+import type { companyPermissions } from '../schemas/permissions.ts';
 import { type Database, storable } from '../store/database.ts';
 
 /**

@@ -4,12 +4,17 @@ import express from 'express';
 import helmet from 'helmet';
 import { isLeaving } from '../platform/lifecycle.ts';
 import { namesOneHost, targetOf } from '../platform/listen.ts';
-import { addClockMetric, addDependencyMetric, addSpanMetric, createRegistry } from '../processes/metrics.ts';
-import { createMetricsGuard } from '../processes/secrets.ts';
-import { addLossMetric } from '../queue/loss.ts';
+import {
+  addClockMetric,
+  addDependencyMetric,
+  addSpanMetric,
+  createMetricsGuard,
+  createRegistry,
+} from '../processes/metrics.ts';
+import { addLossMetric, printedLoss } from '../queue/loss.ts';
 import type { QueueLoss } from '../store/installation.ts';
-import { createAssets } from './assets.ts';
 import { Sorry, sendSorry, viewerOf } from './console.ts';
+import { createAssets } from './files.ts';
 import type { Live } from './live.ts';
 import { QUEUES_PATH } from './queues.ts';
 import { createSignIn, type SignInOptions } from './sign-in.ts';
@@ -124,8 +129,11 @@ export function createBoardApp({
     const leaving = isLeaving();
     const ready = found.length === 0 && !leaving;
     const message = ready ? 'ready' : 'not ready';
-    // One that is undefined is left out.
-    const body = { message, missing: found, loss: loss(), ...(leaving && { leaving }) };
+    const lost = loss();
+    const body = {
+      ...{ message, missing: found, ...(lost && { loss: printedLoss(lost) }) },
+      ...(leaving && { leaving }),
+    };
     response.status(ready ? 200 : 503).json(body);
   });
   app.route('/metrics').get(showMetrics(metricsToken, { loss, missing, clockSkew })).all(refuseOtherMethods);

@@ -1,6 +1,6 @@
 import { DateTime } from 'luxon';
+import { grouped } from '../platform/format.ts';
 import { type Html, html } from '../platform/html.ts';
-import { grouped } from '../platform/numbers.ts';
 import { count } from './layout.ts';
 
 /** What one day adds to a bar; several of a day stand on each other. */

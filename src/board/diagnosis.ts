@@ -1,4 +1,4 @@
-import { grouped } from '../platform/numbers.ts';
+import { grouped } from '../platform/format.ts';
 import { whatIsLost } from '../queue/loss.ts';
 import { BEAT_SECONDS, type SeenProcess, SILENT_SECONDS, unworkedLanes } from '../store/processes.ts';
 import type { FleetState } from './fleet.ts';

@@ -9,7 +9,7 @@ import {
   type RowMinutes,
   readFleetHistory,
   recordMinute,
-} from '../store/fleet-history.ts';
+} from '../store/health.ts';
 import { type Fleet, living } from './fleet.ts';
 
 /** Several looks a minute, of which the first one that succeeds is kept: none is missed for a timer that drifts. */

@@ -1,8 +1,8 @@
+import { grouped } from '../platform/format.ts';
 import { Html, html, type Part, pageHead } from '../platform/html.ts';
-import { grouped } from '../platform/numbers.ts';
 import type { Json } from '../profile/json.ts';
 import type { Right, Viewer, Workspace } from './access.ts';
-import { assetPath } from './assets.ts';
+import { assetPath } from './files.ts';
 
 /** The pages that the navigation leads to, and the right without which one is not shown. */
 const places: { path: string; name: string; right?: Right | 'company' }[] = [

@@ -7,9 +7,8 @@ import { SYNC_QUEUE } from '../jobs/catalog.ts';
 import { type AcceptedObject, requestPlaces } from '../jobs/envelope.ts';
 import { Queue } from '../queue/bullmq.ts';
 import { optionsOfLane, type QueueConnection } from '../queue/connection.ts';
-import { DEAD_LETTER_QUEUE, laneName } from '../queue/lanes.ts';
+import { DEAD_LETTER_QUEUE, laneName, laneTitle } from '../queue/lanes.ts';
 import { describeLoss } from '../queue/loss.ts';
-import { laneTitle } from '../queue/shards.ts';
 import { decodeEnvelope, type WireEnvelope } from '../queue/wire.ts';
 import type { QueueLoss } from '../store/installation.ts';
 

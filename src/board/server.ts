@@ -1,29 +1,53 @@
 import { once } from 'node:events';
-import { createServer } from 'node:http';
+import { createServer, type IncomingMessage } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import type { Config } from '../platform/config.ts';
 import type { Service } from '../platform/lifecycle.ts';
 import { limitConnections, serverOptions, whyNotListening } from '../platform/listen.ts';
 import { createStrangersLog, type Log } from '../platform/log.ts';
 import { traceRequests } from '../platform/tracing.ts';
+import { createRenderer } from '../preferences/renderer.ts';
 import type { QueueConnection } from '../queue/connection.ts';
-import type { LaneProducer } from '../queue/lanes.ts';
-import { type LayoutSettings, laneCount } from '../queue/shards.ts';
+import { openLaneDepths } from '../queue/depth.ts';
+import { createGroupCommit } from '../queue/enqueue.ts';
+import { type LaneProducer, type LayoutSettings, laneCount } from '../queue/lanes.ts';
+import { createWaitingSearch } from '../queue/waiting.ts';
 import type { Database } from '../store/database.ts';
 import type { QueueLoss } from '../store/installation.ts';
 import { createAccounts } from './accounts.ts';
 import { createBoardApp } from './app.ts';
-import { createConsole } from './console.ts';
+import { type ConsoleServices, createConsole, type Page, type PageServices } from './console.ts';
+import { createFleet } from './fleet.ts';
 import { recordHistory } from './history.ts';
 import { createLive } from './live.ts';
-import { createLockouts } from './lockouts.ts';
+import { createFailedSignIns, createLockouts } from './lockouts.ts';
 import type { OidcConfig } from './openid-connect.ts';
-import { createServices, pages } from './pages/index.ts';
+import { accountGroupPages } from './pages/account-groups.ts';
+import { accountPages } from './pages/accounts.ts';
+import { auditPages } from './pages/audit.ts';
+import { deadLetterPages } from './pages/dead-letter.ts';
+import { deadLetterListPages } from './pages/dead-letters.ts';
+import { groupPages } from './pages/groups.ts';
+import { healthPages } from './pages/health.ts';
+import { historyPages } from './pages/history.ts';
+import { keyPages } from './pages/keys.ts';
+import { permissionSetPages } from './pages/permission-sets.ts';
+import { preferenceCenterPages } from './pages/preference-centers.ts';
+import { requestPages } from './pages/requests.ts';
+import { exportPages, segmentPages } from './pages/segments.ts';
+import { sessionPages } from './pages/sign-in.ts';
+import { streamPages } from './pages/streams.ts';
+import { syncPages } from './pages/sync.ts';
+import { syncListPages } from './pages/syncs.ts';
+import { teamPages } from './pages/teams.ts';
+import { userActionPages, userPages } from './pages/user.ts';
+import { userListPages } from './pages/users.ts';
+import { workspacePages } from './pages/workspaces.ts';
 import { createQueueBoard } from './queues.ts';
-import { createFailedSignIns, createOperatorSessions } from './sessions.ts';
+import { createOperatorSessions } from './sessions.ts';
 import type { Account } from './sign-in.ts';
 
-export interface BoardOptions {
+interface BoardOptions {
   config: OidcConfig &
     LayoutSettings &
     Pick<
@@ -91,7 +115,7 @@ export async function startBoard({
     log,
     strangers,
   });
-  const server = createServer(serverOptions, traceRequests(app, { throughout: true }));
+  const server = createServer(serverOptions, traceRequests<IncomingMessage>(app, { throughout: true }));
   limitConnections(server);
   server.listen(config.BOARD_PORT, config.BOARD_HOST);
   try {
@@ -121,5 +145,60 @@ export async function startBoard({
       await failures.stop();
       await strangers.stop();
     },
+  };
+}
+
+/** Every route of the console. */
+export const pages: Page<PageServices>[] = [
+  ...healthPages,
+  ...historyPages,
+  ...userListPages,
+  ...userPages,
+  ...userActionPages,
+  ...requestPages,
+  ...deadLetterListPages,
+  ...deadLetterPages,
+  ...syncListPages,
+  ...syncPages,
+  ...streamPages,
+  ...groupPages,
+  ...segmentPages,
+  ...exportPages,
+  ...preferenceCenterPages,
+  ...workspacePages,
+  ...keyPages,
+  ...accountPages,
+  ...accountGroupPages,
+  ...teamPages,
+  ...permissionSetPages,
+  ...auditPages,
+  ...sessionPages,
+];
+
+/** One person's action at a time: nothing is gathered. */
+const GROUP_COMMIT = {
+  maxEnvelopeObjects: 1000,
+  maxPendingObjects: 10_000,
+  maxPendingBytes: 64 * 1024 * 1024,
+  backlog: () => 0,
+};
+
+/** Milliseconds that the first page waits for a queue which may hang. */
+const DEPTH_TIMEOUT_MS = 1500;
+
+/** What pages use beside the stores. */
+function createServices(given: ConsoleServices): PageServices & Pick<Service, 'stop'> {
+  const { connection, config, producer } = given;
+  const waiting = createWaitingSearch(connection, laneCount(config), config.QUEUE_TIMEOUT_MS);
+  const renderer = createRenderer({ most: 1 });
+  const depths = openLaneDepths(connection, { lanes: laneCount(config), timeout: DEPTH_TIMEOUT_MS });
+  return {
+    ...given,
+    waiting,
+    depths,
+    renderer,
+    fleet: createFleet({ ...given, depths }),
+    queue: createGroupCommit(producer, { lanes: config.LANES, ...GROUP_COMMIT }),
+    stop: async () => void (await Promise.all([waiting.stop(), depths.stop(), renderer.stop()])),
   };
 }

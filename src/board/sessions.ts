@@ -2,12 +2,6 @@ import { randomBytes } from 'node:crypto';
 import { parseCookie } from 'cookie';
 import type { Request, Response } from 'express';
 import { newId } from '../platform/ids.ts';
-import type { Service } from '../platform/lifecycle.ts';
-import type { Log } from '../platform/log.ts';
-import { poll } from '../platform/poll.ts';
-import { type AuditEntry, recordAudit } from '../store/audit.ts';
-import { type Connection, inTransaction, type Pool, storable } from '../store/database.ts';
-import { accountsByEmail } from '../store/sessions.ts';
 
 /** A working day: after it one signs in again, used or not. */
 export const LIFETIME_MS = 12 * 3_600_000;
@@ -122,101 +116,6 @@ export function createOperatorSessions(now: () => number = Date.now) {
 }
 
 export type OperatorSessions = ReturnType<typeof createOperatorSessions>;
-
-/** Between two times at which failed sign-ins are written down, in ms. */
-const TELL_MS = 60_000;
-
-/** Names that are told apart within that time, about as many as can be tried; others are counted together. */
-const MOST_NAMES = 1000;
-
-interface Failed {
-  count: number;
-  address: string | undefined;
-}
-
-/** Names that are no account's: neither can be one. */
-const OPERATOR = ' operator';
-const OTHERS = ' others';
-
-/** An address of one company alone. No text that is stored has the character between them. */
-const within = (email: string, company: string) => `${email}\0${company}`;
-
-const addressOf = (name: string) => name.split('\0')[0]!;
-
-/**
- * Counts wrong passwords by name, and writes them into the audit once a minute: however fast somebody guesses, it is a
- * bounded number of entries. A name that no account has is not written, since it may be a password.
- */
-export function createFailedSignIns(
-  pool: Pool,
-  log: Log,
-): Service & { note(name: string | undefined, client: Client, company?: string): void } {
-  let byName = new Map<string, Failed>();
-
-  function add(name: string, { count, address }: Failed): void {
-    const known = byName.has(name) || byName.size < MOST_NAMES || name === OPERATOR;
-    const under = known ? name : OTHERS;
-    byName.set(under, { count: count + (byName.get(under)?.count ?? 0), address });
-  }
-
-  async function tell(): Promise<void> {
-    const names = byName;
-    byName = new Map();
-    if (names.size === 0) return;
-    try {
-      const accounts = await accountsByEmail(pool, [...new Set([...names.keys()].map(addressOf))]);
-      // All of them, or none: what was not written is counted again with the next minute.
-      await inTransaction(pool, (tx) => write(tx, names, accounts));
-    } catch (error) {
-      for (const [name, failed] of names) add(name, failed);
-      log.warn({ err: error }, 'failed sign-ins were not audited yet');
-    }
-  }
-
-  async function write(
-    tx: Connection,
-    names: Map<string, Failed>,
-    accounts: Awaited<ReturnType<typeof accountsByEmail>>,
-  ): Promise<void> {
-    const record = ({ count, address }: Failed, entry: Pick<AuditEntry, 'subject' | 'companyId'>) =>
-      recordAudit(tx, { kind: 'nobody', name: '', via: 'dashboard', address }, [
-        { action: 'sign_ins.fail', ...entry, detail: { count } },
-      ]);
-    const left = new Map(names);
-    for (const { id, companyId, email } of accounts)
-      for (const name of [email, within(email, companyId)]) {
-        const failed = names.get(name);
-        if (failed) await record(failed, { subject: { kind: 'account', id }, companyId });
-        left.delete(name);
-      }
-    const ofOperator = left.get(OPERATOR);
-    left.delete(OPERATOR);
-    if (ofOperator) await record(ofOperator, { subject: { kind: 'operator', id: 'BOARD_USER' } });
-    const last = [...left.values()].at(-1);
-    const count = [...left.values()].reduce((sum, one) => sum + one.count, 0);
-    if (last) await record({ ...last, count }, { subject: { kind: 'account', id: 'unknown' } });
-  }
-
-  const telling = poll(TELL_MS, tell);
-  return {
-    name: 'failed sign-ins',
-    /**
-     * @param name of an account, in lower case; undefined: the operator's
-     * @param company the only one whose account was asked for; absent: a password is tried with those of all
-     */
-    note(name, { address }, company) {
-      // One that no column can hold must not hide the others.
-      const stored = name === undefined ? OPERATOR : storable(name).trim();
-      add(company === undefined ? stored : within(stored, company), { count: 1, address });
-    },
-    async stop() {
-      await telling.stop();
-      await tell();
-    },
-  };
-}
-
-export type FailedSignIns = ReturnType<typeof createFailedSignIns>;
 
 const NAME = 'penstock_board';
 

@@ -1,4 +1,4 @@
-import { grouped } from '../platform/numbers.ts';
+import { grouped } from '../platform/format.ts';
 import type { MarkLevel } from '../store/processes.ts';
 import { type FleetState, living } from './fleet.ts';
 import { duration } from './layout.ts';

@@ -4,7 +4,7 @@ import express from 'express';
 import type { Log, StrangersLog } from '../platform/log.ts';
 import { namelessOperator, type Viewer } from './access.ts';
 import { type Accounts, type Arrival, PASSWORD_RULE } from './accounts.ts';
-import { createMinuteLimit, type Lockouts } from './lockouts.ts';
+import { createMinuteLimit, type FailedSignIns, type Lockouts } from './lockouts.ts';
 import { createOpenIdSignIn, type OidcConfig, openIdPath } from './openid-connect.ts';
 import {
   invitationEndedPage,
@@ -17,7 +17,6 @@ import {
   cameByTls,
   clearSessionCookie,
   clientOf,
-  type FailedSignIns,
   type OperatorSessions,
   readSessionCookie,
   writeSessionCookie,

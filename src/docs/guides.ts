@@ -1,8 +1,8 @@
 import { readFileSync } from 'node:fs';
 import path from 'node:path';
 import { Marked, type Token, type Tokens } from 'marked';
+import { packageRoot } from '../platform/files.ts';
 import { type Html, html } from '../platform/html.ts';
-import { packageRoot } from '../platform/package-root.ts';
 import { asHtml } from './layout.ts';
 
 /** Whom a guide is for, and the files of those guides in the order in which they are read. */
@@ -54,7 +54,7 @@ export function readGuides(): Guide[] {
   );
 }
 
-export const pathOf = ({ name }: Pick<Guide, 'name'>) => `/docs/guides/${name}`;
+export const guidePath = ({ name }: Pick<Guide, 'name'>) => `/docs/guides/${name}`;
 
 /** The anchor of a heading, as Markdown viewers make it. */
 export function anchorOf(heading: string): string {

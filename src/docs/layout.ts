@@ -1,5 +1,5 @@
+import { packageVersion } from '../platform/files.ts';
 import { Html, html, type Part, pageHead } from '../platform/html.ts';
-import { packageVersion } from '../platform/package-root.ts';
 
 /** What the navigation leads to. */
 export interface Contents {

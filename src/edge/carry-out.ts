@@ -1,18 +1,34 @@
-import type { EnvelopeRequest } from '../jobs/envelope.ts';
+import type { IncomingMessage } from 'node:http';
+import type { AcceptedObject, EnvelopeRequest } from '../jobs/envelope.ts';
 import type { Caller, DirectOperation, Plan, QueuedOperation } from '../operations/operation.ts';
-import { isoTime } from '../platform/iso-time.ts';
+import { isoTime } from '../platform/format.ts';
 import { presentTrace, tracing } from '../platform/tracing.ts';
-import type { Json } from '../profile/json.ts';
+import { type Json, jsonBytesAtLeast } from '../profile/json.ts';
 import { UNDECIDED } from '../queue/effects.ts';
 import type { LaneEntry } from '../queue/lanes.ts';
 import { envelopesOf } from '../queue/pack.ts';
+import type { Key } from '../store/idempotency-keys.ts';
 import type { Channel } from '../store/subscription-states.ts';
-import type { Admitted } from './admit.ts';
-import { bytesOf, createSlices } from './body.ts';
+import { createSlices } from './body.ts';
 import { directAttempt, idempotentAnswer, queuedAttempt } from './idempotency.ts';
-import { type Answer, answerOf } from './reply.ts';
+import { type Answer, answerOf, type Known } from './reply.ts';
 import { aboutRequest, type RequestInHand } from './request.ts';
 import type { EdgeServices } from './services.ts';
+
+/** A request whose operation may be carried out. */
+export interface Admitted {
+  request: RequestInHand;
+  requestId: string;
+  /** Whom it came from, as IP allowlists see it; nothing where the proxies do not say. */
+  address: string | undefined;
+  caller: Caller;
+  body: Record<string, Json>;
+  query: Record<string, Json>;
+  params: Record<string, string>;
+  /** Of a request that has an `Idempotency-Key`. */
+  idempotencyKey: Key | undefined;
+  known: Known;
+}
 
 /** Puts the objects of an operation into the queue; the answer waits for the disk. */
 export async function answerQueued(
@@ -27,8 +43,8 @@ export async function answerQueued(
     workspace_id: caller.workspaceId,
     accepted_at: isoTime(caller.now),
     key_id: known.keyId,
+    ...(tracing && presentTrace(request.span)),
   };
-  if (tracing) Object.assign(envelopeRequest, presentTrace((request as RequestInHand).span));
   const answer = (plan: Plan, entries: LaneEntry[]) =>
     answerAfterEffects(
       { operation, plan, envelopeIds: () => envelopesOf(envelopeRequest, entries) },
@@ -73,25 +89,55 @@ export function planWithGroups(
   asked: Pick<Admitted, 'caller' | 'body'>,
   renewGroups: () => Promise<ReadonlyMap<string, Channel>>,
 ): Plan | Promise<Plan> {
-  const { caller, body } = asked;
+  const planned = planNoting(operation, asked);
+  const settle = (one: Planned) => planOf(operation, asked, { planned: one, renewGroups });
+  return planned instanceof Promise ? planned.then(settle) : settle(planned);
+}
+
+/** What came of planning, and the ids that it asked for of groups which the edge does not know. */
+type Planned = { missed: string[] } & ({ plan: Plan } | { refusal: unknown });
+
+/** Plans with the groups that the edge remembers. */
+function planNoting(
+  operation: QueuedOperation,
+  { caller, body }: Pick<Admitted, 'caller' | 'body'>,
+): Planned | Promise<Planned> {
   const missed: string[] = [];
   const channelOf = (id: string) => {
     const channel = caller.channelOf(id);
     if (channel === undefined) missed.push(id);
     return channel;
   };
-  const again = () => planAgain(operation, asked, { missed, renewGroups });
-  const finish = (plan: Plan) => (missed.length === 0 ? plan : again().then((renewed) => renewed ?? plan));
-  const refuse = (refusal: unknown): Promise<Plan> =>
-    again().then((renewed) => renewed ?? Promise.reject(refusal));
+  const hasGroup = (id: string) => channelOf(id) !== undefined;
   try {
-    const hasGroup = (id: string) => channelOf(id) !== undefined;
-    const planned = planIn(operation, withGroups(caller, { hasGroup, channelOf }), body);
-    return planned instanceof Promise ? planned.then(finish, refuse) : finish(planned);
+    const plan = planIn(operation, withGroups(caller, { hasGroup, channelOf }), body);
+    if (!(plan instanceof Promise)) return { plan, missed };
+    return plan.then(
+      (made) => ({ plan: made, missed }),
+      (refusal: unknown) => ({ refusal, missed }),
+    );
   } catch (refusal) {
-    if (missed.length === 0) throw refusal;
-    return refuse(refusal);
+    return { refusal, missed };
   }
+}
+
+/** The plan that was made, unless a group was missed that the store knows by now. @throws why there is none */
+function planOf(
+  operation: QueuedOperation,
+  asked: Pick<Admitted, 'caller' | 'body'>,
+  { planned, renewGroups }: { planned: Planned; renewGroups: () => Promise<ReadonlyMap<string, Channel>> },
+): Plan | Promise<Plan> {
+  const { missed } = planned;
+  if (missed.length > 0)
+    return planAgain(operation, asked, { missed, renewGroups }).then(
+      (renewed) => renewed ?? planOrThrow(planned),
+    );
+  return planOrThrow(planned);
+}
+
+function planOrThrow(planned: Planned): Plan {
+  if ('refusal' in planned) throw planned.refusal;
+  return planned.plan;
 }
 
 /** @returns nothing where the store knows no group of those that were missed */
@@ -100,7 +146,6 @@ async function planAgain(
   { caller, body }: Pick<Admitted, 'caller' | 'body'>,
   { missed, renewGroups }: { missed: string[]; renewGroups: () => Promise<ReadonlyMap<string, Channel>> },
 ): Promise<Plan | undefined> {
-  if (missed.length === 0) return undefined;
   const groups = await renewGroups();
   if (!missed.some((id) => groups.has(id))) return undefined;
   const renewed = { hasGroup: (id: string) => groups.has(id), channelOf: (id: string) => groups.get(id) };
@@ -175,4 +220,15 @@ export async function answerDirect(
   if (idempotencyKey && operation.readsOnly) await idempotency.read(idempotencyKey, requestId);
   if (!idempotencyKey || operation.readsOnly) return answerOf(await handle(requestId));
   return idempotentAnswer(idempotency.perform(idempotencyKey, directAttempt(requestId, handle)), requestId);
+}
+
+/**
+ * Bytes of the JSON text of a request's accepted objects, about: the length of its body, which costs a look at
+ * a header. A compressed body, or one without a length, says nothing of them, and they are measured.
+ */
+function bytesOf({ headers }: IncomingMessage, objects: AcceptedObject[]): number {
+  if (headers['content-length'] !== undefined && headers['content-encoding'] === undefined) {
+    return Number(headers['content-length']);
+  }
+  return objects.reduce((bytes, object) => bytes + jsonBytesAtLeast(object as unknown as Json), 0);
 }

@@ -10,7 +10,6 @@ import { newId } from '../platform/ids.ts';
 import { within } from '../platform/lifecycle.ts';
 import { type Log, messageOf } from '../platform/log.ts';
 import { backOff, rest } from '../platform/poll.ts';
-import type { CopiedOperation } from './copied-operations.ts';
 
 /** Headers of one connection, which end with it (RFC 9110 §7.6.1), and those that the next one makes anew. */
 const OF_THE_CONNECTION = new Set([
@@ -262,4 +261,12 @@ function saidBy({ body, status }: Received): { errors: number; message?: string 
   } catch {
     return { errors: 0 };
   }
+}
+
+/** What is carried out here of a request that the upstream has taken. */
+export interface CopiedOperation {
+  /** For the metric and the log. */
+  id: string;
+  /** The path that it has here. */
+  path: string;
 }

@@ -2,8 +2,8 @@ import { basename, dirname } from 'node:path';
 import type { Express, Response } from 'express';
 import helmet from 'helmet';
 import type { Site } from '../docs/site.ts';
+import { addPage, refuse } from './app.ts';
 import type { OpenApiDocument } from './openapi.ts';
-import { addPage, refuse } from './other-requests.ts';
 
 /** Nothing comes from anywhere but this server. No rule asks for https: TLS is the proxy's affair. */
 const securityHeaders = helmet({
@@ -26,6 +26,7 @@ const securityHeaders = helmet({
 
 /** Their path has their version. */
 const FOR_EVER = 'public, max-age=31536000, immutable';
+
 /** Asked for again each time, and answered with 304 while it is the same. */
 const ASK_AGAIN = 'no-cache';
 

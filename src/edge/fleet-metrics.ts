@@ -3,10 +3,12 @@ import { within } from '../platform/lifecycle.ts';
 import { addGauge, addOldestMetric, largest } from '../processes/metrics.ts';
 import { createSurroundings } from '../processes/surroundings.ts';
 import type { QueueConnection } from '../queue/connection.ts';
-import type { Depth, LaneDepth, Oldest } from '../queue/depth.ts';
+import type { Depth, LaneDepth } from '../queue/depth.ts';
+import type { Oldest } from '../queue/oldest.ts';
 import { readTotals, readUsageToday, type UsageToday } from '../store/counters.ts';
 import type { Pool } from '../store/database.ts';
-import { readPartitionSizes, readReplication, readTableSizes } from '../store/health.ts';
+import { readReplication, readTableSizes } from '../store/health.ts';
+import { readPartitionSizes } from '../store/partitions.ts';
 import { listProcesses, SILENT_SECONDS, unworkedLanes } from '../store/processes.ts';
 import { readSyncState } from '../store/sync-lists.ts';
 

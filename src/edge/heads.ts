@@ -5,8 +5,7 @@ import { newId } from '../platform/ids.ts';
 import type { Service } from '../platform/lifecycle.ts';
 import { closeLingering } from '../platform/listen.ts';
 import type { StrangersLog } from '../platform/log.ts';
-import { hasBody } from './arriving-body.ts';
-import type { RequestInHand } from './request.ts';
+import { hasBody, type RequestInHand } from './request.ts';
 
 /** Bytes of the longest that is not such a list, as in Node by itself. */
 const ORDINARY = 16_384;

@@ -1,8 +1,8 @@
 import { BlockList, isIPv6 } from 'node:net';
 import { LRUCache } from 'lru-cache';
+import { together } from '../platform/concurrency.ts';
 import { within } from '../platform/lifecycle.ts';
 import type { Log } from '../platform/log.ts';
-import { together } from '../platform/together.ts';
 import { type ApiKeyRow, findApiKeys, hashApiKey } from '../store/credentials.ts';
 import type { Pool } from '../store/database.ts';
 import type { Channel } from '../store/subscription-states.ts';

@@ -1,4 +1,6 @@
 import { Gauge, type Registry } from 'prom-client';
+import { ApiError } from '../errors.ts';
+import { createSemaphore, type SemaphoreSettings } from '../platform/concurrency.ts';
 import type { Config } from '../platform/config.ts';
 import { addGauge } from '../processes/metrics.ts';
 import type { MarkLevel } from '../store/processes.ts';
@@ -188,4 +190,17 @@ function addMarkMetrics(
 
 function rounded(value: number): number {
   return Math.round(value * 10) / 10;
+}
+
+export type RequestSemaphoreSettings = Omit<SemaphoreSettings, 'refusal' | 'isHeavy' | 'isExcused'>;
+
+/**
+ * The semaphore of requests that share a few connections: whoever is in gets through, instead of all getting through a
+ * step at a time and none in time. Refuses with 503.
+ */
+export function createRequestSemaphore(settings: RequestSemaphoreSettings) {
+  return createSemaphore({
+    ...settings,
+    refusal: () => new ApiError('unavailable', undefined, { 'Retry-After': '1' }),
+  });
 }

@@ -9,7 +9,7 @@ import { type LiveGroup, type View, viewOf } from '../preferences/submission.ts'
 import type { Database } from '../store/database.ts';
 import { readProfiles } from '../store/export.ts';
 import { findKeptProfile, findLinkKey } from '../store/preference-centers.ts';
-import { createRequestSemaphore } from './body.ts';
+import { createRequestSemaphore } from './load-shedding.ts';
 
 /** A link that opens nothing: there never was such a one, or its time is over. */
 export class LinkRefused extends Error {

@@ -17,9 +17,9 @@ import { newId } from '../platform/ids.ts';
 import { type Service, within } from '../platform/lifecycle.ts';
 import { namesOneHost, serverOptions, targetOf } from '../platform/listen.ts';
 import type { Log } from '../platform/log.ts';
-import { type CopiedOperation, copiedOperations, mayChangeUsers } from './copied-operations.ts';
 import {
   type Copied,
+  type CopiedOperation,
   createCopies,
   endToEnd,
   forwardedBy,
@@ -30,6 +30,7 @@ import {
 } from './copies.ts';
 import { createSmallBodies } from './reading.ts';
 import { sendJson } from './reply.ts';
+import type { RequestInHand } from './request.ts';
 
 /** Paths that are this installation's own: probes, numbers, documentation, preference centers. */
 const OWN = /^\/{1,2}(?:healthz|readyz|metrics|docs|openapi\.json|preferences|exports)(?:[/?]|$)/;
@@ -40,7 +41,7 @@ const WAIT_MS = 1000;
 /** Requests on their way to the upstream; further ones are answered with 503. */
 const MOST_AT_ONCE = 2000;
 
-export interface ProxySettings {
+interface ProxySettings {
   /** Origin of the service that answers, and a path before those of its operations. */
   upstream: URL;
   /** Milliseconds for its answer. */
@@ -52,7 +53,7 @@ export interface ProxySettings {
 
 interface ProxyParts {
   /** Takes what is not forwarded, and the copies. */
-  handle(request: IncomingMessage, response: ServerResponse): void;
+  handle(request: RequestInHand, response: ServerResponse): void;
   operations: Operation[];
   registry: Registry;
   log: Log;
@@ -79,7 +80,7 @@ export async function createProxy(settings: ProxySettings, parts: ProxyParts) {
   const bodies = createSmallBodies(mostBytes);
   let forwarding = 0;
 
-  function take(request: IncomingMessage, response: ServerResponse): void {
+  function take(request: RequestInHand, response: ServerResponse): void {
     // One host and one path, to the letter: no other is meant by the upstream than by us.
     const target = namesOneHost(request) ? targetOf(request) : undefined;
     if (target === undefined) {
@@ -240,4 +241,50 @@ function refuse(
 ): void {
   const { status, message } = errors[entry];
   sendJson(response, { status, body: { message }, headers }, { requestId: newId() });
+}
+
+/** Direct operations that change nothing but the workspace's data, and answer with no id of their own. */
+const COPIED_DIRECT: ReadonlySet<string> = new Set(['sms.invalid_phone_numbers.remove']);
+
+/** Operations of the other service that we do not have, and which of ours does the same with the same body. */
+const SAME_AS: readonly { path: string; id: string; ours: string }[] = [
+  { path: '/users/track/sync', id: 'users.track.sync', ours: 'users.track' },
+];
+
+/** Paths beneath which another service changes users, their addresses, numbers and states, or what people see of them. */
+const CHANGING = /^\/(?:v\d+\/)?(?:users|sms|email|subscription|preference_center|scim|cdi)(?:\/|$)/;
+
+/** Exports ask by POST, and change nobody. */
+const EXPORTING = /^\/users\/export\//;
+
+const READING: ReadonlySet<string> = new Set(['GET', 'HEAD', 'OPTIONS', 'TRACE']);
+
+/** Operations that are carried out here as well: by method and path, to the letter. */
+export function copiedOperations(operations: readonly Operation[]): ReadonlyMap<string, CopiedOperation> {
+  const known = new Map<string, CopiedOperation>();
+  for (const { kind, id, method, path } of operations)
+    if (kind === 'queued' || COPIED_DIRECT.has(id)) known.set(`${method} ${path}`, { id, path });
+  for (const { path, id, ours } of SAME_AS) {
+    const same = operations.find((operation) => operation.id === ours);
+    if (same) known.set(`${same.method} ${path}`, { id, path: same.path });
+  }
+  return known;
+}
+
+/**
+ * Whether a request that is only forwarded may have changed what the copy here has as well. The upstream may read a path
+ * less strictly than we do: with other cases, escapes and slashes it is the same path.
+ */
+export function mayChangeUsers(method: string, path: string): boolean {
+  if (READING.has(method)) return false;
+  const read = unescaped(path).toLowerCase().replace(/\/+/g, '/');
+  return CHANGING.test(read) && !EXPORTING.test(read);
+}
+
+function unescaped(path: string): string {
+  try {
+    return decodeURIComponent(path);
+  } catch {
+    return path;
+  }
 }

@@ -81,7 +81,7 @@ export const SMALL_BODY = 131_072;
 /** A request whose body is read. */
 interface Reader {
   /** Its answer, under Express's name. */
-  res?: ServerResponse;
+  res?: ServerResponse | undefined;
   /** Set when the rest of it cannot be read: what it was answered with. */
   broken?: ErrorName;
 }
@@ -102,7 +102,7 @@ export interface ReadingSettings {
   collectGarbage(): void;
 }
 
-interface Waiting {
+interface WaitingReader {
   weight: number;
   begin(): void;
 }
@@ -120,7 +120,7 @@ export function createReading({
   collectGarbage,
 }: ReadingSettings) {
   const holders = new Map<ServerResponse, number>();
-  const waiting = new Set<Waiting>();
+  const waiting = new Set<WaitingReader>();
   let held = 0;
   let discarded = 0;
 
@@ -171,7 +171,7 @@ export function createReading({
         reject(refusal());
         letIn();
       }, patience);
-      const one: Waiting = {
+      const one: WaitingReader = {
         weight,
         begin() {
           leave();

@@ -1,4 +1,4 @@
-import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { ServerResponse } from 'node:http';
 import { ApiError, BadRequest, errors } from '../errors.ts';
 import type { Operation, Reply } from '../operations/operation.ts';
 import { type LineFields, type Log, type StrangersLog, writeLine } from '../platform/log.ts';
@@ -149,7 +149,7 @@ export function levelOf(status: number): 'info' | 'warn' {
 /** A request that has been answered. */
 export interface Answered {
   operation: Operation;
-  request: IncomingMessage;
+  request: RequestInHand;
   requestId: string;
   known: Known;
   answer: Answer;
@@ -183,7 +183,7 @@ export function record(
   fields.accepted = answer.accepted;
   fields.rejected = answer.rejected;
   if (answer.error) fields.error = answer.error;
-  const { span } = request as RequestInHand;
+  const { span } = request;
   if (span)
     noteRequest(span, operation, {
       'penstock.request.id': answered.requestId,

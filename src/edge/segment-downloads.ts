@@ -1,23 +1,24 @@
 import { pipeline } from 'node:stream/promises';
 import type { Express, Request, Response } from 'express';
 import type { ErrorName } from '../errors.ts';
-import { fileOfLink, isBucket, openExportFiles } from '../export/segment-files.ts';
+import { fileOfLink, isBucket, openExportFiles } from '../export/segment-export.ts';
 import { ObjectStoreError } from '../object-store/object-store.ts';
-import { isSignedDownload, readDownload } from '../operations/export/download-link.ts';
 import type { DownloadSettings } from '../operations/operation.ts';
+import { isSignedDownload, readDownload } from '../operations/users.export.segment.ts';
 import type { Config } from '../platform/config.ts';
 import { reachable } from '../platform/lifecycle.ts';
 import { findLinkKey } from '../store/preference-centers.ts';
 import { findDownload } from '../store/segment-exports.ts';
-import { createRequestSemaphore } from './body.ts';
-import { addPage, type PageLocals, refuse } from './other-requests.ts';
+import { addPage, type PageLocals, refuse } from './app.ts';
+import { createRequestSemaphore } from './load-shedding.ts';
 import type { EdgeServices } from './services.ts';
 
 /** Where the file of a link is. */
-export const DOWNLOADS = '/exports';
+const DOWNLOADS = '/exports';
 
 /** Links that are looked up at once, and files that are sent: each has an open file and a buffer. */
 const LOOK_UPS = { atOnce: 2, atOnceOfOne: 1, mostWaiting: 64, mostWaitingOfOne: 8, patience: 1000 };
+
 const SENDING = { atOnce: 16, atOnceOfOne: 8, mostWaiting: 64, mostWaitingOfOne: 32, patience: 1500 };
 
 /** A receiver that takes nothing for so long has gone. */

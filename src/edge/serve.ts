@@ -1,10 +1,19 @@
+import type { IncomingMessage } from 'node:http';
+import { ApiError, BadRequest } from '../errors.ts';
+import type { Caller, Operation } from '../operations/operation.ts';
 import { newId } from '../platform/ids.ts';
 import { messageOf } from '../platform/log.ts';
 import { traceThroughout, tracing } from '../platform/tracing.ts';
-import { admit } from './admit.ts';
-import { answerDirect, answerQueued } from './carry-out.ts';
+import type { Json } from '../profile/json.ts';
+import { QueueUnavailable } from '../queue/lanes.ts';
+import { describeError } from '../schemas/compile.ts';
+import { readJsonObject, requireJson } from './body.ts';
+import { type Admitted, answerDirect, answerQueued } from './carry-out.ts';
+import { readIdempotencyKey } from './idempotency.ts';
+import type { ApiKey } from './key-cache.ts';
+import type { Allowance } from './rate-limit.ts';
 import { type Answer, type Known, record, sendJson, toReply } from './reply.ts';
-import type { Exchange, RequestInHand } from './request.ts';
+import { clientAddress, type Exchange, type RequestInHand } from './request.ts';
 import type { EdgeServices, Endpoint } from './services.ts';
 
 /**
@@ -18,8 +27,8 @@ export async function serve(endpoint: Endpoint, exchange: Exchange, services: Ed
   const { operation } = endpoint;
   const requestId = newId();
   // Where what breaks the connection finds them.
-  (request as RequestInHand).requestId = requestId;
-  (request as RequestInHand).res = response;
+  request.requestId = requestId;
+  request.res = response;
 
   const { params, query } = exchange;
   const admission = await admit(endpoint, { request, params, query, requestId }, services);
@@ -60,7 +69,7 @@ export async function serve(endpoint: Endpoint, exchange: Exchange, services: Ed
 export function serveTraced(endpoint: Endpoint, exchange: Exchange, services: EdgeServices): Promise<void> {
   const span = tracing?.active();
   const { request, response } = exchange;
-  if (span) (request as RequestInHand).span = span;
+  if (span) request.span = span;
   const work = () => serve(endpoint, exchange, services);
   const asksStore = endpoint.operation.kind === 'direct' || request.headers['idempotency-key'] !== undefined;
   return asksStore ? traceThroughout(span, response, work) : work();
@@ -69,4 +78,161 @@ export function serveTraced(endpoint: Endpoint, exchange: Exchange, services: Ed
 /** For lines of the log. */
 function inSpanOf<Result>(request: RequestInHand, work: () => Result): Result {
   return tracing && request.span ? tracing.within(request.span, work) : work();
+}
+
+/** A request that a stage has refused, and what the stages before it have found. */
+interface Refused {
+  error: unknown;
+  known: Known;
+}
+
+/** What is known of a request before anybody has looked at it. */
+type Arrived = Omit<Exchange, 'response'> & { requestId: string };
+
+/**
+ * Each stage before a request may be carried out, in order. Who sends it, and may they? Is there too much to do, are
+ * they within their limit, is it their turn? What do they say, and by which key would they say it again? The first
+ * stage that refuses it is the last: it says why, as its value. What is thrown is a failure on the way.
+ */
+async function admit(
+  endpoint: Endpoint,
+  { request, requestId, params, query }: Arrived,
+  services: EdgeServices,
+): Promise<Admitted | Refused> {
+  const { operation } = endpoint;
+  const now = Date.now();
+  const address = clientAddress(request, services.config.TRUST_PROXY_HOPS);
+  let known: Known = {};
+  try {
+    // What is known already is not waited for: a wait costs a request as much as a rule.
+    const found = authenticate(operation, { request, address, now }, services);
+    const key = found instanceof Promise ? await found : found;
+    known = knownBy(key);
+    request.arriving?.know();
+    // Before the rate limit, which asks a Redis that may be in trouble, and counts what is not refused.
+    const unwelcome = permit(operation, key) ?? shed(operation, key, services);
+    if (unwelcome) return { error: unwelcome, known };
+    const taken = services.rateLimiter.take(key, operation.bucket);
+    const allowance = taken instanceof Promise ? await taken : taken;
+    known = { ...known, allowance };
+    if (operation.auth !== 'scim') services.authenticator.count(key, operation.bucket, allowance.allowed);
+    const limited = limit(allowance);
+    if (limited) return { error: limited, known };
+    const turn = operation.kind === 'queued' ? services.turns.turn(key.workspaceId) : undefined;
+    if (turn) await turn;
+    const sent = operation.body ? await readSent(operation, request, services) : {};
+    const body = spelled(operation, sent);
+    const invalid = validate(endpoint, body, query);
+    if (invalid) return { error: invalid, known };
+    // Of the body as it was sent: an operation passes over what it does not know, and the request is another all the same.
+    const again = request.headers['idempotency-key'];
+    const ownerId = key.companyId ?? key.workspaceId;
+    const idempotencyKey =
+      again === undefined
+        ? undefined
+        : await readIdempotencyKey(again, { ownerId, operation, params, query, body: sent });
+    const caller = callerOf(key, { requestId, address, now });
+    return { request, requestId, address, caller, body, query, params, idempotencyKey, known };
+  } catch (error) {
+    return { error, known };
+  }
+}
+
+type AnyKey = ApiKey & { companyId?: string };
+
+/** By the API key, or by the token of a company. */
+function authenticate(
+  operation: Operation,
+  {
+    request: { headers },
+    address,
+    now,
+  }: { request: IncomingMessage; address: string | undefined; now: number },
+  { authenticator, scimAuthenticator }: EdgeServices,
+): AnyKey | Promise<AnyKey> {
+  return operation.auth === 'scim'
+    ? scimAuthenticator.authenticate(headers, address, now)
+    : authenticator.authenticate(headers.authorization, address, now);
+}
+
+/** The workspace of a company's token says nothing of the request. */
+function knownBy({ id, companyId, workspaceId }: AnyKey): Known {
+  return {
+    keyId: id,
+    workspaceId: companyId === undefined ? workspaceId : undefined,
+    companyId,
+    allowance: undefined,
+  };
+}
+
+function permit({ permission }: Operation, { permissions }: AnyKey): ApiError | undefined {
+  if (permission !== undefined && !permissions.has(permission)) return new ApiError('accessDenied');
+}
+
+/** What leaves something behind is refused while there is too much to do. */
+function shed(
+  operation: Operation,
+  { workspaceId }: AnyKey,
+  services: EdgeServices,
+): QueueUnavailable | undefined {
+  if (!stores(operation)) return;
+  const through = placeOf(operation, services.queue.isFlooding(workspaceId));
+  const reason = services.loadShedding.reason(through, services.queue.shardOf(workspaceId));
+  if (reason) return new QueueUnavailable(reason);
+}
+
+/** What an operation fills. Who floods, and what gives way to others, leaves half of the queue to them. */
+export function placeOf(operation: Operation, isFlooding: boolean): 'queue' | 'half-full queue' | 'store' {
+  if (operation.kind === 'direct') return 'store';
+  return operation.givesWay || isFlooding ? 'half-full queue' : 'queue';
+}
+
+function stores({ kind, method, readsOnly }: Operation): boolean {
+  return kind === 'queued' || (method !== 'GET' && !readsOnly);
+}
+
+function limit({ allowed, retryAfter }: Allowance): ApiError | undefined {
+  if (!allowed) return new ApiError('rateLimited', undefined, { 'Retry-After': String(retryAfter) });
+}
+
+function readSent(
+  { kind, maxBytes }: Operation,
+  request: RequestInHand,
+  { config, reading }: EdgeServices,
+): Promise<Record<string, Json>> {
+  requireJson(request);
+  const byObject = kind === 'queued';
+  const limit = Math.min(config.MAX_BODY_BYTES, maxBytes ?? config.MAX_BODY_BYTES);
+  return readJsonObject(request, { limit, reading, byObject });
+}
+
+/** The body in the names and the shape of the operation. */
+function spelled(operation: Operation, sent: Record<string, Json>): Record<string, Json> {
+  return operation.body && operation.spell ? operation.spell(sent) : sent;
+}
+
+/** The first rule of its schemas that the body breaks, or else the query. */
+function validate(
+  { operation, body: checkBody, query: checkQuery }: Endpoint,
+  body: Record<string, Json>,
+  query: Record<string, Json>,
+): BadRequest | undefined {
+  if (operation.body && checkBody && !checkBody(body))
+    return new BadRequest(describeError(checkBody.errors![0]!));
+  if (checkQuery && !checkQuery(query)) return new BadRequest(describeError(checkQuery.errors![0]!));
+}
+
+function callerOf(
+  { id, workspaceId, companyId, groups, blocked }: AnyKey,
+  { requestId, address, now }: { requestId: string; address: string | undefined; now: number },
+): Caller {
+  const caller: Caller = {
+    workspaceId,
+    requestId,
+    now,
+    hasGroup: (id) => groups.has(id),
+    channelOf: (id) => groups.get(id),
+    isBlocked: (externalId) => blocked.has(externalId),
+  };
+  return companyId === undefined ? caller : { ...caller, companyId, scimToken: { id, address } };
 }

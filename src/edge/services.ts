@@ -1,7 +1,7 @@
 import type { Operation, Resources } from '../operations/operation.ts';
+import type { Semaphore } from '../platform/concurrency.ts';
 import type { Config } from '../platform/config.ts';
 import type { Log, StrangersLog } from '../platform/log.ts';
-import type { Semaphore } from '../platform/semaphore.ts';
 import type { Effects } from '../queue/effects.ts';
 import type { GroupCommit } from '../queue/enqueue.ts';
 import type { Validator } from '../schemas/compile.ts';

@@ -1,4 +1,4 @@
-import { createNeighbours } from '../queue/flush-turns.ts';
+import { createNeighbours } from '../queue/turns.ts';
 
 /** Milliseconds of requests' work in one turn of the event loop; then new requests are read from their sockets. */
 const SLICE = 2;

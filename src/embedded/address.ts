@@ -2,10 +2,12 @@ import { randomBytes, randomInt } from 'node:crypto';
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import path from 'node:path';
+import { keysOf } from '../integrations/source.ts';
+import type { Config } from '../platform/config.ts';
 import { withRequiredScram } from '../store/database.ts';
 
 /** How clients reach the server: by a Unix socket in a folder of its own, or by a port of loopback. */
-export type Reach = 'socket' | 'port';
+export type Transport = 'socket' | 'port';
 
 /** What the path of a Unix socket may have in bytes: 107 on Linux, 103 on macOS. */
 const MAX_SOCKET_PATH = 103;
@@ -22,7 +24,7 @@ export function socketFolder(home: string): string {
 }
 
 /** By a socket, which nobody else can listen on, unless the path of one would be too long. */
-export function reachOf(home: string): Reach {
+export function transportOf(home: string): Transport {
   const socket = path.join(socketFolder(home), `.s.PGSQL.${SOCKET_PORT}`);
   return Buffer.byteLength(socket) <= MAX_SOCKET_PATH ? 'socket' : 'port';
 }
@@ -30,17 +32,17 @@ export function reachOf(home: string): Reach {
 export interface Address {
   /** The absolute data folder. */
   home: string;
-  reach: Reach;
+  transport: Transport;
   port: number;
   password: string;
   database: string;
 }
 
 /** The address as `pg` and libpq read it. On a port, the server has to prove itself: anybody may listen there. */
-export function urlOf({ home, reach, port, password, database }: Address): string {
-  const host = reach === 'socket' ? encodeURIComponent(socketFolder(home)) : '127.0.0.1';
+export function urlOf({ home, transport, port, password, database }: Address): string {
+  const host = transport === 'socket' ? encodeURIComponent(socketFolder(home)) : '127.0.0.1';
   const url = `postgresql://${ROLE}:${password}@${host}:${port}/${database}`;
-  return reach === 'socket' ? url : withRequiredScram(url);
+  return transport === 'socket' ? url : withRequiredScram(url);
 }
 
 /** Where the address is kept for the admin command, and for people. */
@@ -117,12 +119,25 @@ export function keepIntegrationKey(dataDir: string): string {
 }
 
 /** The same; undefined when none was ever made. */
-export function readIntegrationKey(dataDir: string): string | undefined {
+function readIntegrationKey(dataDir: string): string | undefined {
   try {
     return readFileSync(keyFile(dataDir), 'utf8').trim() || undefined;
   } catch {
     return undefined;
   }
+}
+
+/**
+ * The keys of credentials: those of INTEGRATION_KEY, then, of an embedded installation, the one in DATA_DIR. The first
+ * encrypts, any decrypts.
+ */
+export function integrationKeys({
+  INTEGRATION_KEY,
+  DATABASE_URL,
+  DATA_DIR,
+}: Pick<Config, 'INTEGRATION_KEY' | 'DATABASE_URL' | 'DATA_DIR'>): Buffer[] {
+  const kept = DATABASE_URL === '' ? (readIntegrationKey(DATA_DIR) ?? '') : '';
+  return keysOf(`${INTEGRATION_KEY},${kept}`);
 }
 
 function keyFile(dataDir: string): string {

@@ -15,24 +15,23 @@ import {
 import path from 'node:path';
 import { promisify } from 'node:util';
 import { ConfigError } from '../platform/config.ts';
+import { makeFolders } from '../platform/files.ts';
 import type { Log } from '../platform/log.ts';
-import { makeFolders } from '../platform/make-folders.ts';
 import { PostgresClient } from '../store/database.ts';
 import {
   freePort,
   isPortTaken,
-  type Reach,
   ROLE,
-  reachOf,
   readEmbeddedUrl,
   SOCKET_PORT,
   socketFolder,
+  type Transport,
+  transportOf,
   urlFile,
   urlOf,
 } from './address.ts';
-import { lockDataDir, stopLeftOver } from './lock.ts';
+import { chooseServerUser, lockDataDir, type ServerUser, stopLeftOver } from './data-dir.ts';
 import { type Binaries, findBinaries, PortLost, type Server, startServer } from './server.ts';
-import { chooseServerUser, type ServerUser } from './server-user.ts';
 
 const DATABASE = 'penstock';
 
@@ -58,7 +57,7 @@ export interface EmbeddedOptions {
   /** Paths of the programs; those from npm unless told. */
   binaries?: Binaries | undefined;
   /** A socket in `dataDir` unless told, or its path is too long for one. */
-  reach?: Reach;
+  transport?: Transport;
 }
 
 /**
@@ -72,7 +71,7 @@ export interface EmbeddedOptions {
 export async function startEmbeddedPostgres(
   dataDir: string,
   log: Log,
-  { binaries, reach: wanted }: EmbeddedOptions = {},
+  { binaries, transport: wanted }: EmbeddedOptions = {},
 ): Promise<EmbeddedPostgres> {
   const home = path.resolve(dataDir);
   await makeHome(home);
@@ -85,16 +84,16 @@ export async function startEmbeddedPostgres(
     const password = readPassword(home);
     if (!existsSync(cluster)) await initialise({ initdb: [initdb, ...locale], cluster, password, user });
 
-    const reach = wanted ?? reachOf(home);
-    const urlAt = (port: number, database: string) => urlOf({ home, reach, port, password, database });
+    const transport = wanted ?? transportOf(home);
+    const urlAt = (port: number, database: string) => urlOf({ home, transport, port, password, database });
     const startOn = (port: number, signal?: AbortSignal): Promise<Server> => {
-      const socket = reach === 'socket' ? openSocketFolder(home, user) : undefined;
+      const socket = transport === 'socket' ? openSocketFolder(home, user) : undefined;
       const logFile = path.join(home, 'postgres.log');
       const url = urlAt(port, 'postgres');
       return startServer({ program: postgres, cluster, port, socket, user, url, logFile, signal }, log);
     };
     const start = async (port: number) => ({ port, server: await startOn(port) });
-    const first = await (reach === 'socket' ? start(SOCKET_PORT) : onFreePort(home, start, log));
+    const first = await (transport === 'socket' ? start(SOCKET_PORT) : onFreePort(home, start, log));
     const { port } = first;
     let { server } = first;
     try {

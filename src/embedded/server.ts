@@ -4,11 +4,12 @@ import { createRequire } from 'node:module';
 import { totalmem } from 'node:os';
 import path from 'node:path';
 import type { Writable } from 'node:stream';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { pathToFileURL } from 'node:url';
+import { searchPath } from '../platform/environment.ts';
 import type { Log } from '../platform/log.ts';
+import { rest, until } from '../platform/poll.ts';
 import { PostgresClient } from '../store/database.ts';
-import type { ServerUser } from './server-user.ts';
+import type { ServerUser } from './data-dir.ts';
 
 const MEGABYTE = 1_048_576;
 
@@ -104,7 +105,7 @@ export async function startServer(options: ServerOptions, log: Log): Promise<Ser
     ...user.ids,
     cwd: '/',
     detached: true,
-    env: { PATH: process.env.PATH, LC_MESSAGES: 'C' },
+    env: { PATH: searchPath(), LC_MESSAGES: 'C' },
     stdio: ['ignore', output, output, 'pipe'],
   });
   closeSync(output);
@@ -162,24 +163,22 @@ async function waitForAnswer(
 ): Promise<void> {
   const begin = Date.now();
   let told = false;
-  for (;;) {
-    const answer = await ask(url, cluster);
-    if (!isRunning() || answer === true) return;
-    if (answer instanceof Error) {
-      // It may be another server's answer: then this one is about to find that it cannot have the port.
-      await Promise.race([exited, sleep(1000)]);
-      if (isRunning()) throw answer;
-      return;
-    }
-    if (!told && Date.now() - begin > 5000) {
+  const answer = await until(() => ask(url, cluster), {
+    every: 25,
+    isSo: (said) => said !== false || !isRunning(),
+    inVain() {
+      if (told || Date.now() - begin <= 5000) return;
       told = true;
       log.info(
         { log: logFile },
         'the embedded Postgres is still starting: it may be recovering after a crash',
       );
-    }
-    await Promise.race([exited, sleep(25)]);
-  }
+    },
+  });
+  if (!(answer instanceof Error)) return;
+  // It may be another server's answer: then this one is about to find that it cannot have the port.
+  await Promise.race([exited, rest(1000)]);
+  if (isRunning()) throw answer;
 }
 
 /**

@@ -1,9 +1,7 @@
 import type { ObjectStore, Written } from '../object-store/object-store.ts';
 import { listFiles } from '../store/archive-files.ts';
 import type { Pool } from '../store/database.ts';
-import { inSnapshot, type Snapshot } from '../store/snapshot.ts';
-import { activitySource } from './activity.ts';
-import { profilesSource } from './profiles.ts';
+import { inSnapshot, type Snapshot } from '../store/transactions.ts';
 import {
   ExportError,
   type ExportedFile,
@@ -15,7 +13,14 @@ import {
   type What,
   writeUnfinished,
 } from './progress.ts';
-import type { ExportedRow, Page, Reading, Source } from './source.ts';
+import {
+  activitySource,
+  type ExportedRow,
+  type Page,
+  profilesSource,
+  type Reading,
+  type Source,
+} from './source.ts';
 import { statesSource } from './states.ts';
 import { prepare, writeRows } from './write-rows.ts';
 

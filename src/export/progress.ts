@@ -1,4 +1,5 @@
 import type { ObjectStore } from '../object-store/object-store.ts';
+import { MANIFEST, UNFINISHED } from '../platform/files.ts';
 import type { Definition } from '../profile/segment.ts';
 
 /** What of a workspace is exported, a file for each kind. */
@@ -53,10 +54,6 @@ export interface Progress extends Wanted {
 export interface Unfinished extends Progress {
   after: string;
 }
-
-/** Written last: where it is, the export is whole. */
-export const MANIFEST = 'manifest.json';
-const UNFINISHED = 'unfinished.json';
 
 /** Bytes of a document that is read back: some hundred thousand files. */
 const MOST_BYTES = 67_108_864;

@@ -1,13 +1,25 @@
 import type { ParquetColumn } from '../object-store/parquet.ts';
+import { NIL_UUID } from '../platform/ids.ts';
 import { normalizePhone } from '../profile/addresses.ts';
+import {
+  type ExportedGroupState,
+  estimateRows,
+  findOwners,
+  type Owner,
+  readEmailStates,
+  readGroupStates,
+} from '../store/bulk-export.ts';
 import { readProfiles, type StoredUser } from '../store/export.ts';
-import { findOwners, type Owner } from '../store/export-owners.ts';
-import { type GroupState, readEmailStates, readGroupStates } from '../store/export-states.ts';
-import { estimateRows } from '../store/row-estimates.ts';
-import { FIRST_ID } from '../store/segments.ts';
-import { nameOf, namingColumns } from './owners.ts';
-import { everybody, pagesOfUsers } from './profiles.ts';
-import type { ExportedRow, Page, Reading, Source } from './source.ts';
+import {
+  type ExportedRow,
+  everybody,
+  nameOf,
+  namingColumns,
+  type Page,
+  pagesOfUsers,
+  type Reading,
+  type Source,
+} from './source.ts';
 
 const READ = 2000;
 const ROWS_OF_FILE = 100_000;
@@ -53,7 +65,7 @@ function ofAll(reading: Reading): Source {
     }
   }
 
-  async function named(states: GroupState[]): Promise<ExportedRow[]> {
+  async function named(states: ExportedGroupState[]): Promise<ExportedRow[]> {
     const ids = states.filter(({ kind }) => kind === 'profile').map(({ subject }) => subject);
     const found =
       ids.length > 0 ? await findOwners(connection, workspaceId, { ids, definition: everybody }) : [];
@@ -68,7 +80,7 @@ function ofAll(reading: Reading): Source {
   }
 
   return {
-    first: JSON.stringify({ group: { kind: '', subject: '', groupId: FIRST_ID }, email: '' }),
+    first: JSON.stringify({ group: { kind: '', subject: '', groupId: NIL_UUID }, email: '' }),
     ...{ most: limit, rowsOfFile: ROWS_OF_FILE, pages, columns: columnsOf(serviceIdField) },
     async estimate(after) {
       const groups = (JSON.parse(after) as Place).group
@@ -85,9 +97,9 @@ interface Place {
   email: string;
 }
 
-const keyOf = ({ kind, subject, groupId }: GroupState) => ({ kind, subject, groupId });
+const keyOf = ({ kind, subject, groupId }: ExportedGroupState) => ({ kind, subject, groupId });
 
-const holds = ({ hasEmail, hasPhone }: Owner, channel: GroupState['channel']) =>
+const holds = ({ hasEmail, hasPhone }: Owner, channel: ExportedGroupState['channel']) =>
   channel === 'email' ? !hasEmail : !hasPhone;
 
 /** By users: an address that two of them share comes twice. */
@@ -109,13 +121,13 @@ function ofSegment(reading: Reading): Source {
   }
 
   return {
-    ...{ first: FIRST_ID, most: OF_USER, rowsOfFile: ROWS_OF_FILE, pages },
+    ...{ first: NIL_UUID, most: OF_USER, rowsOfFile: ROWS_OF_FILE, pages },
     columns: columnsOf(serviceIdField),
     estimate: (after) => estimateRows(connection, workspaceId, { table: 'profiles', after }),
   };
 }
 
-type ShownGroup = { id: string; channel: GroupState['channel']; status: string };
+type ShownGroup = { id: string; channel: ExportedGroupState['channel']; status: string };
 
 /** A state that nobody has said of an address is `subscribed`: it is left out, as is one that was said to be that. */
 function rowsOf(user: StoredUser, name: ExportedRow): ExportedRow[] {

@@ -1,4 +1,5 @@
 import type { Json } from '../profile/json.ts';
+import { put } from '../profile/values.ts';
 
 /** What cannot be read of an Avro file; the message has no name of the file. */
 export class BrokenAvro extends Error {
@@ -39,43 +40,67 @@ export interface AvroValues {
   isAtEnd(): boolean;
 }
 
-export function readValues(block: Buffer): AvroValues {
-  let at = 0;
-  let values = 0;
-  const mostValues = HARMLESS_VALUES + MOST_VALUES_PER_BYTE * block.length;
-  /** Characters that the value in hand may still have. */
-  let room = 0;
+/** What is wrong where bytes end too early, a number has too many bits, or a length is none. */
+interface Wrongs {
+  cut: string;
+  long: string;
+  length: string;
+}
 
-  function take(bytes: number): number {
-    if (bytes < 0 || bytes > block.length - at) throw new BrokenAvro('a block ends within a row');
-    at += bytes;
-    return at - bytes;
+/** Goes over bytes, one value after the other. */
+export function createCursor(bytes: Buffer, wrong: Wrongs) {
+  let at = 0;
+
+  /** Passes over bytes. @returns where they begin */
+  function take(length: number): number {
+    if (length < 0 || length > bytes.length - at) throw new BrokenAvro(wrong.cut);
+    at += length;
+    return at - length;
   }
 
   function long(): number | bigint {
     let low = 0;
     for (let shift = 0; shift < 28; shift += 7) {
-      const byte = block[take(1)]!;
+      const byte = bytes[take(1)]!;
       low += (byte & 0x7f) * 2 ** shift;
       if (byte < 0x80) return low % 2 === 0 ? low / 2 : -(low + 1) / 2;
     }
     let all = BigInt(low);
     for (let shift = 28n; shift < 70n; shift += 7n) {
-      const byte = block[take(1)]!;
+      const byte = bytes[take(1)]!;
       all |= BigInt(byte & 0x7f) << shift;
       if (byte >= 0x80) continue;
       const value = (all & 1n) === 0n ? all >> 1n : -((all + 1n) >> 1n);
       return value >= Number.MIN_SAFE_INTEGER && value <= Number.MAX_SAFE_INTEGER ? Number(value) : value;
     }
-    throw new BrokenAvro('a number has more than 64 bits');
+    throw new BrokenAvro(wrong.long);
   }
 
   /** Of bytes, of items, or of a branch. */
   function count(): number {
     const value = long();
-    if (typeof value === 'bigint') throw new BrokenAvro('a length is none');
+    if (typeof value === 'bigint') throw new BrokenAvro(wrong.length);
     return value;
   }
+
+  return { take, long, count, at: () => at, left: () => bytes.length - at };
+}
+
+export function readValues(block: Buffer): AvroValues {
+  const {
+    take,
+    long,
+    count,
+    left: bytesLeft,
+  } = createCursor(block, {
+    cut: 'a block ends within a row',
+    long: 'a number has more than 64 bits',
+    length: 'a length is none',
+  });
+  let values = 0;
+  const mostValues = HARMLESS_VALUES + MOST_VALUES_PER_BYTE * block.length;
+  /** Characters that the value in hand may still have. */
+  let room = 0;
 
   function* items(): Generator<void> {
     for (;;) {
@@ -87,7 +112,7 @@ export function readValues(block: Buffer): AvroValues {
         count();
       }
       // One that takes no byte could be there any number of times.
-      if (left > block.length - at) throw new BrokenAvro('a list has more values than the block has bytes');
+      if (left > bytesLeft()) throw new BrokenAvro('a list has more values than the block has bytes');
       for (; left > 0; left--) yield;
     }
   }
@@ -154,7 +179,7 @@ export function readValues(block: Buffer): AvroValues {
         for (const _ of items()) {
           const name = text();
           const value = read(type.items, depth + 1);
-          if (room >= 0) set(members, name, value);
+          if (room >= 0) put(members, name, value);
         }
         return members;
       }
@@ -163,7 +188,7 @@ export function readValues(block: Buffer): AvroValues {
         for (const field of type.fields) {
           room -= field.name.length;
           const value = read(field.type, depth + 1);
-          if (room >= 0) set(members, field.name, value);
+          if (room >= 0) put(members, field.name, value);
         }
         return members;
       }
@@ -176,14 +201,8 @@ export function readValues(block: Buffer): AvroValues {
       const value = read(type, 0);
       return room < 0 ? undefined : value;
     },
-    isAtEnd: () => at === block.length,
+    isAtEnd: () => bytesLeft() === 0,
   };
-}
-
-/** A member as an assignment makes it, also by the name `__proto__`. */
-function set(members: Record<string, Json>, name: string, value: Json): void {
-  if (name !== '__proto__') members[name] = value;
-  else Object.defineProperty(members, name, { value, enumerable: true, configurable: true, writable: true });
 }
 
 /** JSON has no other numbers. */

@@ -1,9 +1,11 @@
 import type { FileHandle } from 'node:fs/promises';
 import { crc32, inflateRawSync } from 'node:zlib';
+import { readAt } from '../platform/files.ts';
 import { type Watcher, watchedStep } from '../platform/steps.ts';
-import { readSchema } from './avro-schema.ts';
-import { BrokenAvro, readValues } from './avro-values.ts';
-import { unsnappy } from './snappy.ts';
+import type { Json } from '../profile/json.ts';
+import { isRecord } from '../profile/values.ts';
+import { type AvroType, BrokenAvro, createCursor, type Meaning, plain, readValues } from './avro-values.ts';
+import { unsnappy } from './codecs.ts';
 
 /** Bytes of the longest head, whose schema is a text. */
 const MOST_HEAD_BYTES = 4_194_304;
@@ -54,8 +56,8 @@ export async function openAvro(
 
   async function* blocks(onBytes?: (bytes: number) => void): AsyncGenerator<{ rows: number; bytes: Buffer }> {
     for (let at = end + SYNC_BYTES; at < size; ) {
-      const head = createReader(await readAt(handle, at, Math.min(BLOCK_HEAD_BYTES, size - at)));
-      const [rows, length] = [head.number(), head.number()];
+      const head = overHead(await readAt(handle, at, Math.min(BLOCK_HEAD_BYTES, size - at)));
+      const [rows, length] = [head.count(), head.count()];
       if (rows < 0 || length < 0 || length > MOST_BLOCK_BYTES)
         throw new BrokenAvro(`a block says that it has ${length} bytes, and ${MOST_BLOCK_BYTES} are read`);
       const bytes = await readAt(handle, at + head.at(), length + SYNC_BYTES);
@@ -107,47 +109,30 @@ export async function openAvro(
 async function readHead(handle: FileHandle, size: number) {
   // Behind the first four bytes, by which it is known to be Avro.
   const START = 4;
-  const head = createReader(await readAt(handle, START, Math.min(MOST_HEAD_BYTES, size)));
+  const bytes = await readAt(handle, START, Math.min(MOST_HEAD_BYTES, size));
+  const { count, take, at } = overHead(bytes);
+  const next = () => {
+    const length = count();
+    const from = take(length);
+    return bytes.subarray(from, from + length);
+  };
   const metadata = new Map<string, Buffer>();
   for (;;) {
-    let left = head.number();
-    if (left === 0) return { metadata, end: START + head.at() };
+    let left = count();
+    if (left === 0) return { metadata, end: START + at() };
     if (left < 0) {
       left = -left;
-      head.number();
+      count();
     }
-    for (; left > 0; left--) metadata.set(head.bytes().toString('utf8'), head.bytes());
+    for (; left > 0; left--) metadata.set(next().toString('utf8'), next());
   }
 }
 
-/** Reads whole numbers and bytes of a head, one after the other. @throws {BrokenAvro} */
-function createReader(buffer: Buffer) {
-  let at = 0;
-  function number(): number {
-    let value = 0n;
-    for (let shift = 0n; shift < 70n; shift += 7n) {
-      const byte = buffer[at++];
-      if (byte === undefined) break;
-      value |= BigInt(byte & 0x7f) << shift;
-      if (byte >= 0x80) continue;
-      const found = Number((value & 1n) === 0n ? value >> 1n : -((value + 1n) >> 1n));
-      if (Number.isSafeInteger(found)) return found;
-      break;
-    }
-    throw new BrokenAvro('its head is broken, or longer than is read');
-  }
-  return {
-    at: () => at,
-    number,
-    bytes(): Buffer {
-      const length = number();
-      if (length < 0 || length > buffer.length - at)
-        throw new BrokenAvro('its head is broken, or longer than is read');
-      at += length;
-      return buffer.subarray(at - length, at);
-    },
-  };
-}
+const BROKEN_HEAD = 'its head is broken, or longer than is read';
+
+/** Over the bytes of a head, whatever is wrong with it. */
+const overHead = (bytes: Buffer) =>
+  createCursor(bytes, { cut: BROKEN_HEAD, long: BROKEN_HEAD, length: BROKEN_HEAD });
 
 /** @throws {BrokenAvro} when it is packed in a way that is not read */
 function unpackerOf(codec: string): (packed: Buffer) => Buffer {
@@ -175,8 +160,104 @@ function attempt(unpack: () => Buffer): Buffer {
   }
 }
 
-/** Fewer at the end of the file. */
-async function readAt(handle: FileHandle, at: number, bytes: number): Promise<Buffer> {
-  const { buffer, bytesRead } = await handle.read(Buffer.alloc(bytes), 0, bytes, at);
-  return buffer.subarray(0, bytesRead);
+/** Types of one schema, and how deep they may lie within one another. */
+const MOST_TYPES = 10_000;
+const MOST_DEPTH = 32;
+const MOST_FIXED = 1_048_576;
+
+interface Place {
+  namespace: string;
+  depth: number;
+}
+
+/**
+ * The type of a file's rows.
+ * @throws {BrokenAvro} when it is no schema of records, or too large a one
+ */
+export function readSchema(text: string): AvroType {
+  let schema: Json;
+  try {
+    schema = JSON.parse(text) as Json;
+  } catch (error) {
+    throw new BrokenAvro(`its schema is no JSON: ${(error as Error).message}`);
+  }
+  const known = new Map<string, AvroType>();
+  let count = 0;
+
+  function read(given: Json | undefined, place: Place): AvroType {
+    count += 1;
+    if (count > MOST_TYPES) throw new BrokenAvro(`its schema has more than ${MOST_TYPES} types`);
+    if (place.depth > MOST_DEPTH) throw new BrokenAvro(`its schema is nested deeper than ${MOST_DEPTH}`);
+    const within = { ...place, depth: place.depth + 1 };
+    if (Array.isArray(given)) return { kind: 'union', branches: given.map((one) => read(one, within)) };
+    if (typeof given === 'string') return named(given, place.namespace);
+    if (!isRecord(given)) throw new BrokenAvro('its schema has something that is no type');
+    const { type } = given;
+    if (type === 'array' || type === 'map') {
+      const items = read(type === 'array' ? given.items : given.values, within);
+      return { kind: type, items };
+    }
+    if (type === 'record' || type === 'error') return record(given, within);
+    if (type === 'enum') {
+      const symbols = Array.isArray(given.symbols) ? given.symbols.map(String) : [];
+      return define(given, place.namespace, { kind: 'enum', symbols });
+    }
+    if (type === 'fixed') {
+      const bytes = Number(given.size);
+      if (!Number.isInteger(bytes) || bytes < 0 || bytes > MOST_FIXED)
+        throw new BrokenAvro('its schema has a fixed type without a size');
+      return define(given, place.namespace, { kind: 'fixed', bytes, meaning: meaningOf(given) });
+    }
+    const inner = read(type, within);
+    return 'kind' in inner && (plain as readonly string[]).includes(inner.kind)
+      ? ({ ...inner, meaning: meaningOf(given) } as AvroType)
+      : inner;
+  }
+
+  function record(given: Record<string, Json>, place: Place): AvroType {
+    const fields: { name: string; type: AvroType }[] = [];
+    // Known before its fields are read: one of them may be a record of the same type.
+    const type = define(given, place.namespace, { kind: 'record', fields });
+    const namespace = fullName(given, place.namespace).replace(/\.?[^.]*$/, '');
+    const names = new Set<string>();
+    for (const field of Array.isArray(given.fields) ? given.fields : []) {
+      if (!isRecord(field) || typeof field.name !== 'string' || names.has(field.name))
+        throw new BrokenAvro('its schema has a record whose fields cannot be told apart');
+      names.add(field.name);
+      fields.push({ name: field.name, type: read(field.type, { ...place, namespace }) });
+    }
+    return type;
+  }
+
+  function define(given: Record<string, Json>, namespace: string, type: AvroType): AvroType {
+    known.set(fullName(given, namespace), type);
+    return type;
+  }
+
+  function named(name: string, namespace: string): AvroType {
+    const kind = plain.find((one) => one === name);
+    if (kind) return { kind };
+    const found =
+      known.get(name.includes('.') || !namespace ? name : `${namespace}.${name}`) ?? known.get(name);
+    if (!found) throw new BrokenAvro(`its schema has no type ${name.slice(0, 100)}`);
+    return found;
+  }
+
+  const type = read(schema, { namespace: '', depth: 0 });
+  if (type.kind !== 'record') throw new BrokenAvro('its rows are no records');
+  return type;
+}
+
+function fullName({ name, namespace }: Record<string, Json>, outer: string): string {
+  if (typeof name !== 'string') throw new BrokenAvro('its schema has a type without a name');
+  const space = typeof namespace === 'string' ? namespace : outer;
+  return name.includes('.') || space === '' ? name : `${space}.${name}`;
+}
+
+function meaningOf({ logicalType, scale = 0 }: Record<string, Json>): Meaning | undefined {
+  if (logicalType === 'date') return 'date';
+  if (logicalType === 'timestamp-millis' || logicalType === 'local-timestamp-millis') return 'millis';
+  if (logicalType === 'timestamp-micros' || logicalType === 'local-timestamp-micros') return 'micros';
+  const isScale = Number.isInteger(scale) && Number(scale) >= 0 && Number(scale) <= 100;
+  return logicalType === 'decimal' && isScale ? { scale: Number(scale) } : undefined;
 }

@@ -5,14 +5,15 @@ import path from 'node:path';
 import { createInterface } from 'node:readline';
 import type { Scratch } from '../integrations/files/scratch.ts';
 import { SourceError } from '../integrations/source.ts';
-import type { Json } from '../profile/json.ts';
-import { isRecord } from '../profile/values.ts';
-import { type ComparedUser, comparedFields, comparedUser } from './compared-user.ts';
-import { filesOf, isFolder } from './folder.ts';
-import { openInput } from './input.ts';
-import { openScratch } from './open-inputs.ts';
-import { scanLines, splitRecords } from './records.ts';
-import { ImportError } from './texts.ts';
+import { shortened } from '../platform/format.ts';
+import { isGiven } from '../profile/identifier.ts';
+import { type Json, parsedOrText } from '../profile/json.ts';
+import { isDatetime, parseTime, toIso } from '../profile/time.ts';
+import { isRecord, recordsOf } from '../profile/values.ts';
+import { openInput } from './open-input.ts';
+import { filesOf, isFolder, openScratch } from './open-inputs.ts';
+import { scanLines, splitRecords, type Values } from './reader.ts';
+import { ImportError } from './unpack.ts';
 
 /** Users of both exports are parted by their names, so that one part of each is in memory at a time. */
 const PARTS = 256;
@@ -26,7 +27,7 @@ const PIECE = 65_536;
 /** Of a value that is shown. */
 const MOST_SHOWN = 100;
 
-export type Difference = {
+type Difference = {
   user: string;
   field: string;
   /** Canonical JSON, cut; null: it has none. */
@@ -72,18 +73,15 @@ export async function compareExports(
     const one = await partUsers(theirs, there, { ...options, scratch });
     const other = await partUsers(ours, here, { ...options, scratch });
     const both = new Set([...one.seen].filter((field) => other.seen.has(field)));
-    const comparison: Comparison = {
-      ...{ same: 0, differ: 0, only_theirs: 0, only_ours: 0 },
-      passed_over: one.passedOver + other.passedOver,
-      fields: {},
-      not_compared: comparedFields.filter((field) => one.seen.has(field) !== other.seen.has(field)),
-      first: [],
-    };
+    let compared = { ...nothingCompared(), passed_over: one.passedOver + other.passedOver };
     for (let part = 0; part < PARTS; part++) {
       options.leaving.throwIfAborted();
-      await comparePart([`${there}-${part}`, `${here}-${part}`], { both, comparison, shown: options.shown });
+      const shown = options.shown - compared.first.length;
+      const files: [string, string] = [`${there}-${part}`, `${here}-${part}`];
+      compared = sumOf(compared, await comparePart(files, { both, shown }));
     }
-    return comparison;
+    const notCompared = comparedFields.filter((field) => one.seen.has(field) !== other.seen.has(field));
+    return { ...compared, not_compared: notCompared };
   } catch (error) {
     throw error instanceof SourceError ? new ImportError(error.message, { cause: error }) : error;
   } finally {
@@ -160,54 +158,143 @@ async function* usersOf(file: string): AsyncGenerator<ComparedUser> {
   for await (const line of lines) yield JSON.parse(line) as ComparedUser;
 }
 
+type Compared = Omit<Comparison, 'not_compared'>;
+
+const nothingCompared = (): Compared => ({
+  ...{ same: 0, differ: 0, only_theirs: 0, only_ours: 0, passed_over: 0 },
+  ...{ fields: {}, first: [] },
+});
+
+const counts = ['same', 'differ', 'only_theirs', 'only_ours', 'passed_over'] as const;
+
+function sumOf(one: Compared, other: Compared): Compared {
+  const sum = { ...one, fields: { ...one.fields }, first: [...one.first, ...other.first] };
+  for (const name of counts) sum[name] += other[name];
+  for (const [name, count] of Object.entries(other.fields))
+    sum.fields[name] = (sum.fields[name] ?? 0) + count;
+  return sum;
+}
+
 interface Comparing {
   /** Fields that are compared. */
   both: ReadonlySet<string>;
-  comparison: Comparison;
+  /** Differences to show. */
   shown: number;
 }
 
-async function comparePart(
-  [theirs, ours]: [string, string],
-  { both, comparison, shown }: Comparing,
-): Promise<void> {
+async function comparePart([theirs, ours]: [string, string], { both, shown }: Comparing): Promise<Compared> {
+  const compared = nothingCompared();
   const there = new Map<string, Record<string, string>>();
   for await (const { key, fields } of usersOf(theirs)) {
-    if (there.has(key)) comparison.passed_over++;
+    if (there.has(key)) compared.passed_over++;
     else there.set(key, fields);
   }
   const met = new Set<string>();
   for await (const { key, fields } of usersOf(ours)) {
     if (met.has(key)) {
-      comparison.passed_over++;
+      compared.passed_over++;
       continue;
     }
     met.add(key);
     const other = there.get(key);
     if (other === undefined) {
-      comparison.only_ours++;
+      compared.only_ours++;
       show({ user: key, field: 'user', theirs: null, ours: 'only here' });
       continue;
     }
     there.delete(key);
     const names = new Set([...Object.keys(other), ...Object.keys(fields)]);
     const unequal = [...names].filter((name) => both.has(baseOf(name)) && other[name] !== fields[name]);
-    if (unequal.length === 0) comparison.same++;
-    else comparison.differ++;
-    for (const base of new Set(unequal.map(baseOf)))
-      comparison.fields[base] = (comparison.fields[base] ?? 0) + 1;
+    if (unequal.length === 0) compared.same++;
+    else compared.differ++;
+    for (const base of new Set(unequal.map(baseOf))) compared.fields[base] = (compared.fields[base] ?? 0) + 1;
     for (const field of unequal.sort())
       show({ user: key, field, theirs: cut(other[field]), ours: cut(fields[field]) });
   }
-  comparison.only_theirs += there.size;
+  compared.only_theirs = there.size;
   for (const key of there.keys()) show({ user: key, field: 'user', theirs: 'only there', ours: null });
+  return compared;
 
   function show(difference: Difference): void {
-    if (comparison.first.length < shown) comparison.first.push(difference);
+    if (compared.first.length < shown) compared.first.push(difference);
   }
 }
 
-function cut(value: string | undefined): string | null {
-  if (value === undefined) return null;
-  return value.length > MOST_SHOWN ? `${value.slice(0, MOST_SHOWN)}…` : value;
+const cut = (value: string | undefined): string | null =>
+  value === undefined ? null : shortened(value, MOST_SHOWN);
+
+/** Fields of an exported user that both services have. Their own ids, buckets and times of making are none of these. */
+const comparedFields: readonly string[] = [
+  ...['user_aliases', 'first_name', 'last_name', 'email', 'dob', 'home_city', 'country', 'phone', 'language'],
+  ...['time_zone', 'last_coordinates', 'gender', 'custom_attributes', 'custom_events', 'purchases'],
+  ...['total_revenue', 'email_subscribe', 'push_subscribe'],
+];
+
+/** A user of an export, as two of them are compared. */
+interface ComparedUser {
+  /** Equal in both exports: by external id, else the first alias, else email or phone. */
+  key: string;
+  /** Canonical JSON by field; an attribute is `custom_attributes.plan`. Absent where there is nothing. */
+  fields: Record<string, string>;
+}
+
+/** @returns nothing of one whom only an id of the service itself names, or a device */
+function comparedUser(values: Values): ComparedUser | undefined {
+  const given = Object.fromEntries(comparedFields.map((name) => [name, structureOf(values[name])]));
+  const aliases = recordsOf(given.user_aliases)
+    .map(({ alias_label = null, alias_name = null }) => canonical([alias_label, alias_name]))
+    .sort();
+  const key = keyOf(values, aliases[0]);
+  if (key === undefined) return undefined;
+  const fields = new Map<string, Json>();
+  for (const name of comparedFields) fields.set(name, given[name] ?? null);
+  fields.set('user_aliases', aliases);
+  if (typeof given.email === 'string') fields.set('email', given.email.toLowerCase());
+  fields.delete('custom_attributes');
+  if (isRecord(given.custom_attributes))
+    for (const [name, value] of Object.entries(given.custom_attributes))
+      fields.set(`custom_attributes.${name}`, value);
+  for (const name of ['custom_events', 'purchases']) fields.set(name, summaries(given[name]));
+  // A state that nobody has said of an address is told as this one, or not at all.
+  for (const name of ['email_subscribe', 'push_subscribe'])
+    if (fields.get(name) === 'subscribed') fields.delete(name);
+  if (fields.get('total_revenue') === 0) fields.delete('total_revenue');
+  const told = [...fields].filter(([, value]) => !isNothing(value));
+  return { key, fields: Object.fromEntries(told.map(([name, value]) => [name, canonical(value)])) };
+}
+
+function keyOf({ external_id, email, phone }: Values, alias: string | undefined): string | undefined {
+  if (isGiven(external_id)) return `external_id ${external_id}`;
+  if (alias !== undefined) return `alias ${alias}`;
+  if (isGiven(email)) return `email ${String(email).toLowerCase()}`;
+  return isGiven(phone) ? `phone ${phone}` : undefined;
+}
+
+/** Lists and objects are texts of JSON in a Parquet file. */
+function structureOf(value: Json | undefined): Json | undefined {
+  return typeof value === 'string' && /^[[{]/.test(value) ? parsedOrText(value) : value;
+}
+
+/** By name, with how often: first and last times are told to the second here, and more finely there. */
+function summaries(value: Json | undefined): Json {
+  const counts = recordsOf(value).map(({ name = null, count = null }): [string, Json] => [
+    String(name),
+    count,
+  ]);
+  return Object.fromEntries(counts);
+}
+
+function isNothing(value: Json): boolean {
+  if (value === null || value === '') return true;
+  return typeof value === 'object' && Object.keys(value).length === 0;
+}
+
+/** JSON with members in one order, and one spelling of each moment. It is shown: `canonicalText` is for digests, and no JSON. */
+const canonical = (value: Json): string => JSON.stringify(value, (_name, one: Json) => inOneWay(one));
+
+function inOneWay(value: Json): Json {
+  if (isRecord(value))
+    return Object.fromEntries(Object.entries(value).sort(([one], [other]) => (one < other ? -1 : 1)));
+  const time = typeof value === 'string' && isDatetime(value) ? parseTime(value) : undefined;
+  return time === undefined ? value : toIso(time);
 }

@@ -18,12 +18,21 @@ import {
   type StoredImport,
 } from '../store/imports.ts';
 import { listProcesses } from '../store/processes.ts';
-import type { Input } from './input.ts';
-import { createCallers, createJudge, type Judge } from './judge.ts';
+import type { Input } from './open-input.ts';
 import { openRefusedRows, requireFree } from './refused-rows.ts';
-import { judgeRows, type MappedRow, mapRows, type Routing, type RowOptions, verdictOf } from './rows.ts';
+import {
+  createCallers,
+  createJudge,
+  type Judge,
+  judgeRows,
+  type MappedRow,
+  mapRows,
+  type Routing,
+  type RowOptions,
+  verdictOf,
+} from './rows.ts';
 import { type ImportEnd, runImport } from './run.ts';
-import { ImportError } from './texts.ts';
+import { ImportError } from './unpack.ts';
 import type { Sent } from './vendor.ts';
 import { createYielding } from './yielding.ts';
 

@@ -1,7 +1,7 @@
-import type { Json } from '../profile/json.ts';
-import { isRecord } from '../profile/values.ts';
+import { type Json, parsedJson, parsedOrText } from '../profile/json.ts';
+import { isRecord, put } from '../profile/values.ts';
 import type { Layout, Refusal, Values } from './reader.ts';
-import { ImportError } from './texts.ts';
+import { ImportError } from './unpack.ts';
 
 /** What the rows of a file are. */
 export const types = ['users', 'events', 'purchases', 'subscriptions'] as const;
@@ -160,16 +160,13 @@ export function createMapping(rules: MappingRules, columns: readonly string[] | 
           own.set(outer, members);
           object[outer] = members;
         }
-        Object.defineProperty(members, inner, { value, ...asUsual });
+        put(members, inner, value);
       }
     }
     return { object };
   };
   return { mapping, routes };
 }
-
-/** A member as an assignment makes it, also by the name `__proto__`. */
-const asUsual = { enumerable: true, configurable: true, writable: true };
 
 /** A field that stands in a column of its own, and in further columns for its members. */
 function joined(there: Json | undefined, value: Json): Json {
@@ -231,7 +228,7 @@ function readText(value: Json, reading: Reading): Json | undefined {
     case 'boolean':
       return /^(true|false|1|0)$/i.test(value) ? /^(true|1)$/i.test(value) : undefined;
     case 'json':
-      return parsed(value);
+      return parsedJson(value);
     case 'auto':
       return guessed(value);
   }
@@ -240,19 +237,11 @@ function readText(value: Json, reading: Reading): Json | undefined {
 /** A number whose text is the one that it would be written as, true, false, an array or an object; else a text. */
 function guessed(value: string): Json {
   const first = value.charCodeAt(0);
-  if (first === 0x5b || first === 0x7b) return parsed(value) ?? value;
+  if (first === 0x5b || first === 0x7b) return parsedOrText(value);
   if ((first === 0x2d || (first >= 0x30 && first <= 0x39)) && NUMBER.test(value)) return Number(value);
   if (value.length > 5) return value;
   const word = value.toLowerCase();
   return word === 'true' ? true : word === 'false' ? false : value;
-}
-
-function parsed(text: string): Json | undefined {
-  try {
-    return JSON.parse(text) as Json;
-  } catch {
-    return undefined;
-  }
 }
 
 const shown = (value: Json) => String(value).slice(0, 50);

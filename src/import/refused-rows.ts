@@ -2,8 +2,8 @@ import { createHash } from 'node:crypto';
 import { statSync } from 'node:fs';
 import { type FileHandle, open, stat } from 'node:fs/promises';
 import path from 'node:path';
-import type { Input } from './input.ts';
-import { ImportError } from './texts.ts';
+import type { Input } from './open-input.ts';
+import { ImportError } from './unpack.ts';
 
 /** Characters of a refused row that are kept. */
 const MOST_SHOWN = 10_000;

@@ -1,7 +1,6 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import type { AcceptedObject } from '../jobs/envelope.ts';
 import { newId } from '../platform/ids.ts';
-import { backOff } from '../platform/poll.ts';
+import { backOff, until } from '../platform/poll.ts';
 import { inPresentLanes } from '../queue/installation.ts';
 import { type LaneEntry, type LaneProducer, QueueUnavailable } from '../queue/lanes.ts';
 import { pack } from '../queue/pack.ts';
@@ -14,10 +13,9 @@ import {
   type StoredImport,
   stageEnvelopes,
 } from '../store/imports.ts';
-import type { createCallers, Judge } from './judge.ts';
 import type { RefusedRows } from './refused-rows.ts';
-import { judgeRows, type MappedRow } from './rows.ts';
-import { ImportError } from './texts.ts';
+import { type createCallers, type Judge, judgeRows, type MappedRow } from './rows.ts';
+import { ImportError } from './unpack.ts';
 import type { Yielding } from './yielding.ts';
 
 /** Characters of a chunk, unless one row has more: what the outbox and a flush take at a time. */
@@ -189,21 +187,21 @@ async function* cut(batches: AsyncIterable<MappedRow[]>, most: () => number): As
 /** Adds the same entries until the queue has them: a second time has no second effect. @throws {ImportError} */
 async function addToLanes(entries: LaneEntry[], { producer, leaving }: Importing): Promise<void> {
   if (entries.length === 0) return;
-  const deadline = performance.now() + PATIENCE_MS;
-  for (const pause = backOff(FIRST_PAUSE_MS, LONGEST_PAUSE_MS); ; ) {
-    try {
-      return await producer.add(entries);
-    } catch (error) {
-      if (!(error instanceof QueueUnavailable)) throw error;
-      const why = ((error.cause as Error | undefined) ?? error).message;
-      if (performance.now() > deadline || leaving.aborted)
-        throw new ImportError(
-          `the queue does not take the rows (${why}); run the same command again to go on`,
-          {
-            cause: error,
-          },
-        );
-    }
-    await sleep(pause());
-  }
+  const add = () =>
+    producer.add(entries).then(
+      () => undefined,
+      (error: unknown) => {
+        if (error instanceof QueueUnavailable) return error;
+        throw error;
+      },
+    );
+  const cause = await until(add, {
+    ...{ every: backOff(FIRST_PAUSE_MS, LONGEST_PAUSE_MS), deadline: Date.now() + PATIENCE_MS, leaving },
+    isSo: (failure) => failure === undefined,
+  });
+  if (cause === undefined) return;
+  const why = ((cause.cause as Error | undefined) ?? cause).message;
+  throw new ImportError(`the queue does not take the rows (${why}); run the same command again to go on`, {
+    cause,
+  });
 }

@@ -1,6 +1,6 @@
 import { isGiven } from '../profile/identifier.ts';
-import type { Json } from '../profile/json.ts';
-import { isRecord } from '../profile/values.ts';
+import { type Json, parsedJson, parsedOrText } from '../profile/json.ts';
+import { isRecord, recordsOf } from '../profile/values.ts';
 import type { ImportType, Mapped } from './mapping.ts';
 import type { Layout, Refusal, Values } from './reader.ts';
 
@@ -85,7 +85,7 @@ function userOf(values: Values, taken: readonly string[]): [Sent, ...Sent[]] {
   const [longitude, latitude] = Array.isArray(values.last_coordinates) ? values.last_coordinates : [];
   if (typeof longitude === 'number' && typeof latitude === 'number')
     object.current_location = { longitude, latitude };
-  const aliases = (Array.isArray(values.user_aliases) ? values.user_aliases : []).filter(isRecord);
+  const aliases = recordsOf(values.user_aliases);
   const [first] = aliases;
   if (!isGiven(object.external_id) && first) {
     object.user_alias = { alias_name: first.alias_name ?? null, alias_label: first.alias_label ?? null };
@@ -128,7 +128,7 @@ const ownExport: VendorFormat = {
     for (const name of ['email_subscribe', 'push_subscribe'])
       if (values[name] === 'subscribed') delete values[name];
     const [user, ...aliases] = userOf(values, OWN_TAKEN);
-    const tokens = (Array.isArray(values.push_tokens) ? values.push_tokens : []).filter(isRecord);
+    const tokens = recordsOf(values.push_tokens);
     const own = tokens.map(({ app = null, token = null, device_id = null }) => ({
       ...{ app_id: app, token, device_id },
     }));
@@ -146,14 +146,6 @@ const ownExport: VendorFormat = {
     return { sent: [user, ...aliases, ...further] };
   },
 };
-
-function parsedOrText(text: string): Json {
-  try {
-    return JSON.parse(text) as Json;
-  } catch {
-    return text;
-  }
-}
 
 const EVENT = 'users.behaviors.CustomEvent';
 const PURCHASE = 'users.behaviors.Purchase';
@@ -207,12 +199,8 @@ function timeOf(value: Json | undefined): string | undefined {
 function propertiesOf(value: Json | undefined): Values | undefined {
   if (!isGiven(value)) return {};
   if (isRecord(value)) return value;
-  try {
-    const parsed: Json = JSON.parse(String(value));
-    return isRecord(parsed) ? parsed : undefined;
-  } catch {
-    return undefined;
-  }
+  const parsed = parsedJson(String(value));
+  return isRecord(parsed) ? parsed : undefined;
 }
 
 export const vendorFormats = {

@@ -1,5 +1,4 @@
-import { setTimeout as sleep } from 'node:timers/promises';
-import { poll, rest } from '../platform/poll.ts';
+import { poll, rest, until } from '../platform/poll.ts';
 import { type SeenProcess, SILENT_SECONDS } from '../store/processes.ts';
 
 /** Rows of a chunk while nobody else sends anything, and while somebody does: a live object waits behind one of those. */
@@ -79,12 +78,14 @@ export function createYielding(options: YieldingOptions): Yielding {
     async wait(leaving) {
       const started = performance.now();
       if (isBesideOthers && restUntil > started) await rest(restUntil - started, leaving);
-      while (waiting() >= most() && !leaving.aborted) {
-        await sleep(ASK_AGAIN_MS);
-        if (isSaid || performance.now() - started < SAY_AFTER_MS) continue;
-        isSaid = true;
-        onWait();
-      }
+      await until(() => waiting() < most(), {
+        ...{ every: ASK_AGAIN_MS, leaving },
+        inVain() {
+          if (isSaid || performance.now() - started < SAY_AFTER_MS) return;
+          isSaid = true;
+          onWait();
+        },
+      });
     },
     worked(milliseconds) {
       restUntil = performance.now() + restAfter(milliseconds);

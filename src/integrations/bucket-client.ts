@@ -3,8 +3,7 @@ import { Agent as HttpsAgent } from 'node:https';
 import { Readable } from 'node:stream';
 import { S3Client, S3ServiceException } from '@aws-sdk/client-s3';
 import { type Reach, RefusedAddress } from '../platform/reach.ts';
-import type { BucketDefinition, Credentials } from './definition.ts';
-import { SourceError } from './source.ts';
+import { type BucketDefinition, type Credentials, SourceError } from './source.ts';
 
 /** How long a service may take, in milliseconds. */
 export interface Patience {

@@ -10,11 +10,17 @@ import {
   type Patience,
   toSourceError,
 } from './bucket-client.ts';
-import type { BucketDefinition, Credentials, FileFormat } from './definition.ts';
 import { type InputFile, inputPath, isOfFormat, isPacked, MOST_FILES } from './files/input.ts';
 import { bringIn, createScratch, freeOf, MOST_OF_FREE, type Scratch } from './files/scratch.ts';
 import { type Files, openFiles } from './files-source.ts';
-import { type Source, SourceError, type SourceOptions } from './source.ts';
+import {
+  type BucketDefinition,
+  type Credentials,
+  type FileFormat,
+  type Source,
+  SourceError,
+  type SourceOptions,
+} from './source.ts';
 
 /** Objects that are fetched at a time. */
 const AT_A_TIME = 4;
@@ -60,15 +66,13 @@ async function listObjects(
     );
     for await (const { Contents = [] } of pages) {
       page += 1;
-      if (page > MOST_PAGES || objects.length > MOST_FILES) {
+      if (page > MOST_PAGES || objects.length > MOST_FILES)
         throw new SourceError(
           'config',
           `${bucket.where}: the list under the prefix "${prefix}" is too long (${MOST_FILES} objects that are meant, ${MOST_PAGES} pages); name a narrower one`,
         );
-      }
-      for (const { Key: key = '', Size: size = 0, LastModified } of Contents) {
+      for (const { Key: key = '', Size: size = 0, LastModified } of Contents)
         if (isMeant(key)) objects.push({ key, size, modifiedAt: LastModified?.getTime() ?? 0 });
-      }
     }
   } catch (error) {
     signal?.throwIfAborted();
@@ -238,11 +242,7 @@ export function openBucket(
       // What is behind the last slash of the prefix counts: the owner has named the rest.
       const isMeant = (key: string) => isOfFormat(key.slice(prefix.lastIndexOf('/') + 1), format);
       const objects = await listObjects(bucket, { what: `${format} object`, isMeant }, options.signal);
-      return objectFiles(bucket, objects, {
-        scratch,
-        format,
-        signal: options.signal,
-      });
+      return objectFiles(bucket, objects, { scratch, format, signal: options.signal });
     } catch (error) {
       bucket.client.destroy();
       throw error;

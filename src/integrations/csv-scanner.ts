@@ -1,3 +1,6 @@
+/** What may stand between the values of a CSV file. */
+export const DELIMITERS = [',', ';', '\t', '|'];
+
 const QUOTE = 0x22;
 const CR = 0x0d;
 const LF = 0x0a;

@@ -1,23 +1,22 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { DuckDBDataChunk } from '@duckdb/node-api';
-import { charactersOf, toRow } from './columns.ts';
-import type { FileFormat, FolderDefinition } from './definition.ts';
-import { csv } from './files/csv.ts';
+import { assertCanonical, charactersOf, toRow } from './columns.ts';
+import { openDuckDb } from './duckdb.ts';
+import { readers } from './files/formats.ts';
 import { copyFiles, type InputFile } from './files/input.ts';
-import { ndjson } from './files/ndjson.ts';
-import { parquet } from './files/parquet.ts';
 import {
-  type FormatReader,
   loadDuckDb,
   nameAll,
-  openDuckDb,
+  rowsStatement,
+  surveyRows,
   toSourceError,
+  type ValueColumn,
   withNames,
 } from './files/part.ts';
 import { createScratch, type Scratch } from './files/scratch.ts';
-import { rowsStatement, surveyRows, type ValueColumn } from './files/windows.ts';
-import { assertCanonical } from './schedule.ts';
 import {
+  type FileFormat,
+  type FolderDefinition,
   type ReadOptions,
   type Source,
   type SourceColumn,
@@ -28,8 +27,6 @@ import {
 
 /** Of one batch, if it has several rows. */
 const BATCH_CHARACTERS = 4_194_304;
-
-const readers: Record<FileFormat, FormatReader> = { csv, ndjson, parquet };
 
 /** Files of somebody else, each copied into the scratch folder once. */
 export interface Files {
@@ -62,11 +59,11 @@ export async function openFiles(
 ): Promise<Source> {
   const reader = readers[format];
   // What this machine lacks is said before anything is copied.
-  await loadDuckDb();
+  const module = await loadDuckDb();
   const scratch = await createScratch(scratchBytes);
   async function opened() {
     const files = await fill(scratch);
-    return { files, duckDb: await openDuckDb(scratch) };
+    return { files, duckDb: await openDuckDb(module, scratch) };
   }
   const { files, duckDb } = await opened().catch(async (error) => {
     await scratch.remove();

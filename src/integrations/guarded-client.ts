@@ -3,8 +3,7 @@ import type { Duplex } from 'node:stream';
 import pg from 'pg';
 import { within } from '../platform/lifecycle.ts';
 import type { Reach } from '../platform/reach.ts';
-import type { Credentials, PostgresDefinition } from './definition.ts';
-import { SourceError } from './source.ts';
+import { type Credentials, type PostgresDefinition, SourceError } from './source.ts';
 
 /** How long a server may take, in milliseconds. */
 export interface Patience {

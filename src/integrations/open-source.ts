@@ -1,5 +1,10 @@
-import type { Credentials, SourceDefinition } from './definition.ts';
-import { type Source, SourceError, type SourceOptions } from './source.ts';
+import {
+  type Credentials,
+  type Source,
+  type SourceDefinition,
+  SourceError,
+  type SourceOptions,
+} from './source.ts';
 
 /**
  * Opens what rows come from: the one place that knows the kinds of sources. They are loaded when they are needed, since

@@ -2,14 +2,17 @@ import pg from 'pg';
 import { within } from '../platform/lifecycle.ts';
 import { RefusedAddress } from '../platform/reach.ts';
 import {
+  assertCanonical,
+  EARLIEST,
   findColumns,
   type KnownColumn,
+  LATEST,
   MOST_UNREADABLE,
   mostCharacters,
   requireUpdatedAt,
+  TIME_PATTERN,
   toRow,
 } from './columns.ts';
-import type { Credentials, PostgresDefinition } from './definition.ts';
 import {
   type Answered,
   type Asked,
@@ -19,8 +22,9 @@ import {
   type Patience,
   type Row,
 } from './guarded-client.ts';
-import { assertCanonical, EARLIEST, LATEST, TIME_PATTERN } from './schedule.ts';
 import {
+  type Credentials,
+  type PostgresDefinition,
   type ReadOptions,
   type Source,
   type SourceColumn,

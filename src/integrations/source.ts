@@ -1,3 +1,5 @@
+import { createCipheriv, createDecipheriv, randomBytes } from 'node:crypto';
+import { shortened } from '../platform/format.ts';
 import type { Reach } from '../platform/reach.ts';
 
 /**
@@ -70,7 +72,7 @@ export type IdentifierColumn =
   | 'email'
   | 'phone';
 
-/** Characters of a message: the words of somebody else's server may have any length. */
+/** Characters of a message. */
 const MOST_MESSAGE = 2000;
 
 /** Why a source gives no rows. */
@@ -84,7 +86,167 @@ export class SourceError extends Error {
    * @param message for the owner: what is wrong and where; never a secret
    */
   constructor(reason: SourceError['reason'], message: string, options?: ErrorOptions) {
-    super(message.length > MOST_MESSAGE ? `${message.slice(0, MOST_MESSAGE)}…` : message, options);
+    super(shortened(message, MOST_MESSAGE), options);
     this.reason = reason;
+  }
+}
+
+/** What a sync does with the rows. It cannot be changed later. */
+export const kinds = ['attributes', 'events', 'purchases', 'deletes'] as const;
+export type IntegrationKind = (typeof kinds)[number];
+
+/** Where the rows are: the part of an integration that is no secret. */
+export type SourceDefinition = PostgresDefinition | FolderDefinition | BucketDefinition;
+
+const S3 = /^s3:\/\/([^/]+)\/?(.*)$/s;
+
+/** Bucket and prefix (or key) of an address `s3://bucket/prefix`; undefined: it is none. */
+export function s3PlaceOf(address: string): { bucket: string; prefix: string } | undefined {
+  const [, bucket, prefix] = S3.exec(address) ?? [];
+  return bucket === undefined || prefix === undefined ? undefined : { bucket, prefix };
+}
+
+/** Postgres, and what speaks its wire protocol. */
+export interface PostgresDefinition {
+  type: 'postgres';
+  host: string;
+  port: number;
+  database: string;
+  /** Table or view, with its schema if it is not on the search path: `exports.users`. */
+  table: string;
+  tls: 'off' | 'on' | 'verified';
+}
+
+export const fileFormats = ['csv', 'ndjson', 'parquet'] as const;
+export type FileFormat = (typeof fileFormats)[number];
+
+/** Every file of a format in a folder, or one file. */
+export interface FolderDefinition {
+  type: 'folder';
+  path: string;
+  format: FileFormat;
+}
+
+/** Every object of a format under a prefix of an S3-compatible bucket. */
+export interface BucketDefinition {
+  type: 's3';
+  bucket: string;
+  prefix: string;
+  region: string;
+  /** Of a service other than AWS. */
+  endpoint?: string;
+  format: FileFormat;
+}
+
+/** What opens the source, or a destination of streams; encrypted at rest. A folder has none. */
+export type Credentials =
+  | { user: string; password: string }
+  | { access_key_id: string; secret_access_key: string }
+  | { webhook_secret: string };
+
+/** AES-256-GCM. */
+const KEY_BYTES = 32;
+const CIPHER = 'aes-256-gcm';
+const NONCE_BYTES = 12;
+const TAG_BYTES = 16;
+
+/** The first byte of what is stored: another way to encrypt gets another. */
+const FORM = 1;
+
+/** There is no key to encrypt with; the message says how to make one. */
+export class NoIntegrationKey extends Error {
+  override name = 'NoIntegrationKey';
+
+  constructor() {
+    super(
+      'credentials are stored encrypted, and there is no key: set INTEGRATION_KEY, on every process alike, to what `openssl rand -base64 32` prints',
+    );
+  }
+}
+
+/** The keys of INTEGRATION_KEY, which has checked their form: base64 or hex, with commas between. */
+export function keysOf(setting: string): Buffer[] {
+  return setting
+    .split(',')
+    .filter((text) => text !== '')
+    .map((text) => Buffer.from(text, text.length === 2 * KEY_BYTES ? 'hex' : 'base64'));
+}
+
+/**
+ * Credentials as they are stored: they can be read with the key, and as those of this integration alone.
+ *
+ * @param keys the first one encrypts
+ * @throws {NoIntegrationKey}
+ */
+export function encryptCredentials(
+  credentials: Credentials,
+  integrationId: string,
+  [key]: readonly Buffer[],
+): Buffer {
+  if (!key) throw new NoIntegrationKey();
+  const nonce = randomBytes(NONCE_BYTES);
+  const cipher = createCipheriv(CIPHER, key, nonce).setAAD(Buffer.from(integrationId));
+  const text = Buffer.concat([cipher.update(JSON.stringify(credentials), 'utf8'), cipher.final()]);
+  return Buffer.concat([Buffer.of(FORM), nonce, cipher.getAuthTag(), text]);
+}
+
+/**
+ * @param keys each is tried
+ * @throws {SourceError} `config` when none of them fits
+ */
+export function decryptCredentials(
+  stored: Uint8Array,
+  integrationId: string,
+  keys: readonly Buffer[],
+): Credentials {
+  for (const key of keys) {
+    const text = decrypt(stored, integrationId, key);
+    if (text !== undefined) return JSON.parse(text);
+  }
+  throw new SourceError(
+    'config',
+    keys.length > 0
+      ? 'the credentials cannot be decrypted: no key of INTEGRATION_KEY is the one that they were stored with'
+      : 'the credentials cannot be decrypted: INTEGRATION_KEY is not set here',
+  );
+}
+
+/** Undefined: with another key, for another integration, or not whole. */
+function decrypt(stored: Uint8Array, integrationId: string, key: Buffer): string | undefined {
+  const head = 1 + NONCE_BYTES;
+  if (stored[0] !== FORM || stored.length < head + TAG_BYTES) return undefined;
+  const decipher = createDecipheriv(CIPHER, key, stored.subarray(1, head), { authTagLength: TAG_BYTES })
+    .setAAD(Buffer.from(integrationId))
+    .setAuthTag(stored.subarray(head, head + TAG_BYTES));
+  try {
+    return Buffer.concat([decipher.update(stored.subarray(head + TAG_BYTES)), decipher.final()]).toString(
+      'utf8',
+    );
+  } catch {
+    return undefined;
+  }
+}
+
+/** Whether the rows of two definitions are the same: another way to the same table is none of a second one. */
+export function isSameSource(one: SourceDefinition, other: SourceDefinition): boolean {
+  return keyOf(one) === keyOf(other);
+}
+
+function keyOf(source: SourceDefinition): string {
+  switch (source.type) {
+    case 'postgres': {
+      const { host, port, database, table } = source;
+      // What Postgres finds without a schema is in this one, unless somebody has changed that.
+      return JSON.stringify([
+        host.toLowerCase(),
+        port,
+        database,
+        table.replace(/^public\./i, '').toLowerCase(),
+      ]);
+    }
+    case 'folder':
+      return JSON.stringify([source.path, source.format]);
+    case 's3':
+      return JSON.stringify([source.endpoint ?? '', source.bucket, source.prefix, source.format]);
   }
 }

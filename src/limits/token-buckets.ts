@@ -1,15 +1,15 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { together } from '../platform/concurrency.ts';
 import type { Config } from '../platform/config.ts';
+import { packageRoot } from '../platform/files.ts';
 import type { Log } from '../platform/log.ts';
-import { packageRoot } from '../platform/package-root.ts';
 import { poll } from '../platform/poll.ts';
-import { together } from '../platform/together.ts';
 import { openProducerRedis, type QueueConnection } from '../queue/connection.ts';
+import { prefixOf } from '../queue/lanes.ts';
 import { isCluster, pingRedis, type RedisClient } from '../queue/open-redis.ts';
-import { prefixOf } from '../queue/shards.ts';
 import type { Pool } from '../store/database.ts';
-import { type Counter, findTokenBucket, keepTokenBuckets } from '../store/token-buckets.ts';
+import { type Counter, findTokenBucket, keepTokenBuckets } from '../store/rate-limits.ts';
 
 /** What one take gave; times in milliseconds, `now` in epoch milliseconds of the bucket's clock. */
 export interface Take {

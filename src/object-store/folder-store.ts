@@ -3,7 +3,7 @@ import { constants, type Dirent } from 'node:fs';
 import { type FileHandle, open, readdir, rename, rm, stat } from 'node:fs/promises';
 import path from 'node:path';
 import { Readable } from 'node:stream';
-import { makeFolders } from '../platform/make-folders.ts';
+import { makeFolders } from '../platform/files.ts';
 import {
   type GetOptions,
   MOST_LISTED,

@@ -1,4 +1,5 @@
 import type { Readable } from 'node:stream';
+import { shortened } from '../platform/format.ts';
 
 /** A folder or the prefix of a bucket, which holds objects under keys: `2026/11/events-0001.ndjson.gz`. */
 export interface ObjectStore {
@@ -51,7 +52,7 @@ export interface ListPage {
 
 export const MOST_LISTED = 200;
 
-/** Characters of a message: the words of somebody else's server may have any length. */
+/** Characters of a message. */
 const MOST_MESSAGE = 2000;
 
 /** What went wrong with a store; the message names the object or the place, and holds no secret. */
@@ -60,7 +61,7 @@ export class ObjectStoreError extends Error {
   readonly reason: ObjectStoreReason;
 
   constructor(reason: ObjectStoreReason, message: string, options?: ErrorOptions) {
-    super(message.length > MOST_MESSAGE ? `${message.slice(0, MOST_MESSAGE)}…` : message, options);
+    super(shortened(message, MOST_MESSAGE), options);
     this.reason = reason;
   }
 }

@@ -1,6 +1,7 @@
-import { fileURLToPath } from 'node:url';
 import type { BucketAccess } from '../integrations/bucket-client.ts';
-import type { Reach } from '../platform/reach.ts';
+import { s3PlaceOf } from '../integrations/source.ts';
+import { pathOfUrl } from '../platform/files.ts';
+import { type AddressSettings, type Reach, reachOfSources } from '../platform/reach.ts';
 import { type ObjectStore, ObjectStoreError, requireKey, requirePrefix } from './object-store.ts';
 
 export interface OpenOptions {
@@ -10,16 +11,15 @@ export interface OpenOptions {
   accessTo(bucket: string): BucketAccess | Promise<BucketAccess>;
 }
 
-const S3 = /^s3:\/\/([^/]+)\/?(.*)$/s;
-
 /**
  * The store at an address: `s3://bucket/prefix`, `file:///folder`, or the path of a folder, which is made when something
  * is put there. Nothing is asked of it yet.
  * @throws {ObjectStoreError} `config` when it is no such address, or one that may not be reached
  */
 export async function openObjectStore(url: string, { reach, accessTo }: OpenOptions): Promise<ObjectStore> {
-  const [, bucket, prefix] = S3.exec(url) ?? [];
-  if (bucket !== undefined && prefix !== undefined) {
+  const address = s3PlaceOf(url);
+  if (address) {
+    const { bucket, prefix } = address;
     const place = { bucket, prefix: prefix === '' || prefix.endsWith('/') ? prefix : `${prefix}/` };
     requirePrefix(place.prefix);
     // What reaches buckets is large, and seldom needed.
@@ -33,15 +33,12 @@ export async function openObjectStore(url: string, { reach, accessTo }: OpenOpti
 /** @throws {ObjectStoreError} `config` */
 function folderOf(url: string): string {
   if (url !== '' && !/^[a-z][a-z0-9+.-]*:/i.test(url)) return url;
-  try {
-    return fileURLToPath(url);
-  } catch (error) {
-    throw new ObjectStoreError(
-      'config',
-      `${JSON.stringify(url)} is no place for objects: s3://bucket/prefix, file:///folder or the path of a folder is`,
-      { cause: error },
-    );
-  }
+  const folder = pathOfUrl(url);
+  if (folder !== undefined) return folder;
+  throw new ObjectStoreError(
+    'config',
+    `${JSON.stringify(url)} is no place for objects: s3://bucket/prefix, file:///folder or the path of a folder is`,
+  );
 }
 
 /** No store sees a key that leads out of it. */
@@ -97,3 +94,16 @@ export function accessBySettings(settings: BucketSettings): BucketAccess {
     },
   };
 }
+
+/**
+ * As `openObjectStore`, with what the settings say of buckets and of addresses that may be reached.
+ * @throws {ObjectStoreError} `config`
+ */
+export const openBySettings = (
+  url: string,
+  settings: BucketSettings & AddressSettings,
+): Promise<ObjectStore> =>
+  openObjectStore(url, {
+    reach: reachOfSources(settings),
+    accessTo: () => accessBySettings(settings),
+  });

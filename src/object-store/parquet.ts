@@ -1,14 +1,15 @@
 import { createHash } from 'node:crypto';
 import { createReadStream } from 'node:fs';
-import { link, mkdtemp, rm, stat } from 'node:fs/promises';
 import path from 'node:path';
-import { setImmediate as nextTurn } from 'node:timers/promises';
-import type { DuckDBAppender } from '@duckdb/node-api';
-import type { DuckDbModule } from '../integrations/duckdb.ts';
-import { uuidOf } from '../profile/values.ts';
-import { identifier, literal, openDuckDb, ParquetError, toParquetError } from './duckdb.ts';
-
-export { ParquetError } from './duckdb.ts';
+import type { DuckDBConnection } from '@duckdb/node-api';
+import {
+  type DuckDbModule,
+  identifier,
+  importDuckDb,
+  isInBrotli,
+  literal,
+  openDuckDb,
+} from '../integrations/duckdb.ts';
 
 /** `json` is a text that holds JSON; times are kept to the microsecond, in UTC. */
 export type ParquetType =
@@ -32,208 +33,139 @@ export interface ParquetColumn {
  */
 export type ParquetRow = Record<string, unknown>;
 
-export interface ParquetFile {
-  rows: number;
-  bytes: number;
-  /** SHA-256 of the file, in hexadecimal digits. */
-  sha256: string;
+/** A Parquet file that cannot be written or read. The message names the file, and the row and the field where it is one. */
+export class ParquetError extends Error {
+  override name = 'ParquetError';
 }
 
-export interface WriteOptions {
-  /** On a local disk; there must be none. */
-  file: string;
-  columns: readonly ParquetColumn[];
-  compression?: 'zstd' | 'snappy';
-  signal?: AbortSignal | undefined;
-}
+/** @throws {ParquetError} when it is not there */
+export const loadDuckDb = (): Promise<DuckDbModule> =>
+  importDuckDb((message, options) => new ParquetError(message, options));
 
-/** Characters and rows that are handed to DuckDB at once. */
-const PIECE_CHARACTERS = 4_194_304;
-const PIECE_ROWS = 8192;
-/** Of one row group, before it is packed: a reader takes one at a time into memory. */
-const ROW_GROUP_BYTES = 33_554_432;
+/** A connection to a DuckDB, and what it is of. */
+interface Connected {
+  connection: DuckDBConnection;
+  duckDb: DuckDbModule;
+  close(): void;
+}
 
 /**
- * Writes rows as one Parquet file, in their order. The memory that it takes does not depend on their number. They pass
- * a table on the disk beside the file, which for its time takes as much as the rows. The file is whole when the promise
- * resolves, and not there when it rejects.
- * @throws {ParquetError} for a value that is not of its column's type, with the row's number from 1 and the field
+ * A DuckDB that reaches one folder.
+ * @param folder holds the files that are read and written, and what does not fit into the memory
+ * @param database a file of that folder in which tables lie; absent: in memory
  */
-export async function writeParquet(
-  rows: AsyncIterable<ParquetRow> | Iterable<ParquetRow>,
-  options: WriteOptions,
-): Promise<ParquetFile> {
-  const { file } = options;
-  const folder = await mkdtemp(path.join(path.dirname(file), '.parquet-'));
-  const whole = path.join(folder, 'rows.parquet');
-  try {
-    const count = await collect(rows, options, { folder, whole });
-    const sha256 = await sha256Of(whole);
-    // Only if nothing has the name.
-    await link(whole, file);
-    return { rows: count, bytes: (await stat(file)).size, sha256 };
-  } catch (error) {
-    throw toParquetError(error, file);
-  } finally {
-    await rm(folder, { recursive: true, force: true });
-  }
-}
-
-/** @returns how many rows stand in the file `whole` of the folder */
-async function collect(
-  rows: AsyncIterable<ParquetRow> | Iterable<ParquetRow>,
-  options: WriteOptions,
-  { folder, whole }: { folder: string; whole: string },
-): Promise<number> {
-  const { columns, compression = 'zstd', signal } = options;
-  const { connection, duckDb, close } = await openDuckDb({ folder, database: path.join(folder, 'rows.db') });
-  try {
-    const declared = columns.map(({ name, type }) => `${identifier(name)} ${sqlType(type)}`);
-    await connection.run(`create table given (${declared.join(', ')})`);
-    const appender = await connection.createAppender('given');
-    const count = await appendAll(appender, rows, { ...options, duckDb });
-    appender.closeSync();
-    signal?.throwIfAborted();
-    await connection.run(
-      `copy given to ${literal(whole)} (format parquet, compression ${compression}, row_group_size_bytes ${ROW_GROUP_BYTES})`,
-    );
-    return count;
-  } finally {
-    close();
-  }
-}
-
-async function appendAll(
-  appender: DuckDBAppender,
-  rows: AsyncIterable<ParquetRow> | Iterable<ParquetRow>,
-  { columns, duckDb, file, signal }: WriteOptions & { duckDb: DuckDbModule },
-): Promise<number> {
-  let count = 0;
-  let piece = { rows: 0, characters: 0 };
-  for await (const row of rows) {
-    count += 1;
-    for (const { name, type } of columns) {
-      const value = row[name] ?? null;
-      if (value === null) appender.appendNull();
-      else if (!append(appender, { value, type, duckDb })) {
-        throw new ParquetError(
-          `${file}: row ${count}: ${name} must be ${wanted(type)}, and is ${shown(value)}`,
-        );
-      }
-      if (typeof value === 'string') piece.characters += value.length;
-    }
-    appender.endRow();
-    piece.rows += 1;
-    if (piece.rows < PIECE_ROWS && piece.characters < PIECE_CHARACTERS) continue;
-    appender.flushSync();
-    piece = { rows: 0, characters: 0 };
-    // The rows may come without anything to wait for.
-    await nextTurn();
-    signal?.throwIfAborted();
-  }
-  return count;
-}
-
-const DECIMAL = /^(-?)(\d+)(?:\.(\d+))?$/;
-/** To the microsecond, with its offset. */
-const TIME = /^\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}:\d{2}(?:\.(\d{1,6}))?(?:Z|[+-]\d{2}(?::?\d{2})?)$/;
-const BIGINT = { least: -(2n ** 63n), most: 2n ** 63n - 1n };
-
-/** @returns false for a value that is not of the type */
-function append(
-  appender: DuckDBAppender,
-  { value, type, duckDb }: { value: unknown; type: ParquetType; duckDb: DuckDbModule },
-): boolean {
-  if (typeof type === 'object') {
-    const scaled = scaledOf(value, type.decimal);
-    if (scaled === undefined) return false;
-    const { digits, scale } = type.decimal;
-    appender.appendDecimal(new duckDb.DuckDBDecimalValue(scaled, digits, scale));
-    return true;
-  }
-  switch (type) {
-    case 'uuid':
-      if (typeof value !== 'string' || uuidOf(value) === undefined) return false;
-      appender.appendUUID(duckDb.uuidValue(BigInt(`0x${value.replaceAll('-', '')}`)));
-      return true;
-    case 'text':
-    case 'json':
-      if (typeof value !== 'string') return false;
-      appender.appendVarchar(value);
-      return true;
-    case 'timestamp': {
-      const micros = microsOf(value);
-      if (micros === undefined) return false;
-      appender.appendTimestampTZ(duckDb.timestampTZValue(micros));
-      return true;
-    }
-    case 'double':
-      if (typeof value !== 'number') return false;
-      appender.appendDouble(value);
-      return true;
-    case 'bigint': {
-      const whole = typeof value === 'number' && Number.isSafeInteger(value) ? BigInt(value) : value;
-      if (typeof whole !== 'bigint' || whole < BIGINT.least || whole > BIGINT.most) return false;
-      appender.appendBigInt(whole);
-      return true;
-    }
-    case 'boolean':
-      if (typeof value !== 'boolean') return false;
-      appender.appendBoolean(value);
-      return true;
-  }
-}
-
-/** A decimal text times 10^scale, exactly; nothing when it has more digits than fit. */
-function scaledOf(value: unknown, { digits, scale }: { digits: number; scale: number }): bigint | undefined {
-  const [, sign, whole, behind = ''] = (typeof value === 'string' && DECIMAL.exec(value)) || [];
-  if (whole === undefined) return undefined;
-  const kept = behind.replace(/0+$/, '');
-  if (kept.length > scale) return undefined;
-  const scaled = BigInt(whole + kept.padEnd(scale, '0'));
-  if (scaled >= 10n ** BigInt(digits)) return undefined;
-  return sign ? -scaled : scaled;
-}
-
-/** Since 1970; what is behind the milliseconds of a text, Date does not know. */
-function microsOf(value: unknown): bigint | undefined {
-  if (value instanceof Date) {
-    return Number.isNaN(value.getTime()) ? undefined : BigInt(value.getTime()) * 1000n;
-  }
-  const [text, fraction = ''] = (typeof value === 'string' && TIME.exec(value)) || [];
-  if (text === undefined) return undefined;
-  const milliseconds = Date.parse(text.replace(' ', 'T').replace(/([+-]\d{2})$/, '$1:00'));
-  if (Number.isNaN(milliseconds)) return undefined;
-  return BigInt(milliseconds) * 1000n + BigInt(fraction.padEnd(6, '0').slice(3));
-}
-
-function sqlType(type: ParquetType): string {
-  if (typeof type === 'object') return `decimal(${type.decimal.digits}, ${type.decimal.scale})`;
-  return { uuid: 'uuid', text: 'varchar', json: 'varchar', timestamp: 'timestamptz' }[type as string] ?? type;
-}
-
-function wanted(type: ParquetType): string {
-  if (typeof type === 'object') {
-    return `a decimal of at most ${type.decimal.digits} digits, ${type.decimal.scale} of them behind the point`;
-  }
+export async function connectIn(folder: string, database?: string): Promise<Connected> {
+  const duckDb = await loadDuckDb();
+  const { connect, close } = await openDuckDb(
+    duckDb,
+    { path: folder, inputs: folder },
+    { ...(database !== undefined && { database }) },
+  );
+  const connection = await connect();
   return {
-    uuid: 'a UUID',
-    text: 'a text',
-    json: 'a text',
-    timestamp: 'a time with its offset',
-    double: 'a number',
-    bigint: 'a whole number of 64 bits',
-    boolean: 'true or false',
-  }[type];
+    connection,
+    duckDb,
+    close() {
+      connection.closeSync();
+      close();
+    },
+  };
 }
 
-function shown(value: unknown): string {
-  const text = typeof value === 'bigint' ? String(value) : (JSON.stringify(value) ?? typeof value);
-  return text.length > 100 ? `${text.slice(0, 100)}…` : text;
+/** @returns what names the file; behind the first paragraph, DuckDB advises whoever writes the statement */
+export function toParquetError(error: unknown, file: string): unknown {
+  if (error instanceof ParquetError) return error;
+  // Errors of DuckDB carry no class of their own; those of the system a code, those of an abort a name.
+  if (!(error instanceof Error) || error.name !== 'Error' || 'code' in error) return error;
+  return new ParquetError(`${file}: ${error.message.split('\n\n')[0]}`, { cause: error });
 }
 
 export async function sha256Of(file: string): Promise<string> {
   const hash = createHash('sha256');
   for await (const chunk of createReadStream(file)) hash.update(chunk);
   return hash.digest('hex');
+}
+
+interface ParquetContent {
+  rows: number;
+  /** Of the key, as texts; null without rows. */
+  least: string | null;
+  greatest: string | null;
+  /** Over the keys, whatever their order: the sum of the first 60 bits of each key's MD5, in decimal digits. */
+  checksum: string;
+  /** SHA-256 of the file, in hexadecimal digits. */
+  sha256: string;
+}
+
+/**
+ * Reads a file to its last row, every page of it.
+ * @param key the column that tells the rows apart
+ * @throws {ParquetError} when it is broken, no Parquet, in Brotli, or lacks the column
+ */
+export async function readBack(file: string, key: string): Promise<ParquetContent> {
+  const column = identifier(key);
+  // Over whole rows as well: a page of a column that nothing asks for is not unpacked.
+  const statement = `
+    select count(*)::varchar, min(${column})::varchar, max(${column})::varchar,
+      coalesce(sum(('0x' || md5(${column}::varchar)[1:15])::bigint), 0)::varchar, bit_xor(hash(given))::varchar
+    from read_parquet(${literal(file)}) as given`;
+  for await (const [row] of readChunks(file, statement)) {
+    const [rows, least, greatest, checksum] = row!;
+    return {
+      rows: Number(rows),
+      least: least!,
+      greatest: greatest!,
+      checksum: checksum!,
+      sha256: await sha256Of(file),
+    };
+  }
+  throw new ParquetError(`${file}: no answer`);
+}
+
+/**
+ * The rows of a file, in their order; those of one piece are in memory at once, at most 2048. Times come as ISO 8601 texts
+ * in UTC with microseconds, decimals and bigints as texts, all else as it was written. A column that the file lacks is an error.
+ * @throws {ParquetError} as `readBack` does
+ */
+export async function* readParquet(
+  file: string,
+  columns: readonly ParquetColumn[],
+): AsyncGenerator<ParquetRow[]> {
+  const selected = columns.map(({ name, type }) => asText(identifier(name), type));
+  const statement = `select ${selected.join(', ')} from read_parquet(${literal(file)})`;
+  let read = 0;
+  for await (const chunk of readChunks(file, statement)) {
+    read += chunk.length;
+    yield chunk.map((cells) => Object.fromEntries(columns.map(({ name }, index) => [name, cells[index]])));
+  }
+  // A stream that ends early, for want of memory, looks like one that ends.
+  for await (const [row] of readChunks(
+    file,
+    `select count(*)::varchar from read_parquet(${literal(file)})`,
+  )) {
+    if (Number(row![0]) !== read)
+      throw new ParquetError(`${file}: only ${read} of ${row![0]} rows could be read`);
+  }
+}
+
+function asText(column: string, type: ParquetColumn['type']): string {
+  if (type === 'double' || type === 'boolean') return column;
+  if (type === 'timestamp') return `strftime(${column}, '%Y-%m-%dT%H:%M:%S.%fZ')`;
+  return `${column}::varchar`;
+}
+
+async function* readChunks(file: string, statement: string): AsyncGenerator<(string | null)[][]> {
+  const { connection, close } = await connectIn(path.dirname(file));
+  try {
+    if (await isInBrotli(connection, file))
+      throw new ParquetError(`${file}: it is compressed with Brotli, which is not read`);
+    const result = await connection.stream(statement);
+    for (let chunk = await result.fetchChunk(); chunk?.rowCount; chunk = await result.fetchChunk()) {
+      yield chunk.getRows() as (string | null)[][];
+    }
+  } catch (error) {
+    throw toParquetError(error, file);
+  } finally {
+    close();
+  }
 }

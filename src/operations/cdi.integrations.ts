@@ -52,11 +52,11 @@ export function cdiIntegrations(): DirectOperation {
         // As other services of the protocol call them.
         integration_type: row.kind === 'deletes' ? 'user_deletes' : row.kind,
         integration_status: row.status,
-        contact_emails: row.contact_emails,
-        last_updated_at: row.last_timestamp,
-        warehouse_type: row.warehouse_type,
-        last_job_start_time: row.last_started_at,
-        last_job_status: row.last_status,
+        contact_emails: row.contactEmails,
+        last_updated_at: row.lastTimestamp,
+        warehouse_type: row.warehouseType,
+        last_job_start_time: row.lastStartedAt,
+        last_job_status: row.lastStatus,
         next_scheduled_run: nextRunOf(row, now),
       }));
       return { status: 200, body: { results, message: 'success' }, headers: linkTo(PATH, list, page) };

@@ -48,11 +48,11 @@ export function cdiJobSyncStatus(): DirectOperation {
       const page = await listRuns(pool, id, readPage(query, path));
       const results = page.rows.map((row) => ({
         job_status: row.status,
-        sync_start_time: row.started_at,
-        sync_finish_time: row.finished_at,
-        last_timestamp_synced: row.last_timestamp,
-        rows_synced: row.rows_synced,
-        rows_failed_with_errors: row.rows_failed,
+        sync_start_time: row.startedAt,
+        sync_finish_time: row.finishedAt,
+        last_timestamp_synced: row.lastTimestamp,
+        rows_synced: row.rowsSynced,
+        rows_failed_with_errors: row.rowsFailed,
       }));
       return { status: 200, body: { results, message: 'success' }, headers: linkTo(path, path, page) };
     },

@@ -1,4 +1,4 @@
-import { listEmails } from '../store/email-listing.ts';
+import { listEmails } from '../store/suppression-lists.ts';
 import { listParameters, listReply, readPage } from './email/listing.ts';
 import type { DirectOperation } from './operation.ts';
 

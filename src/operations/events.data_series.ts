@@ -1,7 +1,7 @@
 import { BadRequest } from '../errors.ts';
 import { isGiven } from '../profile/identifier.ts';
 import { readSeries } from '../store/activity-series.ts';
-import { readName, readStretch, seriesReply, stretchParameters, toData } from './activity/series.ts';
+import { readName, readStretch, seriesReply, stretchParameters, toData } from './activity/activity.ts';
 import type { DirectOperation } from './operation.ts';
 
 /** GET /events/data_series: how often an event happened, by day or hour. */

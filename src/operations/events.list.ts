@@ -1,4 +1,4 @@
-import { listing } from './activity/names.ts';
+import { listing } from './activity/activity.ts';
 
 /** GET /events/list */
 export const eventsList = () =>

@@ -121,13 +121,13 @@ export interface Resources {
   renderer: Renderer;
   links: LinkSettings;
   downloads: DownloadSettings;
-  waiting: Waiting;
+  waiting: WaitingSearch;
   /** Tells the sync processes of a run that has begun; they would find it by themselves, some seconds later. */
   announceRun(runId: string): Promise<void>;
 }
 
 /** What is in the lanes. */
-export interface Waiting {
+export interface WaitingSearch {
   /**
    * The envelopes with ids of the range that carry objects of the request.
    * @throws when the queue does not answer

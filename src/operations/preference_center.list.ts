@@ -1,4 +1,4 @@
-import { grouped } from '../platform/numbers.ts';
+import { grouped } from '../platform/format.ts';
 import type { DirectOperation } from './operation.ts';
 import { MAX_CENTERS, stampsOf } from './preference-center/contents.ts';
 import { exampleStamps, listReply } from './preference-center/schemas.ts';

@@ -1,4 +1,4 @@
-import { listing } from './activity/names.ts';
+import { listing } from './activity/activity.ts';
 
 /** GET /purchases/product_list */
 export const purchasesProductList = () =>

@@ -1,5 +1,5 @@
 import { readSeries } from '../store/activity-series.ts';
-import { ofPurchases, readPurchases, seriesReply, toData } from './activity/series.ts';
+import { ofPurchases, readPurchases, seriesReply, toData } from './activity/activity.ts';
 import type { DirectOperation } from './operation.ts';
 
 /** GET /purchases/quantity_series: how many items were bought, by day or hour. */

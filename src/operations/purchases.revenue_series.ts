@@ -1,6 +1,6 @@
 import { BadRequest } from '../errors.ts';
 import { readSeries } from '../store/activity-series.ts';
-import { ofPurchases, readName, readPurchases, seriesReply, toData } from './activity/series.ts';
+import { ofPurchases, readName, readPurchases, seriesReply, toData } from './activity/activity.ts';
 import type { DirectOperation } from './operation.ts';
 
 /** GET /purchases/revenue_series: how much was spent, by day or hour. */

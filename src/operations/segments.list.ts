@@ -1,6 +1,6 @@
 import { listSegments } from '../store/segments.ts';
 import type { DirectOperation } from './operation.ts';
-import { count, readWholeNumber } from './subscription/asked.ts';
+import { count, readWholeNumber } from './query-parameters.ts';
 
 /** Segments of one page. */
 const PAGE = 100;

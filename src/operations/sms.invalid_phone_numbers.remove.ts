@@ -1,9 +1,9 @@
 import { BadRequest, errors } from '../errors.ts';
-import { removeInvalidNumbers } from '../store/invalid-phone-numbers.ts';
+import { removeInvalidNumbers } from '../store/suppression-lists.ts';
 import { phone, requiredElements } from './identity/elements.ts';
 import type { DirectOperation } from './operation.ts';
+import { listOrOne } from './query-parameters.ts';
 import { readNumbers } from './sms.invalid_phone_numbers.ts';
-import { listOrOne } from './subscription/asked.ts';
 
 /** POST /sms/invalid_phone_numbers/remove */
 export const smsInvalidPhoneNumbersRemove = (): DirectOperation => ({

@@ -8,12 +8,10 @@ import {
   type InvalidReason,
   invalidReasons,
   listInvalidNumbers,
-} from '../store/invalid-phone-numbers.ts';
-import { day, readDays } from './email/listing.ts';
-import { listOf } from './export/user-fields.ts';
+} from '../store/suppression-lists.ts';
 import { MAX_ELEMENTS, phone } from './identity/elements.ts';
 import type { DirectOperation } from './operation.ts';
-import { count, listOrOne, readOffset, readWholeNumber } from './subscription/asked.ts';
+import { count, day, listOf, listOrOne, readDays, readOffset, readWholeNumber } from './query-parameters.ts';
 
 const DEFAULT_LIMIT = 100;
 const MAX_LIMIT = 500;

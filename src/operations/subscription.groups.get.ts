@@ -1,16 +1,10 @@
-import { grouped } from '../platform/numbers.ts';
+import { grouped } from '../platform/format.ts';
 import { readProfiles } from '../store/export.ts';
-import { findExported, MAX_ANSWERED } from '../store/export-lookup.ts';
+import { findExported, MAX_ANSWERED } from '../store/profile-search.ts';
 import { toUserObject, userFields } from './export/user-fields.ts';
 import type { DirectOperation } from './operation.ts';
-import {
-  count,
-  EXAMPLE_GROUP,
-  queried,
-  readAskedOrNobody,
-  readOffset,
-  readWholeNumber,
-} from './subscription/asked.ts';
+import { count, readOffset, readWholeNumber } from './query-parameters.ts';
+import { EXAMPLE_GROUP, queried, readAskedOrNobody } from './subscription/states.ts';
 
 /** Most users of one answer. */
 const MAX_USERS = 100;
@@ -94,8 +88,9 @@ export function subscriptionGroupsGet(): DirectOperation {
       const { kind, names } = readAskedOrNobody(query);
       const limit = readWholeNumber(query, 'limit', { from: 1, to: MAX_USERS, otherwise: MAX_USERS });
       const offset = readOffset(query);
+      const member = kind === 'external_id' ? 'externalId' : kind;
       const wanted = names.flatMap(({ known }, place) =>
-        known === undefined ? [] : [{ place, [kind]: known }],
+        known === undefined ? [] : [{ place, [member]: known }],
       );
       const found = await findExported(database.pool, workspaceId, wanted);
       const ids = [...new Set(found.map(({ id }) => id))];

@@ -1,11 +1,22 @@
 import { ApiError } from '../errors.ts';
 import type { Database } from '../store/database.ts';
-import { readAddressStates } from '../store/email-listing.ts';
-import { findExported } from '../store/export-lookup.ts';
-import { type Channel, findGroups, readProfileStates } from '../store/subscription-states.ts';
+import { findExported } from '../store/profile-search.ts';
+import {
+  type Channel,
+  findGroups,
+  readAddressStates,
+  readProfileStates,
+} from '../store/subscription-states.ts';
 import type { DirectOperation } from './operation.ts';
-import { type Asked, EXAMPLE_GROUP, groupId, queried, readAsked } from './subscription/asked.ts';
-import { readGroupId, requireChannel } from './subscription/setting.ts';
+import {
+  type Asked,
+  EXAMPLE_GROUP,
+  groupId,
+  queried,
+  readAsked,
+  readGroupId,
+  requireChannel,
+} from './subscription/states.ts';
 
 const answers: Record<string, string> = { subscribed: 'Subscribed', unsubscribed: 'Unsubscribed' };
 
@@ -100,7 +111,7 @@ async function ofUsers(
   { workspaceId, id, channel }: Group,
   known: { known: string }[],
 ): Promise<{ name: string; state: string }[]> {
-  const wanted = known.map((name, place) => ({ place, external_id: name.known }));
+  const wanted = known.map((name, place) => ({ place, externalId: name.known }));
   const users = await findExported(pool, workspaceId, wanted);
   const address = channel === 'email' ? 'email' : 'phone';
   const states = await readProfileStates(

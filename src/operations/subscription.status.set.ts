@@ -1,5 +1,5 @@
 import type { Rejection } from '../errors.ts';
-import type { AcceptedGroupState } from '../jobs/payloads.ts';
+import type { AcceptedGroupState } from '../jobs/envelope.ts';
 import { newId } from '../platform/ids.ts';
 import { countedReply, planOf, refusal } from './identity/elements.ts';
 import type { QueuedOperation } from './operation.ts';
@@ -8,10 +8,11 @@ import {
   EXAMPLE_GROUP,
   groupId,
   READ_BACK_WITHIN,
+  readSetting,
+  readTargets,
   subscriptionState,
   targets,
-} from './subscription/asked.ts';
-import { readSetting, readTargets } from './subscription/setting.ts';
+} from './subscription/states.ts';
 
 const fields = Object.keys(targets);
 

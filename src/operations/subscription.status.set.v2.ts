@@ -1,5 +1,5 @@
 import { ApiError, BadRequest, type Rejection } from '../errors.ts';
-import type { AcceptedGroupState } from '../jobs/payloads.ts';
+import type { AcceptedGroupState } from '../jobs/envelope.ts';
 import { newId } from '../platform/ids.ts';
 import type { Json } from '../profile/json.ts';
 import { isRecord } from '../profile/values.ts';
@@ -10,10 +10,11 @@ import {
   EXAMPLE_GROUP,
   groupId,
   READ_BACK_WITHIN,
+  readSetting,
+  readTargets,
   subscriptionState,
   targets,
-} from './subscription/asked.ts';
-import { readSetting, readTargets } from './subscription/setting.ts';
+} from './subscription/states.ts';
 
 const FIELD = 'subscription_groups';
 

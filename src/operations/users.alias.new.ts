@@ -13,7 +13,7 @@ import {
   refusal,
   requiredElements,
 } from './identity/elements.ts';
-import { readNewExternalId } from './identity/identify-arrays.ts';
+import { readNewExternalId } from './identity/selectors.ts';
 import type { QueuedOperation } from './operation.ts';
 
 /** POST /users/alias/new: gives existing users aliases, or makes users who have only an alias. */

@@ -1,5 +1,5 @@
 import { BadRequest } from '../errors.ts';
-import type { UserSelector } from '../jobs/payloads.ts';
+import type { UserSelector } from '../jobs/envelope.ts';
 import { type Identifier, isGiven, serviceIdOf, userAliasOf } from '../profile/identifier.ts';
 import type { Json } from '../profile/json.ts';
 import { isRecord } from '../profile/values.ts';
@@ -21,7 +21,7 @@ import {
   refusal,
   requireSome,
 } from './identity/elements.ts';
-import { readAddress, readExternalIdElement } from './identity/identify-arrays.ts';
+import { readAddress, readExternalIdElement } from './identity/selectors.ts';
 import type { QueuedOperation } from './operation.ts';
 
 /** One of the ways to name users: what its array holds, and how an element is read. */

@@ -1,14 +1,13 @@
 import { ApiError, errors } from '../errors.ts';
-import { grouped } from '../platform/numbers.ts';
+import { grouped } from '../platform/format.ts';
 import { toServiceId } from '../profile/identifier.ts';
 import { type Json, jsonBytesAtLeast } from '../profile/json.ts';
 import type { Schema } from '../schemas/compile.ts';
 import { userAlias } from '../schemas/track.ts';
 import type { Pool } from '../store/database.ts';
 import { MAX_LISTED, readProfiles, type StoredUser } from '../store/export.ts';
-import { findExported, MAX_ANSWERED } from '../store/export-lookup.ts';
+import { findExported, MAX_ANSWERED } from '../store/profile-search.ts';
 import {
-  listOf,
   MAX_IDS,
   type NamedUser,
   readNamedUsers,
@@ -17,6 +16,7 @@ import {
   userFields,
 } from './export/user-fields.ts';
 import type { DirectOperation } from './operation.ts';
+import { listOf } from './query-parameters.ts';
 
 /**
  * POST /users/export/ids: reads profiles back, whole or some fields of them. One statement finds them, whatever the

@@ -1,13 +1,14 @@
 import { randomUUID } from 'node:crypto';
+import { parse, stringify } from 'uuid';
 import { ApiError, BadRequest } from '../errors.ts';
 import { refusalOfUrl } from '../platform/outgoing.ts';
+import { signedTokens } from '../preferences/link.ts';
 import type { Json } from '../profile/json.ts';
 import { findUnstorable, uuidOf } from '../profile/values.ts';
 import type { Schema } from '../schemas/compile.ts';
 import { requireLinkKey } from '../store/preference-centers.ts';
 import { MAX_OPEN_EXPORTS, requestSegmentExport } from '../store/segment-exports.ts';
 import { findSegment } from '../store/segments.ts';
-import { signDownload } from './export/download-link.ts';
 import { userFields } from './export/user-fields.ts';
 import type { DirectOperation } from './operation.ts';
 import { EXAMPLE_SEGMENT } from './segments.details.ts';
@@ -177,3 +178,39 @@ const replySchema: Schema = {
     },
   },
 };
+
+/** What a link to a download says: which export. When it opens and until when stands in the store. */
+interface DownloadLink {
+  workspaceId: string;
+  exportId: string;
+}
+
+/** Another form of the content would have another number. */
+const VERSION = 1;
+
+const CONTENT = 2 + 2 * 16;
+
+const tokens = signedTokens({ bytes: CONTENT, kind: 'segment-export ' });
+
+/** The last part of a link's path, signed with the workspace's key. */
+export function signDownload({ workspaceId, exportId }: DownloadLink, secret: Uint8Array): string {
+  const content = Buffer.alloc(CONTENT);
+  content.writeUInt16BE(VERSION, 0);
+  content.set(parse(workspaceId), 2);
+  content.set(parse(exportId), 18);
+  return tokens.sign(content, secret);
+}
+
+/** What a token says, before anyone knows whether it is true; undefined when it says nothing. */
+export function readDownload(token: string): DownloadLink | undefined {
+  const bytes = tokens.read(token);
+  if (bytes?.readUInt16BE(0) !== VERSION) return undefined;
+  try {
+    return { workspaceId: stringify(bytes, 2), exportId: stringify(bytes, 18) };
+  } catch {
+    // What is no UUID of any version names nothing.
+    return undefined;
+  }
+}
+
+export const isSignedDownload = tokens.isSigned;

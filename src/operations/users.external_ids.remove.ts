@@ -1,7 +1,15 @@
 import type { Schema } from '../schemas/compile.ts';
-import { arrayOf, externalId, judge, refusal, requiredElements, requireValid } from './identity/elements.ts';
-import { readExternalIdElement } from './identity/identify-arrays.ts';
-import { settledPlan, settledReplies } from './identity/plan.ts';
+import {
+  arrayOf,
+  externalId,
+  judge,
+  refusal,
+  requiredElements,
+  requireValid,
+  settledPlan,
+  settledReplies,
+} from './identity/elements.ts';
+import { readExternalIdElement } from './identity/selectors.ts';
 import type { QueuedOperation } from './operation.ts';
 
 const removed: Schema = { type: 'string' };

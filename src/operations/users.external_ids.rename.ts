@@ -6,9 +6,10 @@ import {
   refusal,
   requiredElements,
   requireValid,
+  settledPlan,
+  settledReplies,
 } from './identity/elements.ts';
-import { readExternalId, readNewExternalId } from './identity/identify-arrays.ts';
-import { settledPlan, settledReplies } from './identity/plan.ts';
+import { readExternalId, readNewExternalId } from './identity/selectors.ts';
 import type { QueuedOperation } from './operation.ts';
 
 const FIELD = 'external_id_renames';

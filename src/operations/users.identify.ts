@@ -11,7 +11,7 @@ import {
   refusal,
   requireSome,
 } from './identity/elements.ts';
-import { identifyArrays, readNewExternalId } from './identity/identify-arrays.ts';
+import { identifyArrays, readNewExternalId } from './identity/selectors.ts';
 import type { QueuedOperation } from './operation.ts';
 
 const fields = Object.keys(identifyArrays) as (keyof typeof identifyArrays)[];

@@ -1,5 +1,5 @@
 import { ApiError, type Rejection } from '../errors.ts';
-import type { AcceptedMerge } from '../jobs/payloads.ts';
+import type { AcceptedMerge } from '../jobs/envelope.ts';
 import { newId } from '../platform/ids.ts';
 import { areRecords } from '../profile/values.ts';
 import type { Schema } from '../schemas/compile.ts';
@@ -14,7 +14,7 @@ import {
   prioritization,
   refusal,
 } from './identity/elements.ts';
-import { readMergeUpdate } from './identity/plan.ts';
+import { readMergeUpdate } from './identity/selectors.ts';
 import type { QueuedOperation } from './operation.ts';
 
 const FIELD = 'merge_updates';

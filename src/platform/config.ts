@@ -1,10 +1,11 @@
 import { Ajv, type ErrorObject } from 'ajv';
+import { wholeEnvironment } from './environment.ts';
 import { networksOf } from './reach.ts';
 import { settings } from './settings.ts';
 
 export { settings };
 
-/** The settings' values. This file is the only reader of the environment. */
+/** The settings' values. */
 export type Config = {
   readonly [K in keyof typeof settings]: (typeof settings)[K]['type'] extends 'integer' ? number : string;
 };
@@ -16,7 +17,7 @@ export class ConfigError extends Error {}
  * Reads and checks the settings. An empty value counts as unset.
  * @throws {ConfigError} naming every wrong setting.
  */
-export function readConfig(environment: NodeJS.ProcessEnv = process.env): Config {
+export function readConfig(environment: NodeJS.ProcessEnv = wholeEnvironment()): Config {
   const ajv = new Ajv({
     coerceTypes: true,
     allErrors: true,

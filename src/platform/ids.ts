@@ -1,4 +1,9 @@
 import { randomBytes } from 'node:crypto';
+import { MAX, NIL } from 'uuid';
+
+/** Every other UUID lies between these two: RFC 9562, 5.9 and 5.10. */
+export const NIL_UUID: string = NIL;
+export const MAX_UUID: string = MAX;
 
 /** Ids of one millisecond: 16 bits count them. */
 const MOST_IN_A_MILLISECOND = 65_536;
@@ -35,9 +40,8 @@ export function newId(): string {
 function open(millisecond: number): void {
   last = millisecond;
   count = 0;
-  const time = millisecond.toString(16).padStart(12, '0');
   const random = nextRandom();
-  id.write(`${time.slice(0, 8)}-${time.slice(8)}`);
+  id.write(timeDigits(millisecond));
   id.write(`${random.slice(0, 2)}-${random.slice(2)}`, RANDOM);
 }
 
@@ -58,8 +62,30 @@ function nextRandom(): string {
   return drawn.slice(used - 2 * BYTES, used);
 }
 
+/** The first twelve digits of an id, which say when it was made. */
+function timeDigits(milliseconds: number): string {
+  const hex = milliseconds.toString(16).padStart(12, '0');
+  return `${hex.slice(0, 8)}-${hex.slice(8)}`;
+}
+
+/** The moment with which a UUIDv7 begins, in epoch milliseconds. */
+export function millisecondsOf(id: string): number {
+  return Number.parseInt(id.replaceAll('-', '').slice(0, 12), 16);
+}
+
 /** As `uuid_v7_floor` of Postgres: ids of that millisecond and of later ones are behind it; none is it, since an id has random bits. */
 export function floorOf(milliseconds: number): string {
-  const hex = milliseconds.toString(16).padStart(12, '0');
-  return `${hex.slice(0, 8)}-${hex.slice(8)}-7000-8000-000000000000`;
+  return `${timeDigits(milliseconds)}-7000-8000-000000000000`;
 }
+
+/** The first and the last id that there could be in the time, both ends included, of whatever version. */
+export function idsBetween(from: number, to: number): [string, string] {
+  const bound = (milliseconds: number, digit: string) => {
+    const [a, b, c] = [4, 4, 12].map((length) => digit.repeat(length));
+    return `${timeDigits(Math.min(milliseconds, LAST_MS))}-${a}-${b}-${c}`;
+  };
+  return [bound(from, '0'), bound(to, 'f')];
+}
+
+/** The last moment that an id can begin with: it has 48 bits. */
+const LAST_MS = 2 ** 48 - 1;

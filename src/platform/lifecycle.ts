@@ -83,14 +83,34 @@ export function runProcess(name: string, main: () => Promise<void>): void {
   });
 }
 
+interface Limits {
+  /** Who leaves waits no longer, and gets its reason. */
+  signal?: AbortSignal;
+  /** What is thrown when it takes longer. */
+  late?: () => Error;
+}
+
 /**
  * What the work gives, if it does so in time; the work itself goes on.
- * @throws {Error} when it takes longer
+ * @throws {Error} when it takes longer; the reason of the signal
  */
-export function within<T>(milliseconds: number, work: Promise<T>): Promise<T> {
+export function within<T>(
+  milliseconds: number,
+  work: Promise<T>,
+  { signal, late = () => new Error(`no answer within ${milliseconds} ms`) }: Limits = {},
+): Promise<T> {
   return new Promise((resolve, reject) => {
-    const timer = setTimeout(() => reject(new Error(`no answer within ${milliseconds} ms`)), milliseconds);
-    work.then(resolve, reject).finally(() => clearTimeout(timer));
+    const timer = setTimeout(() => reject(late()), milliseconds);
+    const leave = () => {
+      clearTimeout(timer);
+      reject(signal!.reason);
+    };
+    if (signal?.aborted) leave();
+    else signal?.addEventListener('abort', leave, { once: true });
+    work.then(resolve, reject).finally(() => {
+      clearTimeout(timer);
+      signal?.removeEventListener('abort', leave);
+    });
   });
 }
 

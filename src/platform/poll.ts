@@ -22,6 +22,37 @@ export function rest(milliseconds: number, leaving?: AbortSignal): Promise<void>
   return sleep(milliseconds, undefined, leaving && { signal: leaving }).catch(() => {});
 }
 
+export interface Until<Seen> {
+  /** Milliseconds between two looks, or what gives them anew each time: `backOff`. */
+  every: number | (() => number);
+  /** By `Date.now()`: a look that is in vain behind it is the last one. Absent: there is no such time. */
+  deadline?: number;
+  /** Whether that is what is waited for; unless told, whether it is anything. */
+  isSo?(seen: Seen): boolean;
+  /** Hears of what was seen in vain, before each wait. */
+  inVain?(seen: Seen): void;
+  /** Ends the wait; the next look is the last one. */
+  leaving?: AbortSignal;
+}
+
+/**
+ * Looks again and again until it is so, or the deadline has passed; once in any case.
+ *
+ * @returns what was seen last
+ * @throws what a look throws
+ */
+export async function until<Seen>(
+  look: () => Promise<Seen> | Seen,
+  { every, deadline = Number.POSITIVE_INFINITY, isSo = Boolean, inVain, leaving }: Until<Seen>,
+): Promise<Seen> {
+  for (;;) {
+    const seen = await look();
+    if (isSo(seen) || leaving?.aborted || Date.now() > deadline) return seen;
+    inVain?.(seen);
+    await rest(typeof every === 'number' ? every : every(), leaving);
+  }
+}
+
 export interface Poller {
   /** Looks at once, unless a look is under way. Never rejects. */
   now(): Promise<void>;
@@ -67,3 +98,35 @@ export function poll(
     },
   };
 }
+
+/**
+ * Back-off after what was slow, not after what was in vain: a pause of so many times what it took, and none behind what was
+ * quick. `backOff`, above, is the other one, whose pauses grow with each try. Nobody waits here: whoever
+ * would read asks, and reads later. Where the queue is far away, reads without a pause would keep everything else from it.
+ *
+ * @param slowMs milliseconds from which on something was slow
+ */
+export function createBackOff(slowMs: number) {
+  /** By `performance.now()`. */
+  let waitsUntil = 0;
+
+  function after(took: number): void {
+    waitsUntil = performance.now() + BACK_OFF * took;
+  }
+
+  return {
+    isWaiting: () => performance.now() < waitsUntil,
+    after,
+    /** The value, and a pause from then on if it came slowly; undefined when the promise is rejected. */
+    async timed<Value>(promise: Promise<Value>): Promise<Value | undefined> {
+      const begun = performance.now();
+      const value = await promise.catch(() => undefined);
+      const took = performance.now() - begun;
+      if (took > slowMs) after(took);
+      return value;
+    },
+  };
+}
+
+/** The pause is so many times as long as what was slow. */
+const BACK_OFF = 4;

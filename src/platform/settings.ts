@@ -1,10 +1,15 @@
 import { reservedNames } from '../schemas/limits.ts';
-import { bucketSettings } from './bucket-settings.ts';
-import { consoleSettings } from './console-settings.ts';
-import { outgoingSettings } from './outgoing-settings.ts';
-import { proxySettings } from './proxy-settings.ts';
-import { redisSettings } from './redis-settings.ts';
-import { tracingSettings } from './tracing-settings.ts';
+import {
+  bucketSettings,
+  consoleSettings,
+  integer,
+  outgoingSettings,
+  port,
+  proxySettings,
+  redisSettings,
+  text,
+  tracingSettings,
+} from './connection-settings.ts';
 
 /**
  * Every setting, in one place: its name in the environment, default, unit and meaning. config.ts reads
@@ -274,19 +279,3 @@ export const settings = {
   ),
   ...tracingSettings,
 } as const;
-
-function text(value: string, unit: string, description: string) {
-  return { type: 'string' as const, default: value, unit, description };
-}
-
-function integer(
-  value: number,
-  range: { minimum: number; maximum: number; unit: string },
-  description: string,
-) {
-  return { type: 'integer' as const, default: value, ...range, description };
-}
-
-function port(value: number, description: string) {
-  return integer(value, { minimum: 0, maximum: 65_535, unit: 'port' }, description);
-}

@@ -28,7 +28,7 @@ export async function stopTracing({ SHUTDOWN_TIMEOUT_MS }: Config): Promise<void
   await stopped?.stop(patience).catch(() => {});
 }
 
-type Handler = (request: IncomingMessage, response: ServerResponse) => void;
+type Handler<Request extends IncomingMessage> = (request: Request, response: ServerResponse) => void;
 
 /** What routers know of a request. */
 interface Routed extends IncomingMessage {
@@ -48,7 +48,10 @@ const PROBES = new Set(['/healthz', '/readyz', '/metrics']);
  *
  * @param throughout whether all that is done for a request knows its span; else the handler keeps it for those who need it
  */
-export function traceRequests(handle: Handler, { throughout = false } = {}): Handler {
+export function traceRequests<Request extends IncomingMessage>(
+  handle: Handler<Request>,
+  { throughout = false } = {},
+): Handler<Request> {
   const sdk = tracing;
   if (!sdk) return handle;
   return (request, response) => {

@@ -1,9 +1,153 @@
 import { setPriority } from 'node:os';
-import { createEngine } from './engine.ts';
-import { type PageForms, readForms } from './forms.ts';
-import { MAX_CONTROLS } from './page.ts';
+import {
+  Context,
+  type Emitter,
+  Liquid,
+  Tag,
+  type TagToken,
+  type Template,
+  type TopLevelToken,
+  toValueSync,
+} from 'liquidjs';
+import { grouped } from '../platform/format.ts';
+import { uuidOf } from '../profile/values.ts';
+import {
+  GLOBAL_FIELD,
+  groupField,
+  MAX_CONTROLS,
+  MAX_PAGE,
+  MAX_TEMPLATE,
+  MEMORY_LIMIT,
+  type PageForms,
+  RENDER_LIMIT,
+  readForms,
+} from './page.ts';
 import type { View } from './submission.ts';
-import { TemplateTooCostly } from './template.ts';
+import { TemplateError, TemplateTooCostly, translateUserNames } from './template.ts';
+
+/** Tags that read other templates, which there are none of, and `raw`, which would let an attribute be HTML. */
+const FORBIDDEN_TAGS = ['include', 'render', 'layout', 'block'];
+const FORBIDDEN_FILTERS = ['raw'];
+
+/** `{% form_field_name :email_global_state %}`, `{% form_field_name :subscription_group <group id> %}` */
+class FormFieldName extends Tag {
+  private readonly field: string;
+
+  constructor(token: TagToken, rest: TopLevelToken[], liquid: Liquid) {
+    super(token, rest, liquid);
+    const [kind, id, ...more] = token.args.trim().split(/\s+/);
+    const group = kind === ':subscription_group' && id !== undefined ? uuidOf(id) : undefined;
+    if (kind === ':email_global_state' && id === undefined) this.field = GLOBAL_FIELD;
+    else if (group !== undefined && more.length === 0) this.field = groupField(group);
+    else {
+      throw new Error(
+        "'form_field_name' takes :email_global_state, or :subscription_group and the id of a group",
+      );
+    }
+  }
+
+  /** The group that it is for. */
+  get group(): string | undefined {
+    return this.field === GLOBAL_FIELD ? undefined : uuidOf(this.field.slice(-36));
+  }
+
+  // biome-ignore lint/correctness/useYield: Liquid drives every tag as a generator
+  *render(_context: Context, emitter: Emitter): Generator<unknown, void, unknown> {
+    emitter.write(this.field);
+  }
+}
+
+/** Stops a page that grows too large while it grows. */
+class BoundedPage implements Emitter {
+  buffer = '';
+
+  write(html: unknown): void {
+    this.buffer += String(html ?? '');
+    if (this.buffer.length > MAX_PAGE) throw new Error('page size limit exceeded');
+  }
+}
+
+interface Parsed {
+  templates: Template[];
+  /** Ids of the subscription groups that it names. */
+  groups: string[];
+}
+
+/** Liquid as preference centers have it: what an attribute holds is always shown as text. */
+function createEngine() {
+  const named = new Set<string>();
+  const liquid = new Liquid({
+    templates: {},
+    strictFilters: true,
+    ownPropertyOnly: true,
+    outputEscape: 'escape',
+    timezoneOffset: 0,
+    parseLimit: MAX_TEMPLATE * 2,
+    renderLimit: RENDER_LIMIT,
+    memoryLimit: MEMORY_LIMIT,
+  });
+  liquid.registerTag(
+    'form_field_name',
+    class extends FormFieldName {
+      constructor(token: TagToken, rest: TopLevelToken[], engine: Liquid) {
+        super(token, rest, engine);
+        if (this.group) named.add(this.group);
+      }
+    },
+  );
+  for (const name of FORBIDDEN_TAGS) delete liquid.tags[name];
+  for (const name of FORBIDDEN_FILTERS) delete liquid.filters[name];
+
+  /** @throws {TemplateError} naming the line */
+  function parse(template: string): Parsed {
+    const { text, groups } = translateUserNames(template);
+    named.clear();
+    try {
+      const templates = liquid.parse(text);
+      return { templates, groups: [...new Set([...groups, ...named])] };
+    } catch (error) {
+      throw inWords(error);
+    }
+  }
+
+  /** @throws {TemplateError} naming the line */
+  function render({ templates }: Parsed, view: View): string {
+    const scope = {
+      attributes: view.attributes,
+      custom_attribute: view.customAttributes,
+      subscribed_state: { ...view.groups, email_global: view.emailGlobal },
+      preference_center_submit_url: view.submitUrl,
+    };
+    const page = new BoundedPage();
+    try {
+      const context = new Context(scope, liquid.options, { sync: true });
+      toValueSync(liquid.renderer.renderTemplates(templates, context, page));
+    } catch (error) {
+      throw inWords(error);
+    }
+    return page.buffer;
+  }
+
+  return { parse, render };
+}
+
+/** Liquid's message, with the line in front; of a limit, what the limit is about. */
+function inWords(error: unknown): TemplateError {
+  const { message } = error as Error;
+  const [, problem = message, line] = /^([\s\S]*), line:(\d+), col:\d+$/.exec(message) ?? [];
+  const place = line === undefined ? '' : `line ${line}: `;
+  const limit = /^(template render|memory alloc|page size|parse length) limit exceeded/.exec(problem)?.[1];
+  return limit === undefined
+    ? new TemplateError(place + problem)
+    : new TemplateTooCostly(place + limits[limit as keyof typeof limits]);
+}
+
+const limits = {
+  'template render': `it takes longer than ${RENDER_LIMIT} ms`,
+  'memory alloc': 'it makes more values than fit into memory',
+  'page size': `the page has more than ${grouped(MAX_PAGE)} characters`,
+  'parse length': `it has more than ${grouped(MAX_TEMPLATE)} characters`,
+};
 
 /** What a rendering process is asked. */
 export interface Rendering {

@@ -1,7 +1,7 @@
 import { type ChildProcess, fork } from 'node:child_process';
 import path from 'node:path';
-import { packageRoot } from '../platform/package-root.ts';
-import { createSemaphore } from '../platform/semaphore.ts';
+import { createSemaphore } from '../platform/concurrency.ts';
+import { packageRoot } from '../platform/files.ts';
 import {
   HEAP,
   MAX_WAITING,

@@ -1,4 +1,4 @@
-import type { AcceptedEmailChange, AcceptedGroupState } from '../jobs/payloads.ts';
+import type { AcceptedEmailChange, AcceptedGroupState } from '../jobs/envelope.ts';
 import type { Json } from '../profile/json.ts';
 import {
   type Field,
@@ -9,7 +9,7 @@ import {
   globalStates,
   groupOfField,
   groupStates,
-} from './forms.ts';
+} from './page.ts';
 
 /** A subscription group of the workspace that still changes. */
 export interface LiveGroup {

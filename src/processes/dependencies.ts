@@ -1,9 +1,9 @@
 import path from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { readEmbeddedUrl } from '../embedded/address.ts';
 import { type Config, ConfigError } from '../platform/config.ts';
 import { type Service, within } from '../platform/lifecycle.ts';
 import { type Log, messageOf } from '../platform/log.ts';
+import { backOff, rest } from '../platform/poll.ts';
 import type { QueueConnection } from '../queue/connection.ts';
 import type { Pool } from '../store/database.ts';
 import { isMigrated } from '../store/migrations.ts';
@@ -48,9 +48,9 @@ interface Told {
   until?: number | undefined;
   /** Whether there was a line since it went. */
   said?: boolean;
-  /** When the next line is due, and how long after it the one after that. */
+  /** When the next line is due, and what gives how long after it the one after that is. */
   next: number;
-  repeat: number;
+  repeat: () => number;
 }
 
 /** Tries of the same work, since what was there at one moment may be gone at the next. */
@@ -106,14 +106,13 @@ export function watchDependencies({ pool, connection, pingLimits, log }: Depende
 
   function tell(sure: Lack[], now: number): void {
     for (const { name, reason } of sure) {
-      const one = told.get(name) ?? { since: now, next: now, repeat: REPEAT_MS };
+      const one = told.get(name) ?? { since: now, next: now, repeat: backOff(REPEAT_MS, LONGEST_REPEAT_MS) };
       if (one.until !== undefined) one.since = now;
       one.until = undefined;
       told.set(name, one);
       if (now < one.next) continue;
       one.said = true;
-      one.next = now + one.repeat;
-      one.repeat = Math.min(one.repeat * 2, LONGEST_REPEAT_MS);
+      one.next = now + one.repeat();
       log.warn({ missing: name, seconds: Math.round((now - one.since) / 1000) }, sentences[name](reason));
     }
     for (const [name, one] of told) {
@@ -139,7 +138,7 @@ export function watchDependencies({ pool, connection, pingLimits, log }: Depende
         return await work();
       } catch (error) {
         if (left === 1) throw error;
-        await sleep(LOOK_MS);
+        await rest(LOOK_MS);
         lacking = await look();
       }
     }

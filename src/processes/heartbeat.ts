@@ -1,7 +1,7 @@
 import { hostname } from 'node:os';
+import { packageVersion } from '../platform/files.ts';
 import { type Service, within } from '../platform/lifecycle.ts';
 import type { Log } from '../platform/log.ts';
-import { packageVersion } from '../platform/package-root.ts';
 import { poll } from '../platform/poll.ts';
 import type { Pool } from '../store/database.ts';
 import {

@@ -2,24 +2,23 @@ import { createServer, STATUS_CODES } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import type { Registry } from 'prom-client';
 import { type Config, readConfig } from '../platform/config.ts';
+import { packageVersion } from '../platform/files.ts';
 import { newId } from '../platform/ids.ts';
 import { isLeaving, type Service, stopOnSignal } from '../platform/lifecycle.ts';
 import { addressOf, limitConnections, namesOneHost, serverOptions } from '../platform/listen.ts';
 import { createLog, type Log } from '../platform/log.ts';
-import { packageVersion } from '../platform/package-root.ts';
 import { startTracing, stopTracing, tracing } from '../platform/tracing.ts';
 import { connectProducer, connectWorker, type QueueConnection } from '../queue/connection.ts';
-import type { Oldest } from '../queue/depth.ts';
 import { type Installation, joinInstallation } from '../queue/installation.ts';
-import { addLossMetric } from '../queue/loss.ts';
-import { openProducer, type PlacedProducer } from '../queue/open-producer.ts';
+import { addLossMetric, printedLoss } from '../queue/loss.ts';
+import type { Oldest } from '../queue/oldest.ts';
+import { openProducer, type PlacedProducer } from '../queue/producer.ts';
 import { requireRedisSettings } from '../queue/redis.ts';
 import { everyStatementByIndex, openPool, type Pool } from '../store/database.ts';
 import type { QueueLoss } from '../store/installation.ts';
 import { checkReadiness, type Dependencies, databaseUrl, watchDependencies } from './dependencies.ts';
 import { type Pulse, startHeartbeat } from './heartbeat.ts';
-import { addClockMetric, addDependencyMetric, addSpanMetric } from './metrics.ts';
-import { createMetricsGuard } from './secrets.ts';
+import { addClockMetric, addDependencyMetric, addSpanMetric, createMetricsGuard } from './metrics.ts';
 
 /** What a process asks of Postgres. */
 interface Store {
@@ -213,8 +212,7 @@ async function startStatusServer(options: StatusServerOptions): Promise<Service 
       const body = JSON.stringify({
         message: ready ? 'ready' : 'not ready',
         missing,
-        // One that is undefined is left out.
-        loss,
+        ...(loss && { loss: printedLoss(loss) }),
         ...(stuck?.length && { stuck }),
         ...(unreadable?.length && { unreadable }),
         ...(leaving && { leaving }),

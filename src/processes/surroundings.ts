@@ -1,9 +1,12 @@
+import { readFileSync } from 'node:fs';
 import { statfs } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import type { TLSSocket } from 'node:tls';
+import type { Service } from '../platform/lifecycle.ts';
+import { poll } from '../platform/poll.ts';
 import type { QueueConnection } from '../queue/connection.ts';
-import { memoryOf } from '../queue/memory.ts';
 import { allServers, laneServers, type RedisClient } from '../queue/open-redis.ts';
+import { memoryOf } from '../queue/redis.ts';
 import type { Pool, PostgresClient } from '../store/database.ts';
 
 /** A disk that this process writes to. */
@@ -15,7 +18,7 @@ export interface Disk {
 }
 
 /** What a store has shown when a connection to it was made. */
-export interface Certificate {
+interface Certificate {
   store: 'postgres' | 'redis';
   until: Date;
 }
@@ -131,5 +134,51 @@ export function healthOf(info: string): RedisHealth {
     writes: !failed,
     lagSeconds: Math.max(...replicas.map(([, , lag]) => Number(lag))),
     lagBytes: Math.max(...replicas.map(([, replayed]) => Math.max(0, offset - Number(replayed)))),
+  };
+}
+
+const LOOK_MS = 250;
+
+/** Of what was seen before, how much counts beside a new look: a second or so is told of. */
+const KEPT = 0.75;
+
+/** Nanoseconds that the main thread has run, and has waited for a processor. Linux alone tells them. */
+const SCHEDULED = '/proc/self/schedstat';
+
+/**
+ * How long this process's thread has to wait for a processor, as the scheduler counts it. Of the time in which it
+ * wanted to run, it is the part in which others did. On a machine with an idle core it is near 0, however busy the
+ * process itself is.
+ * @param read gives the text of the scheduler's figures; tests have others
+ */
+export function watchProcessorWait(read: () => string = () => readFileSync(SCHEDULED, 'utf8')) {
+  let [ran, waited] = [0, 0];
+  let before = figures();
+
+  function figures(): [number, number] | undefined {
+    try {
+      const [running, waiting] = read().split(' ').map(Number);
+      return [running!, waiting!];
+    } catch {
+      return undefined;
+    }
+  }
+
+  function look(): void {
+    const now = figures();
+    if (now && before) {
+      ran = ran * KEPT + now[0] - before[0];
+      waited = waited * KEPT + now[1] - before[1];
+    }
+    before = now;
+  }
+
+  const looks = poll(LOOK_MS, look);
+  const service: Service = { name: 'processor wait', stop: () => looks.stop() };
+  return {
+    ...service,
+    look,
+    /** From 0 to 1; undefined where the system does not tell. */
+    share: (): number | undefined => (before && ran + waited > 0 ? waited / (ran + waited) : undefined),
   };
 }

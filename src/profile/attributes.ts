@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto';
 import {
   type AttributeRule,
   type AttributesDelta,
@@ -16,9 +17,11 @@ import {
   mergeCustom,
 } from './custom-values.ts';
 import type { Json } from './json.ts';
-import { PUSH_ATTRIBUTES } from './push-tokens.ts';
 import { STANDARD_ATTRIBUTES, SUBSCRIPTION_ATTRIBUTES } from './standard-attributes.ts';
-import { cutText, cutTexts, isLongerThan, MAX_CHARACTERS, quoted } from './values.ts';
+import { areRecords, cutText, cutTexts, isLongerThan, MAX_CHARACTERS, quoted } from './values.ts';
+
+/** The attributes that say which devices reach a user, by their name on the wire. */
+const PUSH_ATTRIBUTES: [name: string, rule: AttributeRule][] = [['push_tokens', pushTokens]];
 
 /** Members that address the object or say how to apply it, and `bio`, which clients still send. */
 const NO_DATA = ['external_id', 'user_alias', 'app_id', 'bio'];
@@ -127,4 +130,62 @@ function switchRule(name: string): AttributeRule {
   return function ruleOfSwitch(_delta, value) {
     return typeof value === 'boolean' || value === null ? undefined : finding;
   };
+}
+
+/** In bytes. App and token are one key of the store, and Postgres has 2,704 bytes for an index entry. */
+const MAX_APP_ID = 255;
+const MAX_TOKEN = 2048;
+
+/** In bytes, as device ids are made by the SDKs. */
+const MIN_DEVICE_ID = 8;
+const MAX_DEVICE_ID = 255;
+
+/** Tokens in one object: an import makes as many users. */
+const MAX_TOKENS = 100;
+
+/** Hexadecimal digits of a device id made here: 128 bits. */
+const DERIVED_DEVICE_ID = 32;
+
+/** Tokens are added, never removed: null is none to add. */
+function pushTokens(delta: AttributesDelta, value: Json): Finding | undefined {
+  if (value === null) return undefined;
+  const list = Array.isArray(value) ? value : [value];
+  if (!areRecords(list)) return { error: "'push_tokens' is not valid: it must be an array of objects" };
+  if (list.length > MAX_TOKENS)
+    return { error: `'push_tokens' is not valid: it must have at most ${MAX_TOKENS} elements` };
+  const tokens: NonNullable<AttributesDelta['push_tokens']> = [];
+  for (const { app_id, token, device_id } of list) {
+    if (!hasBytes(app_id, 1, MAX_APP_ID)) {
+      return refused(`'push_tokens.app_id' is not valid: it must be a string of 1 to ${MAX_APP_ID} bytes`);
+    }
+    if (!hasBytes(token, 1, MAX_TOKEN)) {
+      return refused(`'push_tokens.token' is not valid: it must be a string of 1 to ${MAX_TOKEN} bytes`);
+    }
+    const device = device_id ?? derivedDeviceId(app_id, token);
+    if (!hasBytes(device, MIN_DEVICE_ID, MAX_DEVICE_ID)) {
+      return refused(
+        `'push_tokens.device_id' is not valid: it must be a string of ${MIN_DEVICE_ID} to ${MAX_DEVICE_ID} bytes`,
+      );
+    }
+    tokens.push({ app_id, token, device_id: device });
+  }
+  if (tokens.length > 0) delta.push_tokens = tokens;
+  return undefined;
+}
+
+/** The same token is the same device, however often it is sent. */
+function derivedDeviceId(appId: string, token: string): string {
+  // The length keeps apart pairs that read the same when joined.
+  const hash = createHash('sha256').update(`${appId.length}:${appId}${token}`);
+  return hash.digest('hex').slice(0, DERIVED_DEVICE_ID);
+}
+
+function refused(error: string): Finding {
+  return { error };
+}
+
+function hasBytes(value: Json | undefined, min: number, max: number): value is string {
+  if (typeof value !== 'string') return false;
+  const bytes = Buffer.byteLength(value);
+  return bytes >= min && bytes <= max;
 }

@@ -6,9 +6,11 @@ import { isRecord } from './values.ts';
 /** Unique in its workspace as a pair; both parts are non-empty and at most 236 bytes. */
 export type UserAlias = { alias_name: string; alias_label: string };
 
+export type ExternalId = { external_id: string };
+
 /** The one identifier that addresses an object. */
 export type Identifier =
-  | { external_id: string }
+  | ExternalId
   | { user_alias: UserAlias }
   /** 24 lower-case hex digits. */
   | { service_id: string }

@@ -14,6 +14,21 @@ export class JsonText {
   }
 }
 
+/** What a text is as JSON; undefined: it is none. */
+export function parsedJson(text: string): Json | undefined {
+  try {
+    return JSON.parse(text) as Json;
+  } catch {
+    return undefined;
+  }
+}
+
+/** What a text is as JSON, or else the text itself. */
+export function parsedOrText(text: string): Json {
+  const parsed = parsedJson(text);
+  return parsed === undefined ? text : parsed;
+}
+
 /** How deep objects and arrays may nest, the outermost one included. */
 export const MAX_DEPTH = 50;
 

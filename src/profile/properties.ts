@@ -1,8 +1,7 @@
 import { cutWarning, type LongStrings, sameWhenCut, withWarning } from './attribute-rule.ts';
 import { exceedsJsonBytes, type Json } from './json.ts';
-import { codeAt } from './text.ts';
 import { isDatetime } from './time.ts';
-import { cutText, isLongerThan, isRecord, MAX_CHARACTERS, put, quoted } from './values.ts';
+import { codeAt, cutText, isLongerThan, isRecord, MAX_CHARACTERS, put, quoted } from './values.ts';
 
 export type CheckedProperties =
   | { properties?: Record<string, Json>; warnings?: readonly string[] }

@@ -1,6 +1,6 @@
 import { DateTime } from 'luxon';
-import { codeAt } from './text.ts';
 import { FURTHER_TIME_ZONES, RAILS_TIME_ZONES } from './time-zone-names.ts';
+import { codeAt } from './values.ts';
 
 /** Longest accepted text, in characters: an RFC 9557 time with the longest zone name has fewer. */
 const MAX_TIME_LENGTH = 80;

@@ -3,10 +3,9 @@ import pg from 'pg';
 import type { Config } from '../platform/config.ts';
 import { PostgresClient } from '../store/database.ts';
 import { createPostgresBackend, Queue } from './bullmq.ts';
-import { laneName } from './lanes.ts';
+import { type Layout, laneName, layoutOf, prefixOf, shardOfLane } from './lanes.ts';
 import { openRedis, type Patience, pingRedis, type RedisClient } from './open-redis.ts';
 import type { Replication } from './replicas.ts';
-import { type Layout, layoutOf, prefixOf, shardOfLane } from './shards.ts';
 
 /** The store that holds accepted objects until they are applied. */
 type QueueKind = 'redis' | 'postgres';

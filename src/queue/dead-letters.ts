@@ -1,5 +1,6 @@
 import { v5 as uuidv5, version } from 'uuid';
 import { type AcceptedObject, type Envelope, namedIdentifiers } from '../jobs/envelope.ts';
+import { millisecondsOf } from '../platform/ids.ts';
 import type { Json } from '../profile/json.ts';
 import { findUnstorable } from '../profile/values.ts';
 import { type Actor, audited } from '../store/audit.ts';
@@ -113,10 +114,10 @@ function lanesOf(object: AcceptedObject, workspaceId: string, lanes: number): nu
   }
 }
 
-/** The edge's ids are UUIDv7, which begin with the milliseconds since 1970 in 48 bits. */
+/** The edge's ids are UUIDv7, which begin with their time. */
 function acceptedAt({ id, failedAt }: DeadLetter): string {
   if (version(id) !== 7) return failedAt.toISOString();
-  return new Date(Number.parseInt(id.replaceAll('-', '').slice(0, 12), 16)).toISOString();
+  return new Date(millisecondsOf(id)).toISOString();
 }
 
 /** Bytes of JSON of an object that can be mended: no edge lets a larger one through for long. */

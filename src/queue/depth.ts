@@ -1,16 +1,14 @@
 import type { Queue } from 'bullmq';
 import { type Service, within } from '../platform/lifecycle.ts';
-import type { Log } from '../platform/log.ts';
 import { poll } from '../platform/poll.ts';
 import { openLanes, type QueueConnection } from './connection.ts';
-import { everyShard, shardOfLane } from './shards.ts';
-import { createStandstill, type StandstillOptions } from './standstill.ts';
+import { everyShard, shardOfLane } from './lanes.ts';
 import { waitingIn } from './waiting.ts';
 
 const DEPTH_REFRESH_MS = 200;
 
 /** Milliseconds for which a look at the queue counts as a look at what is. */
-const FRESH_MS = 5000;
+export const FRESH_MS = 5000;
 
 export interface LaneDepth {
   lane: string;
@@ -159,108 +157,3 @@ export async function lookAtLanes(connection: QueueConnection, lanes: number): P
     await depths.stop();
   }
 }
-
-const LOOK_MS = 2000;
-
-/** Milliseconds between two lines about the same envelope. */
-const WARN_MS = 60_000;
-
-/** An envelope that stands where everything behind it in its lane has to wait. */
-export interface OldEnvelope {
-  lane: number;
-  envelope: string;
-  /** Since it was accepted. */
-  seconds: number;
-}
-
-export interface WatchOldestOptions {
-  lanes: number;
-  maxAgeMs: number;
-  log: Log;
-  /** Whoever sees the whole fleet is told when it stands still. */
-  standstill?: StandstillOptions;
-}
-
-/** Looks now and then for how long the oldest envelope of each lane has been there, and says so when it is too long. */
-export function watchOldest(
-  connection: QueueConnection,
-  { lanes, maxAgeMs, log, standstill: watched }: WatchOldestOptions,
-) {
-  const queues = openLanes<unknown>(connection, lanes);
-  const searches = queues.map((queue) => waitingIn(connection, queue));
-  /** By lane, in the order of the lanes. */
-  let oldest: { lane: number; envelope: string; acceptedAt: number }[] = [];
-  const warned = new Map<number, { envelope: string; at: number }>();
-  let seenAt = Number.NEGATIVE_INFINITY;
-  const standstill = watched && createStandstill(watched, log);
-  const countActive = async () => {
-    const counts = await Promise.allSettled(queues.map((queue) => queue.getActiveCount()));
-    return counts.reduce((sum, one) => sum + (one.status === 'fulfilled' ? one.value : 0), 0);
-  };
-
-  // While the queue is away, or a shard of it, what is known of it stands, and grows older.
-  const looks = poll(LOOK_MS, async () => {
-    if (!connection.ready()) return standstill?.forget();
-    const before = new Map(oldest.map((one) => [one.lane, one]));
-    const found = await Promise.allSettled(searches.map((waiting) => waiting.oldest()));
-    const [first] = found;
-    if (first?.status === 'rejected' && found.every(({ status }) => status === 'rejected'))
-      throw first.reason;
-    oldest = found.flatMap((one, lane) => {
-      if (one.status === 'rejected') return before.get(lane) ?? [];
-      const job = one.value;
-      return job ? [{ lane, envelope: job.id, acceptedAt: job.timestamp }] : [];
-    });
-    seenAt = performance.now();
-    warn();
-    await standstill?.look(
-      oldest.map(({ envelope }) => envelope),
-      countActive,
-    );
-  });
-
-  function warn(): void {
-    const now = performance.now();
-    for (const old of tooOld()) {
-      const last = warned.get(old.lane);
-      if (last?.envelope === old.envelope && now - last.at < WARN_MS) continue;
-      warned.set(old.lane, { envelope: old.envelope, at: now });
-      log.error(old, 'an envelope waits too long, and its lane with it');
-    }
-  }
-
-  const aged = (): OldEnvelope[] =>
-    oldest.map(({ lane, envelope, acceptedAt }) => ({
-      lane,
-      envelope,
-      seconds: Math.max(0, Math.round((Date.now() - acceptedAt) / 1000)),
-    }));
-  const tooOld = () => aged().filter(({ seconds }) => seconds * 1000 > maxAgeMs);
-
-  const service: Service = {
-    name: 'oldest envelopes',
-    async stop() {
-      void looks.stop();
-      await Promise.all(queues.map((queue) => queue.close().catch(() => {})));
-    },
-  };
-  return {
-    ...service,
-    look: looks.now,
-    /** Those that are older than an envelope may be. */
-    tooOld,
-    /** Seconds by lane, with its shard, 0 where it is empty; undefined: the queue has told nothing for a while. */
-    ages: () => {
-      if (performance.now() - seenAt > FRESH_MS) return undefined;
-      const found = new Map(aged().map(({ lane, seconds }) => [lane, seconds]));
-      return queues.map(({ name }, lane) => ({
-        ...{ lane: name, shard: shardOfLane(connection.layout, lane) },
-        seconds: found.get(lane) ?? 0,
-      }));
-    },
-    /** Seconds for which the fleet has stood still; 0: it moves, or nobody looks. */
-    standstill: () => standstill?.seconds() ?? 0,
-  };
-}
-
-export type Oldest = ReturnType<typeof watchOldest>;

@@ -108,7 +108,7 @@ export function watchApplied(pool: Pool) {
 /** Waits until the workers have written down how objects ended: with an error, or null where one took effect. */
 function watchOutcomes(pool: Pool) {
   return createWatcher(
-    async (ids) => new Map((await readOutcomes(pool, ids)).map(({ object_id, error }) => [object_id, error])),
+    async (ids) => new Map((await readOutcomes(pool, ids)).map(({ objectId, error }) => [objectId, error])),
   );
 }
 

@@ -15,10 +15,17 @@ import {
   type Spread,
 } from '../store/installation.ts';
 import type { QueueConnection } from './connection.ts';
-import { type LaneEntry, type LaneProducer, QueueUnavailable } from './lanes.ts';
-import { type Additions, describeLoss, watchForLoss } from './loss.ts';
+import {
+  everyShard,
+  type LaneEntry,
+  type LaneProducer,
+  type LayoutSettings,
+  laneCount,
+  layoutOf,
+  QueueUnavailable,
+} from './lanes.ts';
+import { type Additions, describeLoss, printedLoss, watchForLoss } from './loss.ts';
 import { whenConnected } from './open-redis.ts';
-import { everyShard, type LayoutSettings, laneCount, layoutOf } from './shards.ts';
 
 /** Between two looks. What a process added since the last one, and nobody has applied, can be lost without a trace of it. */
 const LOOK_MS = 2000;
@@ -117,7 +124,7 @@ export async function joinInstallation(joining: Joining): Promise<Installation> 
     const now = performance.now();
     if (loss.latest === told.latest && now - told.at < REPEAT_MS) return;
     told = { latest: loss.latest, at: now };
-    log.error({ ...loss }, describeLoss(loss));
+    log.error(printedLoss(loss), describeLoss(loss));
   }
 
   let looking: Promise<void> | undefined;

@@ -1,14 +1,21 @@
+import type { ChainableCommander } from 'ioredis';
 import { jobs } from '../jobs/catalog.ts';
 import { newId } from '../platform/ids.ts';
 import { within } from '../platform/lifecycle.ts';
 import type { Log } from '../platform/log.ts';
-import { FlowProducer } from './bullmq.ts';
+import { createRedisBackend, FlowProducer } from './bullmq.ts';
 import { openLane, optionsOfLane, type QueueConnection } from './connection.ts';
-import { type LaneEntry, type LaneProducer, laneName, QueueUnavailable } from './lanes.ts';
+import {
+  everyShard,
+  type LaneEntry,
+  type LaneProducer,
+  laneName,
+  QueueUnavailable,
+  shardOfLane,
+} from './lanes.ts';
 import { type Additions, countAdditions } from './loss.ts';
-import { type RedisClient, whenDisconnected } from './open-redis.ts';
+import { type Exec, type RedisClient, whenDisconnected } from './open-redis.ts';
 import { addWhereTheLanesAre, waitForReplicas } from './replicas.ts';
-import { everyShard, shardOfLane } from './shards.ts';
 import { encodeEnvelope, type WireEnvelope } from './wire.ts';
 
 /** Completed envelopes stay visible on the dashboard for a while, bounded by both. */
@@ -17,9 +24,10 @@ const KEEP_COMPLETED = { age: 3600, count: 25 };
 /** What the backend answered for a lane entry: `[error, id]`. */
 type FlowAnswer = [Error | null, string | number] | undefined;
 
-/** The part of BullMQ's backends that adds what a flow holds. */
+/** The part of BullMQ's backends that adds what a flow holds, and, on Redis, puts one envelope into a transaction. */
 interface FlowBackend {
   addFlow(entries: unknown[]): Promise<FlowAnswer[]>;
+  addJobToTransaction?(multi: ChainableCommander, ...given: unknown[]): Promise<unknown>;
 }
 
 /** A producer by the numbers that lanes have among all, which knows of each shard what its adds were answered. */
@@ -128,15 +136,30 @@ interface Opening {
 function openShard(shard: number, { connection, own, timeout }: Opening) {
   const { layout, factory, replication } = connection;
   const options = optionsOfLane(connection, shard * layout.lanes);
-  const flow = new FlowProducer(own ? { ...options, connection: own } : options, factory);
-  flow.on('error', () => {});
-  const backend = flow.getBackend() as unknown as FlowBackend;
-  const additions = countAdditions(backend, { shard, shards: layout.shards });
+  const additions = countAdditions({ shard, shards: layout.shards });
   const waiting = own && { replicas: replication!.replicas, timeout, shard };
-  const replicas = waiting && waitForReplicas(backend, own, waiting);
-  const addFlow = backend.addFlow.bind(backend);
-  backend.addFlow = async (entries) => {
-    const answers = await addFlow(entries);
+  const replicas = waiting && waitForReplicas(own, waiting);
+  const execOf = (multi: ChainableCommander): Exec =>
+    additions.counted(multi, replicas ? replicas.replicated(multi) : multi.exec.bind(multi));
+  const make = (factory ?? createRedisBackend) as unknown as (...given: unknown[]) => FlowBackend;
+  const makeWrapped = (...given: unknown[]) => wrapped(make(...given), execOf);
+  const flow = new FlowProducer(
+    own ? { ...options, connection: own } : options,
+    makeWrapped as unknown as undefined,
+  );
+  flow.on('error', () => {});
+  return { flow, additions, replicas };
+}
+
+/**
+ * A backend of BullMQ that sends each transaction of a flow by a function of ours, and throws where an entry was refused.
+ * The one given stays as it is.
+ *
+ * @param execOf what sends a transaction
+ */
+function wrapped(backend: FlowBackend, execOf: (multi: ChainableCommander) => Exec): FlowBackend {
+  const addFlow = async (entries: unknown[]) => {
+    const answers = await inOneTransaction(backend, execOf).addFlow(entries);
     for (let index = 0; index < entries.length; index++) {
       const [error, id] = answers[index] ?? [new Error('no answer'), -1];
       if (error) throw error;
@@ -144,7 +167,22 @@ function openShard(shard: number, { connection, own, timeout }: Opening) {
     }
     return answers;
   };
-  return { flow, additions, replicas };
+  // All else is the backend's own, whose members BullMQ sets as well.
+  return new Proxy(backend, {
+    get: (target, name, self) => (name === 'addFlow' ? addFlow : Reflect.get(target, name, self)),
+  });
+}
+
+/** A view of a backend for one flow, which has one transaction. On Postgres it is one statement, and sent as it is. */
+function inOneTransaction(backend: FlowBackend, execOf: (multi: ChainableCommander) => Exec): FlowBackend {
+  if (!backend.addJobToTransaction) return backend;
+  let isOurs = false;
+  const addJobToTransaction: FlowBackend['addJobToTransaction'] = (multi, ...given) => {
+    if (!isOurs) multi.exec = execOf(multi);
+    isOurs = true;
+    return backend.addJobToTransaction!(multi, ...given);
+  };
+  return Object.create(backend, { addJobToTransaction: { value: addJobToTransaction } });
 }
 
 function isScriptMissing(error: unknown): boolean {

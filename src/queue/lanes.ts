@@ -1,11 +1,16 @@
 import { crc32 } from 'node:zlib';
 import type { Envelope } from '../jobs/envelope.ts';
+import type { Config } from '../platform/config.ts';
+import { newId } from '../platform/ids.ts';
 import type { Identifier } from '../profile/identifier.ts';
 
 /** A lane is a queue of which one job at a time is in work over the whole fleet: what it holds takes effect first in, first out. */
 export function laneName(lane: number): string {
   return `lane-${lane}`;
 }
+
+/** Jobs that wait in each lane from which on the workers count as behind. */
+export const BEHIND = 3;
 
 /** The queue in which the dashboard shows the dead letters; a retry there replays one. */
 export const DEAD_LETTER_QUEUE = 'dead-letters';
@@ -43,7 +48,7 @@ export interface LaneProducer {
   placing?: Placing;
 }
 
-/** Knows the shards of workspaces, which may move (src/queue/placing.ts). */
+/** Knows the shards of workspaces, which may move (src/queue/producer.ts). */
 export interface Placing {
   /** The shard of a workspace; undefined: it is not known here, or moves at this moment. */
   now(workspaceId: string): number | undefined;
@@ -62,4 +67,73 @@ export interface Placing {
 /** The queue did not confirm that it stored what it was given. */
 export class QueueUnavailable extends Error {
   override name = 'QueueUnavailable';
+}
+
+/**
+ * A shard is a set of lanes that share one hash tag, and so one slot of a Redis Cluster. A workspace has one shard, so
+ * that each atomic add stays within it. Lanes are numbered through: those of shard 1 follow those of shard 0. With more
+ * shards no lane gets another number.
+ */
+export interface Layout {
+  shards: number;
+  /** Of each shard. */
+  lanes: number;
+}
+
+export type LayoutSettings = Pick<Config, 'LANES'> & Partial<Pick<Config, 'SHARDS'>>;
+
+export const layoutOf = ({ LANES, SHARDS = 1 }: LayoutSettings): Layout => ({ shards: SHARDS, lanes: LANES });
+
+/** Lanes of all shards. */
+export const laneCount = (settings: LayoutSettings): number => settings.LANES * (settings.SHARDS ?? 1);
+
+/** The shard of a lane, by the lane's number among all. */
+export const shardOfLane = ({ shards, lanes }: Layout, lane: number): number =>
+  shards === 1 ? 0 : Math.floor(lane / lanes);
+
+/** How people are told of a lane. */
+export const laneTitle = (layout: Layout, lane: number): string =>
+  layout.shards === 1 ? String(lane) : `${lane} (shard ${shardOfLane(layout, lane)})`;
+
+/**
+ * What the keys of a shard begin with. The first has the tag that an installation without shards has. The others have
+ * tags whose slots are far apart: three primaries have 6, 5 and 5 of 16 shards, four have 4 each.
+ */
+export const prefixOf = (shard: number): string => (shard === 0 ? '{penstock}' : `{penstock_${shard}}`);
+
+/** Of no meaning for what it holds: asked for where a shard is, it tells whether that server answers. */
+export const markOf = (shard: number): string => `${prefixOf(shard)}:mark`;
+
+/** The numbers of all shards, in their order. */
+export const everyShard = (shards: number): number[] => Array.from({ length: shards }, (_, shard) => shard);
+
+/** Where the version of a UUID stands in its text, and where its last four digits begin. */
+const VERSION = 14;
+const TAG = 32;
+
+/** Of an envelope that holds objects of several workspaces. */
+export const SHARED = '0000';
+
+/**
+ * An id for an envelope that tells whose it is: a UUIDv8 (RFC 9562, 5.8). It begins as `newId` does, so that ids of one
+ * process are in the order in which they were made. It ends with a tag of the workspace. So a worker sees from the ids
+ * of a lane alone what may overtake what (workers/lane/overtaking.ts). 40 random bits tell processes apart.
+ *
+ * @param workspaceIds of all of its requests
+ */
+export function envelopeId(workspaceIds: Iterable<string>): string {
+  const [owner, ...others] = new Set(workspaceIds);
+  const tag = owner === undefined || others.length > 0 ? SHARED : tagOf(owner);
+  const id = newId();
+  return `${id.slice(0, VERSION)}8${id.slice(VERSION + 1, TAG)}${tag}`;
+}
+
+/** Four hexadecimal digits, never those of `SHARED`. Two workspaces may have the same, and then wait for each other. */
+export function tagOf(workspaceId: string): string {
+  return ((crc32(workspaceId) % 65_535) + 1).toString(16).padStart(4, '0');
+}
+
+/** The tag of an envelope's id; undefined where the id tells nothing: that of a fence, a replay or an earlier release. */
+export function tagIn(id: string): string | undefined {
+  return id.length === TAG + 4 && id[VERSION] === '8' ? id.slice(TAG) : undefined;
 }

@@ -6,10 +6,9 @@ import type { Log } from '../platform/log.ts';
 import type { Pool } from '../store/database.ts';
 import { type QueueLoss, type QueueState, rememberQueue } from '../store/installation.ts';
 import { tellLoss } from '../store/queue-losses.ts';
-import { laneName } from './lanes.ts';
+import { laneName, markOf, prefixOf } from './lanes.ts';
 import { movesVersionOf } from './moves.ts';
-import type { RedisClient } from './open-redis.ts';
-import { markOf, prefixOf } from './shards.ts';
+import type { Exec, RedisClient } from './open-redis.ts';
 
 /** Milliseconds for each answer of Redis. */
 const PATIENCE_MS = 2000;
@@ -133,18 +132,23 @@ async function oldestKeys(redis: RedisClient, names: string[]): Promise<string[]
 }
 
 /** What has happened and what is lost by it, without a full stop. */
-export function whatIsLost({ found, shard, accepted_from, accepted_until }: QueueLoss): string {
+export function whatIsLost({ found, shard, acceptedFrom, acceptedUntil }: QueueLoss): string {
   const what =
     found === 'empty'
       ? 'Redis came back empty, or another one stands in its place'
       : 'Redis came back with less than it held';
   const whose = shard ? ` (shard ${shard})` : '';
-  return `${what}${whose}: what was accepted from ${accepted_from} to ${accepted_until} and was not applied is lost`;
+  return `${what}${whose}: what was accepted from ${acceptedFrom} to ${acceptedUntil} and was not applied is lost`;
 }
 
 /** What an operator has to know and to do, in one sentence. */
 export const describeLoss = (loss: QueueLoss) =>
   `${whatIsLost(loss)}; penstock queue confirm-loss ${loss.latest} ends this message`;
+
+/** As log lines and the pages of processes spell it. */
+export function printedLoss({ acceptedFrom, acceptedUntil, ...loss }: QueueLoss) {
+  return { ...loss, accepted_from: acceptedFrom, accepted_until: acceptedUntil };
+}
 
 /** Shows in a process's metrics whether the queue has lost something that nobody has confirmed. */
 export function addLossMetric(registry: Registry, loss: () => QueueLoss | undefined): void {
@@ -176,21 +180,17 @@ export interface Additions {
   movesSeen(): string | undefined;
 }
 
-/** The part of BullMQ's Redis backend that puts one envelope into a transaction. */
-interface FlowBackend {
-  addJobToTransaction(multi: ChainableCommander, ...given: unknown[]): Promise<unknown>;
+/** Counts as adds are sent. */
+export interface AdditionCounter extends Additions {
+  /** @returns what sends a transaction, which it sends by `exec`, with its count */
+  counted(multi: ChainableCommander, exec: Exec): Exec;
 }
 
 /**
- * Counts what a backend of BullMQ adds in the very transaction that adds it, so that both are on disk or neither: one
- * command more for a flush.
+ * Counts what is added in the very transaction that adds it, so that both are on disk or neither: one command more for a
+ * flush.
  */
-export function countAdditions(
-  backend: unknown,
-  { shard, shards }: { shard: number; shards: number },
-): Additions {
-  const flow = backend as FlowBackend;
-  const counted = new WeakSet<ChainableCommander>();
+export function countAdditions({ shard, shards }: { shard: number; shards: number }): AdditionCounter {
   let highest = 0;
   let fell = false;
   let moves: string | undefined;
@@ -204,34 +204,26 @@ export function countAdditions(
     }
   }
 
-  if (typeof flow.addJobToTransaction === 'function') {
-    const add = flow.addJobToTransaction.bind(flow);
-    flow.addJobToTransaction = (multi, ...given) => {
-      if (!counted.has(multi)) {
-        counted.add(multi);
-        const exec = multi.exec.bind(multi);
-        const execCounted = async () => {
-          if (shards > 1) multi.get(movesVersionOf(shard));
-          multi.incr(additionsOf(shard));
-          const answers = await exec();
-          const [error, count] = answers?.pop() ?? [];
-          if (shards > 1) moves = String(answers?.pop()?.[1] ?? '0');
-          if (!error && typeof count === 'number') note(count);
-          return answers;
-        };
-        let isAgain = false;
-        // Led to another server of a cluster, a transaction is sent once more as it is: by this very function.
-        multi.exec = () => {
-          if (isAgain) return exec();
-          isAgain = true;
-          return execCounted();
-        };
-      }
-      return add(multi, ...given);
-    };
+  async function execCounted(multi: ChainableCommander, exec: Exec): ReturnType<Exec> {
+    if (shards > 1) multi.get(movesVersionOf(shard));
+    multi.incr(additionsOf(shard));
+    const answers = await exec();
+    const [error, count] = answers?.pop() ?? [];
+    if (shards > 1) moves = String(answers?.pop()?.[1] ?? '0');
+    if (!error && typeof count === 'number') note(count);
+    return answers;
   }
 
   return {
+    counted(multi, exec) {
+      let isAgain = false;
+      // Led to another server of a cluster, a transaction is sent once more as it is: by this very function.
+      return () => {
+        if (isAgain) return exec();
+        isAgain = true;
+        return execCounted(multi, exec);
+      };
+    },
     movesSeen: () => moves,
     highest: () => highest,
     fell: () => fell,

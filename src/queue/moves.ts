@@ -1,6 +1,6 @@
 import { within } from '../platform/lifecycle.ts';
+import { prefixOf } from './lanes.ts';
 import type { RedisClient } from './open-redis.ts';
-import { prefixOf } from './shards.ts';
 
 /**
  * Milliseconds for which a producer may add to a shard without having asked who moves from there. Whoever moves a

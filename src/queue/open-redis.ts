@@ -1,9 +1,13 @@
+import type { ChainableCommander } from 'ioredis';
 import type { Config } from '../platform/config.ts';
 import { Cluster, Command, Redis } from './bullmq.ts';
-import { everyShard, markOf } from './shards.ts';
+import { everyShard, markOf } from './lanes.ts';
 
 /** A client of one Redis, or of a Redis Cluster: both take the same commands. */
 export type RedisClient = Redis | Cluster;
+
+/** Sends a transaction, and gives the answers to its commands. */
+export type Exec = ChainableCommander['exec'];
 
 /** The settings that say where Redis is. */
 export type RedisAddress = Pick<

@@ -6,8 +6,7 @@ import {
   namedIdentifiers,
 } from '../jobs/envelope.ts';
 import { newId } from '../platform/ids.ts';
-import { envelopeId } from './envelope-ids.ts';
-import { identifierKey, type LaneEntry, laneOf } from './lanes.ts';
+import { envelopeId, identifierKey, type LaneEntry, laneOf } from './lanes.ts';
 
 /**
  * The lanes that an object is ordered with, the one that it belongs to first. A delete concerns all of them: it

@@ -1,7 +1,7 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import type { ChainableCommander } from 'ioredis';
-import { isCluster, type RedisClient, serverOf } from './open-redis.ts';
-import { markOf } from './shards.ts';
+import { rest } from '../platform/poll.ts';
+import { markOf } from './lanes.ts';
+import { type Exec, isCluster, type RedisClient, serverOf } from './open-redis.ts';
 
 /** What an acknowledgement waits for beside the disk of the primary. */
 export interface Replication {
@@ -19,11 +19,6 @@ export class TooFewReplicas extends Error {
   }
 }
 
-/** The part of BullMQ's Redis backend that puts one envelope into a transaction. */
-interface FlowBackend {
-  addJobToTransaction(multi: ChainableCommander, ...given: unknown[]): Promise<unknown>;
-}
-
 /** Part of the time of an add that replicas have; the rest is for the add itself. */
 const SHARE_OF_TIMEOUT = 0.5;
 
@@ -31,41 +26,19 @@ const SHARE_OF_TIMEOUT = 0.5;
 const PROBE_MS = 50;
 
 /**
- * Lets the adds of a backend be answered only once so many replicas hold them. `WAIT` goes behind `EXEC` in the same
- * pipeline: it asks for what its own connection wrote, and does not wait inside of a transaction.
+ * Lets adds be answered only once so many replicas hold them. `WAIT` goes behind `EXEC` in the same pipeline: it asks
+ * for what its own connection wrote, and does not wait inside of a transaction.
  *
- * @param backend of BullMQ, on `redis` alone
+ * @param redis which nobody else writes to
  * @param timeout milliseconds of a whole add
  */
 export function waitForReplicas(
-  backend: unknown,
   redis: RedisClient,
   { replicas, timeout, shard }: { replicas: number; timeout: number; shard: number },
 ) {
-  const flow = backend as FlowBackend;
-  const waiting = new WeakSet<ChainableCommander>();
   let isBehind = false;
 
-  const add = flow.addJobToTransaction.bind(flow);
-  flow.addJobToTransaction = (multi, ...given) => {
-    if (!waiting.has(multi)) {
-      waiting.add(multi);
-      const send: typeof multi.exec = Object.getPrototypeOf(multi).exec;
-      let isAgain = false;
-      // What lost its server is sent once more as it is: by this very function.
-      multi.exec = () => {
-        if (isAgain) return send.call(multi);
-        isAgain = true;
-        return execAndWait(multi, send);
-      };
-    }
-    return add(multi, ...given);
-  };
-
-  async function execAndWait(
-    multi: ChainableCommander,
-    send: typeof multi.exec,
-  ): Promise<[Error | null, unknown][] | null> {
+  async function execAndWait(multi: ChainableCommander, send: Exec): ReturnType<Exec> {
     // The first call of a transaction puts EXEC into the pipeline, the second one sends all of it.
     void send.call(multi);
     multi.call('WAIT', replicas, Math.ceil(timeout * SHARE_OF_TIMEOUT));
@@ -83,6 +56,18 @@ export function waitForReplicas(
   }
 
   return {
+    /** @returns what sends a transaction, and waits for replicas */
+    replicated(multi: ChainableCommander): Exec {
+      const send: Exec = Object.getPrototypeOf(multi).exec;
+      let isAgain = false;
+      // What lost its server is sent once more as it is: by this very function.
+      return () => {
+        if (isAgain) return send.call(multi);
+        isAgain = true;
+        return execAndWait(multi, send);
+      };
+    },
+
     /**
      * After an add that too few replicas took, nothing is added before they have caught up. Who was answered 503 asks
      * again, and each time the same would be stored anew.
@@ -125,7 +110,7 @@ export async function addWhereTheLanesAre(
       return void (await addAll());
     } catch (error) {
       if (!isElsewhere(error) || performance.now() > deadline) throw error;
-      await sleep(ELSEWHERE_MS);
+      await rest(ELSEWHERE_MS);
       await lookForSlots(redis);
     }
   }

@@ -19,7 +19,7 @@ export interface WaitingJob<Data> {
 }
 
 /** Looks at what waits in one queue, in the order in which it is handed out. */
-export interface Waiting<Data> {
+export interface WaitingJobs<Data> {
   /** Ids of the first so many jobs. */
   ids(most: number): Promise<string[]>;
   /**
@@ -37,7 +37,7 @@ export interface Waiting<Data> {
  * BullMQ's Postgres backend gives the last of the waiting jobs where the first are asked for, unless all are, and a job
  * at a time. `get_range` counts from the newest, `getRanges` turns that around. So Postgres is asked here.
  */
-export function waitingIn<Data>(connection: QueueConnection, queue: Queue<Data>): Waiting<Data> {
+export function waitingIn<Data>(connection: QueueConnection, queue: Queue<Data>): WaitingJobs<Data> {
   return connection.kind === 'postgres'
     ? ofPostgres<Data>(connection, queue.name)
     : ofRedis(connection.redis!, queue);
@@ -92,7 +92,7 @@ async function inOneWrite<Answer>(redis: RedisClient, send: () => Promise<Answer
   return answer;
 }
 
-function ofRedis<Data>(client: RedisClient, queue: Queue<Data>): Waiting<Data> {
+function ofRedis<Data>(client: RedisClient, queue: Queue<Data>): WaitingJobs<Data> {
   client.defineCommand('readJobs', { lua: readJobs });
   client.defineCommand('removeWaiting', { lua: removeWaiting });
   const redis = client as RedisClient & Commands;
@@ -172,7 +172,7 @@ const selectOldest = `
   (select id, added_at_ms::float8 as timestamp from job
     where queue = $1 and state = 'waiting' order by priority, seq limit 1)`;
 
-function ofPostgres<Data>({ options }: QueueConnection, queueName: string): Waiting<Data> {
+function ofPostgres<Data>({ options }: QueueConnection, queueName: string): WaitingJobs<Data> {
   const pool = options.connection as unknown as Pool;
   return {
     async ids(most) {

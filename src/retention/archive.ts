@@ -27,7 +27,7 @@ import {
   requireLease,
   requireStore,
 } from './files.ts';
-import { idsOf } from './months.ts';
+import { aboutMonth, idsOf } from './plan.ts';
 
 /** Rows of one statement. */
 export const PAGE = 500;
@@ -123,7 +123,7 @@ export async function archiveMonth(retention: Retention, month: ArchivedMonth): 
     await insertFile(pool, { ...file, state: 'archiving', object });
     const found = await putVerified(retention, { object, kind: month.kind }, fillFile());
     await verifyFile(pool, { ...file, ...found, last });
-    log.info({ ...month, object, rows: found.rows, bytes: found.bytes }, 'a file was archived');
+    log.info({ ...aboutMonth(month), object, rows: found.rows, bytes: found.bytes }, 'a file was archived');
     archived += found.rows;
   }
   return archived;

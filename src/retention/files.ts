@@ -4,15 +4,24 @@ import { rm } from 'node:fs/promises';
 import path from 'node:path';
 import { pipeline } from 'node:stream/promises';
 import type { ObjectStore } from '../object-store/object-store.ts';
-import { type ParquetColumn, ParquetError, type ParquetRow, writeParquet } from '../object-store/parquet.ts';
-import { readBack, readParquet } from '../object-store/parquet-reading.ts';
+import { type BucketSettings, openBySettings } from '../object-store/open-object-store.ts';
+import {
+  type ParquetColumn,
+  ParquetError,
+  type ParquetRow,
+  readBack,
+  readParquet,
+} from '../object-store/parquet.ts';
+import { writeParquet } from '../object-store/write-parquet.ts';
+import { scratchFolders } from '../platform/files.ts';
 import type { Log } from '../platform/log.ts';
-import { scratchFolders } from '../platform/scratch.ts';
+import type { AddressSettings } from '../platform/reach.ts';
 import type { ArchiveFile, VerifiedFile } from '../store/archive-files.ts';
+import type { SessionLease } from '../store/connections.ts';
 import type { Pool } from '../store/database.ts';
 import type { ActivityTable } from '../store/erasures.ts';
 import type { ActivityRow } from '../store/retention.ts';
-import { aloneWithRetention, type Lease } from '../store/retention-runs.ts';
+import { aloneWithRetention } from '../store/retention-runs.ts';
 
 /** For files on their way into the archive, and out of it. */
 const scratch = scratchFolders('retention');
@@ -28,7 +37,7 @@ export interface Retention {
   /** Told to stop; while the run is alone, also when it is not any more. */
   signal?: AbortSignal | undefined;
   /** While the run is alone. */
-  lease?: Lease;
+  lease?: SessionLease;
   /** Leaves out what has failed until its next try is due; absent: all is tried. */
   heedsBackOff?: boolean;
   /** Rows of a file at most; unless told, ROWS_OF_FILE. */
@@ -127,7 +136,7 @@ export async function putVerified(
   }
 }
 
-/** The first 60 bits of an id's MD5, as src/object-store/parquet-reading.ts adds them up. */
+/** The first 60 bits of an id's MD5, as src/object-store/parquet.ts adds them up. */
 function checksumOf(id: string): bigint {
   return BigInt(`0x${createHash('md5').update(id).digest('hex').slice(0, 15)}`);
 }
@@ -171,7 +180,7 @@ export function requireStore(store: ObjectStore | undefined): ObjectStore {
   return store;
 }
 
-export function nameOf(store: ObjectStore, object: string): string {
+function nameOf(store: ObjectStore, object: string): string {
   return `${store.where}${store.where.endsWith('/') ? '' : '/'}${object}`;
 }
 
@@ -192,4 +201,17 @@ async function named<T>(name: string, copies: readonly string[], work: () => Pro
     const said = copies.reduce((text, copy) => text.replaceAll(copy, name), message);
     throw new ParquetError(said.includes(name) ? said : `${name}: ${said}`, { cause: error });
   }
+}
+
+interface ArchiveSettings extends BucketSettings, AddressSettings {
+  ARCHIVE_URL: string;
+}
+
+/**
+ * The archive of ARCHIVE_URL; undefined where it is not set.
+ * @throws {ObjectStoreError} `config`
+ */
+export async function openArchive(settings: ArchiveSettings): Promise<ObjectStore | undefined> {
+  if (settings.ARCHIVE_URL === '') return undefined;
+  return openBySettings(settings.ARCHIVE_URL, settings);
 }

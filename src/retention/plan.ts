@@ -1,3 +1,5 @@
+import { ObjectStoreError } from '../object-store/object-store.ts';
+import { floorOf } from '../platform/ids.ts';
 import {
   type ArchivedMonth,
   listFiles,
@@ -8,9 +10,15 @@ import type { Pool } from '../store/database.ts';
 import type { ActivityTable } from '../store/erasures.ts';
 import { defaultOf, listPartitions, ownersIn, partitionWith } from '../store/partitions.ts';
 import { BEGINNING, countRows, lookAtMonths, type Place } from '../store/retention.ts';
-import { listFailures, type RetentionFailure, readClock } from '../store/retention-runs.ts';
+import {
+  clearFailure,
+  listFailures,
+  type RetentionFailure,
+  type RetentionTask,
+  readClock,
+  recordFailure,
+} from '../store/retention-runs.ts';
 import type { Retention } from './files.ts';
-import { type Clocks, firstKept, firstUntouched, idsOf, type Month } from './months.ts';
 
 export const kinds: readonly ActivityTable[] = ['events', 'purchases'];
 
@@ -45,6 +53,11 @@ export interface DueMonth extends ArchivedMonth {
   /** Its last try was vain, and the next one by schedule is not due yet. */
   waits: boolean;
 }
+
+/** What the log says of a month. */
+export const aboutMonth = ({ workspaceId, kind, month }: ArchivedMonth) => ({
+  ...{ workspace_id: workspaceId, month, kind },
+});
 
 /** One month of one workspace and table. */
 export const keyOf = ({ workspaceId, kind, month }: ArchivedMonth) => `${month} ${kind} ${workspaceId}`;
@@ -135,4 +148,110 @@ export async function countDue({ pool }: Pick<Retention, 'pool'>, due: DueMonth)
   const { workspaceId, kind, month } = due;
   const from = await partitionWith(pool, due);
   return countRows(pool, { workspaceId, kind, from }, { ...idsOf(month), limit: MOST_COUNTED });
+}
+
+/** Failures in a row that are no matter of one file: then nothing else is asked of the archive in this run. */
+const MOST_IN_ROW = 3;
+
+/** What fails alone, and what has failed. */
+export interface Attempts {
+  /** By `keyOf`, the months that have failed in this run. */
+  failed: Set<string>;
+  /** The archive itself fails: what is left is for the next run. */
+  isOver: boolean;
+  /**
+   * Does what concerns these months. A failure is told in the log, noted with its back-off, and leaves the rest alone.
+   * @returns whether it went well
+   * @throws what ends the run: it was told to stop, or is not alone any more
+   */
+  attempt(months: readonly ArchivedMonth[], work: () => Promise<void>): Promise<boolean>;
+}
+
+export function createAttempts({ pool, log, signal }: Retention, task: RetentionTask): Attempts {
+  let inRow = 0;
+  const attempts: Attempts = {
+    failed: new Set(),
+    isOver: false,
+    async attempt(months, work) {
+      try {
+        await work();
+        inRow = 0;
+        return true;
+      } catch (error) {
+        signal?.throwIfAborted();
+        const reason = error instanceof Error ? error.message : String(error);
+        for (const { workspaceId, month, kind } of months) {
+          log.error(
+            { err: error, ...aboutMonth({ workspaceId, month, kind }), task },
+            'the retention failed with a month; the others go on',
+          );
+          const key = keyOf({ workspaceId, month, kind });
+          if (attempts.failed.has(key)) continue;
+          attempts.failed.add(key);
+          await recordFailure(pool, { workspaceId, month, kind, task, reason });
+        }
+        const isOfArchive = error instanceof ObjectStoreError && error.reason !== 'missing';
+        inRow = isOfArchive ? inRow + 1 : 0;
+        if (inRow >= MOST_IN_ROW) attempts.isOver = true;
+        return false;
+      }
+    },
+  };
+  return attempts;
+}
+
+/** Whatever was wrong with these months is over. */
+export async function settle(
+  { pool }: Retention,
+  task: RetentionTask,
+  months: readonly ArchivedMonth[],
+): Promise<void> {
+  for (const month of months) await clearFailure(pool, { ...month, task });
+}
+
+/** A month, UTC: `2026-01`. */
+export type Month = string;
+
+/** Ids of a month are behind `after` and before `before`. */
+export function idsOf(month: Month): { after: string; before: string } {
+  return { after: floorOf(startOf(month)), before: floorOf(startOf(following(month))) };
+}
+
+function startOf(month: Month): number {
+  return Date.parse(`${month}-01T00:00:00Z`);
+}
+
+function following(month: Month): Month {
+  const date = new Date(startOf(month));
+  date.setUTCMonth(date.getUTCMonth() + 1);
+  return monthOfDate(date.getTime());
+}
+
+/** What two clocks say: Postgres's, and this process's, which can only keep months for longer. */
+interface Clocks {
+  database: Date;
+  process: Date;
+}
+
+/** The first month that no run touches, whatever a setting says: the one before this month, by the clock that is behind. */
+export function firstUntouched({ database, process }: Clocks): Month {
+  const now = new Date(Math.min(database.getTime(), process.getTime()));
+  return monthOfDate(Date.UTC(now.getUTCFullYear(), now.getUTCMonth() - 1));
+}
+
+/**
+ * The first month that stays, by Postgres's clock: those before it are wholly older than so many months.
+ * @param months at least 1
+ */
+export function firstKept(clocks: Clocks, months: number): Month {
+  const cut = new Date(clocks.database);
+  // The 31st has no counterpart in a shorter month: its last day is meant, which is of the same month.
+  cut.setUTCDate(1);
+  cut.setUTCMonth(cut.getUTCMonth() - months);
+  const [kept, untouched] = [monthOfDate(cut.getTime()), firstUntouched(clocks)];
+  return kept < untouched ? kept : untouched;
+}
+
+function monthOfDate(milliseconds: number): Month {
+  return new Date(milliseconds).toISOString().slice(0, 7);
 }

@@ -9,7 +9,6 @@ import {
   setFileState,
   verifyFile,
 } from '../store/archive-files.ts';
-import { inTransaction } from '../store/database.ts';
 import {
   type ActivityRow,
   dueErasures,
@@ -18,11 +17,10 @@ import {
   insertOwned,
 } from '../store/retention.ts';
 import { listFailures, type RetentionFailure, readClock } from '../store/retention-runs.ts';
+import { inTransaction } from '../store/transactions.ts';
 import { discardUnfinished, objectOf, PAGE } from './archive.ts';
-import { type Attempts, createAttempts, settle } from './attempts.ts';
 import { alone, putVerified, type Retention, readArchived, requireLease, requireStore } from './files.ts';
-import type { Month } from './months.ts';
-import { keyOf, kinds } from './plan.ts';
+import { type Attempts, createAttempts, keyOf, kinds, type Month, settle } from './plan.ts';
 
 export interface Restored {
   files: number;
@@ -57,14 +55,18 @@ export function restoreMonth(
       // First, so that no run takes rows that are back for ones that were never archived.
       for (const file of files) await setFileState(pool, file, { state: 'restored', days });
       for (const file of files) {
-        const before = result.restored + result.present + result.left_out;
+        let isUntouched = true;
         try {
-          await restoreFile(retention, file, result);
+          for await (const page of restoreFile(retention, file)) {
+            isUntouched = false;
+            result.restored += page.restored;
+            result.present += page.present;
+            result.left_out += page.left_out;
+          }
           result.files += 1;
         } catch (error) {
           signal?.throwIfAborted();
           failed.push((error as Error).message);
-          const isUntouched = before === result.restored + result.present + result.left_out;
           if (isUntouched && file.state === 'removed') await setFileState(pool, file, { state: 'removed' });
         }
       }
@@ -77,7 +79,11 @@ export function restoreMonth(
   });
 }
 
-async function restoreFile(retention: Retention, file: ArchiveFile, result: Restored): Promise<void> {
+/** Brings the rows of a file back, and says of each page what has become of its rows. */
+async function* restoreFile(
+  retention: Retention,
+  file: ArchiveFile,
+): AsyncGenerator<Omit<Restored, 'files'>> {
   const { workspaceId, kind } = file;
   for await (const rows of readArchived(retention, file)) {
     for (let at = 0; at < rows.length; at += PAGE) {
@@ -86,9 +92,7 @@ async function restoreFile(retention: Retention, file: ArchiveFile, result: Rest
       const { inserted, ofDeleted } = await inTransaction(retention.pool, (tx) =>
         insertOwned(tx, kind, { workspaceId, rows: page }),
       );
-      result.restored += inserted;
-      result.left_out += ofDeleted;
-      result.present += page.length - inserted - ofDeleted;
+      yield { restored: inserted, present: page.length - inserted - ofDeleted, left_out: ofDeleted };
     }
   }
 }
@@ -139,40 +143,45 @@ export function eraseDeleted(
 ): Promise<Erased | undefined> {
   return alone(given, async (retention) => {
     const { pool } = retention;
-    const result: Erased = { files: 0, rewritten: 0, erased: 0, failed: 0 };
+    /** Rows that each file has lost, of those that were looked through. */
+    const lost: number[] = [];
     const attempts = createAttempts(retention, 'erase');
     const due = await planErasures(retention, options);
     for (const id of due.workspaces) {
       // Before the first look: whoever is deleted later is told of again.
       const { instant } = await readClock(pool);
       const every = listFiles(pool, ['archiving', 'verified', 'removed', 'restored', 'replaced'], id);
-      for await (const file of every) await eraseOne({ retention, attempts }, file, result);
+      for await (const file of every) lost.push(...(await eraseOne({ retention, attempts }, file)));
       // A file that failed is remembered by itself.
       if (!attempts.isOver) await finishErasure(pool, id, instant);
     }
     const isTried = ({ workspaceId }: ArchivedMonth) => due.workspaces.includes(workspaceId);
     for (const month of due.months.filter((one) => !isTried(one)))
       for (const file of await filesOfMonth(pool, month))
-        await eraseOne({ retention, attempts }, file, result);
+        lost.push(...(await eraseOne({ retention, attempts }, file)));
     const isOver = (one: ArchivedMonth) => !attempts.isOver && !attempts.failed.has(keyOf(one));
     await settle(retention, 'erase', due.months.filter(isOver));
-    return { ...result, failed: attempts.failed.size };
+    return {
+      files: lost.length,
+      rewritten: lost.filter((rows) => rows > 0).length,
+      erased: lost.reduce((sum, rows) => sum + rows, 0),
+      failed: attempts.failed.size,
+    };
   });
 }
 
+/** @returns rows that the file has lost; nothing of one that was not looked through to its end */
 async function eraseOne(
   { retention, attempts }: { retention: Retention; attempts: Attempts },
   file: ArchiveFile,
-  result: Erased,
-): Promise<void> {
-  if (file.object === null || attempts.isOver) return;
+): Promise<number[]> {
+  const lost: number[] = [];
+  if (file.object === null || attempts.isOver) return lost;
   await attempts.attempt([file], async () => {
     if (file.state === 'archiving' || file.state === 'replaced') return discardUnfinished(retention, file);
-    const erased = await eraseFrom(retention, file);
-    result.files += 1;
-    result.erased += erased;
-    if (erased > 0) result.rewritten += 1;
+    lost.push(await eraseFrom(retention, file));
   });
+  return lost;
 }
 
 /** @returns rows that the file does not have any more */

@@ -1,6 +1,5 @@
 import { newId } from '../platform/ids.ts';
 import { type ArchivedMonth, type ArchiveFile, filesOfMonth, insertFile } from '../store/archive-files.ts';
-import { inTransaction } from '../store/database.ts';
 import {
   countDetached,
   detachPartition,
@@ -10,10 +9,19 @@ import {
   type Partition,
 } from '../store/partitions.ts';
 import { deleteRows, insertOwned } from '../store/retention.ts';
+import { inTransaction } from '../store/transactions.ts';
 import { archiveMonth, isPending, pagesOf, removeArchived, removeUnarchived } from './archive.ts';
-import { type Attempts, createAttempts, settle } from './attempts.ts';
 import { alone, type Retention, requireLease, requireStore } from './files.ts';
-import { type DueMonth, keyOf, type Plan, planRetention } from './plan.ts';
+import {
+  type Attempts,
+  aboutMonth,
+  createAttempts,
+  type DueMonth,
+  keyOf,
+  type Plan,
+  planRetention,
+  settle,
+} from './plan.ts';
 
 /** What a run has done. */
 export interface RetentionRun {
@@ -35,9 +43,11 @@ export type Going = 'archive' | 'discard';
 interface Under {
   retention: Retention;
   going: Going;
-  run: RetentionRun;
   attempts: Attempts;
 }
+
+/** What the months of one partition have come to. */
+type Gone = Omit<RetentionRun, 'failed'>;
 
 const partitionOf = ({ kind, month }: Pick<ArchivedMonth, 'kind' | 'month'>) =>
   `${kind}_${month.replace('-', '_')}`;
@@ -52,10 +62,10 @@ const partitionOf = ({ kind, month }: Pick<ArchivedMonth, 'kind' | 'month'>) =>
  */
 export function runRetention(given: Retention, going: Going): Promise<RetentionRun | undefined> {
   return alone(given, async (retention) => {
-    const run: RetentionRun = { months: 0, archived: 0, deleted: 0, dropped: 0, failed: 0 };
     const attempts = createAttempts(retention, 'archive');
-    const under = { retention, going, run, attempts };
-    const detached = await finishAllDetached(under, await planRetention(retention));
+    const under = { retention, going, attempts };
+    const { left: detached, dropped } = await finishAllDetached(under, await planRetention(retention));
+    const gone: Gone[] = [{ months: 0, archived: 0, deleted: 0, dropped }];
     // What was given back is planned as well.
     const { due, failed } = await planRetention(retention);
     const keys = new Set(due.map(keyOf));
@@ -71,18 +81,26 @@ export function runRetention(given: Retention, going: Going): Promise<RetentionR
     for (const [name, months] of whole) {
       if (attempts.isOver) break;
       retention.signal?.throwIfAborted();
-      await letGo(under, { name, months });
+      gone.push(await letGo(under, { name, months }));
     }
-    return { ...run, failed: attempts.failed.size };
+    const sum = (what: keyof Gone) => gone.reduce((all, one) => all + one[what], 0);
+    return {
+      months: sum('months'),
+      archived: sum('archived'),
+      deleted: sum('deleted'),
+      dropped: sum('dropped'),
+      failed: attempts.failed.size,
+    };
   });
 }
 
-/** Partitions that an interrupted run has detached. @returns names of those that are left */
+/** Partitions that an interrupted run has detached. @returns how many were dropped, and names of those that are left */
 async function finishAllDetached(
-  { retention, run, attempts }: Under,
+  { retention, attempts }: Under,
   { failed, untouched }: Plan,
-): Promise<Set<string>> {
+): Promise<{ left: Set<string>; dropped: number }> {
   const left = new Set<string>();
+  let dropped = 0;
   const waiting = new Set(failed.filter(({ due }) => !due).map(keyOf));
   for (const partition of await listPartitions(retention.pool)) {
     const { name, kind, month, isDetached } = partition;
@@ -93,27 +111,28 @@ async function finishAllDetached(
     const months = owners.map((workspaceId) => ({ workspaceId, kind, month }));
     const waits = retention.heedsBackOff && months.some((one) => waiting.has(keyOf(one)));
     const finish = () => finishDetached({ retention, attempts }, partition, []);
-    if (!waits && (await attempts.attempt(months, finish))) run.dropped += 1;
+    if (!waits && (await attempts.attempt(months, finish))) dropped += 1;
     else left.add(name);
   }
-  return left;
+  return { left, dropped };
 }
 
 /** One month of one table: whole, if nobody keeps it, or else workspace by workspace. */
 async function letGo(
-  { retention, going, run, attempts }: Under,
+  { retention, going, attempts }: Under,
   { name, months }: { name: string; months: readonly DueMonth[] },
-): Promise<void> {
+): Promise<Gone> {
   const { pool, log } = retention;
+  const gone: Gone = { months: 0, archived: 0, deleted: 0, dropped: 0 };
   const ready: DueMonth[] = [];
   for (const month of months) {
     const archive = async () => {
-      run.archived += await archiveMonth(retention, month);
+      gone.archived += await archiveMonth(retention, month);
     };
     if (going === 'discard' || (!attempts.isOver && (await attempts.attempt([month], archive))))
       ready.push(month);
   }
-  if (ready.length === 0) return;
+  if (ready.length === 0) return gone;
   const partition = (await listPartitions(pool)).find((one) => one.name === name);
   const due = new Set(ready.map(({ workspaceId }) => workspaceId));
   const owners = partition ? await ownersIn(pool, partition) : [];
@@ -124,22 +143,23 @@ async function letGo(
       log.info({ partition: name }, 'a partition was detached');
       await finishDetached({ retention, attempts }, partition, going === 'discard' ? ready : []);
     });
-    if (!dropped) return;
-    run.dropped += 1;
+    if (!dropped) return gone;
+    gone.dropped += 1;
   }
   // What lies in the default partition, and what is not the whole of a partition.
   for (const month of ready) {
-    if (attempts.isOver) return;
+    if (attempts.isOver) return gone;
     if (attempts.failed.has(keyOf(month))) continue;
     const isGone = await attempts.attempt([month], async () => {
-      run.deleted +=
+      gone.deleted +=
         going === 'archive'
           ? await removeArchived(retention, month)
           : await removeUnarchived(retention, month);
       await settle(retention, 'archive', [month]);
     });
-    if (isGone) run.months += 1;
+    if (isGone) gone.months += 1;
   }
+  return gone;
 }
 
 /**
@@ -170,7 +190,10 @@ async function finishDetached(
       settled.push(...files);
       continue;
     }
-    log.info({ ...month, rows, archived }, 'a detached partition has other rows than the archive');
+    log.info(
+      { ...aboutMonth(month), rows, archived },
+      'a detached partition has other rows than the archive',
+    );
     await attempts.attempt([month], async () => {
       await removeArchived(retention, month, partition.name);
     });

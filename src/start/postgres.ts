@@ -1,11 +1,10 @@
-import { setTimeout as sleep } from 'node:timers/promises';
-import { describeFailure } from '../admin/command.ts';
 import { freePort, tryListen } from '../embedded/address.ts';
 import type { EmbeddedPostgres } from '../embedded/postgres.ts';
 import type { Config } from '../platform/config.ts';
+import { describeFailure } from '../platform/format.ts';
 import { whyNotListening } from '../platform/listen.ts';
 import type { Log } from '../platform/log.ts';
-import { rest } from '../platform/poll.ts';
+import { backOff, rest, until } from '../platform/poll.ts';
 
 /** A server that has answered for this long has started well: its next end is a first one again. */
 const STEADY_MS = 2000;
@@ -37,15 +36,18 @@ export function keepPostgresRunning(
 
   async function watch(): Promise<void> {
     await postgres.exited;
+    let nextWait = backOff(FIRST_WAIT_MS, LONGEST_WAIT_MS);
     for (let failures = 0; !signal.aborted; ) {
-      const wait = Math.min(FIRST_WAIT_MS * 2 ** failures, LONGEST_WAIT_MS);
+      const wait = nextWait();
       log.warn({ wait }, 'the embedded Postgres ended by itself and is started again');
       await rest(wait, signal);
       if (signal.aborted) return;
       const reason = await livesUntilItEnds();
       if (signal.aborted) return;
-      if (reason === undefined) failures = 0;
-      else if (++failures === MOST_FAILURES) {
+      if (reason === undefined) {
+        failures = 0;
+        nextWait = backOff(FIRST_WAIT_MS, LONGEST_WAIT_MS);
+      } else if (++failures === MOST_FAILURES) {
         return onHopeless(
           `the embedded Postgres ended by itself and did not come back in ${MOST_FAILURES} tries: ${reason}`,
         );
@@ -92,15 +94,15 @@ export type Ports = Pick<Config, (typeof listeners)[number][0]>;
  * @throws {Error} naming each setting whose port is taken, or that this user may not listen on.
  */
 export async function claimPorts(config: Config, patience: number): Promise<Ports> {
-  const end = Date.now() + patience;
-  for (;;) {
-    const problems = (
-      await Promise.all(listeners.map(([port, host]) => problemOf(config, port, host)))
-    ).filter((problem) => problem !== undefined);
-    if (problems.length === 0) break;
-    if (Date.now() > end) throw new Error(problems.join('; '));
-    await sleep(50);
-  }
+  const findProblems = async () => {
+    const found = await Promise.all(listeners.map(([port, host]) => problemOf(config, port, host)));
+    return found.filter((problem) => problem !== undefined);
+  };
+  const problems = await until(findProblems, {
+    ...{ every: 50, deadline: Date.now() + patience },
+    isSo: (found) => found.length === 0,
+  });
+  if (problems.length > 0) throw new Error(problems.join('; '));
   return {
     PORT: config.PORT || (await freePort(config.HOST)),
     BOARD_PORT: config.BOARD_PORT || (await freePort(config.BOARD_HOST)),

@@ -1,9 +1,9 @@
 import { type ChildProcess, fork } from 'node:child_process';
 import path from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
+import { startedByNpm } from '../platform/environment.ts';
+import { packageRoot } from '../platform/files.ts';
 import type { Log } from '../platform/log.ts';
-import { packageRoot } from '../platform/package-root.ts';
-import { poll } from '../platform/poll.ts';
+import { backOff, poll, until } from '../platform/poll.ts';
 
 /** A process that has lived this long has started well: its next end is a first one again. */
 const HEALTHY_MS = 10_000;
@@ -41,6 +41,7 @@ export function startProcesses(options: ProcessesOptions): () => Promise<void> {
 function keepRunning(line: ProcfileLine, { env, log, deadline, onHopeless }: ProcessesOptions) {
   let child: ChildProcess | undefined;
   let ends = 0;
+  let nextWait = backOff(FIRST_WAIT_MS, LONGEST_WAIT_MS);
   let restart: NodeJS.Timeout | undefined;
   let stopping = false;
 
@@ -55,8 +56,12 @@ function keepRunning(line: ProcfileLine, { env, log, deadline, onHopeless }: Pro
     child.once('exit', (code, signal) => {
       child = undefined;
       if (stopping) return;
-      ends = Date.now() - started < HEALTHY_MS ? ends + 1 : 1;
-      const wait = Math.min(FIRST_WAIT_MS * 2 ** (ends - 1), LONGEST_WAIT_MS);
+      if (Date.now() - started >= HEALTHY_MS) {
+        ends = 0;
+        nextWait = backOff(FIRST_WAIT_MS, LONGEST_WAIT_MS);
+      }
+      ends++;
+      const wait = nextWait();
       log.warn({ name: line.name, code, signal, wait }, 'a process ended by itself and is started again');
       restart = setTimeout(run, wait);
       if (ends >= HOPELESS_ENDS) onHopeless(line.name);
@@ -122,20 +127,22 @@ const PATIENCE_MS = 2000;
  * @throws {Error} with the last word of the page that is missing, when that takes too long.
  */
 export async function waitUntilReady(pages: string[], signal: AbortSignal): Promise<void> {
-  const end = Date.now() + DEADLINE_MS;
+  const deadline = Date.now() + DEADLINE_MS;
   for (const page of pages) {
+    if (signal.aborted) return;
     let missing = `no answer of ${page}`;
-    while (!signal.aborted) {
+    async function isReady(): Promise<boolean> {
       try {
         const response = await fetch(page, { signal: AbortSignal.timeout(PATIENCE_MS) });
         missing = await response.text();
-        if (response.ok) break;
+        return response.ok;
       } catch {
         // It does not listen yet.
+        return false;
       }
-      if (Date.now() > end) throw new Error(`not ready after ${DEADLINE_MS / 1000} s: ${missing}`);
-      await sleep(POLL_MS);
     }
+    const came = await until(isReady, { every: POLL_MS, deadline, leaving: signal });
+    if (!came && !signal.aborted) throw new Error(`not ready after ${DEADLINE_MS / 1000} s: ${missing}`);
   }
 }
 
@@ -194,7 +201,7 @@ export function endOfStart(log: Log): EndOfStart {
 
 /** A killed npm tells nobody: whoever killed it means what it ran. */
 function watchNpm(onGone: () => void): void {
-  if (!process.env.npm_lifecycle_event) return;
+  if (!startedByNpm().script) return;
   const npm = process.ppid;
   const looks = poll(PARENT_POLL_MS, () => {
     if (process.ppid === npm) return;

@@ -1,6 +1,7 @@
 import { Prisma } from '../generated/prisma/client.ts';
 import { uuidOf } from '../profile/values.ts';
-import { type Connection, type Database, inTransaction, type Pool } from './database.ts';
+import type { Connection, Database, Pool } from './database.ts';
+import { inTransaction } from './transactions.ts';
 
 /** What accounts can be found by. */
 export type FilterColumn =
@@ -14,8 +15,8 @@ export type FilterColumn =
   | 'active';
 
 /** A filter that has been understood. */
-export type Condition =
-  | { op: 'and' | 'or'; conditions: Condition[] }
+export type AccountCondition =
+  | { op: 'and' | 'or'; conditions: AccountCondition[] }
   | { op: 'eq' | 'co' | 'sw'; column: FilterColumn; value: string }
   | { op: 'eq'; column: 'active'; value: boolean }
   | { op: 'email'; comparisons: EmailComparison[] };
@@ -49,7 +50,7 @@ const EMAILS = `coalesce(accounts.emails, jsonb_build_array(jsonb_build_object(
 const CASE_EXACT: FilterColumn[] = ['id', 'externalId'];
 
 /** As SQL. What the client wrote goes into `values` only, never into the text. */
-function conditionSql(condition: Condition, values: unknown[]): string {
+function conditionSql(condition: AccountCondition, values: unknown[]): string {
   if ('conditions' in condition) {
     const parts = condition.conditions.map((one) => conditionSql(one, values));
     return `(${parts.join(` ${condition.op} `)})`;
@@ -84,7 +85,7 @@ function emailSql(comparisons: EmailComparison[], values: unknown[]): string {
 }
 
 /** Whether a condition compares what no index helps with, so that every account of the company is read. */
-function readsEveryone(condition: Condition): boolean {
+function readsEveryone(condition: AccountCondition): boolean {
   if ('conditions' in condition) return condition.conditions.some(readsEveryone);
   if (condition.op === 'email') return true;
   const { op, column } = condition;
@@ -126,7 +127,7 @@ interface Row {
 
 export interface AccountSearch {
   /** Absent: all. */
-  condition?: Condition | undefined;
+  condition?: AccountCondition | undefined;
   /** How many to leave out at the start. */
   skip?: number;
   /** The position behind which to begin. */
@@ -160,7 +161,7 @@ export function findAccountPage(
   return searching(pool, search, (tx) => readPage(tx, companyId, search));
 }
 
-function fitting(companyId: string, condition: Condition | undefined) {
+function fitting(companyId: string, condition: AccountCondition | undefined) {
   const values: unknown[] = [companyId];
   const fits = `accounts.company_id = $1::uuid${condition ? ` and ${conditionSql(condition, values)}` : ''}`;
   return { fits, values };
@@ -223,7 +224,7 @@ export interface NamedRow {
 }
 
 /** Names and ids, in any number: each list is one parameter. */
-export interface Wanted {
+interface NamesAndIds {
   companyId: string;
   names: string[];
   ids: string[];
@@ -248,7 +249,7 @@ export async function namesOf(
 export async function findNamed(
   prisma: Client,
   table: 'workspaces' | 'permission_sets',
-  { companyId, names, ids }: Wanted,
+  { companyId, names, ids }: NamesAndIds,
 ): Promise<NamedRow[]> {
   if (names.length === 0 && ids.length === 0) return [];
   return prisma.$queryRaw<NamedRow[]>`

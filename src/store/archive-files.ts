@@ -1,3 +1,4 @@
+import { NIL_UUID } from '../platform/ids.ts';
 import type { Pool } from './database.ts';
 import { isDistributed } from './distributed.ts';
 import type { ActivityTable } from './erasures.ts';
@@ -49,7 +50,6 @@ const listFilesStatement = `
   order by archive_files.workspace_id, archive_files.id
   limit $5::integer`;
 
-const NIL = '00000000-0000-0000-0000-000000000000';
 const PAGE = 500;
 
 /** The files in these states, of one workspace or of all. */
@@ -58,7 +58,7 @@ export async function* listFiles(
   states: readonly ArchiveState[],
   workspaceId?: string,
 ): AsyncGenerator<ArchiveFile> {
-  let after = { workspaceId: NIL, id: NIL };
+  let after = { workspaceId: NIL_UUID, id: NIL_UUID };
   for (;;) {
     const values = [workspaceId ?? null, after.workspaceId, after.id, states, PAGE];
     const { rows } = await pool.query<ArchiveFile>({ text: listFilesStatement, values });
@@ -243,7 +243,7 @@ export interface RetentionOfWorkspace {
 /** A page of the workspaces, in the order of their ids. */
 export async function summarizeRetention(
   pool: Pool,
-  { after = NIL, limit }: { after?: string | undefined; limit: number },
+  { after = NIL_UUID, limit }: { after?: string | undefined; limit: number },
 ): Promise<RetentionOfWorkspace[]> {
   const { rows } = await pool.query<RetentionOfWorkspace>({
     text: (await isDistributed(pool)) ? summarizeApartStatement : summarizeStatement,

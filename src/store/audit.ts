@@ -1,7 +1,8 @@
 import type { Prisma } from '../generated/prisma/client.ts';
-import { newId } from '../platform/ids.ts';
+import { NIL_UUID, newId } from '../platform/ids.ts';
 import type { Json } from '../profile/json.ts';
-import { type Connection, type Database, inTransaction, type Pool, storable } from './database.ts';
+import { type Connection, type Database, type Pool, storable } from './database.ts';
+import { inTransaction } from './transactions.ts';
 
 /**
  * Every action that is audited, with the ways by which it is done. A way is a command of `penstock`, a route of the
@@ -83,7 +84,7 @@ export type AuditAction = keyof typeof auditActions;
 export type AuditVia = 'console' | 'command_line' | 'scim' | 'dashboard';
 
 /** The company of what belongs to the installation. */
-export const NO_COMPANY = '00000000-0000-0000-0000-000000000000';
+export const NO_COMPANY = NIL_UUID;
 
 /** Who acts, and from where. */
 export interface Actor {

@@ -1,6 +1,6 @@
 import { JsonText } from '../profile/json.ts';
-import { codeAt } from '../profile/text.ts';
 import { readUsual } from '../profile/time.ts';
+import { codeAt } from '../profile/values.ts';
 import { writeUuid } from './write-uuid.ts';
 
 /**

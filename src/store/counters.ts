@@ -1,3 +1,4 @@
+import { integerArray, uuidArray } from './arrays.ts';
 import type { Connection, Pool } from './database.ts';
 import { isDistributed } from './distributed.ts';
 
@@ -5,10 +6,10 @@ export interface LaneCount {
   lane: number;
   envelopes: number;
   objects: number;
-  dead_letters: number;
-  apply_seconds: number;
+  deadLetters: number;
+  applySeconds: number;
   /** Objects whose user goes by a name of another lane. */
-  named_elsewhere: number;
+  namedElsewhere: number;
 }
 
 /** Upserts by primary key; sorted by lane. */
@@ -16,9 +17,8 @@ const countLanesStatement = `
   insert into lane_totals (lane, envelopes, objects, dead_letters, apply_seconds, named_elsewhere)
   select counted.lane, counted.envelopes, counted.objects, counted.dead_letters, counted.apply_seconds,
     counted.named_elsewhere
-  from jsonb_to_recordset($1::jsonb) as counted (
-    lane integer, envelopes bigint, objects bigint, dead_letters bigint, apply_seconds double precision,
-    named_elsewhere bigint)
+  from unnest($1::integer[], $2::integer[], $3::integer[], $4::integer[], $5::double precision[], $6::integer[])
+    as counted (lane, envelopes, objects, dead_letters, apply_seconds, named_elsewhere)
   order by counted.lane
   on conflict (lane) do update set
     envelopes = lane_totals.envelopes + excluded.envelopes,
@@ -28,11 +28,22 @@ const countLanesStatement = `
     named_elsewhere = lane_totals.named_elsewhere + excluded.named_elsewhere`;
 
 export async function countLanes(tx: Connection, rows: LaneCount[]): Promise<void> {
-  await tx.query({ name: 'count-lanes', text: countLanesStatement, values: [JSON.stringify(rows)] });
+  await tx.query({
+    name: 'count-lanes',
+    text: countLanesStatement,
+    values: [
+      integerArray(rows, (row) => row.lane),
+      integerArray(rows, (row) => row.envelopes),
+      integerArray(rows, (row) => row.objects),
+      integerArray(rows, (row) => row.deadLetters),
+      rows.map((row) => row.applySeconds),
+      integerArray(rows, (row) => row.namedElsewhere),
+    ],
+  });
 }
 
 export interface UsageRow {
-  workspace_id: string;
+  workspaceId: string;
   lane: number;
   attributes: number;
   events: number;
@@ -48,9 +59,8 @@ const countUsageStatement = `
   insert into usage (workspace_id, day, lane, attributes, events, purchases, identity, subscriptions)
   select counted.workspace_id, (now() at time zone 'UTC')::date, counted.lane, counted.attributes,
     counted.events, counted.purchases, counted.identity, counted.subscriptions
-  from jsonb_to_recordset($1::jsonb) as counted (
-    workspace_id uuid, lane integer, attributes bigint, events bigint, purchases bigint, identity bigint,
-    subscriptions bigint)
+  from unnest($1::uuid[], $2::integer[], $3::integer[], $4::integer[], $5::integer[], $6::integer[], $7::integer[])
+    as counted (workspace_id, lane, attributes, events, purchases, identity, subscriptions)
   order by counted.workspace_id, counted.lane
   on conflict (workspace_id, day, lane) do update set
     attributes = usage.attributes + excluded.attributes,
@@ -61,7 +71,19 @@ const countUsageStatement = `
 
 /** Counts objects that took effect against usage. One row per workspace and lane. */
 export async function countUsage(tx: Connection, rows: UsageRow[]): Promise<void> {
-  await tx.query({ name: 'count-usage', text: countUsageStatement, values: [JSON.stringify(rows)] });
+  await tx.query({
+    name: 'count-usage',
+    text: countUsageStatement,
+    values: [
+      uuidArray(rows, (row) => row.workspaceId),
+      integerArray(rows, (row) => row.lane),
+      integerArray(rows, (row) => row.attributes),
+      integerArray(rows, (row) => row.events),
+      integerArray(rows, (row) => row.purchases),
+      integerArray(rows, (row) => row.identity),
+      integerArray(rows, (row) => row.subscriptions),
+    ],
+  });
 }
 
 export interface Totals {

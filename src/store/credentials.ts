@@ -1,5 +1,6 @@
 import { createHash, randomBytes } from 'node:crypto';
-import type { Pool } from './database.ts';
+import { type Actor, auditIn } from './audit.ts';
+import type { Database, Pool } from './database.ts';
 import { isDistributed } from './distributed.ts';
 import type { Channel } from './subscription-states.ts';
 
@@ -47,7 +48,7 @@ export function describeScimToken(secret: string): ApiKeySecret {
 /** How long an invitation can be used, in ms: three days. */
 const LIFETIME = 3 * 86_400_000;
 
-export interface Invitation {
+interface Invitation {
   /** 32 random bytes in base64url; part of the link, stored nowhere. */
   secret: string;
   hash: Uint8Array<ArrayBuffer>;
@@ -167,7 +168,7 @@ export async function touchApiKeys(pool: Pool, seen: Map<string, Date>): Promise
   });
 }
 
-export interface ScimTokenRow {
+interface ScimTokenRow {
   id: string;
   companyId: string;
   origin: string;
@@ -221,4 +222,51 @@ const touchScimTokenStatement = `
 /** Notes when a token was last used. */
 export async function touchScimToken(pool: Pool, id: string, at: Date): Promise<void> {
   await pool.query({ name: 'touch-scim-token', text: touchScimTokenStatement, values: [id, at] });
+}
+
+/** An account, in its company. */
+interface AccountKey {
+  id: string;
+  companyId: string;
+}
+
+/**
+ * Invites an account to set a password; an earlier invitation ends.
+ * @returns the secret of the link, which is stored nowhere; nothing when the account is gone or inactive
+ */
+export async function inviteAccount(
+  { prisma }: Pick<Database, 'prisma'>,
+  actor: Actor,
+  { id, companyId }: AccountKey,
+): Promise<{ secret: string; expiresAt: Date } | undefined> {
+  const { secret, hash, expiresAt } = newInvitation(new Date());
+  return prisma.$transaction(async (tx) => {
+    const { count } = await tx.account.updateMany({
+      where: { id, companyId, active: true },
+      data: { invitationHash: hash, invitationExpiresAt: expiresAt },
+    });
+    if (count === 0) return undefined;
+    const subject = { kind: 'account', id };
+    const detail = { expires_at: expiresAt.toISOString() };
+    await auditIn(tx, actor, [{ action: 'invitations.create', subject, companyId, detail }]);
+    return { secret, expiresAt };
+  });
+}
+
+/** Takes an invitation back that nobody has accepted. @returns whether there was one */
+export async function revokeInvitation(
+  { prisma }: Pick<Database, 'prisma'>,
+  actor: Actor,
+  { id, companyId }: AccountKey,
+): Promise<boolean> {
+  return prisma.$transaction(async (tx) => {
+    const { count } = await tx.account.updateMany({
+      where: { id, companyId, invitationHash: { not: null } },
+      data: { invitationHash: null, invitationExpiresAt: null },
+    });
+    if (count === 0) return false;
+    const subject = { kind: 'account', id };
+    await auditIn(tx, actor, [{ action: 'invitations.revoke', subject, companyId }]);
+    return true;
+  });
 }

@@ -1,8 +1,7 @@
 import pg from 'pg';
 import type { PrismaClient } from '../generated/prisma/client.ts';
-import { tracing } from '../platform/tracing.ts';
+import { kindOf, type Span, tracing } from '../platform/tracing.ts';
 import { findDistribution } from './distributed.ts';
-import { bindConnects, traceStatements, workFor } from './statement-spans.ts';
 
 /** Another program answers in the server's place: it was told nothing but the names of a role and a database. */
 class UnprovenServer extends Error {
@@ -84,7 +83,7 @@ export interface Database {
 }
 
 /** Milliseconds; what takes longer fails. */
-export interface Patience {
+interface Patience {
   /** For a connection, whether a new one or one of the pool's that another has now. */
   connection: number;
   /** For the answer to a statement. Absent: for ever. */
@@ -149,76 +148,16 @@ export function openPool(
   return pool;
 }
 
-/** Milliseconds that a transaction's statements may take, and wait for a lock; what takes longer fails. */
-export interface Limits {
-  statement: number;
-  lock: number;
-}
-
-/**
- * Commits what `work` does, or nothing of it. A connection that failed is not used again.
- *
- * @param work may send COMMIT itself, behind its last statements and in one write with them: should one of those fail,
- *   the server takes it for ROLLBACK
- * @throws what `work` throws, or why the connection was lost, where that is known
- */
-export async function inTransaction<T>(
-  pool: Pool,
-  work: (tx: Connection, commit: () => Promise<unknown>) => Promise<T>,
-  limits?: Limits,
-): Promise<T> {
-  const span = tracing?.recording();
-  const tx = await pool.connect();
-  if (span) workFor(tx, span);
-  let broken: Error | undefined;
-  // While it is checked out, the connection's own errors have no other listener, and would end the process.
-  const onError = (error: Error) => {
-    broken = error;
-  };
-  tx.on('error', onError);
-  let committed: Promise<unknown> | undefined;
-  const commit = () => {
-    committed ??= tx.query('commit');
-    return committed;
-  };
-  try {
-    await tx.query(beginning(limits));
-    const result = await work(tx, commit);
-    await commit();
-    return result;
-  } catch (error) {
-    const lost = broken;
-    if (isStale(error)) broken = error as Error;
-    await tx.query('rollback').catch((failure: Error) => {
-      broken = failure;
-    });
-    throw lost ?? error;
-  } finally {
-    tx.off('error', onError);
-    if (span) workFor(tx, undefined);
-    tx.release(broken);
-  }
-}
-
-/** Whether a prepared statement of the connection returns rows of a shape that is gone: a new connection makes it anew. */
-function isStale(error: unknown): boolean {
-  const { code, message } = error as { code?: string; message?: string };
-  return code === '0A000' && message?.includes('cached plan') === true;
-}
-
-/** One message, and so one round trip. */
-function beginning(limits: Limits | undefined): string {
-  if (!limits) return 'begin';
-  const { statement, lock } = limits;
-  return `begin; set local statement_timeout = ${statement}; set local lock_timeout = ${lock}`;
-}
-
 /**
  * A value as a text column takes it: with neither U+0000 nor lone surrogates, both of which a caller's words may have.
  */
 export function storable(value: unknown): string {
   return String(value).toWellFormed().replaceAll('\u0000', '\u2400');
 }
+
+/** SQL: a time as ISO 8601 in UTC, whatever the session's time zone, with milliseconds or with all microseconds. */
+export const iso = (time: string, fraction: 'MS' | 'US' = 'MS') =>
+  `to_char(${time} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.${fraction}"Z"')`;
 
 /** Pages of 8 KB up to which a table was so small that all ways into it seemed to cost the same. */
 const TINY = 16;
@@ -250,4 +189,73 @@ export async function analyzeGrown(pool: Pool): Promise<string[]> {
   const { rows } = await pool.query<{ name: string }>({ name: 'find-grown', text: findGrownStatement });
   for (const { name } of rows) await pool.query(`analyze (skip_locked) ${name}`);
   return rows.map(({ name }) => name);
+}
+
+// biome-ignore lint/suspicious/noExplicitAny: As `pg` has it: text or an object, values, a function.
+type Query = (...given: any[]) => any;
+
+/** Connections of transactions, and the spans that they are part of. */
+const working = new WeakMap<object, Span>();
+
+/** From now on the statements of a connection are part of this span, until it is said that they are of none. */
+export function workFor(connection: object, span: Span | undefined): void {
+  if (span) working.set(connection, span);
+  else working.delete(connection);
+}
+
+/**
+ * Makes a span of each statement of a connection that is sent as part of one that is recorded. What nobody asked for,
+ * such as a heartbeat, has none. While nothing is traced the connection stays as it is.
+ */
+function traceStatements(client: pg.Client): void {
+  const sdk = tracing;
+  if (!sdk) return;
+  const query = client.query.bind(client) as Query;
+  client.query = ((...given: unknown[]) => {
+    const [statement] = given as [string | { name?: string; text?: string; submit?: unknown }];
+    const parent = working.get(client) ?? sdk.recording();
+    if (!parent || typeof (statement as { submit?: unknown })?.submit === 'function') return query(...given);
+    const operation = nameOf(statement);
+    const span = sdk.begin(operation, { kind: 'CLIENT', parent });
+    span.setAttribute('db.system.name', 'postgresql').setAttribute('db.operation.name', operation);
+    const end = (error: unknown) => {
+      if (error) sdk.failSpan(span, kindOf(error));
+      span.end();
+    };
+    const last = given.length - 1;
+    const answer = given[last];
+    if (typeof answer === 'function') {
+      given[last] = (error: unknown, result: unknown) => {
+        end(error);
+        answer(error, result);
+      };
+      return query(...given);
+    }
+    return endWith(query(...given), end);
+  }) as typeof client.query;
+}
+
+function endWith(answer: Promise<unknown>, end: (error: unknown) => void): Promise<unknown> {
+  answer.then(() => end(undefined), end);
+  return answer;
+}
+
+/**
+ * Whoever waits for a connection of the pool goes on as part of its own span, not of that of who gave the connection back.
+ */
+function bindConnects(pool: pg.Pool): void {
+  const sdk = tracing;
+  if (!sdk) return;
+  const connect = pool.connect.bind(pool) as Query;
+  pool.connect = ((done?: Query) => (done ? connect(sdk.bind(done)) : connect())) as typeof pool.connect;
+}
+
+/** Behind what may stand before it: spaces, comments, brackets. */
+const FIRST_WORD = /^(?:\s|--[^\n]*\n|\/\*[^*]*\*\/|\()*([A-Za-z]+)/;
+
+/** A prepared statement's own name; of any other its first word. Never a value, nor a text that may hold one. */
+function nameOf(statement: string | { name?: string; text?: string }): string {
+  if (typeof statement !== 'string' && statement.name) return statement.name;
+  const text = typeof statement === 'string' ? statement : (statement.text ?? '');
+  return FIRST_WORD.exec(text)?.[1]?.toLowerCase() ?? 'statement';
 }

@@ -1,3 +1,4 @@
+import { MAX_UUID, NIL_UUID } from '../platform/ids.ts';
 import { type Pool, storable } from './database.ts';
 import { forEachWorkspace } from './distributed.ts';
 
@@ -13,10 +14,6 @@ export const MAX_LOOKED = 1000;
 
 /** Letters that one page counts: those of one group, or of all its groups with an even share for each. */
 const MOST_COUNTED = 5000;
-
-/** Before every id, and behind every id. */
-const FIRST = '00000000-0000-0000-0000-000000000000';
-export const LAST = 'ffffffff-ffff-ffff-ffff-ffffffffffff';
 
 /** Dead letters of one workspace that wait, of one kind, whose reasons begin alike. */
 export interface GroupName {
@@ -97,9 +94,9 @@ async function walkGroups(
   most: number,
 ): Promise<MetGroup[]> {
   const from = workspaceIds.filter((id) => after === undefined || id >= after.workspaceId).sort();
-  const start = { kind: storable(kind ?? ''), reason: '', id: FIRST };
+  const start = { kind: storable(kind ?? ''), reason: '', id: NIL_UUID };
   const met = await forEachWorkspace(pool, { given: from, workspaceOf: (id) => id }, async (some) => {
-    const starts = some.map((id) => (id === after?.workspaceId ? { ...after, id: LAST } : start));
+    const starts = some.map((id) => (id === after?.workspaceId ? { ...after, id: MAX_UUID } : start));
     const { rows } = await pool.query<MetGroup>({
       name: 'walk-dead-letter-groups',
       text: walkGroupsStatement,
@@ -262,7 +259,7 @@ export interface GroupPage extends GroupName {
 /** A page of a group, the one accepted last first. */
 export async function selectOfGroup(
   pool: Pool,
-  { workspaceId, kind, reason, before = LAST, limit }: GroupPage,
+  { workspaceId, kind, reason, before = MAX_UUID, limit }: GroupPage,
 ): Promise<ListedLetter[]> {
   const { rows } = await pool.query<ListedLetter>({
     name: 'select-of-dead-letter-group',

@@ -1,10 +1,11 @@
+import { textArray, uuidArray } from './arrays.ts';
 import type { Connection } from './database.ts';
 import { MAX_HOLDERS } from './identifiers.ts';
 import { ROWS_AT_ONCE } from './merges.ts';
 import { marks } from './subscription-states.ts';
 
 export interface EmailState {
-  workspace_id: string;
+  workspaceId: string;
   email: string;
   state: string;
 }
@@ -12,28 +13,37 @@ export interface EmailState {
 /** Upserts by primary key, sorted by it; each address stands once. A state that is said again keeps its time. */
 const setEmailStatesStatement = `
   insert into email_addresses (workspace_id, email, state, changed_at)
-  select given.workspace_id, given.email, given.state, $2::timestamptz
-  from jsonb_to_recordset($1::jsonb) as given (workspace_id uuid, email text, state text)
+  select given.workspace_id, given.email, given.state, $4::timestamptz
+  from unnest($1::uuid[], $2::text[], $3::text[]) as given (workspace_id, email, state)
   order by given.workspace_id, given.email
   on conflict (workspace_id, email) do update set
     state = excluded.state,
     changed_at = case
       when email_addresses.state = excluded.state then email_addresses.changed_at else excluded.changed_at end`;
 
+/** The parameters $1 to $3. */
+function stateValues(states: EmailState[]): Buffer[] {
+  return [
+    uuidArray(states, (row) => row.workspaceId),
+    textArray(states, (row) => row.email),
+    textArray(states, (row) => row.state),
+  ];
+}
+
 /** Sets the global state of addresses, and so of every profile that has one of them. */
 export async function setEmailStates(tx: Connection, states: EmailState[], now: string): Promise<void> {
   await tx.query({
     name: 'set-email-states',
     text: setEmailStatesStatement,
-    values: [JSON.stringify(states), now],
+    values: [...stateValues(states), now],
   });
 }
 
 /** Into email_addresses, sorted by primary key; an address that has a state keeps it, one that only bounced has none. */
 const takeEmailStatesStatement = `
   insert into email_addresses (workspace_id, email, state, changed_at)
-  select given.workspace_id, given.email, given.state, $2::timestamptz
-  from jsonb_to_recordset($1::jsonb) as given (workspace_id uuid, email text, state text)
+  select given.workspace_id, given.email, given.state, $4::timestamptz
+  from unnest($1::uuid[], $2::text[], $3::text[]) as given (workspace_id, email, state)
   order by given.workspace_id, given.email
   on conflict (workspace_id, email) do update set
     state = excluded.state,
@@ -45,21 +55,21 @@ export async function takeEmailStates(tx: Connection, states: EmailState[], now:
   await tx.query({
     name: 'take-email-states',
     text: takeEmailStatesStatement,
-    values: [JSON.stringify(states), now],
+    values: [...stateValues(states), now],
   });
 }
 
 export interface HardBounce {
-  workspace_id: string;
+  workspaceId: string;
   email: string;
-  hard_bounced: boolean;
+  hardBounced: boolean;
 }
 
 /** By primary key, sorted by it; each address stands once. One that bounces again keeps its time. */
 const setHardBouncesStatement = `
   with given as (
     select *
-    from jsonb_to_recordset($1::jsonb) as given (workspace_id uuid, email text, hard_bounced boolean)
+    from unnest($1::uuid[], $2::text[], $3::boolean[]) as given (workspace_id, email, hard_bounced)
   ), cleared as (
     update email_addresses set hard_bounced_at = null
     from given
@@ -69,7 +79,7 @@ const setHardBouncesStatement = `
       and email_addresses.hard_bounced_at is not null
   )
   insert into email_addresses (workspace_id, email, state, hard_bounced_at, changed_at)
-  select given.workspace_id, given.email, null, $2::timestamptz, $2::timestamptz
+  select given.workspace_id, given.email, null, $4::timestamptz, $4::timestamptz
   from given
   where given.hard_bounced
   order by given.workspace_id, given.email
@@ -81,15 +91,20 @@ export async function setHardBounces(tx: Connection, bounces: HardBounce[], now:
   await tx.query({
     name: 'set-hard-bounces',
     text: setHardBouncesStatement,
-    values: [JSON.stringify(bounces), now],
+    values: [
+      uuidArray(bounces, (row) => row.workspaceId),
+      textArray(bounces, (row) => row.email),
+      bounces.map((row) => row.hardBounced),
+      now,
+    ],
   });
 }
 
 /** An address of which a request says that nobody on it takes our email for spam. */
 export interface ClearedSpam {
-  workspace_id: string;
+  workspaceId: string;
   email: string;
-  request_id: string;
+  requestId: string;
 }
 
 /** By the index profiles_email: one entry more than the address may have. */
@@ -161,9 +176,9 @@ const clearMarkedStatement = `${marked}
  */
 export async function clearSpamMarks(tx: Connection, cleared: ClearedSpam[], now: string): Promise<void> {
   const values = [
-    cleared.map(({ workspace_id }) => workspace_id),
+    cleared.map(({ workspaceId }) => workspaceId),
     cleared.map(({ email }) => email),
-    cleared.map(({ request_id }) => request_id),
+    cleared.map(({ requestId }) => requestId),
   ];
   await Promise.all([
     tx.query({ name: 'lock-spam-marks', text: lockMarkedStatement, values }),

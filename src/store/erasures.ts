@@ -1,3 +1,4 @@
+import type { DeprecatedExternalId, NewAlias } from './alternate-identifiers.ts';
 import { uuidArray } from './arrays.ts';
 import type { Connection, Pool } from './database.ts';
 import { isDistributed, WORKSPACES } from './distributed.ts';
@@ -225,15 +226,15 @@ const freeExternalIdsStatement = `
 /** An alias of somebody who is gone names nobody, and may stand until that is settled: whoever gets it now is first. */
 export async function freeAliases(
   tx: Connection,
-  given: { workspace_id: string; alias_label: string; alias_name: string }[],
+  given: Pick<NewAlias, 'workspaceId' | 'aliasLabel' | 'aliasName'>[],
 ): Promise<void> {
   await tx.query({
     name: 'free-aliases',
     text: freeAliasesStatement,
     values: [
-      uuidArray(given, (row) => row.workspace_id),
-      given.map((row) => row.alias_label),
-      given.map((row) => row.alias_name),
+      uuidArray(given, (row) => row.workspaceId),
+      given.map((row) => row.aliasLabel),
+      given.map((row) => row.aliasName),
     ],
   });
 }
@@ -241,11 +242,11 @@ export async function freeAliases(
 /** The same for external ids that were renamed away. */
 export async function freeExternalIds(
   tx: Connection,
-  given: { workspace_id: string; external_id: string }[],
+  given: Pick<DeprecatedExternalId, 'workspaceId' | 'externalId'>[],
 ): Promise<void> {
   await tx.query({
     name: 'free-external-ids',
     text: freeExternalIdsStatement,
-    values: [uuidArray(given, (row) => row.workspace_id), given.map((row) => row.external_id)],
+    values: [uuidArray(given, (row) => row.workspaceId), given.map((row) => row.externalId)],
   });
 }

@@ -1,6 +1,7 @@
 import type { Json, JsonText } from '../profile/json.ts';
 import { mergeRules } from '../profile/merge-rules.ts';
-import { countGivenEvents } from './activity-series.ts';
+import { countedFrom, countGivenEvents } from './activity-series.ts';
+import { integerArray, jsonArray, textArray, timeArray, uuidArray } from './arrays.ts';
 import {
   elementsOf,
   integerColumn,
@@ -10,22 +11,17 @@ import {
   type UuidElements,
   uuidColumn,
 } from './columns.ts';
-import type { Connection, Pool } from './database.ts';
+import type { Connection } from './database.ts';
 import { type MergePair, mergedColumns, pairsTable, pairValues } from './merges.ts';
 
-/** Makes this month's partitions and those of the two that follow, if they are not there. */
-export async function ensurePartitions(pool: Pool): Promise<void> {
-  await pool.query('select ensure_month_partitions(now(), 2)');
-}
-
 export interface EventRow {
-  workspace_id: string;
+  workspaceId: string;
   id: string;
-  profile_id: string;
+  profileId: string;
   name: string;
   /** ISO 8601. */
   time: string;
-  app_id: string | undefined;
+  appId: string | undefined;
   properties: Record<string, Json> | JsonText | undefined;
   /** Place in the batch. */
   ordinal: number;
@@ -46,7 +42,7 @@ export interface Recorded extends ActivityIds {
 }
 
 /** Appends the events of `given`. */
-export const appendEvents = (given: string) => `
+const appendEvents = (given: string) => `
     insert into events (workspace_id, id, profile_id, name, "time", app_id, properties)
     select given.workspace_id, given.id, given.profile_id, given.name, given."time", given.app_id, given.properties
     from ${given}`;
@@ -57,7 +53,7 @@ export const appendEvents = (given: string) => `
  *
  * @param now of the parameter that says when
  */
-export const summarizeEvents = (given: string, now: string) => `
+const summarizeEvents = (given: string, now: string) => `
   insert into event_summaries (workspace_id, profile_id, name, first, last, count, updated_at)
   select
     given.workspace_id, given.profile_id, given.name, min(given."time"), max(given."time"), count(*),
@@ -96,12 +92,12 @@ export function recordEvents(tx: Connection, events: EventRow[], now: string): R
   const [times, properties] = [timeColumn(rows), jsonColumn(rows)];
   const [ordinals, lanes] = [integerColumn(rows), integerColumn(rows)];
   for (const event of events) {
-    workspaceIds.addUuid(event.workspace_id);
+    workspaceIds.addUuid(event.workspaceId);
     ids.addUuid(event.id);
-    profileIds.addUuid(event.profile_id);
+    profileIds.addUuid(event.profileId);
     names.addText(event.name);
     times.addTime(event.time);
-    appIds.addText(event.app_id);
+    appIds.addText(event.appId);
     properties.addJson(event.properties);
     ordinals.addInteger(event.ordinal);
     lanes.addInteger(event.lane);
@@ -114,6 +110,55 @@ export function recordEvents(tx: Connection, events: EventRow[], now: string): R
     values: [...values, now],
   });
   return { profileIds: elementsOf(values[2]!), ids: elementsOf(values[1]!), stored };
+}
+
+const appendEventsStatement =
+  appendEvents(`unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::text[], $5::timestamptz[],
+      $6::text[], $7::jsonb[]) as given (workspace_id, id, profile_id, name, "time", app_id, properties)`);
+
+const summarizeEventsStatement = summarizeEvents(
+  `unnest($1::uuid[], $2::uuid[], $3::text[], $4::timestamptz[], $5::integer[])
+    as given (workspace_id, profile_id, name, "time", ordinal)`,
+  '$6',
+);
+
+const countEventsStatement =
+  countedFrom.events(`unnest($1::uuid[], $2::text[], $3::timestamptz[], $4::text[], $5::integer[])
+    as given (workspace_id, name, "time", app_id, lane)`);
+
+/**
+ * `recordEvents` as a statement for each table, where tables are distributed. Rows of one that goes into several tables
+ * would go by way of every node, and the transaction would need two phases to commit.
+ * @throws 23505 for an event that the profile has already: no id is applied twice
+ */
+export function recordEventsApart(tx: Connection, events: EventRow[], now: string): Recorded {
+  const owners = uuidArray(events, (event) => event.workspaceId);
+  const profiles = uuidArray(events, (event) => event.profileId);
+  const ids = uuidArray(events, (event) => event.id);
+  const names = textArray(events, (event) => event.name);
+  const times = timeArray(events, (event) => event.time);
+  const apps = textArray(events, (event) => event.appId);
+  const stored = Promise.all([
+    tx.query({
+      name: 'append-events',
+      text: appendEventsStatement,
+      values: [
+        ...[owners, ids, profiles, names, times, apps],
+        jsonArray(events, (event) => event.properties),
+      ],
+    }),
+    tx.query({
+      name: 'summarize-events',
+      text: summarizeEventsStatement,
+      values: [owners, profiles, names, times, integerArray(events, (event) => event.ordinal), now],
+    }),
+    tx.query({
+      name: 'count-events',
+      text: countEventsStatement,
+      values: [owners, names, times, apps, integerArray(events, (event) => event.lane)],
+    }),
+  ]);
+  return { profileIds: elementsOf(profiles), ids: elementsOf(ids), stored };
 }
 
 /**

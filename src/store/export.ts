@@ -1,5 +1,5 @@
 import type { Json } from '../profile/json.ts';
-import type { Pool } from './database.ts';
+import { iso, type Pool } from './database.ts';
 
 /** A stored user. Members are named as on the wire, null without data; times are ISO 8601 in UTC. */
 export interface StoredUser {
@@ -13,9 +13,6 @@ export interface StoredUser {
   cut: string[];
   [member: string]: Json;
 }
-
-/** ISO 8601 with milliseconds, in UTC whatever the session's time zone. */
-const iso = (time: string) => `to_char(${time} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`;
 
 /** What is looked up only if one of these fields is wanted. */
 const ifWanted = (fields: string[], query: string) =>

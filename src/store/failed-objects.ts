@@ -165,4 +165,5 @@ function nestsDeeperThan(levels: number, text: string): boolean {
 }
 
 const [QUOTE, BACKSLASH] = [0x22, 0x5c];
+
 const [BRACKET, BRACKET_END, BRACE, BRACE_END] = [0x5b, 0x5d, 0x7b, 0x7d];

@@ -1,4 +1,5 @@
 import type { Pool } from './database.ts';
+import { readApplied } from './ledger.ts';
 
 /** The channel on which workers tell each other about fences. */
 export const FENCE_CHANNEL = 'penstock_fences';
@@ -79,7 +80,7 @@ const readFenceStatement = `
     exists (select 1 from ledger where ledger.envelope_id = $1::uuid) as passed,
     array(select fence_arrivals.lane from fence_arrivals where fence_arrivals.fence_id = $1::uuid) as arrived`;
 
-export interface FenceState {
+interface FenceState {
   /** Its objects have taken effect. */
   passed: boolean;
   /** Lanes that have come to it and said so in the store. */
@@ -93,4 +94,28 @@ export async function readFence(pool: Pool, fence: string): Promise<FenceState> 
     values: [fence],
   });
   return rows[0]!;
+}
+
+/** `fence_arrivals` holds hardly more than the fences at which a lane waits now. */
+const stuckArrivalsStatement = `
+  select
+    fence_arrivals.fence_id::text as id,
+    max(extract(epoch from now() - fence_arrivals.arrived_at))::float8 as seconds
+  from fence_arrivals
+  where fence_arrivals.arrived_at < now() - make_interval(secs => $1::integer)
+  group by fence_arrivals.fence_id`;
+
+/** Fences that are not passed and at which a lane has stood for so many seconds, and for how long the oldest has. */
+export async function readStuckFences(
+  pool: Pick<Pool, 'query'>,
+  afterSeconds: number,
+): Promise<{ fences: number; seconds: number }> {
+  const { rows } = await pool.query<{ id: string; seconds: number }>(stuckArrivalsStatement, [afterSeconds]);
+  if (rows.length === 0) return { fences: 0, seconds: 0 };
+  const passed = await readApplied(
+    pool,
+    rows.map(({ id }) => id),
+  );
+  const stuck = rows.filter(({ id }) => !passed.has(id));
+  return { fences: stuck.length, seconds: Math.max(0, ...stuck.map(({ seconds }) => seconds)) };
 }

@@ -1,5 +1,4 @@
 import type { Pool } from './database.ts';
-import { readApplied } from './ledger.ts';
 
 /** What a Postgres says of itself that our promises, or our speed, rest on. */
 export interface PostgresHealth {
@@ -21,7 +20,7 @@ const SETTINGS = [
   ...['track_counts', 'default_transaction_read_only', 'data_directory'],
 ];
 
-const health = `
+const healthStatement = `
   select
     current_setting('server_version_num')::integer as version,
     (
@@ -40,50 +39,8 @@ const health = `
     (extract(epoch from clock_timestamp()) * 1000)::float8 as now`;
 
 export async function readPostgresHealth(pool: Pick<Pool, 'query'>): Promise<PostgresHealth> {
-  const { rows } = await pool.query<PostgresHealth>(health, [SETTINGS]);
+  const { rows } = await pool.query<PostgresHealth>(healthStatement, [SETTINGS]);
   return rows[0]!;
-}
-
-/** `fence_arrivals` holds hardly more than the fences at which a lane waits now. */
-const arrivals = `
-  select
-    fence_arrivals.fence_id::text as id,
-    max(extract(epoch from now() - fence_arrivals.arrived_at))::float8 as seconds
-  from fence_arrivals
-  where fence_arrivals.arrived_at < now() - make_interval(secs => $1::integer)
-  group by fence_arrivals.fence_id`;
-
-/** Fences that are not passed and at which a lane has stood for so many seconds, and for how long the oldest has. */
-export async function readStuckFences(
-  pool: Pick<Pool, 'query'>,
-  afterSeconds: number,
-): Promise<{ fences: number; seconds: number }> {
-  const { rows } = await pool.query<{ id: string; seconds: number }>(arrivals, [afterSeconds]);
-  if (rows.length === 0) return { fences: 0, seconds: 0 };
-  const passed = await readApplied(
-    pool,
-    rows.map(({ id }) => id),
-  );
-  const stuck = rows.filter(({ id }) => !passed.has(id));
-  return { fences: stuck.length, seconds: Math.max(0, ...stuck.map(({ seconds }) => seconds)) };
-}
-
-/** As `ensure_month_partitions` names them. */
-const missing = `
-  select wanted.name
-  from (
-    select kind || '_' || to_char(
-      date_trunc('month', now(), 'UTC') at time zone 'UTC' + make_interval(months => step), 'YYYY_MM') as name
-    from unnest(array['events', 'purchases']) as kind
-    cross join generate_series(0, $1::integer) as step
-  ) as wanted
-  where to_regclass(wanted.name) is null
-  order by wanted.name`;
-
-/** Partitions of this month and the next so many that are not there. */
-export async function findMissingPartitions(pool: Pick<Pool, 'query'>, months: number): Promise<string[]> {
-  const { rows } = await pool.query<{ name: string }>(missing, [months]);
-  return rows.map(({ name }) => name);
 }
 
 /** What a table takes, with all of its partitions. */
@@ -101,7 +58,7 @@ export interface TableSize {
 }
 
 /** What of a table's file is the table itself is counted by its main fork; the catalog has some hundred rows. */
-const tables = `
+const tableSizesStatement = `
   select
     root.table::regclass::text as "table",
     sum(pg_relation_size(root.id))::float8 as "heapBytes",
@@ -124,38 +81,15 @@ const tables = `
 
 /** The largest tables of the installation, and of its queue in Postgres, by what they take. */
 export async function readTableSizes(pool: Pick<Pool, 'query'>, limit: number): Promise<TableSize[]> {
-  const { rows } = await pool.query<TableSize>({ name: 'read-table-sizes', text: tables, values: [limit] });
-  return rows;
-}
-
-export interface PartitionSize {
-  table: string;
-  partition: string;
-  bytes: number;
-}
-
-const partitions = `
-  select
-    pg_inherits.inhparent::regclass::text as "table",
-    pg_class.relname as partition,
-    pg_total_relation_size(pg_class.oid)::float8 as bytes
-  from pg_inherits
-  join pg_class on pg_class.oid = pg_inherits.inhrelid
-  where pg_class.relkind = 'r' and pg_class.relnamespace = 'public'::regnamespace
-  order by pg_class.relname desc
-  limit $1::integer`;
-
-/** Of the tables that are partitioned by month, those with the last names. */
-export async function readPartitionSizes(pool: Pick<Pool, 'query'>, limit: number): Promise<PartitionSize[]> {
-  const { rows } = await pool.query<PartitionSize>({
-    name: 'read-partition-sizes',
-    text: partitions,
+  const { rows } = await pool.query<TableSize>({
+    name: 'read-table-sizes',
+    text: tableSizesStatement,
     values: [limit],
   });
   return rows;
 }
 
-export interface Replication {
+interface Replication {
   /** Replicas that are connected. */
   replicas: number;
   /** Seconds by which the slowest is behind; null: there is none, all are idle, or the role may not see it. */
@@ -165,7 +99,7 @@ export interface Replication {
 }
 
 /** Roles without pg_monitor see that there are replicas, and no more. A server that is itself a replica has no log of its own. */
-const replication = `
+const replicationStatement = `
   select
     count(*)::integer as replicas,
     max(extract(epoch from pg_stat_replication.replay_lag))::float8 as "lagSeconds",
@@ -176,6 +110,161 @@ const replication = `
 
 /** How far the replicas of Postgres are behind. */
 export async function readReplication(pool: Pick<Pool, 'query'>): Promise<Replication> {
-  const { rows } = await pool.query<Replication>({ name: 'read-replication', text: replication });
+  const { rows } = await pool.query<Replication>({ name: 'read-replication', text: replicationStatement });
   return rows[0]!;
+}
+
+/** What the fleet has done since the installation was made: counters that only grow. */
+export interface FleetCounters {
+  /** Objects, through the edge and from warehouses. */
+  accepted: number;
+  /** Requests that were answered with 429 or 503. */
+  refused: number;
+  deadLetters: number;
+  /** Objects that took effect, by lane. */
+  applied: number[];
+}
+
+/** One snapshot, so that a process which leaves meanwhile is counted once. Few rows: of the last hour, and of lanes. */
+const countersStatement = `
+  select
+    coalesce(sum(told.objects) filter (where told.name in ('web', 'sync')), 0)::float8 as accepted,
+    coalesce(sum(told.refused), 0)::float8 as refused,
+    (select coalesce(sum(lane_totals.dead_letters), 0)::float8 from lane_totals) as "deadLetters",
+    array(
+      select coalesce(lane_totals.objects, 0)::float8
+      from generate_series(0, $1::integer - 1) as lanes (lane)
+      left join lane_totals on lane_totals.lane = lanes.lane
+      order by lanes.lane
+    ) as applied
+  from (
+    select processes.name, processes.objects, processes.refused from processes
+    union all
+    select departed_processes.name, departed_processes.objects, departed_processes.refused
+    from departed_processes
+  ) as told`;
+
+/** @param lanes of the installation */
+export async function readFleetCounters(pool: Pick<Pool, 'query'>, lanes: number): Promise<FleetCounters> {
+  const { rows } = await pool.query<FleetCounters>({
+    ...{ name: 'read-fleet-counters', text: countersStatement, values: [lanes] },
+  });
+  return rows[0]!;
+}
+
+/** The fleet at one moment, as it is kept. */
+export interface FleetRow extends FleetCounters {
+  /** Jobs that wait or are in work, by lane; null: the queue did not say. */
+  depth: number[] | null;
+  /** Of the oldest job, by lane. */
+  oldestSeconds: number[] | null;
+  /** Workers that were heard. */
+  workers: number;
+  postgresMs: number;
+  /** Null: there is no Redis, or it did not answer. */
+  redisMs: number | null;
+}
+
+const isRecordedStatement = `
+  select from fleet_history
+  where fleet_history.minutes = 1 and fleet_history.at = date_trunc('minute', statement_timestamp())`;
+
+/** Whether this minute has its row. */
+export async function isMinuteRecorded(pool: Pick<Pool, 'query'>): Promise<boolean> {
+  const { rowCount } = await pool.query({ name: 'is-minute-recorded', text: isRecordedStatement });
+  return (rowCount ?? 0) > 0;
+}
+
+/** By primary key. Who comes second finds the minute's row, and adds nothing to what is longer. */
+const recordMinuteStatement = `
+  with recorded as (
+    insert into fleet_history (minutes, at, looked_at, accepted, refused, dead_letters, applied, depth,
+      oldest_seconds, workers, postgres_ms, redis_ms)
+    values (1, date_trunc('minute', statement_timestamp()), statement_timestamp(), $1::bigint, $2::bigint, $3::bigint,
+      $4::bigint[], $5::integer[], $6::real[], $7::integer, $8::real, $9::real)
+    on conflict (minutes, at) do nothing
+    returning *
+  )
+  insert into fleet_history as kept (minutes, at, looked_at, accepted, refused, dead_letters, applied, depth,
+    oldest_seconds, workers, postgres_ms, redis_ms)
+  select kinds.minutes, date_bin(make_interval(mins => kinds.minutes), recorded.at, 'epoch'), recorded.looked_at, recorded.accepted,
+    recorded.refused, recorded.dead_letters, recorded.applied, recorded.depth, recorded.oldest_seconds, recorded.workers,
+    recorded.postgres_ms, recorded.redis_ms
+  from recorded
+  cross join (values (15), (60)) as kinds (minutes)
+  on conflict (minutes, at) do update set
+    looked_at = excluded.looked_at,
+    accepted = excluded.accepted,
+    refused = excluded.refused,
+    dead_letters = excluded.dead_letters,
+    applied = excluded.applied,
+    depth = (
+      select array_agg(greatest(lanes.before, lanes.now) order by lanes.lane)
+      from unnest(kept.depth, excluded.depth) with ordinality as lanes (before, now, lane)
+    ),
+    oldest_seconds = (
+      select array_agg(greatest(lanes.before, lanes.now) order by lanes.lane)
+      from unnest(kept.oldest_seconds, excluded.oldest_seconds) with ordinality as lanes (before, now, lane)
+    ),
+    workers = least(kept.workers, excluded.workers),
+    postgres_ms = greatest(kept.postgres_ms, excluded.postgres_ms),
+    redis_ms = greatest(kept.redis_ms, excluded.redis_ms)`;
+
+/**
+ * Writes the row of this minute, by the store's clock, and adds it to its quarter of an hour and its hour.
+ * @returns whether it was written: another process may have been first
+ */
+export async function recordMinute(pool: Pick<Pool, 'query'>, row: FleetRow): Promise<boolean> {
+  const { accepted, refused, deadLetters, applied, depth, oldestSeconds, workers, postgresMs, redisMs } = row;
+  const values = [
+    ...[accepted, refused, deadLetters, applied, depth, oldestSeconds, workers, postgresMs, redisMs],
+  ];
+  const { rowCount } = await pool.query({ name: 'record-minute', text: recordMinuteStatement, values });
+  return (rowCount ?? 0) > 0;
+}
+
+const forgetHistoryStatement = `
+  delete from fleet_history
+  where (fleet_history.minutes in (1, 15) and fleet_history.at < statement_timestamp() - interval '25 hours')
+    or (fleet_history.minutes = 60 and fleet_history.at < statement_timestamp() - interval '8 days')`;
+
+/** Drops what is older than a chart looks back. */
+export async function forgetFleetHistory(pool: Pick<Pool, 'query'>): Promise<void> {
+  await pool.query({ name: 'forget-fleet-history', text: forgetHistoryStatement });
+}
+
+/** A row as it is read. */
+export interface RecordedFleet extends FleetRow {
+  at: Date;
+  lookedAt: Date;
+}
+
+const readHistoryStatement = `
+  select fleet_history.at, fleet_history.looked_at as "lookedAt", fleet_history.accepted::float8 as accepted,
+    fleet_history.refused::float8 as refused, fleet_history.dead_letters::float8 as "deadLetters",
+    fleet_history.applied::float8[] as applied, fleet_history.depth, fleet_history.oldest_seconds as "oldestSeconds",
+    fleet_history.workers, fleet_history.postgres_ms as "postgresMs", fleet_history.redis_ms as "redisMs"
+  from fleet_history
+  where fleet_history.minutes = $1::smallint and fleet_history.at >= $2::timestamptz
+  order by fleet_history.at
+  limit $3::integer`;
+
+/** The most rows that a range can have. */
+const MOST_ROWS = 1000;
+
+/** How long a row's time may be. */
+export type RowMinutes = 1 | 15 | 60;
+
+/** Rows from a moment on, the oldest first. @param minutes how long a row's time is */
+export async function readFleetHistory(
+  pool: Pick<Pool, 'query'>,
+  { minutes, from }: { minutes: RowMinutes; from: Date },
+): Promise<RecordedFleet[]> {
+  const values = [minutes, from, MOST_ROWS];
+  const { rows } = await pool.query<RecordedFleet>({
+    name: 'read-fleet-history',
+    text: readHistoryStatement,
+    values,
+  });
+  return rows;
 }

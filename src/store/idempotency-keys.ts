@@ -112,7 +112,7 @@ const insertKeyStatement = `
   where excluded.created_at - idempotency_keys.created_at >= ${KEPT}
   returning 1`;
 
-export interface Lease {
+interface KeyLease {
   /** Milliseconds for which nobody else goes on with it; absent: it has no effect that could be had twice. */
   lease?: number | undefined;
 }
@@ -125,7 +125,7 @@ export interface Lease {
 export async function insertKeyIfAbsent(
   pool: Pool,
   key: Key,
-  { requestId, outbox, lease }: Beginning & Lease,
+  { requestId, outbox, lease }: Beginning & KeyLease,
 ): Promise<boolean> {
   const { rowCount } = await pool.query({
     name: 'insert-key',

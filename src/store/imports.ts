@@ -1,5 +1,6 @@
 import type { Json } from '../profile/json.ts';
 import { type Actor, audited } from './audit.ts';
+import { aloneWith } from './connections.ts';
 import type { Pool } from './database.ts';
 
 /** What an import is known by. */
@@ -168,44 +169,22 @@ export async function finishImport(
   return rowCount === 1;
 }
 
-/** A lock of the session, by a number that stands for the key: it ends with its process, however that ends. */
-const lockStatement = `
-  select pg_try_advisory_lock(hashtextextended($1::text || encode($2::bytea, 'hex'), 0)) as locked`;
-
-const unlockStatement = `
-  select pg_advisory_unlock(hashtextextended($1::text || encode($2::bytea, 'hex'), 0))`;
-
 /**
  * Does the work while nobody else does work on that import. Should the session be lost meanwhile, `stageEnvelopes` still
  * lets one of two go on.
  * @returns undefined: somebody else is at it
  */
-export async function aloneWithImport<T>(
+export function aloneWithImport<T>(
   pool: Pool,
   { workspaceId, key }: ImportKey,
   work: () => Promise<T>,
 ): Promise<T | undefined> {
-  const values = [workspaceId, key];
-  const client = await pool.connect();
-  // Without a listener, a session that is lost would end the process.
-  const lost = () => {};
-  client.on('error', lost);
-  try {
-    const { rows } = await client.query<{ locked: boolean }>({
-      name: 'lock-import',
-      text: lockStatement,
-      values,
-    });
-    if (!rows[0]?.locked) return undefined;
-    try {
-      return await work();
-    } finally {
-      await client.query({ name: 'unlock-import', text: unlockStatement, values }).catch(() => {});
-    }
-  } finally {
-    client.off('error', lost);
-    client.release();
-  }
+  const lock = {
+    number: "hashtextextended($1::text || encode($2::bytea, 'hex'), 0)",
+    values: [workspaceId, key],
+    keepsAway: 'other imports of the file',
+  };
+  return aloneWith(pool, lock, work);
 }
 
 /** An import as a list shows it: nothing of what its rows say. */

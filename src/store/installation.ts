@@ -82,7 +82,8 @@ const meet = `
   select state.lanes, state.shards, state.generation, state.mark, state.additions,
          statement_timestamp()::text as now,
          (extract(epoch from statement_timestamp() - state.looked_at) * 1000)::float8 as age,
-         lost.losses, lost.latest, lost.accepted_from, lost.accepted_until,
+         lost.losses, lost.latest, lost.accepted_from as "acceptedFrom",
+         lost.accepted_until as "acceptedUntil",
          (select queue_losses.found from queue_losses where queue_losses.id = lost.latest) as found,
          (select queue_losses.shard from queue_losses where queue_losses.id = lost.latest) as shard
   from state
@@ -98,8 +99,8 @@ interface Row extends Omit<InstallationState, 'loss'> {
   latest: number;
   found: QueueLoss['found'];
   shard: number;
-  accepted_from: Date;
-  accepted_until: Date;
+  acceptedFrom: Date;
+  acceptedUntil: Date;
 }
 
 /**
@@ -121,12 +122,12 @@ export async function meetInstallation(
   return { ...rows[0]!, loss: lossOf(rows[0]!) };
 }
 
-function lossOf({ losses, latest, found, shard, accepted_from, accepted_until }: Row): QueueLoss | undefined {
+function lossOf({ losses, latest, found, shard, acceptedFrom, acceptedUntil }: Row): QueueLoss | undefined {
   if (losses === 0) return undefined;
   return {
     ...{ losses, latest, found, ...(shard > 0 && { shard }) },
-    accepted_from: accepted_from.toISOString(),
-    accepted_until: accepted_until.toISOString(),
+    acceptedFrom: acceptedFrom.toISOString(),
+    acceptedUntil: acceptedUntil.toISOString(),
   };
 }
 
@@ -185,13 +186,13 @@ export interface QueueLoss {
   /** Whose lanes it was; absent: those of the first shard. */
   shard?: number;
   /** What was accepted from then … */
-  accepted_from: string;
+  acceptedFrom: string;
   /** … until then, and was not applied, may be lost. */
-  accepted_until: string;
+  acceptedUntil: string;
 }
 
 /** What a look has found in Redis. */
-export interface Looked {
+interface Looked {
   /** When it began, by the store's clock. */
   now: string;
   mark: string;

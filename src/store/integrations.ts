@@ -1,26 +1,27 @@
+import { MAX_UUID } from '../platform/ids.ts';
 import type { Json } from '../profile/json.ts';
-import type { Pool } from './database.ts';
-import { type KeysetPage, keyset, type Listed, listed, NEWEST } from './sync-lists.ts';
+import { iso, type Pool } from './database.ts';
+import { type KeysetPage, keyset, type Listed, listed } from './sync-lists.ts';
 
 /** An integration as the operator sees it; times are ISO 8601 in UTC. */
 export interface SelectedIntegration {
   id: string;
-  workspace_id: string;
+  workspaceId: string;
   workspace: string;
   name: string;
   kind: string;
-  warehouse_type: string;
+  warehouseType: string;
   status: string;
   /** Its definition, as it was made. */
   source: Json;
   schedule: string | null;
-  contact_emails: string;
-  update_existing_only: boolean;
-  last_timestamp: string | null;
-  created_at: string;
+  contactEmails: string;
+  updateExistingOnly: boolean;
+  lastTimestamp: string | null;
+  createdAt: string;
   /** Of the run that began last, if there was one. */
-  last_job_started_at: string | null;
-  last_job_status: string | null;
+  lastJobStartedAt: string | null;
+  lastJobStatus: string | null;
 }
 
 /**
@@ -30,20 +31,20 @@ export interface SelectedIntegration {
 const selectIntegrationsStatement = `
   select
     integrations.id,
-    integrations.workspace_id,
+    integrations.workspace_id as "workspaceId",
     workspaces.name as workspace,
     integrations.name,
     integrations.kind,
-    integrations.warehouse_type,
+    integrations.warehouse_type as "warehouseType",
     integrations.status,
     integrations.source,
     integrations.schedule,
-    integrations.contact_emails,
-    integrations.update_existing_only,
-    to_char(integrations.last_timestamp at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as last_timestamp,
-    to_char(integrations.created_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as created_at,
-    to_char(last_run.started_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as last_job_started_at,
-    last_run.status as last_job_status
+    integrations.contact_emails as "contactEmails",
+    integrations.update_existing_only as "updateExistingOnly",
+    ${iso('integrations.last_timestamp', 'US')} as "lastTimestamp",
+    ${iso('integrations.created_at')} as "createdAt",
+    ${iso('last_run.started_at')} as "lastJobStartedAt",
+    last_run.status as "lastJobStatus"
   from integrations
   join workspaces on workspaces.id = integrations.workspace_id
   left join lateral (
@@ -59,7 +60,7 @@ const selectIntegrationsStatement = `
   order by integrations.id
   limit $5`;
 
-export interface Wanted {
+interface WantedIntegrations {
   workspaceId?: string | undefined;
   id?: string | undefined;
   name?: string | undefined;
@@ -71,7 +72,7 @@ export interface Wanted {
 /** Integrations of every workspace, the oldest first. */
 export async function selectIntegrations(
   pool: Pool,
-  { workspaceId, id, name, after, limit }: Wanted,
+  { workspaceId, id, name, after, limit }: WantedIntegrations,
 ): Promise<SelectedIntegration[]> {
   const { rows } = await pool.query<SelectedIntegration>({
     name: 'select-integrations',
@@ -87,13 +88,13 @@ export interface ListedIntegration {
   name: string;
   kind: string;
   status: string;
-  warehouse_type: string;
-  contact_emails: string;
+  warehouseType: string;
+  contactEmails: string;
   schedule: string | null;
-  last_timestamp: string | null;
+  lastTimestamp: string | null;
   /** Of the run that began last, if there was one. */
-  last_started_at: string | null;
-  last_status: string | null;
+  lastStartedAt: string | null;
+  lastStatus: string | null;
 }
 
 /**
@@ -108,12 +109,12 @@ const statementOf = (direction: KeysetPage['direction']) => {
     integrations.name,
     integrations.kind,
     integrations.status,
-    integrations.warehouse_type,
-    integrations.contact_emails,
+    integrations.warehouse_type as "warehouseType",
+    integrations.contact_emails as "contactEmails",
     integrations.schedule,
-    to_char(integrations.last_timestamp at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as last_timestamp,
-    to_char(last_run.started_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as last_started_at,
-    last_run.status as last_status,
+    ${iso('integrations.last_timestamp', 'US')} as "lastTimestamp",
+    ${iso('last_run.started_at')} as "lastStartedAt",
+    last_run.status as "lastStatus",
     exists (
       select from integrations as other
       where other.workspace_id = $1::uuid and other.id ${beyond} $2::uuid) as beyond,
@@ -140,7 +141,7 @@ export async function listIntegrations(
   const { rows } = await pool.query<ListedIntegration & { beyond: boolean; paged: boolean }>({
     name: `list-integrations-${page.direction}`,
     text: statementOf(page.direction),
-    values: [workspaceId, page.from ?? NEWEST, page.size],
+    values: [workspaceId, page.from ?? MAX_UUID, page.size],
   });
   return listed(rows, page);
 }

@@ -1,9 +1,10 @@
 import { idBytes } from '../jobs/traces.ts';
-import type { Connection, Pool } from './database.ts';
+import { NIL_UUID } from '../platform/ids.ts';
+import { type Connection, iso, type Pool } from './database.ts';
 import { isOf } from './one-workspace.ts';
 
 /** The store's clock as SQL: ISO 8601 with microseconds, which a Date would cut off. */
-export const storeClock = `to_char(clock_timestamp() at time zone 'utc', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')`;
+export const storeClock = iso('clock_timestamp()', 'US');
 
 /**
  * One row per envelope by primary key. Waits for another transaction that claims the same envelope, and then
@@ -29,12 +30,12 @@ const claimEnvelopesStatement = `
     ${storeClock} as now`;
 
 /** In the place of a workspace: objects of several are in it. */
-export const SHARED = '00000000-0000-0000-0000-000000000000';
+export const SHARED = NIL_UUID;
 
 /** The key of what the store knows of an envelope. */
 export interface EnvelopeKey {
   id: string;
-  /** Whose all of its objects are; NIL: they are of several workspaces. */
+  /** Whose all of its objects are; SHARED: they are of several workspaces. */
   workspaceId: string;
 }
 

@@ -3,13 +3,13 @@ import { uuidArray } from './arrays.ts';
 import type { Connection } from './database.ts';
 import { marks } from './subscription-states.ts';
 
-/** `merged_id` goes into `kept_id` and is gone. In one set no profile stands in two pairs. */
+/** `mergedId` goes into `keptId` and is gone. In one set no profile stands in two pairs. */
 export interface MergePair {
-  workspace_id: string;
-  merged_id: string;
-  kept_id: string;
+  workspaceId: string;
+  mergedId: string;
+  keptId: string;
   /** Of the merge. */
-  request_id: string;
+  requestId: string;
 }
 
 /** The table of the pairs, from the parameters $1 to $3. */
@@ -19,9 +19,9 @@ export const pairsTable =
 /** The parameters $1 to $3. */
 export function pairValues(pairs: MergePair[]): Buffer[] {
   return [
-    uuidArray(pairs, (pair) => pair.workspace_id),
-    uuidArray(pairs, (pair) => pair.merged_id),
-    uuidArray(pairs, (pair) => pair.kept_id),
+    uuidArray(pairs, (pair) => pair.workspaceId),
+    uuidArray(pairs, (pair) => pair.mergedId),
+    uuidArray(pairs, (pair) => pair.keptId),
   ];
 }
 
@@ -39,7 +39,7 @@ export const MAX_DEPRECATED = 500;
 
 /** A profile by its key. */
 export interface ProfileKey {
-  workspace_id: string;
+  workspaceId: string;
   id: string;
 }
 
@@ -48,7 +48,7 @@ export const keysTable = 'unnest($1::uuid[], $2::uuid[]) as wanted (workspace_id
 
 /** The parameters $1 and $2. */
 export function keyValues(keys: ProfileKey[]): Buffer[] {
-  return [uuidArray(keys, (key) => key.workspace_id), uuidArray(keys, (key) => key.id)];
+  return [uuidArray(keys, (key) => key.workspaceId), uuidArray(keys, (key) => key.id)];
 }
 
 /** The two rows, each as a table name or alias. */
@@ -133,7 +133,7 @@ const mergeProfilesStatement = `
 /** Gives the kept profiles what they lack, by the rules of `mergeRules`. */
 export async function mergeProfiles(tx: Connection, pairs: MergePair[], now: string): Promise<void> {
   const keys = pairValues(pairs);
-  const requests = pairs.map(({ request_id }) => request_id);
+  const requests = pairs.map(({ requestId }) => requestId);
   await Promise.all([
     tx.query({ name: 'tell-merged-marks', text: tellMarksStatement, values: [...keys, requests, now] }),
     tx.query({ name: 'merge-profiles', text: mergeProfilesStatement, values: keys }),

@@ -2,15 +2,14 @@ import { readdirSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { createRequire } from 'node:module';
 import path from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { PrismaPg } from '@prisma/adapter-pg';
 import { bindMigrationAwareSqlAdapterFactory } from '@prisma/driver-adapter-utils';
 import * as engineModule from '@prisma/schema-engine-wasm/schema_engine_bg';
 import type pg from 'pg';
-import { packageRoot } from '../platform/package-root.ts';
+import { packageRoot } from '../platform/files.ts';
+import { rest } from '../platform/poll.ts';
 import type { Pool } from './database.ts';
 import { hasDistributedTables as isDistributed } from './distributed.ts';
-import { splitScript } from './split-script.ts';
 
 /** The folder of our migrations. */
 const MIGRATIONS = path.join(packageRoot, 'prisma/migrations');
@@ -76,7 +75,7 @@ export async function applyMigrations(
         });
       }
       tell(reason);
-      await sleep(pause);
+      await rest(pause);
     }
   }
 }
@@ -240,4 +239,20 @@ export async function isMigrated(pool: Pool, patience: number): Promise<boolean>
     if ((error as { code?: string }).code === '42P01') return false;
     throw error;
   }
+}
+
+/** What holds semicolons that end nothing: comments, texts, names, bodies of functions. */
+const TOKEN = /--[^\n]*|\/\*[\s\S]*?\*\/|'(?:[^']|'')*'|"[^"]*"|\$(\w*)\$[\s\S]*?\$\1\$|;/g;
+
+/** The statements of a script. A Citus tells its nodes the whole text of what it is sent, and they take one at a time. */
+export function splitScript(script: string): string[] {
+  const statements: string[] = [];
+  let start = 0;
+  for (const { 0: token, index } of script.matchAll(TOKEN)) {
+    if (token !== ';') continue;
+    statements.push(script.slice(start, index));
+    start = index + 1;
+  }
+  statements.push(script.slice(start));
+  return statements.filter((one) => one.replace(/--[^\n]*|\/\*[\s\S]*?\*\//g, '').trim() !== '');
 }

@@ -1,3 +1,4 @@
+import { NIL_UUID } from '../platform/ids.ts';
 import { distributed, views } from './distributed-tables.ts';
 
 /**
@@ -37,7 +38,7 @@ const SCALAR = /\bworkspace_id = (\$\d+::uuid)\b/g;
 const EQUAL = /\b(\w+)\.workspace_id (?:=|is not distinct from) (\w+)\.workspace_id\b/g;
 
 /** Nobody's: for a set without rows, and for what an earlier release has not said whose it is. */
-const NOBODY = '00000000-0000-0000-0000-000000000000';
+const NOBODY = NIL_UUID;
 
 /**
  * SQL: the row is of the workspace that is given, or of nobody, as a process of an earlier release writes it. None of

@@ -13,14 +13,14 @@ export async function forgetOutcomes(pool: Pool): Promise<void> {
 }
 
 /** How an object has ended; without an error it took effect. */
-export interface ReadOutcome {
-  object_id: string;
+interface ReadOutcome {
+  objectId: string;
   error: string | null;
 }
 
 /** By primary key; locks nothing. */
 const readOutcomesStatement = `
-  select outcomes.object_id, outcomes.error
+  select outcomes.object_id as "objectId", outcomes.error
   from outcomes
   where outcomes.object_id = any($1::uuid[])`;
 
@@ -36,8 +36,8 @@ export async function readOutcomes(pool: Pool, objectIds: string[]): Promise<Rea
 
 /** How an object ended whose sender waits for it. */
 export interface Outcome {
-  workspace_id: string;
-  object_id: string;
+  workspaceId: string;
+  objectId: string;
   /** Why it did not take effect; absent: it did. */
   error?: string;
 }
@@ -55,8 +55,8 @@ export async function recordOutcomes(tx: Connection, outcomes: Outcome[]): Promi
     name: 'record-outcomes',
     text: recordOutcomesStatement,
     values: [
-      uuidArray(outcomes, (row) => row.workspace_id),
-      uuidArray(outcomes, (row) => row.object_id),
+      uuidArray(outcomes, (row) => row.workspaceId),
+      uuidArray(outcomes, (row) => row.objectId),
       outcomes.map((row) => row.error),
     ],
   });

@@ -1,10 +1,60 @@
 import { rest } from '../platform/poll.ts';
-import type { ArchiveFile } from './archive-files.ts';
-import { setFileState } from './archive-files.ts';
-import { type Connection, inTransaction, type Pool } from './database.ts';
+import { type ArchiveFile, setFileState } from './archive-files.ts';
+import type { Connection, Pool } from './database.ts';
 import { isDistributed } from './distributed.ts';
 import type { ActivityTable } from './erasures.ts';
 import { keyChecksum } from './retention.ts';
+import { inTransaction } from './transactions.ts';
+
+/** Makes this month's partitions and those of the two that follow, if they are not there. */
+export async function ensurePartitions(pool: Pool): Promise<void> {
+  await pool.query('select ensure_month_partitions(now(), 2)');
+}
+
+/** As `ensure_month_partitions` names them. */
+const findMissingStatement = `
+  select wanted.name
+  from (
+    select kind || '_' || to_char(
+      date_trunc('month', now(), 'UTC') at time zone 'UTC' + make_interval(months => step), 'YYYY_MM') as name
+    from unnest(array['events', 'purchases']) as kind
+    cross join generate_series(0, $1::integer) as step
+  ) as wanted
+  where to_regclass(wanted.name) is null
+  order by wanted.name`;
+
+/** Partitions of this month and the next so many that are not there. */
+export async function findMissingPartitions(pool: Pick<Pool, 'query'>, months: number): Promise<string[]> {
+  const { rows } = await pool.query<{ name: string }>(findMissingStatement, [months]);
+  return rows.map(({ name }) => name);
+}
+
+interface PartitionSize {
+  table: string;
+  partition: string;
+  bytes: number;
+}
+
+const readSizesStatement = `
+  select
+    pg_inherits.inhparent::regclass::text as "table",
+    pg_class.relname as partition,
+    pg_total_relation_size(pg_class.oid)::float8 as bytes
+  from pg_inherits
+  join pg_class on pg_class.oid = pg_inherits.inhrelid
+  where pg_class.relkind = 'r' and pg_class.relnamespace = 'public'::regnamespace
+  order by pg_class.relname desc
+  limit $1::integer`;
+
+/** Of the tables that are partitioned by month, those with the last names. */
+export async function readPartitionSizes(pool: Pick<Pool, 'query'>, limit: number): Promise<PartitionSize[]> {
+  const { rows } = await pool.query<PartitionSize>({
+    name: 'read-partition-sizes',
+    text: readSizesStatement,
+    values: [limit],
+  });
+  return rows;
+}
 
 /** A month of a table, as `ensure_month_partitions` names them. */
 export interface Partition {
@@ -125,7 +175,7 @@ const countDetachedStatement = (name: string) => `
   group by ${name}.workspace_id
   order by ${name}.workspace_id`;
 
-export interface CountedOwner {
+interface CountedOwner {
   workspaceId: string;
   rows: number;
   /** As of the files of the archive: it adds up over them. */

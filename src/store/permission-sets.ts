@@ -91,7 +91,7 @@ export function deleteTeam(pool: Pool, actor: Actor, { id, companyId }: Change):
   return audited<Ending>(pool, actor, async (tx) => {
     const { rows } = await tx.query<{ name: string }>(holdTeamStatement, [id, companyId]);
     if (!rows[0]) return { result: 'gone', entries: [] };
-    if ((await holdersOf(tx, companyId, { team: id })).length > 0) return { result: 'used', entries: [] };
+    if ((await accountsWith(tx, companyId, { team: id })).length > 0) return { result: 'used', entries: [] };
     await tx.query(deleteTeamStatement, [id]);
     const entry = { action: 'teams.delete' as const, subject: { kind: 'team', id }, companyId };
     return { result: 'done', entries: [{ ...entry, detail: { name: rows[0].name } }] };
@@ -158,7 +158,7 @@ export function deletePermissionSet(pool: Pool, actor: Actor, { id, companyId }:
   return audited<Ending>(pool, actor, async (tx) => {
     const { rows } = await tx.query<{ name: string }>(holdSetStatement, [id, companyId]);
     if (!rows[0]) return { result: 'gone', entries: [] };
-    if ((await holdersOf(tx, companyId, { permissionSet: id })).length > 0)
+    if ((await accountsWith(tx, companyId, { permissionSet: id })).length > 0)
       return { result: 'used', entries: [] };
     await tx.query(deleteSetStatement, [id]);
     const entry = { action: 'permission_sets.delete' as const, subject: { kind: 'permission_set', id } };
@@ -187,7 +187,7 @@ const holdersStatement = `
   limit ${MOST_HOLDERS + 1}`;
 
 /** Some accounts of the company that have a team or a permission set. */
-export async function holdersOf(
+export async function accountsWith(
   tx: Pick<Pool, 'query'>,
   companyId: string,
   what: { team: string } | { permissionSet: string },

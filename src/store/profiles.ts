@@ -1,11 +1,18 @@
 import type { StandardAttributes } from '../profile/attribute-rule.ts';
-import type { Json, JsonText } from '../profile/json.ts';
-import { jsonArray, laterArray } from './arrays.ts';
+import type { Json } from '../profile/json.ts';
+import { jsonArray } from './arrays.ts';
 import { booleanColumn, jsonColumn, uuidColumn } from './columns.ts';
 import type { Connection } from './database.ts';
 import { attributesBytes, LITTLE_BYTES } from './identifiers.ts';
 import { keysTable, keyValues, type ProfileKey } from './merges.ts';
+import {
+  type CustomAttributesUpdate,
+  customValues,
+  mergedCustomAttributes,
+  requireAll,
+} from './profile-attributes.ts';
 
+/** A row of a JSON parameter. Its members are called as the columns are, since the standard attributes are so on the wire. */
 export interface NewProfile extends StandardAttributes {
   workspace_id: string;
   id: string;
@@ -50,7 +57,7 @@ export async function insertProfiles(tx: Connection, profiles: NewProfile[], now
   });
 }
 
-export interface LockedProfile {
+interface LockedProfile {
   /** Which of the wanted ones it is; 1 is the first. */
   place: number;
   externalId: string | null;
@@ -114,91 +121,6 @@ export async function lockProfiles(
     values: [workspaceIds, ids, keys, measured].map((column) => column.toParameter()),
   });
   return rows;
-}
-
-export interface CustomAttributesUpdate {
-  workspace_id: string;
-  id: string;
-  /** Attributes to overwrite; undefined: none. With none to remove either, what is stored is not even unpacked. */
-  set: JsonText | undefined;
-  /** Attributes to remove. */
-  unset: readonly string[];
-  /** Place in the batch of the last object that changed the profile. */
-  ordinal: number;
-}
-
-/** Names that are few enough to be compared with each attribute. */
-const FEW = 16;
-
-/**
- * What a profile has then: `set` laid over it, without `unset`, which is null for most. Many names are keys of an
- * object, in which each attribute is looked up.
- */
-const mergedCustomAttributes = `
-    case
-      when changed.set is null then profiles.custom_attributes
-      when changed.unset is null then profiles.custom_attributes || changed.set
-      when jsonb_typeof(changed.unset) = 'array' then
-        (profiles.custom_attributes || changed.set) - array(select jsonb_array_elements_text(changed.unset))
-      else (
-        select coalesce(jsonb_object_agg(attributes.key, attributes.value), '{}'::jsonb)
-        from jsonb_each(profiles.custom_attributes || changed.set) as attributes
-        where not changed.unset ? attributes.key)
-    end`;
-
-/** By primary key; each profile stands once. No indexed column changes: HOT. */
-const updateCustomAttributesStatement = `
-  update profiles set
-    custom_attributes = ${mergedCustomAttributes},
-    updated_at = changed.at
-  from unnest($1::uuid[], $2::uuid[], $3::jsonb[], $4::jsonb[], $5::timestamptz[])
-    as changed (workspace_id, id, set, unset, at)
-  where profiles.workspace_id = changed.workspace_id
-    and profiles.id = changed.id`;
-
-/**
- * Changes custom attributes alone, at half the cost of `updateProfiles`.
- * @throws when one of the profiles is gone; trying again later helps
- */
-export async function updateCustomAttributes(
-  tx: Connection,
-  updates: CustomAttributesUpdate[],
-  now: string,
-): Promise<void> {
-  const { rowCount } = await tx.query({
-    name: 'update-custom-attributes',
-    text: updateCustomAttributesStatement,
-    values: customValues(updates, now),
-  });
-  requireAll(rowCount, updates);
-}
-
-export const PROFILES_GONE = 'profiles were merged or deleted while they were being changed';
-
-/** Not every profile is locked before it is changed: see `lockChanged`. */
-function requireAll(rowCount: number | null, updates: CustomAttributesUpdate[]): void {
-  if (rowCount !== updates.length) throw new Error(PROFILES_GONE);
-}
-
-/** The parameters $1 to $5 of a statement that changes custom attributes. */
-function customValues(updates: CustomAttributesUpdate[], now: string): Buffer[] {
-  const [workspaceIds, ids] = [uuidColumn(updates.length), uuidColumn(updates.length)];
-  const [sets, unsets] = [jsonColumn(updates.length), jsonColumn(updates.length)];
-  for (const { workspace_id, id, set, unset } of updates) {
-    workspaceIds.addUuid(workspace_id);
-    ids.addUuid(id);
-    sets.addJson(unset.length > 0 ? (set ?? {}) : set);
-    unsets.addJson(namesOf(unset));
-  }
-  const columns = [workspaceIds, ids, sets, unsets].map((column) => column.toParameter());
-  return [...columns, laterArray(now, updates, ordinalOf)];
-}
-
-const ordinalOf = ({ ordinal }: { ordinal: number }): number => ordinal;
-
-function namesOf(unset: readonly string[]): object | undefined {
-  if (unset.length === 0) return undefined;
-  return unset.length <= FEW ? unset : Object.fromEntries(unset.map((name) => [name, true]));
 }
 
 export interface ProfileUpdate extends CustomAttributesUpdate {

@@ -1,23 +1,23 @@
 import type { Json, JsonText } from '../profile/json.ts';
 import { mergeRules } from '../profile/merge-rules.ts';
-import { countGivenPurchases } from './activity-series.ts';
-import { numerics } from './arrays.ts';
+import { countedFrom, countGivenPurchases } from './activity-series.ts';
+import { integerArray, jsonArray, numerics, textArray, timeArray, uuidArray } from './arrays.ts';
 import { elementsOf, integerColumn, jsonColumn, textColumn, timeColumn, uuidColumn } from './columns.ts';
 import type { Connection } from './database.ts';
 import type { Recorded } from './events.ts';
 import { type MergePair, mergedColumns, pairsTable, pairValues } from './merges.ts';
 
 export interface PurchaseRow {
-  workspace_id: string;
+  workspaceId: string;
   id: string;
-  profile_id: string;
-  product_id: string;
+  profileId: string;
+  productId: string;
   currency: string;
   price: number;
   quantity: number;
   /** ISO 8601. */
   time: string;
-  app_id: string | undefined;
+  appId: string | undefined;
   properties: Record<string, Json> | JsonText | undefined;
   /** Place in the batch. */
   ordinal: number;
@@ -26,7 +26,7 @@ export interface PurchaseRow {
 }
 
 /** Appends the purchases of `given`. */
-export const appendPurchases = (given: string) => `
+const appendPurchases = (given: string) => `
     insert into purchases (
       workspace_id, id, profile_id, product_id, currency, price, quantity, "time", app_id, properties)
     select
@@ -40,7 +40,7 @@ export const appendPurchases = (given: string) => `
  *
  * @param now of the parameter that says when
  */
-export const summarizePurchases = (given: string, now: string) => `
+const summarizePurchases = (given: string, now: string) => `
   insert into purchase_summaries (
     workspace_id, profile_id, product_id, currency, first, last, count, revenue, updated_at)
   select
@@ -81,15 +81,15 @@ export function recordPurchases(tx: Connection, purchases: PurchaseRow[], now: s
   const [times, properties] = [timeColumn(rows), jsonColumn(rows)];
   const prices: number[] = [];
   for (const purchase of purchases) {
-    workspaceIds.addUuid(purchase.workspace_id);
+    workspaceIds.addUuid(purchase.workspaceId);
     ids.addUuid(purchase.id);
-    profileIds.addUuid(purchase.profile_id);
-    products.addText(purchase.product_id);
+    profileIds.addUuid(purchase.profileId);
+    products.addText(purchase.productId);
     currencies.addText(purchase.currency);
     prices.push(purchase.price);
     quantities.addInteger(purchase.quantity);
     times.addTime(purchase.time);
-    appIds.addText(purchase.app_id);
+    appIds.addText(purchase.appId);
     properties.addJson(purchase.properties);
     ordinals.addInteger(purchase.ordinal);
     lanes.addInteger(purchase.lane);
@@ -102,6 +102,65 @@ export function recordPurchases(tx: Connection, purchases: PurchaseRow[], now: s
     values: [...what, numerics(prices), ...more.map((column) => column.toParameter()), now],
   });
   return { profileIds: elementsOf(what[2]!), ids: elementsOf(what[1]!), stored };
+}
+
+const appendPurchasesStatement =
+  appendPurchases(`unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::text[], $5::text[],
+      $6::numeric[], $7::integer[], $8::timestamptz[], $9::text[], $10::jsonb[])
+      as given (workspace_id, id, profile_id, product_id, currency, price, quantity, "time", app_id, properties)`);
+
+const summarizePurchasesStatement = summarizePurchases(
+  `unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::numeric[], $6::integer[], $7::timestamptz[],
+      $8::integer[])
+    as given (workspace_id, profile_id, product_id, currency, price, quantity, "time", ordinal)`,
+  '$9',
+);
+
+const countPurchasesStatement =
+  countedFrom.purchases(`unnest($1::uuid[], $2::text[], $3::text[], $4::numeric[], $5::integer[], $6::timestamptz[], $7::text[],
+      $8::integer[]) as given (workspace_id, product_id, currency, price, quantity, "time", app_id, lane)`);
+
+/**
+ * `recordPurchases` as a statement for each table: see `recordEventsApart`.
+ * @throws 23505 for a purchase that the profile has already: no id is applied twice
+ */
+export function recordPurchasesApart(tx: Connection, purchases: PurchaseRow[], now: string): Recorded {
+  const owners = uuidArray(purchases, (purchase) => purchase.workspaceId);
+  const profiles = uuidArray(purchases, (purchase) => purchase.profileId);
+  const ids = uuidArray(purchases, (purchase) => purchase.id);
+  const products = textArray(purchases, (purchase) => purchase.productId);
+  const currencies = textArray(purchases, (purchase) => purchase.currency);
+  const prices = numerics(purchases.map(({ price }) => price));
+  const quantities = integerArray(purchases, (purchase) => purchase.quantity);
+  const times = timeArray(purchases, (purchase) => purchase.time);
+  const apps = textArray(purchases, (purchase) => purchase.appId);
+  const stored = Promise.all([
+    tx.query({
+      name: 'append-purchases',
+      text: appendPurchasesStatement,
+      values: [
+        ...[owners, ids, profiles, products, currencies, prices],
+        ...[quantities, times, apps, jsonArray(purchases, (purchase) => purchase.properties)],
+      ],
+    }),
+    tx.query({
+      name: 'summarize-purchases',
+      text: summarizePurchasesStatement,
+      values: [
+        ...[owners, profiles, products, currencies, prices, quantities, times],
+        ...[integerArray(purchases, (purchase) => purchase.ordinal), now],
+      ],
+    }),
+    tx.query({
+      name: 'count-purchases',
+      text: countPurchasesStatement,
+      values: [
+        ...[owners, products, currencies, prices, quantities, times, apps],
+        integerArray(purchases, (purchase) => purchase.lane),
+      ],
+    }),
+  ]);
+  return { profileIds: elementsOf(profiles), ids: elementsOf(ids), stored };
 }
 
 /**

@@ -2,7 +2,7 @@ import type { Pool } from './database.ts';
 import { type QueueLoss, SILENCE_MS } from './installation.ts';
 
 /** Less than what the installation knew. */
-export interface Missing {
+interface Missing {
   found: QueueLoss['found'];
   mark: string;
   additions: number;
@@ -42,6 +42,7 @@ const tellIn = (table: 'installation' | 'queue_shards') => `
   returning (select count(*)::integer from told) as told`;
 
 const tell = tellIn('installation');
+
 const tellShard = tellIn('queue_shards');
 
 /**
@@ -79,38 +80,39 @@ export async function confirmLosses(pool: Pick<Pool, 'query'>, upTo: number): Pr
 }
 
 /** One loss, as it was written down. */
-export interface WrittenLoss {
+interface WrittenLoss {
   id: number;
   found: QueueLoss['found'];
   shard: number;
-  accepted_from: string;
-  accepted_until: string;
-  additions_known: number;
-  additions_found: number;
-  noticed_by: string;
-  confirmed_at: string | null;
+  acceptedFrom: string;
+  acceptedUntil: string;
+  additionsKnown: number;
+  additionsFound: number;
+  noticedBy: string;
+  confirmedAt: string | null;
 }
 
 const list = `
-  select queue_losses.id, queue_losses.found, queue_losses.shard, queue_losses.accepted_from, queue_losses.accepted_until,
-         queue_losses.additions_known, queue_losses.additions_found, queue_losses.noticed_by,
-         queue_losses.confirmed_at
+  select queue_losses.id, queue_losses.found, queue_losses.shard, queue_losses.accepted_from as "acceptedFrom",
+         queue_losses.accepted_until as "acceptedUntil", queue_losses.additions_known as "additionsKnown",
+         queue_losses.additions_found as "additionsFound", queue_losses.noticed_by as "noticedBy",
+         queue_losses.confirmed_at as "confirmedAt"
   from queue_losses
   order by queue_losses.id desc
   limit $1::integer`;
 
 /** The latest first. */
 export async function listLosses(pool: Pick<Pool, 'query'>, limit: number): Promise<WrittenLoss[]> {
-  type Row = Omit<WrittenLoss, 'accepted_from' | 'accepted_until' | 'confirmed_at'> & {
-    accepted_from: Date;
-    accepted_until: Date;
-    confirmed_at: Date | null;
+  type Row = Omit<WrittenLoss, 'acceptedFrom' | 'acceptedUntil' | 'confirmedAt'> & {
+    acceptedFrom: Date;
+    acceptedUntil: Date;
+    confirmedAt: Date | null;
   };
   const { rows } = await pool.query<Row>(list, [limit]);
   return rows.map((row) => ({
     ...row,
-    accepted_from: row.accepted_from.toISOString(),
-    accepted_until: row.accepted_until.toISOString(),
-    confirmed_at: row.confirmed_at?.toISOString() ?? null,
+    acceptedFrom: row.acceptedFrom.toISOString(),
+    acceptedUntil: row.acceptedUntil.toISOString(),
+    confirmedAt: row.confirmedAt?.toISOString() ?? null,
   }));
 }

@@ -1,4 +1,6 @@
+import { NIL_UUID } from '../platform/ids.ts';
 import type { ArchivedMonth } from './archive-files.ts';
+import { type AdvisoryLock, aloneWith, type SessionLease } from './connections.ts';
 import { type Pool, storable } from './database.ts';
 
 /** `archive`: the month was to go; `erase`: deleted users were to be erased from its files. */
@@ -17,7 +19,6 @@ export interface RetentionFailure extends ArchivedMonth {
 const MOST_HOURS = 24;
 /** Characters of a reason. */
 const MOST_REASON = 2000;
-const NIL = '00000000-0000-0000-0000-000000000000';
 const PAGE = 500;
 
 const recordFailureStatement = `
@@ -69,7 +70,7 @@ const listFailuresStatement = `
 
 /** Months of which the last try was vain. */
 export async function* listFailures(pool: Pool): AsyncGenerator<RetentionFailure> {
-  let after = { workspaceId: NIL, month: '0001-01', kind: '', task: '' };
+  let after = { workspaceId: NIL_UUID, month: '0001-01', kind: '', task: '' };
   for (;;) {
     const values = [after.workspaceId, after.month, after.kind, after.task, PAGE];
     const { rows } = await pool.query<RetentionFailure>({ text: listFailuresStatement, values });
@@ -114,46 +115,15 @@ export async function readClock(pool: Pool): Promise<{ now: Date; instant: strin
   return (await pool.query<{ now: Date; instant: string }>({ text: readClockStatement })).rows[0]!;
 }
 
-const ALONE = 'penstock.retention';
+const RETENTION_LOCK: AdvisoryLock = {
+  number: "hashtext('penstock.retention')",
+  keepsAway: 'other runs of the retention',
+};
 
-/** Says that nobody else is at the retention: it ends with its session, whoever ends that. */
-export interface Lease {
-  /** Aborted as soon as this process learns that the session is lost. */
-  signal: AbortSignal;
-  /** Asks the session itself. @throws {Error} when it is lost */
-  confirm(): Promise<void>;
-}
-
-/**
- * Runs `work` while nobody else does: a lease that ends with the session, and so with the process.
- * @returns undefined when somebody else is at it
- */
-export async function aloneWithRetention<T>(
+/** Runs `work` while nobody else does. @returns undefined when somebody else is at it */
+export function aloneWithRetention<T>(
   pool: Pool,
-  work: (lease: Lease) => Promise<T>,
+  work: (lease: SessionLease) => Promise<T>,
 ): Promise<T | undefined> {
-  const session = await pool.connect();
-  const lost = new AbortController();
-  let broken: Error | undefined;
-  const lose = (cause?: Error) => {
-    broken ??= new Error('the session that keeps other runs of the retention away was lost', { cause });
-    lost.abort(broken);
-  };
-  session.on('error', lose).on('end', lose);
-  async function confirm(): Promise<void> {
-    await session.query('select').catch(lose);
-    lost.signal.throwIfAborted();
-  }
-  try {
-    const lock = `select pg_try_advisory_lock(hashtext('${ALONE}')) as mine`;
-    if (!(await session.query<{ mine: boolean }>(lock)).rows[0]!.mine) return undefined;
-    try {
-      return await work({ signal: lost.signal, confirm });
-    } finally {
-      await session.query(`select pg_advisory_unlock(hashtext('${ALONE}'))`).catch(lose);
-    }
-  } finally {
-    session.off('error', lose).off('end', lose);
-    session.release(broken);
-  }
+  return aloneWith(pool, RETENTION_LOCK, work);
 }

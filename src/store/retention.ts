@@ -1,12 +1,12 @@
-import { type Connection, openPool, type Pool } from './database.ts';
+import { NIL_UUID } from '../platform/ids.ts';
+import { type Connection, iso, openPool, type Pool } from './database.ts';
 import type { ActivityTable } from './erasures.ts';
 
-/** Aggregate over the texts of a column; src/object-store/parquet-reading.ts has the same of a file. */
+/** Aggregate over the texts of a column; src/object-store/parquet.ts has the same of a file. */
 export const keyChecksum = (column: string) =>
   `coalesce(sum(('x' || substr(md5(${column}::text), 1, 15))::bit(60)::bigint), 0)::text`;
 
-const time = (table: string) =>
-  `to_char(${table}."time" at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as "time"`;
+const time = (table: string) => `${iso(`${table}."time"`, 'US')} as "time"`;
 
 /** What a row is archived as, in the order of its columns. */
 const selected = {
@@ -27,10 +27,7 @@ export interface Place {
 }
 
 /** Before every row. */
-export const BEGINNING: Place = {
-  profileId: '00000000-0000-0000-0000-000000000000',
-  id: '00000000-0000-0000-0000-000000000000',
-};
+export const BEGINNING: Place = { profileId: NIL_UUID, id: NIL_UUID };
 
 /** Rows of one workspace in a partition, or in the default one, which has other months as well. */
 export interface RowsOf {

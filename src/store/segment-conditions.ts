@@ -5,9 +5,10 @@ import {
   textAttributes,
   timeAttributes,
 } from '../profile/segment.ts';
+import { iso } from './database.ts';
 
 /** A condition over a row of `profiles`, and the values of its parameters from the first on. */
-export interface Condition {
+interface SqlCondition {
   text: string;
   values: unknown[];
 }
@@ -22,7 +23,7 @@ const LOOKS_LIKE_TIME = String.raw`'^\d{4}-\d\d-\d\dT\d\d:\d\d:'`;
  *
  * @param taken parameters that the statement around it has before these
  */
-export function conditionOf(definition: Definition, taken: number): Condition {
+export function conditionOf(definition: Definition, taken: number): SqlCondition {
   const values: unknown[] = [];
   const given = (value: unknown, type: string) => {
     values.push(value);
@@ -113,9 +114,7 @@ export function conditionOf(definition: Definition, taken: number): Condition {
   ): string[] {
     const since = (days: number) => {
       const moment = `now() - make_interval(days => ${given(days, 'integer')})`;
-      return type === 'timestamptz'
-        ? moment
-        : `to_char((${moment}) at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`;
+      return type === 'timestamptz' ? moment : iso(`(${moment})`);
     };
     return [
       ...(before === undefined ? [] : [`${value} < ${given(before, type)}`]),

@@ -1,3 +1,4 @@
+import { MAX_UUID } from '../platform/ids.ts';
 import type { Pool } from './database.ts';
 
 /** Exports of one workspace that are open at a time. */
@@ -121,8 +122,6 @@ export interface ShownExport extends ExportCounts {
   expiresAt: Date | null;
 }
 
-const LAST_ID = 'ffffffff-ffff-ffff-ffff-ffffffffffff';
-
 /** By the end of the workspace's part of the primary key: ids follow the times of the requests. */
 const listStatement = `
   select
@@ -144,7 +143,7 @@ const listStatement = `
 export async function listExports(
   pool: Pool,
   workspaceId: string,
-  { before = LAST_ID, limit }: { before?: string | undefined; limit: number },
+  { before = MAX_UUID, limit }: { before?: string | undefined; limit: number },
 ): Promise<ShownExport[]> {
   const values = [workspaceId, before, limit];
   const { rows } = await pool.query<ShownExport>({ name: 'list-exports', text: listStatement, values });

@@ -1,4 +1,4 @@
-import { newId } from '../platform/ids.ts';
+import { MAX_UUID, newId } from '../platform/ids.ts';
 import type { Definition } from '../profile/segment.ts';
 import { type Actor, type AuditAction, audited } from './audit.ts';
 import type { Pool } from './database.ts';
@@ -15,7 +15,7 @@ export interface Segment {
 }
 
 /** What looking at some users, in the order of their ids, has found. */
-export interface Looked {
+interface LookedAtUsers {
   /** Users that were looked at. */
   read: number;
   matched: number;
@@ -24,10 +24,6 @@ export interface Looked {
   /** Id of the last user that was looked at; undefined: there was none. */
   last: string | undefined;
 }
-
-/** Smaller than every id. */
-export const FIRST_ID = '00000000-0000-0000-0000-000000000000';
-const LAST_ID = 'ffffffff-ffff-ffff-ffff-ffffffffffff';
 
 /** By a range of the primary key, then a look-up for each user and filter. */
 const look = (condition: string) => `
@@ -60,9 +56,9 @@ export interface Part {
 export async function lookAtUsers(
   pool: Pick<Pool, 'query'>,
   { workspaceId, definition, after, limit, sample }: Part,
-): Promise<Looked> {
+): Promise<LookedAtUsers> {
   const condition = conditionOf(definition, 4);
-  const { rows } = await pool.query<Omit<Looked, 'last'> & { last: string | null }>({
+  const { rows } = await pool.query<Omit<LookedAtUsers, 'last'> & { last: string | null }>({
     text: look(condition.text),
     values: [workspaceId, after, limit, sample, ...condition.values],
   });
@@ -137,7 +133,7 @@ const listShownStatement = `
 export async function listShownSegments(
   pool: Pool,
   workspaceId: string,
-  { before = LAST_ID, limit }: { before?: string | undefined; limit: number },
+  { before = MAX_UUID, limit }: { before?: string | undefined; limit: number },
 ): Promise<ShownSegment[]> {
   const { rows } = await pool.query<ShownSegment>({
     name: 'list-shown-segments',

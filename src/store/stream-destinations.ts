@@ -4,7 +4,7 @@ import { isDistributed } from './distributed.ts';
 /** Destinations of one workspace: each costs as much reading as the first. */
 export const MAX_DESTINATIONS = 10;
 
-export type DestinationState = 'active' | 'paused';
+type DestinationState = 'active' | 'paused';
 
 /** A destination as people see it; it has no secret. */
 export interface DestinationRow {
@@ -64,7 +64,7 @@ const createStatement = `
   ) < ${MAX_DESTINATIONS}
   returning stream_destinations.id`;
 
-export interface NewDestination {
+interface NewDestination {
   workspaceId: string;
   id: string;
   name: string;
@@ -233,4 +233,49 @@ export async function replayFrom(
 ): Promise<void> {
   const values = [workspaceId, id, at];
   await tx.query({ name: 'replay-destination', text: replayStatement, values });
+}
+
+/** By a range of the index on the time; the destinations are few. */
+const trimLogStatement = `
+  with old as materialized (
+    select stream_log.workspace_id, stream_log.id
+    from stream_log
+    where stream_log.at < now() - make_interval(days => $1)
+    order by stream_log.at
+    limit $2
+  ), gone as (
+    delete from stream_log using old
+    where stream_log.workspace_id = old.workspace_id and stream_log.id = old.id
+    returning stream_log.workspace_id, stream_log.id
+  ), missed as (
+    select stream_destinations.workspace_id, stream_destinations.id, count(*) as rows
+    from gone
+    join stream_destinations
+      on stream_destinations.workspace_id = gone.workspace_id and stream_destinations.position < gone.id
+    group by stream_destinations.workspace_id, stream_destinations.id
+  ), told as (
+    update stream_destinations
+    set lost = stream_destinations.lost + missed.rows, lost_at = now()
+    from missed
+    where stream_destinations.workspace_id = missed.workspace_id and stream_destinations.id = missed.id
+    returning stream_destinations.id::text
+  )
+  select
+    (select count(*) from gone) as gone,
+    coalesce((select array_agg(told.id) from told), '{}') as lost`;
+
+/**
+ * Forgets rows of the log that are older than `days`, a slice of them, and notes with each destination what of them it has
+ * not got.
+ */
+export async function trimLog(
+  pool: Pool,
+  days: number,
+  limit: number,
+): Promise<{ gone: number; lost: string[] }> {
+  const { rows } = await pool.query<{ gone: number; lost: string[] }>({
+    text: trimLogStatement,
+    values: [days, limit],
+  });
+  return rows[0]!;
 }

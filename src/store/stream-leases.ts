@@ -3,7 +3,7 @@ import type { Pool } from './database.ts';
 import { isDistributed, WORKSPACES } from './distributed.ts';
 
 /** Whose turn it is. A lease is not a process: the cursor may have been set back under one that the process has lost. */
-export interface Lease {
+interface DestinationLease {
   /** Of this lease alone. */
   lease: string;
   workspaceId: string;
@@ -11,7 +11,7 @@ export interface Lease {
 }
 
 /** What a process needs for delivering. */
-export interface LeasedDestination extends Lease {
+export interface LeasedDestination extends DestinationLease {
   /** Its name. */
   workspace: string;
   name: string;
@@ -177,7 +177,7 @@ export interface PlannedFile {
  */
 export async function renewDestination(
   pool: Pool,
-  { lease, workspaceId, id }: Lease,
+  { lease, workspaceId, id }: DestinationLease,
   { milliseconds, file }: { milliseconds: number; file?: PlannedFile },
 ): Promise<boolean> {
   const { position = null, place = null, hour = null } = file ?? {};
@@ -200,7 +200,7 @@ const advanceStatement = `
 /** Moves the cursor behind what was delivered, and keeps the lease. @returns false when the lease is gone, or it is paused */
 export async function advanceDestination(
   pool: Pool,
-  { lease, workspaceId, id }: Lease,
+  { lease, workspaceId, id }: DestinationLease,
   moved: { position: string; place: number; delivered: number; milliseconds: number },
 ): Promise<boolean> {
   const { position, place, delivered, milliseconds } = moved;
@@ -232,7 +232,7 @@ const giveBackStatement = `
  */
 export async function giveBackDestination(
   pool: Pool,
-  { lease, workspaceId, id }: Lease,
+  { lease, workspaceId, id }: DestinationLease,
   {
     error = null,
     retryMs = 0,

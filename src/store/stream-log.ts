@@ -1,7 +1,9 @@
-import type { Json } from '../profile/json.ts';
+import { newId } from '../platform/ids.ts';
+import type { Json, JsonText } from '../profile/json.ts';
 import { uuidArray } from './arrays.ts';
+import { elementsOf, type UuidElements, uuidColumn } from './columns.ts';
 import type { Connection, Pool } from './database.ts';
-import type { StreamEntries } from './stream-entries.ts';
+import type { ActivityIds } from './events.ts';
 
 const appendLogStatement = `
   insert into stream_log (workspace_id, at, kinds, profile_ids, ids, details)
@@ -111,7 +113,7 @@ export interface ActivityKey {
 }
 
 /** Events and purchases that are still there; those of deleted users are not. */
-export async function readActivity(
+export async function readLoggedActivity(
   pool: Pool,
   workspaceId: string,
   { events, purchases }: { events: ActivityKey[]; purchases: ActivityKey[] },
@@ -167,47 +169,98 @@ export async function readNames(
   return names;
 }
 
-/** By a range of the index on the time; the destinations are few. */
-const trimLogStatement = `
-  with old as materialized (
-    select stream_log.workspace_id, stream_log.id
-    from stream_log
-    where stream_log.at < now() - make_interval(days => $1)
-    order by stream_log.at
-    limit $2
-  ), gone as (
-    delete from stream_log using old
-    where stream_log.workspace_id = old.workspace_id and stream_log.id = old.id
-    returning stream_log.workspace_id, stream_log.id
-  ), missed as (
-    select stream_destinations.workspace_id, stream_destinations.id, count(*) as rows
-    from gone
-    join stream_destinations
-      on stream_destinations.workspace_id = gone.workspace_id and stream_destinations.position < gone.id
-    group by stream_destinations.workspace_id, stream_destinations.id
-  ), told as (
-    update stream_destinations
-    set lost = stream_destinations.lost + missed.rows, lost_at = now()
-    from missed
-    where stream_destinations.workspace_id = missed.workspace_id and stream_destinations.id = missed.id
-    returning stream_destinations.id::text
-  )
-  select
-    (select count(*) from gone) as gone,
-    coalesce((select array_agg(told.id) from told), '{}') as lost`;
+/** Event, purchase, attributes, subscription, identity. */
+type StreamKind = 'e' | 'p' | 'a' | 's' | 'i';
 
-/**
- * Forgets rows of the log that are older than `days`, a slice of them, and notes with each destination what of them it has
- * not got.
- */
-export async function trimLog(
-  pool: Pool,
-  days: number,
-  limit: number,
-): Promise<{ gone: number; lost: string[] }> {
-  const { rows } = await pool.query<{ gone: number; lost: string[] }>({
-    text: trimLogStatement,
-    values: [days, limit],
-  });
-  return rows[0]!;
+/** Something that took effect. */
+export interface StreamEntry {
+  workspaceId: string;
+  kind: StreamKind;
+  /** `NIL_UUID` where it is about no single user. */
+  profileId: string;
+  /** Of the event or purchase, a UUID. Absent: it gets one of its own. */
+  id?: string;
+  /** Absent for events and purchases, which are read from their tables. */
+  detail?: JsonText;
+}
+
+/** Entries of a round, about. */
+const TYPICAL = 512;
+
+/** The last 32 of an id's random bits. */
+const LAST_WORD = 9;
+
+/** Ids like one that was drawn, counted on in bits of it that are random. */
+function drawIds(): { next(): UuidElements } {
+  const drawn = elementsOf(uuidArray([newId()], String));
+  return {
+    next() {
+      drawn[LAST_WORD]!++;
+      return drawn;
+    },
+  };
+}
+
+/** What took effect in one workspace, in its order. By column: there are as many entries as objects. */
+export class StreamEntries {
+  readonly workspaceId: string;
+  readonly #kinds: StreamKind[] = [];
+  readonly #profileIds = uuidColumn(TYPICAL);
+  readonly #ids = uuidColumn(TYPICAL);
+  readonly #drawn = drawIds();
+  /** Members of an object, in the order of the places that name them. */
+  readonly #details: { place: number; detail: JsonText }[] = [];
+
+  constructor(workspaceId: string) {
+    this.workspaceId = workspaceId;
+  }
+
+  /** An event or a purchase, the one at the place. */
+  addActivity(kind: 'e' | 'p', { profileIds, ids }: ActivityIds, place: number): void {
+    this.#kinds.push(kind);
+    this.#profileIds.addElement(profileIds, place);
+    this.#ids.addElement(ids, place);
+  }
+
+  add({ kind, profileId, id, detail }: Omit<StreamEntry, 'workspaceId'>): void {
+    if (detail !== undefined) this.#details.push({ place: this.#kinds.length, detail });
+    this.#kinds.push(kind);
+    this.#profileIds.addUuid(profileId);
+    if (id === undefined) this.#ids.addElement(this.#drawn.next(), 0);
+    else this.#ids.addUuid(id);
+  }
+
+  /** Those of one workspace behind each other. */
+  static joined([first, ...others]: StreamEntries[]): StreamEntries {
+    if (others.length === 0) return first!;
+    const all = new StreamEntries(first!.workspaceId);
+    for (const one of [first!, ...others]) all.#append(one);
+    return all;
+  }
+
+  #append(next: StreamEntries): void {
+    const before = this.#kinds.length;
+    for (const { place, detail } of next.#details) this.#details.push({ place: before + place, detail });
+    for (const kind of next.#kinds) this.#kinds.push(kind);
+    this.#profileIds.addAll(next.#profileIds);
+    this.#ids.addAll(next.#ids);
+  }
+
+  /** Parameters of the statement that appends them. */
+  columns(): [kinds: string, profileIds: Buffer, ids: Buffer, details: string | null] {
+    return [
+      this.#kinds.join(''),
+      this.#profileIds.toParameter(),
+      this.#ids.toParameter(),
+      this.#details.length > 0 ? this.#members() : null,
+    ];
+  }
+
+  /** Put together from texts: the attributes of a user are one already. */
+  #members(): string {
+    let text = '';
+    for (const { place, detail } of this.#details)
+      text += `${text === '' ? '{' : ','}"${place}":${detail.text}`;
+    return `${text}}`;
+  }
 }

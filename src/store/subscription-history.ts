@@ -3,8 +3,8 @@ import type { GroupState } from './subscription-states.ts';
 
 /** Something that a request has said of a state. */
 export interface StateChange {
-  workspace_id: string;
-  subject_kind: GroupState['subject_kind'];
+  workspaceId: string;
+  subjectKind: GroupState['subjectKind'];
   /** The address, or the profile's id. */
   subject: string;
   /** A group's id, GLOBAL, or a mark's name. */
@@ -12,7 +12,7 @@ export interface StateChange {
   /** `taken`: only where there is none yet; then it is the first that the set says of it. `dropped`: away. */
   how: 'set' | 'taken' | 'dropped';
   state: string;
-  request_id: string;
+  requestId: string;
 }
 
 /**
@@ -72,14 +72,14 @@ const recordStateChangesStatement = `
   where chained.from_state is distinct from chained.state_after
   order by chained.place
   returning
-    subscription_history.workspace_id, subscription_history.subject_kind, subscription_history.subject,
-    subscription_history.subscription, subscription_history.from_state, subscription_history.to_state,
-    subscription_history.request_id`;
+    subscription_history.workspace_id as "workspaceId", subscription_history.subject_kind as "subjectKind",
+    subscription_history.subject, subscription_history.subscription, subscription_history.from_state as "fromState",
+    subscription_history.to_state as "toState", subscription_history.request_id as "requestId"`;
 
 /** A state that has changed. */
 export interface RecordedState extends Omit<StateChange, 'how' | 'state'> {
-  from_state: string | null;
-  to_state: string | null;
+  fromState: string | null;
+  toState: string | null;
 }
 
 /** Writes the history of states, all that was said in its order. @returns the changes, in their order */
@@ -92,13 +92,13 @@ export async function recordStateChanges(
     name: 'record-state-changes',
     text: recordStateChangesStatement,
     values: [
-      changes.map((change) => change.workspace_id),
-      changes.map((change) => change.subject_kind),
+      changes.map((change) => change.workspaceId),
+      changes.map((change) => change.subjectKind),
       changes.map((change) => change.subject),
       changes.map((change) => change.subscription),
       changes.map((change) => change.how),
       changes.map((change) => change.state),
-      changes.map((change) => change.request_id),
+      changes.map((change) => change.requestId),
       now,
     ],
   });
@@ -107,7 +107,7 @@ export async function recordStateChanges(
 
 /** Whose history it is. */
 export interface HistorySubject {
-  kind: GroupState['subject_kind'];
+  kind: GroupState['subjectKind'];
   /** The address, or the profile's id. */
   subject: string;
 }

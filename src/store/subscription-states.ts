@@ -1,5 +1,5 @@
+import { textArray, uuidArray } from './arrays.ts';
 import type { Connection, Pool } from './database.ts';
-import type { GroupAddresses } from './email-listing.ts';
 
 /** What is known of an address or a user besides subscription states, as the history of states names it. */
 export const marks = {
@@ -40,7 +40,7 @@ export const GLOBAL = '';
 
 export interface StoredState {
   workspaceId: string;
-  kind: GroupState['subject_kind'];
+  kind: GroupState['subjectKind'];
   subject: string;
   /** A group's id, or GLOBAL. */
   group: string;
@@ -91,20 +91,30 @@ export async function findStates(
 }
 
 export interface GroupState {
-  workspace_id: string;
-  subject_kind: 'email' | 'phone' | 'profile';
+  workspaceId: string;
+  subjectKind: 'email' | 'phone' | 'profile';
   /** The address, or the profile's id. */
   subject: string;
-  subscription_group_id: string;
+  subscriptionGroupId: string;
   state: string;
+}
+
+/** The parameters $1 to $4. */
+function keyValues(states: Omit<GroupState, 'state'>[]): Buffer[] {
+  return [
+    uuidArray(states, (row) => row.workspaceId),
+    textArray(states, (row) => row.subjectKind),
+    textArray(states, (row) => row.subject),
+    uuidArray(states, (row) => row.subscriptionGroupId),
+  ];
 }
 
 /** Upserts by primary key, sorted by it; each key stands once. A state that is said again keeps its time. */
 const setSubscriptionStatesStatement = `
   insert into subscription_states (workspace_id, subject_kind, subject, subscription_group_id, state, changed_at)
-  select given.workspace_id, given.subject_kind, given.subject, given.subscription_group_id, given.state, $2::timestamptz
-  from jsonb_to_recordset($1::jsonb) as given (
-    workspace_id uuid, subject_kind text, subject text, subscription_group_id uuid, state text)
+  select given.workspace_id, given.subject_kind, given.subject, given.subscription_group_id, given.state, $6::timestamptz
+  from unnest($1::uuid[], $2::text[], $3::text[], $4::uuid[], $5::text[])
+    as given (workspace_id, subject_kind, subject, subscription_group_id, state)
   order by given.workspace_id, given.subject_kind, given.subject, given.subscription_group_id
   on conflict (workspace_id, subject_kind, subject, subscription_group_id) do update set
     state = excluded.state,
@@ -119,16 +129,16 @@ export async function setSubscriptionStates(
   await tx.query({
     name: 'set-subscription-states',
     text: setSubscriptionStatesStatement,
-    values: [JSON.stringify(states), now],
+    values: [...keyValues(states), textArray(states, (row) => row.state), now],
   });
 }
 
 /** Into subscription_states, sorted by primary key; a state that is there stays. */
 const takeSubscriptionStatesStatement = `
   insert into subscription_states (workspace_id, subject_kind, subject, subscription_group_id, state, changed_at)
-  select given.workspace_id, given.subject_kind, given.subject, given.subscription_group_id, given.state, $2::timestamptz
-  from jsonb_to_recordset($1::jsonb) as given (
-    workspace_id uuid, subject_kind text, subject text, subscription_group_id uuid, state text)
+  select given.workspace_id, given.subject_kind, given.subject, given.subscription_group_id, given.state, $6::timestamptz
+  from unnest($1::uuid[], $2::text[], $3::text[], $4::uuid[], $5::text[])
+    as given (workspace_id, subject_kind, subject, subscription_group_id, state)
   order by given.workspace_id, given.subject_kind, given.subject, given.subscription_group_id
   on conflict (workspace_id, subject_kind, subject, subscription_group_id) do nothing`;
 
@@ -141,15 +151,15 @@ export async function takeSubscriptionStates(
   await tx.query({
     name: 'take-subscription-states',
     text: takeSubscriptionStatesStatement,
-    values: [JSON.stringify(states), now],
+    values: [...keyValues(states), textArray(states, (row) => row.state), now],
   });
 }
 
 /** By primary key; locks the rows that it deletes. */
 const dropSubscriptionStatesStatement = `
   delete from subscription_states
-  using jsonb_to_recordset($1::jsonb) as given (
-    workspace_id uuid, subject_kind text, subject text, subscription_group_id uuid)
+  using unnest($1::uuid[], $2::text[], $3::text[], $4::uuid[])
+    as given (workspace_id, subject_kind, subject, subscription_group_id)
   where subscription_states.workspace_id = given.workspace_id
     and subscription_states.subject_kind = given.subject_kind
     and subscription_states.subject = given.subject
@@ -163,7 +173,7 @@ export async function dropSubscriptionStates(
   await tx.query({
     name: 'drop-subscription-states',
     text: dropSubscriptionStatesStatement,
-    values: [JSON.stringify(states)],
+    values: keyValues(states),
   });
 }
 
@@ -202,6 +212,36 @@ export async function readProfileStates(
     name: 'read-profile-states',
     text: readProfileStatesStatement,
     values: [workspaceId, ids, groupId, kind],
+  });
+  return rows;
+}
+
+/** By primary key. */
+const readAddressStatesStatement = `
+  select subscription_states.subject as name, subscription_states.state
+  from subscription_states
+  where subscription_states.workspace_id = $1::uuid
+    and subscription_states.subject_kind = $2
+    and subscription_states.subject = any($3::text[])
+    and subscription_states.subscription_group_id = $4::uuid`;
+
+interface GroupAddresses {
+  workspaceId: string;
+  groupId: string;
+  /** Of address that the group is about. */
+  kind: 'email' | 'phone';
+}
+
+/** What addresses have said of a group; one that has said nothing is missing. */
+export async function readAddressStates(
+  pool: Pool,
+  { workspaceId, groupId, kind }: GroupAddresses,
+  addresses: string[],
+): Promise<{ name: string; state: string }[]> {
+  const { rows } = await pool.query<{ name: string; state: string }>({
+    name: 'read-address-states',
+    text: readAddressStatesStatement,
+    values: [workspaceId, kind, addresses, groupId],
   });
   return rows;
 }

@@ -17,7 +17,7 @@ export interface RowError extends ShownRow {
 }
 
 /** What is true once the chunk has taken effect, beside the rows that the workers refuse. */
-export interface ChunkProgress {
+interface ChunkProgress {
   /** Rows of the chunk. */
   rows: number;
   /** Rows of it that were refused before the lanes. */
@@ -127,7 +127,7 @@ const ownerOfRunStatement = `
   where sync_jobs.id = $1::uuid`;
 
 /** Whose a run is, by its integration; undefined: it is gone. */
-export async function ownerOfRun(database: Pick<Pool, 'query'>, jobId: string): Promise<string | undefined> {
+async function ownerOfRun(database: Pick<Pool, 'query'>, jobId: string): Promise<string | undefined> {
   const { rows } = await database.query<{ workspaceId: string }>({
     name: 'owner-of-run',
     text: ownerOfRunStatement,
@@ -170,6 +170,41 @@ export async function insertRowErrors(
       workspaceId,
     ],
   });
+}
+
+/** A row of a source that had no effect, or had one with a warning. */
+export interface ListedRowError {
+  number: number;
+  synced: boolean;
+  updatedAt: string | null;
+  identifier: string | null;
+  reason: string;
+  payload: string | null;
+}
+
+/** By the primary key, through the view that leaves out what belongs to deleted users. */
+const selectRowErrorsStatement = `
+  select
+    errors.number, errors.synced, errors.updated_at as "updatedAt", errors.identifier, errors.reason, errors.payload
+  from kept_row_errors as errors
+  where errors.workspace_id = $4::uuid and errors.job_id = $1::uuid and errors.number > $2::bigint
+  order by errors.job_id, errors.number
+  limit $3::integer`;
+
+/** Rows of a run that failed or were synced with a warning, in the order of the source, behind the one of `after`. */
+export async function selectRowErrors(
+  pool: Pool,
+  runId: string,
+  { after, limit }: { after: number; limit: number },
+): Promise<ListedRowError[]> {
+  const workspaceId = await ownerOfRun(pool, runId);
+  if (workspaceId === undefined) return [];
+  const { rows } = await pool.query<ListedRowError>({
+    name: 'select-row-errors',
+    text: selectRowErrorsStatement,
+    values: [runId, after, limit, workspaceId],
+  });
+  return rows;
 }
 
 /** By the index sync_row_errors_time. */

@@ -1,20 +1,20 @@
-import type { Pool } from './database.ts';
+import { MAX_UUID } from '../platform/ids.ts';
+import { iso, type Pool } from './database.ts';
 import type { Channel } from './subscription-states.ts';
-import { ownerOfRun } from './sync-chunks.ts';
 import type { AskedBy } from './sync-runs.ts';
 
 /** A run as the operator sees it; times are ISO 8601 in UTC. */
 export interface SelectedRun {
   id: string;
   status: string;
-  asked_by: AskedBy;
-  started_at: string;
-  finished_at: string | null;
-  cancelled_at: string | null;
-  last_timestamp: string | null;
-  rows_read: number;
-  rows_synced: number;
-  rows_failed: number;
+  askedBy: AskedBy;
+  startedAt: string;
+  finishedAt: string | null;
+  cancelledAt: string | null;
+  lastTimestamp: string | null;
+  rowsRead: number;
+  rowsSynced: number;
+  rowsFailed: number;
   message: string | null;
 }
 
@@ -23,14 +23,14 @@ const selectRunsStatement = `
   select
     sync_jobs.id,
     sync_jobs.status,
-    sync_jobs.asked_by,
-    to_char(sync_jobs.started_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as started_at,
-    to_char(sync_jobs.finished_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as finished_at,
-    to_char(sync_jobs.cancelled_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as cancelled_at,
-    to_char(sync_jobs.last_timestamp at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as last_timestamp,
-    sync_jobs.rows_read,
-    sync_jobs.rows_synced,
-    sync_jobs.rows_failed,
+    sync_jobs.asked_by as "askedBy",
+    ${iso('sync_jobs.started_at')} as "startedAt",
+    ${iso('sync_jobs.finished_at')} as "finishedAt",
+    ${iso('sync_jobs.cancelled_at')} as "cancelledAt",
+    ${iso('sync_jobs.last_timestamp', 'US')} as "lastTimestamp",
+    sync_jobs.rows_read as "rowsRead",
+    sync_jobs.rows_synced as "rowsSynced",
+    sync_jobs.rows_failed as "rowsFailed",
     sync_jobs.message
   from sync_jobs
   where sync_jobs.integration_id between $1::uuid and $1::uuid
@@ -39,7 +39,7 @@ const selectRunsStatement = `
   order by sync_jobs.integration_id desc, sync_jobs.id desc
   limit $4`;
 
-export interface WantedRuns {
+interface WantedRuns {
   id?: string | undefined;
   /** Only those behind this one. */
   after?: string | undefined;
@@ -61,14 +61,14 @@ export async function selectRuns(
 }
 
 /** A run as the list tells it; times are ISO 8601 in UTC. */
-export interface ListedRun {
+interface ListedRun {
   id: string;
   status: string;
-  started_at: string;
-  finished_at: string | null;
-  last_timestamp: string | null;
-  rows_synced: number;
-  rows_failed: number;
+  startedAt: string;
+  finishedAt: string | null;
+  lastTimestamp: string | null;
+  rowsSynced: number;
+  rowsFailed: number;
 }
 
 /**
@@ -81,11 +81,11 @@ const statementOf = (direction: KeysetPage['direction']) => {
   select
     sync_jobs.id,
     sync_jobs.status,
-    to_char(sync_jobs.started_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as started_at,
-    to_char(sync_jobs.finished_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as finished_at,
-    to_char(sync_jobs.last_timestamp at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as last_timestamp,
-    sync_jobs.rows_synced,
-    sync_jobs.rows_failed,
+    ${iso('sync_jobs.started_at')} as "startedAt",
+    ${iso('sync_jobs.finished_at')} as "finishedAt",
+    ${iso('sync_jobs.last_timestamp', 'US')} as "lastTimestamp",
+    sync_jobs.rows_synced as "rowsSynced",
+    sync_jobs.rows_failed as "rowsFailed",
     (
       select true from sync_jobs as other
       where other.integration_id between $1::uuid and $1::uuid and other.id ${beyond} $2::uuid
@@ -112,12 +112,12 @@ export async function listRuns(
   const { rows } = await pool.query<ListedRun & { beyond: boolean; paged: boolean }>({
     name: `list-runs-${page.direction}`,
     text: statementOf(page.direction),
-    values: [integrationId, page.from ?? NEWEST, page.size],
+    values: [integrationId, page.from ?? MAX_UUID, page.size],
   });
   return listed(rows, page);
 }
 
-export interface SyncState {
+interface SyncState {
   /** Runs that have not ended. */
   unfinished: number;
   /** Active integrations whose last run ended as an error or a config error. */
@@ -230,9 +230,6 @@ export const keyset = {
   newer: { compare: '>', beyond: '<=', order: 'asc' },
 } as const;
 
-/** Every UUID lies before it. */
-export const NEWEST = 'ffffffff-ffff-ffff-ffff-ffffffffffff';
-
 /** What a page's statement says of each row beside it. */
 interface Placed {
   id: string;
@@ -259,39 +256,4 @@ export function listed<Row extends Placed>(fetched: Row[], { direction, size }: 
   if (direction === 'newer') rows.reverse();
   const [newer, older] = direction === 'newer' ? [further, beyond] : [beyond, further];
   return { rows, newer: paged && newer, older: paged && older };
-}
-
-/** A row of a source that had no effect, or had one with a warning. */
-export interface RowError {
-  number: number;
-  synced: boolean;
-  updatedAt: string | null;
-  identifier: string | null;
-  reason: string;
-  payload: string | null;
-}
-
-/** By the primary key, through the view that leaves out what belongs to deleted users. */
-const selectRowErrorsStatement = `
-  select
-    errors.number, errors.synced, errors.updated_at as "updatedAt", errors.identifier, errors.reason, errors.payload
-  from kept_row_errors as errors
-  where errors.workspace_id = $4::uuid and errors.job_id = $1::uuid and errors.number > $2::bigint
-  order by errors.job_id, errors.number
-  limit $3::integer`;
-
-/** Rows of a run that failed or were synced with a warning, in the order of the source, behind the one of `after`. */
-export async function selectRowErrors(
-  pool: Pool,
-  runId: string,
-  { after, limit }: { after: number; limit: number },
-): Promise<RowError[]> {
-  const workspaceId = await ownerOfRun(pool, runId);
-  if (workspaceId === undefined) return [];
-  const { rows } = await pool.query<RowError>({
-    name: 'select-row-errors',
-    text: selectRowErrorsStatement,
-    values: [runId, after, limit, workspaceId],
-  });
-  return rows;
 }

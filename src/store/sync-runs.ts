@@ -1,5 +1,5 @@
-import type { IntegrationKind, SourceDefinition } from '../integrations/definition.ts';
-import { type Connection, type Pool, storable } from './database.ts';
+import type { IntegrationKind, SourceDefinition } from '../integrations/source.ts';
+import { type Connection, iso, type Pool, storable } from './database.ts';
 
 export type AskedBy = 'schedule' | 'api' | 'operator';
 
@@ -74,7 +74,7 @@ const findRunStatement = `
     integrations.source,
     integrations.credentials,
     integrations.update_existing_only as "updateExistingOnly",
-    to_char(integrations.last_timestamp at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as "watermark",
+    ${iso('integrations.last_timestamp', 'US')} as "watermark",
     sync_jobs.rows_read as "rowsRead",
     sync_jobs.rows_synced as "rowsSynced",
     sync_jobs.rows_failed as "rowsFailed",

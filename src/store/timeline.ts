@@ -1,3 +1,4 @@
+import { MAX_UUID } from '../platform/ids.ts';
 import type { Json } from '../profile/json.ts';
 import type { Pool } from './database.ts';
 
@@ -119,7 +120,7 @@ const readTimelineStatement = `
   limit $4::integer`;
 
 /** Which page of whose deeds. */
-export interface TimelinePage {
+interface TimelinePage {
   workspaceId: string;
   /** The user, and those whom the user has taken in. */
   owners: string[];
@@ -131,74 +132,12 @@ export interface TimelinePage {
 /** Events and purchases, those accepted last first. */
 export async function readTimeline(
   pool: Pool,
-  { workspaceId, owners, before = 'ffffffff-ffff-ffff-ffff-ffffffffffff', limit }: TimelinePage,
+  { workspaceId, owners, before = MAX_UUID, limit }: TimelinePage,
 ): Promise<Deed[]> {
   const { rows } = await pool.query<Deed>({
     name: 'read-timeline',
     text: readTimelineStatement,
     values: [workspaceId, owners, before, limit],
-  });
-  return rows;
-}
-
-/**
- * By the primary key of named_failures, its last places under each name, and the unique index on places. What waits under
- * a name of somebody else before may be among it, as a delete of the user takes it along too.
- */
-const selectLettersOfUserStatement = `
-  select letters.id, letters.kind, letters.reason, letters.state, letters.failed_at as "failedAt",
-    places.place::text as place
-  from (
-    select distinct named.place
-    from unnest($2::text[]) as names (name)
-    cross join lateral (
-      select named_failures.place
-      from named_failures
-      where named_failures.workspace_id = $1::uuid and named_failures.name = names.name
-        and named_failures.place < $4::bigint
-      order by named_failures.workspace_id desc, named_failures.name desc, named_failures.place desc
-      limit 2 * $3::integer
-    ) as named
-  ) as places
-  cross join lateral (
-    select dead_letters.id
-    from dead_letters
-    where dead_letters.workspace_id = $1::uuid and dead_letters.place = places.place
-    limit 1
-  ) as placed
-  cross join lateral (
-    select *
-    from kept_dead_letters
-    where kept_dead_letters.workspace_id = $1::uuid and kept_dead_letters.id = placed.id
-    limit 1
-  ) as letters
-  order by places.place desc
-  limit $3::integer`;
-
-/** A dead letter about a user. */
-export interface LetterOfUser {
-  id: string;
-  kind: string;
-  reason: string;
-  state: string;
-  failedAt: Date;
-  /** Where it stands in the order in which letters were written: the place behind which a page goes on. */
-  place: string;
-}
-
-/** Larger than every place. */
-const LAST_PLACE = '9223372036854775807';
-
-/** Dead letters under these names (as `identifierText` tells them, and `u:` with the profile's id), the last first. */
-export async function selectLettersOfUser(
-  pool: Pool,
-  workspaceId: string,
-  { names, before = LAST_PLACE, limit }: { names: string[]; before?: string | undefined; limit: number },
-): Promise<LetterOfUser[]> {
-  const { rows } = await pool.query<LetterOfUser>({
-    name: 'select-letters-of-user',
-    text: selectLettersOfUserStatement,
-    values: [workspaceId, names, limit, before],
   });
   return rows;
 }

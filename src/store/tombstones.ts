@@ -1,49 +1,19 @@
+import { NIL_UUID } from '../platform/ids.ts';
 import type { Connection, Pool } from './database.ts';
-import { isDistributed } from './distributed.ts';
 import { dependents } from './erasures.ts';
 import { keysTable, keyValues, type MergePair, type ProfileKey } from './merges.ts';
-import { findOldest, haveEnded, type NodeNumbers, takeNumbers } from './node-transactions.ts';
 
 /** The tombstone of a profile: it is gone, and something is left to be done for it. */
 export interface Tombstone {
-  workspace_id: string;
+  workspaceId: string;
   id: string;
   /** `merged`: sums that came late are brought to who took it in. `deleted`: what it did is erased. */
   fate: 'merged' | 'deleted';
 }
 
-/**
- * An id of its own, later than all that were given out. A snapshot's xmax is not: it follows the last transaction
- * that has ended, and one that is under way may lie beyond it.
- */
-const newest = 'select pg_current_xact_id()::text as horizon';
-const passed = 'select pg_snapshot_xmin(pg_current_snapshot()) >= $1::xid8 as passed';
-
-/** A point that every transaction which has an id now lies before. */
-export type Horizon = string | NodeNumbers;
-
-export async function readHorizon(pool: Pool): Promise<Horizon> {
-  if (await isDistributed(pool)) return takeNumbers(pool);
-  const { rows } = await pool.query<{ horizon: string }>({ name: 'read-horizon', text: newest });
-  return rows[0]!.horizon;
-}
-
-/** Whether every transaction before the horizon has ended. */
-export async function isPassed(pool: Pool, horizon: Horizon): Promise<boolean> {
-  if (typeof horizon !== 'string') return haveEnded(horizon, (await findOldest(pool)).oldest);
-  const { rows } = await pool.query<{ passed: boolean }>({
-    name: 'is-horizon-passed',
-    text: passed,
-    values: [horizon],
-  });
-  return rows[0]!.passed;
-}
-
-const NIL = '00000000-0000-0000-0000-000000000000';
-
 /** In the order of the primary key; the table holds what is left to do, and nothing else. */
 const selectTombstonesStatement = `
-  select removed_profiles.workspace_id, removed_profiles.profile_id as id
+  select removed_profiles.workspace_id as "workspaceId", removed_profiles.profile_id as id
   from removed_profiles
   where (removed_profiles.workspace_id, removed_profiles.profile_id) > ($2::uuid, $3::uuid)
   order by removed_profiles.workspace_id, removed_profiles.profile_id
@@ -58,14 +28,14 @@ export async function selectTombstones(pool: Pool, limit: number, after?: Profil
   const { rows } = await pool.query<ProfileKey>({
     name: 'select-tombstones',
     text: selectTombstonesStatement,
-    values: [limit, after?.workspace_id ?? NIL, after?.id ?? NIL],
+    values: [limit, after?.workspaceId ?? NIL_UUID, after?.id ?? NIL_UUID],
   });
   return rows;
 }
 
 /** By primary key. What another worker has in hand is left to it. */
 const lockTombstonesStatement = `
-  select removed_profiles.workspace_id, removed_profiles.profile_id as id, removed_profiles.fate
+  select removed_profiles.workspace_id as "workspaceId", removed_profiles.profile_id as id, removed_profiles.fate
   from ${keysTable}
   join removed_profiles
     on removed_profiles.workspace_id = wanted.workspace_id
@@ -98,7 +68,7 @@ const findKeptStatement = `
       on merged_profiles.workspace_id = chain.workspace_id
       and merged_profiles.profile_id = chain.kept_id
   )
-  select chain.workspace_id, chain.merged_id, chain.kept_id
+  select chain.workspace_id as "workspaceId", chain.merged_id as "mergedId", chain.kept_id as "keptId"
   from chain
   join profiles on profiles.workspace_id = chain.workspace_id and profiles.id = chain.kept_id
   where chain.moved`;

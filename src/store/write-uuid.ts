@@ -1,4 +1,4 @@
-import { codeAt } from '../profile/text.ts';
+import { codeAt } from '../profile/values.ts';
 
 /** UUIDs as elements of an array of Postgres's wire protocol: see `src/store/columns.ts`. */
 

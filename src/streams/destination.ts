@@ -1,4 +1,4 @@
-import type { Message } from './message.ts';
+import { shortened } from '../platform/format.ts';
 
 /** A receiver outside, opened for a while. */
 export interface Destination {
@@ -27,7 +27,7 @@ export interface FileDestination {
 /** Messages in their order, and their envelopes as JSON. */
 export type Piece = Pick<Batch, 'messages' | 'envelopes'>;
 
-export interface WrittenFile {
+interface WrittenFile {
   /**
    * Puts the file where it belongs, and over one of the same name: it is there once all of it is on disk, and no part of
    * it before.
@@ -61,7 +61,7 @@ export interface Batch {
   envelopes: string[];
 }
 
-/** Characters of a message: the words of somebody else's server may have any length. */
+/** Characters of a message. */
 const MOST_MESSAGE = 1000;
 
 /** Why something was not delivered: for people, without secrets. */
@@ -71,7 +71,41 @@ export class DeliveryError extends Error {
   readonly isGone: boolean;
 
   constructor(message: string, { isGone = false, ...options }: ErrorOptions & { isGone?: boolean } = {}) {
-    super(message.length > MOST_MESSAGE ? `${message.slice(0, MOST_MESSAGE)}…` : message, options);
+    super(shortened(message, MOST_MESSAGE), options);
     this.isGone = isGone;
   }
+}
+
+/** What of a message has its own member in the envelope. */
+export const messageTypes = {
+  e: 'event',
+  p: 'purchase',
+  a: 'attributes',
+  s: 'subscription',
+  i: 'identity',
+} as const;
+type MessageType = (typeof messageTypes)[keyof typeof messageTypes];
+
+/** Something that took effect, on its way to a destination. */
+export interface Message {
+  /** A UUID: the same each time it is delivered. */
+  id: string;
+  type: MessageType;
+  /** ISO 8601: when it took effect. */
+  time: string;
+  workspaceId: string;
+  /** What is about one user has one key, and keeps its order: the service id, or the address. */
+  key: string;
+  user: { service_id: string; external_id: string | null } | null;
+  /** JSON. */
+  data: string;
+}
+
+/** The envelope as JSON: `{id, type, time, workspace_id, user, data}`. `field` is the wire name of the service id. */
+export function envelopeOf({ id, type, time, workspaceId, user, data }: Message, field: string): string {
+  // Ids, types and times have nothing that is escaped in JSON.
+  const who = user
+    ? `{"${field}":"${user.service_id}","external_id":${JSON.stringify(user.external_id)}}`
+    : 'null';
+  return `{"id":"${id}","type":"${type}","time":"${time}","workspace_id":"${workspaceId}","user":${who},"data":${data}}`;
 }

@@ -1,8 +1,8 @@
 import path from 'node:path';
-import { fileURLToPath } from 'node:url';
 import type { BucketAccess } from '../integrations/bucket-client.ts';
 import { ObjectStoreError } from '../object-store/object-store.ts';
 import { accessBySettings, type BucketSettings } from '../object-store/open-object-store.ts';
+import { pathOfUrl } from '../platform/files.ts';
 import type { FileRange, LogPlace } from './destination.ts';
 
 export const streamFormats = ['ndjson', 'parquet'] as const;
@@ -54,12 +54,8 @@ export const isBucketPlace = (to: string): boolean => to.startsWith('s3://');
 
 /** The folder's path; undefined where it is none. */
 export function folderOf(to: string): string | undefined {
-  if (!/^file:\/\/\/[^/]/.test(to)) return undefined;
-  try {
-    return path.resolve(fileURLToPath(to));
-  } catch {
-    return undefined;
-  }
+  const folder = /^file:\/\/\/[^/]/.test(to) ? pathOfUrl(to) : undefined;
+  return folder && path.resolve(folder);
 }
 
 /** @throws {ObjectStoreError} `config`, naming the setting */

@@ -1,16 +1,28 @@
-import { createReadStream } from 'node:fs';
+import { createReadStream, createWriteStream } from 'node:fs';
 import { rm, stat } from 'node:fs/promises';
 import path from 'node:path';
+import { pipeline } from 'node:stream/promises';
+import { createGzip } from 'node:zlib';
 import type { BucketAccess } from '../integrations/bucket-client.ts';
-import type { Credentials } from '../integrations/definition.ts';
+import type { Credentials } from '../integrations/source.ts';
+import { inWords } from '../object-store/folder-store.ts';
 import { type ObjectStore, ObjectStoreError } from '../object-store/object-store.ts';
 import { openObjectStore } from '../object-store/open-object-store.ts';
-import { ParquetError } from '../object-store/parquet.ts';
+import { type ParquetColumn, ParquetError, type ParquetRow } from '../object-store/parquet.ts';
+import { writeParquet } from '../object-store/write-parquet.ts';
+import { createSemaphore } from '../platform/concurrency.ts';
+import { scratchFolders } from '../platform/files.ts';
+import { within } from '../platform/lifecycle.ts';
 import type { Reach } from '../platform/reach.ts';
-import { scratchFolders } from '../platform/scratch.ts';
 import { DeliveryError, type FileDestination, type Piece } from './destination.ts';
-import { writers } from './file-formats.ts';
-import { type FilePlaces, type FilesSettings, folderOf, keyOf, requireFolder } from './file-places.ts';
+import {
+  type FilePlaces,
+  type FilesSettings,
+  folderOf,
+  keyOf,
+  requireFolder,
+  type StreamFormat,
+} from './file-places.ts';
 
 /** A file, whole. */
 const PATIENCE_MS = 120_000;
@@ -27,7 +39,7 @@ let tidied: Promise<void> | undefined;
  */
 const hanging = new Set<string>();
 
-export interface FilesOptions {
+interface FilesOptions {
   settings: FilesSettings;
   /** Absent: the settings S3_* open its bucket. */
   account: Extract<Credentials, { access_key_id: string }> | undefined;
@@ -61,21 +73,21 @@ export function openFiles(options: FilesOptions): FileDestination {
   /** Ends with the signal or when it takes too long, also where what it has begun does not. */
   async function put(key: string, from: AsyncIterable<Uint8Array>, signal: AbortSignal): Promise<void> {
     if (hanging.has(to)) throw new DeliveryError(`${to}: what was begun before has not come back yet`);
-    const late = AbortSignal.timeout(milliseconds);
-    const ending = AbortSignal.any([signal, late]);
+    const late = new DeliveryError(`${to}: a file was not put within ${milliseconds / 1000} s`);
+    const ended = new AbortController();
     let isOver = false;
-    const putting = putNow(key, from, ending).finally(() => {
+    const putting = putNow(key, from, AbortSignal.any([signal, ended.signal])).finally(() => {
       isOver = true;
       hanging.delete(to);
     });
-    putting.catch(() => {});
     try {
-      await Promise.race([putting, aborted(ending)]);
+      await within(milliseconds, putting, { signal, late: () => late });
     } catch (error) {
       if (signal.aborted) throw signal.reason;
-      if (!late.aborted) throw toDeliveryError(error);
+      if (error !== late) throw toDeliveryError(error);
       if (!isOver) hanging.add(to);
-      throw new DeliveryError(`${to}: a file was not put within ${milliseconds / 1000} s`, { cause: error });
+      ended.abort(late);
+      throw late;
     }
   }
 
@@ -140,13 +152,6 @@ async function requireThere(folder: string): Promise<void> {
   );
 }
 
-function aborted(signal: AbortSignal): Promise<never> {
-  return new Promise((_, reject) => {
-    if (signal.aborted) reject(signal.reason);
-    signal.addEventListener('abort', () => reject(signal.reason), { once: true });
-  });
-}
-
 /** Whose failure it was: that of what is written is none of the file. */
 function watched(pieces: AsyncIterable<Piece>) {
   const given: { pieces: AsyncIterable<Piece>; failure?: { error: unknown } } = { pieces: watching() };
@@ -169,3 +174,58 @@ function toDeliveryError(error: unknown): unknown {
   const isOfSystem = typeof code === 'string' && /^E[A-Z]+$/.test(code);
   return isTold || isOfSystem ? new DeliveryError(message, { cause: error }) : error;
 }
+
+interface Writing {
+  /** On a local disk; there must be none. */
+  file: string;
+  /** Wire name of the service id. */
+  serviceIdField: string;
+  signal: AbortSignal;
+}
+
+type Write = (pieces: AsyncIterable<Piece>, writing: Writing) => Promise<void>;
+
+/** A line an envelope. */
+const writeLines: Write = async (pieces, { file, signal }) => {
+  async function* lines(): AsyncGenerator<string> {
+    for await (const { envelopes } of pieces) if (envelopes.length > 0) yield `${envelopes.join('\n')}\n`;
+  }
+  const writing = pipeline(lines(), createGzip(), createWriteStream(file, { flags: 'wx', mode: 0o600 }), {
+    signal,
+  });
+  await inWords(writing, { name: file, doing: 'written' });
+};
+
+/** DuckDB may take much memory for a moment: one file at a time is written by a process. */
+const oneAtATime = createSemaphore({
+  ...{ atOnce: 1, atOnceOfOne: 1, mostWaiting: 1000, mostWaitingOfOne: 1000, patience: 600_000 },
+  refusal: () => new DeliveryError('too many Parquet files are to be written at once'),
+});
+
+/** A row a message; `data` is JSON. */
+const writeRows: Write = (pieces, { file, serviceIdField, signal }) => {
+  const columns: ParquetColumn[] = [
+    { name: 'id', type: 'uuid' },
+    { name: 'type', type: 'text' },
+    { name: 'time', type: 'timestamp' },
+    { name: 'workspace_id', type: 'uuid' },
+    { name: serviceIdField, type: 'text' },
+    { name: 'external_id', type: 'text' },
+    { name: 'data', type: 'json' },
+  ];
+  async function* rows(): AsyncGenerator<ParquetRow> {
+    for await (const { messages } of pieces)
+      for (const { id, type, time, workspaceId, user, data } of messages)
+        yield {
+          ...{ id, type, time, workspace_id: workspaceId, data },
+          [serviceIdField]: user?.service_id,
+          external_id: user?.external_id,
+        };
+  }
+  return oneAtATime.use(file, async () => {
+    signal.throwIfAborted();
+    await writeParquet(rows(), { file, columns, signal });
+  });
+};
+
+const writers: Record<StreamFormat, Write> = { ndjson: writeLines, parquet: writeRows };

@@ -1,6 +1,6 @@
 import { isIP } from 'node:net';
-import { setTimeout as sleep } from 'node:timers/promises';
 import type { GenericError, MessageToProduce, Producer } from '@platformatic/kafka';
+import { within } from '../platform/lifecycle.ts';
 import { type Reach, RefusedAddress } from '../platform/reach.ts';
 import { type Batch, DeliveryError, type Destination } from './destination.ts';
 
@@ -111,23 +111,18 @@ export function openKafka(options: KafkaOptions): Destination {
   return {
     most: MOST,
     async deliver(batch, signal) {
-      const timer = new AbortController();
       try {
-        await Promise.race([
-          send(batch),
-          sleep(milliseconds, undefined, { signal: AbortSignal.any([signal, timer.signal]) }).then(() => {
-            throw new DeliveryError(`no answer within ${milliseconds / 1000} s`);
-          }),
-        ]);
+        await within(milliseconds, send(batch), {
+          signal,
+          late: () => new DeliveryError(`no answer within ${milliseconds / 1000} s`),
+        });
       } catch (error) {
         if (signal.aborted) throw signal.reason;
         throw toDeliveryError(error);
-      } finally {
-        timer.abort();
       }
     },
     async close() {
-      await Promise.race([producer?.close(), sleep(CLOSING_MS, undefined, { ref: false })]).catch(() => {});
+      await within(CLOSING_MS, Promise.resolve(producer?.close())).catch(() => {});
     },
   };
 }

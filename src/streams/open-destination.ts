@@ -1,5 +1,4 @@
-import { decryptCredentials } from '../integrations/definition.ts';
-import { SourceError } from '../integrations/source.ts';
+import { decryptCredentials, SourceError } from '../integrations/source.ts';
 import { refusalOfUrl } from '../platform/outgoing.ts';
 import { type AddressSettings, type Reach, reachOf } from '../platform/reach.ts';
 import { DeliveryError, type Destination, type FileDestination } from './destination.ts';

@@ -7,8 +7,8 @@ import {
   parseIpAllowlist,
   parseName,
   parsePermissions,
-} from '../../src/admin/arguments.ts';
-import { permissions } from '../../src/schemas/api-permissions.ts';
+} from '../../src/admin/command.ts';
+import { permissions } from '../../src/schemas/permissions.ts';
 
 describe('a name', () => {
   test('loses the blanks around it and has 1 to 255 characters', () => {

@@ -2,7 +2,7 @@ import { writeFileSync } from 'node:fs';
 import { userInfo } from 'node:os';
 import path from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { bootstrap } from '../../src/admin/bootstrap.ts';
+import { bootstrap } from '../../src/processes/migrate.ts';
 import { auditActions } from '../../src/store/audit.ts';
 import type { Database } from '../../src/store/database.ts';
 import { openDatabase } from '../../src/store/open-database.ts';

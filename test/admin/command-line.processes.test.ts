@@ -2,7 +2,7 @@ import { spawn, spawnSync } from 'node:child_process';
 import { readdirSync } from 'node:fs';
 import path from 'node:path';
 import { expect, test } from 'vitest';
-import { packageRoot } from '../../src/platform/package-root.ts';
+import { packageRoot } from '../../src/platform/files.ts';
 import { createBareDatabase, startRedis, waitUntil } from '../setup/fixtures.ts';
 import { findShell } from '../setup/installed.ts';
 import { fromFolder } from './integrations-scene.ts';

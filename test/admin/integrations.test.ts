@@ -1,8 +1,8 @@
 import { mkdirSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { beforeAll, describe, expect, test } from 'vitest';
-import { decryptCredentials, keysOf } from '../../src/integrations/definition.ts';
-import { packageRoot } from '../../src/platform/package-root.ts';
+import { decryptCredentials, keysOf } from '../../src/integrations/source.ts';
+import { packageRoot } from '../../src/platform/files.ts';
 import { temporaryFolder } from '../setup/fixtures.ts';
 import { createIntegration } from '../setup/integrations.ts';
 import {

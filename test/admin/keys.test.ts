@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { permissions } from '../../src/schemas/api-permissions.ts';
+import { permissions } from '../../src/schemas/permissions.ts';
 import type { Database } from '../../src/store/database.ts';
 import { openDatabase } from '../../src/store/open-database.ts';
 import { createDatabase } from '../setup/fixtures.ts';

@@ -1,6 +1,6 @@
 import { execFile } from 'node:child_process';
 import path from 'node:path';
-import { packageRoot } from '../../src/platform/package-root.ts';
+import { packageRoot } from '../../src/platform/files.ts';
 import { quickly } from '../setup/processes.ts';
 import { BARE, type Run } from './penstock.ts';
 

@@ -1,7 +1,7 @@
 import { existsSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import { expect, test } from 'vitest';
-import { packageRoot } from '../../src/platform/package-root.ts';
+import { packageRoot } from '../../src/platform/files.ts';
 import { readCurve } from '../../tools/bench/chart/curve.ts';
 import { linearScale, logScale } from '../../tools/bench/chart/scale.ts';
 import { readShapes } from '../../tools/bench/chart/shapes.ts';

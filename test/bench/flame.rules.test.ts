@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs';
 import path from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { expect, test } from 'vitest';
-import { packageRoot } from '../../src/platform/package-root.ts';
+import { packageRoot } from '../../src/platform/files.ts';
 import { drawFlames } from '../../tools/bench/flame/draw.ts';
 import { nameFrame } from '../../tools/bench/flame/frame-name.ts';
 import { heaviest } from '../../tools/bench/flame/heaviest.ts';

@@ -3,9 +3,9 @@ import path from 'node:path';
 import type { Command } from 'commander';
 import { describe, expect, test } from 'vitest';
 import { createProgram } from '../../src/admin/program.ts';
-import { pages } from '../../src/board/pages/index.ts';
+import { pages } from '../../src/board/server.ts';
 import { allOperations } from '../../src/operations/index.ts';
-import { packageRoot } from '../../src/platform/package-root.ts';
+import { packageRoot } from '../../src/platform/files.ts';
 import { auditActions } from '../../src/store/audit.ts';
 
 const ways: string[] = Object.values(auditActions).flat();

@@ -1,6 +1,6 @@
 import { v7 as uuidv7 } from 'uuid';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { createFailedSignIns } from '../../src/board/sessions.ts';
+import { createFailedSignIns } from '../../src/board/lockouts.ts';
 import { type AuditEntry, recordAudit } from '../../src/store/audit.ts';
 import { forgetAudit, MOST_LOOKED_THROUGH, searchAudit } from '../../src/store/audit-list.ts';
 import { createAccount, createCompany } from '../setup/access.ts';

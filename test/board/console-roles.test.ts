@@ -1,6 +1,6 @@
 import { v7 as uuidv7 } from 'uuid';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { pages } from '../../src/board/pages/index.ts';
+import { pages } from '../../src/board/server.ts';
 import { createCompany } from '../setup/access.ts';
 import { createVisitor } from './browser-session.ts';
 import { type Console, html, openConsole, page, post } from './console-scene.ts';

@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs';
 import path from 'node:path';
 import { expect, test } from 'vitest';
 import { diagnose, type Findings, lanesIn } from '../../src/board/diagnosis.ts';
-import { packageRoot } from '../../src/platform/package-root.ts';
+import { packageRoot } from '../../src/platform/files.ts';
 import type { MarkLevel, SeenProcess } from '../../src/store/processes.ts';
 
 const one = (name: SeenProcess['name'], change: Partial<SeenProcess> = {}): SeenProcess => ({
@@ -45,7 +45,7 @@ const bytesOf = (name: string, megabytes: number) => ({
 });
 
 const lossOf = (found: 'empty' | 'behind'): Partial<Findings> => ({
-  loss: { losses: 1, latest: 3, found, accepted_from: '10:00', accepted_until: '10:05' },
+  loss: { losses: 1, latest: 3, found, acceptedFrom: '10:00', acceptedUntil: '10:05' },
 });
 
 const newer = (silentSeconds = 1) => one('worker', { version: '0.2.0', silentSeconds });

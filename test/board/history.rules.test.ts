@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { barChart, lineChart } from '../../src/board/chart.ts';
 import { pointsOf, ranges } from '../../src/board/history.ts';
-import type { RecordedFleet } from '../../src/store/fleet-history.ts';
+import type { RecordedFleet } from '../../src/store/health.ts';
 
 const NOW = Date.parse('2026-03-01T12:00:30Z');
 const MINUTE = 60_000;

@@ -9,7 +9,7 @@ import {
   readFleetCounters,
   readFleetHistory,
   recordMinute,
-} from '../../src/store/fleet-history.ts';
+} from '../../src/store/health.ts';
 import { beatProcess, type Figures, forgetProcesses, leaveFleet } from '../../src/store/processes.ts';
 import { createInstallation, type Installation, log } from './installation.ts';
 
@@ -51,7 +51,7 @@ describe.each(['postgres', 'redis'] as const)('the history of a fleet whose queu
     await beatProcess(pool, processOf('worker'), figures);
     await laneQueues[1]!.add('envelope', {});
     const depths = openLaneDepths(connection, { lanes: config.LANES, timeout: 5000 });
-    const loss = { losses: 1, latest: 1, found: 'empty', accepted_from: '', accepted_until: '' } as const;
+    const loss = { losses: 1, latest: 1, found: 'empty', acceptedFrom: '', acceptedUntil: '' } as const;
     const told = { missing: () => [], loss: () => loss };
     const fleets = [1, 2].map(() => createFleet({ database, connection, depths, config, ...told }));
     const boards = fleets.map((fleet) => recordHistory(pool, fleet, log));

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { quiet } from '../../src/board/preview.ts';
+import { quiet } from '../../src/board/pages/preference-centers.ts';
 
 test('a preview keeps its words and its looks, and nothing that leads somewhere or loads something', () => {
   const kept = `<!doctype html><html><head><title>é • href="x"</title><style>p { color: "•" } a[href="x"] {}</style></head>

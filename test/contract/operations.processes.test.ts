@@ -3,7 +3,7 @@ import { describe, expect, test } from 'vitest';
 import { errors } from '../../src/errors.ts';
 import type { Operation } from '../../src/operations/operation.ts';
 import type { Json } from '../../src/profile/json.ts';
-import { permissions } from '../../src/schemas/api-permissions.ts';
+import { permissions } from '../../src/schemas/permissions.ts';
 import { eitherBackend } from '../guarantees/fleet.ts';
 import { createCompany } from '../setup/access.ts';
 import { acceptedStatus, exampleOf, send } from '../setup/api.ts';

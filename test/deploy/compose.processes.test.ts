@@ -8,7 +8,7 @@ import { Ajv } from 'ajv';
 import { describe, expect, test } from 'vitest';
 import { parse } from 'yaml';
 import { readConfig, settings } from '../../src/platform/config.ts';
-import { packageRoot } from '../../src/platform/package-root.ts';
+import { packageRoot } from '../../src/platform/files.ts';
 import { parseProcfile } from '../../src/start/processes.ts';
 import { startProcess } from '../setup/processes.ts';
 

@@ -3,7 +3,7 @@ import path from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { parse, parseAllDocuments } from 'yaml';
 import { readConfig, settings } from '../../src/platform/config.ts';
-import { packageRoot } from '../../src/platform/package-root.ts';
+import { packageRoot } from '../../src/platform/files.ts';
 import { parseProcfile } from '../../src/start/processes.ts';
 import { digestOf, renderings } from '../../tools/deploy/renderings.ts';
 import { exported } from '../monitoring/exported.ts';

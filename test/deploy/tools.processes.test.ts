@@ -5,7 +5,7 @@ import path from 'node:path';
 import { promisify } from 'node:util';
 import { expect, onTestFinished, test } from 'vitest';
 import { parseAllDocuments } from 'yaml';
-import { packageRoot } from '../../src/platform/package-root.ts';
+import { packageRoot } from '../../src/platform/files.ts';
 import { render } from '../../tools/deploy/render.ts';
 import { renderings } from '../../tools/deploy/renderings.ts';
 

@@ -2,7 +2,7 @@ import { readdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import { expect, test } from 'vitest';
 import { settings } from '../../src/platform/config.ts';
-import { packageRoot } from '../../src/platform/package-root.ts';
+import { packageRoot } from '../../src/platform/files.ts';
 import { parseProcfile } from '../../src/start/processes.ts';
 
 const read = (file: string) => readFileSync(path.join(packageRoot, file), 'utf8');

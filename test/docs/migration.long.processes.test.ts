@@ -7,7 +7,7 @@ import { gzipSync } from 'node:zlib';
 import pg from 'pg';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { readEmbeddedUrl } from '../../src/embedded/address.ts';
-import { packageRoot } from '../../src/platform/package-root.ts';
+import { packageRoot } from '../../src/platform/files.ts';
 import type { Json } from '../../src/profile/json.ts';
 import { zipOf } from '../import/scene.ts';
 import { send } from '../setup/api.ts';

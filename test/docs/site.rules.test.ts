@@ -3,11 +3,10 @@ import path from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { examples, languages } from '../../src/docs/examples.ts';
 import { readGuides, renderGuide } from '../../src/docs/guides.ts';
-import { createSearch } from '../../src/docs/search.ts';
-import { createSite } from '../../src/docs/site.ts';
+import { createSearch, createSite } from '../../src/docs/site.ts';
 import { openApiDocument } from '../../src/edge/openapi.ts';
 import { allOperations } from '../../src/operations/index.ts';
-import { packageRoot } from '../../src/platform/package-root.ts';
+import { packageRoot } from '../../src/platform/files.ts';
 
 const operations = allOperations('service_id');
 const document = JSON.parse(JSON.stringify(openApiDocument(operations)));

@@ -1,8 +1,8 @@
 import type { IncomingMessage } from 'node:http';
 import { Registry } from 'prom-client';
 import { describe, expect, test } from 'vitest';
-import { copiedOperations, mayChangeUsers } from '../../src/edge/copied-operations.ts';
 import { createCopies } from '../../src/edge/copies.ts';
+import { copiedOperations, mayChangeUsers } from '../../src/edge/proxy.ts';
 import { allOperations } from '../../src/operations/index.ts';
 import { createLog } from '../../src/platform/log.ts';
 

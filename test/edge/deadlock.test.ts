@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { isUnavailable } from '../../src/edge/reply.ts';
-import { inTransaction } from '../../src/store/database.ts';
 import { openDatabase } from '../../src/store/open-database.ts';
+import { inTransaction } from '../../src/store/transactions.ts';
 import { createDatabaseOfOne, waitUntil } from '../setup/fixtures.ts';
 
 type Ask = (statement: string) => Promise<unknown>;

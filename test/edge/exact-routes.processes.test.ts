@@ -3,7 +3,7 @@ import { connect } from 'node:net';
 import { v7 as uuidv7 } from 'uuid';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { allOperations } from '../../src/operations/index.ts';
-import { permissions } from '../../src/schemas/api-permissions.ts';
+import { permissions } from '../../src/schemas/permissions.ts';
 import { newApiKey } from '../../src/store/credentials.ts';
 import { createInstallation } from '../board/installation.ts';
 import { type Fleet, startFleet } from '../guarantees/fleet.ts';

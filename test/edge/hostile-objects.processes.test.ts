@@ -1,7 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { parsePieces } from '../../src/edge/body.ts';
+import { outlineOf, parsePieces } from '../../src/edge/body.ts';
 import { planWithGroups } from '../../src/edge/carry-out.ts';
-import { outlineOf } from '../../src/edge/structure.ts';
 import type { Plan, QueuedOperation } from '../../src/operations/operation.ts';
 import { usersTrack } from '../../src/operations/users.track.ts';
 import type { Json } from '../../src/profile/json.ts';

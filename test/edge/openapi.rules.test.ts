@@ -6,7 +6,7 @@ import { openApiDocument } from '../../src/edge/openapi.ts';
 import { allOperations } from '../../src/operations/index.ts';
 import type { Operation } from '../../src/operations/operation.ts';
 import { settings } from '../../src/platform/config.ts';
-import { packageRoot } from '../../src/platform/package-root.ts';
+import { packageRoot } from '../../src/platform/files.ts';
 import { annotations, compile, type Schema } from '../../src/schemas/compile.ts';
 import { acceptedStatus } from '../setup/api.ts';
 

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { createRequestSemaphore } from '../../src/edge/body.ts';
+import { createRequestSemaphore } from '../../src/edge/load-shedding.ts';
 
 /** Work that ends when it is told to. */
 function held() {

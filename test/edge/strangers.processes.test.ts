@@ -3,7 +3,7 @@ import { text } from 'node:stream/consumers';
 import { v7 as uuidv7 } from 'uuid';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { createStrangersLog, type Log } from '../../src/platform/log.ts';
-import { permissions } from '../../src/schemas/api-permissions.ts';
+import { permissions } from '../../src/schemas/permissions.ts';
 import { newApiKey } from '../../src/store/credentials.ts';
 import { type Fleet, type Member, startFleet } from '../guarantees/fleet.ts';
 import { send } from '../setup/api.ts';

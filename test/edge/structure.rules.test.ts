@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { isTooComplex, MOST } from '../../src/edge/structure.ts';
+import { isTooComplex, MOST } from '../../src/edge/body.ts';
 
 const look = (text: string) => isTooComplex(Buffer.from(text));
 const nested = (depth: number, open: string, close: string) => open.repeat(depth) + close.repeat(depth);

@@ -2,8 +2,8 @@ import { execFileSync } from 'node:child_process';
 import { chmodSync, cpSync, existsSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
-import { type Reach, readEmbeddedUrl } from '../../src/embedded/address.ts';
-import { DataDirInUse } from '../../src/embedded/lock.ts';
+import { readEmbeddedUrl, type Transport } from '../../src/embedded/address.ts';
+import { DataDirInUse } from '../../src/embedded/data-dir.ts';
 import {
   type EmbeddedOptions,
   type EmbeddedPostgres,
@@ -17,16 +17,16 @@ import { temporaryFolder, useMadeCluster, waitUntil } from '../setup/fixtures.ts
 
 const log = createLog('test', 'silent');
 
-const reaches: Reach[] = ['socket', 'port'];
+const transports: Transport[] = ['socket', 'port'];
 
-test.each(reaches)('a second start finds the data of the first, on the same %s', async (reach) => {
+test.each(transports)('a second start finds the data of the first, on the same %s', async (transport) => {
   const home = temporaryFolder();
-  const first = await startNew(home, { reach });
+  const first = await startNew(home, { transport });
   await query(first.url, 'create table kept (word text)');
   await query(first.url, "insert into kept values ('once')");
   await first.stop();
 
-  const second = await start(home, { reach });
+  const second = await start(home, { transport });
   expect(second.url).toBe(first.url);
   expect(second.recovered).toBe(false);
   expect(await query(second.url, 'select word from kept')).toEqual([{ word: 'once' }]);
@@ -123,9 +123,9 @@ test('a server that crashed comes back with what it had confirmed', async () => 
   expect(await query(second.url, 'select word from kept')).toEqual([{ word: 'once' }]);
 });
 
-test.each(reaches)('one that crashed is started again at the same address (%s)', async (reach) => {
+test.each(transports)('one that crashed is started again at the same address (%s)', async (transport) => {
   const home = temporaryFolder();
-  const postgres = await start(home, { reach });
+  const postgres = await start(home, { transport });
   await query(postgres.url, 'create table kept (word text)');
   process.kill(postmaster(home), 'SIGKILL');
   // At first it may find what is left of the one before it.
@@ -187,17 +187,17 @@ test.for([
 ] as const)('a port that %s takes at the last moment is left to it', async ([, make]) => {
   const home = temporaryFolder();
   const other = path.join(temporaryFolder(), 'other');
-  const reach = 'port';
-  const first = await start(home, { reach });
+  const transport = 'port';
+  const first = await start(home, { transport });
   await first.stop();
   make(home, other);
-  await (await startNew(other, { reach })).stop();
+  await (await startNew(other, { transport })).stop();
   cpSync(path.join(home, 'database-url'), path.join(other, 'database-url'));
 
   const { binaries, asked, go } = await patientBinaries();
-  const starting = start(home, { reach, binaries });
+  const starting = start(home, { transport, binaries });
   await waitUntil(() => existsSync(asked), { what: 'the program to be called' });
-  const faster = await start(other, { reach });
+  const faster = await start(other, { transport });
   expect(faster.url.split('@')[1]).toBe(first.url.split('@')[1]);
   writeFileSync(go, '');
 

@@ -8,7 +8,7 @@ import type { Wanted } from '../../src/export/progress.ts';
 import { openObjectStore } from '../../src/object-store/open-object-store.ts';
 import { createReach } from '../../src/platform/reach.ts';
 import { toServiceId } from '../../src/profile/identifier.ts';
-import { findKept } from '../../src/store/export-owners.ts';
+import { followMerges } from '../../src/store/bulk-export.ts';
 import type { PenstockOn } from '../admin/penstock.ts';
 import { temporaryFolder } from '../setup/fixtures.ts';
 import { createWorkspace } from '../setup/workspace.ts';
@@ -84,7 +84,7 @@ test('an event is that of who has taken its user in at last, and of nobody who w
     ['kept', 'as kept'],
     ['silent', 'as visitor'],
   ]);
-  expect(await findKept(pool as never, workspaceId, [second, first, kept])).toEqual(
+  expect(await followMerges(pool as never, workspaceId, [second, first, kept])).toEqual(
     new Map([
       [second, kept],
       [first, kept],

@@ -1,6 +1,6 @@
 import { rmSync } from 'node:fs';
 import { expect, test } from 'vitest';
-import { commandLine } from '../../src/admin/audit.ts';
+import { commandLine } from '../../src/admin/installation.ts';
 import { createSegment } from '../../src/store/segments.ts';
 import { startFleet } from '../guarantees/fleet.ts';
 import { send } from '../setup/api.ts';

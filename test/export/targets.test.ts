@@ -9,7 +9,7 @@ import type { Format, Wanted } from '../../src/export/progress.ts';
 import { writeRows } from '../../src/export/write-rows.ts';
 import { type ObjectStore, ObjectStoreError } from '../../src/object-store/object-store.ts';
 import { openObjectStore } from '../../src/object-store/open-object-store.ts';
-import { readParquet } from '../../src/object-store/parquet-reading.ts';
+import { readParquet } from '../../src/object-store/parquet.ts';
 import { createReach } from '../../src/platform/reach.ts';
 import { expectRefusal, type PenstockOn } from '../admin/penstock.ts';
 import { startS3 } from '../integrations/s3.ts';

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { openApiDocument } from '../../src/edge/openapi.ts';
 import { allOperations } from '../../src/operations/index.ts';
-import { EXAMPLE_GROUP } from '../../src/operations/subscription/asked.ts';
+import { EXAMPLE_GROUP } from '../../src/operations/subscription/states.ts';
 import { type Fleet, startFleet } from '../guarantees/fleet.ts';
 import { createAccess, ORIGIN } from '../setup/access.ts';
 import { acceptedStatus, send } from '../setup/api.ts';

@@ -4,7 +4,7 @@ import type pg from 'pg';
 import { v7 as uuidv7 } from 'uuid';
 import { customBytes, MAX_CUSTOM_BYTES } from '../../src/profile/custom-values.ts';
 import type { Json } from '../../src/profile/json.ts';
-import { workspacePermissions } from '../../src/schemas/scim-permissions.ts';
+import { workspacePermissions } from '../../src/schemas/permissions.ts';
 import { companyOf } from '../setup/access.ts';
 import { temporaryFolder } from '../setup/fixtures.ts';
 import { createIntegration } from '../setup/integrations.ts';

@@ -77,12 +77,25 @@ test('everything killed and Redis back empty: every process says so, on every ch
   await waitUntil(async () => (await saying()).every(Boolean), { what: 'every process to say it' });
   for (const { log } of [...members(), board])
     expect(log.filter(({ msg }) => /^Redis came back empty/.test(String(msg)))).toHaveLength(1);
+  const spelled = ['losses', 'latest', 'found', 'accepted_from', 'accepted_until'];
+  for (const port of [...members().map(({ port }) => port), boardPort])
+    expect(Object.keys(JSON.parse(await page(port, 'readyz')).loss)).toEqual(spelled);
+  for (const { log } of [...members(), board])
+    expect(log.find(({ msg }) => /^Redis came back empty/.test(String(msg)))).toHaveProperty(
+      'accepted_until',
+    );
   // It takes what comes next all the same.
   await accept();
 
   const env = { DATABASE_URL: fleet.env.DATABASE_URL! };
   const { losses } = JSON.parse((await penstock(['queue', 'losses', '--json'], env)).stdout);
-  expect(losses).toMatchObject([{ number: 1, found: 'empty', confirmed_at: null }]);
+  expect(losses).toEqual([
+    {
+      ...{ number: 1, found: 'empty', accepted_from: expect.any(String), accepted_until: expect.any(String) },
+      ...{ additions_known: expect.any(Number), additions_found: expect.any(Number) },
+      ...{ noticed_by: expect.any(String), confirmed_at: null },
+    },
+  ]);
   expectRefusal(await penstock(['queue', 'confirm-loss', '2'], env), 'there is no loss 2');
   expect((await penstock(['queue', 'confirm-loss', '1'], env)).code).toBe(0);
   await waitUntil(async () => !(await saying()).includes(true), { what: 'silence' });

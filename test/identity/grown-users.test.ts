@@ -66,7 +66,7 @@ describe('G1: what a merge leaves to be settled', () => {
         // Whoever settles loses its connection at some point of a step, as when its worker is killed.
         const victims = openDatabase(url, 2, { session: { ...everyStatementByIndex } });
         const steps = Promise.allSettled(
-          [0, 1].map(() => settleTombstones(victims.pool, [{ workspace_id: workspace.id, id: from }])),
+          [0, 1].map(() => settleTombstones(victims.pool, [{ workspaceId: workspace.id, id: from }])),
         );
         let isOver = false;
         void steps.then(() => {

@@ -1,5 +1,4 @@
-import type { AcceptedObject } from '../../src/jobs/envelope.ts';
-import type { IdentityObject, UserSelector } from '../../src/jobs/payloads.ts';
+import type { AcceptedObject, IdentityObject, UserSelector } from '../../src/jobs/envelope.ts';
 import { newId } from '../../src/platform/ids.ts';
 import type { Identifier, Prioritization } from '../../src/profile/identifier.ts';
 

@@ -1,6 +1,5 @@
 import fc from 'fast-check';
-import type { AcceptedAttributes, AcceptedObject } from '../../src/jobs/envelope.ts';
-import type { UserSelector } from '../../src/jobs/payloads.ts';
+import type { AcceptedAttributes, AcceptedObject, UserSelector } from '../../src/jobs/envelope.ts';
 import type { StandardAttributes } from '../../src/profile/attribute-rule.ts';
 import type { Identifier, Prioritization, UserAlias } from '../../src/profile/identifier.ts';
 

@@ -128,10 +128,10 @@ describe('an event of a transaction that found the user before', () => {
         ...noIdentityChanges(),
         merges: [
           {
-            workspace_id: scene.workspaceId,
-            merged_id: await scene.profileId('amid a'),
-            kept_id: await scene.profileId('amid b'),
-            request_id: 'request',
+            workspaceId: scene.workspaceId,
+            mergedId: await scene.profileId('amid a'),
+            keptId: await scene.profileId('amid b'),
+            requestId: 'request',
           },
         ],
       },

@@ -1,11 +1,11 @@
 import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
-import { readSchema } from '../../src/import/avro-schema.ts';
+import { readSchema } from '../../src/import/avro.ts';
 import { readValues } from '../../src/import/avro-values.ts';
-import { openInput } from '../../src/import/input.ts';
-import { MOST_ROW_BYTES } from '../../src/import/records.ts';
-import { unsnappy } from '../../src/import/snappy.ts';
-import { ImportError } from '../../src/import/texts.ts';
+import { unsnappy } from '../../src/import/codecs.ts';
+import { openInput } from '../../src/import/open-input.ts';
+import { MOST_ROW_BYTES } from '../../src/import/reader.ts';
+import { ImportError } from '../../src/import/unpack.ts';
 import { avroOf } from './avro-file.ts';
 import { fileOf, readRows } from './scene.ts';
 

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
-import { openInput } from '../../src/import/input.ts';
-import { MOST_ROW_BYTES } from '../../src/import/records.ts';
+import { openInput } from '../../src/import/open-input.ts';
+import { MOST_ROW_BYTES } from '../../src/import/reader.ts';
 import { parquetOf } from './parquet-file.ts';
 import { readRows } from './scene.ts';
 

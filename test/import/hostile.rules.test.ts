@@ -2,12 +2,12 @@ import { linkSync, mkdirSync, symlinkSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { gzipSync } from 'node:zlib';
 import { describe, expect, test } from 'vitest';
-import { filesOf } from '../../src/import/folder.ts';
-import { openInput } from '../../src/import/input.ts';
-import { MOST_ROW_BYTES } from '../../src/import/records.ts';
+import { unzstd } from '../../src/import/codecs.ts';
+import { openInput } from '../../src/import/open-input.ts';
+import { filesOf } from '../../src/import/open-inputs.ts';
+import { MOST_ROW_BYTES } from '../../src/import/reader.ts';
 import { isSameFile, requireFree, usualPath } from '../../src/import/refused-rows.ts';
 import { restAfter } from '../../src/import/yielding.ts';
-import { unzstd } from '../../src/import/zstd.ts';
 import { createRecordScanner } from '../../src/integrations/csv-scanner.ts';
 import { fileOf, readRows, zipOf } from './scene.ts';
 

@@ -3,7 +3,7 @@ import { gzipSync } from 'node:zlib';
 import { DuckDBInstance } from '@duckdb/node-api';
 import { describe, expect, test } from 'vitest';
 import { parseMap } from '../../src/import/mapping.ts';
-import { splitRecord } from '../../src/import/records.ts';
+import { splitRecord } from '../../src/import/reader.ts';
 import { fileOf, readRows } from './scene.ts';
 
 describe('a CSV file', () => {

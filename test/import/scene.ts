@@ -1,11 +1,10 @@
 import { writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { crc32, deflateRawSync } from 'node:zlib';
-import { openInput } from '../../src/import/input.ts';
-import { createJudge } from '../../src/import/judge.ts';
 import { type ImportType, parseMap } from '../../src/import/mapping.ts';
+import { openInput } from '../../src/import/open-input.ts';
 import type { Layout } from '../../src/import/reader.ts';
-import { judgeRows, mapRows } from '../../src/import/rows.ts';
+import { createJudge, judgeRows, mapRows } from '../../src/import/rows.ts';
 import type { VendorName } from '../../src/import/vendor.ts';
 import type { Caller } from '../../src/operations/operation.ts';
 import type { Json } from '../../src/profile/json.ts';

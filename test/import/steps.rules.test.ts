@@ -1,7 +1,7 @@
 import { statSync } from 'node:fs';
 import { deflateRawSync, gzipSync } from 'node:zlib';
 import { expect, test } from 'vitest';
-import { openInput } from '../../src/import/input.ts';
+import { openInput } from '../../src/import/open-input.ts';
 import type { Step } from '../../src/platform/steps.ts';
 import { avroOf } from './avro-file.ts';
 import { parquetOf } from './parquet-file.ts';

@@ -2,7 +2,7 @@ import { createServer, type RequestListener } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { PutObjectCommand } from '@aws-sdk/client-s3';
 import { afterAll, expect, test } from 'vitest';
-import type { BucketDefinition } from '../../src/integrations/definition.ts';
+import type { BucketDefinition } from '../../src/integrations/source.ts';
 import { temporaryFolder } from '../setup/fixtures.ts';
 import { startS3, startStrictS3 } from './s3.ts';
 import { open, readAll, type Stocked } from './warehouses.ts';

@@ -1,7 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { checkColumns } from '../../src/integrations/columns.ts';
-import type { IntegrationKind } from '../../src/integrations/definition.ts';
-import { SourceError } from '../../src/integrations/source.ts';
+import { type IntegrationKind, SourceError } from '../../src/integrations/source.ts';
 
 function check(kind: IntegrationKind, names: string, serviceIdField = 'service_id') {
   const columns = names.split(' ').map((name) => ({ name, type: 'text' }));

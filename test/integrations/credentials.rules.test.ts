@@ -3,10 +3,13 @@ import { statSync } from 'node:fs';
 import path from 'node:path';
 import { v7 as uuidv7 } from 'uuid';
 import { describe, expect, test } from 'vitest';
-import { keepIntegrationKey } from '../../src/embedded/address.ts';
-import { decryptCredentials, encryptCredentials, keysOf } from '../../src/integrations/definition.ts';
-import { SourceError } from '../../src/integrations/source.ts';
-import { integrationKeys } from '../../src/processes/secrets.ts';
+import { integrationKeys, keepIntegrationKey } from '../../src/embedded/address.ts';
+import {
+  decryptCredentials,
+  encryptCredentials,
+  keysOf,
+  SourceError,
+} from '../../src/integrations/source.ts';
 import { temporaryFolder } from '../setup/left-behind.ts';
 
 const credentials = { user: 'reader', password: 'pässword"' };

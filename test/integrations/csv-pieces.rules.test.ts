@@ -2,7 +2,7 @@ import { readFileSync, rmSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { expect, test } from 'vitest';
 import { createRecordScanner } from '../../src/integrations/csv-scanner.ts';
-import { cutCsv } from '../../src/integrations/files/csv-pieces.ts';
+import { cutCsv } from '../../src/integrations/files/csv.ts';
 import { temporaryFolder } from '../setup/left-behind.ts';
 
 const header = 'external_id,updated_at,payload\r\n';

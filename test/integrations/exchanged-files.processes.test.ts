@@ -14,10 +14,9 @@ import {
 import path from 'node:path';
 import { gzipSync } from 'node:zlib';
 import { expect, test } from 'vitest';
-import type { FileFormat } from '../../src/integrations/definition.ts';
 import { copyFiles, openInside } from '../../src/integrations/files/input.ts';
 import { createScratch } from '../../src/integrations/files/scratch.ts';
-import type { SourceRow } from '../../src/integrations/source.ts';
+import type { FileFormat, SourceRow } from '../../src/integrations/source.ts';
 import { temporaryFolder } from '../setup/fixtures.ts';
 import { open, readAll, runOnDuckDb, type Stocked } from './warehouses.ts';
 

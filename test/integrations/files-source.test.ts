@@ -2,7 +2,8 @@ import { mkdirSync, readdirSync, rmSync, statSync, symlinkSync, writeFileSync } 
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { expect, test } from 'vitest';
-import { openDuckDb } from '../../src/integrations/files/part.ts';
+import { openDuckDb } from '../../src/integrations/duckdb.ts';
+import { loadDuckDb } from '../../src/integrations/files/part.ts';
 import { createScratch } from '../../src/integrations/files/scratch.ts';
 import { temporaryFolder } from '../setup/fixtures.ts';
 import { open, readAll, runOnDuckDb, type Stocked } from './warehouses.ts';
@@ -124,7 +125,7 @@ test('more rows than are sorted at a time come in order, each once, also when mo
 test('DuckDB reads what is in the scratch folder, and nothing else', async () => {
   const { path: dir } = folder({ 'secret.csv': csv('secret') });
   const scratch = await createScratch(1_000_000);
-  const duckDb = await openDuckDb(scratch);
+  const duckDb = await openDuckDb(await loadDuckDb(), scratch);
   const connection = await duckDb.connect();
   writeFileSync(path.join(scratch.inputs, '0.csv'), csv('a'));
   await connection.run(`from read_csv('${scratch.inputs}/0.csv')`);

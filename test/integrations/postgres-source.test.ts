@@ -1,6 +1,6 @@
 import { type AddressInfo, createServer } from 'node:net';
 import { expect, test } from 'vitest';
-import type { PostgresDefinition } from '../../src/integrations/definition.ts';
+import type { PostgresDefinition } from '../../src/integrations/source.ts';
 import { waitUntil } from '../setup/fixtures.ts';
 import { open, postgres, readAll, runOnPostgres, type Stocked } from './warehouses.ts';
 

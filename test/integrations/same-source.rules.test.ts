@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { isSameSource, type SourceDefinition } from '../../src/integrations/definition.ts';
+import { isSameSource, type SourceDefinition } from '../../src/integrations/source.ts';
 
 const postgres = {
   type: 'postgres',

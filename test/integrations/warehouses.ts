@@ -2,16 +2,17 @@ import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { DuckDBInstance } from '@duckdb/node-api';
 import pg from 'pg';
+import { openSource } from '../../src/integrations/open-source.ts';
 import type {
   BucketDefinition,
   Credentials,
   FileFormat,
   FolderDefinition,
   PostgresDefinition,
+  Source,
   SourceDefinition,
-} from '../../src/integrations/definition.ts';
-import { openSource } from '../../src/integrations/open-source.ts';
-import type { Source, SourceRow } from '../../src/integrations/source.ts';
+  SourceRow,
+} from '../../src/integrations/source.ts';
 import { createReach } from '../../src/platform/reach.ts';
 import { createBareDatabase, temporaryFolder } from '../setup/fixtures.ts';
 import { leaveBehind } from '../setup/left-behind.ts';

@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs';
 import path from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { parse } from 'yaml';
-import { packageRoot } from '../../src/platform/package-root.ts';
+import { packageRoot } from '../../src/platform/files.ts';
 import { SILENT_SECONDS } from '../../src/store/processes.ts';
 import { findPromtool } from '../setup/installed.ts';
 import { exported } from './exported.ts';

@@ -14,7 +14,7 @@ import {
 import { addLossMetric } from '../../src/queue/loss.ts';
 import type { ProcessName } from '../../src/store/processes.ts';
 import { createWorkerMetrics } from '../../workers/metrics.ts';
-import { createStreamMetrics } from '../../workers/streams/metrics.ts';
+import { createStreamMetrics } from '../../workers/streams/context.ts';
 import { createSyncMetrics } from '../../workers/sync/context.ts';
 import { createRetentionMetrics } from '../../workers/sync/retention.ts';
 import { createExportMetric } from '../../workers/sync/segment-exports.ts';

@@ -6,9 +6,10 @@ import {
   type ParquetColumn,
   ParquetError,
   type ParquetRow,
-  writeParquet,
+  readBack,
+  readParquet,
 } from '../../src/object-store/parquet.ts';
-import { readBack, readParquet } from '../../src/object-store/parquet-reading.ts';
+import { writeParquet } from '../../src/object-store/write-parquet.ts';
 import { keyChecksum } from '../../src/store/retention.ts';
 import { createBareDatabase } from '../setup/fixtures.ts';
 import { temporaryFolder } from '../setup/left-behind.ts';

@@ -4,8 +4,8 @@ import { smsInvalidPhoneNumbersRemove } from '../../src/operations/sms.invalid_p
 import { smsInvalidPhoneNumbers } from '../../src/operations/sms.invalid_phone_numbers.ts';
 import { usersDelete } from '../../src/operations/users.delete.ts';
 import { newId } from '../../src/platform/ids.ts';
-import { inTransaction } from '../../src/store/database.ts';
-import { type InvalidReason, markInvalidNumbers } from '../../src/store/invalid-phone-numbers.ts';
+import { type InvalidReason, markInvalidNumbers } from '../../src/store/suppression-lists.ts';
+import { inTransaction } from '../../src/store/transactions.ts';
 import { penstockOn } from '../admin/penstock.ts';
 import { createWorkspace } from '../setup/workspace.ts';
 import { type Answer, callerOf } from './caller.ts';

@@ -2,10 +2,10 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { DirectOperation } from '../../src/operations/operation.ts';
 import { segmentsDetails } from '../../src/operations/segments.details.ts';
 import { segmentsList } from '../../src/operations/segments.list.ts';
-import { newId } from '../../src/platform/ids.ts';
+import { NIL_UUID, newId } from '../../src/platform/ids.ts';
 import type { Json } from '../../src/profile/json.ts';
 import { readDefinition } from '../../src/profile/segment.ts';
-import { FIRST_ID, lookAtUsers } from '../../src/store/segments.ts';
+import { lookAtUsers } from '../../src/store/segments.ts';
 import { createGroup, createWorkspace } from '../setup/workspace.ts';
 import { type Answer, callerOf } from './caller.ts';
 import { createStore, type Store } from './in-process.ts';
@@ -72,7 +72,7 @@ afterAll(() => store?.stop());
 async function meant(definition: Json, workspaceId = store.workspaceId): Promise<string[]> {
   const ids: string[] = [];
   let matched = 0;
-  for (let after: string | undefined = FIRST_ID; after !== undefined; ) {
+  for (let after: string | undefined = NIL_UUID; after !== undefined; ) {
     const part = { workspaceId, definition: readDefinition(definition), after, limit: 2, sample: 10 };
     const looked = await lookAtUsers(store.database.pool, part);
     ids.push(...looked.sample);

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { readableLine } from '../../src/platform/log-lines.ts';
+import { readableLine } from '../../src/platform/log.ts';
 
 const line = (members: object) =>
   `${JSON.stringify({ level: 30, time: '2026-01-31T12:00:05.123Z', process: 'web', msg: 'ready', ...members })}\n`;

@@ -1,6 +1,6 @@
 import { pino, stdTimeFunctions } from 'pino';
 import { expect, test, vi } from 'vitest';
-import { isoTime } from '../../src/platform/iso-time.ts';
+import { isoTime } from '../../src/platform/format.ts';
 import { type LineFields, type Log, writeLine } from '../../src/platform/log.ts';
 
 function logInto(lines: string[], options: object = {}): Log {

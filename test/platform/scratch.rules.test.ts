@@ -2,7 +2,7 @@ import { mkdirSync, mkdtempSync, readdirSync, rmSync, utimesSync } from 'node:fs
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { expect, test } from 'vitest';
-import { scratchFolders } from '../../src/platform/scratch.ts';
+import { scratchFolders } from '../../src/platform/files.ts';
 
 test('what a killed process has left in TMPDIR is tidied, and nothing of one that lives or cannot be looked up', async () => {
   const scratch = scratchFolders('retention');

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { together } from '../../src/platform/together.ts';
+import { together } from '../../src/platform/concurrency.ts';
 
 /** Calls that are held until they are let go. */
 function scene(most: number) {

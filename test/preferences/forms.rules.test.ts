@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { formProblem, type PageForms, readForms } from '../../src/preferences/forms.ts';
+import { formProblem, type PageForms, readForms } from '../../src/preferences/page.ts';
 
 const NEWS = 'subscription_group_019c13ec-a2e2-7000-8000-000000000001';
 const URL = 'https://penstock.example/preferences/x';

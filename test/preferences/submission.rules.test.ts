@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { readForms } from '../../src/preferences/forms.ts';
+import { readForms } from '../../src/preferences/page.ts';
 import { NotAChoice, objectsOf, readChoice } from '../../src/preferences/submission.ts';
 
 const NEWS = '019c13ec-a2e2-7000-8000-000000000001';

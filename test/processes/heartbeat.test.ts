@@ -1,9 +1,9 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
+import { packageVersion } from '../../src/platform/files.ts';
 import { newId } from '../../src/platform/ids.ts';
-import { packageVersion } from '../../src/platform/package-root.ts';
 import { startHeartbeat } from '../../src/processes/heartbeat.ts';
 import { openPool, type Pool } from '../../src/store/database.ts';
-import { readFleetCounters } from '../../src/store/fleet-history.ts';
+import { readFleetCounters } from '../../src/store/health.ts';
 import {
   beatProcess,
   type Figures,

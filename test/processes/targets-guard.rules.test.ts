@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { readConfig } from '../../src/platform/config.ts';
-import { createTargetsGuard } from '../../src/processes/secrets.ts';
+import { createTargetsGuard } from '../../src/processes/metrics.ts';
 
 const asked = (remoteAddress: string | undefined, headers: Record<string, string>) =>
   ({ socket: { remoteAddress }, headers }) as never;

@@ -1,7 +1,7 @@
 import { readdirSync } from 'node:fs';
 import path from 'node:path';
 import { expect, test } from 'vitest';
-import { packageRoot } from '../../src/platform/package-root.ts';
+import { packageRoot } from '../../src/platform/files.ts';
 import { threadTime } from '../setup/thread-time.ts';
 
 /** Beginnings, what is repeated behind them, and ends that make an expression go back to where it began. */

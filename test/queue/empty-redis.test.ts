@@ -11,7 +11,7 @@ import {
 } from '../../src/queue/connection.ts';
 import { createLaneProducer } from '../../src/queue/lane-producer.ts';
 import { laneName } from '../../src/queue/lanes.ts';
-import { watchMemory } from '../../src/queue/memory.ts';
+import { watchMemory } from '../../src/queue/redis.ts';
 import type { Coalescer } from '../../workers/batch/coalescer.ts';
 import type { Fences } from '../../workers/fence/fences.ts';
 import { startLane } from '../../workers/lane/lane.ts';

@@ -1,11 +1,17 @@
 import { v7 as uuidv7, validate, version } from 'uuid';
 import { describe, expect, test } from 'vitest';
 import type { AcceptedObject } from '../../src/jobs/envelope.ts';
-import { envelopeId, SHARED, tagIn, tagOf } from '../../src/queue/envelope-ids.ts';
-import { createFlood, createFlushTurns, createNeighbours } from '../../src/queue/flush-turns.ts';
-import type { LaneEntry, LaneProducer } from '../../src/queue/lanes.ts';
+import { createShardCommit } from '../../src/queue/enqueue.ts';
+import {
+  envelopeId,
+  type LaneEntry,
+  type LaneProducer,
+  SHARED,
+  tagIn,
+  tagOf,
+} from '../../src/queue/lanes.ts';
 import { pack } from '../../src/queue/pack.ts';
-import { createShardCommit } from '../../src/queue/shard-commit.ts';
+import { createFlood, createFlushTurns, createNeighbours } from '../../src/queue/turns.ts';
 
 const LIMITS = { objects: 16_000, bytes: 4_000_000 };
 const requests = (owner: string, count: number, objects = 75) =>

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
 import { newId } from '../../src/platform/ids.ts';
 import { Redis } from '../../src/queue/bullmq.ts';
-import { createLaneShares } from '../../src/queue/lane-shares.ts';
+import { createLaneShares } from '../../workers/lane/share.ts';
 import { startRedis, waitUntil } from '../setup/fixtures.ts';
 
 let redis: Redis;

@@ -131,10 +131,10 @@ test('everything killed and Redis back empty: each process that starts says what
     expect(process.errors).toHaveLength(1);
     expect(process.errors[0]).toMatch(/^Redis came back empty.*penstock queue confirm-loss 1/);
     // Those three were accepted between these two times.
-    const from = Date.parse(loss.accepted_from);
+    const from = Date.parse(loss.acceptedFrom);
     expect(from).toBeLessThan(Date.parse(before) + 2000);
     expect(from).toBeGreaterThan(Date.parse(before) - 60_000);
-    expect(Date.parse(loss.accepted_until)).toBeGreaterThan(Date.parse(before));
+    expect(Date.parse(loss.acceptedUntil)).toBeGreaterThan(Date.parse(before));
   }
   expect(await rowsOf()).toMatchObject([{ additions_known: 3, additions_found: 0 }]);
 });

@@ -4,7 +4,7 @@ import { readConfig } from '../../src/platform/config.ts';
 import { connectProducer } from '../../src/queue/connection.ts';
 import { joinInstallation } from '../../src/queue/installation.ts';
 import { createLaneProducer } from '../../src/queue/lane-producer.ts';
-import { findHomes } from '../../src/store/workspace-shards.ts';
+import { findHomes } from '../../src/store/queue-shards.ts';
 import { expectRefusal, type PenstockOn, penstockOn } from '../admin/penstock.ts';
 import { createInstallation, type Installation, log } from '../board/installation.ts';
 import { waitUntil } from '../setup/fixtures.ts';

@@ -8,10 +8,10 @@ import { createLog } from '../../src/platform/log.ts';
 import { connectProducer, openLanes, type QueueConnection } from '../../src/queue/connection.ts';
 import { createGroupCommit } from '../../src/queue/enqueue.ts';
 import { HOLD_MS, KNOWN_MS, openMoves } from '../../src/queue/moves.ts';
-import { openProducer, type PlacedProducer } from '../../src/queue/open-producer.ts';
 import { pack } from '../../src/queue/pack.ts';
+import { openProducer, type PlacedProducer } from '../../src/queue/producer.ts';
 import type { WireEnvelope } from '../../src/queue/wire.ts';
-import { findHomes } from '../../src/store/workspace-shards.ts';
+import { findHomes } from '../../src/store/queue-shards.ts';
 import { createDatabase, startRedis, type TestRedis, waitUntil } from '../setup/fixtures.ts';
 
 const SHARDS = 3;

@@ -1,6 +1,6 @@
 import { beforeEach, describe, expect, test, vi } from 'vitest';
 import type { Log } from '../../src/platform/log.ts';
-import { createStandstill } from '../../src/queue/standstill.ts';
+import { createStandstill } from '../../src/queue/oldest.ts';
 
 const log = { error: vi.fn(), info: vi.fn() };
 beforeEach(() => vi.clearAllMocks());

@@ -1,13 +1,13 @@
 import type { Queue } from 'bullmq';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { openQueue } from '../../src/queue/connection.ts';
-import { type Waiting, waitingIn } from '../../src/queue/waiting.ts';
+import { type WaitingJobs, waitingIn } from '../../src/queue/waiting.ts';
 import { createFenceScene, type FenceScene } from '../workers/fence-scene.ts';
 
 describe.each(['redis', 'postgres'] as const)('queue on %s', (kind) => {
   let scene: FenceScene;
   let queue: Queue<{ number: number }>;
-  let waiting: Waiting<{ number: number }>;
+  let waiting: WaitingJobs<{ number: number }>;
   const numbers = Array.from({ length: 300 }, (_, number) => number);
   const before = Date.now();
   beforeAll(async () => {

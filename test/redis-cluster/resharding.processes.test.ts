@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { markOf, prefixOf } from '../../src/queue/shards.ts';
+import { markOf, prefixOf } from '../../src/queue/lanes.ts';
 import type { Fleet } from '../guarantees/fleet.ts';
 import { send } from '../setup/api.ts';
 import { waitUntil } from '../setup/fixtures.ts';

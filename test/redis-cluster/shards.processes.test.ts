@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { Finding } from '../../src/admin/doctor/machine.ts';
-import { markOf } from '../../src/queue/shards.ts';
+import { markOf } from '../../src/queue/lanes.ts';
 import { spawnPenstock } from '../admin/spawn-penstock.ts';
 import { type Fleet, statusOf } from '../guarantees/fleet.ts';
 import { send } from '../setup/api.ts';

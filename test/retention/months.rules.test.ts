@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { firstKept, firstUntouched } from '../../src/retention/months.ts';
+import { firstKept, firstUntouched } from '../../src/retention/plan.ts';
 
 const at = (database: string, process = database) => ({
   database: new Date(`${database}T12:00:00Z`),

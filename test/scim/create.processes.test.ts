@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { Json } from '../../src/profile/json.ts';
-import { departments } from '../../src/schemas/scim-permissions.ts';
+import { departments } from '../../src/schemas/permissions.ts';
 import { accountOf, createScene, type Provider, refusal, type Scene, USER } from './scene.ts';
 
 const NOBODY = '019c13ec-a2e2-7b61-8f0c-000000000000';

@@ -2,11 +2,7 @@ import type { IncomingMessage } from 'node:http';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { aboutRequest } from '../../src/edge/request.ts';
 import type { Json } from '../../src/profile/json.ts';
-import {
-  companyPermissions,
-  teamPermissions,
-  workspacePermissions,
-} from '../../src/schemas/scim-permissions.ts';
+import { companyPermissions, teamPermissions, workspacePermissions } from '../../src/schemas/permissions.ts';
 import { accountOf, createScene, type Provider, refusal, type Scene, USER } from './scene.ts';
 
 /** An attribute in a document of /Schemas. */

@@ -1,5 +1,5 @@
 import type { Operation } from '../../src/operations/operation.ts';
-import { EXAMPLE_GROUP } from '../../src/operations/subscription/asked.ts';
+import { EXAMPLE_GROUP } from '../../src/operations/subscription/states.ts';
 import type { Json } from '../../src/profile/json.ts';
 
 export interface ApiAnswer {

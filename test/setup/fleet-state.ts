@@ -1,6 +1,6 @@
 import { readConfig } from '../../src/platform/config.ts';
+import { laneCount, layoutOf, prefixOf, shardOfLane } from '../../src/queue/lanes.ts';
 import { laneServers, openRedis } from '../../src/queue/open-redis.ts';
-import { laneCount, layoutOf, prefixOf, shardOfLane } from '../../src/queue/shards.ts';
 import { type Fleet, OBSERVER } from './fleet.ts';
 
 /** Of each worker's log. */

@@ -1,6 +1,6 @@
 import type pg from 'pg';
 import { v7 as uuidv7 } from 'uuid';
-import type { IntegrationKind, SourceDefinition } from '../../src/integrations/definition.ts';
+import type { IntegrationKind, SourceDefinition } from '../../src/integrations/source.ts';
 
 export interface TestIntegration {
   name?: string;

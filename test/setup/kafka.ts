@@ -3,7 +3,7 @@ import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { promisify } from 'node:util';
 import { Admin } from '@platformatic/kafka';
-import { packageRoot } from '../../src/platform/package-root.ts';
+import { packageRoot } from '../../src/platform/files.ts';
 import { findJava, findMaven } from './installed.ts';
 import { spawnOnLeash } from './leash.ts';
 import { leaveBehind, temporaryFolder } from './left-behind.ts';

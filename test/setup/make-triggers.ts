@@ -1,5 +1,5 @@
 import type pg from 'pg';
-import { inTransaction } from '../../src/store/database.ts';
+import { inTransaction } from '../../src/store/transactions.ts';
 
 /** Where tables are distributed triggers are of their shards, and each statement is sent to them by itself. */
 export async function makeTriggers(pool: pg.Pool, statements: string[]): Promise<void> {

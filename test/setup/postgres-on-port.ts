@@ -11,6 +11,6 @@ export async function startPostgresOnPort(
   log: Log,
   binaries?: Binaries,
 ): Promise<EmbeddedPostgres> {
-  const server = await startEmbeddedPostgres(home, log, { binaries, reach: 'port' });
+  const server = await startEmbeddedPostgres(home, log, { binaries, transport: 'port' });
   return Object.defineProperty(server, 'url', { value: server.url.replace(/\?.*$/, '') });
 }

@@ -1,6 +1,6 @@
 import path from 'node:path';
 import { createInterface } from 'node:readline';
-import { packageRoot } from '../../src/platform/package-root.ts';
+import { packageRoot } from '../../src/platform/files.ts';
 import { type Exit, spawnOnLeash } from './leash.ts';
 import { leaveBehind } from './left-behind.ts';
 

@@ -1,6 +1,6 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
-import { packageRoot } from '../../src/platform/package-root.ts';
+import { packageRoot } from '../../src/platform/files.ts';
 
 /** A file of this repository, as the tests of its architecture read it. */
 export interface Source {
@@ -10,10 +10,20 @@ export interface Source {
   imports: string[];
   /** Those of them that are not types alone. */
   values: string[];
+  /** Those of them that are loaded with the file. */
+  loads: string[];
+  /** Those that it import()s when they are needed. */
+  opens: string[];
 }
 
 /** Whether it is a file of the product. */
 export const isOurs = (name: string) => /^(?:src|workers)\//.test(name);
+
+const LOADED = /^(?:(?:import|export)\b[^'";]*?\bfrom\s+|import\s+)'([^']+)'/gm;
+
+/** Also of types. */
+const IMPORTED = /\bimport\(\s*'([^']+)'/g;
+const OPENED = /(?<!\btypeof )\bimport\(\s*'([^']+)'/g;
 
 /** All of TypeScript but what is generated. */
 export const sources = ['src', 'workers', 'tools', 'test'].flatMap(readSources);
@@ -24,15 +34,17 @@ function readSources(folder: string): Source[] {
     .filter((file) => file.endsWith('.ts') && !/^src\/generated\/|\/node_modules\//.test(file))
     .map((file) => {
       const text = readFileSync(path.join(packageRoot, file), 'utf8');
-      return { file, text, imports: importsOf(file, text), values: importsOf(file, withoutTypes(text)) };
+      const loads = namesIn(file, withoutTypes(text), LOADED);
+      return {
+        ...{ file, text, loads, opens: namesIn(file, text, OPENED) },
+        imports: [...namesIn(file, text, LOADED), ...namesIn(file, text, IMPORTED)],
+        values: [...loads, ...namesIn(file, text, IMPORTED)],
+      };
     });
 }
 
-function importsOf(file: string, text: string): string[] {
-  const specifiers = text.matchAll(
-    /(?:^(?:import|export)\b[^'";]*?\bfrom\s+|^import\s+|\bimport\(\s*)'([^']+)'/gm,
-  );
-  return [...specifiers].map(([, specifier]) =>
+function namesIn(file: string, text: string, pattern: RegExp): string[] {
+  return [...text.matchAll(pattern)].map(([, specifier]) =>
     specifier!.startsWith('.') ? path.posix.join(path.posix.dirname(file), specifier!) : specifier!,
   );
 }

@@ -1,5 +1,5 @@
 import { type Json, JsonText } from '../../src/profile/json.ts';
-import { StreamEntries, type StreamEntry } from '../../src/store/stream-entries.ts';
+import { StreamEntries, type StreamEntry } from '../../src/store/stream-log.ts';
 
 type GivenEntry = Omit<StreamEntry, 'detail'> & { detail?: Json };
 

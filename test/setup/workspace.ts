@@ -1,6 +1,6 @@
 import type pg from 'pg';
 import { v7 as uuidv7 } from 'uuid';
-import { permissions } from '../../src/schemas/api-permissions.ts';
+import { permissions } from '../../src/schemas/permissions.ts';
 import { newApiKey } from '../../src/store/credentials.ts';
 
 export interface TestWorkspace {

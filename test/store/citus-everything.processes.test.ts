@@ -1,7 +1,7 @@
 import { spawn } from 'node:child_process';
 import path from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { packageRoot } from '../../src/platform/package-root.ts';
+import { packageRoot } from '../../src/platform/files.ts';
 import { citusUrl } from '../setup/citus.ts';
 
 /** Tests that say what Penstock does, whichever Postgres it has. Which were green on a Citus, and when: docs/scale.md. */

@@ -1,9 +1,10 @@
 import { expect, test } from 'vitest';
 import { newId } from '../../src/platform/ids.ts';
 import { migrate } from '../../src/processes/migrate.ts';
-import { everyStatementByIndex, inTransaction, openPool } from '../../src/store/database.ts';
+import { everyStatementByIndex, openPool } from '../../src/store/database.ts';
 import { distribute } from '../../src/store/distribute.ts';
 import { takePlace } from '../../src/store/distributed.ts';
+import { inTransaction } from '../../src/store/transactions.ts';
 import { citusUrl, createCitusDatabase } from '../setup/citus.ts';
 
 test.skipIf(!citusUrl)(

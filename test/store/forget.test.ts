@@ -1,9 +1,9 @@
 import type pg from 'pg';
 import { v5 as uuidv5, v7 as uuidv7 } from 'uuid';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { forgetInvalidNumbers } from '../../src/store/invalid-phone-numbers.ts';
 import { forgetEnvelopes } from '../../src/store/ledger.ts';
 import { forgetOutcomes } from '../../src/store/outcomes.ts';
+import { forgetInvalidNumbers } from '../../src/store/suppression-lists.ts';
 import { forgetEndedExpected } from '../../src/store/sync-boundary.ts';
 import { forgetRuns } from '../../src/store/sync-runs.ts';
 import { createStore } from '../workers/batch.ts';

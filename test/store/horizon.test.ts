@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { Pool } from '../../src/store/database.ts';
-import { isPassed, readHorizon } from '../../src/store/tombstones.ts';
+import { isPassed, readHorizon } from '../../src/store/horizon.ts';
 import { createDatabase, waitUntil } from '../setup/fixtures.ts';
 import { openPool } from '../workers/batch.ts';
 

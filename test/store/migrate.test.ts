@@ -3,7 +3,7 @@ import { readdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import pg from 'pg';
 import { expect, test } from 'vitest';
-import { packageRoot } from '../../src/platform/package-root.ts';
+import { packageRoot } from '../../src/platform/files.ts';
 import { migrate } from '../../src/processes/migrate.ts';
 import { openDatabase } from '../../src/store/open-database.ts';
 import { createBareDatabase, createDatabase, createDatabaseOfOne } from '../setup/fixtures.ts';

@@ -107,7 +107,7 @@ describe('of every statement of the store, on a filled database,', () => {
   });
 
   test('one that has lost its index is found', async () => {
-    const statements = sent.filter(({ site }) => site === 'push-tokens.ts movePushTokens');
+    const statements = sent.filter(({ site }) => site === 'profile-attributes.ts movePushTokens');
     expect(statements).toHaveLength(1);
     const plan = await undone(workers, async (tx) => {
       await tx.query('drop index push_tokens_profile');

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { splitScript } from '../../src/store/split-script.ts';
+import { splitScript } from '../../src/store/migrations.ts';
 
 test('a script is split where its statements end, and nowhere else', () => {
   const body = "create function f() returns text language sql as $$ select 'a;b'; $$";

@@ -1,9 +1,14 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { newId } from '../../src/platform/ids.ts';
-import type { Connection, Database, Pool } from '../../src/store/database.ts';
-import { analyzeGrown, everyStatementByIndex } from '../../src/store/database.ts';
+import {
+  analyzeGrown,
+  type Connection,
+  type Database,
+  everyStatementByIndex,
+  type Pool,
+} from '../../src/store/database.ts';
 import { openDatabase } from '../../src/store/open-database.ts';
-import { PROFILES_GONE } from '../../src/store/profiles.ts';
+import { PROFILES_GONE } from '../../src/store/profile-attributes.ts';
 import { createDatabaseOfOne } from '../setup/fixtures.ts';
 import { longReads } from './plans/allowed.ts';
 import type { Asking } from './plans/asking.ts';

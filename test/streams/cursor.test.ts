@@ -2,14 +2,13 @@ import type { ServerResponse } from 'node:http';
 import { NIL } from 'uuid';
 import { expect, test, vi } from 'vitest';
 import { newId } from '../../src/platform/ids.ts';
-import { replayFrom } from '../../src/store/stream-destinations.ts';
-import { appendLog, readLog, trimLog } from '../../src/store/stream-log.ts';
+import { replayFrom, trimLog } from '../../src/store/stream-destinations.ts';
+import { appendLog, readLog } from '../../src/store/stream-log.ts';
 import { openReader } from '../../workers/streams/read.ts';
 import { openSource } from '../../workers/streams/source.ts';
 import { entriesOf } from '../setup/stream-entries.ts';
 import { event } from '../workers/batch.ts';
 import { startReceiver } from './receiver.ts';
-
 import { apply, cursorOf, deliverStreams, pool, soon, stream, useStore } from './scene.ts';
 
 useStore();

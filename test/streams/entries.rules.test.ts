@@ -2,7 +2,7 @@ import { NIL, stringify, validate, version } from 'uuid';
 import { expect, test } from 'vitest';
 import { newId } from '../../src/platform/ids.ts';
 import { JsonText } from '../../src/profile/json.ts';
-import { StreamEntries } from '../../src/store/stream-entries.ts';
+import { StreamEntries } from '../../src/store/stream-log.ts';
 
 /** The elements of a `uuid[]` of the wire protocol. */
 function idsIn(array: Buffer): string[] {
@@ -20,8 +20,7 @@ const entriesOf = (some: number) => {
 };
 
 test('what has no id of its own gets one that nothing else has, a UUID of version 7', () => {
-  const entries = entriesOf(300);
-  for (let batch = 0; batch < 20; batch++) entries.append(entriesOf(300));
+  const entries = StreamEntries.joined(Array.from({ length: 21 }, () => entriesOf(300)));
   const given = newId();
   entries.add({ kind: 'i', profileId: NIL, id: given });
   const [kinds, , ids] = entries.columns();

@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { createServer, request } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { expect, test } from 'vitest';
-import { encryptCredentials, keysOf } from '../../src/integrations/definition.ts';
+import { encryptCredentials, keysOf } from '../../src/integrations/source.ts';
 import { newId } from '../../src/platform/ids.ts';
 import { createDestination } from '../../src/store/stream-destinations.ts';
 import { startFleet } from '../guarantees/fleet.ts';

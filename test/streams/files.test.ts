@@ -1,12 +1,17 @@
 import { writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { expect, test } from 'vitest';
-import { readParquet } from '../../src/object-store/parquet-reading.ts';
+import { readParquet } from '../../src/object-store/parquet.ts';
 import { newId } from '../../src/platform/ids.ts';
 import { createReach } from '../../src/platform/reach.ts';
-import { removeDestination, replayFrom, setDestinationState } from '../../src/store/stream-destinations.ts';
+import {
+  removeDestination,
+  replayFrom,
+  setDestinationState,
+  trimLog,
+} from '../../src/store/stream-destinations.ts';
 import { leaseDestinations } from '../../src/store/stream-leases.ts';
-import { appendLog, trimLog } from '../../src/store/stream-log.ts';
+import { appendLog } from '../../src/store/stream-log.ts';
 import { DeliveryError, type FileDestination } from '../../src/streams/destination.ts';
 import { openDestination } from '../../src/streams/open-destination.ts';
 import { remove } from '../identity/objects.ts';
@@ -47,11 +52,9 @@ test.each(places)(
     await soon(async () => (await state()).lag === 0);
     await running.stop();
     const files = await place.files();
-    const beginnings = ['08', '09', '10'].map(
-      (hour) => `workspace=${workspaceId}/date=2026-11-24/hour=${hour}/`,
-    );
+    const hours = ['08', '09', '10'].map((hour) => `workspace=${workspaceId}/date=2026-11-24/hour=${hour}/`);
     expect(files.map(({ key }) => key)).toEqual(
-      beginnings.map((one) => expect.stringMatching(new RegExp(`^${one}\\d{19}-\\d{19}\\.ndjson\\.gz$`))),
+      hours.map((one) => expect.stringMatching(new RegExp(`^${one}\\d{19}-\\d{19}\\.ndjson\\.gz$`))),
     );
     const ends = files.map(({ key }) => key.match(/(\d{19})-(\d{19})/)!.slice(1));
     expect(ends.slice(1).map(([from]) => from)).toEqual(ends.slice(0, -1).map(([, to]) => to));

@@ -1,9 +1,8 @@
 import { expect, test } from 'vitest';
 import type { LogRow } from '../../src/store/stream-log.ts';
-import type { LogPlace } from '../../src/streams/destination.ts';
+import { envelopeOf, type LogPlace, type Message } from '../../src/streams/destination.ts';
 import { keyOf, requireFolder } from '../../src/streams/file-places.ts';
-import { envelopeOf, type Message } from '../../src/streams/message.ts';
-import { gather } from '../../workers/streams/gather.ts';
+import { gather } from '../../workers/streams/deliver-file.ts';
 import type { Page } from '../../workers/streams/read.ts';
 
 const at = (position: number, place = 0): LogPlace => ({ position: String(position), place });

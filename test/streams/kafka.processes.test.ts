@@ -1,9 +1,8 @@
 import { Consumer, type Message, MessagesStreamModes, stringDeserializers } from '@platformatic/kafka';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { createReach } from '../../src/platform/reach.ts';
-import { DeliveryError } from '../../src/streams/destination.ts';
+import { DeliveryError, type Message as StreamMessage } from '../../src/streams/destination.ts';
 import { openKafka } from '../../src/streams/kafka.ts';
-import type { Message as StreamMessage } from '../../src/streams/message.ts';
 import { startKafka, type TestKafka } from '../setup/kafka.ts';
 import { event } from '../workers/batch.ts';
 import { apply, deliverStreams, soon, streamTo, useStore } from './scene.ts';

@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { getPriority } from 'node:os';
 import { expect, test } from 'vitest';
-import { encryptCredentials, keysOf } from '../../src/integrations/definition.ts';
+import { encryptCredentials, keysOf } from '../../src/integrations/source.ts';
 import { newId } from '../../src/platform/ids.ts';
 import { createDestination } from '../../src/store/stream-destinations.ts';
 import { newWebhookSecret } from '../../src/streams/webhook.ts';

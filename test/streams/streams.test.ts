@@ -1,7 +1,7 @@
 import { describe, expect, inject, test, vi } from 'vitest';
 import { newId } from '../../src/platform/ids.ts';
+import { watchHorizon } from '../../src/store/horizon.ts';
 import { setDestinationState } from '../../src/store/stream-destinations.ts';
-import { watchHorizon } from '../../src/store/stream-horizon.ts';
 import { appendLog, readLog } from '../../src/store/stream-log.ts';
 import { DeliveryError } from '../../src/streams/destination.ts';
 import { signatureOf } from '../../src/streams/webhook.ts';
@@ -10,7 +10,6 @@ import { entriesOf } from '../setup/stream-entries.ts';
 import { createWorkspace } from '../setup/workspace.ts';
 import { attributes, event, openPool, purchase, silent } from '../workers/batch.ts';
 import { type Received, startReceiver } from './receiver.ts';
-
 import { apply, deliverStreams, pool, soon, stream, url, useStore } from './scene.ts';
 
 useStore();

@@ -5,7 +5,7 @@ import { emailBlocklist } from '../../src/operations/email.blocklist.ts';
 import { emailBounceRemove } from '../../src/operations/email.bounce.remove.ts';
 import { emailSpamRemove } from '../../src/operations/email.spam.remove.ts';
 import { emailStatus } from '../../src/operations/email.status.ts';
-import { packageRoot } from '../../src/platform/package-root.ts';
+import { packageRoot } from '../../src/platform/files.ts';
 import { merge, remove, user } from '../identity/objects.ts';
 import { has } from '../identity/scene.ts';
 import { waitUntil } from '../setup/fixtures.ts';

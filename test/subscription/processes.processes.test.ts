@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { READ_BACK_WITHIN } from '../../src/operations/subscription/asked.ts';
+import { READ_BACK_WITHIN } from '../../src/operations/subscription/states.ts';
 import type { Json } from '../../src/profile/json.ts';
 import { eitherBackend, type Fleet, startFleet } from '../guarantees/fleet.ts';
 import { send } from '../setup/api.ts';

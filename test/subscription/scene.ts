@@ -1,8 +1,7 @@
 import { inject } from 'vitest';
 import { parseQuery } from '../../src/edge/request.ts';
 import { BadRequest } from '../../src/errors.ts';
-import type { AcceptedObject } from '../../src/jobs/envelope.ts';
-import type { AcceptedEmailChange } from '../../src/jobs/payloads.ts';
+import type { AcceptedEmailChange, AcceptedObject } from '../../src/jobs/envelope.ts';
 import type { DirectOperation, QueuedOperation, Resources } from '../../src/operations/operation.ts';
 import { subscriptionStatusGet } from '../../src/operations/subscription.status.get.ts';
 import { subscriptionStatusSet } from '../../src/operations/subscription.status.set.ts';

@@ -1,7 +1,7 @@
 import { mkdirSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { expect, test } from 'vitest';
-import { packageRoot } from '../../src/platform/package-root.ts';
+import { packageRoot } from '../../src/platform/files.ts';
 import { askDatabase } from '../../tools/supply/advisories.ts';
 import { productionPackages } from '../../tools/supply/packages.ts';
 import { billOfMaterials } from '../../tools/supply/sbom.ts';

@@ -1,6 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { kinds } from '../../src/integrations/definition.ts';
-import type { SourceRow } from '../../src/integrations/source.ts';
+import { kinds, type SourceRow } from '../../src/integrations/source.ts';
 import type { Caller } from '../../src/operations/operation.ts';
 import { createRowJudge, makeChunk } from '../../workers/sync/chunk.ts';
 import { createRowReader } from '../../workers/sync/read.ts';
@@ -58,7 +57,7 @@ describe.each(kinds)('a chunk of %s', (kind) => {
   };
   const judged = (rows: SourceRow[]): number => {
     const started = threadTime();
-    JSON.stringify(makeChunk(rows, { rows: 0, failed: 0, warned: 0, newest: undefined }, making));
+    JSON.stringify(makeChunk(rows, { rows: 0, failed: 0, warned: 0, newest: undefined }, making).chunk);
     return threadTime() - started;
   };
 

@@ -1,6 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import type { IntegrationKind } from '../../src/integrations/definition.ts';
-import type { SourceRow } from '../../src/integrations/source.ts';
+import type { IntegrationKind, SourceRow } from '../../src/integrations/source.ts';
 import type { Json } from '../../src/profile/json.ts';
 import { createRowJudge } from '../../workers/sync/chunk.ts';
 import { callerOf } from '../operations/caller.ts';

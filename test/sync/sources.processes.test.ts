@@ -1,5 +1,5 @@
 import { beforeAll, describe, expect, test } from 'vitest';
-import type { IntegrationKind, SourceDefinition } from '../../src/integrations/definition.ts';
+import type { IntegrationKind, SourceDefinition } from '../../src/integrations/source.ts';
 import { eitherBackend, type Fleet, startFleet } from '../guarantees/fleet.ts';
 import { waitUntil } from '../setup/fixtures.ts';
 import {

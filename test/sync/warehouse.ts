@@ -10,7 +10,7 @@ import {
   type FileFormat,
   keysOf,
   type PostgresDefinition,
-} from '../../src/integrations/definition.ts';
+} from '../../src/integrations/source.ts';
 import { SYNC_QUEUE } from '../../src/jobs/catalog.ts';
 import { readConfig } from '../../src/platform/config.ts';
 import { connectProducer, openQueue } from '../../src/queue/connection.ts';

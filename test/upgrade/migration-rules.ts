@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import path from 'node:path';
 import { parse } from 'libpg-query';
-import { packageRoot } from '../../src/platform/package-root.ts';
+import { packageRoot } from '../../src/platform/files.ts';
 
 /** The release before this one, as test/upgrade/previous.json names it; docs/upgrade.md says when that moves on. */
 export interface Previous {

@@ -1,7 +1,7 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { packageRoot, packageVersion } from '../../src/platform/package-root.ts';
+import { packageRoot, packageVersion } from '../../src/platform/files.ts';
 import { READS, WRITES } from '../../src/queue/wire.ts';
 import { judgeMigration, previous } from './migration-rules.ts';
 

@@ -4,7 +4,7 @@ import type { Command } from 'commander';
 import { describe, expect, test } from 'vitest';
 import { createProgram } from '../../src/admin/program.ts';
 import { allOperations } from '../../src/operations/index.ts';
-import { packageRoot } from '../../src/platform/package-root.ts';
+import { packageRoot } from '../../src/platform/files.ts';
 import { settings } from '../../src/platform/settings.ts';
 import { exported } from '../monitoring/exported.ts';
 

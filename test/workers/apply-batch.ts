@@ -1,10 +1,11 @@
 import type { Log } from '../../src/platform/log.ts';
 import type { Connection, Pool } from '../../src/store/database.ts';
 import { type Applied, applySome } from '../../workers/batch/apply.ts';
-import { type BatchResult, classify } from '../../workers/batch/failures.ts';
+import { classify } from '../../workers/batch/failures.ts';
 import type { Delivery } from '../../workers/batch/open.ts';
-import { type Part, WHOLE } from '../../workers/batch/parts.ts';
-import { applyBisecting, applyTogether, HOLDS_ONE, type Suspicion } from '../../workers/batch/run.ts';
+import { type BatchResult, type Part, WHOLE } from '../../workers/batch/parts.ts';
+import { applyTogether, HOLDS_ONE } from '../../workers/batch/run.ts';
+import { applyBisecting, type Suspicion } from '../../workers/batch/settle-alone.ts';
 import type { WorkItem } from '../../workers/batch/work-item.ts';
 
 /** Applies a batch whole, and by bisection when the store refuses something of it: what a coalescer comes to in the end. */
@@ -23,7 +24,9 @@ export async function applyPart(
   } catch (error) {
     if (classify(error) === 'transient') throw error;
     log.warn({ err: error, envelopes: deliveries.map(({ id }) => id) }, HOLDS_ONE);
-    return await applyBisecting(pool, deliveries, { suspicion: noSuspicion(), part });
+    const ended = await applyBisecting(pool, deliveries, { suspicion: noSuspicion(), part });
+    if (ended.how === 'failed') throw ended.error;
+    return ended.result;
   }
 }
 
@@ -33,7 +36,6 @@ function noSuspicion(): Suspicion {
     poison: new Map(),
     starts: new Set(),
     failed: { times: 0, signature: undefined },
-    inHand() {},
     async found() {},
   };
 }

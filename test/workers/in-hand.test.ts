@@ -2,7 +2,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { readConfig } from '../../src/platform/config.ts';
 import { connectWorker } from '../../src/queue/connection.ts';
 import type { Coalescer } from '../../workers/batch/coalescer.ts';
-import type { Follower } from '../../workers/batch/followers.ts';
+import type { Follower } from '../../workers/batch/fairness.ts';
 import type { Delivery } from '../../workers/batch/open.ts';
 import { startLane } from '../../workers/lane/lane.ts';
 import { waitUntil } from '../setup/fixtures.ts';

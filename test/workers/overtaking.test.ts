@@ -1,7 +1,6 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import type { AcceptedObject } from '../../src/jobs/envelope.ts';
-import { envelopeId } from '../../src/queue/envelope-ids.ts';
-import type { LaneEntry } from '../../src/queue/lanes.ts';
+import { envelopeId, type LaneEntry } from '../../src/queue/lanes.ts';
 import { READS } from '../../src/queue/wire.ts';
 import { createOvertaking } from '../../workers/lane/overtaking.ts';
 import { waitUntil } from '../setup/fixtures.ts';

@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { v7 as uuidv7 } from 'uuid';
 import { describe, expect, test } from 'vitest';
 import type { Envelope } from '../../src/jobs/envelope.ts';
-import { type HandedIn, inPieces, takePieces, turnsOf } from '../../workers/batch/parts.ts';
+import { type HandedIn, inPieces, takePieces } from '../../workers/batch/handed-in.ts';
 
 const [a, b, c] = [uuidv7(), uuidv7(), uuidv7()];
 
@@ -13,7 +13,11 @@ function piece(workspaces: string[], objects = 1, lane = 0): HandedIn {
   return { deliveries: [{ id: uuidv7(), lane, envelope }], done() {} };
 }
 
-const turnsIn = (held: HandedIn[]) => held.map(({ deliveries }) => deliveries.flatMap(turnsOf));
+/** What each is about: workspaces, each in its lane. */
+const turnsIn = (held: HandedIn[]) =>
+  held.map(({ deliveries }) =>
+    deliveries.flatMap(({ lane, envelope }) => envelope.requests.map((one) => `${lane} ${one.workspace_id}`)),
+  );
 
 describe('G3: what a transaction takes of what lanes have handed in', () => {
   test('is never a late piece whose neighbour waits before it', () => {

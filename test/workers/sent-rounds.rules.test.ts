@@ -3,21 +3,25 @@ import { NIL } from 'uuid';
 import { expect, test } from 'vitest';
 import { JsonText } from '../../src/profile/json.ts';
 import type { Connection } from '../../src/store/database.ts';
-import { emptyChanges } from '../../workers/batch/changes.ts';
+import { ByWorkspace } from '../../workers/batch/by-workspace.ts';
+import { emptyChanges, States } from '../../workers/batch/changes.ts';
 import { Profiles } from '../../workers/batch/profiles.ts';
-import { States } from '../../workers/batch/states.ts';
 import { writeChanges } from '../../workers/batch/write.ts';
 
 const NOW = '2026-01-01T00:00:00.000000Z';
 const row = {
-  ...{ workspace_id: NIL, id: NIL, profile_id: NIL, time: NOW, app_id: undefined },
+  ...{ workspaceId: NIL, id: NIL, profileId: NIL, time: NOW, appId: undefined },
   ...{ properties: new JsonText('{}'), ordinal: 0, lane: 0 },
 };
-const purchase = { ...row, product_id: 'shoe', currency: 'EUR', price: 1, quantity: 1 };
+const purchase = { ...row, productId: 'shoe', currency: 'EUR', price: 1, quantity: 1 };
 
 /** One event, and the purchase. */
 function changesWith(one: typeof purchase) {
-  const nothing = { groups: new Map(), ownedTokens: new Set<string>(), crowdedEmails: new Set<string>() };
+  const nothing = {
+    groups: new Map(),
+    ownedTokens: new ByWorkspace<true>(),
+    crowdedEmails: new ByWorkspace<true>(),
+  };
   const changes = emptyChanges({ ...nothing, profiles: new Profiles(0), states: new States() });
   changes.events.push({ ...row, name: 'seen' });
   changes.purchases.push(one);

@@ -1,8 +1,8 @@
 import { NIL, v7 as uuidv7 } from 'uuid';
 import { expect, test } from 'vitest';
 import type { AcceptedObject } from '../../src/jobs/envelope.ts';
-import { sharesOf, together, tracesOf } from '../../workers/batch/by-workspace.ts';
-import { type Delivery, open } from '../../workers/batch/open.ts';
+import { type Delivery, open, tracesOf } from '../../workers/batch/open.ts';
+import { sharesOf, together } from '../../workers/batch/shares.ts';
 
 const [first, second] = ['01990000-0000-7000-8000-000000000001', '01990000-0000-7000-8000-000000000002'];
 const accepted_at = new Date().toISOString();

@@ -1,8 +1,9 @@
 import type pg from 'pg';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { createLog } from '../../src/platform/log.ts';
-import { inTransaction, openPool } from '../../src/store/database.ts';
+import { openPool } from '../../src/store/database.ts';
 import { NotOfOneWorkspace } from '../../src/store/one-workspace.ts';
+import { inTransaction } from '../../src/store/transactions.ts';
 import { ALONE, BISECTING } from '../../workers/batch/bisect.ts';
 import { createCoalescer } from '../../workers/batch/coalescer.ts';
 import { classify, triesOf } from '../../workers/batch/failures.ts';
@@ -32,6 +33,10 @@ beforeAll(async () => {
       if new.name = 'heavy' then perform pg_sleep(0.3); end if;
       if new.name = 'greedy' then raise exception 'out of memory' using errcode = '53200'; end if;
       if new.name = 'idle' then raise exception 'idle too long' using errcode = '25P03'; end if;
+      if new.name = 'breaks' then
+        perform set_config('transaction_timeout', '1', true);
+        perform pg_sleep(60);
+      end if;
       return new;
     end $$`,
     'create trigger stumble before insert on events for each row execute function stumble()',
@@ -66,6 +71,8 @@ describe('G8, G4: what fails the same way each time', () => {
   test.each([
     ['greedy', 'out of memory'],
     ['idle', 'idle too long'],
+    // It ends the connection: no savepoint is left to go back to, and what was in hand is all that is known.
+    ['breaks', 'terminating connection due to transaction timeout'],
   ])('is found among the others and becomes a dead letter with its reason: %s', async (name, reason) => {
     const bad = [event('ann', name), event('bob', name)];
     const objects = [...visits(20), bad[0]!, point('ann'), ...visits(20), bad[1]!, point('ann')];

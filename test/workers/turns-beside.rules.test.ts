@@ -1,8 +1,8 @@
 import { describe, expect, test } from 'vitest';
 import type { AcceptedObject } from '../../src/jobs/envelope.ts';
-import { createWay, whoMayOvertake } from '../../workers/batch/beside.ts';
+import { createWay, whoMayOvertake } from '../../workers/batch/fairness.ts';
 import type { Delivery } from '../../workers/batch/open.ts';
-import { createLooks } from '../../workers/lane/looks.ts';
+import { createLooks } from '../../workers/lane/overtaking.ts';
 
 /** An envelope of these workspaces. */
 function of(workspaces: string | string[], objects: number, lane = 0): Delivery {

@@ -1,8 +1,8 @@
 import { Command } from 'commander';
 import { v7 as uuidv7 } from 'uuid';
 import { readConfig } from '../../src/platform/config.ts';
+import { packageVersion } from '../../src/platform/files.ts';
 import { newId } from '../../src/platform/ids.ts';
-import { packageVersion } from '../../src/platform/package-root.ts';
 import { startTracing, stopTracing } from '../../src/platform/tracing.ts';
 import { decodeEnvelope } from '../../src/queue/wire.ts';
 import { everyStatementByIndex, openPool, type Pool } from '../../src/store/database.ts';

@@ -8,11 +8,10 @@
  * Writes generated/flame-edge.svg and generated/flame-worker.svg, and prints the functions that take most themselves. Being
  * watched costs the processes something: for figures there is `npm run bench`.
  */
-
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { Command, Option } from 'commander';
-import { packageRoot } from '../../src/platform/package-root.ts';
+import { packageRoot } from '../../src/platform/files.ts';
 import { runCommand } from '../../test/setup/run-command.ts';
 import { type TrafficKind, trafficKinds } from '../load/traffic.ts';
 import { startEnvironment } from './environment.ts';

@@ -9,7 +9,7 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { settings as documented } from '../../src/platform/config.ts';
-import { packageRoot } from '../../src/platform/package-root.ts';
+import { packageRoot } from '../../src/platform/files.ts';
 import { runCommand } from '../../test/setup/run-command.ts';
 import { writeCharts, writeShapes } from './chart/write.ts';
 import { startEnvironment } from './environment.ts';

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { packageRoot } from '../../src/platform/package-root.ts';
+import { packageRoot } from '../../src/platform/files.ts';
 import { spawnOnLeash } from '../../test/setup/leash.ts';
 
 export interface BenchProcess {

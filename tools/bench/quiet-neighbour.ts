@@ -1,7 +1,7 @@
 import path from 'node:path';
 import { text } from 'node:stream/consumers';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { packageRoot } from '../../src/platform/package-root.ts';
+import { packageRoot } from '../../src/platform/files.ts';
 import { spawnOnLeash } from '../../test/setup/leash.ts';
 import { runLoad } from '../load/run-load.ts';
 import { readCpu } from './cpu.ts';

@@ -4,7 +4,6 @@
  *
  *   node dist/tools/bench/sources.js [rows, default 1000000] [postgres://…, whose table penstock_bench is replaced]
  */
-
 import { spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { createWriteStream, mkdtempSync, rmSync } from 'node:fs';
@@ -13,8 +12,8 @@ import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { DuckDBInstance } from '@duckdb/node-api';
 import pg from 'pg';
-import type { Credentials, FileFormat, SourceDefinition } from '../../src/integrations/definition.ts';
 import { openSource } from '../../src/integrations/open-source.ts';
+import type { Credentials, FileFormat, SourceDefinition } from '../../src/integrations/source.ts';
 import { createReach } from '../../src/platform/reach.ts';
 
 const TABLE = 'penstock_bench';

@@ -1,6 +1,6 @@
 import path from 'node:path';
 import { pathToFileURL } from 'node:url';
-import { packageRoot } from '../../src/platform/package-root.ts';
+import { packageRoot } from '../../src/platform/files.ts';
 
 /** The environment of a process whose clock is so many hours ahead. */
 export function wrongClock(hours: number): Record<string, string> {

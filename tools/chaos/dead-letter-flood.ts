@@ -2,7 +2,7 @@ import { execFile } from 'node:child_process';
 import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
-import { packageRoot } from '../../src/platform/package-root.ts';
+import { packageRoot } from '../../src/platform/files.ts';
 import { createClient } from '../../test/guarantees/keep-alive-client.ts';
 import { type Backend, backends, startFleetOn } from '../../test/setup/fleet.ts';
 import { endLeftBehind } from '../../test/setup/left-behind.ts';

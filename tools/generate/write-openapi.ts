@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { openApiDocument } from '../../src/edge/openapi.ts';
 import { allOperations } from '../../src/operations/index.ts';
 import { settings } from '../../src/platform/config.ts';
-import { packageRoot } from '../../src/platform/package-root.ts';
+import { packageRoot } from '../../src/platform/files.ts';
 
 // Writes generated/openapi.json, as /openapi.json is with the default settings; test/edge/openapi.rules.test.ts holds the two together.
 const document = openApiDocument(allOperations(settings.SERVICE_ID_FIELD.default));

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { createSemaphore } from '../../src/platform/semaphore.ts';
+import { createSemaphore } from '../../src/platform/concurrency.ts';
 import { countProcessed, type Fleet } from '../../test/setup/fleet.ts';
 import { createWorkspace } from '../../test/setup/workspace.ts';
 import type { Finding } from '../chaos/check/finding.ts';

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import path from 'node:path';
 import { v7 as uuidv7 } from 'uuid';
-import { packageRoot } from '../../src/platform/package-root.ts';
+import { packageRoot } from '../../src/platform/files.ts';
 import { insertDeadLetters } from '../../src/store/failed-objects.ts';
 import { createIntegration } from '../../test/setup/integrations.ts';
 import { waitUntil } from '../../test/setup/wait-until.ts';

@@ -6,7 +6,7 @@ import path from 'node:path';
 import { promisify } from 'node:util';
 import pg from 'pg';
 import { readEmbeddedUrl } from '../../src/embedded/address.ts';
-import { packageRoot } from '../../src/platform/package-root.ts';
+import { packageRoot } from '../../src/platform/files.ts';
 import { spawnOnLeash } from '../../test/setup/leash.ts';
 import { leasePort } from '../../test/setup/ports.ts';
 import { waitUntil } from '../../test/setup/wait-until.ts';

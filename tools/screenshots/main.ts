@@ -3,7 +3,7 @@ import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
 import { type Browser, chromium, type Page } from 'playwright-core';
-import { packageRoot } from '../../src/platform/package-root.ts';
+import { packageRoot } from '../../src/platform/files.ts';
 import { findChromium } from '../../test/setup/installed.ts';
 import { waitUntil } from '../../test/setup/wait-until.ts';
 import { seedHistory, seedPeople, seedPreferenceCenter, seedUsers, startTrickle } from './data.ts';

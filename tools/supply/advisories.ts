@@ -2,7 +2,7 @@ import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import { satisfies } from 'semver';
 import { parse } from 'yaml';
-import { packageRoot } from '../../src/platform/package-root.ts';
+import { packageRoot } from '../../src/platform/files.ts';
 import type { ProductionPackage } from './packages.ts';
 
 /** An advisory that concerns a package of production. */

@@ -1,5 +1,5 @@
 import { execFileSync } from 'node:child_process';
-import { packageRoot } from '../../src/platform/package-root.ts';
+import { packageRoot } from '../../src/platform/files.ts';
 
 interface Component {
   'bom-ref': string;

@@ -1,9 +1,18 @@
+import { countDeprecated, findAliasLabels } from '../../src/store/alternate-identifiers.ts';
 import type { Connection } from '../../src/store/database.ts';
-import type { StreamEntries } from '../../src/store/stream-entries.ts';
+import { findCrowdedEmails } from '../../src/store/email-addresses.ts';
+import { findPushTokens } from '../../src/store/profile-attributes.ts';
+import type { StreamEntries } from '../../src/store/stream-log.ts';
+import { findGroups, type Group } from '../../src/store/subscription-states.ts';
+import { ByWorkspace } from './by-workspace.ts';
+import { type Changes, emptyChanges, tokenKey } from './changes.ts';
 import type { RefusedObject } from './failures.ts';
 import { fold } from './fold/fold.ts';
-import { load } from './load.ts';
-import { joined, toStreamEntries, type Written } from './stream-entries.ts';
+import { loadProfiles } from './load-profiles.ts';
+import { loadStates } from './load-states.ts';
+import type { LoadedProfile } from './loaded-profile.ts';
+import type { Profiles } from './profiles.ts';
+import { joinEntries, toStreamEntries, type Written } from './stream-entries.ts';
 import type { WorkItem } from './work-item.ts';
 import { writeChanges } from './write.ts';
 
@@ -35,29 +44,19 @@ export interface Applied {
   entries: StreamEntries[];
 }
 
-export function nothingApplied(): Applied {
+/** What came of several, in their order. */
+export function joinApplied(all: readonly Applied[]): Applied {
   return {
-    count: 0,
-    size: SMALL_ROUND,
-    refused: [],
-    leavesTombstones: false,
-    namedElsewhere: [],
-    entries: [],
+    count: all.reduce((sum, { count }) => sum + count, 0),
+    size: all.at(-1)?.size ?? SMALL_ROUND,
+    refused: all.flatMap(({ refused }) => refused),
+    leavesTombstones: all.some(({ leavesTombstones }) => leavesTombstones),
+    namedElsewhere: all.flatMap(({ namedElsewhere }) => namedElsewhere),
+    entries: joinEntries(all.map(({ entries }) => entries)),
   };
 }
 
-/** Adds what came next. */
-export function addApplied(
-  sum: Applied,
-  { count, size, refused, leavesTombstones, namedElsewhere, entries }: Applied,
-): void {
-  sum.count += count;
-  sum.size = size;
-  sum.refused.push(...refused);
-  sum.leavesTombstones ||= leavesTombstones;
-  sum.namedElsewhere.push(...namedElsewhere);
-  sum.entries = joined(sum.entries, entries);
-}
+export const NOTHING_APPLIED: Applied = joinApplied([]);
 
 /** Objects that are not to be applied, by their ids, and why: they become dead letters at their places. */
 export type Poison = ReadonlyMap<string, string>;
@@ -92,32 +91,151 @@ async function logged(written: Written, { streamed }: Terms): Promise<StreamEntr
  * @throws whatever the store says; then the transaction is spoilt
  */
 export async function applySome(tx: Connection, items: WorkItem[], terms: Terms): Promise<Applied> {
-  const applied = nothingApplied();
+  const rounds: Applied[] = [];
+  let count = 0;
   let size = Math.min(items.length, terms.size ?? items.length);
-  while (applied.count < items.length && (applied.count === 0 || performance.now() < terms.until)) {
-    const start = applied.count;
-    const wanted = start === 0 && size === items.length ? items : items.slice(start, start + size);
-    const began = performance.now();
-    const { changes, round } = await load(tx, wanted, terms);
-    await terms.giveWay?.();
-    const loaded = performance.now();
-    const least = loaded + Math.max(LEAST_FOLD_MS, FOLD_TIMES * (loaded - began));
-    const { poison, until } = terms;
-    const folded = await fold(round, changes, { poison, until: Math.max(until, least) });
-    // A mistake of ours: the object becomes a dead letter, and its lane goes on.
-    if (folded === 0) throw new TypeError('the object needs a reload after each load');
-    await terms.giveWay?.();
-    const sent = writeChanges(tx, changes, terms.now);
-    const written = { ...sent, changes, round: round.slice(0, folded) };
-    const [, entries] = await Promise.all([sent.stored, logged(written, terms)]);
-    await terms.giveWay?.();
-    applied.entries = joined(applied.entries, entries);
-    applied.refused.push(...changes.refused);
-    applied.namedElsewhere.push(...changes.namedElsewhere);
-    applied.leavesTombstones ||= changes.identity.merges.length + changes.identity.deletes.length > 0;
-    applied.count += folded;
-    size = folded < wanted.length ? Math.max(SMALL_ROUND, folded * 2) : size * 4;
+  while (count < items.length && (count === 0 || performance.now() < terms.until)) {
+    const wanted = count === 0 && size === items.length ? items : items.slice(count, count + size);
+    const round = await applyRound(tx, wanted, terms);
+    rounds.push(round);
+    count += round.count;
+    size = round.count < wanted.length ? round.size : size * 4;
   }
-  applied.size = size;
-  return applied;
+  return { ...joinApplied(rounds), size };
+}
+
+/** Applies as many of the objects as one round can be about. */
+async function applyRound(tx: Connection, wanted: WorkItem[], terms: Terms): Promise<Applied> {
+  const { poison, until, now } = terms;
+  const began = performance.now();
+  const { changes, round } = await load(tx, wanted, terms);
+  await terms.giveWay?.();
+  const loaded = performance.now();
+  const least = loaded + Math.max(LEAST_FOLD_MS, FOLD_TIMES * (loaded - began));
+  const folded = await fold(round, changes, { poison, until: Math.max(until, least) });
+  // A mistake of ours: the object becomes a dead letter, and its lane goes on.
+  if (folded === 0) throw new TypeError('the object needs a reload after each load');
+  await terms.giveWay?.();
+  const sent = writeChanges(tx, changes, now);
+  const written = { ...sent, changes, round: round.slice(0, folded) };
+  const [, entries] = await Promise.all([sent.stored, logged(written, terms)]);
+  await terms.giveWay?.();
+  const { refused, namedElsewhere, identity } = changes;
+  return {
+    ...{ count: folded, size: Math.max(SMALL_ROUND, folded * 2), refused, namedElsewhere, entries },
+    leavesTombstones: identity.merges.length + identity.deletes.length > 0,
+  };
+}
+
+/**
+ * Reads everything that the objects of a round need to be folded, and locks whom they change.
+ *
+ * @returns beside it those of the objects, from the first, that one round may be about
+ */
+export async function load(
+  tx: Connection,
+  wanted: WorkItem[],
+  { now, poison }: { now: string; poison: ReadonlyMap<string, string> },
+): Promise<{ changes: Changes; round: WorkItem[] }> {
+  // What a poison object names may be what no statement takes.
+  const isSound = ({ object }: WorkItem) => !poison.has(object.id);
+  const asked = poison.size === 0 ? wanted : wanted.filter(isSound);
+  const [{ profiles, count }, groups, ownedTokens, crowdedEmails] = await Promise.all([
+    loadProfiles(tx, asked, Date.parse(now)),
+    loadGroups(tx, asked),
+    loadOwnedTokens(tx, asked),
+    loadCrowdedEmails(tx, asked),
+  ]);
+  const next = asked[count];
+  const round = next
+    ? wanted.slice(
+        0,
+        wanted.findIndex(({ ordinal }) => ordinal === next.ordinal),
+      )
+    : wanted;
+  const items = next ? asked.slice(0, count) : asked;
+  for (const { profile, labels } of await loadLabels(tx, items, profiles)) profile.knowLabels(labels);
+  for (const { profile, number } of await loadDeprecated(tx, items, profiles)) profile.knowDeprecated(number);
+  const states = await loadStates(tx, items, profiles);
+  return { changes: emptyChanges({ profiles, groups, ownedTokens, states, crowdedEmails }), round };
+}
+
+async function loadGroups(tx: Connection, items: WorkItem[]): Promise<Map<string, Group>> {
+  const ids = new Set<string>();
+  for (const { object } of items) {
+    if (object.kind === 'group_state') ids.add(object.subscription_group_id);
+    if (object.kind !== 'attributes') continue;
+    for (const { subscription_group_id } of object.subscription_groups ?? []) ids.add(subscription_group_id);
+  }
+  if (ids.size === 0) return new Map();
+  return new Map((await findGroups(tx, [...ids])).map((group) => [group.id, group]));
+}
+
+async function loadCrowdedEmails(tx: Connection, items: WorkItem[]): Promise<ByWorkspace<true>> {
+  const wanted = new ByWorkspace<{ workspaceId: string; email: string }>();
+  for (const { workspaceId, object } of items) {
+    if (object.kind !== 'email_change' || object.marked_as_spam === undefined) continue;
+    const { email } = object;
+    wanted.set(workspaceId, email, { workspaceId, email });
+  }
+  const asked = [...wanted.values()];
+  const found = new ByWorkspace<true>();
+  if (asked.length === 0) return found;
+  const crowded = await findCrowdedEmails(
+    tx,
+    asked.map(({ workspaceId }) => workspaceId),
+    asked.map(({ email }) => email),
+  );
+  for (const { workspaceId, email } of crowded) found.set(workspaceId, email, true);
+  return found;
+}
+
+async function loadOwnedTokens(tx: Connection, items: WorkItem[]): Promise<ByWorkspace<true>> {
+  const wanted: { workspaceId: string; appId: string; token: string }[] = [];
+  for (const { workspaceId, object } of items) {
+    if (object.kind !== 'attributes' || object.identifier) continue;
+    for (const { app_id: appId, token } of object.push_tokens ?? [])
+      wanted.push({ workspaceId, appId, token });
+  }
+  const owned = new ByWorkspace<true>();
+  if (wanted.length === 0) return owned;
+  for (const token of await findPushTokens(tx, wanted)) owned.set(token.workspaceId, tokenKey(token), true);
+  return owned;
+}
+
+/** Looks up under which labels the profiles have aliases that an operation may give another one. */
+async function loadLabels(
+  tx: Connection,
+  items: WorkItem[],
+  profiles: Profiles,
+): Promise<{ profile: LoadedProfile; labels: string[] }[]> {
+  const wanted = new Set<LoadedProfile>();
+  for (const { workspaceId, object } of items) {
+    if (object.kind !== 'alias_new') continue;
+    const { external_id } = object;
+    if (external_id === undefined) continue;
+    for (const profile of profiles.reachable(workspaceId, { external_id })) wanted.add(profile);
+  }
+  if (wanted.size === 0) return [];
+  const found = await findAliasLabels(tx, [...wanted]);
+  const labels = new Map([...wanted].map((profile) => [profile, [] as string[]]));
+  for (const { workspaceId, id, label } of found) labels.get(profiles.get(workspaceId, id)!)!.push(label);
+  return [...labels].map(([profile, its]) => ({ profile, labels: its }));
+}
+
+/** Looks up how many external ids lead to the profiles that an operation may give another one. */
+async function loadDeprecated(
+  tx: Connection,
+  items: WorkItem[],
+  profiles: Profiles,
+): Promise<{ profile: LoadedProfile; number: number }[]> {
+  const wanted = new Set<LoadedProfile>();
+  for (const { workspaceId, object } of items) {
+    if (object.kind !== 'external_id_rename') continue;
+    const external_id = object.current_external_id;
+    for (const profile of profiles.reachable(workspaceId, { external_id })) wanted.add(profile);
+  }
+  if (wanted.size === 0) return [];
+  const found = await countDeprecated(tx, [...wanted]);
+  return found.map(({ workspaceId, id, number }) => ({ profile: profiles.get(workspaceId, id)!, number }));
 }

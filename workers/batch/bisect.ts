@@ -1,9 +1,17 @@
-import type { Connection, Limits } from '../../src/store/database.ts';
-import { type Applied, addApplied, applySome, nothingApplied, type Poison, type Terms } from './apply.ts';
+import type { Connection } from '../../src/store/database.ts';
+import type { Limits } from '../../src/store/transactions.ts';
+import {
+  type Applied,
+  applySome,
+  joinApplied,
+  load,
+  NOTHING_APPLIED,
+  type Poison,
+  type Terms,
+} from './apply.ts';
 import type { Changes } from './changes.ts';
 import { blameOf, type Fault, reasonOf, signatureOf, TRIES } from './failures.ts';
 import { fold } from './fold/fold.ts';
-import { load } from './load.ts';
 import type { WorkItem } from './work-item.ts';
 import { writeChanges } from './write.ts';
 
@@ -28,31 +36,56 @@ const TRIED_ALONE = 32;
 
 /** What a bisection goes by, and whom it tells. */
 export interface BisectionTerms extends Terms {
-  /**
-   * Ids of objects at which parts begin that are not tried together with what is before. Each cut is added: the next
-   * transaction need not find out again.
-   */
-  starts: Set<string>;
+  /** Ids of objects at which parts begin that are not tried together with what is before. */
+  starts: ReadonlySet<string>;
   /** Times that what these objects are among has failed already, and how the last time. */
   failed: { times: number; signature: string | undefined };
-  /** Told what is in hand, before each attempt. */
-  inHand(items: WorkItem[]): void;
   /** Told of an object that cannot be applied, before its dead letter is written. @throws to give up for now */
   found(item: WorkItem, reason: string, fault: Fault): Promise<void>;
+}
+
+/** What a bisection has come to. */
+export interface Bisected {
+  applied: Applied;
+  /** Those that it was given, and one for each of its cuts: the next transaction need not find out again. */
+  starts: ReadonlySet<string>;
+}
+
+/** Ends a bisection that cannot go on, for the reason that is its cause. */
+export class BisectionStopped extends Error {
+  override name = 'BisectionStopped';
+  /** What was tried together at last. */
+  readonly hand: WorkItem[];
+  /** As far as it had come: see `Bisected`. */
+  readonly starts: ReadonlySet<string>;
+
+  constructor(cause: unknown, { hand, starts }: Pick<BisectionStopped, 'hand' | 'starts'>) {
+    super(reasonOf(cause), { cause });
+    this.hand = hand;
+    this.starts = starts;
+  }
 }
 
 /**
  * Bisection: applies in parts, each in a savepoint, in order, until the time is over. A part that fails is cut into
  * smaller ones. What fails alone is poison.
  *
- * @throws what is nobody's fault, or may be chance; the transaction is spoilt then
+ * @throws {BisectionStopped} by what is nobody's fault, or may be chance; the transaction is spoilt then
  */
-export async function bisect(tx: Connection, items: WorkItem[], terms: BisectionTerms): Promise<Applied> {
-  if (items.length === 0) return nothingApplied();
-  const begun = cutAt(items, terms.starts);
+export async function bisect(tx: Connection, items: WorkItem[], terms: BisectionTerms): Promise<Bisected> {
+  const { starts } = terms;
+  try {
+    return await tryOrCut(tx, items, terms);
+  } catch (error) {
+    throw error instanceof BisectionStopped ? error : new BisectionStopped(error, { hand: items, starts });
+  }
+}
+
+async function tryOrCut(tx: Connection, items: WorkItem[], terms: BisectionTerms): Promise<Bisected> {
+  const { failed, starts } = terms;
+  if (items.length === 0) return { applied: NOTHING_APPLIED, starts };
+  const begun = cutAt(items, starts);
   if (begun.length > 1) return inOrder(tx, begun, terms);
-  const { failed } = terms;
-  terms.inHand(items);
   const tried = await inSavepoint(tx, async () => {
     const [, applied] = await Promise.all([
       setPatience(tx, items.length === 1 ? ALONE : BISECTING),
@@ -60,7 +93,7 @@ export async function bisect(tx: Connection, items: WorkItem[], terms: Bisection
     ]);
     return applied;
   });
-  if ('done' in tried) return tried.done;
+  if ('done' in tried) return { applied: tried.done, starts };
   const { fault, error } = tried;
   const signature = signatureOf(error);
   const times = signature === failed.signature ? failed.times + 1 : 1;
@@ -78,8 +111,8 @@ export async function bisect(tx: Connection, items: WorkItem[], terms: Bisection
     if (refused.size > 0) return refuse(tx, items, { found: refused, fault, terms: after });
   }
   const parts = cutEvenly(items, Math.min(items.length, fault === 'lasting' ? PARTS_OF_SLOW : PARTS));
-  for (const [first] of parts) terms.starts.add(first!.object.id);
-  return inOrder(tx, parts, after);
+  const cuts = parts.map(([first]) => first!.object.id);
+  return inOrder(tx, parts, { ...after, starts: new Set([...starts, ...cuts]) });
 }
 
 /** Goes on without these: they are poison as well. */
@@ -87,7 +120,7 @@ async function refuse(
   tx: Connection,
   items: WorkItem[],
   { found, fault, terms }: { found: Poison; fault: Fault; terms: BisectionTerms },
-): Promise<Applied> {
+): Promise<Bisected> {
   for (const item of items) {
     const reason = found.get(item.object.id);
     if (reason !== undefined) await terms.found(item, reason, fault);
@@ -99,14 +132,17 @@ async function refuse(
 }
 
 /** One part after the other, until the time is over. */
-async function inOrder(tx: Connection, parts: WorkItem[][], terms: BisectionTerms): Promise<Applied> {
-  const applied = nothingApplied();
+async function inOrder(tx: Connection, parts: WorkItem[][], terms: BisectionTerms): Promise<Bisected> {
+  const all: Applied[] = [];
+  let { starts } = terms;
   for (const part of parts) {
-    const done = await bisect(tx, part, terms);
-    addApplied(applied, done);
-    if (done.count < part.length || performance.now() >= terms.until) break;
+    const bisected = await bisect(tx, part, { ...terms, starts });
+    const { applied } = bisected;
+    all.push(applied);
+    starts = bisected.starts;
+    if (applied.count < part.length || performance.now() >= terms.until) break;
   }
-  return applied;
+  return { applied: joinApplied(all), starts };
 }
 
 type Tried<Result> = { done: Result } | { error: unknown; fault: Fault };

@@ -1,111 +1,97 @@
-import { createHash } from 'node:crypto';
-import { NIL } from 'uuid';
-import { type Envelope, keysOf, requestPlaces } from '../../src/jobs/envelope.ts';
-import { encodeTraces } from '../../src/jobs/traces.ts';
-import { SMALL_ROUND } from './apply.ts';
-import type { BatchResult } from './failures.ts';
-import { type Delivery, ownersOf } from './open.ts';
+import type { Identifier } from '../../src/profile/identifier.ts';
 
-/**
- * On a distributed Postgres a transaction is about one workspace, and an envelope may have objects of several. Then
- * each has its share of it, with a ledger row of its own. A row by the envelope's id follows behind all of them. So it
- * says what it says on one Postgres: all of the envelope has taken effect.
- */
-export interface Share {
-  workspaceId: string;
-  deliveries: Delivery[];
-}
+/** A map by workspace and name: a map for each workspace, since a key joined of both is made, and hashed, anew each time. */
+export class ByWorkspace<Value, Name = string> {
+  readonly #workspaces = new Map<string, Map<Name, Value>>();
 
-/** Characters of an id that stay: its time is among them, and where the rest begins. */
-const KEPT = 24;
-const OWN = 12;
-
-/** The key of a share. It has its envelope's time, by which the ledger is read and forgotten. */
-function shareId(id: string, workspaceId: string): string {
-  return `${id.slice(0, KEPT)}${createHash('sha256').update(`${id} ${workspaceId}`).digest('hex').slice(0, OWN)}`;
-}
-
-/**
- * Shares in the order in which they have their turn.
- *
- * @param late workspaces whose time was over before: they go behind the others, first come, first served
- */
-export function sharesOf(deliveries: readonly Delivery[], late: ReadonlySet<string> = new Set()): Share[] {
-  const shares = new Map<string, Delivery[]>();
-  for (const delivery of deliveries) {
-    const owners = ownersOf(delivery.envelope);
-    for (const workspaceId of owners) {
-      const id = owners.size === 1 ? delivery.id : shareId(delivery.id, workspaceId);
-      const share = { ...delivery, id, share: { workspaceId, of: delivery.id } };
-      const others = shares.get(workspaceId);
-      if (others) others.push(share);
-      else shares.set(workspaceId, [share]);
-    }
+  get(workspaceId: string, name: Name): Value | undefined {
+    return this.#workspaces.get(workspaceId)?.get(name);
   }
-  const places = new Map([...late].map((workspaceId, place) => [workspaceId, place]));
-  return [...shares]
-    .map(([workspaceId, own]) => ({ workspaceId, deliveries: own, place: places.get(workspaceId) ?? -1 }))
-    .sort((one, other) => one.place - other.place)
-    .map(({ workspaceId, deliveries: own }) => ({ workspaceId, deliveries: own }));
+
+  has(workspaceId: string, name: Name): boolean {
+    return this.#workspaces.get(workspaceId)?.has(name) ?? false;
+  }
+
+  set(workspaceId: string, name: Name, value: Value): void {
+    const values = this.#workspaces.get(workspaceId);
+    if (values) values.set(name, value);
+    else this.#workspaces.set(workspaceId, new Map([[name, value]]));
+  }
+
+  *values(): Iterable<Value> {
+    for (const values of this.#workspaces.values()) yield* values.values();
+  }
 }
 
-/** What became of a share whose turn is in another part. */
-export function untouched({ workspaceId, deliveries }: Share): BatchResult {
-  const nothing = { objects: 0, deadLetters: [], leavesTombstones: false, seconds: 0 };
-  return {
-    ...{ kind: 'applied', ...nothing },
-    left: {
-      ...{ envelopes: new Set(deliveries.map(({ id }) => id)), workspaces: new Set([workspaceId]) },
-      ...{ over: new Set<string>(), size: SMALL_ROUND },
-    },
-  };
+export type Kind = 'external_id' | 'user_alias' | 'service_id' | 'email' | 'phone';
+
+/** Values of one workspace, by what an identifier of each kind says. */
+type Tables<Value> = Record<Kind, Map<string, Value>>;
+
+/**
+ * A map by workspace and identifier: objects of different workspaces never share a name. A table for each workspace and
+ * kind, since a key joined of them is made, and hashed, anew at each look-up.
+ */
+export class ByIdentifier<Value> {
+  readonly #workspaces = new Map<string, Tables<Value>>();
+  /** Objects of a request follow each other. */
+  #last: { workspaceId: string; tables: Tables<Value> } | undefined;
+
+  get(workspaceId: string, identifier: Identifier): Value | undefined {
+    const tables = this.#tables(workspaceId);
+    return tables && tableOf(tables, identifier).get(textOf(identifier));
+  }
+
+  has(workspaceId: string, identifier: Identifier): boolean {
+    return this.get(workspaceId, identifier) !== undefined;
+  }
+
+  set(workspaceId: string, identifier: Identifier, value: Value): void {
+    const tables = this.#tables(workspaceId) ?? this.#begin(workspaceId);
+    tableOf(tables, identifier).set(textOf(identifier), value);
+  }
+
+  *values(): Iterable<Value> {
+    for (const tables of this.#workspaces.values())
+      for (const table of Object.values(tables)) yield* table.values();
+  }
+
+  #tables(workspaceId: string): Tables<Value> | undefined {
+    if (this.#last?.workspaceId === workspaceId) return this.#last.tables;
+    const tables = this.#workspaces.get(workspaceId);
+    if (tables) this.#last = { workspaceId, tables };
+    return tables;
+  }
+
+  #begin(workspaceId: string): Tables<Value> {
+    const tables: Tables<Value> = {
+      external_id: new Map(),
+      user_alias: new Map(),
+      service_id: new Map(),
+      email: new Map(),
+      phone: new Map(),
+    };
+    this.#workspaces.set(workspaceId, tables);
+    return tables;
+  }
 }
 
-/** Envelopes of several of which nothing is left. */
-export function endedOf(deliveries: readonly Delivery[], result: BatchResult): string[] {
-  const left = result.kind === 'applied' ? result.left?.envelopes : undefined;
-  return deliveries
-    .filter(({ id, envelope }) => !left?.has(id) && ownersOf(envelope).size > 1)
-    .map(({ id }) => id);
+export function kindOf(identifier: Identifier): Kind {
+  if ('external_id' in identifier) return 'external_id';
+  if ('user_alias' in identifier) return 'user_alias';
+  if ('service_id' in identifier) return 'service_id';
+  return 'email' in identifier ? 'email' : 'phone';
 }
 
-/** What the ledger keeps of an envelope, or of a share of one. */
-export function tracesOf({ envelope, share }: Delivery): Buffer | undefined {
-  if (!share || ownersOf(envelope).size <= 1) return encodeTraces(envelope);
-  return encodeTraces(onlyOf(envelope, share.workspaceId));
+function tableOf<Value>(tables: Tables<Value>, identifier: Identifier): Map<string, Value> {
+  return tables[kindOf(identifier)];
 }
 
-function onlyOf(envelope: Envelope, workspaceId: string): Envelope {
-  const places = requestPlaces(envelope);
-  const keys = keysOf(envelope.requests);
-  const own = envelope.requests
-    .map((request, place) => ({ request, place, key_id: keys[place] ?? null }))
-    .filter(({ request }) => (request?.workspace_id ?? NIL) === workspaceId);
-  return {
-    requests: own.map(({ request, key_id }) => ({ ...request, key_id })),
-    objects: own.flatMap(({ place }) => envelope.objects.filter((_, index) => places[index] === place)),
-  };
-}
-
-/** What became of a batch, of what became of its shares. */
-export function together(deliveries: readonly Delivery[], results: readonly BatchResult[]): BatchResult {
-  const applied = results.flatMap((result) => (result.kind === 'applied' ? [result] : []));
-  if (applied.length === 0) return { kind: 'skipped' };
-  const left = applied.flatMap((result) => result.left ?? []);
-  const of = new Map(deliveries.map(({ id, share }) => [id, share?.of ?? id]));
-  return {
-    kind: 'applied',
-    objects: applied.reduce((sum, { objects }) => sum + objects, 0),
-    deadLetters: applied.flatMap(({ deadLetters }) => deadLetters),
-    leavesTombstones: applied.some(({ leavesTombstones }) => leavesTombstones),
-    seconds: applied.reduce((sum, { seconds }) => sum + seconds, 0),
-    ...(left.length > 0 && {
-      left: {
-        envelopes: new Set(left.flatMap(({ envelopes }) => [...envelopes].map((id) => of.get(id) ?? id))),
-        workspaces: new Set(left.flatMap(({ workspaces }) => [...workspaces])),
-        over: new Set(left.flatMap(({ over }) => [...over])),
-        size: Math.max(...left.map(({ size }) => size)),
-      },
-    }),
-  };
+/** What tells it from others of its kind. */
+function textOf(identifier: Identifier): string {
+  if ('external_id' in identifier) return identifier.external_id;
+  if ('user_alias' in identifier)
+    return `${identifier.user_alias.alias_label}\0${identifier.user_alias.alias_name}`;
+  if ('service_id' in identifier) return identifier.service_id;
+  return 'email' in identifier ? identifier.email : identifier.phone;
 }

@@ -2,36 +2,33 @@ import type { Log } from '../../src/platform/log.ts';
 import { backOff, rest } from '../../src/platform/poll.ts';
 import type { Pool } from '../../src/store/database.ts';
 import type { WorkerMetrics } from '../metrics.ts';
-import { createBeside, createWay, LARGE, whoMayOvertake } from './beside.ts';
 import {
-  type BatchResult,
   blameOf,
   createFailures,
   type Failed,
+  FIRST_RETRY_MS,
   isOurStatement,
-  type Left,
+  LONGEST_RETRY_MS,
   triesOf,
 } from './failures.ts';
-import { createFollowers } from './followers.ts';
-import { createLate } from './late.ts';
-import type { Delivery } from './open.ts';
+import { createBeside, createFollowers, createLate, createWay, whoMayOvertake } from './fairness.ts';
 import {
   byLane,
   countObjects,
   type HandedIn,
   inPieces,
+  LARGE,
   lanesOf,
   objectsOf,
   remainingOf,
   takePieces,
   tellDone,
-} from './parts.ts';
+} from './handed-in.ts';
+import type { Delivery } from './open.ts';
+import type { BatchResult, Left } from './parts.ts';
 import { reportBatch, reportRetry } from './report.ts';
 import { applyTogether, HOLDS_ONE } from './run.ts';
 import { createApart } from './settle-alone.ts';
-
-const FIRST_RETRY_MS = 20;
-const LONGEST_RETRY_MS = 1000;
 
 /**
  * Of those that are not in trouble, at once; a third one finds both cores busy, or the disk. Beside them are those that are
@@ -84,8 +81,6 @@ export function createCoalescer(pool: Pool, { metrics, log, onDeadLetters, onTom
   const followers = createFollowers();
   /** Envelopes of each transaction that is not beside another one. */
   const inWork = new Set<Delivery[]>();
-  /** Envelopes that could not be applied beside a transaction: they wait for one of all. */
-  const inPlace = new WeakSet<HandedIn>();
   // One connection stays for everything else that this process asks the store.
   const connections = Math.max(1, pool.options.max - 1);
   const abandon = new AbortController();
@@ -113,7 +108,7 @@ export function createCoalescer(pool: Pool, { metrics, log, onDeadLetters, onTom
   /** Those who have little have a transaction of their own beside a large one of others, in whatever lane that is. */
   async function overtake(free: HandedIn[]): Promise<void> {
     if (!besideOthers.isFree()) return;
-    const mayTry = free.filter((one) => !inPlace.has(one));
+    const mayTry = free.filter(({ inPlace }) => !inPlace);
     const taken = whoMayOvertake(mayTry, { inWork, late: turns.late });
     if (taken.length === 0) return;
     held = held.filter((one) => !taken.includes(one));
@@ -121,10 +116,7 @@ export function createCoalescer(pool: Pool, { metrics, log, onDeadLetters, onTom
     followers.tellOvertaken(lanesInWork);
     for (const lane of lanes) lanesInWork.add(lane);
     const done = await besideOthers.apply(taken.flatMap(({ deliveries }) => deliveries));
-    if (!done) {
-      for (const one of taken) inPlace.add(one);
-      held = [...taken, ...held];
-    }
+    if (!done) held = [...taken.map((one) => ({ ...one, inPlace: true })), ...held];
     for (const lane of lanes) lanesInWork.delete(lane);
     if (done) for (const one of taken) one.done();
     beginMore();

@@ -1,40 +1,10 @@
 import { within } from '../../src/platform/lifecycle.ts';
-import { type Connection, inTransaction, type Pool } from '../../src/store/database.ts';
+import type { Connection, Pool } from '../../src/store/database.ts';
 import { insertDeadLetters } from '../../src/store/failed-objects.ts';
 import { recordOutcomes } from '../../src/store/outcomes.ts';
+import { inTransaction } from '../../src/store/transactions.ts';
 import { toFailed } from './open.ts';
 import type { WorkItem } from './work-item.ts';
-
-/** How a batch, or an attempt at one, ended. */
-export type BatchResult = {
-  /** Of its span, for the log; absent: nothing is traced. */
-  ids?: object;
-} /**
- * `objects`: those that took effect; `deadLetters`: ids of those that cannot; `leavesTombstones`: whether profiles were
- * merged, or were to be deleted; `left`: what the next part is about, if this one was not the last.
- */ & (
-  | {
-      kind: 'applied';
-      objects: number;
-      deadLetters: string[];
-      leavesTombstones: boolean;
-      seconds: number;
-      left?: Left;
-    }
-  /** Every envelope had been applied before. */
-  | { kind: 'skipped' }
-);
-
-export interface Left {
-  /** Ids. */
-  envelopes: ReadonlySet<string>;
-  /** Of which something is left. */
-  workspaces: ReadonlySet<string>;
-  /** Those of them whose time was over. */
-  over: ReadonlySet<string>;
-  /** Objects that their next round would have looked at. */
-  size: number;
-}
 
 /** What an error of the store or of our own code means for the objects in hand. */
 export type ErrorClass =
@@ -77,6 +47,11 @@ export function classify(error: unknown): ErrorClass {
   if (isLostRace(error)) return 'transient';
   return code.length === 5 && PERMANENT.includes(code.slice(0, 2)) ? 'permanent' : 'transient';
 }
+
+/** Milliseconds before a transaction that has failed is tried again: the first wait, and the longest. */
+export const FIRST_RETRY_MS = 20;
+
+export const LONGEST_RETRY_MS = 1000;
 
 /** Times that an error may come back before it is the objects' fault, unless they are known sooner. */
 export const TRIES = 3;
@@ -198,7 +173,7 @@ export async function recordRefused(tx: Connection, refused: RefusedObject[]): P
   await recordOutcomes(
     tx,
     awaited.map(({ item, reason }) => ({
-      ...{ workspace_id: item.workspaceId, object_id: item.object.id, error: reason },
+      ...{ workspaceId: item.workspaceId, objectId: item.object.id, error: reason },
     })),
   );
 }

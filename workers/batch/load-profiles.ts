@@ -1,30 +1,30 @@
 import { namedIdentifiers, type TrackObject } from '../../src/jobs/envelope.ts';
 import {
   type Address,
+  type ExternalId,
   type Identifier,
   isAddress,
   toProfileId,
   toServiceId,
 } from '../../src/profile/identifier.ts';
-import { findAliasLabels, findByAlias } from '../../src/store/aliases.ts';
+import { findByAlias, findByDeprecatedExternalId } from '../../src/store/alternate-identifiers.ts';
 import type { Connection } from '../../src/store/database.ts';
-import { countDeprecated, findByDeprecatedExternalId } from '../../src/store/external-ids.ts';
 import {
+  type FoundProfile,
   findByEmail,
   findByExternalId,
   findById,
   findByPhone,
+  findCandidates,
   findIdsByExternalId,
   type ProfileRow,
   type SharingRow,
 } from '../../src/store/identifiers.ts';
-import { sendTogether } from '../../src/store/send-together.ts';
-import { ByIdentifier, type Kind, kindOf } from './by-identifier.ts';
-import { candidateLoads } from './load-candidates.ts';
-import type { LoadedProfile } from './loaded-profile.ts';
+import { sendTogether } from '../../src/store/transactions.ts';
+import { ByIdentifier, ByWorkspace, type Kind, kindOf } from './by-workspace.ts';
 import { lockChanged } from './lock.ts';
 import { Profiles } from './profiles.ts';
-import { isTrack, type WorkItem } from './work-item.ts';
+import { isTrack, selectorsOf, type WorkItem } from './work-item.ts';
 
 /** Times that a round is loaded again because somebody whom it found was gone when it came to lock them. */
 const MAX_LOOKS = 5;
@@ -43,19 +43,15 @@ export async function loadProfiles(
   now: number,
 ): Promise<{ profiles: Profiles; count: number }> {
   const named = nameOnce(items);
+  const chosen = chosenAddresses(items);
   for (let look = 0; look < MAX_LOOKS; look++) {
     const profiles = new Profiles(now);
-    await sendTogether(tx, [
-      () => loadExternalIds(tx, profiles, named.external_id),
-      () => loadPlain(tx, profiles, named.plain),
-      () => loadAliases(tx, profiles, named.user_alias),
-      () => loadServiceIds(tx, profiles, named.service_id),
-      () => loadSharing(tx, profiles, { named: named.email, ...byEmail }),
-      () => loadSharing(tx, profiles, { named: named.phone, ...byPhone }),
-      ...candidateLoads(tx, profiles, items),
-    ]);
+    const missing = takeIn(profiles, named, await findNamed(tx, named, chosen));
+    for (const row of isAny(missing) ? await findByDeprecatedExternalId(tx, ...argumentsOf(missing)) : [])
+      profiles.addUnder({ external_id: row.deprecatedId }, row);
     // Among more than are looked at, one who is touched here may be the one whom the address means.
-    if (profiles.anyCut) await loadExternalIds(tx, profiles, named.plain);
+    if (profiles.anyCut && isAny(named.plain))
+      addFound(profiles, named.plain, await findByExternalId(tx, ...argumentsOf(named.plain)));
     const count = await lockChanged(tx, items, profiles);
     if (count !== undefined) return { profiles, count };
   }
@@ -75,16 +71,17 @@ interface Named {
   names: string[];
 }
 
+const emptyNamed = (): Named => ({ workspaceIds: [], values: [], names: [] });
+
 /** The identifiers of a round, each once. */
 function nameOnce(items: WorkItem[]): AllNamed {
-  const empty = (): Named => ({ workspaceIds: [], values: [], names: [] });
   const named = {
-    external_id: empty(),
-    user_alias: empty(),
-    service_id: empty(),
-    email: empty(),
-    phone: empty(),
-    plain: empty(),
+    external_id: emptyNamed(),
+    user_alias: emptyNamed(),
+    service_id: emptyNamed(),
+    email: emptyNamed(),
+    phone: emptyNamed(),
+    plain: emptyNamed(),
   };
   const seen = new ByIdentifier<true>();
   const activity: WorkItem<TrackObject>[] = [];
@@ -109,7 +106,7 @@ function nameOnce(items: WorkItem[]): AllNamed {
   }
   const { workspaceIds, values } = named.plain;
   for (const { workspaceId, object } of activity) {
-    const identifier = object.identifier as { external_id: string };
+    const identifier = object.identifier as ExternalId;
     if (seen.has(workspaceId, identifier)) continue;
     seen.set(workspaceId, identifier, true);
     workspaceIds.push(workspaceId);
@@ -125,135 +122,135 @@ function addressOf(identifier: Identifier): string {
   return 'email' in identifier ? identifier.email : identifier.phone;
 }
 
-async function loadExternalIds(
-  tx: Connection,
-  profiles: Profiles,
-  { workspaceIds, values }: Named,
-): Promise<void> {
-  if (values.length === 0) return;
-  const found = await findByExternalId(tx, workspaceIds, values);
-  for (const { place, id, email, phone, phoneValid, isLittle } of found) {
-    const workspaceId = workspaceIds[place - 1]!;
-    const externalId = values[place - 1]!;
-    const row = { workspaceId, id, externalId, email, phone, phoneValid };
-    profiles.addUnder({ external_id: externalId }, row).isLittle = isLittle;
-  }
-  if (found.length === values.length) return;
-  const places = new Set<number>();
-  for (const { place } of found) places.add(place);
-  const missing = nobody();
-  for (let index = 0; index < values.length; index++)
-    if (!places.has(index + 1)) addMissing(missing, workspaceIds[index]!, values[index]!);
-  await loadRenamed(tx, profiles, missing);
+/** Asks for everyone whom a round names: one statement per kind, if somebody is named so. */
+async function findNamed(tx: Connection, named: AllNamed, chosen: Chosen) {
+  const { external_id, plain, user_alias, service_id, email, phone } = named;
+  const [external, ids, aliased, ofServices, withEmail, withPhone, byEmail, byPhone] = await sendTogether(
+    tx,
+    [
+      () => isAny(external_id) && findByExternalId(tx, ...argumentsOf(external_id)),
+      () => isAny(plain) && findIdsByExternalId(tx, ...argumentsOf(plain)),
+      () => isAny(user_alias) && findByAlias(tx, { ...user_alias, labels: user_alias.values }),
+      () => isAny(service_id) && findById(tx, ...argumentsOf(service_id)),
+      () => isAny(email) && findByEmail(tx, ...argumentsOf(email)),
+      () => isAny(phone) && findByPhone(tx, ...argumentsOf(phone)),
+      () => isAny(chosen.email) && findChosen(tx, 'email', chosen.email),
+      () => isAny(chosen.phone) && findChosen(tx, 'phone', chosen.phone),
+    ],
+  );
+  return {
+    ...{ external: external || [], ids: ids || [], aliased: aliased || [], ofServices: ofServices || [] },
+    ...{ withEmail: withEmail || [], withPhone: withPhone || [] },
+    chosen: [...(byEmail || []), ...(byPhone || [])],
+  };
 }
 
-async function loadPlain(tx: Connection, profiles: Profiles, { workspaceIds, values }: Named): Promise<void> {
-  if (values.length === 0) return;
-  const ids = await findIdsByExternalId(tx, workspaceIds, values);
-  const missing = nobody();
-  for (let index = 0; index < ids.length; index++) {
-    const id = ids[index];
-    if (id == null) addMissing(missing, workspaceIds[index]!, values[index]!);
-    else profiles.addPlain(workspaceIds[index]!, values[index]!, id);
+type FoundProfiles = Awaited<ReturnType<typeof findNamed>>;
+
+/** Takes in everyone who was found. @returns external ids that nobody goes by now: they may have been renamed */
+function takeIn(profiles: Profiles, named: AllNamed, found: FoundProfiles): Missing {
+  const missing = addFound(profiles, named.external_id, found.external);
+  const missingPlain = addPlain(profiles, named.plain, found.ids);
+  for (const row of found.aliased) {
+    const user_alias = { alias_label: row.aliasLabel, alias_name: row.aliasName };
+    profiles.addUnder({ user_alias }, row);
   }
-  if (missing.values.length > 0) await loadRenamed(tx, profiles, missing);
+  for (const row of found.ofServices) profiles.addUnder({ service_id: toServiceId(row.id) }, row);
+  addSharing(profiles, found.withEmail, emailOf);
+  addSharing(profiles, found.withPhone, phoneOf);
+  for (const { workspaceId, address, rows } of found.chosen)
+    profiles.addCandidates(workspaceId, address, rows);
+  return {
+    workspaceIds: [...missing.workspaceIds, ...missingPlain.workspaceIds],
+    values: [...missing.values, ...missingPlain.values],
+  };
 }
 
 /** External ids that nobody goes by. */
 type Missing = Omit<Named, 'names'>;
 
-const nobody = (): Missing => ({ workspaceIds: [], values: [] });
+const isAny = ({ values }: Missing): boolean => values.length > 0;
 
-function addMissing({ workspaceIds, values }: Missing, workspaceId: string, value: string): void {
+const argumentsOf = ({ workspaceIds, values }: Missing) => [workspaceIds, values] as const;
+
+function addName({ workspaceIds, values }: Missing, workspaceId: string, value: string): void {
   workspaceIds.push(workspaceId);
   values.push(value);
 }
 
-/** Those whom nobody goes by now may have been renamed. */
-async function loadRenamed(
-  tx: Connection,
-  profiles: Profiles,
-  { workspaceIds, values }: Missing,
-): Promise<void> {
-  const renamed = await findByDeprecatedExternalId(tx, workspaceIds, values);
-  for (const row of renamed) profiles.addUnder({ external_id: row.deprecatedId }, row);
-}
-
-async function loadAliases(
-  tx: Connection,
-  profiles: Profiles,
-  { workspaceIds, values, names }: Named,
-): Promise<void> {
-  if (values.length === 0) return;
-  for (const row of await findByAlias(tx, { workspaceIds, labels: values, names })) {
-    const user_alias = { alias_label: row.aliasLabel, alias_name: row.aliasName };
-    profiles.addUnder({ user_alias }, row);
+/** @returns those of the external ids that nobody goes by */
+function addFound(profiles: Profiles, { workspaceIds, values }: Named, found: FoundProfile[]): Missing {
+  for (const { place, id, email, phone, phoneValid, isLittle } of found) {
+    const workspaceId = workspaceIds[place - 1]!;
+    const externalId = values[place - 1]!;
+    const row = { workspaceId, id, externalId, email, phone, phoneValid };
+    profiles.addUnder({ external_id: externalId }, row).knowLittle(isLittle);
   }
+  const missing: Missing = { workspaceIds: [], values: [] };
+  if (found.length === values.length) return missing;
+  const places = new Set<number>();
+  for (const { place } of found) places.add(place);
+  for (let index = 0; index < values.length; index++)
+    if (!places.has(index + 1)) addName(missing, workspaceIds[index]!, values[index]!);
+  return missing;
 }
 
-async function loadServiceIds(
-  tx: Connection,
-  profiles: Profiles,
-  { workspaceIds, values }: Named,
-): Promise<void> {
-  if (values.length === 0) return;
-  for (const row of await findById(tx, workspaceIds, values)) {
-    profiles.addUnder({ service_id: toServiceId(row.id) }, row);
+/** The same of those of whom only the id was asked for: one for each external id, null where nobody goes by it. */
+function addPlain(profiles: Profiles, { workspaceIds, values }: Named, ids: (string | null)[]): Missing {
+  const missing: Missing = { workspaceIds: [], values: [] };
+  for (let index = 0; index < ids.length; index++) {
+    const id = ids[index];
+    if (id == null) addName(missing, workspaceIds[index]!, values[index]!);
+    else profiles.addPlain(workspaceIds[index]!, values[index]!, id);
   }
+  return missing;
 }
 
-/** How those who share an address are found, and which it is. */
-interface ByAddress {
-  find: typeof findByEmail;
-  addressOfRow(row: ProfileRow): Address;
-}
+const emailOf = ({ email }: ProfileRow): Address => ({ email: email! });
+const phoneOf = ({ phone }: ProfileRow): Address => ({ phone: phone! });
 
-const byEmail: ByAddress = { find: findByEmail, addressOfRow: ({ email }) => ({ email: email! }) };
-const byPhone: ByAddress = { find: findByPhone, addressOfRow: ({ phone }) => ({ phone: phone! }) };
-
-async function loadSharing(
-  tx: Connection,
+/** Those who share an address, address by address. */
+function addSharing(
   profiles: Profiles,
-  { named: { workspaceIds, values }, find, addressOfRow }: ByAddress & { named: Named },
-): Promise<void> {
-  if (values.length === 0) return;
+  rows: SharingRow[],
+  addressOfRow: (row: ProfileRow) => Address,
+): void {
   const lists = new ByIdentifier<SharingRow[]>();
-  for (const row of await find(tx, workspaceIds, values)) {
+  for (const row of rows) {
     const list = lists.get(row.workspaceId, addressOfRow(row));
     if (list) list.push(row);
     else lists.set(row.workspaceId, addressOfRow(row), [row]);
   }
-  for (const rows of lists.values()) profiles.addSharing(addressOfRow(rows[0]!), rows);
+  for (const list of lists.values()) profiles.addSharing(addressOfRow(list[0]!), list);
 }
 
-/** Looks up under which labels the profiles have aliases that an operation may give another one. */
-export async function loadLabels(tx: Connection, items: WorkItem[], profiles: Profiles): Promise<void> {
-  const wanted = new Set<LoadedProfile>();
+/** Addresses among whose holders the `prioritization` of an identity operation chooses, each once. */
+type Chosen = Pick<AllNamed, 'email' | 'phone'>;
+
+function chosenAddresses(items: WorkItem[]): Chosen {
+  const chosen = { email: emptyNamed(), phone: emptyNamed() };
+  const seen = new ByIdentifier<true>();
   for (const { workspaceId, object } of items) {
-    if (object.kind !== 'alias_new') continue;
-    const { external_id } = object;
-    if (external_id === undefined) continue;
-    for (const profile of profiles.reachable(workspaceId, { external_id })) wanted.add(profile);
+    for (const { identifier: address } of selectorsOf(object)) {
+      if (!isAddress(address) || seen.has(workspaceId, address)) continue;
+      seen.set(workspaceId, address, true);
+      addName('email' in address ? chosen.email : chosen.phone, workspaceId, addressOf(address));
+    }
   }
-  if (wanted.size === 0) return;
-  for (const profile of wanted) profile.labels ??= new Set();
-  const keys = [...wanted].map(({ workspaceId, id }) => ({ workspace_id: workspaceId, id }));
-  for (const { workspaceId, id, label } of await findAliasLabels(tx, keys)) {
-    profiles.get(workspaceId, id)!.labels!.add(label);
-  }
+  return chosen;
 }
 
-/** Looks up how many external ids lead to the profiles that an operation may give another one. */
-export async function loadDeprecated(tx: Connection, items: WorkItem[], profiles: Profiles): Promise<void> {
-  const wanted = new Set<LoadedProfile>();
-  for (const { workspaceId, object } of items) {
-    if (object.kind !== 'external_id_rename') continue;
-    const external_id = object.current_external_id;
-    for (const profile of profiles.reachable(workspaceId, { external_id })) wanted.add(profile);
+/** Everyone who has each address; also that nobody has it. */
+async function findChosen(tx: Connection, column: 'email' | 'phone', { workspaceIds, values }: Named) {
+  const rows = new ByWorkspace<ProfileRow[]>();
+  for (const row of await findCandidates(tx, column, { workspaceIds, addresses: values })) {
+    const others = rows.get(row.workspaceId, row.address);
+    if (others) others.push(row);
+    else rows.set(row.workspaceId, row.address, [row]);
   }
-  if (wanted.size === 0) return;
-  const keys = [...wanted].map(({ workspaceId, id }) => ({ workspace_id: workspaceId, id }));
-  for (const { workspaceId, id, number } of await countDeprecated(tx, keys)) {
-    profiles.get(workspaceId, id)!.deprecated = number;
-  }
+  return values.map((value, index) => {
+    const workspaceId = workspaceIds[index]!;
+    const address: Address = column === 'email' ? { email: value } : { phone: value };
+    return { workspaceId, address, rows: rows.get(workspaceId, value) ?? [] };
+  });
 }

@@ -1,17 +1,17 @@
-import type { UserSelector } from '../../src/jobs/payloads.ts';
+import type { UserSelector } from '../../src/jobs/envelope.ts';
 import type { StandardAttributes } from '../../src/profile/attribute-rule.ts';
-import type { Identifier } from '../../src/profile/identifier.ts';
-import { identifierKey } from '../../src/queue/lanes.ts';
+import type { Address, Identifier } from '../../src/profile/identifier.ts';
 import type { Connection } from '../../src/store/database.ts';
-import { findHeldEmails } from '../../src/store/email-listing.ts';
-import { sendTogether } from '../../src/store/send-together.ts';
 import { findStates } from '../../src/store/subscription-states.ts';
+import { findHeldEmails } from '../../src/store/suppression-lists.ts';
+import { sendTogether } from '../../src/store/transactions.ts';
+import { ByIdentifier, ByWorkspace } from './by-workspace.ts';
+import { BySubject, States, type Subject } from './changes.ts';
 import { own, subjectOf } from './fold/states.ts';
 import type { LoadedProfile } from './loaded-profile.ts';
 import { chosenBy } from './lock.ts';
 import type { Profiles } from './profiles.ts';
-import { States, type Subject } from './states.ts';
-import { scoped, type WorkItem } from './work-item.ts';
+import type { WorkItem } from './work-item.ts';
 
 /** What objects may do to the addresses of some profiles. */
 interface Setting {
@@ -32,10 +32,9 @@ interface Setting {
 export async function loadStates(tx: Connection, items: WorkItem[], profiles: Profiles): Promise<States> {
   const states = new States();
   if (!items.some(mayMoveAddress)) return states;
-  const subjects = new Map<string, Subject>();
-  const wanted = new Map<string, { workspaceId: string; email: string }>();
-  const want = (subject: Subject) =>
-    subjects.set(scoped(subject.workspaceId, `${subject.kind}\0${subject.name}`), subject);
+  const subjects = new BySubject<Subject>();
+  const wanted = new ByWorkspace<{ workspaceId: string; email: string }>();
+  const want = (subject: Subject) => subjects.set(subject, subject);
   for (const { workspaceId, reached, emails, phones, mayBeNew } of [
     ...settings(items, profiles),
     ...mergings(items, profiles),
@@ -46,15 +45,20 @@ export async function loadStates(tx: Connection, items: WorkItem[], profiles: Pr
     const moving = all.filter((profile) => changesPhone(profile, phones));
     if (emails.length > 0) for (const profile of withoutEmail) want(own(profile));
     if (isNew || withoutEmail.length > 0)
-      for (const email of emails) wanted.set(scoped(workspaceId, email), { workspaceId, email });
+      for (const email of emails) wanted.set(workspaceId, email, { workspaceId, email });
     for (const profile of moving) want(subjectOf(profile, 'sms'));
     if (!isNew && moving.length === 0) continue;
     for (const phone of phones) if (phone !== undefined) want({ workspaceId, kind: 'phone', name: phone });
   }
-  await sendTogether(tx, [
-    () => subjects.size > 0 && takeInStates(tx, states, [...subjects.values()]),
-    () => wanted.size > 0 && noteHolders(tx, { states, profiles }, [...wanted.values()]),
+  const [asked, emails] = [[...subjects.values()], [...wanted.values()]];
+  const [stored, held] = await sendTogether(tx, [
+    () => asked.length > 0 && findStates(tx, asked),
+    () => emails.length > 0 && findHeld(tx, profiles, emails),
   ]);
+  for (const subject of asked) states.know(subject);
+  for (const state of stored || []) states.takeIn(state);
+  for (const { workspaceId, email } of emails) states.noteHeld(workspaceId, email, false);
+  for (const { workspaceId, email } of held || []) states.noteHeld(workspaceId, email, true);
   return states;
 }
 
@@ -77,46 +81,54 @@ function setsAddress({ object }: WorkItem): boolean {
  */
 function settings(items: WorkItem[], profiles: Profiles): Setting[] {
   if (!items.some(setsAddress)) return [];
-  const named = new Map<string, number>();
-  const setting = new Map<
-    string,
-    { workspaceId: string; identifier: Identifier; standards: StandardAttributes[] }
-  >();
+  const all = new ByIdentifier<Naming>();
   for (const item of items) {
     const { workspaceId, object } = item;
     if (object.kind !== 'attributes' || !object.identifier) continue;
     const { identifier, standard } = object;
-    const name = scoped(workspaceId, identifierKey(identifier));
-    named.set(name, (named.get(name) ?? 0) + 1);
-    if (!standard || !setsAddress(item)) continue;
-    const before = setting.get(name);
-    if (before) before.standards.push(standard);
-    else setting.set(name, { workspaceId, identifier, standards: [standard] });
+    const known = all.get(workspaceId, identifier);
+    const naming = known ?? { workspaceId, identifier, objects: 0, standards: [] };
+    if (!known) all.set(workspaceId, identifier, naming);
+    naming.objects++;
+    if (standard && setsAddress(item)) naming.standards.push(standard);
   }
+  const setting = [...all.values()].filter(({ standards }) => standards.length > 0);
   // Whom an address comes to mean within the round.
-  const brought = new Map<string, Set<LoadedProfile>>();
-  const repeated = new Set<string>();
-  for (const [name, { workspaceId, identifier, standards }] of setting) {
-    const addresses = new Set(standards.flatMap((standard) => otherAddresses(name, workspaceId, standard)));
-    for (const address of addresses) {
-      if (!named.has(address)) continue;
-      repeated.add(name);
-      const sofar = brought.get(address) ?? new Set();
+  const brought = new ByIdentifier<Set<LoadedProfile>>();
+  const repeated = new ByIdentifier<true>();
+  for (const { workspaceId, identifier, standards } of setting) {
+    for (const address of otherAddresses(identifier, standards)) {
+      if (!all.has(workspaceId, address)) continue;
+      repeated.set(workspaceId, identifier, true);
+      const sofar = brought.get(workspaceId, address) ?? new Set();
       for (const profile of profiles.reachable(workspaceId, identifier)) sofar.add(profile);
-      brought.set(address, sofar);
+      brought.set(workspaceId, address, sofar);
     }
   }
-  return [...setting].map(([name, { workspaceId, identifier, standards }]) => ({
+  return setting.map(({ workspaceId, identifier, objects, standards }) => ({
     workspaceId,
-    reached: [...profiles.reachable(workspaceId, identifier), ...(brought.get(name) ?? [])],
+    reached: [
+      ...profiles.reachable(workspaceId, identifier),
+      ...(brought.get(workspaceId, identifier) ?? []),
+    ],
     emails: standards.flatMap(({ email }) => email ?? []),
     phones: new Set(
       standards.flatMap(({ phone, phone_valid }) =>
         phone === undefined ? [] : [(phone_valid && phone) || undefined],
       ),
     ),
-    mayBeNew: named.get(name)! > 1 || repeated.has(name),
+    mayBeNew: objects > 1 || repeated.has(workspaceId, identifier),
   }));
+}
+
+/** A name by which attribute objects of a round reach users. */
+interface Naming {
+  workspaceId: string;
+  identifier: Identifier;
+  /** How many objects have it. */
+  objects: number;
+  /** What those set that set addresses. */
+  standards: StandardAttributes[];
 }
 
 function mayMoveAddress(item: WorkItem): boolean {
@@ -153,35 +165,27 @@ function pairOf({ object }: WorkItem): { merge: UserSelector; keep: UserSelector
   return { merge: object.user, keep: { identifier: { external_id: object.external_id } } };
 }
 
-/** The addresses that an object sets besides the one that names its user. */
-function otherAddresses(
-  name: string,
-  workspaceId: string,
-  { email, phone, phone_valid }: StandardAttributes,
-): string[] {
-  const addresses: string[] = [];
-  if (email) addresses.push(scoped(workspaceId, identifierKey({ email })));
-  if (phone && phone_valid) addresses.push(scoped(workspaceId, identifierKey({ phone })));
-  return addresses.filter((address) => address !== name);
+/** The addresses that objects set besides the one that names their user, each once. */
+function otherAddresses(identifier: Identifier, standards: StandardAttributes[]): Address[] {
+  const [emails, phones] = [new Set<string>(), new Set<string>()];
+  for (const { email, phone, phone_valid } of standards) {
+    if (email) emails.add(email);
+    if (phone && phone_valid) phones.add(phone);
+  }
+  if ('email' in identifier) emails.delete(identifier.email);
+  if ('phone' in identifier) phones.delete(identifier.phone);
+  return [...[...emails].map((email) => ({ email })), ...[...phones].map((phone) => ({ phone }))];
 }
 
-async function takeInStates(tx: Connection, states: States, subjects: Subject[]): Promise<void> {
-  for (const subject of subjects) states.know(subject);
-  for (const state of await findStates(tx, subjects)) states.takeIn(state);
-}
-
-/** Those in hand are asked as the round is folded: they may get and lose addresses in it. */
-async function noteHolders(
-  tx: Connection,
-  { states, profiles }: { states: States; profiles: Profiles },
-  emails: { workspaceId: string; email: string }[],
-): Promise<void> {
-  for (const { workspaceId, email } of emails) states.noteHeld(workspaceId, email, false);
+/**
+ * Those of the addresses that somebody has who is not in hand. Those in hand are asked as the round is folded: they may
+ * get and lose addresses in it.
+ */
+function findHeld(tx: Connection, profiles: Profiles, emails: { workspaceId: string; email: string }[]) {
   const inHand = emails.flatMap(({ workspaceId, email }) => [...profiles.reachable(workspaceId, { email })]);
-  const held = await findHeldEmails(tx, {
+  return findHeldEmails(tx, {
     workspaceIds: emails.map(({ workspaceId }) => workspaceId),
     emails: emails.map(({ email }) => email),
     except: inHand.map(({ id }) => id),
   });
-  for (const { workspaceId, email } of held) states.noteHeld(workspaceId, email, true);
 }

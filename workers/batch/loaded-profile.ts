@@ -1,169 +1,106 @@
 import type { AttributeChange, StandardAttributes } from '../../src/profile/attribute-rule.ts';
-import type { Address } from '../../src/profile/identifier.ts';
-import { MAX_HOLDERS, type ProfileRow } from '../../src/store/identifiers.ts';
-import { ByIdentifier } from './by-identifier.ts';
-import { CustomAttributes } from './fold/custom-attributes.ts';
-
-/** Who has which email and phone as a round is folded, and in which order. */
-export class Sharing {
-  readonly #addresses = new ByIdentifier<SharedAddress>();
-
-  get(workspaceId: string, address: Address): SharedAddress | undefined {
-    return this.#addresses.get(workspaceId, address);
-  }
-
-  of(workspaceId: string, address: Address): SharedAddress {
-    const known = this.#addresses.get(workspaceId, address);
-    if (known) return known;
-    const made = new SharedAddress();
-    this.#addresses.set(workspaceId, address, made);
-    return made;
-  }
-
-  /** Notes the addresses that a profile has now. */
-  join(profile: LoadedProfile): void {
-    const { workspaceId, email, phone, phoneValid } = profile;
-    if (email !== null) this.of(workspaceId, { email }).holders.add(profile);
-    if (phone !== null && phoneValid) this.of(workspaceId, { phone }).holders.add(profile);
-  }
-
-  /** Whether some address has stored holders who are not in hand. */
-  get anyCut(): boolean {
-    for (const address of this.#addresses.values()) if (address.isCut) return true;
-    return false;
-  }
-
-  /** Forgets them: to be called before they change. */
-  leave(profile: LoadedProfile): void {
-    const { workspaceId, email, phone, phoneValid } = profile;
-    if (email !== null) this.get(workspaceId, { email })?.holders.delete(profile);
-    if (phone !== null && phoneValid) this.get(workspaceId, { phone })?.holders.delete(profile);
-  }
-}
-
-/** Stored places of profiles on one address. */
-type Ranks = ReadonlyMap<LoadedProfile, number>;
-
-/** One address in its workspace, and those who have it. */
-class SharedAddress {
-  /** Everyone in hand who has it now. */
-  readonly holders = new Set<LoadedProfile>();
-  /** Best first; a list that is cut is not complete. */
-  #ranks: Ranks | undefined;
-  #isCut = false;
-  /** Stored holders who are not in hand; more of them than an address may have when it is crowded. */
-  #unseen = 0;
-  /** All holders, by when they were updated last, longest ago first. */
-  #candidates: Ranks | undefined;
-
-  /** @param stored how many have the address */
-  rank(bestFirst: LoadedProfile[], stored: number): void {
-    this.#ranks = placesOf(bestFirst);
-    if (stored > bestFirst.length) this.#isCut = true;
-    if (!this.#candidates) this.#note(stored, bestFirst.length);
-  }
-
-  rankAll(longestAgoFirst: LoadedProfile[]): void {
-    this.#candidates = placesOf(longestAgoFirst);
-    this.#note(longestAgoFirst.length, longestAgoFirst.length);
-  }
-
-  #note(stored: number, inHand: number): void {
-    this.#unseen = stored > MAX_HOLDERS ? Number.POSITIVE_INFINITY : stored - inHand;
-  }
-
-  /** Whether more profiles have it than can be told apart. */
-  get isCrowded(): boolean {
-    return this.#unseen + this.holders.size > MAX_HOLDERS;
-  }
-
-  /** Whether the store may have holders who are not in hand. */
-  get isCut(): boolean {
-    return this.#isCut;
-  }
-
-  /** With an external id before without; then the one updated last: in this round, else as stored. */
-  best(): LoadedProfile | undefined {
-    let best: LoadedProfile | undefined;
-    for (const profile of this.holders) if (!best || isBetter(profile, best, this.#ranks)) best = profile;
-    return best;
-  }
-
-  /** Everyone who has the address now, the one updated longest ago first; undefined: not all are in hand. */
-  candidates(): LoadedProfile[] | undefined {
-    const ranks = this.#candidates;
-    return ranks && [...this.holders].sort((a, b) => compareUpdated(a, b, ranks));
-  }
-}
-
-function placesOf(profiles: LoadedProfile[]): Ranks {
-  return new Map(profiles.map((profile, place) => [profile, place]));
-}
-
-const LAST = Number.POSITIVE_INFINITY;
-
-function isBetter(a: LoadedProfile, b: LoadedProfile, ranks: Ranks | undefined): boolean {
-  if ((a.externalId === null) !== (b.externalId === null)) return a.externalId !== null;
-  if (a.touched !== b.touched) return a.touched > b.touched;
-  const [rankOfA, rankOfB] = [ranks?.get(a) ?? LAST, ranks?.get(b) ?? LAST];
-  // One object updates several profiles only when it imports tokens; then the id decides, as in the store.
-  return rankOfA === rankOfB ? a.id > b.id : rankOfA < rankOfB;
-}
-
-/** By when they were updated last: in this round, else as stored; then by id, as in the store. */
-function compareUpdated(a: LoadedProfile, b: LoadedProfile, ranks: Ranks): number {
-  if (a.touched !== b.touched) return a.touched - b.touched;
-  const [rankOfA, rankOfB] = [ranks.get(a) ?? LAST, ranks.get(b) ?? LAST];
-  return rankOfA === rankOfB ? (a.id < b.id ? -1 : 1) : rankOfA - rankOfB;
-}
+import type { ProfileRow } from '../../src/store/identifiers.ts';
+import { CustomAttributes, type StoredAttributes } from './fold/custom-attributes.ts';
 
 /** The columns that a round changes. */
-export type Columns = StandardAttributes & { push_subscribe?: string; email_subscribe?: string | null };
+type Columns = StandardAttributes & { push_subscribe?: string; email_subscribe?: string | null };
+
+const NO_COLUMNS: Readonly<Columns> = {};
+
+/** What a stored row says of whom identifiers lead to. */
+type Identifiers = Pick<ProfileRow, 'externalId' | 'email' | 'phone' | 'phoneValid'>;
+
+/** `plain`: only its id was asked for. `new`: the round makes it. */
+type LoadedAs = 'stored' | 'plain' | 'new';
 
 /**
  * A profile in the hands of one round: what of it is stored, and what the objects folded so far have made of
- * it. Nothing is written before the whole round is folded.
+ * it. Nothing is written before the whole round is folded. It alone changes what it knows.
  */
 export class LoadedProfile {
   readonly workspaceId: string;
   readonly id: string;
-  externalId: string | null;
   /** Whether the round makes it. */
   readonly isNew: boolean;
-  email: string | null;
-  phone: string | null;
-  phoneValid: boolean | null;
-  /** Only its id was asked for: whether it has addresses is not known, and not needed as long as nothing changes it. */
-  isPlain = false;
-  /** Its stored custom attributes are known to be little. */
-  isLittle = false;
-  /** Place in the batch of the last object that named it; -1: none. */
-  touched = -1;
-  /** Place in the batch of the last object that changed it; -1: none. */
-  changedAt = -1;
-  /** An identity operation has changed who it is: nothing more is folded into it before that is written. */
-  sealed = false;
-  /** The labels of its aliases; undefined: not looked up. */
-  labels: Set<string> | undefined;
-  /** External ids that lead to it besides its own; undefined: not looked up. */
-  deprecated: number | undefined;
+  #externalId: string | null;
+  #email: string | null;
+  #phone: string | null;
+  #phoneValid: boolean | null;
+  #isPlain: boolean;
+  #isLittle = false;
+  #touched = -1;
+  #changedAt = -1;
+  #isSealed = false;
+  #labels: Set<string> | undefined;
+  #deprecated: number | undefined;
   #columns: Columns | undefined;
   #custom: CustomAttributes | undefined;
   #changed = false;
 
-  constructor(row: ProfileRow, isNew: boolean, custom?: CustomAttributes) {
+  constructor(row: ProfileRow, as: LoadedAs, custom?: CustomAttributes) {
     this.workspaceId = row.workspaceId;
     this.id = row.id;
-    this.externalId = row.externalId;
-    this.isNew = isNew;
-    this.email = row.email;
-    this.phone = row.phone;
-    this.phoneValid = row.phoneValid;
+    this.isNew = as === 'new';
+    this.#externalId = row.externalId;
+    this.#email = row.email;
+    this.#phone = row.phone;
+    this.#phoneValid = row.phoneValid;
+    this.#isPlain = as === 'plain';
     this.#custom = custom;
-    if (isNew) {
-      this.labels = new Set();
-      this.deprecated = 0;
-    }
+    if (as !== 'new') return;
+    this.#labels = new Set();
+    this.#deprecated = 0;
+  }
+
+  get externalId(): string | null {
+    return this.#externalId;
+  }
+
+  get email(): string | null {
+    return this.#email;
+  }
+
+  get phone(): string | null {
+    return this.#phone;
+  }
+
+  get phoneValid(): boolean | null {
+    return this.#phoneValid;
+  }
+
+  /** Only its id was asked for: whether it has addresses is not known, and not needed as long as nothing changes it. */
+  get isPlain(): boolean {
+    return this.#isPlain;
+  }
+
+  /** Its stored custom attributes are known to be little. */
+  get isLittle(): boolean {
+    return this.#isLittle;
+  }
+
+  /** Place in the batch of the last object that named it; -1: none. */
+  get touched(): number {
+    return this.#touched;
+  }
+
+  /** Place in the batch of the last object that changed it; -1: none. */
+  get changedAt(): number {
+    return this.#changedAt;
+  }
+
+  /** An identity operation has changed who it is: nothing more is folded into it before that is written. */
+  get isSealed(): boolean {
+    return this.#isSealed;
+  }
+
+  /** The labels of its aliases; undefined: not looked up. */
+  get labels(): ReadonlySet<string> | undefined {
+    return this.#labels;
+  }
+
+  /** External ids that lead to it besides its own; undefined: not looked up. */
+  get deprecated(): number | undefined {
+    return this.#deprecated;
   }
 
   /** Made when it is first asked for: most objects are events and purchases. */
@@ -172,10 +109,9 @@ export class LoadedProfile {
     return this.#custom;
   }
 
-  /** What the round changes besides custom attributes; made when it is first asked for. */
-  get columns(): Columns {
-    this.#columns ??= {};
-    return this.#columns;
+  /** What the round changes besides custom attributes. */
+  get columns(): Readonly<Columns> {
+    return this.#columns ?? NO_COLUMNS;
   }
 
   /** Whether its row has to be written. */
@@ -194,10 +130,66 @@ export class LoadedProfile {
     return this.custom.isHeld && this.custom.knows(changes, this.isNew);
   }
 
+  /** Takes in what a row says that is newer. */
+  refresh({ externalId, email, phone, phoneValid }: Identifiers): void {
+    this.#isPlain = false;
+    this.#externalId = externalId;
+    this.#email = email;
+    this.#phone = phone;
+    this.#phoneValid = phoneValid;
+  }
+
+  knowLittle(isLittle: boolean): void {
+    this.#isLittle = isLittle;
+  }
+
+  knowLabels(labels: Iterable<string>): void {
+    this.#labels = new Set(labels);
+  }
+
+  knowDeprecated(number: number): void {
+    this.#deprecated = number;
+  }
+
+  /** It is locked, or need not be. */
+  hold(stored: StoredAttributes): void {
+    this.custom.hold(stored);
+  }
+
+  /** Notes an object that names it. */
+  touch(ordinal: number): void {
+    this.#touched = ordinal;
+  }
+
   /** Notes an attribute object, even one that changes nothing. */
   change(ordinal: number): void {
     this.#changed = true;
-    this.touched = ordinal;
-    this.changedAt = ordinal;
+    this.#touched = ordinal;
+    this.#changedAt = ordinal;
+  }
+
+  setColumns(columns: Columns): void {
+    this.#columns ??= {};
+    Object.assign(this.#columns, columns);
+  }
+
+  setEmail(email: string | null): void {
+    this.#email = email;
+    this.setColumns({ email });
+  }
+
+  setPhone(phone: string | null, valid: boolean | null): void {
+    this.#phone = phone;
+    this.#phoneValid = valid;
+    this.setColumns({ phone, phone_valid: valid });
+  }
+
+  /** It has an alias more, if it is known which it has. */
+  addLabel(label: string): void {
+    this.#labels?.add(label);
+  }
+
+  seal(): void {
+    this.#isSealed = true;
   }
 }

@@ -1,14 +1,13 @@
-import { type AcceptedAttributes, namedIdentifiers } from '../../src/jobs/envelope.ts';
-import type { UserSelector } from '../../src/jobs/payloads.ts';
+import { type AcceptedAttributes, namedIdentifiers, type UserSelector } from '../../src/jobs/envelope.ts';
 import { type Identifier, isAddress } from '../../src/profile/identifier.ts';
 import { storedNameBytes } from '../../src/profile/json.ts';
 import type { Connection } from '../../src/store/database.ts';
-import { type LargeAttributes, readLargeAttributes } from '../../src/store/large-attributes.ts';
+import { type LargeAttributes, readLargeAttributes } from '../../src/store/profile-attributes.ts';
 import { lockProfiles } from '../../src/store/profiles.ts';
-import { selectorsOf } from './load-candidates.ts';
+import { ByWorkspace } from './by-workspace.ts';
 import type { LoadedProfile } from './loaded-profile.ts';
 import { type Profiles, pick } from './profiles.ts';
-import { isActivity, isTrack, scoped, type WorkItem } from './work-item.ts';
+import { isActivity, isTrack, selectorsOf, type WorkItem } from './work-item.ts';
 
 /** Whom an identity operation chooses, or may choose, as they are stored. */
 function selectedBy({ workspaceId, object }: WorkItem, profiles: Profiles): LoadedProfile[] {
@@ -75,7 +74,7 @@ export async function lockChanged(
   if (wanted.size === 0) return items.length;
   const asked: { profile: LoadedProfile; keys: ReadonlySet<string>; measured: boolean }[] = [];
   for (const [profile, { objects, measured, isBlind }] of wanted)
-    if (isBlind) profile.custom.hold(LITTLE);
+    if (isBlind) profile.hold(LITTLE);
     else asked.push({ profile, keys: keysOf(objects), measured });
   if (asked.length === 0) return items.length;
   const locked = await lockProfiles(tx, asked);
@@ -84,7 +83,7 @@ export async function lockChanged(
     const { profile, keys } = asked[row.place - 1]!;
     profiles.refresh(profile, row);
     if (row.bytes !== null) large.set(profile, row.bytes);
-    else profile.custom.hold({ names: keys, values: row.custom ?? {}, bytes: 0 });
+    else profile.hold({ names: keys, values: row.custom ?? {}, bytes: 0 });
   }
   if (locked.length < asked.length) return undefined;
   for (const item of items)
@@ -174,13 +173,13 @@ async function holdLarge(
       keys: [...keys],
     })),
   );
-  const found = new Map(read.map((row) => [scoped(row.workspaceId, row.id), row]));
+  const found = new ByWorkspace<LargeAttributes>();
+  for (const row of read) found.set(row.workspaceId, row.id, row);
   for (const { profile, names, keys } of asked) {
-    const { sizes, custom }: Partial<LargeAttributes> =
-      found.get(scoped(profile.workspaceId, profile.id)) ?? {};
+    const { sizes, custom }: Partial<LargeAttributes> = found.get(profile.workspaceId, profile.id) ?? {};
     const sizeOf = (name: string) =>
       sizes && Object.hasOwn(sizes, name) ? storedNameBytes(name) + sizes[name]! : 0;
-    profile.custom.hold({
+    profile.hold({
       names: keys,
       values: custom ?? {},
       bytes: large.get(profile)!,

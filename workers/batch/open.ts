@@ -1,18 +1,22 @@
-import { validate as isVersionedUuid, NIL, v5 as uuidv5 } from 'uuid';
+import { validate as isVersionedUuid, v5 as uuidv5 } from 'uuid';
 import { fenceSchema, jobs, objectSchemas, requestSchema } from '../../src/jobs/catalog.ts';
 import {
   type AcceptedObject,
   type Envelope,
   type EnvelopeRequest,
   type Fence,
+  keysOf,
   namedIdentifiers,
   type ObjectKind,
   requestPlaces,
 } from '../../src/jobs/envelope.ts';
+import { encodeTraces } from '../../src/jobs/traces.ts';
+import { NIL_UUID } from '../../src/platform/ids.ts';
 import type { Identifier } from '../../src/profile/identifier.ts';
 import { compile, describeError } from '../../src/schemas/compile.ts';
 import { identifierText } from '../../src/store/dead-letters.ts';
 import type { FailedObject } from '../../src/store/failed-objects.ts';
+import { type EnvelopeKey, SHARED } from '../../src/store/ledger.ts';
 import type { Origin, WorkItem } from './work-item.ts';
 
 const checkRequest = compile<EnvelopeRequest>(requestSchema);
@@ -29,13 +33,13 @@ export interface Delivery {
   /** LANES of who delivers it; absent: one. */
   lanes?: number;
   envelope: Envelope;
-  /** Only what this workspace has in it, on a distributed Postgres (workers/batch/by-workspace.ts); absent: all of it. */
+  /** Only what this workspace has in it, on a distributed Postgres (workers/batch/shares.ts); absent: all of it. */
   share?: { workspaceId: string; of: string };
 }
 
 /** The ledger key of a job: its id, or, for a job that somebody added by hand, a UUID made from it. */
 export function ledgerKey(jobId: string): string {
-  return isVersionedUuid(jobId) ? jobId : uuidv5(jobId, NIL);
+  return isVersionedUuid(jobId) ? jobId : uuidv5(jobId, NIL_UUID);
 }
 
 /** The fence that the lane has come to; undefined for every other envelope, and for what is no fence of this lane. */
@@ -135,27 +139,29 @@ function findFault(object: AcceptedObject, request: EnvelopeRequest | undefined)
   return check(object) ? undefined : describeError(check.errors![0]!);
 }
 
-/** Whose an object is; of one that nobody knows the request of, NIL. */
+/** Whose an object is; of one that nobody knows the request of, NIL_UUID. */
 function ownerOf(request: EnvelopeRequest | undefined): string {
   return request?.workspace_id ?? unknownRequest.workspaceId;
 }
 
-/** Whose the objects of an envelope are, as they are opened; of what is none, NIL. */
+/** Whose the objects of an envelope are, as they are opened; of what is none, NIL_UUID. */
 export function ownersOf(envelope: Envelope): Set<string> {
   if (!Array.isArray(envelope?.objects) || !Array.isArray(envelope.requests) || envelope.objects.length === 0)
-    return new Set([NIL]);
+    return new Set([NIL_UUID]);
   const { requests } = envelope;
   const owners = requests.map((request) => ownerOf(isKnown(request) ? request : undefined));
   // It may name anything: `length` is no place.
   const isPlace = (place: unknown) => typeof place === 'number';
-  return new Set(requestPlaces(envelope).map((place) => (isPlace(place) && owners[place as number]) || NIL));
+  return new Set(
+    requestPlaces(envelope).map((place) => (isPlace(place) && owners[place as number]) || NIL_UUID),
+  );
 }
 
 function isKnown(request: EnvelopeRequest | undefined): request is EnvelopeRequest {
   return checkRequest(request) && isVersionedUuid(request.workspace_id);
 }
 
-const unknownRequest = { workspaceId: NIL, requestId: 'unknown' };
+const unknownRequest = { workspaceId: NIL_UUID, requestId: 'unknown' };
 
 /** A dead letter for an object. */
 export function toFailed(
@@ -233,4 +239,50 @@ export function cutAtDeletes(opened: Opened): Opened[] {
       replayed,
     };
   });
+}
+
+/** What the ledger keeps of an envelope, or of a share of one. */
+export function tracesOf({ envelope, share }: Delivery): Buffer | undefined {
+  if (!share || ownersOf(envelope).size <= 1) return encodeTraces(envelope);
+  return encodeTraces(onlyOf(envelope, share.workspaceId));
+}
+
+function onlyOf(envelope: Envelope, workspaceId: string): Envelope {
+  const places = requestPlaces(envelope);
+  const keys = keysOf(envelope.requests);
+  const own = envelope.requests
+    .map((request, place) => ({ request, place, key_id: keys[place] ?? null }))
+    .filter(({ request }) => (request?.workspace_id ?? NIL_UUID) === workspaceId);
+  return {
+    requests: own.map(({ request, key_id }) => ({ ...request, key_id })),
+    objects: own.flatMap(({ place }) => envelope.objects.filter((_, index) => places[index] === place)),
+  };
+}
+
+/** Envelopes that are claimed, and what earlier parts have left of them. */
+export interface Claimed {
+  mine: Delivery[];
+  /** Places of objects, by the envelope's id; one that was never cut is missing. */
+  left: ReadonlyMap<string, ReadonlySet<number>>;
+  now: string;
+  /** Workspaces that have a destination of streams. */
+  streamed: ReadonlySet<string>;
+}
+
+/** Whose row of the ledger an envelope has: that of its one workspace, or everybody's. */
+export function keyOf({ id, envelope, share }: Delivery): EnvelopeKey {
+  if (share) return { id, workspaceId: share.workspaceId };
+  const requests: (EnvelopeRequest | undefined)[] = Array.isArray(envelope?.requests)
+    ? envelope.requests
+    : [];
+  const workspaceId = requests[0]?.workspace_id;
+  for (const request of requests)
+    if (request?.workspace_id !== workspaceId) return { id, workspaceId: SHARED };
+  return { id, workspaceId: isVersionedUuid(workspaceId) ? workspaceId! : SHARED };
+}
+
+const workspaceOf = (request: EnvelopeRequest): string => request?.workspace_id;
+
+export function workspacesOf({ envelope }: Delivery): string[] {
+  return Array.isArray(envelope?.requests) ? envelope.requests.map(workspaceOf) : [];
 }

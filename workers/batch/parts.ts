@@ -1,20 +1,8 @@
-import { validate as isVersionedUuid } from 'uuid';
-import type { EnvelopeRequest } from '../../src/jobs/envelope.ts';
 import type { Connection } from '../../src/store/database.ts';
-import {
-  claimEnvelopes,
-  cutEnvelopes,
-  dropCutEnvelopes,
-  type EnvelopeKey,
-  readCutEnvelopes,
-  releaseEnvelopes,
-  SHARED,
-} from '../../src/store/ledger.ts';
-import { sendTogether } from '../../src/store/send-together.ts';
-import { SMALL_ROUND } from './apply.ts';
-import { tracesOf } from './by-workspace.ts';
-import type { Delivery, Opened, OpenedItem } from './open.ts';
-import { type Origin, scoped, type WorkItem } from './work-item.ts';
+import { cutEnvelopes, dropCutEnvelopes, releaseEnvelopes } from '../../src/store/ledger.ts';
+import { sendTogether } from '../../src/store/transactions.ts';
+import { type Claimed, type Delivery, keyOf, type Opened, type OpenedItem } from './open.ts';
+import type { Origin, WorkItem } from './work-item.ts';
 
 /**
  * Time slices for the lanes. A batch that takes long is cut into parts, each a transaction: what is left of it has its
@@ -45,51 +33,6 @@ export const PART_MS = 250;
 
 /** A part that ends with its last object. */
 export const WHOLE: Part = { milliseconds: Number.POSITIVE_INFINITY, late: new Set(), isForOthers: false };
-
-/** What one workspace has in one lane: its objects take effect in their order. Its time is counted over all lanes. */
-export function turnOf({ lane, workspaceId }: Pick<WorkItem, 'lane' | 'workspaceId'>): string {
-  return scoped(workspaceId, String(lane));
-}
-
-/** Envelopes that are claimed, and what earlier parts have left of them. */
-export interface Claimed {
-  mine: Delivery[];
-  /** Places of objects, by the envelope's id; one that was never cut is missing. */
-  left: ReadonlyMap<string, ReadonlySet<number>>;
-  now: string;
-  /** Workspaces that have a destination of streams. */
-  streamed: ReadonlySet<string>;
-}
-
-/** Whose row of the ledger an envelope has: that of its one workspace, or everybody's. */
-function keyOf({ id, envelope, share }: Delivery): EnvelopeKey {
-  if (share) return { id, workspaceId: share.workspaceId };
-  const requests: (EnvelopeRequest | undefined)[] = Array.isArray(envelope?.requests)
-    ? envelope.requests
-    : [];
-  const workspaceId = requests[0]?.workspace_id;
-  for (const request of requests)
-    if (request?.workspace_id !== workspaceId) return { id, workspaceId: SHARED };
-  return { id, workspaceId: isVersionedUuid(workspaceId) ? workspaceId! : SHARED };
-}
-
-/** Claims each envelope once, however often it is among those that were handed in. */
-export async function claim(tx: Connection, given: Delivery[]): Promise<Claimed> {
-  const deliveries = [...new Map(given.map((delivery) => [delivery.id, delivery])).values()];
-  const envelopes = deliveries.map((delivery) => ({ ...keyOf(delivery), traces: tracesOf(delivery) }));
-  // Nobody has looked at the envelopes yet: what is no id has no destination.
-  const workspaces = [...new Set(deliveries.flatMap(workspacesOf))].filter((id) => isVersionedUuid(id));
-  const [{ claimed, now, streamed }, cut] = await sendTogether(tx, [
-    () => claimEnvelopes(tx, envelopes, workspaces),
-    () => readCutEnvelopes(tx, envelopes),
-  ]);
-  return {
-    mine: deliveries.filter(({ id }) => claimed.has(id)),
-    left: new Map(cut.map(({ id, left }) => [id, new Set(left)])),
-    now,
-    streamed,
-  };
-}
 
 /** Leaves out what earlier parts have done. */
 export function withoutDone(opened: Opened, left: Claimed['left']): Opened {
@@ -130,16 +73,25 @@ export interface LeftOver {
   size: number;
 }
 
-export function nothingLeft(): LeftOver {
-  return { origins: [], workspaces: new Set(), over: new Set(), size: SMALL_ROUND };
-}
-
-export function leave(left: LeftOver, { items, deadLetters }: Pick<Opened, 'items' | 'deadLetters'>): void {
-  for (const item of items) {
-    left.origins.push({ envelope: item.envelope, place: item.place });
-    left.workspaces.add(item.workspaceId);
+/**
+ * What is left of a part at its end.
+ *
+ * @param rest objects and dead letters that it has not come to
+ */
+export function leftOf(
+  rest: readonly Pick<Opened, 'items' | 'deadLetters'>[],
+  { over, size }: Pick<LeftOver, 'over' | 'size'>,
+): LeftOver {
+  const origins: Origin[] = [];
+  const workspaces = new Set<string>();
+  for (const { items, deadLetters } of rest) {
+    for (const { envelope, place, workspaceId } of items) {
+      origins.push({ envelope, place });
+      workspaces.add(workspaceId);
+    }
+    for (const { origin } of deadLetters) origins.push(origin);
   }
-  for (const { origin } of deadLetters) left.origins.push(origin);
+  return { origins, workspaces, over, size };
 }
 
 /**
@@ -173,123 +125,33 @@ export async function endPart(
   return new Set(places.keys());
 }
 
-/** What a lane has handed in at once, and waits for. */
-export interface HandedIn {
-  deliveries: Delivery[];
-  done(): void;
-}
-
-/** Each envelope for itself; whoever handed in several hears of the last one. */
-export function inPieces(held: HandedIn): HandedIn[] {
-  const { deliveries, done } = held;
-  if (deliveries.length === 1) return [held];
-  let left = deliveries.length;
-  const doneOne = () => {
-    left--;
-    if (left === 0) done();
-  };
-  return deliveries.map((delivery) => ({ deliveries: [delivery], done: doneOne }));
-}
-
-/** Those of which something is left, with that alone. */
-export function remainingOf(batch: HandedIn[], left: ReadonlySet<string>): HandedIn[] {
-  return batch.flatMap((one) => {
-    const deliveries = one.deliveries.filter(({ id }) => left.has(id));
-    return deliveries.length > 0 ? [{ ...one, deliveries }] : [];
-  });
-}
-
-/** Tells those of which nothing is left. */
-export function tellDone(batch: HandedIn[], left: ReadonlySet<string>): void {
-  for (const { deliveries, done } of batch) if (!deliveries.some(({ id }) => left.has(id))) done();
-}
-
-export function lanesOf({ deliveries }: HandedIn): number[] {
-  return deliveries.map(({ lane }) => lane);
-}
-
-/**
- * Puts pieces of those whose turn was over behind the others. Who is in such a piece as well waits with it: what comes
- * later of them may not overtake it.
- */
-export function byTurns(
-  pieces: HandedIn[],
-  late: ReadonlySet<string>,
-): [inFront: HandedIn[], behind: HandedIn[]] {
-  const waiting = new Set<string>();
-  const [inFront, behind]: [HandedIn[], HandedIn[]] = [[], []];
-  for (const piece of pieces) {
-    const turns = piece.deliveries.flatMap(turnsOf);
-    const isLate = piece.deliveries.flatMap(workspacesOf).some((workspace) => late.has(workspace));
-    if (!isLate && !turns.some((turn) => waiting.has(turn))) {
-      inFront.push(piece);
-      continue;
+/** How a batch, or an attempt at one, ended. */
+export type BatchResult = {
+  /** Of its span, for the log; absent: nothing is traced. */
+  ids?: object;
+} /**
+ * `objects`: those that took effect; `deadLetters`: ids of those that cannot; `leavesTombstones`: whether profiles were
+ * merged, or were to be deleted; `left`: what the next part is about, if this one was not the last.
+ */ & (
+  | {
+      kind: 'applied';
+      objects: number;
+      deadLetters: string[];
+      leavesTombstones: boolean;
+      seconds: number;
+      left?: Left;
     }
-    behind.push(piece);
-    for (const turn of turns) waiting.add(turn);
-  }
-  return [inFront, behind];
-}
+  /** Every envelope had been applied before. */
+  | { kind: 'skipped' }
+);
 
-/**
- * Takes what a transaction may hold, envelope by envelope. Of what one workspace has in one lane it is the beginning, since
- * that takes effect in its order. Those whose time was over go behind the others, and have one envelope at least, unless
- * something that is left comes before it.
- *
- * @param most objects, but for the first envelope
- */
-export function takePieces(
-  held: HandedIn[],
-  { late, most }: { late: ReadonlySet<string>; most: number },
-): { taken: HandedIn[]; left: HandedIn[] } {
-  const [inFront, behind] = byTurns(held.flatMap(inPieces), late);
-  let count = Math.min(1, inFront.length);
-  for (let objects = objectsOf(inFront.slice(0, 1)); count < inFront.length; count++) {
-    objects += objectsOf([inFront[count]!]);
-    if (objects > most) break;
-  }
-  const left = inFront.slice(count);
-  const waiting = new Set(left.flatMap(({ deliveries }) => deliveries.flatMap(turnsOf)));
-  const [first] = behind;
-  const mayGo = first && !first.deliveries.flatMap(turnsOf).some((turn) => waiting.has(turn));
-  const ofLate = mayGo ? 1 : 0;
-  return {
-    taken: [...inFront.slice(0, count), ...behind.slice(0, ofLate)],
-    left: [...left, ...behind.slice(ofLate)],
-  };
-}
-
-/** Pieces of each lane, in their order. */
-export function byLane(pieces: HandedIn[]): Map<number, HandedIn[]> {
-  const lanes = new Map<number, HandedIn[]>();
-  for (const piece of pieces)
-    for (const lane of lanesOf(piece)) {
-      const others = lanes.get(lane);
-      if (others) others.push(piece);
-      else lanes.set(lane, [piece]);
-    }
-  return lanes;
-}
-
-export function objectsOf(held: HandedIn[]): number {
-  return countObjects(held.flatMap(({ deliveries }) => deliveries));
-}
-
-export function countObjects(deliveries: Delivery[]): number {
-  let objects = 0;
-  // Of whatever a lane held: an envelope of another release may have a shape of its own.
-  for (const { envelope } of deliveries) objects += envelope?.objects?.length ?? 0;
-  return objects;
-}
-
-/** Whose turns an envelope is about: see `turnOf`. */
-export function turnsOf(delivery: Delivery): string[] {
-  const { lane } = delivery;
-  return workspacesOf(delivery).map((workspaceId) => turnOf({ lane, workspaceId }));
-}
-
-const ownerOf = (request: EnvelopeRequest): string => request?.workspace_id;
-
-export function workspacesOf({ envelope }: Delivery): string[] {
-  return Array.isArray(envelope?.requests) ? envelope.requests.map(ownerOf) : [];
+export interface Left {
+  /** Ids. */
+  envelopes: ReadonlySet<string>;
+  /** Of which something is left. */
+  workspaces: ReadonlySet<string>;
+  /** Those of them whose time was over. */
+  over: ReadonlySet<string>;
+  /** Objects that their next round would have looked at. */
+  size: number;
 }

@@ -1,4 +1,4 @@
-import type { UserSelector } from '../../src/jobs/payloads.ts';
+import type { UserSelector } from '../../src/jobs/envelope.ts';
 import {
   type Address,
   type Identifier,
@@ -7,11 +7,12 @@ import {
   type Prioritization,
   type UserAlias,
 } from '../../src/profile/identifier.ts';
-import type { NewAlias } from '../../src/store/aliases.ts';
+import type { NewAlias } from '../../src/store/alternate-identifiers.ts';
 import { MAX_HOLDERS, type ProfileRow, type SharingRow } from '../../src/store/identifiers.ts';
-import { ByIdentifier } from './by-identifier.ts';
+import { ByIdentifier } from './by-workspace.ts';
 import type { CustomAttributes } from './fold/custom-attributes.ts';
-import { LoadedProfile, Sharing } from './loaded-profile.ts';
+import { LoadedProfile } from './loaded-profile.ts';
+import { Sharing } from './sharing.ts';
 import { RELOAD } from './work-item.ts';
 
 /** What a look-up in memory can end with; undefined: nobody. */
@@ -58,7 +59,7 @@ export class Profiles {
   add(row: ProfileRow): LoadedProfile {
     let profile = this.get(row.workspaceId, row.id);
     if (!profile) {
-      profile = this.#hold(new LoadedProfile(row, false));
+      profile = this.#hold(new LoadedProfile(row, 'stored'));
       this.#sharing.join(profile);
     } else if (profile.isPlain) this.refresh(profile, row);
     return profile;
@@ -69,8 +70,7 @@ export class Profiles {
     let profile = this.get(workspaceId, id);
     if (!profile) {
       const row: ProfileRow = { workspaceId, id, externalId, email: null, phone: null, phoneValid: null };
-      profile = this.#hold(new LoadedProfile(row, false));
-      profile.isPlain = true;
+      profile = this.#hold(new LoadedProfile(row, 'plain'));
     }
     this.#byIdentifier.set(workspaceId, { external_id: externalId }, profile);
   }
@@ -112,7 +112,7 @@ export class Profiles {
     if (this.#anySealed && this.#sealed.has(workspaceId, identifier)) return RELOAD;
     if (isAddress(identifier)) return this.#findSharing(workspaceId, identifier);
     const profile = this.#byIdentifier.get(workspaceId, identifier);
-    return profile?.sealed ? RELOAD : profile;
+    return profile?.isSealed ? RELOAD : profile;
   }
 
   /** Everyone who has an address now, the one updated longest ago first. */
@@ -128,7 +128,7 @@ export class Profiles {
 
   /** Nothing more is folded into the profile before the round is written. */
   seal(profile: LoadedProfile): void {
-    profile.sealed = true;
+    profile.seal();
     this.#anySealed = true;
   }
 
@@ -162,10 +162,11 @@ export class Profiles {
 
   /** Gives a profile an alias that nobody has. */
   addAlias(profile: LoadedProfile, user_alias: UserAlias): void {
-    const { workspaceId, id } = profile;
+    const { workspaceId, id: profileId } = profile;
+    const { alias_label: aliasLabel, alias_name: aliasName } = user_alias;
     this.#byIdentifier.set(workspaceId, { user_alias }, profile);
-    this.newAliases.push({ workspace_id: workspaceId, ...user_alias, profile_id: id });
-    profile.labels?.add(user_alias.alias_label);
+    this.newAliases.push({ workspaceId, aliasLabel, aliasName, profileId });
+    profile.addLabel(aliasLabel);
   }
 
   /** Who has an identifier that is no address, as stored or as the round has made it. */
@@ -191,7 +192,7 @@ export class Profiles {
     const id = newProfileId(this.#now);
     const externalId = identifier && 'external_id' in identifier ? identifier.external_id : null;
     const row: ProfileRow = { workspaceId, id, externalId, email: null, phone: null, phoneValid: null };
-    const profile = this.#hold(new LoadedProfile(row, true, custom));
+    const profile = this.#hold(new LoadedProfile(row, 'new', custom));
     if (!identifier) return profile;
     this.#byIdentifier.set(workspaceId, identifier, profile);
     if ('user_alias' in identifier) this.addAlias(profile, identifier.user_alias);
@@ -202,17 +203,13 @@ export class Profiles {
 
   setEmail(profile: LoadedProfile, email: string | null): void {
     this.#sharing.leave(profile);
-    profile.email = email;
-    profile.columns.email = email;
+    profile.setEmail(email);
     this.#sharing.join(profile);
   }
 
   setPhone(profile: LoadedProfile, phone: string | null, valid: boolean | null): void {
     this.#sharing.leave(profile);
-    profile.phone = phone;
-    profile.phoneValid = valid;
-    profile.columns.phone = phone;
-    profile.columns.phone_valid = valid;
+    profile.setPhone(phone, valid);
     this.#sharing.join(profile);
   }
 
@@ -222,11 +219,7 @@ export class Profiles {
     row: Pick<ProfileRow, 'externalId' | 'email' | 'phone' | 'phoneValid'>,
   ): void {
     this.#sharing.leave(profile);
-    profile.isPlain = false;
-    profile.externalId = row.externalId;
-    profile.email = row.email;
-    profile.phone = row.phone;
-    profile.phoneValid = row.phoneValid;
+    profile.refresh(row);
     this.#sharing.join(profile);
   }
 
@@ -238,7 +231,7 @@ export class Profiles {
 
   #hasSealedHolder(workspaceId: string, address: Address): boolean {
     if (!this.#anySealed) return false;
-    for (const profile of this.reachable(workspaceId, address)) if (profile.sealed) return true;
+    for (const profile of this.reachable(workspaceId, address)) if (profile.isSealed) return true;
     return false;
   }
 }

@@ -2,9 +2,11 @@ import type { EnvelopeRequest, ObjectKind } from '../../src/jobs/envelope.ts';
 import type { Log } from '../../src/platform/log.ts';
 import type { LaneCount, UsageRow } from '../../src/store/counters.ts';
 import type { WorkerMetrics } from '../metrics.ts';
-import { type BatchResult, isOurStatement } from './failures.ts';
+import { ByWorkspace } from './by-workspace.ts';
+import { isOurStatement } from './failures.ts';
 import type { Delivery } from './open.ts';
-import { scoped, type WorkItem } from './work-item.ts';
+import type { BatchResult } from './parts.ts';
+import type { WorkItem } from './work-item.ts';
 
 export interface EndedBatch {
   deliveries: Delivery[];
@@ -79,25 +81,24 @@ function requestIds({ envelope }: Delivery): string[] {
  * takes effect: every object counts once, however often it was tried.
  */
 export function tallyUsage(applied: WorkItem[]): UsageRow[] {
-  const rows = new Map<string, UsageRow>();
+  const rows = new ByWorkspace<UsageRow, number>();
   let row: UsageRow | undefined;
   for (const { workspaceId, lane, object } of applied) {
     // Objects of a request follow each other.
-    if (row?.workspace_id !== workspaceId || row.lane !== lane) {
-      const key = scoped(workspaceId, String(lane));
-      row = rows.get(key) ?? nothingUsed(workspaceId, lane);
-      rows.set(key, row);
+    if (row?.workspaceId !== workspaceId || row.lane !== lane) {
+      row = rows.get(workspaceId, lane) ?? nothingUsed(workspaceId, lane);
+      rows.set(workspaceId, lane, row);
     }
     row[usageOf(object.kind)]++;
   }
   return [...rows.values()];
 }
 
-function nothingUsed(workspace_id: string, lane: number): UsageRow {
-  return { workspace_id, lane, attributes: 0, events: 0, purchases: 0, identity: 0, subscriptions: 0 };
+function nothingUsed(workspaceId: string, lane: number): UsageRow {
+  return { workspaceId, lane, attributes: 0, events: 0, purchases: 0, identity: 0, subscriptions: 0 };
 }
 
-function usageOf(kind: ObjectKind): Exclude<keyof UsageRow, 'workspace_id' | 'lane'> {
+function usageOf(kind: ObjectKind): Exclude<keyof UsageRow, 'workspaceId' | 'lane'> {
   if (kind === 'attributes' || kind === 'events' || kind === 'purchases') return kind;
   return kind === 'group_state' || kind === 'email_change' ? 'subscriptions' : 'identity';
 }
@@ -124,16 +125,16 @@ export function tallyLanes(
   for (const { id, lane } of deliveries) {
     let row = rows.get(lane);
     if (!row) {
-      row = { lane, envelopes: 0, objects: 0, dead_letters: 0, apply_seconds: 0, named_elsewhere: 0 };
+      row = { lane, envelopes: 0, objects: 0, deadLetters: 0, applySeconds: 0, namedElsewhere: 0 };
       rows.set(lane, row);
     }
     if (!cut.has(id)) row.envelopes++;
   }
   for (const { lane } of applied) rows.get(lane)!.objects++;
-  for (const { lane } of namedElsewhere) rows.get(lane)!.named_elsewhere++;
+  for (const { lane } of namedElsewhere) rows.get(lane)!.namedElsewhere++;
   const [first] = rows.values();
-  first!.dead_letters = deadLetters;
-  first!.apply_seconds = seconds;
+  first!.deadLetters = deadLetters;
+  first!.applySeconds = seconds;
   return [...rows.values()];
 }
 

@@ -1,34 +1,41 @@
+import { validate as isVersionedUuid } from 'uuid';
 import { tracing } from '../../src/platform/tracing.ts';
 import { traceTransaction } from '../../src/queue/spans.ts';
 import { countLanes, countUsage } from '../../src/store/counters.ts';
-import { type Connection, inTransaction, type Limits, type Pool } from '../../src/store/database.ts';
+import type { Connection, Pool } from '../../src/store/database.ts';
 import { markReplayed, selectLetters } from '../../src/store/dead-letters.ts';
 import { isDistributed } from '../../src/store/distributed.ts';
 import { insertDeadLetters } from '../../src/store/failed-objects.ts';
-import { sendTogether } from '../../src/store/send-together.ts';
+import { claimEnvelopes, readCutEnvelopes } from '../../src/store/ledger.ts';
 import { appendLog } from '../../src/store/stream-log.ts';
-import { type Applied, addApplied, applySome, nothingApplied, SMALL_ROUND, type Terms } from './apply.ts';
-import { type BisectionTerms, bisect } from './bisect.ts';
-import type { BatchResult } from './failures.ts';
-import { cutAtDeletes, type Delivery, type Opened, open } from './open.ts';
+import { inTransaction, type Limits, sendTogether } from '../../src/store/transactions.ts';
+import { type Applied, applySome, joinApplied, SMALL_ROUND, type Terms } from './apply.ts';
 import {
   type Claimed,
-  claim,
+  cutAtDeletes,
+  type Delivery,
+  keyOf,
+  type Opened,
+  open,
+  tracesOf,
+  workspacesOf,
+} from './open.ts';
+import {
+  type BatchResult,
   endPart,
   inTurns,
   type LeftOver,
-  leave,
-  nothingLeft,
+  leftOf,
   type Part,
   WHOLE,
   withoutDone,
 } from './parts.ts';
 import { describeBatch, tallyLanes, tallyUsage } from './report.ts';
-import { runShares } from './run-shares.ts';
+import { runShares } from './shares.ts';
 import type { WorkItem } from './work-item.ts';
 
 /** How objects are applied: in rounds, or by bisection. */
-type Apply = (tx: Connection, items: WorkItem[], terms: Terms) => Promise<Applied>;
+export type Apply = (tx: Connection, items: WorkItem[], terms: Terms) => Promise<Applied>;
 
 /**
  * Statements of a batch take milliseconds. One that takes this long holds everybody up, and will do so again: what may be
@@ -49,42 +56,25 @@ export function applyTogether(pool: Pool, deliveries: Delivery[], part: Part = W
   return transact(pool, deliveries, { apply: applySome, part });
 }
 
-/** What is known of objects that fail. */
-export type Suspicion = Omit<BisectionTerms, 'now' | 'until'>;
-
-/**
- * The same by bisection: what one of the objects is to blame for ends as its dead letter, and the others take effect.
- *
- * @throws what is nobody's fault, or chance
- */
-export function applyBisecting(
-  pool: Pool,
-  deliveries: Delivery[],
-  { suspicion, part }: { suspicion: Suspicion; part: Part },
-): Promise<BatchResult> {
-  const apply: Apply = async (tx, items, { now, until, streamed }) => {
-    const applied = await bisect(tx, items, { ...suspicion, now, until, ...(streamed && { streamed }) });
-    // What fails from here on is no object's doing.
-    suspicion.inHand([]);
-    return applied;
-  };
-  return transact(pool, deliveries, { apply, part });
-}
-
-interface Given {
+/** How a transaction goes about a batch, and how much of it is done. */
+interface Procedure {
   apply: Apply;
   part: Part;
 }
 
 /** Opens the transaction, or one of each workspace where tables are distributed, and its span where there is tracing. */
-async function transact(pool: Pool, deliveries: Delivery[], given: Given): Promise<BatchResult> {
+export async function transact(
+  pool: Pool,
+  deliveries: Delivery[],
+  procedure: Procedure,
+): Promise<BatchResult> {
   const runAll = (await isDistributed(pool))
     ? () =>
         runShares(pool, deliveries, {
-          ...{ part: given.part, limits: LIMITS },
-          run: (tx, own, ofShare) => run(tx, own, { ...given, ...ofShare }),
+          ...{ part: procedure.part, limits: LIMITS },
+          run: (tx, own, ofShare) => run(tx, own, { ...procedure, ...ofShare }),
         })
-    : () => inTransaction(pool, (tx, commit) => run(tx, deliveries, { ...given, commit }), LIMITS);
+    : () => inTransaction(pool, (tx, commit) => run(tx, deliveries, { ...procedure, commit }), LIMITS);
   if (!tracing) return runAll();
   const { result, ids } = await traceTransaction(deliveries, runAll, describeBatch);
   return { ...result, ids };
@@ -93,17 +83,17 @@ async function transact(pool: Pool, deliveries: Delivery[], given: Given): Promi
 /**
  * The trunk's fourth stop: the journey of a batch, from its lanes to COMMIT.
  *
- * 1. **Claim** the envelopes in the ledger: `claim` of parts.ts. What has taken effect before is not claimed again.
+ * 1. **Claim** the envelopes in the ledger: `claim`, below. What has taken effect before is not claimed again.
  * 2. **Open** them, and hold each object against its contract: open.ts.
  * 3. Apply the objects (`applyStretches`, below) in rounds, of which most batches have one (`applySome` of apply.ts): **load**
- *    whom they name (load.ts), **fold** in memory (fold/fold.ts), **write** whole sets (write.ts).
+ *    whom they name (load-profiles.ts), **fold** in memory (fold/fold.ts), **write** whole sets (write.ts).
  * 4. End the part: what there was no time for stays in the lanes (`endPart` of parts.ts).
  * 5. Note what became of the objects, and **commit** (`noteAndCommit`, below).
  */
 async function run(
   tx: Connection,
   deliveries: Delivery[],
-  { apply, part, commit }: Given & { commit: Commit },
+  { apply, part, commit }: Procedure & { commit: Commit },
 ): Promise<BatchResult> {
   const started = performance.now();
   const claimed = await claim(tx, deliveries);
@@ -148,16 +138,17 @@ interface Done extends Applied {
 async function applyStretches(
   tx: Connection,
   opened: Opened,
-  { apply, part, terms }: Given & { terms: Terms },
+  { apply, part, terms }: Procedure & { terms: Terms },
 ): Promise<Done> {
+  const parts: Applied[] = [];
   const applied: WorkItem[] = [];
   const lost = new Set<string>();
   const beforeDelete = new Set<string>();
-  const total = nothingApplied();
-  const left = nothingLeft();
+  const rest: Pick<Opened, 'items' | 'deadLetters'>[] = [];
+  const over = new Set<string>();
   for (const cut of cutAtDeletes(opened)) {
-    if (left.origins.length > 0) {
-      leave(left, cut);
+    if (rest.length > 0) {
+      rest.push(cut);
       continue;
     }
     const stretch = cut.replayed.size > 0 ? await withoutForgotten(tx, cut) : cut;
@@ -165,26 +156,27 @@ async function applyStretches(
     for (const { id } of stretch.deadLetters) lost.add(id);
     for (const [place, items] of inTurns(stretch, part).entries()) {
       if (place > 0 && part.isForOthers) {
-        leave(left, { items, deadLetters: [] });
+        rest.push({ items, deadLetters: [] });
         continue;
       }
       // Most of what is loaded for all of them would be loaded in vain, once more in each part.
       const isLate = items.length > 0 && part.late.has(items[0]!.workspaceId);
       const some = await apply(tx, items, isLate ? { ...terms, size: part.size ?? SMALL_ROUND } : terms);
-      addApplied(total, some);
+      parts.push(some);
       for (const { item } of some.refused) lost.add(item.object.id);
       for (let index = 0; index < some.count; index++) {
         const item = items[index]!;
         if (lost.size === 0 || !lost.has(item.object.id)) applied.push(item);
       }
-      leave(left, { items: items.slice(some.count), deadLetters: [] });
       const next = items[some.count];
-      if (next) left.over.add(next.workspaceId);
-      left.size = some.size;
+      if (!next) continue;
+      over.add(next.workspaceId);
+      rest.push({ items: items.slice(some.count), deadLetters: [] });
     }
     if (stretch.items.some(isDelete)) for (const { object } of stretch.items) beforeDelete.add(object.id);
   }
-  return { ...total, applied, lost, beforeDelete, left };
+  const total = joinApplied(parts);
+  return { ...total, applied, lost, beforeDelete, left: leftOf(rest, { over, size: total.size }) };
 }
 
 function isDelete({ object }: WorkItem): boolean {
@@ -244,4 +236,22 @@ function replaysAmong(applied: WorkItem[], replayed: ReadonlySet<string>) {
   return applied.flatMap(({ object: { id }, workspaceId }) =>
     replayed.has(id) ? [{ id, workspaceId }] : [],
   );
+}
+
+/** Claims each envelope once, however often it is among those that were handed in. */
+async function claim(tx: Connection, given: Delivery[]): Promise<Claimed> {
+  const deliveries = [...new Map(given.map((delivery) => [delivery.id, delivery])).values()];
+  const envelopes = deliveries.map((delivery) => ({ ...keyOf(delivery), traces: tracesOf(delivery) }));
+  // Nobody has looked at the envelopes yet: what is no id has no destination.
+  const workspaces = [...new Set(deliveries.flatMap(workspacesOf))].filter((id) => isVersionedUuid(id));
+  const [{ claimed, now, streamed }, cut] = await sendTogether(tx, [
+    () => claimEnvelopes(tx, envelopes, workspaces),
+    () => readCutEnvelopes(tx, envelopes),
+  ]);
+  return {
+    mine: deliveries.filter(({ id }) => claimed.has(id)),
+    left: new Map(cut.map(({ id, left }) => [id, new Set(left)])),
+    now,
+    streamed,
+  };
 }

@@ -2,25 +2,24 @@ import type { Log } from '../../src/platform/log.ts';
 import { backOff, rest } from '../../src/platform/poll.ts';
 import type { Pool } from '../../src/store/database.ts';
 import type { WorkerMetrics } from '../metrics.ts';
-import { cutEvenly } from './bisect.ts';
+import { BisectionStopped, type BisectionTerms, bisect, cutEvenly } from './bisect.ts';
 import {
-  type BatchResult,
   createFailures,
   type Failed,
   type Fault,
+  FIRST_RETRY_MS,
   isWell,
+  LONGEST_RETRY_MS,
   reasonOf,
   TRIES,
   triesOf,
 } from './failures.ts';
+import { type HandedIn, LaneTurns } from './handed-in.ts';
 import type { Delivery } from './open.ts';
-import { type HandedIn, PART_MS, type Part, turnsOf } from './parts.ts';
+import { type BatchResult, PART_MS, type Part } from './parts.ts';
 import { reportRetry } from './report.ts';
-import { applyBisecting } from './run.ts';
+import { type Apply, transact } from './run.ts';
 import type { WorkItem } from './work-item.ts';
-
-const FIRST_RETRY_MS = 20;
-const LONGEST_RETRY_MS = 1000;
 
 /** Parts into which objects are cut that break the connection together. */
 const PARTS = 16;
@@ -80,17 +79,14 @@ export function createApart(context: SettlingContext) {
      */
     async settleLane(pieces: HandedIn[], before: Before): Promise<HandedIn[] | 'abandoned'> {
       const left: HandedIn[] = [];
-      const waiting = new Set<string>();
+      const waiting = new LaneTurns();
       for (const piece of pieces) {
-        const delivery = piece.deliveries[0]!;
-        const turns = turnsOf(delivery);
-        const isBehind = turns.some((turn) => waiting.has(turn));
-        const ended = isBehind ? 'left' : await settle(delivery, before);
+        const ended = waiting.meet(piece) ? 'left' : await settle(piece.deliveries[0]!, before);
         if (ended === 'abandoned') return ended;
         if (ended === 'done') piece.done();
         else {
           left.push(piece);
-          for (const turn of turns) waiting.add(turn);
+          waiting.add(piece);
         }
       }
       return left;
@@ -111,7 +107,7 @@ function bisectionOf(
   { pool, metrics, log, signal, report }: SettlingContext,
 ): Bisection {
   const poison = new Map<string, string>();
-  const starts = new Set<string>();
+  let starts: ReadonlySet<string> = new Set();
   const objects: { id: string }[] = Array.isArray(delivery.envelope?.objects)
     ? delivery.envelope.objects
     : [];
@@ -123,29 +119,27 @@ function bisectionOf(
     for (const nextWait = backOff(FIRST_RETRY_MS, LONGEST_RETRY_MS); !signal.aborted; ) {
       const wait = nextWait();
       const started = performance.now();
-      let hand: WorkItem[] = [];
-      try {
-        const suspicion = {
-          ...{ poison: new Map(poison), starts, failed: failures.sofar() },
-          inHand(items: WorkItem[]) {
-            hand = items;
-          },
-          found: (item: WorkItem, reason: string, fault: Fault) => note(item, { reason, fault, started }),
-        };
-        const result = await applyBisecting(pool, [delivery], { suspicion, part: PART });
+      const suspicion = {
+        ...{ poison: new Map(poison), starts, failed: failures.sofar() },
+        found: (item: WorkItem, reason: string, fault: Fault) => note(item, { reason, fault, started }),
+      };
+      const ended = await applyBisecting(pool, [delivery], { suspicion, part: PART });
+      starts = ended.starts;
+      if (ended.how === 'committed') {
+        const { result } = ended;
         report([delivery], result, performance.now() - started);
         return result.kind === 'applied' && result.left ? 'left' : 'done';
-      } catch (error) {
-        if (error instanceof BeginAgain) {
-          await rest(FIRST_RETRY_MS, signal);
-          continue;
-        }
-        metrics.retries.inc();
-        reportRetry(log, { error, envelopes: [delivery.id], wait });
-        const times = await failures.count(error);
-        if (times >= triesOf(error)) noteOrCut(hand, error);
-        await rest(wait, signal);
       }
+      const { error, hand } = ended;
+      if (error instanceof BeginAgain) {
+        await rest(FIRST_RETRY_MS, signal);
+        continue;
+      }
+      metrics.retries.inc();
+      reportRetry(log, { error, envelopes: [delivery.id], wait });
+      const times = await failures.count(error);
+      if (times >= triesOf(error)) noteOrCut(hand, error);
+      await rest(wait, signal);
     }
     return 'abandoned';
   };
@@ -178,11 +172,54 @@ function bisectionOf(
 
   /** From now on these are not tried together, nor with what follows them. */
   function cut(together: { id: string }[]): void {
-    if (together.length === 0) return;
-    for (const [first] of cutEvenly(together, Math.min(PARTS, together.length)))
-      if (first) starts.add(first.id);
-    const last = together.at(-1);
-    const next = objects[objects.findIndex((object) => object?.id === last?.id) + 1];
-    if (next) starts.add(next.id);
+    if (together.length > 0) starts = new Set([...starts, ...startsOf(together, objects)]);
+  }
+}
+
+/** Where parts begin that are not tried together, and what follows them, among all objects of their envelope. */
+function startsOf(together: { id: string }[], all: { id: string }[]): string[] {
+  const parts = cutEvenly(together, Math.min(PARTS, together.length));
+  const last = together.at(-1);
+  const next = all[all.findIndex((object) => object?.id === last?.id) + 1];
+  return [...parts.map(([first]) => first), next].flatMap((object) => (object ? [object.id] : []));
+}
+
+/** What is known of objects that fail. */
+export type Suspicion = Omit<BisectionTerms, 'now' | 'until'>;
+
+/** How a transaction of a bisection ended; `starts` are what it knows by then. */
+type EndedBisection = { starts: ReadonlySet<string> } & (
+  | { how: 'committed'; result: BatchResult }
+  /** `hand`: what was tried together at last; nothing, where it failed behind all of them: that is no object's doing. */
+  | { how: 'failed'; error: unknown; hand: WorkItem[] }
+);
+
+/**
+ * The same by bisection: what one of the objects is to blame for ends as its dead letter, and the others take effect.
+ * It fails by what is nobody's fault, or chance.
+ */
+export async function applyBisecting(
+  pool: Pool,
+  deliveries: Delivery[],
+  { suspicion, part }: { suspicion: Suspicion; part: Part },
+): Promise<EndedBisection> {
+  let { starts } = suspicion;
+  let hand: WorkItem[] = [];
+  const apply: Apply = async (tx, items, { now, until, streamed }) => {
+    try {
+      const terms = { ...suspicion, starts, now, until, ...(streamed && { streamed }) };
+      const bisected = await bisect(tx, items, terms);
+      starts = bisected.starts;
+      return bisected.applied;
+    } catch (error) {
+      if (!(error instanceof BisectionStopped)) throw error;
+      ({ hand, starts } = error);
+      throw error.cause;
+    }
+  };
+  try {
+    return { how: 'committed', result: await transact(pool, deliveries, { apply, part }), starts };
+  } catch (error) {
+    return { how: 'failed', error, hand, starts };
   }
 }

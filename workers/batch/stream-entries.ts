@@ -1,8 +1,8 @@
-import { NIL } from 'uuid';
+import { NIL_UUID } from '../../src/platform/ids.ts';
 import { type Json, JsonText } from '../../src/profile/json.ts';
 import type { EventRow } from '../../src/store/events.ts';
 import type { PurchaseRow } from '../../src/store/purchases.ts';
-import { StreamEntries, type StreamEntry } from '../../src/store/stream-entries.ts';
+import { StreamEntries, type StreamEntry } from '../../src/store/stream-log.ts';
 import type { RecordedState } from '../../src/store/subscription-history.ts';
 import type { Changes, IdentityChanges } from './changes.ts';
 import type { LoadedProfile } from './loaded-profile.ts';
@@ -30,18 +30,20 @@ export function toStreamEntries(
 ): StreamEntries[] {
   const { changes, states, events, purchases, round } = written;
   const logs = new Logs(streamed);
-  for (const { workspace_id, alias_label, alias_name, profile_id } of changes.profiles.newAliases)
-    logs.add(identity(workspace_id, profile_id, { change: 'alias_added', alias_label, alias_name }));
+  for (const { workspaceId, profileId, aliasLabel, aliasName } of changes.profiles.newAliases) {
+    const detail = { change: 'alias_added', alias_label: aliasLabel, alias_name: aliasName };
+    logs.add(identity(workspaceId, profileId, detail));
+  }
   inOrder([
     {
       rows: changes.events,
       placeOf: ({ ordinal }) => ordinal,
-      put: ({ workspace_id }, index) => logs.of(workspace_id)?.addActivity('e', events!, index),
+      put: ({ workspaceId }, index) => logs.of(workspaceId)?.addActivity('e', events!, index),
     } satisfies Source<EventRow>,
     {
       rows: changes.purchases,
       placeOf: ({ ordinal }) => ordinal,
-      put: ({ workspace_id }, index) => logs.of(workspace_id)?.addActivity('p', purchases!, index),
+      put: ({ workspaceId }, index) => logs.of(workspaceId)?.addActivity('p', purchases!, index),
     } satisfies Source<PurchaseRow>,
     attributesOf(changes.profiles, logs),
     subscriptionsOf(states, round, logs),
@@ -50,16 +52,17 @@ export function toStreamEntries(
   return logs.all();
 }
 
-/** What came of the next round, behind what there is: one list for each workspace. */
-export function joined(sum: StreamEntries[], next: StreamEntries[]): StreamEntries[] {
-  if (sum.length === 0) return next;
-  const lists = new Map(sum.map((list) => [list.workspaceId, list]));
-  for (const list of next) {
-    const known = lists.get(list.workspaceId);
-    if (known) known.append(list);
-    else lists.set(list.workspaceId, list);
+/** What came of several rounds, in their order: one list for each workspace. */
+export function joinEntries(rounds: readonly StreamEntries[][]): StreamEntries[] {
+  const filled = rounds.filter((lists) => lists.length > 0);
+  if (filled.length <= 1) return filled[0] ?? [];
+  const workspaces = new Map<string, StreamEntries[]>();
+  for (const list of filled.flat()) {
+    const others = workspaces.get(list.workspaceId);
+    if (others) others.push(list);
+    else workspaces.set(list.workspaceId, [list]);
   }
-  return [...lists.values()];
+  return [...workspaces.values()].map((lists) => StreamEntries.joined(lists));
 }
 
 /** The entries of a round, by workspace. */
@@ -142,7 +145,7 @@ function subscriptionsOf(
   const places =
     states.length === 0 ? [] : round.map(({ requestId, ordinal }) => [requestId, ordinal] as const);
   const placeOf = new Map(places);
-  const placed = states.map((state) => ({ state, place: placeOf.get(state.request_id) ?? Number.MAX_VALUE }));
+  const placed = states.map((state) => ({ state, place: placeOf.get(state.requestId) ?? Number.MAX_VALUE }));
   return {
     rows: placed.sort((one, other) => one.place - other.place),
     placeOf: ({ place }) => place,
@@ -173,14 +176,14 @@ function standardOf(profile: LoadedProfile): string {
 }
 
 function subscription(state: RecordedState): StreamEntry {
-  const { workspace_id: workspaceId, subject_kind, subject, subscription, from_state, to_state } = state;
+  const { workspaceId, subjectKind, subject, subscription, fromState, toState, requestId } = state;
   return {
     workspaceId,
     kind: 's',
-    profileId: subject_kind === 'profile' ? subject : NIL,
+    profileId: subjectKind === 'profile' ? subject : NIL_UUID,
     detail: asText({
-      ...(subject_kind !== 'profile' && { [subject_kind]: subject }),
-      ...{ subscription, from: from_state, to: to_state, request_id: state.request_id },
+      ...(subjectKind !== 'profile' && { [subjectKind]: subject }),
+      ...{ subscription, from: fromState, to: toState, request_id: requestId },
     }),
   };
 }
@@ -192,22 +195,26 @@ function identity(workspaceId: string, profileId: string, detail: Json): StreamE
 }
 
 function* identityEntries(changes: IdentityChanges): Generator<StreamEntry> {
-  for (const row of changes.renamedAliases) {
-    const { workspace_id, profile_id, alias_label, old_alias_name, new_alias_name } = row;
-    const detail = { change: 'alias_renamed', alias_label, old_alias_name, new_alias_name };
-    yield identity(workspace_id, profile_id, detail);
-  }
-  const previous = new Map(changes.deprecated.map((row) => [row.profile_id, row.external_id]));
-  for (const { workspace_id, id, external_id } of changes.externalIds)
-    yield identity(workspace_id, id, {
-      ...{ change: 'external_id_set', external_id, previous_external_id: previous.get(id) ?? null },
+  for (const { workspaceId, profileId, aliasLabel, oldAliasName, newAliasName } of changes.renamedAliases)
+    yield identity(workspaceId, profileId, {
+      change: 'alias_renamed',
+      alias_label: aliasLabel,
+      old_alias_name: oldAliasName,
+      new_alias_name: newAliasName,
     });
-  for (const { workspace_id, external_id, profile_id } of changes.undeprecated)
-    yield identity(workspace_id, profile_id, { change: 'external_id_removed', external_id });
-  for (const { workspace_id, merged_id, kept_id, request_id } of changes.merges) {
-    yield identity(workspace_id, merged_id, { change: 'merged_into', into: kept_id, request_id });
-    yield identity(workspace_id, kept_id, { change: 'merged', from: merged_id, request_id });
+  const previous = new Map(changes.deprecated.map((row) => [row.profileId, row.externalId]));
+  for (const { workspaceId, id, externalId } of changes.externalIds)
+    yield identity(workspaceId, id, {
+      change: 'external_id_set',
+      external_id: externalId,
+      previous_external_id: previous.get(id) ?? null,
+    });
+  for (const { workspaceId, profileId, externalId } of changes.undeprecated)
+    yield identity(workspaceId, profileId, { change: 'external_id_removed', external_id: externalId });
+  for (const { workspaceId, mergedId, keptId, requestId } of changes.merges) {
+    yield identity(workspaceId, mergedId, { change: 'merged_into', into: keptId, request_id: requestId });
+    yield identity(workspaceId, keptId, { change: 'merged', from: mergedId, request_id: requestId });
   }
-  for (const { workspaceId, id, externalId: external_id } of changes.deleted)
-    yield identity(workspaceId, id, { change: 'deleted', external_id });
+  for (const { workspaceId, id, externalId } of changes.deleted)
+    yield identity(workspaceId, id, { change: 'deleted', external_id: externalId });
 }

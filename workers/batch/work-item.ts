@@ -1,5 +1,9 @@
-import type { AcceptedObject, TrackObject } from '../../src/jobs/envelope.ts';
-import type { SubscriptionObject } from '../../src/jobs/payloads.ts';
+import type {
+  AcceptedObject,
+  SubscriptionObject,
+  TrackObject,
+  UserSelector,
+} from '../../src/jobs/envelope.ts';
 
 /** A work item: one accepted object on its way into the store. */
 export interface WorkItem<Accepted extends AcceptedObject = AcceptedObject> extends Partial<Origin> {
@@ -41,7 +45,10 @@ export function isSubscription(item: WorkItem): item is WorkItem<SubscriptionObj
   return kind === 'group_state' || kind === 'email_change';
 }
 
-/** Objects of different workspaces never share a name. */
-export function scoped(workspaceId: string, name: string): string {
-  return `${workspaceId}\0${name}`;
+const NOBODY: readonly UserSelector[] = [];
+
+/** The users whom an object chooses by a selector. */
+export function selectorsOf(object: WorkItem['object']): readonly UserSelector[] {
+  if (object.kind === 'merge') return [object.merge, object.keep];
+  return object.kind === 'identify' || object.kind === 'delete' ? [object.user] : NOBODY;
 }

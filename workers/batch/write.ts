@@ -1,7 +1,13 @@
 import { namedIdentifiers } from '../../src/jobs/envelope.ts';
-import { insertAliases, moveAliases, renameAliases } from '../../src/store/aliases.ts';
+import {
+  deprecateExternalIds,
+  insertAliases,
+  moveAliases,
+  removeDeprecatedExternalIds,
+  renameAliases,
+  setExternalIds,
+} from '../../src/store/alternate-identifiers.ts';
 import type { Connection } from '../../src/store/database.ts';
-import { forgetDeadLetters, handOverDeadLetters } from '../../src/store/dead-letters-of-users.ts';
 import { liesApart, readPlaces } from '../../src/store/distributed.ts';
 import {
   clearSpamMarks,
@@ -18,39 +24,32 @@ import {
   mergeEventSummaries,
   type Recorded,
   recordEvents,
+  recordEventsApart,
 } from '../../src/store/events.ts';
-import {
-  deprecateExternalIds,
-  removeDeprecatedExternalIds,
-  setExternalIds,
-} from '../../src/store/external-ids.ts';
-import {
-  type MergePair,
-  mergeProfiles,
-  type ProfileKey,
-  ROWS_AT_ONCE,
-  recordMerges,
-} from '../../src/store/merges.ts';
+import { forgetDeadLetters, handOverDeadLetters } from '../../src/store/left-names.ts';
+import { type MergePair, mergeProfiles, ROWS_AT_ONCE, recordMerges } from '../../src/store/merges.ts';
 import { recordOutcomes } from '../../src/store/outcomes.ts';
 import {
   type CustomAttributesUpdate,
+  movePushTokens,
+  updateCustomAttributes,
+  upsertPushTokens,
+} from '../../src/store/profile-attributes.ts';
+import {
   insertProfiles,
   type NewProfile,
   type ProfileUpdate,
   removeProfiles,
-  updateCustomAttributes,
   updateProfiles,
 } from '../../src/store/profiles.ts';
-import { mergePurchaseSummaries, recordPurchases } from '../../src/store/purchases.ts';
-import { movePushTokens, upsertPushTokens } from '../../src/store/push-tokens.ts';
-import { recordEventsApart, recordPurchasesApart } from '../../src/store/record-apart.ts';
-import { answersTo, sendNamed, sendTogether } from '../../src/store/send-together.ts';
+import { mergePurchaseSummaries, recordPurchases, recordPurchasesApart } from '../../src/store/purchases.ts';
 import { type RecordedState, recordStateChanges } from '../../src/store/subscription-history.ts';
 import {
   dropSubscriptionStates,
   setSubscriptionStates,
   takeSubscriptionStates,
 } from '../../src/store/subscription-states.ts';
+import { answersTo, sendNamed, sendTogether } from '../../src/store/transactions.ts';
 import type { Changes, IdentityChanges } from './changes.ts';
 import { recordRefused } from './failures.ts';
 import type { LoadedProfile } from './loaded-profile.ts';
@@ -167,7 +166,7 @@ function toNewProfile(profile: LoadedProfile): NewProfile {
 /** Rows of one shape are written faster: those of custom attributes alone have columns too, which are not read. */
 function toUpdate(profile: LoadedProfile): ProfileUpdate {
   return {
-    workspace_id: profile.workspaceId,
+    workspaceId: profile.workspaceId,
     id: profile.id,
     set: profile.custom.text(),
     unset: profile.custom.written().unset,
@@ -192,7 +191,7 @@ export async function writeIdentity(tx: Connection, changes: IdentityChanges, no
       renamedAliases.length > 0 &&
       freeAliases(
         tx,
-        renamedAliases.map((row) => ({ ...row, alias_name: row.new_alias_name })),
+        renamedAliases.map((row) => ({ ...row, aliasName: row.newAliasName })),
       ),
     () => renamedAliases.length > 0 && renameAliases(tx, renamedAliases),
     () => externalIds.length > 0 && setExternalIds(tx, externalIds, now),
@@ -206,7 +205,7 @@ export async function writeIdentity(tx: Connection, changes: IdentityChanges, no
 }
 
 function merging(tx: Connection, merges: MergePair[], now: string): (() => Promise<unknown>)[] {
-  const gone = merges.map(({ workspace_id, merged_id }) => ({ workspace_id, id: merged_id }));
+  const gone = merges.map(({ workspaceId, mergedId }) => ({ workspaceId, id: mergedId }));
   return [
     () => handOverDeadLetters(tx, merges),
     () => mergeProfiles(tx, merges, now),
@@ -222,17 +221,16 @@ function merging(tx: Connection, merges: MergePair[], now: string): (() => Promi
 }
 
 function deleting(tx: Connection, { deletes, deleted }: IdentityChanges, now: string): (() => unknown)[] {
-  const gone: ProfileKey[] = deleted.map(({ workspaceId, id }) => ({ workspace_id: workspaceId, id }));
   const named = deletes.flatMap(({ workspaceId, object }) =>
     namedIdentifiers(object).map((identifier) => ({ workspaceId, identifier })),
   );
   const addresses = deleted.flatMap(addressesOf);
   return [
-    () => forgetDeadLetters(tx, { keys: gone, named }, now),
-    () => gone.length > 0 && recordDeletes(tx, gone, now),
-    () => gone.length > 0 && eraseSlice(tx, 'belongings', { keys: gone, rowsOfEach: ROWS_AT_ONCE }),
-    () => gone.length > 0 && eraseSlice(tx, 'names', { keys: gone, rowsOfEach: ROWS_AT_ONCE }),
-    () => gone.length > 0 && removeProfiles(tx, gone),
+    () => forgetDeadLetters(tx, { keys: deleted, named }, now),
+    () => deleted.length > 0 && recordDeletes(tx, deleted, now),
+    () => deleted.length > 0 && eraseSlice(tx, 'belongings', { keys: deleted, rowsOfEach: ROWS_AT_ONCE }),
+    () => deleted.length > 0 && eraseSlice(tx, 'names', { keys: deleted, rowsOfEach: ROWS_AT_ONCE }),
+    () => deleted.length > 0 && removeProfiles(tx, deleted),
     () => addresses.length > 0 && dropUnheldAddresses(tx, addresses),
   ];
 }

@@ -1,6 +1,7 @@
 import type { Fence } from '../../src/jobs/envelope.ts';
 import type { Service } from '../../src/platform/lifecycle.ts';
 import type { Log } from '../../src/platform/log.ts';
+import { holdSession } from '../../src/store/connections.ts';
 import type { Pool } from '../../src/store/database.ts';
 import {
   announceArrival,
@@ -10,7 +11,6 @@ import {
   parseFenceNews,
   readFence,
 } from '../../src/store/fences.ts';
-import { holdSession } from '../../src/store/held-session.ts';
 import type { WorkerMetrics } from '../metrics.ts';
 
 /** Milliseconds in which the other lanes of this process may come before the store is asked about the rest. */
@@ -30,17 +30,32 @@ function createBarrier() {
   const arrived = new Set<number>();
   const watchers = new Set<() => void>();
   let passed = false;
+  /** Lanes of this process that stand here now. */
+  let standing = 0;
+  let shared = false;
 
   function tellWatchers(): void {
     for (const look of [...watchers]) look();
   }
 
   return {
-    /** Lanes of this process that stand here now. */
-    standing: 0,
-    /** Other processes have a part in it, or may have: what becomes of it has to be told in the store. */
-    isShared: false,
+    /** A lane of this process comes to stand here. */
+    enter(): void {
+      standing++;
+    },
 
+    /** It goes. @returns whether none stands here any more */
+    leave(): boolean {
+      standing--;
+      return standing === 0;
+    },
+
+    /** Other processes have a part in it, or may have: what becomes of it has to be told in the store. */
+    share(): void {
+      shared = true;
+    },
+
+    isShared: () => shared,
     hasArrived: (lane: number) => arrived.has(lane),
     isPassed: () => passed,
 
@@ -155,7 +170,7 @@ export function createFences({ pool, lanes, metrics, log }: FencesOptions) {
     const started = performance.now();
     const barrier = barriers.get(fence.id) ?? createBarrier();
     barriers.set(fence.id, barrier);
-    barrier.standing++;
+    barrier.enter();
     try {
       barrier.arrive(lane);
       const first = fence.lanes[0] === lane;
@@ -171,8 +186,7 @@ export function createFences({ pool, lanes, metrics, log }: FencesOptions) {
       if (first) await pass(barrier, fence, apply);
       return true;
     } finally {
-      barrier.standing--;
-      if (barrier.standing === 0) barriers.delete(fence.id);
+      if (barrier.leave()) barriers.delete(fence.id);
     }
   }
 
@@ -186,11 +200,11 @@ export function createFences({ pool, lanes, metrics, log }: FencesOptions) {
       metrics.fences.inc();
       barrier.pass();
     }
-    if (barrier.isShared) await trying(fence, () => openFence(pool, fence.id));
+    if (barrier.isShared()) await trying(fence, () => openFence(pool, fence.id));
   }
 
   async function look(barrier: Barrier, fence: Fence): Promise<void> {
-    barrier.isShared = true;
+    barrier.share();
     await trying(fence, async () => {
       const { passed, arrived } = await readFence(pool, fence.id);
       for (const lane of arrived) barrier.arrive(lane);
@@ -199,7 +213,7 @@ export function createFences({ pool, lanes, metrics, log }: FencesOptions) {
   }
 
   async function announce(barrier: Barrier, fence: Fence, lane: number): Promise<void> {
-    barrier.isShared = true;
+    barrier.share();
     await trying(fence, async () => {
       if (await announceArrival(pool, fence.id, lane)) barrier.pass();
     });
@@ -220,7 +234,7 @@ export function createFences({ pool, lanes, metrics, log }: FencesOptions) {
     hear({ fence, lane }: FenceNews): void {
       const barrier = barriers.get(fence);
       if (!barrier) return;
-      barrier.isShared = true;
+      barrier.share();
       if (lane === undefined) barrier.pass();
       else barrier.arrive(lane);
     },

@@ -3,17 +3,17 @@ import type { Job } from 'bullmq';
 import type { Config } from '../../src/platform/config.ts';
 import type { Service } from '../../src/platform/lifecycle.ts';
 import type { Log } from '../../src/platform/log.ts';
+import { backOff, rest } from '../../src/platform/poll.ts';
 import { WaitingError, Worker } from '../../src/queue/bullmq.ts';
 import { openLane, optionsOfLane, type QueueConnection } from '../../src/queue/connection.ts';
-import { laneName } from '../../src/queue/lanes.ts';
-import type { LayoutSettings } from '../../src/queue/shards.ts';
+import { type LayoutSettings, laneName } from '../../src/queue/lanes.ts';
 import { waitingIn } from '../../src/queue/waiting.ts';
 import { decodeEnvelope, READS, versionOf, type WireEnvelope } from '../../src/queue/wire.ts';
 import type { Coalescer } from '../batch/coalescer.ts';
 import { type Delivery, fenceOf, ledgerKey } from '../batch/open.ts';
 import type { Fences } from '../fence/fences.ts';
-import { createLooks } from './looks.ts';
-import { createOvertaking } from './overtaking.ts';
+import { type Held, InWork } from './in-work.ts';
+import { createLooks, createOvertaking } from './overtaking.ts';
 import { createPrefetch, type WaitingEnvelope } from './prefetch.ts';
 
 /** BullMQ gives a job up for good that stalls more often than this; ours are never given up. */
@@ -25,8 +25,10 @@ const DRAIN_DELAY = 0.5;
 /** Milliseconds before the lane asks again after an error of the queue. */
 const RUN_RETRY_DELAY = 250;
 
-/** Milliseconds before a job that has taken effect is removed once more; after these it is left to the upkeep. */
-const REMOVE_DELAYS = [50, 100, 200, 400, 800];
+/** Times that a job which has taken effect is removed at most, and milliseconds between them; then it is left to the upkeep. */
+const MOST_REMOVALS = 6;
+const FIRST_REMOVAL_MS = 50;
+const LONGEST_REMOVAL_MS = 800;
 
 /** Milliseconds between two lines about a queue that does not answer. */
 const WARN_INTERVAL = 5000;
@@ -47,35 +49,6 @@ export interface LaneContext {
   /** Called when the lane has come to an envelope of a later version: it has given it back and takes no job any more. */
   onUnreadable?(version: number): void;
 }
-
-/**
- * Transactions' worth of envelopes that a lane has handed in at most. Where one workspace's take long, those of the others
- * come and go; its own stay, and more of them would be held in vain.
- */
-const MOST_IN_HAND = 4;
-
-/** What of a lane is being applied. */
-interface InWork {
-  /** Id of the first envelope: that of the job in work. */
-  head: string;
-  /** What was handed in, as far as it may not have taken effect yet. */
-  deliveries: Delivery[];
-  /** Their sizes, by id. */
-  sizes: Map<string, number>;
-  /** Jobs that still wait in the lane, in its order. */
-  behind: string[];
-  /** Each of what was handed in and has not taken effect; more may come meanwhile. */
-  handedIn: Set<Promise<void>>;
-}
-
-/** @param applied never rejects */
-function handIn({ handedIn }: InWork, applied: Promise<void>): Promise<void> {
-  handedIn.add(applied);
-  void applied.then(() => handedIn.delete(applied));
-  return applied;
-}
-
-const sizeInHand = ({ sizes }: InWork) => [...sizes.values()].reduce((all, size) => all + size, 0);
 
 /**
  * Works one lane: takes its jobs one at a time and hands each to the coalescer, with what was prefetched behind it. At
@@ -149,21 +122,18 @@ export function startLane(lane: number, context: LaneContext): Lane {
   /** One batch for a job and what was seen behind it, and what is seen later if it takes long. */
   async function applyPrefetched(delivery: Delivery, following: WaitingEnvelope[]): Promise<void> {
     const { along, beside } = overtaking.part(delivery, following);
-    const deliveries = [delivery, ...along.map(({ id, envelope }) => deliveryOf(id, envelope))];
-    const behind = along.map(({ id }) => id);
-    const sizes = new Map(along.map(({ id, size }) => [ledgerKey(id), size]));
-    const mine: InWork = { head: delivery.id, deliveries, sizes, behind, handedIn: new Set() };
+    const mine = new InWork(delivery, along.map(heldOf));
     inWork = mine;
-    const first = handIn(mine, coalescer.apply(...deliveries));
+    const first = mine.handIn(coalescer.apply(...mine.deliveries()));
     if (beside.length > 0) {
       looks.note(true);
-      void handIn(mine, applyBeside(mine, beside));
+      void mine.handIn(applyBeside(mine, beside));
     }
     void prefetch.read(along, first);
     void letOvertake(mine, first);
-    while (mine.handedIn.size > 0) await Promise.all(mine.handedIn);
+    await mine.applied();
     inWork = undefined;
-    await removeEarly(mine.behind);
+    await removeEarly(mine.jobs());
   }
 
   /** Until the job and what was applied with it has taken effect, those who wait behind others have their turns beside it. */
@@ -176,13 +146,13 @@ export function startLane(lane: number, context: LaneContext): Lane {
       await sleep(looks.wait());
       if (over || closing) return;
       // While the job is in work nobody is handed what is removed: so it is until what was found has taken effect.
-      await handIn(mine, look(mine));
+      await mine.handIn(look(mine));
     }
   }
 
   async function look(mine: InWork): Promise<void> {
     const isFree = coalescer.beside.isFree();
-    const found = isFree ? await overtaking.find(mine.deliveries, early).catch(() => []) : [];
+    const found = isFree ? await overtaking.find(mine.deliveries(), early).catch(() => []) : [];
     looks.note(found.length > 0);
     if (found.length > 0 && !closing) await applyBeside(mine, found);
   }
@@ -196,32 +166,23 @@ export function startLane(lane: number, context: LaneContext): Lane {
     if (!done) return;
     prefetch.leaveOut(ids);
     // The next look does not wait for it.
-    void handIn(mine, removeEarly(ids));
+    void mine.handIn(removeEarly(ids));
   }
 
   /** A batch that takes long was cut: who shares the lane has a turn between two parts of it. */
   async function takeMore(pending: ReadonlySet<string>): Promise<void> {
     const mine = inWork;
     if (!mine || closing) return;
-    const done = mine.behind.filter((id) => !pending.has(ledgerKey(id)));
-    mine.behind = mine.behind.filter((id) => pending.has(ledgerKey(id)));
-    mine.deliveries = mine.deliveries.filter(({ id }) => pending.has(id));
-    for (const id of mine.sizes.keys()) if (!pending.has(id)) mine.sizes.delete(id);
-    await removeEarly(done);
-    if (sizeInHand(mine) >= MOST_IN_HAND) return;
-    const all = Promise.all(mine.handedIn);
-    const more = await prefetch.takeMore(
-      mine.behind.map((id) => ({ id })),
-      all,
-    );
-    const deliveries = more.map(({ id, envelope }) => deliveryOf(id, envelope));
+    await removeEarly(mine.keep(pending));
+    if (mine.isFull()) return;
+    const ahead = mine.jobs().map((id) => ({ id }));
+    const more = await prefetch.takeMore(ahead, mine.handedInSoFar());
     // Applied in the meantime, the lane hands out the next one itself. Somebody else's by now, it waits again.
-    if (inWork !== mine || closing || more.length === 0 || deliveries.some(({ id }) => id === mine.head))
-      return;
-    mine.behind.push(...more.map(({ id }) => id));
-    mine.deliveries.push(...deliveries);
-    for (const { id, size } of more) mine.sizes.set(ledgerKey(id), size);
-    void handIn(mine, coalescer.apply(...deliveries));
+    if (inWork !== mine || closing || more.length === 0) return;
+    const held = more.map(heldOf);
+    if (held.some(({ delivery }) => delivery.id === mine.head)) return;
+    mine.add(held);
+    void mine.handIn(coalescer.apply(...held.map(({ delivery }) => delivery)));
   }
 
   /**
@@ -240,10 +201,17 @@ export function startLane(lane: number, context: LaneContext): Lane {
     envelope: decodeEnvelope(envelope),
   });
 
+  const heldOf = ({ id, envelope, size }: WaitingEnvelope): Held => ({
+    delivery: deliveryOf(id, envelope),
+    job: id,
+    size,
+  });
+
   /** The connection that broke when it was to be completed may break again. */
   async function removeApplied(id: string): Promise<void> {
-    for (const wait of [0, ...REMOVE_DELAYS]) {
-      await sleep(wait, undefined, { signal: stopping }).catch(() => {});
+    const nextWait = backOff(FIRST_REMOVAL_MS, LONGEST_REMOVAL_MS);
+    for (let times = 0; times < MOST_REMOVALS; times++) {
+      await rest(times === 0 ? 0 : nextWait(), stopping);
       if (stopping.aborted) return;
       try {
         // Of one that is gone nothing is said: an answer that got lost may have been that of its removal.

@@ -1,8 +1,9 @@
-import { SHARED, tagIn, tagOf } from '../../src/queue/envelope-ids.ts';
-import type { Waiting } from '../../src/queue/waiting.ts';
+import { SHARED, tagIn, tagOf } from '../../src/queue/lanes.ts';
+import { NEIGHBOURS_MS } from '../../src/queue/turns.ts';
+import type { WaitingJobs } from '../../src/queue/waiting.ts';
 import { versionOf, type WireEnvelope } from '../../src/queue/wire.ts';
-import { type Delivery, ledgerKey } from '../batch/open.ts';
-import { workspacesOf } from '../batch/parts.ts';
+import { LARGE } from '../batch/handed-in.ts';
+import { type Delivery, ledgerKey, workspacesOf } from '../batch/open.ts';
 import { sizeOf, type WaitingEnvelope } from './prefetch.ts';
 
 /** Jobs of a lane whose ids are looked at: what stands behind as many waits until there are fewer. */
@@ -16,17 +17,14 @@ const READ_AT_ONCE = 8;
 /** As much as is enough for a turn: a part of what is enough for a transaction. */
 const ENOUGH = 1 / 4;
 
-/** Objects of one workspace from which on a transaction takes long enough that the others should not wait for it. */
-const LARGE = 200;
-
 /**
  * A lane's turns: while it works on envelopes of one workspace, the others have their turn beside it, however much of
  * that workspace stands in front. What one workspace has in a lane keeps its order, and workspaces have none among each
- * other. Ids tell whose an envelope is (src/queue/envelope-ids.ts), so that nothing has to be read of what is passed over.
+ * other. Ids tell whose an envelope is (src/queue/lanes.ts), so that nothing has to be read of what is passed over.
  *
  * @param reads latest version of envelopes that is applied
  */
-export function createOvertaking(waiting: Pick<Waiting<WireEnvelope>, 'ids' | 'jobs'>, reads: number) {
+export function createOvertaking(waiting: Pick<WaitingJobs<WireEnvelope>, 'ids' | 'jobs'>, reads: number) {
   /** Envelopes that have to wait for their place: their turn took too long, or failed. */
   const inPlace = new Set<string>();
 
@@ -175,4 +173,36 @@ function tagsOf(data: WireEnvelope, reads: number): string[] | undefined {
 function isOther(id: string, tags: string[]): boolean {
   const tag = tagIn(id);
   return tag !== SHARED && (tags.length !== 1 || tags[0] !== tag);
+}
+
+/** Milliseconds before a look; each that finds nobody doubles the pause. */
+const FIRST_PAUSE_MS = 3;
+
+/** Where one workspace has sent alone for long a look is in vain, and costs the lane a round trip. */
+const LONGEST_PAUSE_MS = 96;
+
+/** The longest pause while others send as well: they wait for half of it, on an average. */
+const LONGEST_AMONG_NEIGHBOURS_MS = 24;
+
+/**
+ * When a lane looks who may overtake what it works. The pause goes on over the ends of transactions: however short those
+ * are, a look is due after it.
+ */
+export function createLooks(clock: () => number = () => performance.now()) {
+  let pause = FIRST_PAUSE_MS;
+  let lookedAt = Number.NEGATIVE_INFINITY;
+  let foundAt = Number.NEGATIVE_INFINITY;
+
+  return {
+    /** Milliseconds until the next one. */
+    wait: (): number => Math.max(0, lookedAt + pause - clock()),
+
+    /** One has ended. */
+    note(hasFound: boolean): void {
+      lookedAt = clock();
+      if (hasFound) foundAt = lookedAt;
+      const longest = lookedAt - foundAt < NEIGHBOURS_MS ? LONGEST_AMONG_NEIGHBOURS_MS : LONGEST_PAUSE_MS;
+      pause = hasFound ? FIRST_PAUSE_MS : Math.min(pause * 2, longest);
+    },
+  };
 }

@@ -1,10 +1,9 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { within } from '../../src/platform/lifecycle.ts';
-import { backOff } from '../../src/platform/poll.ts';
+import { backOff, createBackOff } from '../../src/platform/poll.ts';
 import { type Json, jsonBytesAtLeast } from '../../src/profile/json.ts';
-import type { Waiting } from '../../src/queue/waiting.ts';
+import type { WaitingJobs } from '../../src/queue/waiting.ts';
 import { READS, versionOf, type WireEnvelope } from '../../src/queue/wire.ts';
-import { createBackOff } from './back-off.ts';
 
 /**
  * Objects, and bytes of their JSON text, that are enough for a transaction: more would only make everyone wait longer.
@@ -166,7 +165,7 @@ const LONGEST_PAUSE_MS = 250;
  *
  * @param reads latest version of envelopes that is taken along
  */
-export function createPrefetch(waiting: Pick<Waiting<WireEnvelope>, 'ids' | 'jobs'>, reads = READS) {
+export function createPrefetch(waiting: Pick<WaitingJobs<WireEnvelope>, 'ids' | 'jobs'>, reads = READS) {
   const prefix = createPrefix(reads);
   const afterSlow = createBackOff(SLOW_MS);
   /** Grows with every read: an older one finds nothing any more. */

@@ -3,9 +3,9 @@ import { type Service, within } from '../../src/platform/lifecycle.ts';
 import type { Log } from '../../src/platform/log.ts';
 import { poll } from '../../src/platform/poll.ts';
 import { openLane, type QueueConnection } from '../../src/queue/connection.ts';
+import { shardOfLane } from '../../src/queue/lanes.ts';
 import { serverOfShard } from '../../src/queue/open-redis.ts';
-import { shardOfLane } from '../../src/queue/shards.ts';
-import { type Waiting, waitingIn } from '../../src/queue/waiting.ts';
+import { type WaitingJobs, waitingIn } from '../../src/queue/waiting.ts';
 
 /** Looks, a lock duration apart, that see nothing happen until a lane counts as silent; after as many again the process ends. */
 const PATIENCE = 3;
@@ -30,7 +30,7 @@ export interface WatchdogOptions {
 
 interface Watched {
   queue: Queue;
-  waiting: Waiting<unknown>;
+  waiting: WaitingJobs<unknown>;
   reopen(): void;
   /** The job that waited first when it was looked at last, and how many looks since have found it there; absent: none did. */
   seen?: { head: string; looks: number } | undefined;

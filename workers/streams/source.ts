@@ -1,17 +1,16 @@
 import { LRUCache } from 'lru-cache';
-import { NIL } from 'uuid';
+import { NIL_UUID } from '../../src/platform/ids.ts';
 import { toServiceId } from '../../src/profile/identifier.ts';
 import type { Json } from '../../src/profile/json.ts';
 import type { Pool } from '../../src/store/database.ts';
 import {
   type ActivityKey,
   type LogRow,
-  readActivity,
   readLog,
+  readLoggedActivity,
   readNames,
 } from '../../src/store/stream-log.ts';
-import type { LogPlace } from '../../src/streams/destination.ts';
-import { envelopeOf, type Message, messageTypes } from '../../src/streams/message.ts';
+import { envelopeOf, type LogPlace, type Message, messageTypes } from '../../src/streams/destination.ts';
 
 /** Rows of the log that are read at once, while those before the last have fewer entries than are looked up at once. */
 const ROWS = 64;
@@ -97,9 +96,9 @@ export function openSource(pool: Pool, serviceIdField: string): Source {
         if (row.kinds[place] === 'p') purchases.push({ profileId, id: row.ids[place]! });
         profiles.add(profileId);
       }
-    profiles.delete(NIL);
+    profiles.delete(NIL_UUID);
     const [activity, names] = await Promise.all([
-      readActivity(pool, workspaceId, { events, purchases }),
+      readLoggedActivity(pool, workspaceId, { events, purchases }),
       readNames(pool, workspaceId, [...profiles]),
     ]);
     return parts.map(({ row, first, end }) => {
@@ -185,7 +184,8 @@ function messageOf(
     : dataOf({ kind, profileId, detail }, names);
   if (!data) return undefined;
   const type = messageTypes[kind];
-  if (profileId === NIL) return { id, type, time, workspaceId, key: addressOf(detail), user: null, data };
+  if (profileId === NIL_UUID)
+    return { id, type, time, workspaceId, key: addressOf(detail), user: null, data };
   const key = toServiceId(profileId);
   const user = { service_id: key, external_id: names.get(profileId) ?? null };
   return { id, type, time, workspaceId, key, user, data };
@@ -203,7 +203,7 @@ const NAMELESS = new Set<unknown>(['deleted', 'merged_into', 'merged']);
 /** @returns nothing of a user who was deleted since, but that */
 function dataOf({ kind, profileId, detail }: Entry, names: ReadonlyMap<string, unknown>): string | undefined {
   const said = { ...(detail as Record<string, Json>) };
-  if (profileId !== NIL && !names.has(profileId) && !(kind === 'i' && NAMELESS.has(said.change)))
+  if (profileId !== NIL_UUID && !names.has(profileId) && !(kind === 'i' && NAMELESS.has(said.change)))
     return undefined;
   for (const name of ['into', 'from'])
     if (kind === 'i' && typeof said[name] === 'string') said[name] = toServiceId(said[name]);

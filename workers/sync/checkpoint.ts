@@ -2,8 +2,7 @@ import type { WatchApplied } from '../../src/queue/effects.ts';
 import { inPresentLanes } from '../../src/queue/installation.ts';
 import type { LaneEntry, LaneProducer } from '../../src/queue/lanes.ts';
 import { traceFlush } from '../../src/queue/spans.ts';
-import { inTransaction, type Pool } from '../../src/store/database.ts';
-import { sendTogether } from '../../src/store/send-together.ts';
+import type { Pool } from '../../src/store/database.ts';
 import { addToBoundary, clearBoundary } from '../../src/store/sync-boundary.ts';
 import {
   addToOutbox,
@@ -14,6 +13,7 @@ import {
   removeFromOutbox,
 } from '../../src/store/sync-chunks.ts';
 import { advanceIntegration, advanceRun } from '../../src/store/sync-runs.ts';
+import { inTransaction, sendTogether } from '../../src/store/transactions.ts';
 
 /** The checkpoint of a run: how far it has come, as this process believes that it stands in the store. */
 export interface Checkpoint {
@@ -44,15 +44,14 @@ export interface CheckpointStep {
  * watermark and boundary, and the next one goes into the outbox. Nobody else can do either again: both stand and fall
  * with the count of rows that were read.
  *
- * `checkpoint` moves on.
- * @returns whether `next` is in the outbox; it is not when the run has been cancelled
+ * @returns the checkpoint as it is then, and whether the run has been cancelled: then `next` is not in the outbox
  * @throws {RunLost} when the run is not this process's any more; nothing has changed then
  */
 export async function advanceCheckpoint(
   pool: Pool,
   checkpoint: Checkpoint,
   { done, next }: CheckpointStep,
-): Promise<{ cancelled: boolean }> {
+): Promise<{ cancelled: boolean; checkpoint: Checkpoint }> {
   const { jobId, integrationId } = checkpoint;
   const change = changeOf(done);
   const cancelled = await inTransaction(pool, async (tx) => {
@@ -74,11 +73,14 @@ export async function advanceCheckpoint(
     if (next && !added && !cancelled) throw new RunLost();
     return cancelled;
   });
-  checkpoint.read += change.read;
-  checkpoint.synced += change.synced;
-  checkpoint.failed += change.failed;
-  checkpoint.watermark = change.watermark ?? checkpoint.watermark;
-  return { cancelled };
+  const { read, synced, failed, watermark } = checkpoint;
+  return {
+    cancelled,
+    checkpoint: {
+      ...{ jobId, integrationId, read: read + change.read, synced: synced + change.synced },
+      ...{ failed: failed + change.failed, watermark: change.watermark ?? watermark },
+    },
+  };
 }
 
 function changeOf(done: Settled | undefined) {

@@ -1,5 +1,4 @@
-import type { IntegrationKind } from '../../src/integrations/definition.ts';
-import type { SourceRow } from '../../src/integrations/source.ts';
+import type { IntegrationKind, SourceRow } from '../../src/integrations/source.ts';
 import type { AcceptedObject } from '../../src/jobs/envelope.ts';
 import type { Caller } from '../../src/operations/operation.ts';
 import { createAccept } from '../../src/operations/track/accept.ts';
@@ -38,8 +37,12 @@ export interface ChunkMaking {
   maxEnvelopeObjects: number;
 }
 
-/** Judges rows and packs what can be applied. `position` moves on behind them. */
-export function makeChunk(rows: SourceRow[], position: Position, making: ChunkMaking): OutboxChunk {
+/** Judges rows and packs what can be applied. @returns beside the chunk, the position behind them */
+export function makeChunk(
+  rows: SourceRow[],
+  position: Position,
+  making: ChunkMaking,
+): { chunk: OutboxChunk; position: Position } {
   const { run, caller, judge, lanes, maxEnvelopeObjects } = making;
   const judging = { caller, kind: run.kind, updateExistingOnly: run.updateExistingOnly };
   const objects: AcceptedObject[] = [];
@@ -64,10 +67,12 @@ export function makeChunk(rows: SourceRow[], position: Position, making: ChunkMa
   });
   const newest = rows.reduce(later, position.newest);
   const moved = newest !== position.newest;
-  position.rows += rows.length;
-  position.failed += failed;
-  position.warned += warnings.length;
-  position.newest = newest;
+  const behind = {
+    rows: position.rows + rows.length,
+    failed: position.failed + failed,
+    warned: position.warned + warnings.length,
+    newest,
+  };
 
   const request = {
     request_id: run.id,
@@ -76,7 +81,7 @@ export function makeChunk(rows: SourceRow[], position: Position, making: ChunkMa
     ...presentTrace(),
   };
   const entries = objects.length === 0 ? [] : pack([{ request, objects, bytes }], lanes, maxEnvelopeObjects);
-  return {
+  const chunk = {
     // The ledger knows a fence by its first lane's envelope alone.
     envelopeIds: [...new Set(entries.map(({ id, envelope }) => envelope.fence?.id ?? id))],
     entries,
@@ -94,6 +99,7 @@ export function makeChunk(rows: SourceRow[], position: Position, making: ChunkMa
       },
     },
   };
+  return { chunk, position: behind };
 }
 
 /** Times are texts that compare as times do. */

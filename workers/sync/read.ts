@@ -1,15 +1,19 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { charactersOf } from '../../src/integrations/columns.ts';
-import { decryptCredentials } from '../../src/integrations/definition.ts';
 import { openSource } from '../../src/integrations/open-source.ts';
-import type { Source, SourceOptions, SourceRow } from '../../src/integrations/source.ts';
+import {
+  decryptCredentials,
+  type Source,
+  type SourceOptions,
+  type SourceRow,
+} from '../../src/integrations/source.ts';
 import { newId } from '../../src/platform/ids.ts';
 import { poll, rest } from '../../src/platform/poll.ts';
 import { inSpan, type Span, tracing } from '../../src/platform/tracing.ts';
-import { inTransaction } from '../../src/store/database.ts';
 import { clearBoundary, forgetExpected } from '../../src/store/sync-boundary.ts';
 import type { OutboxChunk } from '../../src/store/sync-chunks.ts';
 import { advanceRun, isCancelled, type Run } from '../../src/store/sync-runs.ts';
+import { inTransaction } from '../../src/store/transactions.ts';
 import { advanceCheckpoint, type Checkpoint, RunLost, type Settled } from './checkpoint.ts';
 import { makeChunk, type Position } from './chunk.ts';
 import { createDeduplication, type Leaving, type SyncContext, settle } from './context.ts';
@@ -67,6 +71,9 @@ const CLOSE_MS = 10_000;
 
 export type ReadOn = 'finished' | 'cancelled' | 'too many rows' | 'left';
 
+/** How reading ended, and how far the run has come by then. */
+type Read = { checkpoint: Checkpoint } & ({ kind: ReadOn } | { kind: 'failed'; error: unknown });
+
 /** What the next chunk has turned out to be; nothing of it at the end of the source. */
 type Next = { chunk?: OutboxChunk | undefined; error?: unknown };
 
@@ -74,19 +81,20 @@ type Next = { chunk?: OutboxChunk | undefined; error?: unknown };
  * Reads a source from the watermark on, and hands its rows over chunk by chunk. One chunk is in the lanes at a time: a
  * live request waits behind one at most. Meanwhile the next is read and judged.
  *
- * `checkpoint` moves on with what has taken effect.
- * @throws {SourceError}; {RunLost}; what the store or the queue report
+ * @returns beside how it ended, the checkpoint by then, also where it failed: by a {SourceError}, a {RunLost}, or what the
+ * store or the queue report
  */
 export async function readOn(
-  { run, checkpoint }: { run: Run; checkpoint: Checkpoint },
+  { run, checkpoint: begun }: { run: Run; checkpoint: Checkpoint },
   context: SyncContext,
   leaving: Leaving,
-): Promise<ReadOn> {
+): Promise<Read> {
   const { pool, maxRows } = context;
   const rules = context.rulesOf(run);
   const throttle = context.throttleOf(run);
   const size = createChunkSize();
-  const position: Position = {
+  let checkpoint = begun;
+  let position: Position = {
     rows: checkpoint.read,
     failed: checkpoint.failed,
     warned: 0,
@@ -102,7 +110,7 @@ export async function readOn(
   let done: Settled | undefined;
   try {
     const source = await unlessAborted(opening, stop);
-    if (!source) return cancelled.aborted ? 'cancelled' : 'left';
+    if (!source) return { kind: cancelled.aborted ? 'cancelled' : 'left', checkpoint };
     const deduplicate = await createDeduplication(pool, run, attempt);
     const read = createRowReader(source.rowsSince(run.watermark ?? undefined, { batch: BATCH, signal }));
 
@@ -114,7 +122,9 @@ export async function readOn(
         if (fresh.length === 0) continue;
         const making = { ...context.making, run, caller: await rules.caller() };
         const make = () => makeChunk(fresh, position, making);
-        return tracing ? tracing.within(span, make) : make();
+        const made = tracing ? tracing.within(span, make) : make();
+        position = made.position;
+        return made.chunk;
       }
     };
     const prepare = (): Promise<Next> =>
@@ -128,7 +138,7 @@ export async function readOn(
       for (;;) {
         const milliseconds = await throttle(progress.rows, await rules.limit());
         if (milliseconds === 0 || leaving.soon.aborted) return;
-        if (done) await advanceCheckpoint(pool, checkpoint, { done });
+        if (done) ({ checkpoint } = await advanceCheckpoint(pool, checkpoint, { done }));
         done = undefined;
         await rest(milliseconds, leaving.soon);
         if (await isCancelled(pool, run.id)) return;
@@ -146,15 +156,18 @@ export async function readOn(
       const next = full || stop.aborted ? undefined : chunk;
       const advanced = await advanceCheckpoint(pool, checkpoint, { done, next });
       done = undefined;
-      if (advanced.cancelled) return 'cancelled';
-      if (leave) return 'left';
+      checkpoint = advanced.checkpoint;
+      if (advanced.cancelled) return { kind: 'cancelled', checkpoint };
+      if (leave) return { kind: 'left', checkpoint };
       if (error) throw error;
-      if (full) return 'too many rows';
-      if (!next) return 'finished';
+      if (full) return { kind: 'too many rows', checkpoint };
+      if (!next) return { kind: 'finished', checkpoint };
       ahead = prepare();
       done = await settle({ chunk: next, run }, context, leaving.now);
       if (next.entries.length > 0) size.learn(next.progress.rows, done.milliseconds);
     }
+  } catch (error) {
+    return { kind: 'failed', error, checkpoint };
   } finally {
     reading.abort();
     await closeOpened(opening, context);

@@ -1,7 +1,6 @@
 import { createHash } from 'node:crypto';
 import { MAX_PAYLOAD_BYTES } from '../../src/integrations/columns.ts';
-import type { IntegrationKind } from '../../src/integrations/definition.ts';
-import type { IdentifierColumn, SourceRow } from '../../src/integrations/source.ts';
+import type { IdentifierColumn, IntegrationKind, SourceRow } from '../../src/integrations/source.ts';
 import {
   emailOf,
   externalIdOf,

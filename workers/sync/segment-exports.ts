@@ -1,5 +1,4 @@
 import { Counter, type Registry } from 'prom-client';
-import { SegmentExportError, writeSegmentExport } from '../../src/export/segment-export.ts';
 import {
   type ExportFilesSettings,
   fileOfLink,
@@ -7,7 +6,9 @@ import {
   openExportFiles,
   prefixInBucket,
   removeAll,
-} from '../../src/export/segment-files.ts';
+  SegmentExportError,
+  writeSegmentExport,
+} from '../../src/export/segment-export.ts';
 import { ObjectStoreError } from '../../src/object-store/object-store.ts';
 import { LINK_HOURS } from '../../src/operations/users.export.segment.ts';
 import { newId } from '../../src/platform/ids.ts';

@@ -1,11 +1,9 @@
 import type { TokenBuckets } from '../../src/limits/token-buckets.ts';
+import { BEHIND } from '../../src/queue/lanes.ts';
 import { buckets as defaults } from '../../src/schemas/limits.ts';
 
 /** Rows that one token pays for: as many objects as a request of /users/track may have in an array. */
 const ROWS_PER_TOKEN = 75;
-
-/** Jobs that wait in each lane from which on the workers count as behind. */
-const BEHIND = 3;
 
 /** Whether more waits in the lanes than the workers have in hand: what a sync process does for itself waits then. */
 export const areBehind = ({ waiting, lanes }: Pick<ThrottleOptions, 'waiting' | 'lanes'>) =>

@@ -1,10 +1,10 @@
 import { SourceError } from '../../src/integrations/source.ts';
+import { grouped } from '../../src/platform/format.ts';
 import { messageOf } from '../../src/platform/log.ts';
-import { grouped } from '../../src/platform/numbers.ts';
 import { backOff, rest } from '../../src/platform/poll.ts';
-import { inTransaction } from '../../src/store/database.ts';
 import { findInOutbox } from '../../src/store/sync-chunks.ts';
 import { advanceRun, type EndedStatus, findRun, finishRun, type Run } from '../../src/store/sync-runs.ts';
+import { inTransaction } from '../../src/store/transactions.ts';
 import { classify } from '../batch/failures.ts';
 import { advanceCheckpoint, type Checkpoint, RunLost } from './checkpoint.ts';
 import { type Leaving, type SyncContext, settle } from './context.ts';
@@ -28,8 +28,10 @@ async function workRun(jobId: string, context: SyncContext, leaving: Leaving): P
     if (!run) return { kind: 'lost' };
     checkpoint = checkpointOf(run);
     if (run.cancelled) return { kind: 'cancelled', checkpoint };
-    const kind = await readOn({ run, checkpoint }, context, leaving);
-    return kind === 'left' ? { kind } : { kind, checkpoint };
+    const read = await readOn({ run, checkpoint }, context, leaving);
+    checkpoint = read.checkpoint;
+    if (read.kind === 'failed') throw read.error;
+    return read.kind === 'left' ? { kind: 'left' } : { kind: read.kind, checkpoint };
   } catch (error) {
     if (error instanceof RunLost) return { kind: 'lost' };
     if (leaving.now.aborted) return { kind: 'left' };

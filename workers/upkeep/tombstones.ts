@@ -1,25 +1,25 @@
 import type { Service } from '../../src/platform/lifecycle.ts';
 import type { Log } from '../../src/platform/log.ts';
 import { backOff, rest } from '../../src/platform/poll.ts';
-import { type Connection, inTransaction, type Pool } from '../../src/store/database.ts';
+import type { Connection, Pool } from '../../src/store/database.ts';
 import { forEachWorkspace, isDistributed } from '../../src/store/distributed.ts';
 import { eraseActivity, eraseHistories, eraseSlice } from '../../src/store/erasures.ts';
 import { mergeEventSummaries } from '../../src/store/events.ts';
-import { bringFailures, eraseFailures, strikeOffNames } from '../../src/store/failures-of-users.ts';
+import { isPassed, readHorizon } from '../../src/store/horizon.ts';
+import { strikeOffNames } from '../../src/store/left-names.ts';
 import type { ProfileKey } from '../../src/store/merges.ts';
+import { bringFailures, eraseFailures } from '../../src/store/named-failures.ts';
+import { movePushTokens } from '../../src/store/profile-attributes.ts';
 import { mergePurchaseSummaries } from '../../src/store/purchases.ts';
-import { movePushTokens } from '../../src/store/push-tokens.ts';
-import { sendTogether } from '../../src/store/send-together.ts';
 import {
   dropSettled,
   findKept,
-  isPassed,
   lockTombstones,
-  readHorizon,
   selectTombstones,
   spreadDeletes,
   type Tombstone,
 } from '../../src/store/tombstones.ts';
+import { inTransaction, sendTogether } from '../../src/store/transactions.ts';
 
 /** Raw rows erased in one transaction: about 50 ms, and as short a lock. */
 const RAW_SLICE = 5000;
@@ -150,7 +150,7 @@ export function startSettling(pool: Pool, log: Log): Settler {
 export async function settleTombstones(pool: Pool, given: ProfileKey[]): Promise<boolean> {
   const steps = await forEachWorkspace(
     pool,
-    { given, workspaceOf: ({ workspace_id }) => workspace_id },
+    { given, workspaceOf: ({ workspaceId }) => workspaceId },
     async (keys) => [await settleKeys(pool, [...keys])],
   );
   return steps.some(Boolean);

@@ -5,19 +5,19 @@ import { type Service, within } from '../../src/platform/lifecycle.ts';
 import type { Log } from '../../src/platform/log.ts';
 import { poll } from '../../src/platform/poll.ts';
 import { openLanes, type QueueConnection } from '../../src/queue/connection.ts';
-import { everyShard, type LayoutSettings, laneCount, shardOfLane } from '../../src/queue/shards.ts';
+import { everyShard, type LayoutSettings, laneCount, shardOfLane } from '../../src/queue/lanes.ts';
 import { decodeEnvelope, type WireEnvelope } from '../../src/queue/wire.ts';
 import { forgetKeyUsage } from '../../src/store/api-keys.ts';
 import { forgetAudit } from '../../src/store/audit-list.ts';
 import { blockIfDummies, findCrowdedProfiles } from '../../src/store/blocked-external-ids.ts';
 import { analyzeGrown, type Pool } from '../../src/store/database.ts';
-import { ensurePartitions } from '../../src/store/events.ts';
 import { forgetArrivals } from '../../src/store/fences.ts';
 import { forgetKeys } from '../../src/store/idempotency-keys.ts';
-import { forgetInvalidNumbers, type InvalidNumbersCursor } from '../../src/store/invalid-phone-numbers.ts';
 import { forgetCutEnvelopes, forgetEnvelopes, readApplied } from '../../src/store/ledger.ts';
 import { forgetOutcomes } from '../../src/store/outcomes.ts';
+import { ensurePartitions } from '../../src/store/partitions.ts';
 import { forgetSessions } from '../../src/store/sessions.ts';
+import { forgetInvalidNumbers, type InvalidNumbersCursor } from '../../src/store/suppression-lists.ts';
 import { fenceOf, ledgerKey } from '../batch/open.ts';
 
 /**
@@ -31,10 +31,10 @@ import { fenceOf, ledgerKey } from '../batch/open.ts';
 export async function blockDummyUsers(pool: Pool, log: Log): Promise<void> {
   const crowded = await findCrowdedProfiles(pool);
   if (crowded.length === 0) return;
-  for (const { workspaceId: workspace_id, blocked, leftOut } of await blockIfDummies(pool, crowded)) {
-    if (blocked > 0) log.warn({ workspace_id, blocked }, 'dummy users are blocked from now on');
-    if (leftOut > 0)
-      log.error({ workspace_id, left_out: leftOut }, 'dummy users go on: no more can be blocked');
+  for (const { workspaceId, blocked, leftOut } of await blockIfDummies(pool, crowded)) {
+    const whose = { workspace_id: workspaceId };
+    if (blocked > 0) log.warn({ ...whose, blocked }, 'dummy users are blocked from now on');
+    if (leftOut > 0) log.error({ ...whose, left_out: leftOut }, 'dummy users go on: no more can be blocked');
   }
 }
 

@@ -1,9 +1,8 @@
 import { type Command, Option } from 'commander';
 import { auditActions } from '../../store/audit.ts';
 import { type AuditRow, searchAudit } from '../../store/audit-list.ts';
-import { parseCount, parseDay, parseId } from '../arguments.ts';
-import { addVerb, Refusal } from '../command.ts';
-import { findCompanyId, withInstallation } from '../lookup.ts';
+import { addVerb, parseCount, parseDay, parseId, Refusal } from '../command.ts';
+import { findCompanyId, withInstallation } from '../installation.ts';
 import { printPage, type Row } from '../output.ts';
 
 export function addAudit(program: Command): void {

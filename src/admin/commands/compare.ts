@@ -1,8 +1,7 @@
 import { type Command, CommanderError } from 'commander';
-import { ImportError } from '../../import/texts.ts';
+import { ImportError } from '../../import/unpack.ts';
 import { readConfig } from '../../platform/config.ts';
-import { parseCount } from '../arguments.ts';
-import { addVerb, Refusal } from '../command.ts';
+import { addVerb, parseCount, Refusal } from '../command.ts';
 import { printRow, table } from '../output.ts';
 
 /** The exit code when the two exports are not the same. */

@@ -1,13 +1,32 @@
 import { readFileSync } from 'node:fs';
 import { type Command, Option } from 'commander';
+import { describeFailure } from '../../platform/format.ts';
 import type { Json } from '../../profile/json.ts';
-import { discardDeadLetters, readLetter } from '../../store/dead-letter-actions.ts';
+import {
+  countLetters,
+  discardDeadLetters,
+  listLetters,
+  pagesOfLetters,
+  readLetter,
+} from '../../store/dead-letter-actions.ts';
 import { ANY_BYTES } from '../../store/dead-letters.ts';
-import { countLetters, listLetters, pagesOfLetters } from '../../store/letter-lists.ts';
-import { parseCount, parseId, parseIds, parseReason } from '../arguments.ts';
-import { commandLine } from '../audit.ts';
-import { addNoun, addVerb, describeFailure, PENSTOCK, Refusal } from '../command.ts';
-import { findWorkspaceId, type Installation, namesOfWorkspaces, withInstallation } from '../lookup.ts';
+import {
+  addNoun,
+  addVerb,
+  PENSTOCK,
+  parseCount,
+  parseId,
+  parseIds,
+  parseReason,
+  Refusal,
+} from '../command.ts';
+import {
+  commandLine,
+  findWorkspaceId,
+  type Installation,
+  namesOfWorkspaces,
+  withInstallation,
+} from '../installation.ts';
 import { pageOf, printJson, printPage, printRow } from '../output.ts';
 import { showProgress } from '../progress.ts';
 

@@ -2,21 +2,21 @@ import { type Command, CommanderError } from 'commander';
 import { readEmbeddedUrl } from '../../embedded/address.ts';
 import type { Config } from '../../platform/config.ts';
 import { queueKind } from '../../queue/connection.ts';
-import { laneCount } from '../../queue/shards.ts';
+import { laneCount } from '../../queue/lanes.ts';
 import { openDatabase } from '../../store/open-database.ts';
 import { addVerb } from '../command.ts';
-import { checkCertificates, redisUrls } from '../doctor/certificates.ts';
 import { checkEnvelopes, judgeFleet, lookAtFleet } from '../doctor/fleet.ts';
 import {
+  checkCertificates,
   checkDisks,
   checkFiles,
   checkSettings,
   checkVersions,
   error,
   type Finding,
+  redisUrls,
 } from '../doctor/machine.ts';
-import { checkRedis } from '../doctor/redis.ts';
-import { attempt, checkPostgres } from '../doctor/stores.ts';
+import { attempt, checkPostgres, checkRedis } from '../doctor/stores.ts';
 import { printJson } from '../output.ts';
 import { withQueueConnection } from '../queue.ts';
 

@@ -1,29 +1,28 @@
 import path from 'node:path';
 import { type Command, CommanderError, Option } from 'commander';
 import type { Wanted } from '../../import/import-file.ts';
-import type { Input } from '../../import/input.ts';
 import { type ImportType, type Mapped, parseMap, types } from '../../import/mapping.ts';
+import type { Input } from '../../import/open-input.ts';
 import { namesMany, type Opening, openInputs } from '../../import/open-inputs.ts';
 import { type Layout, layouts } from '../../import/reader.ts';
 import { isSameFile, usualPath } from '../../import/refused-rows.ts';
 import type { RowOptions } from '../../import/rows.ts';
-import { ImportError } from '../../import/texts.ts';
+import { ImportError } from '../../import/unpack.ts';
 import { type VendorName, vendorFormats, vendorNames } from '../../import/vendor.ts';
 import type { BucketAccess } from '../../integrations/bucket-client.ts';
 import { reachOfSources } from '../../platform/reach.ts';
 import { addVerb, Refusal } from '../command.ts';
+import { findWorkspace, type Installation, withInstallation } from '../installation.ts';
 import {
   addSecretOptions,
-  readSecret,
+  readKeyPair,
   requireEndpoint,
   type SecretOptions,
 } from '../integrations/source-options.ts';
-import { findWorkspace, type Installation, withInstallation } from '../lookup.ts';
 import { printPage, type Row } from '../output.ts';
 import { showRows, showSteps } from '../progress.ts';
 import type { QueueContext } from '../queue.ts';
-import { columnsOf, describe } from './import-preview.ts';
-import { addImportRecords } from './import-records.ts';
+import { addImportRecords, columnsOf, describe } from './import-records.ts';
 
 /** First rows that a dry run shows. */
 const SHOWN = 5;
@@ -159,10 +158,7 @@ function openingOf({ installation: { config }, options, leaving }: Omit<Job, 'qu
     async accessTo() {
       if (!region || !accessKeyId) throw new Refusal('s3:// needs --region and --access-key-id');
       if (endpoint !== undefined) requireEndpoint(endpoint);
-      credentials ??= {
-        access_key_id: accessKeyId,
-        secret_access_key: await readSecret(options, `Secret access key of ${accessKeyId}`),
-      };
+      credentials ??= await readKeyPair(options, accessKeyId);
       return { region, endpoint, credentials };
     },
   };

@@ -1,15 +1,14 @@
 import { type Command, InvalidArgumentError, Option } from 'commander';
-import { kinds } from '../../integrations/definition.ts';
 import { patternOf, ScheduleError } from '../../integrations/schedule.ts';
+import { kinds } from '../../integrations/source.ts';
 import { normalizeEmail } from '../../profile/addresses.ts';
 import { selectIntegrations } from '../../store/integrations.ts';
-import { parseCount, parseId, parseName } from '../arguments.ts';
-import { addNoun, addVerb } from '../command.ts';
+import { addNoun, addVerb, parseCount, parseId, parseName } from '../command.ts';
+import { findWorkspaceId, withInstallation } from '../installation.ts';
 import { pause, remove, resume, test, update } from '../integrations/change.ts';
 import { create } from '../integrations/create.ts';
 import { cancel, findIntegration, logs, longRow, shortRow, sync } from '../integrations/runs.ts';
 import { addSecretOptions, addSourceOptions } from '../integrations/source-options.ts';
-import { findWorkspaceId, withInstallation } from '../lookup.ts';
 import { pageOf, printPage, printRow } from '../output.ts';
 
 export function addIntegrations(program: Command): void {

@@ -1,13 +1,21 @@
 import { readFileSync } from 'node:fs';
 import type { Command } from 'commander';
 import { messageOf } from '../../platform/log.ts';
-import { permissions } from '../../schemas/api-permissions.ts';
+import { permissions } from '../../schemas/permissions.ts';
 import { apiKeyColumns, makeApiKey, revokeApiKey, type ShownApiKey } from '../../store/api-keys.ts';
 import type { Database } from '../../store/database.ts';
-import { parseId, parseIpAllowlist, parseName, parsePermissions } from '../arguments.ts';
-import { commandLine } from '../audit.ts';
-import { addNoun, addVerb, PENSTOCK, Refusal, refuseTaken } from '../command.ts';
-import { findWorkspace, withInstallation } from '../lookup.ts';
+import {
+  addNoun,
+  addVerb,
+  PENSTOCK,
+  parseId,
+  parseIpAllowlist,
+  parseName,
+  parsePermissions,
+  Refusal,
+  refuseTaken,
+} from '../command.ts';
+import { commandLine, findWorkspace, withInstallation } from '../installation.ts';
 import { addList, printRow, type Row } from '../output.ts';
 
 export function addKeys(program: Command): void {

@@ -1,11 +1,16 @@
-import { type Command, Option } from 'commander';
+import { type Command, InvalidArgumentError, Option } from 'commander';
+import { DateTime } from 'luxon';
 import { type BucketName, buckets } from '../../schemas/limits.ts';
 import { resetRateLimits, setRateLimit } from '../../store/rate-limits.ts';
-import { parseCount } from '../arguments.ts';
-import { commandLine } from '../audit.ts';
-import { addNoun, addVerb } from '../command.ts';
-import { findWorkspace, withInstallation } from '../lookup.ts';
-import { printPage, printRow, type Row } from '../output.ts';
+import { addNoun, addVerb, parseCount, parseDay, parseId, Refusal } from '../command.ts';
+import {
+  commandLine,
+  findWorkspace,
+  findWorkspaceId,
+  namesOfWorkspaces,
+  withInstallation,
+} from '../installation.ts';
+import { pageOf, printPage, printRow, type Row } from '../output.ts';
 
 export function addLimits(program: Command): void {
   const noun = addNoun(program, 'limits', {
@@ -92,4 +97,102 @@ function rowOf(bucket: string, { requests, windowSeconds }: Limit, overridden: b
 
 function bucketOption(): Option {
   return new Option('--bucket <bucket>', 'endpoints that share the limit').choices(Object.keys(buckets));
+}
+
+/** Days that are shown when `--from` does not say: about what an invoice covers. */
+const DEFAULT_DAYS = 31;
+
+export function addUsage(program: Command): void {
+  addVerb(program, 'usage', {
+    sentence: 'Show the objects that took effect per workspace and day (UTC), the latest day first.',
+    example: 'usage --workspace default --from 2026-07-01 --to 2026-07-31',
+  })
+    .option('--workspace <workspace>', 'only this workspace (name or id)')
+    .option('--from <day>', `first day, YYYY-MM-DD (default: ${DEFAULT_DAYS} days up to --to)`, parseDay)
+    .option('--to <day>', 'last day, YYYY-MM-DD (default: today)', parseDay)
+    .option('--limit <number>', 'most rows to show', parseCount, 1000)
+    .option('--after <day/id>', 'go on behind this row', parsePlace)
+    .action(usage);
+}
+
+interface UsageOptions {
+  workspace?: string;
+  from?: Date;
+  to?: Date;
+  limit: number;
+  after?: Place;
+  json?: boolean;
+}
+
+async function usage(options: UsageOptions): Promise<void> {
+  const { from, to } = rangeOf(options);
+  await withInstallation(async ({ database }) => {
+    const workspaceId = await findWorkspaceId(database, options.workspace);
+    const found = await database.prisma.usage.groupBy({
+      by: ['day', 'workspaceId'],
+      where: {
+        day: { gte: from, lte: to },
+        ...(workspaceId && { workspaceId }),
+        ...(options.after && behind(options.after)),
+      },
+      _sum: { attributes: true, events: true, purchases: true, identity: true, subscriptions: true },
+      orderBy: [{ day: 'desc' }, { workspaceId: 'asc' }],
+      take: options.limit + 1,
+    });
+    const { shown, next } = pageOf(found, options.limit, (last) => `${dayOf(last.day)}/${last.workspaceId}`);
+    const names = await namesOfWorkspaces(
+      database,
+      shown.map((row) => row.workspaceId),
+    );
+    const rows = shown.map((row): Row => {
+      // Sums of counts that stay far below 2^53.
+      const attributes = Number(row._sum.attributes ?? 0);
+      const events = Number(row._sum.events ?? 0);
+      const purchases = Number(row._sum.purchases ?? 0);
+      const identity = Number(row._sum.identity ?? 0);
+      const subscriptions = Number(row._sum.subscriptions ?? 0);
+      return {
+        day: dayOf(row.day),
+        workspace: names.get(row.workspaceId) ?? row.workspaceId,
+        attributes,
+        events,
+        purchases,
+        identity,
+        subscriptions,
+        total: attributes + events + purchases + identity + subscriptions,
+      };
+    });
+    printPage(options.json, 'usage', { rows, next });
+  });
+}
+
+function rangeOf(options: UsageOptions): { from: Date; to: Date } {
+  const to = options.to ?? DateTime.utc().startOf('day').toJSDate();
+  const from =
+    options.from ??
+    DateTime.fromJSDate(to, { zone: 'utc' })
+      .minus({ days: DEFAULT_DAYS - 1 })
+      .toJSDate();
+  if (from > to) throw new Refusal(`--from ${dayOf(from)} is later than --to ${dayOf(to)}`);
+  return { from, to };
+}
+
+/** A row's place in the order of the list. */
+interface Place {
+  day: Date;
+  workspaceId: string;
+}
+
+function parsePlace(text: string): Place {
+  const [day = '', workspaceId = '', ...rest] = text.split('/');
+  if (rest.length > 0) throw new InvalidArgumentError('It is what the page before ended with.');
+  return { day: parseDay(day), workspaceId: parseId(workspaceId) };
+}
+
+function behind({ day, workspaceId }: Place) {
+  return { OR: [{ day: { lt: day } }, { day, workspaceId: { gt: workspaceId } }] };
+}
+
+function dayOf(date: Date): string {
+  return date.toISOString().slice(0, 10);
 }

@@ -4,10 +4,8 @@ import { audited } from '../../store/audit.ts';
 import { readTotals } from '../../store/counters.ts';
 import { presentMembers, readSpread } from '../../store/installation.ts';
 import { confirmLosses, listLosses } from '../../store/queue-losses.ts';
-import { parseCount } from '../arguments.ts';
-import { commandLine } from '../audit.ts';
-import { addNoun, addVerb, Refusal } from '../command.ts';
-import { withInstallation } from '../lookup.ts';
+import { addNoun, addVerb, parseCount, Refusal } from '../command.ts';
+import { commandLine, withInstallation } from '../installation.ts';
 import { printJson, printPage, printRow } from '../output.ts';
 
 /** Losses that are shown, the latest. */
@@ -93,7 +91,7 @@ async function change(
   { shards, wait, json }: { shards?: number; wait: number; json?: boolean },
 ): Promise<void> {
   // Loaded here alone: no other command but replay needs the queue.
-  const { changeLanes } = await import('../change-lanes.ts');
+  const { changeLanes } = await import('../queue.ts');
   await withInstallation(async (installation) => {
     const { before, after } = await changeLanes(installation, {
       ...{ lanes, shards, wait },
@@ -109,7 +107,15 @@ async function change(
 async function losses({ json }: { json?: boolean }): Promise<void> {
   await withInstallation(async ({ database: { pool } }) => {
     const rows = (await listLosses(pool, SHOWN)).map(({ id, shard, ...loss }) => ({
-      ...{ number: id, ...(shard > 0 && { shard }), ...loss },
+      number: id,
+      ...(shard > 0 && { shard }),
+      found: loss.found,
+      accepted_from: loss.acceptedFrom,
+      accepted_until: loss.acceptedUntil,
+      additions_known: loss.additionsKnown,
+      additions_found: loss.additionsFound,
+      noticed_by: loss.noticedBy,
+      confirmed_at: loss.confirmedAt,
     }));
     printPage(json, 'losses', { rows, next: null });
   });

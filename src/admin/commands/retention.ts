@@ -1,10 +1,10 @@
 import type { Command } from 'commander';
-import { type Retention, requireStore } from '../../retention/files.ts';
-import { firstKept } from '../../retention/months.ts';
-import { openArchive } from '../../retention/open.ts';
+import { describeFailure } from '../../platform/format.ts';
+import { openArchive, type Retention, requireStore } from '../../retention/files.ts';
 import {
   countDue,
   eachWorkspace,
+  firstKept,
   MOST_COUNTED,
   monthsKept,
   planRetention,
@@ -16,10 +16,8 @@ import { setPolicy } from '../../store/archive-files.ts';
 import { audited, recordAudit } from '../../store/audit.ts';
 import { openRetentionPool } from '../../store/retention.ts';
 import { listFailures, noteFinished, type RetentionFailure } from '../../store/retention-runs.ts';
-import { parseCount } from '../arguments.ts';
-import { commandLine } from '../audit.ts';
-import { addNoun, addVerb, describeFailure, PENSTOCK, Refusal } from '../command.ts';
-import { findWorkspace, type Installation, withInstallation } from '../lookup.ts';
+import { addNoun, addVerb, PENSTOCK, parseCount, Refusal } from '../command.ts';
+import { commandLine, findWorkspace, type Installation, withInstallation } from '../installation.ts';
 import { printPage, printRow, type Row } from '../output.ts';
 
 const HELD_DAYS = 30;

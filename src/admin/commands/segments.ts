@@ -2,16 +2,24 @@ import { readFileSync } from 'node:fs';
 import type { Command } from 'commander';
 import { v7 } from 'uuid';
 import type { Prisma } from '../../generated/prisma/client.ts';
+import { NIL_UUID } from '../../platform/ids.ts';
 import { toServiceId } from '../../profile/identifier.ts';
 import type { Json } from '../../profile/json.ts';
 import { type Definition, describe, InvalidDefinition, readDefinition } from '../../profile/segment.ts';
 import type { Database } from '../../store/database.ts';
 import { listExports } from '../../store/segment-exports.ts';
-import { FIRST_ID, lookAtUsers } from '../../store/segments.ts';
-import { parseCount, parseId, parseName } from '../arguments.ts';
-import { change } from '../audit.ts';
-import { addNoun, addVerb, PENSTOCK, Refusal, refuseTaken } from '../command.ts';
-import { findWorkspace, withInstallation } from '../lookup.ts';
+import { lookAtUsers } from '../../store/segments.ts';
+import {
+  addNoun,
+  addVerb,
+  PENSTOCK,
+  parseCount,
+  parseId,
+  parseName,
+  Refusal,
+  refuseTaken,
+} from '../command.ts';
+import { change, findWorkspace, withInstallation } from '../installation.ts';
 import { addList, pageOf, printPage, printRow, type Row } from '../output.ts';
 
 /** Users of one statement: a few hundredths of a second, and others go on meanwhile. */
@@ -181,7 +189,7 @@ async function preview({ workspace, segment, definition, sample, json }: Preview
     const { id: workspaceId } = await findWorkspace(database, workspace);
     const filter = definition ?? (await definitionOf(database, workspaceId, segment!));
     const found = { users: 0, matched: 0, ids: [] as string[] };
-    for (let after: string | undefined = FIRST_ID; after !== undefined; ) {
+    for (let after: string | undefined = NIL_UUID; after !== undefined; ) {
       const wanted = sample - found.ids.length;
       const part = { workspaceId, definition: filter, after, limit: PAGE, sample: wanted };
       const looked = await lookAtUsers(database.pool, part);

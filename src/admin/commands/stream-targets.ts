@@ -1,10 +1,19 @@
 import { type Command, InvalidArgumentError, Option } from 'commander';
-import type { Credentials } from '../../integrations/definition.ts';
+import type { Credentials } from '../../integrations/source.ts';
+import { ObjectStoreError } from '../../object-store/object-store.ts';
 import type { Config } from '../../platform/config.ts';
 import { refusalOfUrl } from '../../platform/outgoing.ts';
 import { RefusedAddress, reachOf } from '../../platform/reach.ts';
 import type { Json } from '../../profile/json.ts';
-import { refusalOfPlace } from '../../streams/file-places.ts';
+import {
+  filePlacesOf,
+  folderOf,
+  isBucketPlace,
+  refusalOfPlace,
+  requireFolder,
+  type StreamFormat,
+  streamFormats,
+} from '../../streams/file-places.ts';
 import {
   hostOf,
   refusalOfBrokers,
@@ -15,8 +24,13 @@ import {
 import type { DestinationKind } from '../../streams/open-destination.ts';
 import { newWebhookSecret, refusalOfSecret } from '../../streams/webhook.ts';
 import { Refusal } from '../command.ts';
-import { namesSecret, readSecret } from '../integrations/source-options.ts';
-import { addFileOptions, type FileTargetOptions, fileOptions, readFiles } from './stream-file-target.ts';
+import {
+  namesSecret,
+  readKeyPair,
+  readSecret,
+  requireEndpoint,
+  type SecretOptions,
+} from '../integrations/source-options.ts';
 
 /** Where a stream goes to, as the command line says it. */
 export interface TargetOptions extends FileTargetOptions {
@@ -28,7 +42,7 @@ export interface TargetOptions extends FileTargetOptions {
   user?: string;
 }
 
-export interface Target {
+interface Target {
   kind: DestinationKind;
   settings: Record<string, Json>;
   credentials?: Credentials;
@@ -117,5 +131,94 @@ function requireAllowed(host: string, config: Config): void {
   } catch (error) {
     if (error instanceof RefusedAddress) throw new Refusal(error.message);
     throw error;
+  }
+}
+
+/** Where files of a stream go to, as the command line says it. */
+interface FileTargetOptions extends SecretOptions {
+  to?: string;
+  format?: StreamFormat;
+  region?: string;
+  endpoint?: string;
+  accessKeyId?: string;
+}
+
+interface FileTarget {
+  kind: 'files';
+  settings: Record<string, Json>;
+  credentials?: Credentials;
+  gatherMs: number;
+}
+
+/** What goes with `--to` alone. */
+const fileOptions = {
+  format: '--format',
+  region: '--region',
+  endpoint: '--endpoint',
+  accessKeyId: '--access-key-id',
+} as const;
+
+/**
+ * How long what takes effect is gathered for a file, in milliseconds: until then nothing is leased for it. Below what
+ * PenstockStreamLags fires at.
+ */
+const GATHER_MS = 240_000;
+
+function addFileOptions(command: Command, parsePlace: (text: string) => string): Command {
+  return command
+    .option('--to <place>', 'files: s3://bucket/prefix or file:///folder', parsePlace)
+    .addOption(new Option('--format <format>', 'files: gzipped NDJSON unless told').choices(streamFormats))
+    .option('--region <region>', 's3: region of the bucket')
+    .option('--endpoint <url>', 's3: address of a service other than AWS')
+    .option(
+      '--access-key-id <id>',
+      's3: who writes it; unless told, the settings S3_* say how it is reached',
+    );
+}
+
+/**
+ * @param requireAllowed refuses a host that may not be reached
+ * @throws {Refusal} for what contradicts itself, is missing, or may not be reached
+ */
+async function readFiles(
+  options: FileTargetOptions & { to: string },
+  config: Config,
+  requireAllowed: (host: string) => void,
+): Promise<FileTarget> {
+  const { to, format = 'ndjson', region, endpoint, accessKeyId } = options;
+  const places = filePlacesOf(config);
+  const made = (settings: Record<string, Json>): FileTarget => ({
+    ...{ kind: 'files', settings: { to, format, ...settings }, gatherMs: GATHER_MS },
+  });
+  const hasOwn = region !== undefined || endpoint !== undefined || accessKeyId !== undefined;
+  if (!hasOwn && namesSecret(options)) throw new Refusal('a secret of files goes with --access-key-id');
+  if (!isBucketPlace(to)) {
+    if (hasOwn) throw new Refusal('--region, --endpoint and --access-key-id go with s3://');
+    saying(() => requireFolder(folderOf(to)!, places));
+    return made({});
+  }
+  if (!hasOwn) {
+    const access = saying(() => places.bucketAccess());
+    if (access.endpoint !== undefined) requireAllowed(new URL(access.endpoint).hostname);
+    return made({});
+  }
+  if (!region || !accessKeyId)
+    throw new Refusal('s3:// needs --region and --access-key-id, or the settings S3_*');
+  if (endpoint !== undefined) {
+    requireEndpoint(endpoint);
+    requireAllowed(new URL(endpoint).hostname);
+  }
+  const credentials = await readKeyPair(options, accessKeyId);
+  return {
+    ...made({ region, access_key_id: accessKeyId, ...(endpoint !== undefined && { endpoint }) }),
+    credentials,
+  };
+}
+
+function saying<T>(work: () => T): T {
+  try {
+    return work();
+  } catch (error) {
+    throw error instanceof ObjectStoreError ? new Refusal(`--to: ${error.message}`) : error;
   }
 }

@@ -1,7 +1,7 @@
 import { type Command, InvalidArgumentError } from 'commander';
 import { v7 } from 'uuid';
-import { type Credentials, encryptCredentials, NoIntegrationKey } from '../../integrations/definition.ts';
-import { integrationKeys } from '../../processes/secrets.ts';
+import { integrationKeys } from '../../embedded/address.ts';
+import { type Credentials, encryptCredentials, NoIntegrationKey } from '../../integrations/source.ts';
 import type { Json } from '../../profile/json.ts';
 import { type AuditAction, audited } from '../../store/audit.ts';
 import type { Connection } from '../../store/database.ts';
@@ -17,10 +17,8 @@ import {
 } from '../../store/stream-destinations.ts';
 import { DeliveryError } from '../../streams/destination.ts';
 import { openDestination, openingBy, placeOf } from '../../streams/open-destination.ts';
-import { parseName } from '../arguments.ts';
-import { commandLine } from '../audit.ts';
-import { addNoun, addVerb, Refusal, refuseTaken } from '../command.ts';
-import { findWorkspace, type Installation, withInstallation } from '../lookup.ts';
+import { addNoun, addVerb, parseName, Refusal, refuseTaken } from '../command.ts';
+import { commandLine, findWorkspace, type Installation, withInstallation } from '../installation.ts';
 import { printPage, printRow, type Row } from '../output.ts';
 import { addTargetOptions, readTarget, type TargetOptions } from './stream-targets.ts';
 

@@ -1,17 +1,18 @@
+import { integrationKeys } from '../../embedded/address.ts';
 import {
   type Credentials,
   decryptCredentials,
   encryptCredentials,
   type IntegrationKind,
-} from '../../integrations/definition.ts';
-import { type SourceColumn, SourceError } from '../../integrations/source.ts';
+  type SourceColumn,
+  SourceError,
+} from '../../integrations/source.ts';
 import { reachOfSources } from '../../platform/reach.ts';
-import { integrationKeys } from '../../processes/secrets.ts';
 import { audited } from '../../store/audit.ts';
 import { deleteIfIdle, type SelectedIntegration } from '../../store/integrations.ts';
-import * as audit from '../audit.ts';
 import { PENSTOCK, Refusal } from '../command.ts';
-import { type Installation, withInstallation } from '../lookup.ts';
+import * as audit from '../installation.ts';
+import { type Installation, withInstallation } from '../installation.ts';
 import { printJson, printRow } from '../output.ts';
 import { trySource } from './create.ts';
 import { findIntegration, longRow, sourceOf } from './runs.ts';
@@ -110,7 +111,7 @@ export async function remove(nameOrId: string, { workspace, json }: OneOptions):
     const isDeleted = await audited(database.pool, audit.commandLine(), async (tx) => {
       const result = await deleteIfIdle(tx, id);
       const subject = { kind: 'integration', id };
-      const entry = { subject, workspaceId: found.workspace_id, detail: { name } };
+      const entry = { subject, workspaceId: found.workspaceId, detail: { name } };
       return { result, entries: result ? [{ action: 'integrations.delete', ...entry }] : [] };
     });
     if (!isDeleted)
@@ -132,7 +133,7 @@ interface Change {
 /** Writes what changes, and prints the integration as it is then. */
 async function change(
   { database }: Installation,
-  { id, name, workspace_id: workspaceId }: SelectedIntegration,
+  { id, name, workspaceId }: SelectedIntegration,
   { action, data, json, note }: Change,
 ): Promise<void> {
   await audit.change(database, async (tx) => {

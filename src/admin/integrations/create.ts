@@ -1,20 +1,21 @@
 import { v7 } from 'uuid';
+import { integrationKeys } from '../../embedded/address.ts';
 import type { Prisma } from '../../generated/prisma/client.ts';
 import { checkColumns } from '../../integrations/columns.ts';
+import { openSource } from '../../integrations/open-source.ts';
 import {
   type Credentials,
   encryptCredentials,
   type IntegrationKind,
   isSameSource,
+  type SourceColumn,
   type SourceDefinition,
-} from '../../integrations/definition.ts';
-import { openSource } from '../../integrations/open-source.ts';
-import { type SourceColumn, SourceError } from '../../integrations/source.ts';
+  SourceError,
+} from '../../integrations/source.ts';
+import { codeOf } from '../../platform/format.ts';
 import { type Reach, reachOfSources } from '../../platform/reach.ts';
-import { integrationKeys } from '../../processes/secrets.ts';
-import { change } from '../audit.ts';
-import { codeOf, PENSTOCK, Refusal } from '../command.ts';
-import { findWorkspace, type Installation, withInstallation } from '../lookup.ts';
+import { PENSTOCK, Refusal } from '../command.ts';
+import { change, findWorkspace, type Installation, withInstallation } from '../installation.ts';
 import { printRow } from '../output.ts';
 import { findIntegration, longRow } from './runs.ts';
 import { readCredentials, readDefinition, type SourceOptions } from './source-options.ts';

@@ -1,15 +1,15 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import { v7, validate } from 'uuid';
-import type { SourceDefinition } from '../../integrations/definition.ts';
 import { nextRun } from '../../integrations/schedule.ts';
+import type { SourceDefinition } from '../../integrations/source.ts';
+import { until } from '../../platform/poll.ts';
 import { type AuditEntry, audited } from '../../store/audit.ts';
 import type { Database } from '../../store/database.ts';
 import { type SelectedIntegration, selectIntegrations } from '../../store/integrations.ts';
-import { type SelectedRun, selectRowErrors, selectRuns } from '../../store/sync-lists.ts';
+import { selectRowErrors } from '../../store/sync-chunks.ts';
+import { type SelectedRun, selectRuns } from '../../store/sync-lists.ts';
 import { cancelRun, startRun } from '../../store/sync-runs.ts';
-import { commandLine } from '../audit.ts';
 import { PENSTOCK, Refusal } from '../command.ts';
-import { findWorkspaceId, type Installation, withInstallation } from '../lookup.ts';
+import { commandLine, findWorkspaceId, type Installation, withInstallation } from '../installation.ts';
 import { pageOf, printPage, printRow, type Row } from '../output.ts';
 
 /** Enough to say where they are. */
@@ -56,8 +56,8 @@ export function shortRow(integration: SelectedIntegration): Row {
     source: whereIs(sourceOf(integration)),
     status: integration.status,
     schedule: integration.schedule,
-    last_timestamp: integration.last_timestamp,
-    last_job_status: integration.last_job_status,
+    last_timestamp: integration.lastTimestamp,
+    last_job_status: integration.lastJobStatus,
   };
 }
 
@@ -70,22 +70,34 @@ export function longRow(integration: SelectedIntegration, now: Date): Row {
     name: integration.name,
     kind: integration.kind,
     status,
-    warehouse_type: integration.warehouse_type,
+    warehouse_type: integration.warehouseType,
     source: integration.source,
     schedule,
     next_scheduled_run:
       status === 'active' && schedule !== null ? nextRun(schedule, now).toISOString() : null,
-    contact_emails: integration.contact_emails,
-    update_existing_only: integration.update_existing_only,
-    last_timestamp: integration.last_timestamp,
-    last_job_started_at: integration.last_job_started_at,
-    last_job_status: integration.last_job_status,
-    created_at: integration.created_at,
+    contact_emails: integration.contactEmails,
+    update_existing_only: integration.updateExistingOnly,
+    last_timestamp: integration.lastTimestamp,
+    last_job_started_at: integration.lastJobStartedAt,
+    last_job_status: integration.lastJobStatus,
+    created_at: integration.createdAt,
   };
 }
 
-function runRow({ id, ...run }: SelectedRun): Row {
-  return { job_id: id, ...run };
+function runRow(run: SelectedRun): Row {
+  return {
+    job_id: run.id,
+    status: run.status,
+    asked_by: run.askedBy,
+    started_at: run.startedAt,
+    finished_at: run.finishedAt,
+    cancelled_at: run.cancelledAt,
+    last_timestamp: run.lastTimestamp,
+    rows_read: run.rowsRead,
+    rows_synced: run.rowsSynced,
+    rows_failed: run.rowsFailed,
+    message: run.message,
+  };
 }
 
 export function sourceOf({ source }: Pick<SelectedIntegration, 'source'>): SourceDefinition {
@@ -127,8 +139,7 @@ export async function sync(nameOrId: string, options: OneOptions & { wait?: bool
       throw new Refusal(
         `the integration '${name}' is ${status}; activate it with ${PENSTOCK} integrations resume`,
       );
-    if (options.wait) await ended(installation, integrationId, id);
-    const run = await requireRun(installation, integrationId, id);
+    const run = await (options.wait ? ended : requireRun)(installation, integrationId, id);
     printRow(
       options.json,
       runRow(run),
@@ -138,7 +149,7 @@ export async function sync(nameOrId: string, options: OneOptions & { wait?: bool
     );
     const where = `${PENSTOCK} integrations logs ${integrationId} --job ${run.id} tells which and why`;
     if (run.status === 'error' || run.status === 'config_error') {
-      const which = run.status === 'error' && run.rows_failed > 0 ? `; ${where}` : '';
+      const which = run.status === 'error' && run.rowsFailed > 0 ? `; ${where}` : '';
       throw new Refusal(`the sync failed: ${run.message}${which}`);
     }
     // Of a run that nobody has waited for nothing is known yet.
@@ -146,21 +157,29 @@ export async function sync(nameOrId: string, options: OneOptions & { wait?: bool
   });
 }
 
-async function ended(installation: Installation, integrationId: string, id: string): Promise<void> {
+/** The run, once it has ended. */
+async function ended(installation: Installation, integrationId: string, id: string): Promise<SelectedRun> {
   const begun = performance.now();
-  for (let told = false; ; await sleep(LOOK_MS)) {
-    const { finished_at, rows_read } = await requireRun(installation, integrationId, id);
-    if (finished_at !== null) return;
-    if (told || rows_read > 0 || performance.now() - begun < IDLE_MS) continue;
-    told = true;
-    // On stderr, so that what is printed in the end stays as it is.
-    process.stderr.write(
-      "No row has been synced yet. Without a sync process (the Procfile's sync, or npm start) the job waits for one; it goes on when this command is ended.\n",
-    );
-  }
+  let told = false;
+  return until(() => requireRun(installation, integrationId, id), {
+    every: LOOK_MS,
+    isSo: ({ finishedAt }) => finishedAt !== null,
+    inVain({ rowsRead }) {
+      if (told || rowsRead > 0 || performance.now() - begun < IDLE_MS) return;
+      told = true;
+      // On stderr, so that what is printed in the end stays as it is.
+      process.stderr.write(
+        "No row has been synced yet. Without a sync process (the Procfile's sync, or npm start) the job waits for one; it goes on when this command is ended.\n",
+      );
+    },
+  });
 }
 
-async function requireRun({ database }: Installation, integrationId: string, id: string) {
+async function requireRun(
+  { database }: Installation,
+  integrationId: string,
+  id: string,
+): Promise<SelectedRun> {
   const [run] = await selectRuns(database.pool, integrationId, { id, limit: 1 });
   if (run === undefined) throw new Refusal(`no job of the integration has the id ${id}`);
   return run;
@@ -186,7 +205,7 @@ export async function cancel(nameOrId: string, options: OneOptions): Promise<voi
 
 function entryOf(
   action: 'syncs.start' | 'syncs.cancel',
-  { id, workspace_id: workspaceId }: SelectedIntegration,
+  { id, workspaceId }: SelectedIntegration,
   run: string,
 ): AuditEntry {
   return { action, subject: { kind: 'integration', id }, workspaceId, detail: { run } };

@@ -4,14 +4,16 @@ import { createInterface } from 'node:readline/promises';
 import { Writable } from 'node:stream';
 import { text } from 'node:stream/consumers';
 import { type Command, Option } from 'commander';
+import type { BucketAccess } from '../../integrations/bucket-client.ts';
 import {
   type Credentials,
   type FileFormat,
   fileFormats,
   type SourceDefinition,
-} from '../../integrations/definition.ts';
-import { parseCount } from '../arguments.ts';
-import { describeFailure, Refusal } from '../command.ts';
+} from '../../integrations/source.ts';
+import { variableNamed } from '../../platform/environment.ts';
+import { describeFailure } from '../../platform/format.ts';
+import { parseCount, Refusal } from '../command.ts';
 
 /** Where a secret comes from. The command line is no place for one: every user of the machine can read it. */
 export interface SecretOptions {
@@ -46,7 +48,7 @@ async function find({ secretEnv, secretFile }: SecretOptions, what: string): Pro
   if (secretEnv !== undefined && secretFile !== undefined)
     throw new Refusal('give one of --secret-env and --secret-file');
   if (secretEnv !== undefined) {
-    const value = process.env[secretEnv];
+    const value = variableNamed(secretEnv);
     if (value === undefined) throw new Refusal(`the environment has no variable ${secretEnv}`);
     return value;
   }
@@ -76,6 +78,15 @@ async function askFor(what: string): Promise<string> {
     terminal.close();
     process.stderr.write('\n');
   }
+}
+
+/** What a bucket is reached with: the access key that the options name, and its secret. */
+export async function readKeyPair(
+  options: SecretOptions,
+  accessKeyId: string,
+): Promise<BucketAccess['credentials']> {
+  const secret_access_key = await readSecret(options, `Secret access key of ${accessKeyId}`);
+  return { access_key_id: accessKeyId, secret_access_key };
 }
 
 const types = ['postgres', 'folder', 's3'] as const;
@@ -161,10 +172,7 @@ export async function readCredentials(options: SourceOptions): Promise<Credentia
     return { user, password: await readSecret(options, `Password of ${user}`) };
   }
   const { accessKeyId } = needed(options, 'accessKeyId');
-  return {
-    access_key_id: accessKeyId,
-    secret_access_key: await readSecret(options, `Secret access key of ${accessKeyId}`),
-  };
+  return readKeyPair(options, accessKeyId);
 }
 
 function needed<Name extends keyof SourceOptions>(

@@ -1,6 +1,6 @@
 import { type Html, html, type Part } from '../../platform/html.ts';
 import { isUuid } from '../../profile/values.ts';
-import { teamPermissions } from '../../schemas/scim-permissions.ts';
+import { teamPermissions } from '../../schemas/permissions.ts';
 import { namesOf } from '../../store/accounts.ts';
 import { type Database, storable } from '../../store/database.ts';
 import { type AppGroup, type Gift, giveGroups } from '../../store/permission-sets.ts';

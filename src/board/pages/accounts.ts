@@ -3,14 +3,14 @@ import { type Html, html, type Part } from '../../platform/html.ts';
 import { isUuid } from '../../profile/values.ts';
 import { findAccountPage } from '../../store/accounts.ts';
 import { audited } from '../../store/audit.ts';
+import { inviteAccount, revokeInvitation } from '../../store/credentials.ts';
 import { storable } from '../../store/database.ts';
-import { inviteAccount, revokeInvitation } from '../../store/invitations.ts';
 import { endSessions, listSessions } from '../../store/sessions.ts';
 import type { Viewer } from '../access.ts';
 import { type Page, type PageServices, Sorry, type Visit } from '../console.ts';
 import { badge, empty, facts, moment, nextPage, pathWith, table } from '../layout.ts';
 import { giveForms, groupTable } from './account-groups.ts';
-import { sessionTable } from './sessions.ts';
+import { sessionTable } from './sign-in.ts';
 
 const PAGE = 50;
 

@@ -1,5 +1,6 @@
 import { DateTime } from 'luxon';
 import { type Html, html, type Part } from '../../platform/html.ts';
+import { millisecondsOf } from '../../platform/ids.ts';
 import { isUuid } from '../../profile/values.ts';
 import { auditActions, NO_COMPANY, recordAudit } from '../../store/audit.ts';
 import { type AuditRow, type AuditSearch, MOST_LOOKED_THROUGH, searchAudit } from '../../store/audit-list.ts';
@@ -182,8 +183,7 @@ const download: Page<PageServices> = {
 };
 
 /** The moment with which the id of an entry begins. */
-const momentOf = (id: string) =>
-  new Date(Number.parseInt(id.slice(0, 8) + id.slice(9, 13), 16)).toISOString();
+const momentOf = (id: string) => new Date(millisecondsOf(id)).toISOString();
 
 function lineOf({ at, detail, ...row }: AuditRow): string {
   return csvLine([

@@ -13,15 +13,12 @@ import { selectDeadLetters } from '../../store/dead-letters.ts';
 import type { Viewer, Workspace } from '../access.ts';
 import { chosenWorkspace, lacking, type Page, type PageServices, Sorry, type Visit } from '../console.ts';
 import { badge, count, empty, MASK, moment, nextPage, pathWith, table } from '../layout.ts';
-import { counted, filters, groupOf, groupsOf } from './dead-letter-groups.ts';
+import { counted, filters, groupOf, groupsOf, MAX_REASON, readReason } from './dead-letter.ts';
 
 const PAGE = 50;
 
 /** Letters of one press on “all of this group”. */
 const MOST_AT_ONCE = 1000;
-
-/** Characters of a reason to discard. */
-export const MAX_REASON = 500;
 
 const tabs = [
   ['', 'Waiting'],
@@ -207,14 +204,6 @@ const act: Page<PageServices> = {
     }
   },
 };
-
-/** Why something is discarded, for whoever reads it later. @throws {Sorry} without a reason */
-export function readReason(given: string): string {
-  const reason = given.trim();
-  if (reason === '') throw new Sorry(400, 'Say why it is discarded: the reason is kept with it.');
-  if (reason.length > MAX_REASON) throw new Sorry(400, `A reason has at most ${MAX_REASON} characters.`);
-  return reason;
-}
 
 /** Those of the ids that are dead letters of the workspace: a form may be sent by anybody who has some right. */
 async function ownIds({ database }: PageServices, given: string[], workspaceId: string): Promise<string[]> {

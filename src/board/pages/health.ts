@@ -1,5 +1,5 @@
+import { grouped, rangesOf } from '../../platform/format.ts';
 import { type Html, html, type Part } from '../../platform/html.ts';
-import { grouped, rangesOf } from '../../platform/numbers.ts';
 import { type SeenProcess, SILENT_SECONDS, unworkedLanes, workersOf } from '../../store/processes.ts';
 import type { Page, PageServices } from '../console.ts';
 import { diagnose } from '../diagnosis.ts';

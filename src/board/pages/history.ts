@@ -1,5 +1,5 @@
+import { grouped } from '../../platform/format.ts';
 import { type Html, html, type Part } from '../../platform/html.ts';
-import { grouped } from '../../platform/numbers.ts';
 import type { Pool } from '../../store/database.ts';
 import { lineChart, sparkline } from '../chart.ts';
 import type { Page, PageServices } from '../console.ts';

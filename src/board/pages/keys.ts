@@ -1,8 +1,8 @@
+import { grouped } from '../../platform/format.ts';
 import { type Html, html, type Part } from '../../platform/html.ts';
 import { isAddressOrSubnet } from '../../platform/listen.ts';
-import { grouped } from '../../platform/numbers.ts';
 import { isUuid } from '../../profile/values.ts';
-import { permissions } from '../../schemas/api-permissions.ts';
+import { permissions } from '../../schemas/permissions.ts';
 import {
   apiKeyColumns,
   type KeyUsage,

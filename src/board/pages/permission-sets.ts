@@ -1,12 +1,12 @@
 import { type Html, html, type Part } from '../../platform/html.ts';
 import { isUuid } from '../../profile/values.ts';
-import { workspacePermissions } from '../../schemas/scim-permissions.ts';
+import { workspacePermissions } from '../../schemas/permissions.ts';
 import { storable } from '../../store/database.ts';
 import {
+  accountsWith,
   changePermissionSet,
   deletePermissionSet,
   type Ending,
-  holdersOf,
   MOST_HOLDERS,
 } from '../../store/permission-sets.ts';
 import { type Page, type PageServices, Sorry, type Visit } from '../console.ts';
@@ -78,7 +78,7 @@ const show: Page<PageServices> = {
   right: 'company',
   async handle(visit) {
     const { id, companyId, name, permissions, createdAt } = await findSet(visit);
-    const holders = await holdersOf(visit.services.database.pool, companyId, { permissionSet: id });
+    const holders = await accountsWith(visit.services.database.pool, companyId, { permissionSet: id });
     const body = html`<h1>${name}</h1>
 <div class="card">${facts([
       ['Permission set', html`<span class="id">${id}</span>`],

@@ -1,4 +1,5 @@
 import { type Html, html, type Part } from '../../platform/html.ts';
+import { NIL_UUID } from '../../platform/ids.ts';
 import { toServiceId } from '../../profile/identifier.ts';
 import type { Json } from '../../profile/json.ts';
 import {
@@ -10,7 +11,7 @@ import {
 } from '../../profile/segment.ts';
 import { isUuid } from '../../profile/values.ts';
 import { storable } from '../../store/database.ts';
-import { FIRST_ID, lookAtUsers, type SegmentWords, type ShownSegment } from '../../store/segments.ts';
+import { lookAtUsers, type SegmentWords, type ShownSegment } from '../../store/segments.ts';
 import type { Viewer, Workspace } from '../access.ts';
 import { lacking, type PageServices, Sorry, type Visit } from '../console.ts';
 import { count, MASK, pathWith } from '../layout.ts';
@@ -144,7 +145,7 @@ export async function countMembers(
   if (counts >= MOST_COUNTS) throw new Sorry(503, 'Others count at this moment. Try again in a second.');
   const number = (name: string) => (/^\d{1,12}$/.test(field(name)) ? Number(field(name)) : 0);
   let [users, matched] = [number('users'), number('matched')];
-  let after: string | undefined = isUuid(field('after')) ? field('after') : FIRST_ID;
+  let after: string | undefined = isUuid(field('after')) ? field('after') : NIL_UUID;
   const sample: string[] = [];
   const until = performance.now() + COUNT_MS;
   counts++;

@@ -1,5 +1,11 @@
 import { type Html, html, type Part } from '../../platform/html.ts';
-import { shell } from '../layout.ts';
+import { isUuid } from '../../profile/values.ts';
+import { audited } from '../../store/audit.ts';
+import { endSessions, type ListedSession, listSessions, type SessionScope } from '../../store/sessions.ts';
+import type { Viewer } from '../access.ts';
+import { type Page, type PageServices, Sorry, type Visit } from '../console.ts';
+import { empty, moment, nextPage, pathWith, shell, table } from '../layout.ts';
+import type { OperatorSession } from '../sessions.ts';
 
 /** The pages before and after the console itself: all that is seen without a session. */
 
@@ -41,7 +47,7 @@ export function signOutPage({ user, readOnly }: { user: string; readOnly: boolea
   );
 }
 
-export interface Invited {
+interface Invited {
   /** Letters, digits, `_` and `-`. */
   token: string;
   /** Whose password it is. */
@@ -80,3 +86,134 @@ function plain(title: string, content: Html): string {
   const body = html`<p class="brand">Penstock</p><h1>${title}</h1>${content}`;
   return shell({ title, body, path: '' });
 }
+
+const PAGE = 50;
+
+/** Sessions that one press ends. */
+const MOST_ENDED = 200;
+
+/** Whose sessions the viewer may see and end: its own, or as an administrator those of the company, or of all. */
+function sessionScope({ full, accountId, companyId }: Viewer, isOwn: boolean): SessionScope {
+  if (isOwn || !full) return { accountId };
+  return { companyId };
+}
+
+const list: Page<PageServices> = {
+  method: 'get',
+  path: '/sessions',
+  right: 'anyone',
+  async handle({ services, viewer, query }) {
+    const isOperator = viewer.accountId === undefined;
+    const isOwn = query('of') !== 'all' || !viewer.full;
+    const before = isUuid(query('before')) ? query('before') : undefined;
+    const found =
+      isOwn && isOperator
+        ? []
+        : await listSessions(services.database.pool, sessionScope(viewer, isOwn), {
+            before,
+            limit: PAGE + 1,
+          });
+    const operators = isOperator && before === undefined ? services.operators.list() : [];
+    const shown = [...operators.map(toListed(viewer)), ...found.slice(0, PAGE)];
+    const tab = (of: string, text: string) =>
+      html`<a class="tab" href="${pathWith('/sessions', { of })}"${(of === 'all') !== isOwn && html` aria-current="page"`}>${text}</a>`;
+    const body = html`<h1>Sessions</h1>
+<p class="lead">Who is signed in to the console. A session lasts twelve hours; one that is ended is over at its next look.</p>
+${viewer.full && html`<nav class="tabs" aria-label="Whose">${tab('', 'Your own')}${tab('all', isOperator ? 'Of all accounts' : 'Of the company')}</nav>`}
+${sessionTable(shown, { viewer, back: pathWith('/sessions', { of: isOwn ? '' : 'all' }) })}
+${found.length > PAGE && nextPage('/sessions', { of: 'all', before: found[PAGE - 1]!.id })}
+${isOwn && shown.length > 1 && html`<form method="post" action="/sessions"><p class="actions"><button class="danger" name="action" value="end_others">End all but this one</button></p></form>`}`;
+    return { title: 'Sessions', body };
+  },
+};
+
+function toListed({ user }: Viewer): (session: OperatorSession) => ListedSession {
+  return ({ id, beganAt, endsAt, seenAt, address, agent }) => ({
+    ...{ id, accountId: '', companyId: '', userName: user, address: address ?? null, agent },
+    ...{ beganAt: new Date(beganAt), endsAt: new Date(endsAt), seenAt: new Date(seenAt) },
+  });
+}
+
+/** @param back which page the form of a session leads to */
+export function sessionTable(
+  sessions: ListedSession[],
+  { viewer, back }: { viewer: Viewer; back: string },
+): Part {
+  if (sessions.length === 0) return empty('Nobody is signed in', 'A session begins when somebody signs in.');
+  return table(
+    'Sessions',
+    ['Account', 'Browser', 'Address', 'Began', 'Last seen', 'End'],
+    sessions.map((session) => [
+      session.accountId !== '' && viewer.full
+        ? html`<a href="/accounts/${session.accountId}">${session.userName}</a>`
+        : session.userName,
+      session.agent,
+      session.address ?? '',
+      moment(session.beganAt),
+      moment(session.seenAt),
+      session.id === viewer.sessionId ? html`<span class="faint">this one</span>` : endForm(session.id, back),
+    ]),
+  );
+}
+
+function endForm(id: string, back: string): Html {
+  return html`<form method="post" action="/sessions"><input type="hidden" name="id" value="${id}"><input type="hidden" name="back" value="${back}"><button class="danger" name="action" value="end" aria-label="End the session ${id}">End</button></form>`;
+}
+
+const act: Page<PageServices> = {
+  method: 'post',
+  path: '/sessions',
+  right: 'anyone',
+  async handle(visit) {
+    const { viewer, field } = visit;
+    switch (field('action')) {
+      case 'end': {
+        const id = field('id').toLowerCase();
+        if (!isUuid(id)) throw new Sorry(400, "'id' is that of a session.");
+        const ended = await end(visit, [id], false);
+        // Whichever account it was, nobody is led anywhere but to a page that shows sessions.
+        const back = /^\/(?:sessions\?of=all|accounts\/[0-9a-f-]{36})$/.test(field('back'))
+          ? field('back')
+          : '/sessions';
+        const done = ended > 0 ? 'ended' : 'nothing_ended';
+        return { to: `${back}${back.includes('?') ? '&' : '?'}done=${done}` };
+      }
+      case 'end_others': {
+        const ids = (await ownSessions(visit)).filter((id) => id !== viewer.sessionId);
+        const ended = await end(visit, ids, true);
+        return { to: pathWith('/sessions', { done: ended > 0 ? 'ended' : 'nothing_ended' }) };
+      }
+      default:
+        throw new Sorry(400, "'action' is end or end_others.");
+    }
+  },
+};
+
+async function ownSessions({ services, viewer }: Visit<PageServices>): Promise<string[]> {
+  if (viewer.accountId === undefined) return services.operators.list().map(({ id }) => id);
+  const scope = { accountId: viewer.accountId };
+  const found = await listSessions(services.database.pool, scope, { limit: MOST_ENDED });
+  return found.map(({ id }) => id);
+}
+
+/** Those of the ids that the viewer may end. @returns how many there were */
+async function end(
+  { services, viewer, actor }: Visit<PageServices>,
+  ids: string[],
+  isOwn: boolean,
+): Promise<number> {
+  const { operators, database } = services;
+  const isOperator = viewer.accountId === undefined;
+  // Sessions of BOARD_USER are BOARD_USER's to end.
+  const closed = isOperator ? ids.filter((id) => operators.close(id)) : [];
+  const subject = { kind: 'operator', id: 'BOARD_USER' };
+  return audited(database.pool, actor, async (tx) => {
+    const entries = isOwn && isOperator ? [] : await endSessions(tx, ids, sessionScope(viewer, isOwn));
+    const told = closed.map((session) => ({
+      ...{ action: 'sessions.end' as const, subject, detail: { session } },
+    }));
+    return { result: entries.length + closed.length, entries: [...entries, ...told] };
+  });
+}
+
+export const sessionPages = [list, act];

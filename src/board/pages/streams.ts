@@ -1,5 +1,5 @@
+import { grouped } from '../../platform/format.ts';
 import { type Html, html, type Part } from '../../platform/html.ts';
-import { grouped } from '../../platform/numbers.ts';
 import { isUuid } from '../../profile/values.ts';
 import { audited } from '../../store/audit.ts';
 import {

@@ -1,6 +1,6 @@
+import { grouped } from '../../platform/format.ts';
 import { type Html, html, type Part } from '../../platform/html.ts';
 import { newId } from '../../platform/ids.ts';
-import { grouped } from '../../platform/numbers.ts';
 import { isUuid } from '../../profile/values.ts';
 import { type AuditAction, type AuditEntry, audited, recordAudit } from '../../store/audit.ts';
 import {
@@ -8,7 +8,8 @@ import {
   selectIntegrations,
   setIntegrationStatus,
 } from '../../store/integrations.ts';
-import { type RowError, type SelectedRun, selectRowErrors, selectRuns } from '../../store/sync-lists.ts';
+import { type ListedRowError, selectRowErrors } from '../../store/sync-chunks.ts';
+import { type SelectedRun, selectRuns } from '../../store/sync-lists.ts';
 import { cancelRun, startRun } from '../../store/sync-runs.ts';
 import { lacking, type Page, type PageServices, Sorry, type Visit } from '../console.ts';
 import {
@@ -38,7 +39,7 @@ async function findIntegration({
 }: Visit<PageServices>): Promise<SelectedIntegration> {
   const id = params.id ?? '';
   const [found] = isUuid(id) ? await selectIntegrations(services.database.pool, { id, limit: 1 }) : [];
-  if (!found || !(await viewer.find('syncs', found.workspace_id)))
+  if (!found || !(await viewer.find('syncs', found.workspaceId)))
     throw new Sorry(404, 'There is no such integration in your workspaces.');
   return found;
 }
@@ -54,7 +55,7 @@ const show: Page<PageServices> = {
       after: before,
       limit: PAGE + 1,
     });
-    const present = before === undefined && runs[0]?.finished_at === null ? runs[0] : undefined;
+    const present = before === undefined && runs[0]?.finishedAt === null ? runs[0] : undefined;
     const body = html`<h1>${integration.name}</h1>
 <p class="lead">Rows of ${integration.kind} for the workspace ${integration.workspace}</p>
 ${actions(integration, present)}
@@ -64,10 +65,10 @@ ${present && progress(present)}
       ['Next run', nextOf(integration)],
       ['Schedule', integration.schedule ?? 'on demand'],
       ['Source', html`<span class="id">${whereIs(integration)}</span>`],
-      ['Read up to', moment(integration.last_timestamp)],
-      ['Who is told', integration.contact_emails],
-      ['Users that there are not', integration.update_existing_only ? 'are passed over' : 'are made'],
-      ['Made', moment(integration.created_at)],
+      ['Read up to', moment(integration.lastTimestamp)],
+      ['Who is told', integration.contactEmails],
+      ['Users that there are not', integration.updateExistingOnly ? 'are passed over' : 'are made'],
+      ['Made', moment(integration.createdAt)],
     ])}</div>
 <h2>Runs</h2>${
       runs.length === 0
@@ -85,18 +86,18 @@ function actions({ id, status }: SelectedIntegration, present: SelectedRun | und
   if (status === 'draft')
     return html`<p class="banner warn">It is a draft: <code>penstock integrations resume</code> tests its source and activates it.</p>`;
   return html`<div class="actions">${status === 'active' && !present && button('sync', 'Sync now', 'main')}
-${present && !present.cancelled_at && button('cancel', 'Cancel the run', 'danger')}
+${present && !present.cancelledAt && button('cancel', 'Cancel the run', 'danger')}
 ${status === 'active' ? button('pause', 'Pause') : button('resume', 'Resume', 'main')}</div>`;
 }
 
-function progress({ rows_read, rows_synced, rows_failed, started_at, cancelled_at }: SelectedRun): Html {
-  const seconds = (Date.now() - Date.parse(started_at)) / 1000;
-  const rate = seconds > 0 ? rows_read / seconds : 0;
-  return html`<p class="banner warn" role="status">${cancelled_at ? 'Ending' : 'Running'} for ${duration(seconds)}: ${count(rows_read, 'row')} read, ${grouped(rows_synced)} synced, ${grouped(rows_failed)} failed; ${grouped(Math.round(rate))} rows/s.${rows_read === 0 && ' No row yet: without a sync process it waits for one.'}</p>`;
+function progress({ rowsRead, rowsSynced, rowsFailed, startedAt, cancelledAt }: SelectedRun): Html {
+  const seconds = (Date.now() - Date.parse(startedAt)) / 1000;
+  const rate = seconds > 0 ? rowsRead / seconds : 0;
+  return html`<p class="banner warn" role="status">${cancelledAt ? 'Ending' : 'Running'} for ${duration(seconds)}: ${count(rowsRead, 'row')} read, ${grouped(rowsSynced)} synced, ${grouped(rowsFailed)} failed; ${grouped(Math.round(rate))} rows/s.${rowsRead === 0 && ' No row yet: without a sync process it waits for one.'}</p>`;
 }
 
 /** As a person would name it; never its credentials, which are not read. */
-function whereIs({ source, warehouse_type }: SelectedIntegration): string {
+function whereIs({ source, warehouseType }: SelectedIntegration): string {
   const {
     type,
     host,
@@ -109,7 +110,7 @@ function whereIs({ source, warehouse_type }: SelectedIntegration): string {
   } = (source ?? {}) as Record<string, string>;
   if (type === 'postgres') return `${host}:${port}/${database} ${name}`;
   if (type === 'folder') return `${path}`;
-  return bucket === undefined ? warehouse_type : `s3://${bucket}/${prefix ?? ''}`;
+  return bucket === undefined ? warehouseType : `s3://${bucket}/${prefix ?? ''}`;
 }
 
 function runTable(id: string, runs: SelectedRun[]): Html {
@@ -126,13 +127,13 @@ function runTable(id: string, runs: SelectedRun[]): Html {
       'Why',
     ],
     runs.map((run) => [
-      html`<a href="/syncs/${id}/runs/${run.id}">${moment(run.started_at)}</a>`,
+      html`<a href="/syncs/${id}/runs/${run.id}">${moment(run.startedAt)}</a>`,
       statusBadge(run.status),
-      run.asked_by,
+      run.askedBy,
       duration(secondsOf(run)),
-      grouped(run.rows_read),
-      grouped(run.rows_synced),
-      grouped(run.rows_failed),
+      grouped(run.rowsRead),
+      grouped(run.rowsSynced),
+      grouped(run.rowsFailed),
       html`<span class="wrap">${run.message}</span>`,
     ]),
   );
@@ -143,7 +144,7 @@ const act: Page<PageServices> = {
   path: '/syncs/:id',
   right: 'syncs',
   async handle(visit) {
-    const { id, status, workspace_id: workspaceId } = await findIntegration(visit);
+    const { id, status, workspaceId } = await findIntegration(visit);
     const { pool } = visit.services.database;
     const back = (done: string) => ({ to: pathWith(`/syncs/${id}`, { done }) });
     const entry = (action: AuditAction, detail = {}): AuditEntry => ({
@@ -206,20 +207,20 @@ const showRun: Page<PageServices> = {
   async handle(visit) {
     const { services, viewer, query } = visit;
     const { integration, run } = await findRun(visit);
-    const pii = viewer.can('pii', integration.workspace_id);
+    const pii = viewer.can('pii', integration.workspaceId);
     const after = /^\d{1,15}$/.test(query('after')) ? Number(query('after')) : 0;
     const rows = await selectRowErrors(services.database.pool, run.id, { after, limit: ROWS + 1 });
     const self = `/syncs/${integration.id}/runs/${run.id}`;
-    const body = html`<p><a href="/syncs/${integration.id}">${integration.name}</a></p><h1>Run of ${moment(run.started_at)}</h1>
+    const body = html`<p><a href="/syncs/${integration.id}">${integration.name}</a></p><h1>Run of ${moment(run.startedAt)}</h1>
 <div class="card">${facts([
       ['Result', statusBadge(run.status)],
       ['Why', run.message],
       ['Duration', duration(secondsOf(run))],
-      ['Read', count(run.rows_read, 'row')],
-      ['Synced', count(run.rows_synced, 'row')],
-      ['Failed', count(run.rows_failed, 'row')],
-      ['Ended', run.finished_at && moment(run.finished_at)],
-      ['Read up to', moment(run.last_timestamp)],
+      ['Read', count(run.rowsRead, 'row')],
+      ['Synced', count(run.rowsSynced, 'row')],
+      ['Failed', count(run.rowsFailed, 'row')],
+      ['Ended', run.finishedAt && moment(run.finishedAt)],
+      ['Read up to', moment(run.lastTimestamp)],
     ])}</div>
 <h2>Rows that failed, or were synced with a warning</h2>
 ${rowsOf(rows.slice(0, ROWS), { pii, self })}
@@ -228,7 +229,7 @@ ${rows.length > ROWS && nextPage(self, { after: String(rows[ROWS - 1]!.number) }
   },
 };
 
-function rowsOf(rows: RowError[], { pii, self }: { pii: boolean; self: string }): Part {
+function rowsOf(rows: ListedRowError[], { pii, self }: { pii: boolean; self: string }): Part {
   if (rows.length === 0)
     return empty('None', 'Rows are kept here for 30 days with the reason for which they failed.');
   const mask = (value: string | null) => (value === null ? '' : pii ? value : MASK);
@@ -251,10 +252,10 @@ const download: Page<PageServices> = {
   right: 'syncs',
   async handle(visit) {
     const { integration, run } = await findRun(visit);
-    if (!visit.viewer.can('pii', integration.workspace_id)) throw lacking('pii');
+    if (!visit.viewer.can('pii', integration.workspaceId)) throw lacking('pii');
     const { pool } = visit.services.database;
     const subject = { kind: 'integration', id: integration.id };
-    const { workspace_id: workspaceId } = integration;
+    const { workspaceId } = integration;
     // Before anything leaves: what was begun cannot be taken back.
     await recordAudit(pool, visit.actor, [
       { action: 'syncs.download_rows', subject, workspaceId, detail: { run: run.id } },
@@ -273,7 +274,7 @@ const download: Page<PageServices> = {
 };
 
 /** A line of the file. */
-export function csvOf({ number, synced, updatedAt, identifier, reason, payload }: RowError): string {
+export function csvOf({ number, synced, updatedAt, identifier, reason, payload }: ListedRowError): string {
   return csvLine([number, synced ? 'synced' : 'failed', updatedAt, identifier, reason, payload]);
 }
 

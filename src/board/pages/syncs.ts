@@ -1,6 +1,6 @@
 import { nextRun } from '../../integrations/schedule.ts';
+import { grouped } from '../../platform/format.ts';
 import { html, type Part } from '../../platform/html.ts';
-import { grouped } from '../../platform/numbers.ts';
 import { isUuid } from '../../profile/values.ts';
 import { type SelectedIntegration, selectIntegrations } from '../../store/integrations.ts';
 import type { SelectedRun } from '../../store/sync-lists.ts';
@@ -26,23 +26,23 @@ export function nextOf({ status, schedule }: Pick<SelectedIntegration, 'status' 
 }
 
 /** How long the run took, or has taken until now, in seconds. */
-export function secondsOf({ started_at, finished_at }: SelectedRun): number {
-  const until = finished_at === null ? Date.now() : Date.parse(finished_at);
-  return Math.max(0, (until - Date.parse(started_at)) / 1000);
+export function secondsOf({ startedAt, finishedAt }: SelectedRun): number {
+  const until = finishedAt === null ? Date.now() : Date.parse(finishedAt);
+  return Math.max(0, (until - Date.parse(startedAt)) / 1000);
 }
 
 /** Duration and rows of those that have ended, the oldest on the left; nothing where none has. */
 export function runCharts(runs: readonly SelectedRun[]): Part {
-  const ended = runs.filter(({ finished_at }) => finished_at !== null).reverse();
+  const ended = runs.filter(({ finishedAt }) => finishedAt !== null).reverse();
   if (ended.length === 0) return undefined;
-  const of = ({ started_at }: SelectedRun) => `${started_at.slice(0, 16).replace('T', ' ')} UTC`;
+  const of = ({ startedAt }: SelectedRun) => `${startedAt.slice(0, 16).replace('T', ' ')} UTC`;
   return html`<div class="charts">${barChart('Duration of the runs', {
     parts: ['Duration'],
     bars: ended.map((run) => ({ of: of(run), values: [secondsOf(run)] })),
     show: duration,
   })}${barChart('Rows of the runs', {
     parts: ['synced', 'failed'],
-    bars: ended.map((run) => ({ of: of(run), values: [run.rows_synced, run.rows_failed] })),
+    bars: ended.map((run) => ({ of: of(run), values: [run.rowsSynced, run.rowsFailed] })),
     show: grouped,
   })}</div>`;
 }
@@ -62,7 +62,7 @@ const list: Page<PageServices> = {
       after,
       limit: PAGE + 1,
     });
-    const shown = found.slice(0, PAGE).filter((one) => viewer.can('syncs', one.workspace_id));
+    const shown = found.slice(0, PAGE).filter((one) => viewer.can('syncs', one.workspaceId));
     const several = workspaces.length > 1;
     const body = html`<h1>Syncs</h1>
 <p class="lead">Warehouse integrations, whose rows are synced into profiles by a schedule or on demand.</p>
@@ -91,9 +91,9 @@ ${
           one.kind,
           statusBadge(one.status),
           nextOf(one),
-          moment(one.last_job_started_at),
-          one.last_job_status === null ? '' : statusBadge(one.last_job_status),
-          moment(one.last_timestamp),
+          moment(one.lastJobStartedAt),
+          one.lastJobStatus === null ? '' : statusBadge(one.lastJobStatus),
+          moment(one.lastTimestamp),
         ]),
       )
 }

@@ -2,8 +2,8 @@ import { html, type Part } from '../../platform/html.ts';
 import { isUuid } from '../../profile/values.ts';
 import { storable } from '../../store/database.ts';
 import {
+  accountsWith,
   deleteTeam,
-  holdersOf,
   makePermissionSet,
   makeTeam,
   renameTeam,
@@ -156,7 +156,7 @@ const show: Page<PageServices> = {
   right: 'company',
   async handle(visit) {
     const { id, name, workspace, createdAt } = await findTeam(visit);
-    const holders = await holdersOf(visit.services.database.pool, workspace.companyId, { team: id });
+    const holders = await accountsWith(visit.services.database.pool, workspace.companyId, { team: id });
     const body = html`<h1>${name}</h1>
 <div class="card">${facts([
       ['Team of', workspace.name],

@@ -1,6 +1,6 @@
 import { DateTime } from 'luxon';
+import { grouped } from '../../platform/format.ts';
 import { type Html, html, type Part } from '../../platform/html.ts';
-import { grouped } from '../../platform/numbers.ts';
 import { isUuid } from '../../profile/values.ts';
 import { type BucketName, buckets } from '../../schemas/limits.ts';
 import { type RateLimitOverride, resetRateLimits, setRateLimit } from '../../store/rate-limits.ts';

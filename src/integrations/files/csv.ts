@@ -1,84 +1,170 @@
-import { brokenRow, findColumns, type KnownColumn, requireUpdatedAt } from '../columns.ts';
-import type { SourceRow } from '../source.ts';
-import { type CsvHeader, cutCsv, readHeader } from './csv-pieces.ts';
+import { createReadStream } from 'node:fs';
+import { type FileHandle, open, stat } from 'node:fs/promises';
+import { pipeline } from 'node:stream/promises';
+import { readAt } from '../../platform/files.ts';
+import { createRecordScanner, DELIMITERS } from '../csv-scanner.ts';
+import { SourceError } from '../source.ts';
 import type { InputFile } from './input.ts';
-import { type FormatReader, literal, type Part, readRejects, timeOfText } from './part.ts';
+import type { Scratch } from './scratch.ts';
+
+/** A header that is longer is no header. */
+const MOST_BYTES = 65_536;
+
+export interface CsvHeader {
+  delimiter: string;
+  names: string[];
+}
 
 /**
- * Bytes of the longest line. A payload of the longest kind, of which every character is a quote and doubled, and the
- * other columns beside it.
+ * The first line of a CSV file. Of comma, semicolon, tab and bar, the delimiter is the one that makes one of the names
+ * UPDATED_AT: payloads are full of all of them, so that nothing else tells.
+ * @returns undefined for an empty file
+ * @throws {SourceError} `config` when no line ends within 64 KiB, or the file is no text
  */
-export const MOST_LINE_BYTES = 4_194_304;
-
-/** Lines that cannot be read are kept, for `readRejects`. */
-export const KEEP_REJECTS = 'ignore_errors = true, store_rejects = true, rejects_limit = 0';
-export const PASS_OVER_REJECTS = 'ignore_errors = true';
-
-/**
- * CSV files: RFC 4180, a header first, everything a text, so that an id keeps its zeros. Files with the same header are
- * one part. An empty value is null.
- */
-export const csv: FormatReader = {
-  async prepare(files, scratch, signal) {
-    const pieces = [];
-    for (const file of files) pieces.push(...(await cutCsv(file, scratch, { signal })));
-    return pieces;
-  },
-  parts,
-  async *broken(connection, pieces) {
-    yield* readRejects(connection, pieces);
-    yield pieces.flatMap(openQuote);
-  },
-};
-
-async function parts(
-  _connection: unknown,
-  files: readonly InputFile[],
-  serviceIdField: string,
-): Promise<Part[]> {
-  const groups = new Map<string, { header: CsvHeader; files: InputFile[] }>();
-  for (const file of files) {
-    const header = await readHeader(file);
-    if (!header) continue;
-    const key = JSON.stringify(header);
-    const group = groups.get(key) ?? { header, files: [] };
-    groups.set(key, { header, files: [...group.files, file] });
+export async function readHeader(file: InputFile): Promise<CsvHeader | undefined> {
+  const start = await readStart(file);
+  if (start.length === 0) return undefined;
+  // The mark at the beginning of a file goes with it. The bytes may end within a character, but no name does.
+  const text = new TextDecoder('utf-8').decode(start);
+  const headers = DELIMITERS.map((delimiter) => ({ delimiter, names: parseLine(text, delimiter) }));
+  const found =
+    headers.find(({ names }) => names?.some((name) => name.toLowerCase() === 'updated_at')) ?? headers[0]!;
+  const { delimiter, names } = found;
+  if (names?.some((name) => name.includes('\ufffd'))) {
+    throw new SourceError('config', `${file.name}: the first line is not in UTF-8`);
   }
-  return [...groups.values()].map(({ header, files }) => {
-    const found = findColumns(header.names, serviceIdField, files[0]!.name);
-    requireUpdatedAt(found, files[0]!.name);
-    const expression = (known: KnownColumn) => `c${header.names.indexOf(found.get(known)!)}`;
-    const known = [...found.keys()].filter((column) => column !== 'updated_at');
-    return {
-      columns: header.names.map((name) => ({ name, type: 'text' })),
-      from: readCsv(files, header, PASS_OVER_REJECTS),
-      fromKeeping: readCsv(files, header, KEEP_REJECTS),
-      at: timeOfText(expression('updated_at')),
-      shown: expression('updated_at'),
-      values: new Map(known.map((column) => [column, expression(column)])),
-    };
-  });
+  if (names) return { delimiter, names };
+  if (start.length < MOST_BYTES) return { delimiter, names: parseLine(`${text}\n`, delimiter) ?? [] };
+  throw new SourceError('config', `${file.name}: no first line ends within ${MOST_BYTES} bytes`);
 }
 
-function readCsv(files: readonly InputFile[], { delimiter, names }: CsvHeader, rejects: string): string {
-  const columns = names.map((_, index) => `c${index}: 'VARCHAR'`).join(', ');
-  return `read_csv([${files.map(({ path }) => literal(path)).join(', ')}], columns = {${columns}}, ${[
-    'auto_detect = false',
-    'header = true',
-    `delim = ${literal(delimiter)}`,
-    `quote = '"'`,
-    `escape = '"'`,
-    `comment = ''`,
-    `max_line_size = ${MOST_LINE_BYTES}`,
-    `buffer_size = ${2 * MOST_LINE_BYTES}`,
-    // A payload may hold line breaks: only from the first byte on is it known which of them end a line.
-    'parallel = false',
-    rejects,
-  ].join(', ')})`;
+async function readStart(file: InputFile): Promise<Buffer> {
+  const handle = await open(file.path);
+  try {
+    return await readAt(handle, 0, MOST_BYTES);
+  } finally {
+    await handle.close();
+  }
 }
 
-function openQuote({ name, openQuote }: InputFile): SourceRow[] {
-  if (openQuote === undefined) return [];
-  const text = `${name}: the quote at byte ${openQuote + 1} is not closed; nothing from its line on can be read`;
-  return [brokenRow(text, '')];
+/** Names of the line, quoted or not; undefined when the line does not end. */
+function parseLine(text: string, delimiter: string): string[] | undefined {
+  const names: string[] = [];
+  let at = 0;
+  while (true) {
+    let name = '';
+    if (text[at] === '"') {
+      for (at += 1; text[at] !== '"' || text[at + 1] === '"'; at += 1) {
+        if (at >= text.length) return undefined;
+        name += text[at];
+        if (text[at] === '"') at += 1;
+      }
+      at += 1;
+    }
+    for (; text[at] !== delimiter && text[at] !== '\n' && text[at] !== '\r'; at += 1) {
+      if (at >= text.length) return undefined;
+      name += text[at];
+    }
+    names.push(name.trim());
+    if (text[at] !== delimiter) return names;
+    at += 1;
+  }
+}
+
+/**
+ * Of a file that is read from its first byte on, DuckDB keeps all of it in memory, twice its size, until it is through.
+ * It fails when that is more than it may have. Longer files are cut into pieces between two records.
+ */
+const PIECE_BYTES = 16_777_216;
+
+/** `readHeader` has found the end of one within fewer. */
+const MOST_HEADER_BYTES = 131_072;
+
+/**
+ * Looks through a CSV file, and cuts it if it is long. Pieces stand in its place, and each begins with the header. A
+ * quote that is never closed makes one value of all that stands behind it, however many lines it was meant to be.
+ * DuckDB drops that without a word: it is found here.
+ * @returns no piece of an empty file
+ * @throws {SourceError} `config` without a header, or past the room that there is; `failed` when it cannot be read
+ */
+export async function cutCsv(
+  file: InputFile,
+  scratch: Pick<Scratch, 'take' | 'drop'>,
+  { signal, pieceBytes = PIECE_BYTES }: { signal?: AbortSignal; pieceBytes?: number } = {},
+): Promise<InputFile[]> {
+  const header = await readHeader(file);
+  if (!header) return [];
+  const scanner = createRecordScanner(header.delimiter);
+  let isCut = (await stat(file.path)).size > pieceBytes;
+  const pieces: InputFile[] = [];
+  let piece: FileHandle | undefined;
+  let [head, headEnded] = [Buffer.alloc(0), false];
+  /** Bytes in the piece, and of them those of whole records. */
+  let [written, whole] = [0, 0];
+  let records = 0;
+
+  async function write(bytes: Buffer): Promise<void> {
+    await scratch.take(bytes.length + (piece ? 0 : head.length), file.name);
+    if (!piece) {
+      const path = `${file.path}.${pieces.length}.csv`;
+      piece = await open(path, 'w', 0o600);
+      pieces.push({ name: file.name, path, recordsBefore: records });
+      await piece.writeFile(head);
+      written = head.length;
+      whole = written;
+    }
+    await piece.writeFile(bytes);
+    written += bytes.length;
+  }
+
+  async function endPiece(): Promise<void> {
+    await piece?.close();
+    piece = undefined;
+  }
+
+  async function take(chunk: Buffer): Promise<void> {
+    const ends: number[] = [];
+    scanner.scan(chunk, (end) => ends.push(end));
+    if (!isCut) return;
+    let from = 0;
+    if (!headEnded) {
+      const end = ends.shift();
+      head = Buffer.concat([head, chunk.subarray(0, end)]);
+      if (end === undefined) {
+        // Its lines end in CR alone: it is left in one piece.
+        isCut = head.length < MOST_HEADER_BYTES;
+        return;
+      }
+      headEnded = true;
+      from = end;
+    }
+    const lastEnd = ends.at(-1);
+    if (lastEnd === undefined) return write(chunk.subarray(from));
+    await write(chunk.subarray(from, lastEnd));
+    whole = written;
+    records += ends.length;
+    if (written >= pieceBytes) await endPiece();
+    if (lastEnd < chunk.length) await write(chunk.subarray(lastEnd));
+  }
+
+  async function takeAll(source: AsyncIterable<Buffer>): Promise<void> {
+    for await (const chunk of source) await take(chunk);
+  }
+  const read = createReadStream(file.path, { highWaterMark: 1_048_576 });
+  const options = signal ? { signal } : {};
+  try {
+    await pipeline(read, takeAll, options);
+    if (scanner.open() !== undefined) await piece?.truncate(whole);
+  } catch (error) {
+    signal?.throwIfAborted();
+    if (error instanceof SourceError) throw error;
+    throw new SourceError('failed', `${file.name}: ${(error as Error).message}`, { cause: error });
+  } finally {
+    await endPiece();
+  }
+  if (!headEnded) pieces.push({ ...file, recordsBefore: 0 });
+  else if (isCut) await scratch.drop(file.path);
+  const [openQuote, last] = [scanner.open(), pieces.at(-1)];
+  if (openQuote !== undefined && last) last.openQuote = openQuote;
+  return pieces;
 }

@@ -2,8 +2,7 @@ import { constants } from 'node:fs';
 import { type FileHandle, lstat, open, opendir, readlink, realpath, stat } from 'node:fs/promises';
 import path from 'node:path';
 import { Readable } from 'node:stream';
-import type { FileFormat, FolderDefinition } from '../definition.ts';
-import { SourceError } from '../source.ts';
+import { type FileFormat, type FolderDefinition, SourceError } from '../source.ts';
 import { bringIn, type Scratch } from './scratch.ts';
 
 /** Neither follows a link at the end of the path, nor waits for a writer of a FIFO. */

@@ -9,10 +9,10 @@ import type {
   DuckDBType,
 } from '@duckdb/node-api';
 import { type Watcher, watchedStep } from '../../platform/steps.ts';
-import type { DuckDbModule } from '../duckdb.ts';
+import { type DuckDbModule, identifier, literal, openDuckDb } from '../duckdb.ts';
 import { SourceError } from '../source.ts';
-import { refuseBrotli } from './parquet.ts';
-import { literal, loadDuckDb, openDuckDb, toSourceError } from './part.ts';
+import { refuseBrotli } from './formats.ts';
+import { loadDuckDb, toSourceError } from './part.ts';
 import { createScratch } from './scratch.ts';
 
 /** A Parquet file as lines of JSON, an object for each row, in their order. */
@@ -59,12 +59,13 @@ export async function openParquet(
   file: string,
   { name, scratchBytes, mostBytes, mostRow, longLine, watcher }: ParquetOptions,
 ): Promise<ParquetLines> {
-  const { DuckDBTypeId: ids } = await loadDuckDb();
+  const module = await loadDuckDb();
+  const ids = module.DuckDBTypeId;
   const real = await realpath(file);
   const inputs = [{ name, path: real }];
   const scratch = await createScratch(scratchBytes);
   // The file is read where it lies: its folder is all that a statement may reach.
-  const duckDb = await openDuckDb({ ...scratch, inputs: path.dirname(real) }, { keepsOrder: true });
+  const duckDb = await openDuckDb(module, { ...scratch, inputs: path.dirname(real) }, { keepsOrder: true });
   const from = `read_parquet(${literal(real)}, binary_as_string = true)`;
   const numbered = `read_parquet(${literal(real)}, binary_as_string = true, file_row_number = true)`;
   async function close(): Promise<void> {
@@ -221,8 +222,4 @@ function total(sizes: readonly string[]): string {
   if (sizes.length <= 1) return sizes[0] ?? '0';
   const half = sizes.length >> 1;
   return `(${total(sizes.slice(0, half))} + ${total(sizes.slice(half))})`;
-}
-
-function identifier(name: string): string {
-  return `"${name.replaceAll('"', '""')}"`;
 }

@@ -1,67 +1,21 @@
-import path from 'node:path';
 import type { DuckDBConnection } from '@duckdb/node-api';
-import { brokenRow, type KnownColumn, MOST_UNREADABLE } from '../columns.ts';
-import { type DuckDbModule, importDuckDb } from '../duckdb.ts';
-import { TIME_PATTERN } from '../schedule.ts';
+import {
+  brokenRow,
+  EARLIEST,
+  type KnownColumn,
+  LATEST,
+  MOST_UNREADABLE,
+  mostCharacters,
+  TIME_PATTERN,
+} from '../columns.ts';
+import { type DuckDbModule, importDuckDb, literal } from '../duckdb.ts';
 import { type SourceColumn, SourceError, type SourceRow } from '../source.ts';
 import type { InputFile } from './input.ts';
 import type { Scratch } from './scratch.ts';
 
-/**
- * What DuckDB keeps in memory at most. It takes far less for rows of a few hundred bytes; but it handles 2048 rows at a
- * time, and so 200 MB for rows of 100 KB.
- */
-const MEMORY = '1GiB';
-/** Each has rows of its own in memory, and the lanes take what is read far more slowly than one reads. */
-const THREADS = 1;
-
 /** @throws {SourceError} when it is not there; once it is, another try will do */
 export const loadDuckDb = (): Promise<DuckDbModule> =>
   importDuckDb((message, options) => new SourceError('failed', message, options));
-
-export interface DuckDb {
-  connect(): Promise<DuckDBConnection>;
-  close(): void;
-}
-
-/**
- * A DuckDB without a database, that reads nothing but the scratch folder: no other file, no network, no extension.
- * What is needed, Parquet and JSON, is built in.
- * @param keepsOrder rows come in the order of their file
- */
-export async function openDuckDb(
-  scratch: Pick<Scratch, 'path' | 'inputs' | 'maxBytes'>,
-  { keepsOrder = false } = {},
-): Promise<DuckDb> {
-  const { DuckDBInstance } = await loadDuckDb();
-  const instance = await DuckDBInstance.create(':memory:');
-  const connection = await instance.connect();
-  // The order counts: nothing can be set once external access is off and the configuration locked.
-  for (const setting of [
-    `threads = ${THREADS}`,
-    `memory_limit = '${MEMORY}'`,
-    `temp_directory = ${literal(path.join(scratch.path, 'spill'))}`,
-    `max_temp_directory_size = '${scratch.maxBytes}B'`,
-    `extension_directory = ${literal(path.join(scratch.path, 'extensions'))}`,
-    'autoinstall_known_extensions = false',
-    'autoload_known_extensions = false',
-    'allow_community_extensions = false',
-    'allow_persistent_secrets = false',
-    `preserve_insertion_order = ${keepsOrder}`,
-    "TimeZone = 'UTC'",
-    `allowed_directories = [${literal(scratch.inputs)}]`,
-    'enable_external_access = false',
-    'lock_configuration = true',
-  ]) {
-    await connection.run(`set ${setting}`);
-  }
-  connection.closeSync();
-  return { connect: () => instance.connect(), close: () => instance.closeSync() };
-}
-
-export function literal(text: string): string {
-  return `'${text.replaceAll("'", "''")}'`;
-}
 
 /** Files that are read alike, as a part of one statement. */
 export interface Part {
@@ -148,4 +102,115 @@ export async function* readRejects(
       return brokenRow(withNames(`${path} line ${number}: ${rule}`, files), text);
     });
   }
+}
+
+export type ValueColumn = Exclude<KnownColumn, 'updated_at'>;
+
+/**
+ * DuckDB cannot sort wide rows that do not fit into its memory: it ends with an error, or worse, with no rows. So rows are
+ * read window by window of time, each with so many bytes as can be sorted, and each in a reading of its own.
+ */
+const WINDOW_BYTES = 33_554_432;
+/** Quantiles of the time that windows are made of, and so the most of them. */
+const QUANTILES = 1000;
+
+interface Window {
+  /** Condition on `moment`. */
+  condition: string;
+  /** Rows of one moment need not be sorted, however many they are; those without one cannot be. */
+  ordered: boolean;
+}
+
+interface Survey {
+  /** In the order of time; what is no time comes first. */
+  windows: Window[];
+  /** In all windows. */
+  rows: number;
+}
+
+const IS_TIME = `coalesce(moment between timestamp '${EARLIEST}' and timestamp '${LATEST}', false)`;
+
+/**
+ * Counts the rows since then and parts them into windows.
+ * @param since in the form of `SourceRow.updatedAt`
+ */
+export async function surveyRows(
+  connection: DuckDBConnection,
+  { parts, columns }: { parts: readonly Part[]; columns: readonly ValueColumn[] },
+  since: string | undefined,
+): Promise<Survey> {
+  const from =
+    since === undefined ? IS_TIME : `${IS_TIME} and moment >= timestamp ${literal(since.replace('Z', ''))}`;
+  const bytes = ['0', ...columns.map((_, index) => `coalesce(strlen(v${index}), 0)`)].join(' + ');
+  const quantiles = Array.from({ length: QUANTILES - 1 }, (_, index) => (index + 1) / QUANTILES);
+  const reader = await connection.runAndReadAll(
+    `select count(*) filter (${from}), count(*) filter (not ${IS_TIME}), sum(${bytes}) filter (${from}),
+       approx_quantile(epoch_us(moment), [${quantiles.join(', ')}]) filter (${from})
+     from (${rowsOf(parts, columns, 'fromKeeping')})`,
+  );
+  const [readable, unreadable, size, moments] = reader.getRowsJson()[0] as [
+    string,
+    string,
+    string,
+    string[] | null,
+  ];
+  const windows: Window[] = Number(unreadable) > 0 ? [{ condition: `not ${IS_TIME}`, ordered: false }] : [];
+  if (Number(readable) > 0) {
+    const count = Math.min(QUANTILES, Math.ceil(Number(size) / WINDOW_BYTES));
+    const bounds = Array.from({ length: Math.max(0, count - 1) }, (_, index) =>
+      BigInt(moments![Math.floor(((index + 1) * QUANTILES) / count) - 1]!),
+    );
+    for (const { condition, ordered } of windowsBetween(bounds)) {
+      windows.push({ condition: `${from} and ${condition}`, ordered });
+    }
+  }
+  return { windows, rows: Number(readable) + Number(unreadable) };
+}
+
+/** A bound that comes twice is a moment with more rows than a window should have: it is a window of its own. */
+function windowsBetween(bounds: readonly bigint[]): Window[] {
+  const moment = (bound: bigint) => `make_timestamp(${bound})`;
+  const distinct = [...new Set(bounds)].sort((one, other) => (one < other ? -1 : 1));
+  let above = 'true';
+  const windows: Window[] = [];
+  for (const bound of distinct) {
+    windows.push({ condition: `${above} and moment < ${moment(bound)}`, ordered: true });
+    above = `moment >= ${moment(bound)}`;
+    if (bounds.filter((other) => other === bound).length === 1) continue;
+    windows.push({ condition: `moment = ${moment(bound)}`, ordered: false });
+    above = `moment > ${moment(bound)}`;
+  }
+  windows.push({ condition: above, ordered: true });
+  return windows;
+}
+
+/** Of each row of a window: UPDATED_AT in its wire form or null; what stood there when it is no time; then `columns`. */
+export function rowsStatement(
+  parts: readonly Part[],
+  columns: readonly ValueColumn[],
+  { condition, ordered }: Window,
+): string {
+  const values = columns.map((_, index) => `, v${index}`).join('');
+  return [
+    `select case when ${IS_TIME} then strftime(moment, '%Y-%m-%dT%H:%M:%S.%fZ') end, shown${values}`,
+    // What is not needed is not sorted either.
+    `from (select moment, case when not ${IS_TIME} then shown end as shown${values}`,
+    `from (${rowsOf(parts, columns, 'from')}) where ${condition})`,
+    ordered ? 'order by moment' : '',
+  ].join(' ');
+}
+
+function rowsOf(
+  parts: readonly Part[],
+  columns: readonly ValueColumn[],
+  relation: 'from' | 'fromKeeping',
+): string {
+  const rows = parts.map((part) => {
+    const values = columns.map((column, index) => {
+      const value = part.values.get(column);
+      return `, ${value === undefined ? 'null::varchar' : `left(${value}, ${mostCharacters(column)})`} as v${index}`;
+    });
+    return `select ${part.at} as moment, left(${part.shown}, ${MOST_UNREADABLE}) as shown${values.join('')} from ${part[relation]}`;
+  });
+  return rows.join(' union all ');
 }

@@ -1,14 +1,23 @@
 import { BadRequest } from '../../errors.ts';
-import type { AcceptedEmailChange } from '../../jobs/payloads.ts';
+import type { AcceptedEmailChange } from '../../jobs/envelope.ts';
 import { normalizeEmail } from '../../profile/addresses.ts';
 import { emailOf, isGiven } from '../../profile/identifier.ts';
 import type { Json } from '../../profile/json.ts';
-import { parseTime, toIso } from '../../profile/time.ts';
+import { toIso } from '../../profile/time.ts';
 import type { Schema } from '../../schemas/compile.ts';
-import type { Page } from '../../store/email-listing.ts';
+import type { Page } from '../../store/suppression-lists.ts';
 import { countedReply, email, judge, planOf, refusal, requiredElements } from '../identity/elements.ts';
 import type { Plan, QueuedOperation } from '../operation.ts';
-import { count, listOrOne, READ_BACK_WITHIN, readOffset, readWholeNumber } from '../subscription/asked.ts';
+import {
+  count,
+  day,
+  listOrOne,
+  readDays,
+  readOffset,
+  readWholeNumber,
+  withPlus,
+} from '../query-parameters.ts';
+import { READ_BACK_WITHIN } from '../subscription/states.ts';
 
 const FIELD = 'email';
 
@@ -50,10 +59,6 @@ export function planChange(
 
 const DEFAULT_LIMIT = 100;
 const MAX_LIMIT = 500;
-const DAY_OR_TIME = /^\d{4}-\d\d-\d\d(?:[Tt ]|$)/;
-/** A zone whose + was not encoded. */
-export const BARE_ZONE = /([Tt ]\d\d.*) (?=\d\d:?\d\d$)/;
-
 /** The parameters of a list of addresses. */
 export const listParameters: Schema = {
   type: 'object',
@@ -71,15 +76,6 @@ export const listParameters: Schema = {
     },
   },
 };
-
-/** A parameter that is a day. */
-export function day(description: string): Schema {
-  return {
-    type: 'string',
-    description: `YYYY-MM-DD; also with a time, from or to which it holds then. ${description}`,
-    rule: 'it must be a day, YYYY-MM-DD',
-  };
-}
 
 /** The answer with a list of addresses, `since` being the name of their time. */
 export const listReply = (since: string, description: string): Schema => ({
@@ -109,8 +105,7 @@ export const listReply = (since: string, description: string): Schema => ({
  */
 export function readPage(query: Record<string, Json>, bounds: 'always' | 'unless-email'): Page {
   const { email: sent, sort_direction } = query;
-  // No address has a space: it is a + that was not encoded.
-  const email = isGiven(sent) ? normalizeEmail(String(sent).replaceAll(' ', '+')) : undefined;
+  const email = isGiven(sent) ? normalizeEmail(withPlus(String(sent))) : undefined;
   if (isGiven(sent) && email === undefined) {
     throw new BadRequest("The value provided for the 'email' field is not a valid email.");
   }
@@ -124,41 +119,6 @@ export function readPage(query: Record<string, Json>, bounds: 'always' | 'unless
     limit: readWholeNumber(query, 'limit', { from: 1, to: MAX_LIMIT, otherwise: DEFAULT_LIMIT }),
     offset: readOffset(query),
   };
-}
-
-/**
- * The days between which something is asked for, in epoch milliseconds.
- *
- * @param unless the parameter that would make them unnecessary, in quotes; undefined: it is there, and they need not be
- * @throws {BadRequest} naming the parameter, or all that are missing
- */
-export function readDays(
-  query: Record<string, Json>,
-  unless: string | undefined,
-): { start: number | undefined; end: number | undefined } {
-  const start = readDay(query, 'start_date');
-  const end = readDay(query, 'end_date');
-  const missing = Object.entries({ start_date: start, end_date: end }).filter(([, day]) => day === undefined);
-  if (unless !== undefined && missing.length > 0) {
-    const names = missing.map(([name]) => `'${name}'`).join(' and ');
-    throw new BadRequest(`${names} ${missing.length === 1 ? 'is' : 'are'} required, or ${unless}`);
-  }
-  if (start !== undefined && end !== undefined && start >= end) {
-    throw new BadRequest("'start_date' is not valid: it must be before 'end_date'");
-  }
-  return { start, end };
-}
-
-/** Epoch milliseconds: of the time that is sent, or of the day's midnight, UTC. */
-function readDay(query: Record<string, Json>, name: string): number | undefined {
-  const value = query[name];
-  if (!isGiven(value)) return undefined;
-  const time =
-    typeof value === 'string' && DAY_OR_TIME.test(value)
-      ? parseTime(value.replace(BARE_ZONE, '$1+'))
-      : undefined;
-  if (time === undefined) throw new BadRequest(`'${name}' is not valid: it must be a day, YYYY-MM-DD`);
-  return time;
 }
 
 /**

@@ -6,7 +6,8 @@ import { findUnstorable } from '../../profile/values.ts';
 import type { Schema } from '../../schemas/compile.ts';
 import { userAlias } from '../../schemas/track.ts';
 import type { StoredUser } from '../../store/export.ts';
-import type { Wanted } from '../../store/export-lookup.ts';
+import type { WantedUser } from '../../store/profile-search.ts';
+import { listOf } from '../query-parameters.ts';
 
 /** A field of an exported user: its documentation, and its value if that is not the stored member of its name. */
 export interface UserField {
@@ -179,7 +180,7 @@ const SERVICE_ID = /^[0-9a-f]{24}$/;
 /** An identifier as its sender knows it, and as the store does; without the latter nobody can have it. */
 export interface NamedUser {
   sent: string;
-  key: Omit<Wanted, 'place'> | undefined;
+  key: Omit<WantedUser, 'place'> | undefined;
 }
 
 type Alias = { alias_name: string; alias_label: string };
@@ -216,20 +217,17 @@ export function readNamedUsers(body: Record<string, Json>, serviceIdField: strin
   return asked;
 }
 
-/** Clients send one value where an array is meant, and null or an empty text for none. */
-export function listOf(value: Json | undefined): Json[] {
-  const list = Array.isArray(value) ? value : [value ?? null];
-  return list.filter((element) => element !== null && element !== '');
-}
-
 function externalId(sent: string): NamedUser {
-  return { sent, key: findUnstorable(sent) ? undefined : { external_id: sent } };
+  return { sent, key: findUnstorable(sent) ? undefined : { externalId: sent } };
 }
 
 /** The typed clients read a list of strings, so an alias that nobody has is reported by its name. */
 function alias({ alias_name, alias_label }: Alias): NamedUser {
   const unstorable = findUnstorable([alias_name, alias_label]);
-  return { sent: alias_name, key: unstorable ? undefined : { alias_name, alias_label } };
+  return {
+    sent: alias_name,
+    key: unstorable ? undefined : { aliasName: alias_name, aliasLabel: alias_label },
+  };
 }
 
 function serviceId(sent: string): NamedUser {
@@ -247,5 +245,5 @@ function phone(sent: string): NamedUser {
 }
 
 function device(sent: string): NamedUser {
-  return { sent, key: findUnstorable(sent) ? undefined : { device_id: sent } };
+  return { sent, key: findUnstorable(sent) ? undefined : { deviceId: sent } };
 }

@@ -1,11 +1,11 @@
 import { ApiError, BadRequest, type ErrorName, type Rejection } from '../../errors.ts';
-import type { IdentityObject, SubscriptionObject } from '../../jobs/payloads.ts';
+import type { IdentityObject, SubscriptionObject } from '../../jobs/envelope.ts';
 import { newId } from '../../platform/ids.ts';
 import { prioritizations } from '../../profile/identifier.ts';
 import type { Json } from '../../profile/json.ts';
 import { findUnstorable, isRecord } from '../../profile/values.ts';
 import type { Schema } from '../../schemas/compile.ts';
-import type { Plan } from '../operation.ts';
+import type { Plan, QueuedOperation, Reply } from '../operation.ts';
 
 /** Elements of each array of an identity or subscription request. */
 export const MAX_ELEMENTS = 50;
@@ -209,3 +209,71 @@ export const refusal = (arrays: string[]) => ({
     },
   } satisfies Schema,
 });
+
+/** Names of the answer's two lists, and of the request's array. */
+interface Lists {
+  /** What took effect. */
+  done: string;
+  /** What did not, here or in the store. */
+  errors: string;
+  input_array: string;
+}
+
+/**
+ * The plan of a request whose answer says which of its objects took effect. A caller who waits for that in
+ * vain is told that all of them are accepted, with 202.
+ *
+ * @param show an object as the list of those that took effect has it
+ */
+export function settledPlan<T extends IdentityObject>(
+  { objects, rejected }: Judged<T>,
+  { done, errors, input_array }: Lists,
+  show: (object: T) => Json,
+): Plan {
+  const bodyOf = (failures: ReadonlyMap<string, string>) => {
+    const late: Rejection[] = objects.flatMap(({ id, index }) => {
+      const type = failures.get(id);
+      return type === undefined ? [] : [{ type, input_array, index }];
+    });
+    return {
+      [done]: objects.filter(({ id }) => !failures.has(id)).map(show),
+      [errors]: [...rejected, ...late].sort((one, other) => one.index - other.index),
+      message: 'success',
+    };
+  };
+  return {
+    objects,
+    rejected: rejected.length,
+    reply: { status: 202, body: { ...bodyOf(new Map()), pending: true } },
+    replyOf: (failures): Reply => ({ status: 201, body: bodyOf(failures) }),
+  };
+}
+
+/**
+ * The answers that such a plan has.
+ *
+ * @param shown schema of what `show` makes
+ */
+export function settledReplies(
+  { done, errors, input_array }: Lists,
+  shown: Schema,
+): QueuedOperation['replies'] {
+  const lists = (took: string, refused: string) => ({
+    [done]: { type: 'array', description: took, items: shown },
+    [errors]: rejections([input_array], refused),
+  });
+  return {
+    201: {
+      description: 'What is listed has taken effect.',
+      schema: replySchema(lists('What took effect.', 'The elements that did not, and why.')),
+    },
+    202: {
+      description:
+        'It takes longer than a caller should wait: what is listed is on disk, and takes effect if nothing in the store speaks against it.',
+      schema: replySchema({
+        ...lists('What was accepted.', 'The elements that cannot be read.'),
+        pending: { const: true },
+      }),
+    },
+  };
+}

@@ -1,6 +1,6 @@
 import { ApiError, BadRequest } from '../../errors.ts';
 import type { PreferenceCenter, Prisma } from '../../generated/prisma/client.ts';
-import { formProblem } from '../../preferences/forms.ts';
+import { formProblem } from '../../preferences/page.ts';
 import { sampleView } from '../../preferences/submission.ts';
 import { TemplateError } from '../../preferences/template.ts';
 import type { Json } from '../../profile/json.ts';

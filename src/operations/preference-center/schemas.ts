@@ -1,4 +1,4 @@
-import { grouped } from '../../platform/numbers.ts';
+import { grouped } from '../../platform/format.ts';
 import { MAX_TEMPLATE } from '../../preferences/page.ts';
 import type { Json } from '../../profile/json.ts';
 import type { Schema } from '../../schemas/compile.ts';

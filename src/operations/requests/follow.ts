@@ -1,5 +1,6 @@
 import type { AcceptedObject } from '../../jobs/envelope.ts';
 import { findTrace, inputArrayOf, type Trace } from '../../jobs/traces.ts';
+import { idsBetween, millisecondsOf } from '../../platform/ids.ts';
 import { type DeadLetter, selectByRequest } from '../../store/dead-letters.ts';
 import { findTraces } from '../../store/ledger.ts';
 import type { Resources } from '../operation.ts';
@@ -62,27 +63,9 @@ const FARTHEST = 60_000;
 /** Nearly always they are within this time. */
 const NEAR = 2000;
 
-/** The moment with which a UUIDv7 begins, in epoch milliseconds. */
-function millisecondsOf(id: string): number {
-  return Number.parseInt(id.replaceAll('-', '').slice(0, 12), 16);
-}
-
 /** ISO 8601. */
 export function acceptedAt(requestId: string): string {
   return new Date(millisecondsOf(requestId)).toISOString();
-}
-
-/** The ids that are made in the time, both ends included; the first and the last that there could be. */
-function idsBetween(from: number, to: number): [string, string] {
-  return [boundaryId(from, '0'), boundaryId(to, 'f')];
-}
-
-function boundaryId(milliseconds: number, fill: string): string {
-  const time = Math.min(milliseconds, 2 ** 48 - 1)
-    .toString(16)
-    .padStart(12, '0');
-  const [a, b, c] = [4, 4, 12].map((length) => fill.repeat(length));
-  return `${time.slice(0, 8)}-${time.slice(8)}-${a}-${b}-${c}`;
 }
 
 interface Part {

@@ -1,6 +1,6 @@
 import type { Json } from '../../profile/json.ts';
 import type { Schema } from '../../schemas/compile.ts';
-import { companyPermissions, departments } from '../../schemas/scim-permissions.ts';
+import { companyPermissions, departments } from '../../schemas/permissions.ts';
 import { LONGEST, MOST, USER } from './messages.ts';
 
 /** Addresses of a person. */

@@ -1,4 +1,4 @@
-import { departments } from '../../schemas/scim-permissions.ts';
+import { departments } from '../../schemas/permissions.ts';
 import { USER } from './messages.ts';
 
 /** Characters of a path, and so of the name of an attribute. */

@@ -1,9 +1,11 @@
 import { type Filter as Parsed, parse } from 'scim2-parse-filter';
 import { errors } from '../../errors.ts';
 import { quoted } from '../../profile/values.ts';
-import type { Condition, EmailComparison, FilterColumn } from '../../store/accounts.ts';
+import type { AccountCondition, EmailComparison, FilterColumn } from '../../store/accounts.ts';
+import { withPlus } from '../query-parameters.ts';
 import { withoutUrn } from './attributes.ts';
 import { ScimError, USER } from './messages.ts';
+import { truthOf } from './spell.ts';
 
 /** Filters that stand within each other; the parser goes one call deeper for each. */
 const MAX_DEPTH = 20;
@@ -121,7 +123,7 @@ const columns = new Map<string, FilterColumn>([
  * parentheses.
  * @throws {ScimError} 400 `invalidFilter`
  */
-export function readFilter(text: string): Condition {
+export function readFilter(text: string): AccountCondition {
   try {
     if (text.length > MAX_LENGTH) throw new FilterError(`A filter has at most ${MAX_LENGTH} characters.`);
     return toCondition(parseFilter(text));
@@ -137,7 +139,7 @@ export function readFilter(text: string): Condition {
   }
 }
 
-function toCondition(filter: Filter): Condition {
+function toCondition(filter: Filter): AccountCondition {
   if (filter.op === 'and' || filter.op === 'or') {
     const [one, other] = filter.filters;
     // `emails[type eq "work"].value eq "…"`, of which the parser makes two filters: they speak of one address.
@@ -151,9 +153,9 @@ function toCondition(filter: Filter): Condition {
   const column = columns.get(pathOf(filter.path));
   if (column === undefined) throw new FilterError(`'${quoted(filter.path)}' cannot be filtered by.`);
   if (column !== 'active')
-    return { op: filter.op, column, value: textOf(filter.operand, column, filter.path) };
+    return { op: filter.op, column, value: comparedText(filter.operand, column, filter.path) };
   if (filter.op !== 'eq') throw new FilterError("'active' is compared by eq.");
-  return { op: 'eq', column, value: truthOf(filter.operand, 'active') };
+  return { op: 'eq', column, value: comparedTruth(filter.operand, 'active') };
 }
 
 const pathOf = (path: string) => withoutUrn(path, USER).toLowerCase();
@@ -170,26 +172,25 @@ function emailComparisons(filter: Filter): EmailComparison[] {
   const { op, operand } = filter;
   const member = pathOf(filter.path).replace(/^emails(?:\.|$)/, '') || 'value';
   if (member === 'primary' && op === 'eq')
-    return [{ op, member, value: String(truthOf(operand, 'emails.primary')) }];
+    return [{ op, member, value: String(comparedTruth(operand, 'emails.primary')) }];
   if (member !== 'value' && member !== 'type')
     throw new FilterError(`'${quoted(filter.path)}' cannot be filtered by.`);
-  return [{ op, member, value: textOf(operand, member === 'value' ? 'userName' : undefined, filter.path) }];
+  return [
+    { op, member, value: comparedText(operand, member === 'value' ? 'userName' : undefined, filter.path) },
+  ];
 }
 
 /** @param column what decides how a text is meant; absent: as it stands there */
-function textOf({ type, text }: Operand, column: FilterColumn | undefined, path: string): string {
+function comparedText({ type, text }: Operand, column: FilterColumn | undefined, path: string): string {
   // A number without quotes is one that the provider has for a text.
   const isText = type === 'string' || (type === 'number' && column === 'externalId');
   if (!isText) throw new FilterError(`'${quoted(path)}' is compared with a string.`);
   if (text.includes('\u0000')) throw new FilterError();
-  // No address has a space: it is a + that was not encoded.
-  return column === 'userName' ? text.replaceAll(' ', '+') : text;
+  return column === 'userName' ? withPlus(text) : text;
 }
 
-/** Some providers send booleans as texts. */
-function truthOf({ type, text }: Operand, path: string): boolean {
-  const truth = text.toLowerCase();
-  if ((type !== 'boolean' && type !== 'string') || !['true', 'false'].includes(truth))
-    throw new FilterError(`'${path}' is compared with true or false.`);
-  return truth === 'true';
+function comparedTruth({ type, text }: Operand, path: string): boolean {
+  const truth = type === 'boolean' || type === 'string' ? truthOf(text) : undefined;
+  if (truth === undefined) throw new FilterError(`'${path}' is compared with true or false.`);
+  return truth;
 }

@@ -1,5 +1,5 @@
 import type { Json } from '../../profile/json.ts';
-import { quoted } from '../../profile/values.ts';
+import { isRecord, quoted } from '../../profile/values.ts';
 import type { Schema } from '../../schemas/compile.ts';
 import {
   type Attribute,
@@ -12,7 +12,7 @@ import {
 import { FilterError } from './filter.ts';
 import { createBudget, invalid, MAX_VALUES, PATCH_OP, type Spend, USER } from './messages.ts';
 import { combine, without } from './resource.ts';
-import { isMember, type Member, refuseRoles, spellResource, spellValue } from './spell.ts';
+import { type Member, refuseRoles, spellResource, spellValue } from './spell.ts';
 import { readValueFilter, type ValueFilter } from './value-filter.ts';
 
 /** A name and, of a list, a filter of its values. */
@@ -187,7 +187,7 @@ function readOperation({ op: given, path, value }: GivenOperation, spend: Spend)
     return steps ? [toChange({ op, steps, given: value }, spend)] : [];
   }
   if (op === 'remove') throw invalid("'Operations' are not valid: remove needs a path", 'noTarget');
-  if (!isMember(value))
+  if (!isRecord(value))
     throw invalid(`'Operations' are not valid: without a path, the value of ${op} is an object`);
   // What cannot be written is passed over here, as in the body of a create.
   return Object.entries(value).flatMap(([name, member]) => {

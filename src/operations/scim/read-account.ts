@@ -8,11 +8,12 @@ import {
   departments,
   teamPermissions,
   workspacePermissions,
-} from '../../schemas/scim-permissions.ts';
+} from '../../schemas/permissions.ts';
 import { findNamed, findTeams, type NamedRow } from '../../store/accounts.ts';
 import type { Database } from '../../store/database.ts';
 import { invalid } from './messages.ts';
 import { defaultEmails, type Email, type GivenGroup, type StoredGroup } from './resource.ts';
+import { truthOf } from './spell.ts';
 
 /**
  * Workspaces, teams and permission sets of a company, by the names or ids that a client has given: a
@@ -193,7 +194,7 @@ export async function readAccount(
     familyName: given.name.familyName,
     emails: given.emails ? toEmails(given.emails, given.userName) : null,
     department: given.department,
-    active: given.active === undefined ? active : isTrue(given.active),
+    active: given.active === undefined ? active : truthOf(given.active) === true,
     companyPermissions: [...new Set(permissions.companyPermissions)],
     appGroups: await resolveGroups(prisma, companyId, permissions.appGroup),
   };
@@ -209,7 +210,9 @@ export function toColumns({ emails, ...values }: AccountValues) {
  * what an account has without any, so that nothing changes when a provider sends back what it read.
  */
 function toEmails(given: NonNullable<Given['emails']>, userName: string | undefined): Email[] | null {
-  const lastPrimary = given.findLastIndex(({ primary }) => primary !== undefined && isTrue(primary));
+  const lastPrimary = given.findLastIndex(
+    ({ primary }) => primary !== undefined && truthOf(primary) === true,
+  );
   const emails = given.map(({ value, type, primary, display }, index) => ({
     ...(value !== undefined && { value }),
     ...(type !== undefined && { type }),
@@ -217,11 +220,6 @@ function toEmails(given: NonNullable<Given['emails']>, userName: string | undefi
     ...(display !== undefined && { display }),
   }));
   return userName !== undefined && isDeepStrictEqual(emails, defaultEmails(userName)) ? null : emails;
-}
-
-/** Some providers send booleans as texts. */
-function isTrue(given: boolean | string): boolean {
-  return String(given).toLowerCase() === 'true';
 }
 
 /** The lower-case form of a user name. @throws {ScimError} 400 when it is no email address */

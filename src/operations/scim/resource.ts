@@ -1,9 +1,10 @@
 import { canonicalText, type Json } from '../../profile/json.ts';
+import { isRecord } from '../../profile/values.ts';
 import { namesOf } from '../../store/accounts.ts';
 import type { Database } from '../../store/database.ts';
 import type { Attribute } from './attributes.ts';
 import { SCIM_ROOT, type Spend, USER } from './messages.ts';
-import { isMember, type Member } from './spell.ts';
+import type { Member } from './spell.ts';
 
 /** An element of `appGroup`, of the right form. */
 export type GivenGroup = {
@@ -157,7 +158,7 @@ export function combine(
     if (op === 'replace' || !Array.isArray(current) || !Array.isArray(value)) return value;
     return [...current, ...without(value, current, spend)];
   }
-  if (!subAttributes || !isMember(current) || !isMember(value)) return value;
+  if (!subAttributes || !isRecord(current) || !isRecord(value)) return value;
   const combined: Member = { ...current };
   for (const sub of subAttributes) {
     const member = value[sub.name];

@@ -1,5 +1,5 @@
 import type { Json } from '../../profile/json.ts';
-import { isLongerThan, quoted } from '../../profile/values.ts';
+import { isLongerThan, isRecord, quoted } from '../../profile/values.ts';
 import { type Attribute, allAttributes, findAttribute, withoutUrn } from './attributes.ts';
 import { accountBudget, invalid, LONGEST, MOST, type Spend, USER } from './messages.ts';
 
@@ -49,10 +49,10 @@ function spellWithin(value: Json, { subAttributes, multiValued }: Attribute, spe
     spend(value.length);
     if (!subAttributes) return value;
     return value.map((one, index) =>
-      isMember(one) ? spellMembers(one, subAttributes, { place: `${where}.${index}.`, spend }) : one,
+      isRecord(one) ? spellMembers(one, subAttributes, { place: `${where}.${index}.`, spend }) : one,
     );
   }
-  return subAttributes && isMember(value)
+  return subAttributes && isRecord(value)
     ? spellMembers(value, subAttributes, { place: `${where}.`, spend })
     : value;
 }
@@ -82,7 +82,7 @@ export function spellValue(
     );
   }
   if (subAttributes) {
-    if (!isMember(value)) throw refuse('an object');
+    if (!isRecord(value)) throw refuse('an object');
     const spelled: Member = {};
     for (const [name, member] of Object.entries(value)) {
       const sub = findAttribute(subAttributes, name);
@@ -92,9 +92,9 @@ export function spellValue(
     return spelled;
   }
   if (attribute.type === 'boolean') {
-    if (typeof value === 'boolean') return value;
-    if (typeof value === 'string' && /^(?:true|false)$/i.test(value)) return value.toLowerCase() === 'true';
-    throw refuse('true or false');
+    const truth = truthOf(value);
+    if (truth === undefined) throw refuse('true or false');
+    return truth;
   }
   if (typeof value !== 'string' || value === '' || isLongerThan(value, LONGEST) || value.includes('\u0000'))
     throw refuse(`a string of 1 to ${LONGEST} characters`);
@@ -114,7 +114,7 @@ export function refuseRoles(place: string, name: string, value: Json): void {
     (place === '' && isNamed(name, 'permissions.roles'));
   if (!isRoles || !Array.isArray(value) || value.length === 0) return;
   const names = value.slice(0, MOST_NAMED).map((role) => {
-    const { roleName, roleId } = isMember(role) ? role : {};
+    const { roleName, roleId } = isRecord(role) ? role : {};
     const given = [roleName, roleId].find((one) => typeof one === 'string');
     return `'${quoted(given ?? 'of no name')}'`;
   });
@@ -128,6 +128,9 @@ function isNamed(name: string, wanted: string): boolean {
   return name.length < LONGEST && withoutUrn(name, USER).toLowerCase() === wanted;
 }
 
-export function isMember(value: Json | undefined): value is Member {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
+/** Some providers send booleans as texts; undefined: it is none. */
+export function truthOf(given: Json): boolean | undefined {
+  if (typeof given !== 'string' || !/^(?:true|false)$/i.test(given))
+    return typeof given === 'boolean' ? given : undefined;
+  return given.toLowerCase() === 'true';
 }

@@ -1,8 +1,9 @@
 import type { Json } from '../../profile/json.ts';
+import { isRecord } from '../../profile/values.ts';
 import { type Attribute, findAttribute } from './attributes.ts';
 import { type Filter, FilterError, type Operand, type Operator, parseFilter } from './filter.ts';
 import type { Spend } from './messages.ts';
-import { isMember, type Member } from './spell.ts';
+import type { Member } from './spell.ts';
 
 /** Characters that are compared for the price of one value: to look for a text costs its length times the other's. */
 const PER_VALUE = 256;
@@ -69,7 +70,7 @@ function some(path: string, among: Attribute[], test: Test): Test {
     if (value === undefined || value === null) return false;
     if (Array.isArray(value)) return value.some((one) => look(one, depth, spend));
     if (depth === names.length) return test(value, spend);
-    return isMember(value) && look(value[names[depth]!], depth + 1, spend);
+    return isRecord(value) && look(value[names[depth]!], depth + 1, spend);
   };
   return (value, spend) => look(value, 0, spend);
 }

@@ -2,6 +2,7 @@ import { ApiError, BadRequest, errors, type Rejection } from '../../errors.ts';
 import type { AcceptedObject, TrackKind, TrackObject } from '../../jobs/envelope.ts';
 import type { LongStrings } from '../../profile/attribute-rule.ts';
 import type { Json } from '../../profile/json.ts';
+import { asList } from '../../profile/values.ts';
 import type { Schema } from '../../schemas/compile.ts';
 import { attributesSchema, eventSchema, purchaseSchema } from '../../schemas/track.ts';
 import { identifierText } from '../../store/dead-letters.ts';
@@ -76,7 +77,7 @@ export function tracking({
     const warnings: Rejection[] = [];
     const reply: Record<string, Json> = {};
     const hasRoom = createRoom(limits.ofUser);
-    const arrays = kinds.map((kind) => asArray(body[kind]));
+    const arrays = kinds.map((kind) => asList(body[kind]));
     let all = 0;
     for (const { length } of arrays) {
       all += length;
@@ -122,12 +123,6 @@ function createRoom(most = Number.POSITIVE_INFINITY): (object: TrackObject) => b
     named.set(name, count);
     return count <= most;
   };
-}
-
-/** Clients send one object where an array is meant, and null for none. */
-function asArray(value: Json | undefined): Json[] {
-  if (value === undefined || value === null) return [];
-  return Array.isArray(value) ? value : [value];
 }
 
 const counter = (kind: string) => ({ type: 'integer', description: `Number of ${kind} stored.` }) as const;

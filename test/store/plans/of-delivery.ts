@@ -3,8 +3,11 @@ import { newId } from '../../../src/platform/ids.ts';
 import { blockIfDummies, findCrowdedProfiles } from '../../../src/store/blocked-external-ids.ts';
 import { countLanes, countUsage, readTotals, readUsageToday } from '../../../src/store/counters.ts';
 import {
+  countLetters,
   discardDeadLetters,
+  listLetters,
   mendDeadLetter,
+  pagesOfLetters,
   readLetter,
   selectClosed,
 } from '../../../src/store/dead-letter-actions.ts';
@@ -41,7 +44,6 @@ import {
   recordWhole,
   releaseEnvelopes,
 } from '../../../src/store/ledger.ts';
-import { countLetters, listLetters, pagesOfLetters } from '../../../src/store/letter-lists.ts';
 import { forgetOutcomes, readOutcomes, recordOutcomes } from '../../../src/store/outcomes.ts';
 import type { Asking } from './asking.ts';
 
@@ -75,18 +77,18 @@ export const ofDelivery: Asking = (store, { workspaceId, users, envelopes, objec
     () => forgetEnvelopes(store, 30),
     () =>
       countLanes(store, [
-        { lane: 0, envelopes: 1, objects: 1, dead_letters: 0, apply_seconds: 1, named_elsewhere: 0 },
+        { lane: 0, envelopes: 1, objects: 1, deadLetters: 0, applySeconds: 1, namedElsewhere: 0 },
       ]),
     () => {
       const counts = { attributes: 1, events: 1, purchases: 1, identity: 1, subscriptions: 1 };
-      return countUsage(store, [{ workspace_id: workspaceId, lane: 0, ...counts }]);
+      return countUsage(store, [{ workspaceId, lane: 0, ...counts }]);
     },
     () => readTotals(store),
     () => readUsageToday(store),
     () =>
       recordOutcomes(store, [
-        { workspace_id: workspaceId, object_id: newId() },
-        { workspace_id: workspaceId, object_id: objects[0]!, error: 'error' },
+        { workspaceId, objectId: newId() },
+        { workspaceId, objectId: objects[0]!, error: 'error' },
       ]),
     () => readOutcomes(store, objects),
     () => forgetOutcomes(store),

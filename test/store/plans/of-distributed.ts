@@ -3,9 +3,10 @@ import { summarizeRetention } from '../../../src/store/archive-files.ts';
 import { readUsageToday } from '../../../src/store/counters.ts';
 import { findApiKeys } from '../../../src/store/credentials.ts';
 import { eraseHistories } from '../../../src/store/erasures.ts';
+import { recordEventsApart } from '../../../src/store/events.ts';
 import { forgetKeys } from '../../../src/store/idempotency-keys.ts';
 import { listPartitions, ownersIn } from '../../../src/store/partitions.ts';
-import { recordEventsApart, recordPurchasesApart } from '../../../src/store/record-apart.ts';
+import { recordPurchasesApart } from '../../../src/store/purchases.ts';
 import { leaseExports } from '../../../src/store/segment-export-leases.ts';
 import { createDestination, listDestinations } from '../../../src/store/stream-destinations.ts';
 import { leaseDestinations } from '../../../src/store/stream-leases.ts';
@@ -14,9 +15,9 @@ import type { Asking } from './asking.ts';
 /** What has a text of its own, or another way, where the tables are distributed. */
 export const ofDistributed: Asking = (store, { workspaceId, users, keyHash }) => {
   const now = new Date().toISOString();
-  const [{ id: profile_id }] = users as [(typeof users)[0]];
-  const did = { workspace_id: workspaceId, profile_id, lane: 0, ordinal: 0, time: now, id: newId() };
-  const none = { app_id: undefined, properties: undefined };
+  const [{ id: profileId }] = users as [(typeof users)[0]];
+  const did = { workspaceId, profileId, lane: 0, ordinal: 0, time: now, id: newId() };
+  const none = { appId: undefined, properties: undefined };
   const lease = { process: newId(), milliseconds: 1000, limit: 3 };
   const destination = {
     ...{ workspaceId, name: 'all', kind: 'webhook', settings: { url: 'http://127.0.0.1:9/' }, secret: null },
@@ -33,7 +34,7 @@ export const ofDistributed: Asking = (store, { workspaceId, users, keyHash }) =>
     () =>
       recordPurchasesApart(
         store,
-        [{ ...did, ...none, product_id: 'product2', currency: 'USD', price: 1, quantity: 1 }],
+        [{ ...did, ...none, productId: 'product2', currency: 'USD', price: 1, quantity: 1 }],
         now,
       ).stored,
     () => readUsageToday(store),

@@ -1,6 +1,11 @@
 import { newId } from '../../../src/platform/ids.ts';
-import { moveAliases, renameAliases } from '../../../src/store/aliases.ts';
-import { forgetDeadLetters, handOverDeadLetters } from '../../../src/store/dead-letters-of-users.ts';
+import {
+  deprecateExternalIds,
+  moveAliases,
+  removeDeprecatedExternalIds,
+  renameAliases,
+  setExternalIds,
+} from '../../../src/store/alternate-identifiers.ts';
 import { dropUnheldAddresses } from '../../../src/store/email-addresses.ts';
 import {
   eraseActivity,
@@ -11,28 +16,23 @@ import {
   recordDeletes,
 } from '../../../src/store/erasures.ts';
 import { mergeAppSummaries, mergeEventSummaries } from '../../../src/store/events.ts';
-import {
-  deprecateExternalIds,
-  removeDeprecatedExternalIds,
-  setExternalIds,
-} from '../../../src/store/external-ids.ts';
-import { bringFailures, eraseFailures, strikeOffNames } from '../../../src/store/failures-of-users.ts';
+import { isPassed, readHorizon } from '../../../src/store/horizon.ts';
+import { forgetDeadLetters, handOverDeadLetters, strikeOffNames } from '../../../src/store/left-names.ts';
+import { mergeProfiles, recordMerges } from '../../../src/store/merges.ts';
+import { bringFailures, eraseFailures } from '../../../src/store/named-failures.ts';
+import { movePushTokens } from '../../../src/store/profile-attributes.ts';
+import { removeProfiles } from '../../../src/store/profiles.ts';
+import { mergePurchaseSummaries } from '../../../src/store/purchases.ts';
 import {
   forgetInvalidNumbers,
   listInvalidNumbers,
   markInvalidNumbers,
   removeInvalidNumbers,
-} from '../../../src/store/invalid-phone-numbers.ts';
-import { mergeProfiles, recordMerges } from '../../../src/store/merges.ts';
-import { removeProfiles } from '../../../src/store/profiles.ts';
-import { mergePurchaseSummaries } from '../../../src/store/purchases.ts';
-import { movePushTokens } from '../../../src/store/push-tokens.ts';
+} from '../../../src/store/suppression-lists.ts';
 import {
   dropSettled,
   findKept,
-  isPassed,
   lockTombstones,
-  readHorizon,
   selectTombstones,
   spreadDeletes,
 } from '../../../src/store/tombstones.ts';
@@ -41,17 +41,16 @@ import type { Asking } from './asking.ts';
 /** Names given and taken away, merges, deletes and what is left to do after them. */
 export const ofIdentity: Asking = (store, { workspaceId, users }) => {
   const now = new Date().toISOString();
-  const workspace = { workspace_id: workspaceId };
-  const keys = users.map(({ id }) => ({ ...workspace, id }));
+  const keys = users.map(({ id }) => ({ workspaceId, id }));
   const [merged, kept] = users as [(typeof users)[0], (typeof users)[0]];
-  const pairs = [{ ...workspace, merged_id: merged.id, kept_id: kept.id, request_id: newId() }];
-  const alias = { alias_label: 'label', old_alias_name: 'alias2', new_alias_name: 'new' };
+  const pairs = [{ workspaceId, mergedId: merged.id, keptId: kept.id, requestId: newId() }];
+  const alias = { aliasLabel: 'label', oldAliasName: 'alias2', newAliasName: 'new' };
   return [
     () => forgetInvalidNumbers(store, undefined),
-    () => deprecateExternalIds(store, [{ ...workspace, external_id: 'new', profile_id: kept.id }], now),
-    () => removeDeprecatedExternalIds(store, [{ ...workspace, external_id: 'old2' }]),
-    () => setExternalIds(store, [{ ...workspace, id: kept.id, external_id: 'new', ordinal: 0 }], now),
-    () => renameAliases(store, [{ ...workspace, ...alias, profile_id: kept.id }]),
+    () => deprecateExternalIds(store, [{ workspaceId, externalId: 'new', profileId: kept.id }], now),
+    () => removeDeprecatedExternalIds(store, [{ workspaceId, externalId: 'old2' }]),
+    () => setExternalIds(store, [{ workspaceId, id: kept.id, externalId: 'new', ordinal: 0 }], now),
+    () => renameAliases(store, [{ workspaceId, ...alias, profileId: kept.id }]),
     () => mergeProfiles(store, pairs, now),
     () => mergeEventSummaries(store, pairs, 100),
     () => mergePurchaseSummaries(store, pairs, 100),
@@ -97,8 +96,8 @@ export const ofIdentity: Asking = (store, { workspaceId, users }) => {
     () => eraseSlice(store, 'belongings', { keys, rowsOfEach: 100 }),
     () => eraseActivity(store, 'events', { keys, limit: 1000 }),
     () => eraseActivity(store, 'purchases', { keys, limit: 1000 }),
-    () => freeAliases(store, [{ ...workspace, alias_label: 'label', alias_name: 'alias2' }]),
-    () => freeExternalIds(store, [{ ...workspace, external_id: 'old2' }]),
+    () => freeAliases(store, [{ workspaceId, aliasLabel: 'label', aliasName: 'alias2' }]),
+    () => freeExternalIds(store, [{ workspaceId, externalId: 'old2' }]),
     () => spreadDeletes(store, keys, 100),
     () => findKept(store, keys),
     () => lockTombstones(store, keys),

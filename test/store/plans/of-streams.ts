@@ -1,4 +1,5 @@
 import { newId } from '../../../src/platform/ids.ts';
+import { watchHorizon } from '../../../src/store/horizon.ts';
 import {
   endExport,
   finishExport,
@@ -21,15 +22,15 @@ import {
   removeDestination,
   replayFrom,
   setDestinationState,
+  trimLog,
 } from '../../../src/store/stream-destinations.ts';
-import { watchHorizon } from '../../../src/store/stream-horizon.ts';
 import {
   advanceDestination,
   giveBackDestination,
   leaseDestinations,
   renewDestination,
 } from '../../../src/store/stream-leases.ts';
-import { appendLog, readActivity, readLog, readNames, trimLog } from '../../../src/store/stream-log.ts';
+import { appendLog, readLog, readLoggedActivity, readNames } from '../../../src/store/stream-log.ts';
 import { entriesOf } from '../../setup/stream-entries.ts';
 import type { Asking } from './asking.ts';
 
@@ -68,7 +69,7 @@ export const ofStreams: Asking = (store, { workspaceId, users, objects }) => {
     () => removeDestination(store, one),
     () => appendLog(store, entriesOf([entry]), new Date().toISOString()),
     () => readLog(store, workspaceId, { after: '5', horizon: '9000', limit: 8, entries: 500 }),
-    () => readActivity(store, workspaceId, { events: keys, purchases: keys }),
+    () => readLoggedActivity(store, workspaceId, { events: keys, purchases: keys }),
     // Nobody has the last of them: who is missing is looked for among the merged.
     () => readNames(store, workspaceId, [...ids, newId()]),
     () => trimLog(store, 7, 500),

@@ -6,28 +6,28 @@ import {
   setHardBounces,
   takeEmailStates,
 } from '../../../src/store/email-addresses.ts';
-import { findHeldEmails, listEmails, readAddressStates } from '../../../src/store/email-listing.ts';
 import { readHistory, recordStateChanges } from '../../../src/store/subscription-history.ts';
 import {
   dropSubscriptionStates,
   findGroups,
   findStates,
+  readAddressStates,
   readProfileStates,
   setSubscriptionStates,
   takeSubscriptionStates,
 } from '../../../src/store/subscription-states.ts';
+import { findHeldEmails, listEmails } from '../../../src/store/suppression-lists.ts';
 import type { Asking } from './asking.ts';
 
 export const ofSubscriptions: Asking = (store, { workspaceId, users, group }) => {
   const now = new Date().toISOString();
-  const workspace = { workspace_id: workspaceId };
   const ids = users.map(({ id }) => id);
   const emails = users.map(({ email }) => email);
   const [{ id, email, phone }] = users as [(typeof users)[0]];
-  const said = { ...workspace, email, state: 'subscribed' };
+  const said = { workspaceId, email, state: 'subscribed' };
   const groupState = {
-    ...workspace,
-    ...{ subject_kind: 'email' as const, subject: email, subscription_group_id: group, state: 'subscribed' },
+    ...{ workspaceId, subjectKind: 'email' as const, subject: email },
+    ...{ subscriptionGroupId: group, state: 'subscribed' },
   };
   const page = { from: '-infinity', to: 'infinity', limit: 100, offset: 0 };
   return [
@@ -56,15 +56,15 @@ export const ofSubscriptions: Asking = (store, { workspaceId, users, group }) =>
     ),
     () => setEmailStates(store, [said], now),
     () => takeEmailStates(store, [said], now),
-    () => setHardBounces(store, [{ ...workspace, email, hard_bounced: true }], now),
+    () => setHardBounces(store, [{ workspaceId, email, hardBounced: true }], now),
     () => findCrowdedEmails(store, [workspaceId], [email]),
     () =>
       clearSpamMarks(
         store,
         Array.from({ length: 100 }, (_, n) => ({
-          ...workspace,
+          workspaceId,
           email: `user${9 * n}@x.com`,
-          request_id: newId(),
+          requestId: newId(),
         })),
         now,
       ),
@@ -76,8 +76,8 @@ export const ofSubscriptions: Asking = (store, { workspaceId, users, group }) =>
         store,
         [
           {
-            ...{ ...workspace, subject_kind: 'email', subject: email, subscription: group },
-            ...{ how: 'set', state: 'unsubscribed', request_id: newId() },
+            ...{ workspaceId, subjectKind: 'email', subject: email, subscription: group },
+            ...{ how: 'set', state: 'unsubscribed', requestId: newId() },
           },
         ],
         now,

@@ -24,14 +24,9 @@ import {
   forgetRowErrors,
   insertRowErrors,
   removeFromOutbox,
-} from '../../../src/store/sync-chunks.ts';
-import {
-  listRuns,
-  readRules,
-  readSyncState,
   selectRowErrors,
-  selectRuns,
-} from '../../../src/store/sync-lists.ts';
+} from '../../../src/store/sync-chunks.ts';
+import { listRuns, readRules, readSyncState, selectRuns } from '../../../src/store/sync-lists.ts';
 import {
   advanceIntegration,
   advanceRun,

@@ -2,11 +2,15 @@ import { newId } from '../../../src/platform/ids.ts';
 import { JsonText } from '../../../src/profile/json.ts';
 import { readDefinition } from '../../../src/profile/segment.ts';
 import { listNames, readSeries } from '../../../src/store/activity-series.ts';
-import { findAliasLabels, findByAlias, insertAliases } from '../../../src/store/aliases.ts';
+import {
+  countDeprecated,
+  findAliasLabels,
+  findByAlias,
+  findByDeprecatedExternalId,
+  insertAliases,
+} from '../../../src/store/alternate-identifiers.ts';
 import { recordEvents } from '../../../src/store/events.ts';
 import { readProfiles } from '../../../src/store/export.ts';
-import { findExported } from '../../../src/store/export-lookup.ts';
-import { countDeprecated, findByDeprecatedExternalId } from '../../../src/store/external-ids.ts';
 import {
   findByEmail,
   findByExternalId,
@@ -15,17 +19,17 @@ import {
   findCandidates,
   findIdsByExternalId,
 } from '../../../src/store/identifiers.ts';
-import { readLargeAttributes } from '../../../src/store/large-attributes.ts';
+import { selectLettersOfUser } from '../../../src/store/named-failures.ts';
 import { findKeptProfile, findLinkUser, revokeLinks } from '../../../src/store/preference-centers.ts';
-import { newestUsers, searchUsers } from '../../../src/store/profile-search.ts';
 import {
-  insertProfiles,
-  lockProfiles,
+  findPushTokens,
+  readLargeAttributes,
   updateCustomAttributes,
-  updateProfiles,
-} from '../../../src/store/profiles.ts';
+  upsertPushTokens,
+} from '../../../src/store/profile-attributes.ts';
+import { findExported, newestUsers, searchUsers } from '../../../src/store/profile-search.ts';
+import { insertProfiles, lockProfiles, updateProfiles } from '../../../src/store/profiles.ts';
 import { recordPurchases } from '../../../src/store/purchases.ts';
-import { findPushTokens, upsertPushTokens } from '../../../src/store/push-tokens.ts';
 import {
   archiveSegment,
   createSegment,
@@ -36,13 +40,8 @@ import {
   lookAtUsers,
   updateSegment,
 } from '../../../src/store/segments.ts';
-import { inSnapshot } from '../../../src/store/snapshot.ts';
-import {
-  readTimeline,
-  selectLettersOfUser,
-  selectMerged,
-  selectRenamed,
-} from '../../../src/store/timeline.ts';
+import { readTimeline, selectMerged, selectRenamed } from '../../../src/store/timeline.ts';
+import { inSnapshot } from '../../../src/store/transactions.ts';
 import type { Asking } from './asking.ts';
 
 const tester = { kind: 'operator', name: 'ada', via: 'console' } as const;
@@ -56,26 +55,26 @@ export const ofUsers: Asking = (store, { workspaceId, users }) => {
   const externalIds = users.map(({ external_id }) => external_id);
   const emails = users.map(({ email }) => email);
   const phones = users.map(({ phone }) => phone);
-  const keys = ids.map((id) => ({ workspace_id: workspaceId, id }));
+  const keys = ids.map((id) => ({ workspaceId, id }));
   const changes = keys.map((key, ordinal) => ({
     ...key,
     set: new JsonText('{"points":2}'),
     unset: ['gone'],
     ordinal,
   }));
-  const did = ids.map((profile_id, ordinal) => ({
+  const did = ids.map((profileId, ordinal) => ({
     ...{
-      workspace_id: workspaceId,
+      workspaceId,
       id: newId(),
-      profile_id,
+      profileId,
       time,
-      app_id: 'app',
+      appId: 'app',
       properties: {},
       ordinal,
       lane: 0,
     },
   }));
-  const token = { workspace_id: workspaceId, app_id: 'app', token: 'token2', device_id: 'device2' };
+  const token = { workspaceId, appId: 'app', token: 'token2', deviceId: 'device2' };
   const [id] = ids as [string];
   return [
     () => findByExternalId(store, owners, externalIds),
@@ -94,11 +93,11 @@ export const ofUsers: Asking = (store, { workspaceId, users }) => {
     () => findCandidates(store, 'phone', { workspaceIds: owners, addresses: phones }),
     () => findAliasLabels(store, keys),
     () => countDeprecated(store, keys),
-    () => findPushTokens(store, [{ workspaceId, app_id: 'app', token: 'token2' }]),
+    () => findPushTokens(store, [{ workspaceId, appId: 'app', token: 'token2' }]),
     () =>
       readLargeAttributes(
         store,
-        keys.map(({ workspace_id: workspaceId, id }) => ({
+        keys.map(({ workspaceId, id }) => ({
           workspaceId,
           id,
           names: ['visits', 'none'],
@@ -121,12 +120,7 @@ export const ofUsers: Asking = (store, { workspaceId, users }) => {
         ],
         now,
       ),
-    () =>
-      insertAliases(
-        store,
-        [{ workspace_id: workspaceId, alias_label: 'other', alias_name: 'new', profile_id: id }],
-        now,
-      ),
+    () => insertAliases(store, [{ workspaceId, aliasLabel: 'other', aliasName: 'new', profileId: id }], now),
     () => updateCustomAttributes(store, changes, now),
     () =>
       updateProfiles(
@@ -134,7 +128,7 @@ export const ofUsers: Asking = (store, { workspaceId, users }) => {
         changes.map((change) => ({ ...change, columns: { country: 'DE' } })),
         now,
       ),
-    () => upsertPushTokens(store, [{ ...token, profile_id: id }], now),
+    () => upsertPushTokens(store, [{ ...token, profileId: id }], now),
     () =>
       recordEvents(
         store,
@@ -177,17 +171,17 @@ export const ofUsers: Asking = (store, { workspaceId, users }) => {
     () =>
       recordPurchases(
         store,
-        did.map((one) => ({ ...one, product_id: 'product2', currency: 'USD', price: 1, quantity: 1 })),
+        did.map((one) => ({ ...one, productId: 'product2', currency: 'USD', price: 1, quantity: 1 })),
         now,
       ).stored,
     () =>
       findExported(store, workspaceId, [
-        { place: 0, external_id: 'user2' },
-        { place: 1, alias_label: 'label', alias_name: 'alias2' },
+        { place: 0, externalId: 'user2' },
+        { place: 1, aliasLabel: 'label', aliasName: 'alias2' },
         { place: 2, id },
         { place: 3, email: emails[0]! },
         { place: 4, phone: phones[0]! },
-        { place: 5, device_id: 'device2' },
+        { place: 5, deviceId: 'device2' },
       ]),
     () =>
       readProfiles(store, workspaceId, {

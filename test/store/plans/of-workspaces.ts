@@ -1,24 +1,19 @@
 import { newId } from '../../../src/platform/ids.ts';
-import { type Condition, findAccountPage, findAccounts } from '../../../src/store/accounts.ts';
+import { type AccountCondition, findAccountPage, findAccounts } from '../../../src/store/accounts.ts';
 import { addKeyUsage, forgetKeyUsage, readKeyUsage } from '../../../src/store/api-keys.ts';
 import { audited } from '../../../src/store/audit.ts';
 import { forgetAudit, searchAudit } from '../../../src/store/audit-list.ts';
 import { findApiKeys, findScimToken, touchApiKeys, touchScimToken } from '../../../src/store/credentials.ts';
-import { ensurePartitions } from '../../../src/store/events.ts';
+import { readStuckFences } from '../../../src/store/fences.ts';
 import {
   forgetFleetHistory,
   isMinuteRecorded,
   readFleetCounters,
   readFleetHistory,
-  recordMinute,
-} from '../../../src/store/fleet-history.ts';
-import {
-  findMissingPartitions,
-  readPartitionSizes,
   readPostgresHealth,
   readReplication,
-  readStuckFences,
   readTableSizes,
+  recordMinute,
 } from '../../../src/store/health.ts';
 import {
   forgetMembers,
@@ -40,6 +35,11 @@ import {
 } from '../../../src/store/integrations.ts';
 import { isMigrated } from '../../../src/store/migrations.ts';
 import {
+  ensurePartitions,
+  findMissingPartitions,
+  readPartitionSizes,
+} from '../../../src/store/partitions.ts';
+import {
   changePermissionSet,
   deletePermissionSet,
   deleteTeam,
@@ -56,6 +56,8 @@ import {
   listProcesses,
 } from '../../../src/store/processes.ts';
 import { confirmLosses, listLosses, tellLoss } from '../../../src/store/queue-losses.ts';
+import { countByShard, findHomes, leaveShards, recordHome } from '../../../src/store/queue-shards.ts';
+import { findTokenBucket, keepTokenBuckets } from '../../../src/store/rate-limits.ts';
 import {
   accountsByEmail,
   beginSession,
@@ -66,8 +68,6 @@ import {
   listSessions,
   touchSession,
 } from '../../../src/store/sessions.ts';
-import { findTokenBucket, keepTokenBuckets } from '../../../src/store/token-buckets.ts';
-import { countByShard, findHomes, leaveShards, recordHome } from '../../../src/store/workspace-shards.ts';
 import type { Asking } from './asking.ts';
 
 const member = { id: newId(), name: 'web', host: 'host', pid: 1 };
@@ -81,13 +81,13 @@ const fleet = {
   ...{ workers: 1, postgresMs: 1, redisMs: 1 },
 };
 const value = 'who2@x.com';
-const conditions: Condition[] = [
+const conditions: AccountCondition[] = [
   { op: 'eq', column: 'id', value: newId() },
   ...(['userName', 'externalId', 'givenName', 'familyName', 'department'] as const).map(
-    (column): Condition => ({ op: 'eq', column, value }),
+    (column): AccountCondition => ({ op: 'eq', column, value }),
   ),
   ...(['userName', 'givenName', 'familyName'] as const).map(
-    (column): Condition => ({ op: 'sw', column, value }),
+    (column): AccountCondition => ({ op: 'sw', column, value }),
   ),
   { op: 'email', comparisons: [{ op: 'eq', member: 'value', value }] },
 ];

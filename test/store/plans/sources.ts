@@ -1,13 +1,13 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
-import { packageRoot } from '../../../src/platform/package-root.ts';
+import { packageRoot } from '../../../src/platform/files.ts';
 
 /** What is sent to a distributed Postgres alone: see test/store/distributed-statements.test.ts. */
 const distributedAlone = [
   ...['counters.ts readUsageApart', 'credentials.ts findBlockedApart', 'erasures.ts eraseHistoriesApart'],
   ...['idempotency-keys.ts forgetKeysApart', 'segment-export-leases.ts leaseExportsApart'],
   ...['stream-leases.ts leaseApart', 'stream-destinations.ts listApart'],
-  ...['record-apart.ts recordEventsApart', 'record-apart.ts recordPurchasesApart'],
+  ...['events.ts recordEventsApart', 'purchases.ts recordPurchasesApart'],
 ];
 
 /** What only a Citus takes, and what no table of a workspace is in: see test/store/citus.test.ts. */
@@ -16,8 +16,8 @@ const onNodes: Record<string, string> = {
   'distributed.ts prepare': 'sets the session',
   'distributed.ts readPlaces': 'reads where sequences stand',
   'distributed.ts takePlace': 'writes one row, of the workspace that it is given',
-  'stream-horizon.ts lookApart': 'reads where a sequence stands',
-  'node-transactions.ts ask': 'asks nodes for their transactions',
+  'horizon.ts lookApart': 'reads where a sequence stands',
+  'horizon.ts ask': 'asks nodes for their transactions',
   'distribute.ts requireCitus': 'asks what there is to distribute over',
   'distribute.ts requireRoom': 'asks nodes for a setting',
   'distribute.ts setNodes': 'sets the databases of nodes',
@@ -25,8 +25,8 @@ const onNodes: Record<string, string> = {
   'distribute.ts prepare': 'distributes tables, once a release',
   'distribute.ts copy': 'distributes tables, once a release',
   'distribute.ts spread': 'distributes tables, once a release',
-  'distributed-triggers.ts dropFailureTriggers': 'makes triggers, once a release',
-  'distributed-triggers.ts makeFailureTriggers': 'makes triggers, once a release',
+  'distribute.ts dropFailureTriggers': 'makes triggers, once a release',
+  'distribute.ts makeFailureTriggers': 'makes triggers, once a release',
 };
 
 /** What sends statements that are none of the running service's, and why. */
@@ -34,14 +34,14 @@ const apart: Record<string, string> = {
   'migrations.ts applyMigrations': 'makes the tables, once a release, before anything runs',
   'migrations.ts applyOnce': 'makes the tables, once a release, before anything runs',
   'migrations.ts WholeScripts': 'makes the tables, once a release, before anything runs',
-  'database.ts inTransaction': 'begins and ends transactions',
-  'held-session.ts keepBeating': 'asks for nothing',
+  'transactions.ts inTransaction': 'begins and ends transactions',
+  'connections.ts keepBeating': 'asks for nothing',
   'activity-series.ts recountSeries': 'is told to by hand, and reads everything on purpose',
   'partitions.ts detachPartition': 'takes a partition out of its table, behind which nobody waits for long',
   'partitions.ts countDetached':
     'reads all of a partition on purpose, which nobody else reads or writes any more',
   'partitions.ts dropDetached': 'drops a partition that was detached',
-  'retention-runs.ts aloneWithRetention': 'takes an advisory lock',
+  'connections.ts aloneWith': 'takes an advisory lock',
   ...Object.fromEntries(distributedAlone.map((site) => [site, 'is sent to a distributed Postgres alone'])),
   ...onNodes,
   'database.ts analyzeGrown': 'reads the catalog, and counts tables',

@@ -1,6 +1,6 @@
 import { rmSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
-import { packageRoot } from '../../../src/platform/package-root.ts';
+import { packageRoot } from '../../../src/platform/files.ts';
 import type { Results } from '../results.ts';
 import { readCurve } from './curve.ts';
 import { drawCurve } from './draw.ts';

@@ -1,5 +1,5 @@
 import { pathToFileURL } from 'node:url';
-import { packageRoot } from '../../../src/platform/package-root.ts';
+import { packageRoot } from '../../../src/platform/files.ts';
 
 /** Whose code it is: ours, a package's, Node's own JavaScript, or none that has a file. */
 export type Origin = 'ours' | 'package' | 'node' | 'engine';

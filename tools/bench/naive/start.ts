@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import path from 'node:path';
 import pg from 'pg';
-import { packageRoot } from '../../../src/platform/package-root.ts';
+import { packageRoot } from '../../../src/platform/files.ts';
 import { leasePort } from '../../../test/setup/ports.ts';
 import type { Contender, StoredCounts } from '../contender.ts';
 import type { Environment } from '../environment.ts';

@@ -1,5 +1,5 @@
 import path from 'node:path';
-import { packageRoot } from '../../../src/platform/package-root.ts';
+import { packageRoot } from '../../../src/platform/files.ts';
 import { leasePort } from '../../../test/setup/ports.ts';
 import { runLoad } from '../../load/run-load.ts';
 import type { Environment } from '../environment.ts';

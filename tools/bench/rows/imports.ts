@@ -3,7 +3,7 @@ import { createWriteStream } from 'node:fs';
 import path from 'node:path';
 import { finished } from 'node:stream/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { packageRoot } from '../../../src/platform/package-root.ts';
+import { packageRoot } from '../../../src/platform/files.ts';
 import { listProcesses } from '../../../src/store/processes.ts';
 import { spawnOnLeash } from '../../../test/setup/leash.ts';
 import type { LatencySummary } from '../../load/latencies.ts';

@@ -2,7 +2,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { packageRoot } from '../../../src/platform/package-root.ts';
+import { packageRoot } from '../../../src/platform/files.ts';
 import { spawnOnLeash } from '../../../test/setup/leash.ts';
 import { leasePort } from '../../../test/setup/ports.ts';
 import type { BenchRow, Figure } from '../figure.ts';

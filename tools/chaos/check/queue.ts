@@ -1,6 +1,6 @@
 import { readConfig } from '../../../src/platform/config.ts';
 import { connectProducer, openLanes } from '../../../src/queue/connection.ts';
-import { laneCount } from '../../../src/queue/shards.ts';
+import { laneCount } from '../../../src/queue/lanes.ts';
 import type { Fleet } from '../../../test/setup/fleet.ts';
 
 export interface QueueCounts {

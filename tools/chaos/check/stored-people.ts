@@ -1,5 +1,5 @@
 import type pg from 'pg';
-import { NIL } from 'uuid';
+import { NIL_UUID } from '../../../src/platform/ids.ts';
 import { ofOneWorkspace } from '../../../src/store/one-workspace.ts';
 import type { Journal } from '../load/journal.ts';
 
@@ -65,7 +65,7 @@ export async function readPeople(
     }
     const { rows: sums } = await client.query(wrongSumsStatement, [workspaceId]);
     stored.wrongSums = sums.map((row) => JSON.stringify(row));
-    for (const owner of [workspaceId, NIL])
+    for (const owner of [workspaceId, NIL_UUID])
       stored.deadLetters.push(...(await client.query(lettersStatement, [owner])).rows);
     await client.query('commit');
     return stored;

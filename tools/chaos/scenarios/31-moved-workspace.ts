@@ -1,7 +1,7 @@
 import { spawn } from 'node:child_process';
 import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { packageRoot } from '../../../src/platform/package-root.ts';
+import { packageRoot } from '../../../src/platform/files.ts';
 import type { Fleet } from '../../../test/setup/fleet.ts';
 import { untilAccepted } from '../answers.ts';
 import type { Scenario } from '../scenario.ts';

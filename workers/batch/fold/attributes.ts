@@ -1,8 +1,8 @@
 import type { AcceptedAttributes } from '../../../src/jobs/envelope.ts';
 import { GLOBAL, type Group } from '../../../src/store/subscription-states.ts';
-import type { Changes } from '../changes.ts';
+import { type Changes, tokenKey } from '../changes.ts';
 import type { LoadedProfile } from '../loaded-profile.ts';
-import { type RELOAD, scoped, type WorkItem } from '../work-item.ts';
+import type { RELOAD, WorkItem } from '../work-item.ts';
 import { CustomAttributes } from './custom-attributes.ts';
 import { moveEmail, movePhone, own, subjectOf } from './states.ts';
 
@@ -41,8 +41,8 @@ export function importTokens(
   const groups = resolveGroups(workspaceId, object, changes);
   if (typeof groups === 'string') return groups;
   for (const token of object.push_tokens ?? []) {
-    const key = tokenKey(workspaceId, token);
-    if (changes.ownedTokens.has(key) || changes.pushTokens.has(key)) continue;
+    const key = tokenKey({ appId: token.app_id, token: token.token });
+    if (changes.ownedTokens.has(workspaceId, key) || changes.pushTokens.has(workspaceId, key)) continue;
     const custom = new CustomAttributes(true);
     // All of them are alike: the first one decides.
     const refused = custom.apply(object);
@@ -56,12 +56,10 @@ export function importTokens(
 
 type Token = NonNullable<AcceptedAttributes['push_tokens']>[number];
 
-function give(token: Token, { workspaceId, id }: LoadedProfile, { pushTokens }: Changes): void {
-  pushTokens.set(tokenKey(workspaceId, token), { workspace_id: workspaceId, ...token, profile_id: id });
-}
-
-function tokenKey(workspaceId: string, { app_id, token }: Token): string {
-  return scoped(workspaceId, `${app_id}\0${token}`);
+function give(given: Token, { workspaceId, id: profileId }: LoadedProfile, { pushTokens }: Changes): void {
+  const { app_id: appId, token, device_id: deviceId } = given;
+  const row = { workspaceId, appId, token, deviceId, profileId };
+  pushTokens.set(workspaceId, tokenKey(row), row);
 }
 
 /** Everything but the push tokens and the custom attributes. */
@@ -73,7 +71,7 @@ function apply(
   const { object, ordinal, requestId } = item;
   profile.change(ordinal);
   setStandard(profile, item, changes);
-  if (object.push_subscribe) profile.columns.push_subscribe = object.push_subscribe;
+  if (object.push_subscribe) profile.setColumns({ push_subscribe: object.push_subscribe });
   setEmailState(profile, item, changes);
   for (const { group, state } of groups) {
     const { id, channel } = group;
@@ -105,7 +103,7 @@ function setStandard(
   const { email, phone, phone_valid, ...columns } = standard;
   const { marked_email_as_spam_at: spam } = columns;
   if (spam !== undefined) changes.states.mark({ subject: own(profile), requestId }, 'spam', spam !== null);
-  Object.assign(profile.columns, columns);
+  profile.setColumns(columns);
   if (email !== undefined) moveEmail(profile, { email, requestId }, changes);
   if (phone !== undefined) movePhone(profile, { phone, phoneValid: phone_valid ?? null, requestId }, changes);
 }
@@ -118,5 +116,5 @@ function setEmailState(
 ): void {
   if (!state) return;
   states.set({ subject: subjectOf(profile, 'email'), requestId }, GLOBAL, { channel: 'email', state });
-  if (profile.email === null) profile.columns.email_subscribe = state;
+  if (profile.email === null) profile.setColumns({ email_subscribe: state });
 }

@@ -3,10 +3,10 @@ import {
   type AcceptedAttributes,
   type AcceptedEvent,
   type AcceptedPurchase,
+  type IdentityObject,
   namedIdentifiers,
   type TrackObject,
 } from '../../../src/jobs/envelope.ts';
-import type { IdentityObject } from '../../../src/jobs/payloads.ts';
 import { type Identifier, isAddress } from '../../../src/profile/identifier.ts';
 import { identifierKey, laneOf } from '../../../src/queue/lanes.ts';
 import type { Changes } from '../changes.ts';
@@ -101,7 +101,7 @@ function foldTrack(item: WorkItem<TrackObject>, identifier: Identifier, changes:
     return typeof reason === 'string' ? refuse(item, reason, changes) : reason;
   }
   const profile = found ?? profiles.create(workspaceId, identifier);
-  profile.touched = ordinal;
+  profile.touch(ordinal);
   if (object.kind === 'events') foldEvent(profile, item as WorkItem<AcceptedEvent>, changes);
   else foldPurchase(profile, item as WorkItem<AcceptedPurchase>, changes);
   return undefined;
@@ -144,9 +144,9 @@ function foldEvent(
   { object, ordinal, lane }: WorkItem<AcceptedEvent>,
   changes: Changes,
 ): void {
-  const { workspaceId: workspace_id, id: profile_id } = profile;
-  const { id, name, time, app_id, properties } = object;
-  changes.events.push({ workspace_id, id, profile_id, name, time, app_id, properties, ordinal, lane });
+  const { workspaceId, id: profileId } = profile;
+  const { id, name, time, app_id: appId, properties } = object;
+  changes.events.push({ workspaceId, id, profileId, name, time, appId, properties, ordinal, lane });
 }
 
 function foldPurchase(
@@ -154,18 +154,18 @@ function foldPurchase(
   { object, ordinal, lane }: WorkItem<AcceptedPurchase>,
   changes: Changes,
 ): void {
-  const { workspaceId: workspace_id, id: profile_id } = profile;
-  const { id, product_id, currency, price, quantity, time, app_id, properties } = object;
+  const { workspaceId, id: profileId } = profile;
+  const { id, product_id: productId, currency, price, quantity, time, app_id: appId, properties } = object;
   changes.purchases.push({
-    workspace_id,
+    workspaceId,
     id,
-    profile_id,
-    product_id,
+    profileId,
+    productId,
     currency,
     price,
     quantity,
     time,
-    app_id,
+    appId,
     properties,
     ordinal,
     lane,

@@ -7,7 +7,7 @@ import type {
   AcceptedRemove,
   AcceptedRename,
   IdentityObject,
-} from '../../../src/jobs/payloads.ts';
+} from '../../../src/jobs/envelope.ts';
 import { MAX_CUSTOM_BYTES } from '../../../src/profile/custom-values.ts';
 import { MAX_ALIASES, MAX_DEPRECATED } from '../../../src/store/merges.ts';
 import type { Changes, FoldedIdentity } from '../changes.ts';
@@ -58,7 +58,7 @@ function foldAliasNew(
   const holder = profiles.find(workspaceId, { user_alias });
   if (holder === RELOAD) return RELOAD;
   if (external_id === undefined) {
-    if (!holder) profiles.create(workspaceId, { user_alias }).touched = ordinal;
+    if (!holder) profiles.create(workspaceId, { user_alias }).touch(ordinal);
     return undefined;
   }
   const owner = profiles.find(workspaceId, { external_id });
@@ -84,9 +84,13 @@ function foldAliasUpdate(
   const taken = profiles.find(workspaceId, to);
   if (holder === RELOAD || taken === RELOAD) return RELOAD;
   if (!holder || taken) return undefined;
-  const { id: profile_id } = holder;
-  const renamed = { workspace_id: workspaceId, alias_label, old_alias_name, new_alias_name, profile_id };
-  identity.renamedAliases.push(renamed);
+  identity.renamedAliases.push({
+    workspaceId,
+    aliasLabel: alias_label,
+    oldAliasName: old_alias_name,
+    newAliasName: new_alias_name,
+    profileId: holder.id,
+  });
   profiles.sealIdentifier(workspaceId, from);
   profiles.sealIdentifier(workspaceId, to);
   return undefined;
@@ -111,7 +115,7 @@ function foldDelete(
 
 /** The user goes by the new id; the old one still resolves. */
 function foldRename(
-  { workspaceId, ordinal, object: { id: object_id } }: WorkItem,
+  { workspaceId, ordinal, object: { id: objectId } }: WorkItem,
   { current_external_id, new_external_id }: AcceptedRename,
   { profiles, identity }: Changes,
 ): FoldedIdentity {
@@ -127,11 +131,11 @@ function foldRename(
         : holder.deprecated! >= MAX_DEPRECATED
           ? `the user has ${MAX_DEPRECATED} deprecated external ids, the most that one may have: remove some of them`
           : undefined;
-  identity.outcomes.push({ workspace_id: workspaceId, object_id, ...(error !== undefined && { error }) });
+  identity.outcomes.push({ workspaceId, objectId, ...(error !== undefined && { error }) });
   if (error !== undefined || !holder) return undefined;
   const { id } = holder;
-  identity.externalIds.push({ workspace_id: workspaceId, id, external_id: new_external_id, ordinal });
-  identity.deprecated.push({ workspace_id: workspaceId, external_id: current_external_id, profile_id: id });
+  identity.externalIds.push({ workspaceId, id, externalId: new_external_id, ordinal });
+  identity.deprecated.push({ workspaceId, externalId: current_external_id, profileId: id });
   profiles.seal(holder);
   profiles.sealIdentifier(workspaceId, { external_id: new_external_id });
   return undefined;
@@ -139,7 +143,7 @@ function foldRename(
 
 /** Only an id that was renamed away can be removed; the user goes by the other. */
 function foldRemove(
-  { workspaceId, object: { id: object_id } }: WorkItem,
+  { workspaceId, object: { id: objectId } }: WorkItem,
   { external_id }: AcceptedRemove,
   { profiles, identity }: Changes,
 ): FoldedIdentity {
@@ -150,9 +154,9 @@ function foldRemove(
     : holder.externalId === external_id
       ? `the external_id '${external_id}' is not deprecated: a user goes by it`
       : undefined;
-  identity.outcomes.push({ workspace_id: workspaceId, object_id, ...(error !== undefined && { error }) });
+  identity.outcomes.push({ workspaceId, objectId, ...(error !== undefined && { error }) });
   if (error !== undefined) return undefined;
-  identity.undeprecated.push({ workspace_id: workspaceId, external_id, profile_id: holder!.id });
+  identity.undeprecated.push({ workspaceId, externalId: external_id, profileId: holder!.id });
   profiles.sealIdentifier(workspaceId, { external_id });
   return undefined;
 }
@@ -195,7 +199,7 @@ function foldIdentify(
   if (found && !found.isLockedFor()) return RELOAD;
   if (!found || found.externalId !== null || found === owner) return undefined;
   if (owner) return combine({ merged: found, kept: owner }, item, changes);
-  identity.externalIds.push({ workspace_id: workspaceId, id: found.id, external_id, ordinal });
+  identity.externalIds.push({ workspaceId, id: found.id, externalId: external_id, ordinal });
   profiles.seal(found);
   profiles.sealIdentifier(workspaceId, { external_id });
   return undefined;
@@ -228,10 +232,10 @@ function combine(
   if (email !== null) moveEmail(kept, { email, requestId }, changes);
   if (phone !== null) movePhone(kept, { phone, phoneValid: merged.phoneValid, requestId }, changes);
   identity.merges.push({
-    workspace_id: kept.workspaceId,
-    merged_id: merged.id,
-    kept_id: kept.id,
-    request_id: requestId,
+    workspaceId: kept.workspaceId,
+    mergedId: merged.id,
+    keptId: kept.id,
+    requestId,
   });
   profiles.seal(merged);
   profiles.seal(kept);

@@ -2,15 +2,14 @@ import type {
   AcceptedEmailChange,
   AcceptedGroupState,
   SubscriptionObject,
-} from '../../../src/jobs/payloads.ts';
+} from '../../../src/jobs/envelope.ts';
 import type { StandardAttributes } from '../../../src/profile/attribute-rule.ts';
 import { type Address, isAddress } from '../../../src/profile/identifier.ts';
 import { GLOBAL, type Group } from '../../../src/store/subscription-states.ts';
-import type { Changes } from '../changes.ts';
+import type { Changes, States, Subject } from '../changes.ts';
 import type { LoadedProfile } from '../loaded-profile.ts';
 import { tooManyHolders } from '../profiles.ts';
-import type { States, Subject } from '../states.ts';
-import { RELOAD, scoped, type WorkItem } from '../work-item.ts';
+import { RELOAD, type WorkItem } from '../work-item.ts';
 
 type Moving = Pick<Changes, 'profiles' | 'states'>;
 
@@ -82,9 +81,9 @@ function foldEmailChange(
   const { email, state, hard_bounced, marked_as_spam } = object;
   if (profiles.isContested(workspaceId, { email })) return RELOAD;
   if (marked_as_spam === false) {
-    if (emails.crowded.has(scoped(workspaceId, email))) return tooManyHolders({ email });
+    if (emails.crowded.has(workspaceId, email)) return tooManyHolders({ email });
     if (emails.clearedSpam.length !== place) return RELOAD;
-    emails.clearedSpam.push({ workspace_id: workspaceId, email, request_id: requestId });
+    emails.clearedSpam.push({ workspaceId, email, requestId });
   }
   const saying = { subject: { workspaceId, kind: 'email', name: email }, requestId } as const;
   if (state !== undefined) {
@@ -92,7 +91,7 @@ function foldEmailChange(
   }
   if (hard_bounced !== undefined) {
     states.mark(saying, 'hard_bounce', hard_bounced);
-    emails.bounces.set(scoped(workspaceId, email), { workspace_id: workspaceId, email, hard_bounced });
+    emails.bounces.set(workspaceId, email, { workspaceId, email, hardBounced: hard_bounced });
   }
   return undefined;
 }
@@ -207,7 +206,7 @@ export function moveEmail(
   const to = subjectOf(profile, 'email');
   for (const [group, state] of said) {
     states.drop({ subject: own(profile), requestId }, group, state);
-    if (group === GLOBAL) profile.columns.email_subscribe = null;
+    if (group === GLOBAL) profile.setColumns({ email_subscribe: null });
     const isHeld = states.isHeld(profile.workspaceId, email) || profiles.isShared(profile, { email });
     if (group !== GLOBAL || !isHeld) states.take({ subject: to, requestId }, group, state);
   }

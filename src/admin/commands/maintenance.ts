@@ -1,0 +1,52 @@
+import type { Command } from 'commander';
+import { queueKind } from '../../queue/connection.ts';
+import { recountSeries } from '../../store/activity-series.ts';
+import { audited } from '../../store/audit.ts';
+import { addNoun, addVerb } from '../command.ts';
+import { commandLine, withDatabase, withInstallation } from '../installation.ts';
+import { printJson, printRow } from '../output.ts';
+
+export function addMigrate(program: Command): void {
+  addVerb(program, 'migrate', {
+    sentence: 'Bring the tables up to date, as every start and every release does; safe to repeat.',
+    example: 'migrate',
+  }).action(bringUpToDate);
+}
+
+async function bringUpToDate({ json }: { json?: boolean }): Promise<void> {
+  await withDatabase(async ({ config, databaseUrl }) => {
+    // Loaded here alone: no other command needs the migration engine.
+    const { migrate, WAITS_FOR_A_TABLE } = await import('../../processes/migrate.ts');
+    const applied = await migrate(databaseUrl, queueKind(config), {
+      tell: (reason) => process.stderr.write(`${WAITS_FOR_A_TABLE}: ${reason}\n`),
+    });
+    if (json) printJson({ applied });
+    else
+      process.stdout.write(
+        applied.map((name) => `applied ${name}\n`).join('') || 'the tables are up to date\n',
+      );
+  });
+}
+
+export function addSeries(program: Command): void {
+  const noun = addNoun(program, 'series', {
+    sentence: 'Count anew what is told of events and purchases by name and by hour.',
+    example: 'series recount',
+  });
+  addVerb(noun, 'recount', {
+    sentence:
+      'Count all events and purchases anew, of every workspace: after an upgrade from 0.1.0, or to leave out those of deleted users. The lanes wait meanwhile.',
+    example: 'series recount',
+  }).action(recount);
+}
+
+async function recount({ json }: { json?: boolean }): Promise<void> {
+  await withInstallation(async ({ database: { pool } }) => {
+    const rows = await audited(pool, commandLine(), async (tx) => {
+      const result = await recountSeries(tx);
+      const subject = { kind: 'activity_series', id: 'all' };
+      return { result, entries: [{ action: 'series.recount', subject }] };
+    });
+    printRow(json, { rows });
+  });
+}

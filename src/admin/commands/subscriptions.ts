@@ -1,0 +1,281 @@
+import { type Command, InvalidArgumentError, Option } from 'commander';
+import { v7 } from 'uuid';
+import type { PreferenceCenter, Prisma } from '../../generated/prisma/client.ts';
+import { normalizePhone } from '../../profile/addresses.ts';
+import type { Json } from '../../profile/json.ts';
+import { type AuditEntry, audited } from '../../store/audit.ts';
+import type { Database } from '../../store/database.ts';
+import { findLinkUser, type Revoked, revokeLinks } from '../../store/preference-centers.ts';
+import { type InvalidReason, invalidReasons, markInvalidNumbers } from '../../store/suppression-lists.ts';
+import {
+  addNoun,
+  addVerb,
+  PENSTOCK,
+  parseExternalId,
+  parseId,
+  parseName,
+  Refusal,
+  refuseTaken,
+} from '../command.ts';
+import { change, commandLine, findWorkspace, withInstallation } from '../installation.ts';
+import { addList, printRow, type Row } from '../output.ts';
+
+export function addPreferenceCenters(program: Command): void {
+  const noun = addNoun(program, 'preference-centers', {
+    sentence:
+      'List and show preference centers, and revoke the links that open them. They are written through the API.',
+    example: 'preference-centers list --workspace default',
+  });
+  addList(noun, {
+    one: 'preference center',
+    many: 'preference centers',
+    sentence: 'List the preference centers of a workspace, the oldest id first, drafts too.',
+    example: 'preference-centers list --workspace default --json',
+    owner: 'workspace',
+    required: true,
+    find: (prisma, page) => prisma.preferenceCenter.findMany(page),
+    rowOf: centerRowOf,
+  });
+  addVerb(noun, 'show', {
+    sentence: 'Show a preference center with its templates, and when its links were last revoked.',
+    example: 'preference-centers show 019a2f6e-6f0b-7c3e-9d5a-3f1b2c4d5e6f --workspace default',
+  })
+    .argument('<id>', 'id of the preference center', parseId)
+    .requiredOption('--workspace <workspace>', 'name or id of the workspace')
+    .action(show);
+  addVerb(noun, 'revoke', {
+    sentence:
+      'Revoke the links of a preference center or of a user that were made until now: they open nothing from now on.',
+    example: 'preference-centers revoke --workspace default --external-id ada',
+  })
+    .requiredOption('--workspace <workspace>', 'name or id of the workspace')
+    .option('--center <id>', 'links to this preference center, whoever they are for', parseId)
+    .option(
+      '--external-id <id>',
+      'links for this user, whichever preference center they open',
+      parseExternalId,
+    )
+    .action(revoke);
+}
+
+async function show(id: string, { workspace, json }: { workspace: string; json?: boolean }): Promise<void> {
+  await withInstallation(async ({ database }) => {
+    const { id: workspaceId } = await findWorkspace(database, workspace);
+    const center = await requireCenter(database, workspaceId, id);
+    const revocation = await database.prisma.preferenceLinkRevocation.findUnique({
+      where: {
+        workspaceId_subjectKind_subjectId: { workspaceId, subjectKind: 'center', subjectId: id },
+      },
+    });
+    printRow(json, {
+      ...centerRowOf(center),
+      preference_center_title: center.title,
+      preference_center_options: center.options as Json,
+      preference_center_page_html: center.pageHtml,
+      confirmation_page_html: center.confirmationHtml,
+      links_revoked_at: revocation?.revokedAt.toISOString() ?? null,
+    });
+  });
+}
+
+interface RevokeOptions {
+  workspace: string;
+  center?: string;
+  externalId?: string;
+  json?: boolean;
+}
+
+async function revoke({ workspace, center, externalId, json }: RevokeOptions): Promise<void> {
+  if ((center === undefined) === (externalId === undefined)) {
+    throw new Refusal('name the links to revoke by one of --center and --external-id');
+  }
+  await withInstallation(async ({ database }) => {
+    const { id: workspaceId, name } = await findWorkspace(database, workspace);
+    const subject: Revoked =
+      center === undefined
+        ? { kind: 'user', id: await requireUser(database, workspaceId, externalId!) }
+        : { kind: 'center', id: (await requireCenter(database, workspaceId, center)).id };
+    const revokedAt = await audited(database.pool, commandLine(), async (tx) => {
+      const of = { kind: subject.kind === 'user' ? 'user' : 'preference_center', id: subject.id };
+      const entry: AuditEntry = { action: 'preference_links.revoke', subject: of, workspaceId };
+      return { result: await revokeLinks(tx, workspaceId, subject), entries: [entry] };
+    });
+    printRow(json, {
+      workspace: name,
+      ...(center === undefined ? { external_id: externalId! } : { preference_center_api_id: center }),
+      links_revoked_at: revokedAt.toISOString(),
+    });
+  });
+}
+
+async function requireCenter(
+  { prisma }: Database,
+  workspaceId: string,
+  id: string,
+): Promise<PreferenceCenter> {
+  const center = await prisma.preferenceCenter.findUnique({ where: { workspaceId_id: { workspaceId, id } } });
+  if (center === null) {
+    throw new Refusal(
+      `no preference center of the workspace has the id ${id}; see ${PENSTOCK} preference-centers list`,
+    );
+  }
+  return center;
+}
+
+async function requireUser({ pool }: Database, workspaceId: string, externalId: string): Promise<string> {
+  const user = await findLinkUser(pool, workspaceId, externalId);
+  if (!user) throw new Refusal(`no user of the workspace has the external id '${externalId}'`);
+  return user.id;
+}
+
+function centerRowOf({ id, name, state, createdAt, updatedAt }: PreferenceCenter): Row {
+  return {
+    preference_center_api_id: id,
+    name,
+    state,
+    created_at: createdAt.toISOString(),
+    updated_at: updatedAt.toISOString(),
+  };
+}
+
+const channels = ['email', 'sms', 'whatsapp'];
+
+export function addGroups(program: Command): void {
+  const noun = addNoun(program, 'groups', {
+    sentence: 'Make, list and archive subscription groups: what users subscribe to and unsubscribe from.',
+    example: 'groups list --workspace default',
+  });
+  addVerb(noun, 'create', {
+    sentence: 'Make a subscription group and show its id, which clients send as subscription_group_id.',
+    example: 'groups create --workspace default --name News --channel email',
+  })
+    .requiredOption('--workspace <workspace>', 'name or id of its workspace')
+    .requiredOption('--name <name>', 'name, unlike that of any other group of the workspace', parseName)
+    .addOption(
+      new Option('--channel <channel>', 'what its messages are sent by')
+        .choices(channels)
+        .makeOptionMandatory(),
+    )
+    .action(create);
+  addList(noun, {
+    one: 'group',
+    many: 'groups',
+    nouns: 'subscription groups',
+    sentence: 'List the subscription groups, the oldest first, archived ones too.',
+    example: 'groups list --workspace default --json',
+    owner: 'workspace',
+    find: (prisma, page) => prisma.subscriptionGroup.findMany({ ...page, include: named }),
+    rowOf,
+  });
+  addVerb(noun, 'archive', {
+    sentence: 'Archive a subscription group: its states stay, and changes to them are ignored from then on.',
+    example: 'groups archive 019a2f6e-6f0b-7c3e-9d5a-3f1b2c4d5e6f',
+  })
+    .argument('<id>', 'id of the group', parseId)
+    .action(archive);
+}
+
+interface CreateOptions {
+  workspace: string;
+  name: string;
+  channel: string;
+  json?: boolean;
+}
+
+async function create({ workspace, name, channel, json }: CreateOptions): Promise<void> {
+  await withInstallation(async ({ database }) => {
+    const { id: workspaceId } = await findWorkspace(database, workspace);
+    const group = await change(database, async (tx) => {
+      const data = { id: v7(), workspaceId, name, channel };
+      const made = await tx.subscriptionGroup.create({ data, include: named });
+      const subject = { kind: 'subscription_group', id: made.id };
+      const detail = { name, channel };
+      return {
+        result: made,
+        entries: [{ action: 'subscription_groups.create', subject, workspaceId, detail }],
+      };
+    }).catch(
+      refuseTaken(`a group of this workspace is named '${name}' already; archived groups keep their names`),
+    );
+    printRow(json, rowOf(group));
+  });
+}
+
+async function archive(id: string, { json }: { json?: boolean }): Promise<void> {
+  await withInstallation(async ({ database }) => {
+    const group = await change(database, async (tx) => {
+      // Guarded, so that the time of the first archiving stands.
+      const { count } = await tx.subscriptionGroup.updateMany({
+        where: { id, archivedAt: null },
+        data: { archivedAt: new Date() },
+      });
+      const found = await tx.subscriptionGroup.findUnique({ where: { id }, include: named });
+      const subject = { kind: 'subscription_group', id };
+      const entry = { subject, workspaceId: found?.workspaceId, detail: { name: found?.name ?? '' } };
+      return {
+        result: found,
+        entries: count === 0 ? [] : [{ action: 'subscription_groups.archive', ...entry }],
+      };
+    });
+    if (group === null)
+      throw new Refusal(`no subscription group has the id ${id}; see ${PENSTOCK} groups list`);
+    printRow(json, rowOf(group));
+  });
+}
+
+const named = { workspace: { select: { name: true } } } satisfies Prisma.SubscriptionGroupInclude;
+
+function rowOf(group: Prisma.SubscriptionGroupGetPayload<{ include: typeof named }>): Row {
+  return {
+    subscription_group_id: group.id,
+    workspace: group.workspace.name,
+    name: group.name,
+    channel: group.channel,
+    created_at: group.createdAt.toISOString(),
+    archived_at: group.archivedAt?.toISOString() ?? null,
+  };
+}
+
+export function addPhoneNumbers(program: Command): void {
+  const noun = addNoun(program, 'phone-numbers', {
+    sentence: 'Keep the list of phone numbers that no message reaches.',
+    example: 'phone-numbers mark-invalid +14155552671 --workspace default --reason deactivated',
+  });
+  addVerb(noun, 'mark-invalid', {
+    sentence: 'Put phone numbers on the list that GET /sms/invalid_phone_numbers tells of.',
+    example: 'phone-numbers mark-invalid +14155552671 --workspace default --reason deactivated',
+  })
+    .argument('<phones...>', 'phone numbers in E.164', parsePhone)
+    .requiredOption('--workspace <workspace>', 'name or id of their workspace')
+    .addOption(
+      new Option('--reason <reason>', 'what is known of them')
+        .choices(invalidReasons)
+        .default('provider_error'),
+    )
+    .action(markInvalid);
+}
+
+function parsePhone(text: string, before: string[] = []): string[] {
+  const read = normalizePhone(text);
+  if (!read?.valid) throw new InvalidArgumentError('It is a phone number in E.164, such as +14155552671.');
+  return [...before, read.phone];
+}
+
+async function markInvalid(
+  phones: string[],
+  { workspace, reason, json }: { workspace: string; reason: InvalidReason; json?: boolean },
+): Promise<void> {
+  await withInstallation(async ({ database }) => {
+    const { id: workspaceId } = await findWorkspace(database, workspace);
+    await audited(database.pool, commandLine(), async (tx) => {
+      await markInvalidNumbers(tx, workspaceId, { phones, reason });
+      const subject = { kind: 'workspace', id: workspaceId };
+      const detail = { reason, numbers: phones.length };
+      return {
+        result: undefined,
+        entries: [{ action: 'phone_numbers.mark_invalid', subject, workspaceId, detail }],
+      };
+    });
+    printRow(json, { workspace, reason, marked: new Set(phones).size });
+  });
+}

@@ -1,0 +1,141 @@
+import { userInfo } from 'node:os';
+import path from 'node:path';
+import { validate } from 'uuid';
+import { readEmbeddedUrl } from '../embedded/address.ts';
+import type { Company, Prisma, Workspace } from '../generated/prisma/client.ts';
+import { type Config, readConfig } from '../platform/config.ts';
+import { codeOf, describeFailure } from '../platform/format.ts';
+import { type Actor, type AuditEntry, auditIn } from '../store/audit.ts';
+import type { Database } from '../store/database.ts';
+import { openDatabase } from '../store/open-database.ts';
+import { PENSTOCK, Refusal } from './command.ts';
+
+/**
+ * The company that a person named, by its name or its id.
+ * @throws {Refusal} when there is none.
+ */
+export async function findCompany({ prisma }: Database, nameOrId: string): Promise<Company> {
+  const company =
+    (await prisma.company.findUnique({ where: { name: nameOrId } })) ??
+    (validate(nameOrId) ? await prisma.company.findUnique({ where: { id: nameOrId } }) : null);
+  if (company === null) {
+    throw new Refusal(`no company has the name or the id '${nameOrId}'; see ${PENSTOCK} companies list`);
+  }
+  return company;
+}
+
+/** For filters: the id of the named company, or undefined when none is named. */
+export async function findCompanyId(database: Database, nameOrId?: string): Promise<string | undefined> {
+  return nameOrId === undefined ? undefined : (await findCompany(database, nameOrId)).id;
+}
+
+/**
+ * The workspace that a person named, by its name or its id.
+ * @throws {Refusal} when there is none.
+ */
+export async function findWorkspace({ prisma }: Database, nameOrId: string): Promise<Workspace> {
+  const workspace =
+    (await prisma.workspace.findUnique({ where: { name: nameOrId } })) ??
+    (validate(nameOrId) ? await prisma.workspace.findUnique({ where: { id: nameOrId } }) : null);
+  if (workspace === null) {
+    throw new Refusal(`no workspace has the name or the id '${nameOrId}'; see ${PENSTOCK} workspaces list`);
+  }
+  return workspace;
+}
+
+/** For filters: the id of the named workspace, or undefined when none is named. */
+export async function findWorkspaceId(database: Database, nameOrId?: string): Promise<string | undefined> {
+  return nameOrId === undefined ? undefined : (await findWorkspace(database, nameOrId)).id;
+}
+
+/** Names by id. */
+export async function namesOfWorkspaces({ prisma }: Database, ids: string[]): Promise<Map<string, string>> {
+  const workspaces = await prisma.workspace.findMany({ where: { id: { in: [...new Set(ids)] } } });
+  return new Map(workspaces.map((workspace) => [workspace.id, workspace.name]));
+}
+
+/** The Penstock that a command works on. */
+export interface Installation {
+  config: Config;
+  databaseUrl: string;
+  database: Database;
+}
+
+/** One command does one thing at a time. */
+const POOL_SIZE = 2;
+
+/** An embedded Postgres that has ended: no socket, nobody on its port, or somebody else who is not it. */
+const GONE = ['ENOENT', 'ECONNREFUSED', 'UNPROVEN_SERVER', '28000', '28P01', '3D000'];
+
+/**
+ * Runs `work` on the database of DATABASE_URL, else on that of the embedded installation that runs on
+ * DATA_DIR, and closes it.
+ * @throws {Refusal} when neither answers, or when it holds no tables of Penstock.
+ */
+export async function withInstallation(work: (installation: Installation) => Promise<void>): Promise<void> {
+  await withDatabase(async (installation) => {
+    const { rows } = await installation.database.pool.query<{ found: boolean }>(
+      "select to_regclass('workspaces') is not null as found",
+    );
+    if (!rows[0]?.found) {
+      throw new Refusal(`the database has no tables of Penstock yet; make them with ${PENSTOCK} migrate`);
+    }
+    await work(installation);
+  });
+}
+
+/** As `withInstallation`, with tables or without. */
+export async function withDatabase(work: (installation: Installation) => Promise<void>): Promise<void> {
+  const config = readConfig();
+  const databaseUrl = config.DATABASE_URL || readEmbeddedUrl(config.DATA_DIR);
+  if (!databaseUrl) throw nothingRuns(config);
+  const database = openDatabase(databaseUrl, POOL_SIZE);
+  try {
+    await database.pool.query('select 1').catch((error: unknown) => {
+      throw unreachable(config, error);
+    });
+    await work({ config, databaseUrl, database });
+  } finally {
+    await database.stop();
+  }
+}
+
+function unreachable(config: Config, error: unknown): Refusal {
+  const code = codeOf(error);
+  // The address of an embedded Postgres outlives it.
+  if (!config.DATABASE_URL && GONE.includes(code ?? '')) return nothingRuns(config);
+  const where = config.DATABASE_URL ? 'DATABASE_URL' : 'DATA_DIR';
+  return new Refusal(`the database of ${where} cannot be reached: ${describeFailure(error)}`);
+}
+
+function nothingRuns(config: Config): Refusal {
+  const folder = path.resolve(config.DATA_DIR);
+  return new Refusal(`no Penstock is running on ${folder}; start it with npm start or set DATABASE_URL`);
+}
+
+/** Who it is, as far as a command knows: the account of the machine that it runs under. */
+export function commandLine(): Actor {
+  return { kind: 'operator', name: userInfo().username, via: 'command_line' };
+}
+
+/** What a change has made, and the entries that tell of it. */
+interface Changed<T> {
+  result: T;
+  /** None: nothing has changed. */
+  entries: AuditEntry[];
+}
+
+/**
+ * Commits what `work` does by Prisma together with its entries in the audit, or neither.
+ * @throws what `work` throws
+ */
+export function change<T>(
+  { prisma }: Database,
+  work: (tx: Prisma.TransactionClient) => Promise<Changed<T>>,
+): Promise<T> {
+  return prisma.$transaction(async (tx) => {
+    const { result, entries } = await work(tx);
+    if (entries.length > 0) await auditIn(tx, commandLine(), entries);
+    return result;
+  });
+}

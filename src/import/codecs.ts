@@ -1,0 +1,194 @@
+import { Decompress } from 'fzstd';
+
+/** What cannot be unpacked; the message has no name of the file. */
+export class BrokenZstd extends Error {
+  override name = 'BrokenZstd';
+}
+
+/** Bytes that unpacking may look back: what programs use unless told to take more memory. */
+const MOST_WINDOW_BYTES = 33_554_432;
+
+/** Packed bytes at a time, and what may come of them: a few bytes may stand for very many. */
+const STEP_BYTES = 65_536;
+const MOST_OF_STEP_BYTES = 33_554_432;
+
+/**
+ * Unpacks Zstandard. Its sums are not compared, as far as there are any.
+ * @throws {BrokenZstd}
+ */
+export async function* unzstd(packed: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
+  let unpacked: Buffer[] = [];
+  let bytes = 0;
+  const decompress = new Decompress((chunk) => {
+    bytes += chunk.length;
+    if (bytes > MOST_OF_STEP_BYTES)
+      throw new BrokenZstd(
+        `it is not read: ${STEP_BYTES} bytes of it are more than ${MOST_OF_STEP_BYTES} unpacked`,
+      );
+    // What it gives out is its own memory.
+    if (chunk.length > 0) unpacked.push(Buffer.from(chunk));
+  });
+  function push(step: Uint8Array, isLast: boolean): Buffer[] {
+    unpacked = [];
+    bytes = 0;
+    try {
+      decompress.push(step, isLast);
+    } catch (error) {
+      if (error instanceof BrokenZstd) throw error;
+      throw new BrokenZstd(`it cannot be unpacked: ${(error as Error).message}`, { cause: error });
+    }
+    return unpacked;
+  }
+
+  const follow = followFrames();
+  for await (const chunk of packed) {
+    follow(chunk);
+    for (let at = 0; at < chunk.length; at += STEP_BYTES)
+      yield* push(chunk.subarray(at, at + STEP_BYTES), false);
+  }
+  yield* push(new Uint8Array(0), true);
+}
+
+const FRAME = 0xfd2fb528;
+/** Of frames that hold nothing that is unpacked, without the last four bits. */
+const SKIPPABLE = 0x184d2a5;
+
+/**
+ * Goes from frame to frame by the sizes of their blocks, and looks at each head before it is unpacked: it says how much
+ * memory that takes (RFC 8878, 3.1.1).
+ */
+function followFrames(): (chunk: Buffer) => void {
+  /** Bytes to pass over before the next head. */
+  let skip = 0;
+  let held: Buffer = Buffer.alloc(0);
+  let state: 'frame' | 'block' | 'broken' = 'frame';
+  let hasSum = false;
+
+  /** Bytes of the head; undefined: not all of it is there yet. */
+  function takeFrame(at: number): number | undefined {
+    const head = held.subarray(at);
+    if (head.length < 5) return undefined;
+    const magic = head.readUInt32LE(0);
+    if (magic >>> 4 === SKIPPABLE) {
+      if (head.length < 8) return undefined;
+      skip = head.readUInt32LE(4);
+      return 8;
+    }
+    if (magic !== FRAME) {
+      // Whoever unpacks it says so.
+      state = 'broken';
+      return undefined;
+    }
+    const descriptor = head[4]!;
+    const isSingle = (descriptor & 0x20) !== 0;
+    const dictionaryBytes = [0, 1, 2, 4][descriptor & 3]!;
+    const sizeBytes = [isSingle ? 1 : 0, 2, 4, 8][descriptor >> 6]!;
+    const sizeAt = 5 + (isSingle ? 0 : 1) + dictionaryBytes;
+    if (head.length < sizeAt + sizeBytes) return undefined;
+    // A single segment is unpacked as a whole: its size is its window.
+    requireWindow(isSingle ? contentSize(head, sizeAt, sizeBytes) : windowOf(head[5]!));
+    hasSum = (descriptor & 4) !== 0;
+    state = 'block';
+    return sizeAt + sizeBytes;
+  }
+
+  function takeBlock(at: number): number | undefined {
+    if (held.length < at + 3) return undefined;
+    const head = held.readUIntLE(at, 3);
+    const isRunLength = ((head >> 1) & 3) === 1;
+    skip = isRunLength ? 1 : head >> 3;
+    if ((head & 1) === 1) {
+      skip += hasSum ? 4 : 0;
+      state = 'frame';
+    }
+    return 3;
+  }
+
+  return (chunk) => {
+    held = held.length === 0 ? chunk : Buffer.concat([held, chunk]);
+    let at = 0;
+    while (state !== 'broken') {
+      const passed = Math.min(skip, held.length - at);
+      at += passed;
+      skip -= passed;
+      if (skip > 0 || at >= held.length) break;
+      const taken = state === 'frame' ? takeFrame(at) : takeBlock(at);
+      if (taken === undefined) break;
+      at += taken;
+    }
+    held = state === 'broken' ? Buffer.alloc(0) : Buffer.from(held.subarray(Math.min(at, held.length)));
+  };
+}
+
+function windowOf(descriptor: number): number {
+  return 2 ** (10 + (descriptor >> 3)) * (1 + (descriptor & 7) / 8);
+}
+
+function contentSize(head: Buffer, at: number, bytes: number): number {
+  if (bytes === 8) return Number(head.readBigUInt64LE(at));
+  return bytes === 2 ? head.readUInt16LE(at) + 256 : head.readUIntLE(at, bytes);
+}
+
+function requireWindow(window: number): void {
+  if (window > MOST_WINDOW_BYTES)
+    throw new BrokenZstd(
+      `it is not read: unpacking it takes more than ${MOST_WINDOW_BYTES} bytes (write it without --long or --ultra)`,
+    );
+}
+
+/** What cannot be unpacked; the message has no name of the file. */
+class BrokenSnappy extends Error {
+  override name = 'BrokenSnappy';
+}
+
+/**
+ * Unpacks a block of Snappy (its raw format, without frames).
+ * @param most bytes that it may have, unpacked
+ * @throws {BrokenSnappy}
+ */
+export function unsnappy(packed: Buffer, most: number): Buffer {
+  let at = 0;
+  let length = 0;
+  for (let shift = 0; ; shift += 7) {
+    const byte = packed[at++];
+    if (byte === undefined || shift > 28) throw new BrokenSnappy('it has no length');
+    length += (byte & 0x7f) * 2 ** shift;
+    if (byte < 0x80) break;
+  }
+  if (length > most) throw new BrokenSnappy(`it has more than ${most} bytes, unpacked`);
+  const unpacked = Buffer.alloc(length);
+  let to = 0;
+
+  function little(bytes: number): number {
+    if (at + bytes > packed.length) throw new BrokenSnappy('it was cut');
+    at += bytes;
+    return packed.readUIntLE(at - bytes, bytes);
+  }
+
+  function literal(tag: number): void {
+    const bytes = (tag < 60 ? tag : little(tag - 59)) + 1;
+    if (at + bytes > packed.length || to + bytes > length) throw new BrokenSnappy('it was cut');
+    packed.copy(unpacked, to, at, at + bytes);
+    at += bytes;
+    to += bytes;
+  }
+
+  function copy(bytes: number, back: number): void {
+    if (back === 0 || back > to || to + bytes > length) throw new BrokenSnappy('it copies what is not there');
+    // Source and target may overlap: what was just written is read again.
+    if (back >= bytes) unpacked.copy(unpacked, to, to - back, to - back + bytes);
+    else for (let place = 0; place < bytes; place++) unpacked[to + place] = unpacked[to - back + place]!;
+    to += bytes;
+  }
+
+  while (at < packed.length) {
+    const tag = packed[at++]!;
+    const bytes = (tag >> 2) + 1;
+    const kind = tag & 3;
+    if (kind === 0) literal(tag >> 2);
+    else if (kind === 1) copy(((tag >> 2) & 7) + 4, ((tag >> 5) << 8) | little(1));
+    else copy(bytes, little(kind === 2 ? 2 : 4));
+  }
+  if (to !== length) throw new BrokenSnappy('it has fewer bytes than it says');
+  return unpacked;
+}

@@ -1,0 +1,219 @@
+import { createHash } from 'node:crypto';
+import { constants } from 'node:fs';
+import { type FileHandle, open } from 'node:fs/promises';
+import type { ParquetLines, ParquetOptions } from '../integrations/files/parquet-lines.ts';
+import { SourceError } from '../integrations/source.ts';
+import { readAt } from '../platform/files.ts';
+import { unwatched, type Watcher, watchedStep } from '../platform/steps.ts';
+import { type AvroLines, openAvro } from './avro.ts';
+import { BrokenAvro } from './avro-values.ts';
+import { BrokenZstd } from './codecs.ts';
+import { longLine, MOST_ROW_BYTES } from './reader.ts';
+import {
+  BrokenZip,
+  ImportError,
+  type Kind,
+  listZip,
+  type Part,
+  partsOf,
+  rawBytes,
+  type Source,
+} from './unpack.ts';
+
+/** A file that has been read to its end once, so that what comes of it later is known to be whole. */
+export interface Input {
+  /** As the person has named it. */
+  name: string;
+  /** Where it is on this machine. */
+  path: string;
+  kind: Kind;
+  /** Of what is in it, if an archive says so. */
+  innerName: string;
+  /** SHA-256 of its bytes as they lie there. */
+  digest: Buffer;
+  /** Bytes of its texts, unpacked; rows of a table. */
+  length: number;
+  parts(): AsyncIterable<Part>;
+  /** Of `length`, what `parts` have given by now. */
+  read(): number;
+  /** @throws {ImportError} when the file has been changed since it was opened */
+  requireUnchanged(): Promise<void>;
+  close(): Promise<void>;
+}
+
+/** An unpacked text may have so many times the bytes of its file, and this many in any case: more is a bomb. */
+const MOST_RATIO = 250;
+const HARMLESS_BYTES = 67_108_864;
+
+export interface Opening {
+  /** Where it is, if not where its name says. */
+  path?: string;
+  /** Bytes of disk that reading may take. */
+  scratchBytes: number;
+  watcher?: Watcher;
+}
+
+/**
+ * Opens a file and reads it to its end. Its digest is what an import knows it by, and one that is broken or no text is
+ * refused before the first row of it has an effect.
+ *
+ * @param name as the person knows it
+ * @throws {ImportError}
+ */
+export async function openInput(
+  name: string,
+  { path = name, scratchBytes, watcher = unwatched }: Opening,
+): Promise<Input> {
+  const handle = await openFile(name, path);
+  let parquet: ParquetLines | undefined;
+  async function close(): Promise<void> {
+    await handle.close();
+    await parquet?.close();
+  }
+  try {
+    const { size, mtimeMs } = await handle.stat();
+    const kind = kindOf(await readAt(handle, 0, START_BYTES), name);
+    const entries = kind === 'zip' ? await listZip(handle, size) : [];
+    if (kind === 'zip' && entries.length === 0) throw new ImportError(`${name} has no file in it`);
+    const source: Source = { handle, name, size, kind, entries };
+    const { digest, bytes } = await survey(source, watcher);
+    const mostBytes = Math.max(HARMLESS_BYTES, MOST_RATIO * size);
+    const rowBounds = { mostBytes, mostRow: MOST_ROW_BYTES, longLine: longLine(), name, watcher };
+    if (kind === 'parquet') parquet = await readParquet(path, { ...rowBounds, scratchBytes });
+    const table = kind === 'avro' ? await openAvro(handle, { ...rowBounds, size }) : parquet;
+    const length = table?.rows ?? bytes;
+    let read = 0;
+    const count = (more: number) => {
+      read += more;
+    };
+    const tablePart = async function* (lines: AvroLines['lines']): AsyncGenerator<Part> {
+      yield { name, bytes: () => inWords(lines(count), name) };
+    };
+    return {
+      ...{ name, path, kind, digest, length, innerName: entries[0]?.name ?? name },
+      parts: () => (table ? tablePart(table.lines) : counted(partsOf(source), count)),
+      read: () => Math.min(length, read),
+      async requireUnchanged() {
+        const now = await handle.stat();
+        if (now.size !== size || now.mtimeMs !== mtimeMs)
+          throw new ImportError(`${name} was changed while it was read; the rows of the new one may differ`);
+      },
+      close,
+    };
+  } catch (error) {
+    await close();
+    throw wordsOf(error, name);
+  }
+}
+
+/** What a person can mend is said with the name of the file. */
+function wordsOf(error: unknown, name: string): unknown {
+  if (error instanceof BrokenZip || error instanceof BrokenZstd || error instanceof BrokenAvro)
+    return new ImportError(`${name}: ${error.message}`, { cause: error });
+  return error instanceof SourceError ? new ImportError(error.message, { cause: error }) : error;
+}
+
+async function* inWords<T>(chunks: AsyncIterable<T>, name: string): AsyncGenerator<T> {
+  try {
+    yield* chunks;
+  } catch (error) {
+    throw wordsOf(error, name);
+  }
+}
+
+async function readParquet(path: string, options: ParquetOptions): Promise<ParquetLines> {
+  // What reads it is large, and seldom needed.
+  const { openParquet } = await import('../integrations/files/parquet-lines.ts');
+  return openParquet(path, options);
+}
+
+async function openFile(name: string, path: string): Promise<FileHandle> {
+  const handle = await open(path, constants.O_RDONLY | constants.O_NONBLOCK).catch((error) => {
+    throw new ImportError(`${name} cannot be read: ${(error as NodeJS.ErrnoException).code}`, {
+      cause: error,
+    });
+  });
+  if ((await handle.stat()).isFile()) return handle;
+  await handle.close();
+  throw new ImportError(`${name} is no file`);
+}
+
+/** Bytes that tell what a file is. */
+const START_BYTES = 65_536;
+
+/** What files begin with that need all of their bytes at hand. */
+const PARQUET = Buffer.from('PAR1');
+const AVRO = Buffer.from('Obj\x01');
+
+/** By its first bytes: a name says what somebody has meant. */
+function kindOf(start: Buffer, name: string): Kind {
+  const begins = (...bytes: number[]) => start.subarray(0, bytes.length).equals(Buffer.from(bytes));
+  if (begins(0x1f, 0x8b)) return 'gzip';
+  if (begins(0x28, 0xb5, 0x2f, 0xfd)) return 'zstd';
+  if (begins(...PARQUET)) return 'parquet';
+  if (begins(0x50, 0x4b, 3, 4) || begins(0x50, 0x4b, 5, 6)) return 'zip';
+  if (begins(...AVRO)) return 'avro';
+  requireText(start, name);
+  return 'plain';
+}
+
+/** @throws {ImportError} when bytes are no beginning of a text in UTF-8 */
+function requireText(start: Buffer, name: string): void {
+  if (start.length === 0) throw new ImportError(`${name} is empty`);
+  const [first, second] = start;
+  if ((first === 0xff && second === 0xfe) || (first === 0xfe && second === 0xff))
+    throw new ImportError(`${name} is in UTF-16; write it in UTF-8`);
+  const table = start.subarray(0, 4).equals(PARQUET)
+    ? 'Parquet'
+    : start.subarray(0, 4).equals(AVRO)
+      ? 'Avro'
+      : undefined;
+  if (table) throw new ImportError(`${name} is a packed ${table} file: unpack it, and import what was in it`);
+  if (start.includes(0)) throw new ImportError(`${name} is no text: it has bytes of 0`);
+}
+
+/** Reads all of it once; of an archive its bytes, and then what is in them. */
+function survey(opened: Source, watcher: Watcher): Promise<{ digest: Buffer; bytes: number }> {
+  const { name, size, entries } = opened;
+  const total = entries.reduce((sum, { packedBytes }) => sum + packedBytes, size);
+  return watchedStep(watcher, { name, doing: 'checking', of: 'bytes', total }, () =>
+    readWhole({ ...opened, onBytes: watcher.move }),
+  );
+}
+
+async function readWhole(source: Source): Promise<{ digest: Buffer; bytes: number }> {
+  const hash = createHash('sha256');
+  let bytes = 0;
+  const isTable = source.kind === 'parquet' || source.kind === 'avro';
+  const isInPlaces = isTable || source.kind === 'zip';
+  if (isInPlaces) for await (const _ of rawBytes(source, hash));
+  if (isTable) return { digest: hash.digest(), bytes };
+  for await (const part of partsOf(source, isInPlaces ? undefined : hash)) {
+    let isFirst = source.kind !== 'plain';
+    for await (const chunk of part.bytes()) {
+      if (isFirst) requireText(chunk.subarray(0, START_BYTES), part.name);
+      isFirst = false;
+      bytes += chunk.length;
+      if (bytes > HARMLESS_BYTES && bytes > MOST_RATIO * source.size)
+        throw new ImportError(
+          `${part.name} is not read: unpacked it has more than ${MOST_RATIO} times the ${source.size} bytes of its file`,
+        );
+    }
+    if (isFirst) throw new ImportError(`${part.name} is empty`);
+  }
+  return { digest: hash.digest(), bytes };
+}
+
+async function* counted(parts: AsyncIterable<Part>, count: (bytes: number) => void): AsyncGenerator<Part> {
+  for await (const { name, bytes } of parts) {
+    yield {
+      name,
+      async *bytes() {
+        for await (const chunk of bytes()) {
+          count(chunk.length);
+          yield chunk;
+        }
+      },
+    };
+  }
+}

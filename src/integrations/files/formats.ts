@@ -1,0 +1,236 @@
+import type { DuckDBConnection } from '@duckdb/node-api';
+import { brokenRow, findColumns, type KnownColumn, knownNames, requireUpdatedAt } from '../columns.ts';
+import { identifier, isInBrotli, literal } from '../duckdb.ts';
+import { type FileFormat, type SourceColumn, SourceError, type SourceRow } from '../source.ts';
+import { type CsvHeader, cutCsv, readHeader } from './csv.ts';
+import type { InputFile } from './input.ts';
+import { type FormatReader, nameAll, type Part, readRejects, timeOfText } from './part.ts';
+
+/**
+ * Bytes of the longest line. A payload of the longest kind, of which every character is a quote and doubled, and the
+ * other columns beside it.
+ */
+const MOST_LINE_BYTES = 4_194_304;
+
+/** Lines that cannot be read are kept, for `readRejects`. */
+const KEEP_REJECTS = 'ignore_errors = true, store_rejects = true, rejects_limit = 0';
+const PASS_OVER_REJECTS = 'ignore_errors = true';
+
+/**
+ * CSV files: RFC 4180, a header first, everything a text, so that an id keeps its zeros. Files with the same header are
+ * one part. An empty value is null.
+ */
+const csv: FormatReader = {
+  async prepare(files, scratch, signal) {
+    const pieces = [];
+    for (const file of files) pieces.push(...(await cutCsv(file, scratch, { signal })));
+    return pieces;
+  },
+  parts: partsOfCsv,
+  async *broken(connection, pieces) {
+    yield* readRejects(connection, pieces);
+    yield pieces.flatMap(openQuote);
+  },
+};
+
+async function partsOfCsv(
+  _connection: unknown,
+  files: readonly InputFile[],
+  serviceIdField: string,
+): Promise<Part[]> {
+  const groups = new Map<string, { header: CsvHeader; files: InputFile[] }>();
+  for (const file of files) {
+    const header = await readHeader(file);
+    if (!header) continue;
+    const key = JSON.stringify(header);
+    const group = groups.get(key) ?? { header, files: [] };
+    groups.set(key, { header, files: [...group.files, file] });
+  }
+  return [...groups.values()].map(({ header, files }) => {
+    const found = findColumns(header.names, serviceIdField, files[0]!.name);
+    requireUpdatedAt(found, files[0]!.name);
+    const expression = (known: KnownColumn) => `c${header.names.indexOf(found.get(known)!)}`;
+    const known = [...found.keys()].filter((column) => column !== 'updated_at');
+    return {
+      columns: header.names.map((name) => ({ name, type: 'text' })),
+      from: readCsv(files, header, PASS_OVER_REJECTS),
+      fromKeeping: readCsv(files, header, KEEP_REJECTS),
+      at: timeOfText(expression('updated_at')),
+      shown: expression('updated_at'),
+      values: new Map(known.map((column) => [column, expression(column)])),
+    };
+  });
+}
+
+function readCsv(files: readonly InputFile[], { delimiter, names }: CsvHeader, rejects: string): string {
+  const columns = names.map((_, index) => `c${index}: 'VARCHAR'`).join(', ');
+  return `read_csv([${files.map(({ path }) => literal(path)).join(', ')}], columns = {${columns}}, ${[
+    'auto_detect = false',
+    'header = true',
+    `delim = ${literal(delimiter)}`,
+    `quote = '"'`,
+    `escape = '"'`,
+    `comment = ''`,
+    `max_line_size = ${MOST_LINE_BYTES}`,
+    `buffer_size = ${2 * MOST_LINE_BYTES}`,
+    // A payload may hold line breaks: only from the first byte on is it known which of them end a line.
+    'parallel = false',
+    rejects,
+  ].join(', ')})`;
+}
+
+function openQuote({ name, openQuote }: InputFile): SourceRow[] {
+  if (openQuote === undefined) return [];
+  const text = `${name}: the quote at byte ${openQuote + 1} is not closed; nothing from its line on can be read`;
+  return [brokenRow(text, '')];
+}
+
+/**
+ * NDJSON files: an object on each line. Lines are read as texts and taken apart one by one, so that one that is no JSON
+ * is one row, and numbers and payloads keep their digits. The members of all lines are looked at, in one reading more:
+ * each line may spell them in its own case.
+ */
+const ndjson: FormatReader = { parts: partsOfNdjson, broken: readRejects };
+
+async function partsOfNdjson(
+  connection: DuckDBConnection,
+  files: readonly InputFile[],
+  serviceIdField: string,
+): Promise<Part[]> {
+  const wanted = knownNames(serviceIdField).map(literal).join(', ');
+  const reader = await connection.runAndReadAll(
+    `select distinct list_sort(list_filter(json_keys(object), lambda name: lower(name) in (${wanted})))
+     from (${objects(readLines(files, PASS_OVER_REJECTS), '')}) where object is not null`,
+  );
+  const spellings = reader.getRowsJson().map(([names]) => names as string[]);
+  const found = new Map<KnownColumn, Set<string>>();
+  for (const names of spellings) {
+    for (const [column, name] of findColumns(names, serviceIdField, nameAll(files))) {
+      found.set(column, (found.get(column) ?? new Set()).add(name));
+    }
+  }
+  if (spellings.length > 0) requireUpdatedAt(found, nameAll(files));
+  const expression = (column: KnownColumn) =>
+    `coalesce(${[...(found.get(column) ?? []), 'x'].map((name) => `object ->> ${literal(name)}`).join(', ')})`;
+  const known = [...found.keys()].filter((column) => column !== 'updated_at');
+  return [
+    {
+      columns: [...found.values()].map(([name]) => ({ name: name!, type: 'json' })),
+      from: `(${objects(readLines(files, PASS_OVER_REJECTS), ', line, filename')})`,
+      fromKeeping: `(${objects(readLines(files, KEEP_REJECTS), ', line, filename')})`,
+      at: timeOfText(expression('updated_at')),
+      shown: `case when object is null then filename || ': no JSON object: ' || line else ${expression('updated_at')} end`,
+      values: new Map(known.map((column) => [column, expression(column)])),
+    },
+  ];
+}
+
+/** Each line as an object, null when it is none. Lines of nothing but space are none at all. */
+function objects(lines: string, others: string): string {
+  return `select case when json_valid(line) then case when json_type(line) = 'OBJECT' then line::json end end as object
+    ${others} from ${lines} where trim(line, e' \\t\\r') <> ''`;
+}
+
+function readLines(files: readonly InputFile[], rejects: string): string {
+  return `read_csv([${files.map(({ path }) => literal(path)).join(', ')}], columns = {line: 'VARCHAR'}, ${[
+    'auto_detect = false',
+    'header = false',
+    // No delimiter: JSON has no control characters.
+    "delim = e'\\x01'",
+    "quote = ''",
+    "escape = ''",
+    "comment = ''",
+    'filename = true',
+    `max_line_size = ${MOST_LINE_BYTES}`,
+    `buffer_size = ${2 * MOST_LINE_BYTES}`,
+    // Lines may end in either way within a file.
+    'strict_mode = false',
+    rejects,
+  ].join(', ')})`;
+}
+
+/** Parquet files: one part, columns by name; a file that lacks one has null there. */
+const parquet: FormatReader = {
+  parts: partsOfParquet,
+  async *broken() {},
+};
+
+async function partsOfParquet(
+  connection: DuckDBConnection,
+  files: readonly InputFile[],
+  serviceIdField: string,
+): Promise<Part[]> {
+  const list = `[${files.map(({ path }) => literal(path)).join(', ')}]`;
+  for (const file of files) {
+    await refuseBrotli(connection, file);
+    const found = findColumns(await topLevelNames(connection, file), serviceIdField, file.name);
+    requireUpdatedAt(found, file.name);
+  }
+  // Old writers do not say that their bytes are texts.
+  const from = `read_parquet(${list}, union_by_name = true, binary_as_string = true)`;
+  const described = (await connection.runAndReadAll(`describe select * from ${from}`)).getRowsJson();
+  const columns = described.map(([name, type]) => ({ name: String(name), type: String(type) }));
+  const where = files[0]!.name;
+  const found = findColumns(
+    columns.map(({ name }) => name),
+    serviceIdField,
+    where,
+  );
+  const columnOf = (known: KnownColumn) => columns.find(({ name }) => name === found.get(known))!;
+  const known = [...found.keys()].filter((column) => column !== 'updated_at');
+  const updatedAt = columnOf('updated_at');
+  return [
+    {
+      columns,
+      from,
+      fromKeeping: from,
+      at: timeOf(updatedAt, where),
+      shown: `${identifier(updatedAt.name)}::varchar`,
+      values: new Map(known.map((column) => [column, asText(columnOf(column))])),
+    },
+  ];
+}
+
+/** @throws {SourceError} `config` when it is in Brotli */
+export async function refuseBrotli(connection: DuckDBConnection, file: InputFile): Promise<void> {
+  if (await isInBrotli(connection, file.path))
+    throw new SourceError(
+      'config',
+      `${file.name}: it is compressed with Brotli, which is not read; write it with Zstandard, Snappy or gzip`,
+    );
+}
+
+/** As the file has them: DuckDB itself gives a name that differs from another only in case a number. */
+async function topLevelNames(connection: DuckDBConnection, file: InputFile): Promise<string[]> {
+  const reader = await connection.runAndReadAll(
+    `select name, coalesce(num_children, 0) from parquet_schema(${literal(file.path)})`,
+  );
+  const [, ...elements] = reader
+    .getRowsJson()
+    .map(([name, children]) => [String(name), Number(children)] as const);
+  const names: string[] = [];
+  // Depth first: what follows an element with children is the children.
+  let nested = 0;
+  for (const [name, children] of elements) {
+    if (nested === 0) names.push(name);
+    else nested -= 1;
+    nested += children;
+  }
+  return names;
+}
+
+function timeOf({ name, type }: SourceColumn, where: string): string {
+  const column = identifier(name);
+  if (type === 'TIMESTAMP WITH TIME ZONE') return `${column} at time zone 'UTC'`;
+  // Of any unit; without a zone it is UTC; a date is its first moment.
+  if (type.startsWith('TIMESTAMP') || type === 'DATE') return `${column}::timestamp`;
+  if (type === 'VARCHAR') return timeOfText(column);
+  throw new SourceError('config', `${where}: ${name} is of type ${type}, which is no time`);
+}
+
+function asText({ name, type }: SourceColumn): string {
+  const column = identifier(name);
+  return /^(STRUCT|MAP|UNION)|\]$/.test(type) ? `to_json(${column})::varchar` : `${column}::varchar`;
+}
+
+export const readers: Record<FileFormat, FormatReader> = { csv, ndjson, parquet };

@@ -1,0 +1,216 @@
+import { link, mkdtemp, rm, stat } from 'node:fs/promises';
+import path from 'node:path';
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import type { DuckDBAppender } from '@duckdb/node-api';
+import { type DuckDbModule, identifier, literal } from '../integrations/duckdb.ts';
+import { shortened } from '../platform/format.ts';
+import { uuidOf } from '../profile/values.ts';
+import {
+  connectIn,
+  type ParquetColumn,
+  ParquetError,
+  type ParquetRow,
+  type ParquetType,
+  sha256Of,
+  toParquetError,
+} from './parquet.ts';
+
+interface ParquetFile {
+  rows: number;
+  bytes: number;
+  /** SHA-256 of the file, in hexadecimal digits. */
+  sha256: string;
+}
+
+interface WriteOptions {
+  /** On a local disk; there must be none. */
+  file: string;
+  columns: readonly ParquetColumn[];
+  compression?: 'zstd' | 'snappy';
+  signal?: AbortSignal | undefined;
+}
+
+/** Characters and rows that are handed to DuckDB at once. */
+const PIECE_CHARACTERS = 4_194_304;
+const PIECE_ROWS = 8192;
+/** Of one row group, before it is packed: a reader takes one at a time into memory. */
+const ROW_GROUP_BYTES = 33_554_432;
+
+/**
+ * Writes rows as one Parquet file, in their order. The memory that it takes does not depend on their number. They pass
+ * a table on the disk beside the file, which for its time takes as much as the rows. The file is whole when the promise
+ * resolves, and not there when it rejects.
+ * @throws {ParquetError} for a value that is not of its column's type, with the row's number from 1 and the field
+ */
+export async function writeParquet(
+  rows: AsyncIterable<ParquetRow> | Iterable<ParquetRow>,
+  options: WriteOptions,
+): Promise<ParquetFile> {
+  const { file } = options;
+  const folder = await mkdtemp(path.join(path.dirname(file), '.parquet-'));
+  const whole = path.join(folder, 'rows.parquet');
+  try {
+    const count = await collect(rows, options, { folder, whole });
+    const sha256 = await sha256Of(whole);
+    // Only if nothing has the name.
+    await link(whole, file);
+    return { rows: count, bytes: (await stat(file)).size, sha256 };
+  } catch (error) {
+    throw toParquetError(error, file);
+  } finally {
+    await rm(folder, { recursive: true, force: true });
+  }
+}
+
+/** @returns how many rows stand in the file `whole` of the folder */
+async function collect(
+  rows: AsyncIterable<ParquetRow> | Iterable<ParquetRow>,
+  options: WriteOptions,
+  { folder, whole }: { folder: string; whole: string },
+): Promise<number> {
+  const { columns, compression = 'zstd', signal } = options;
+  const { connection, duckDb, close } = await connectIn(folder, path.join(folder, 'rows.db'));
+  try {
+    const declared = columns.map(({ name, type }) => `${identifier(name)} ${sqlType(type)}`);
+    await connection.run(`create table given (${declared.join(', ')})`);
+    const appender = await connection.createAppender('given');
+    const count = await appendAll(appender, rows, { ...options, duckDb });
+    appender.closeSync();
+    signal?.throwIfAborted();
+    await connection.run(
+      `copy given to ${literal(whole)} (format parquet, compression ${compression}, row_group_size_bytes ${ROW_GROUP_BYTES})`,
+    );
+    return count;
+  } finally {
+    close();
+  }
+}
+
+async function appendAll(
+  appender: DuckDBAppender,
+  rows: AsyncIterable<ParquetRow> | Iterable<ParquetRow>,
+  { columns, duckDb, file, signal }: WriteOptions & { duckDb: DuckDbModule },
+): Promise<number> {
+  let count = 0;
+  let piece = { rows: 0, characters: 0 };
+  for await (const row of rows) {
+    count += 1;
+    for (const { name, type } of columns) {
+      const value = row[name] ?? null;
+      if (value === null) appender.appendNull();
+      else if (!append(appender, { value, type, duckDb })) {
+        throw new ParquetError(
+          `${file}: row ${count}: ${name} must be ${wanted(type)}, and is ${shown(value)}`,
+        );
+      }
+      if (typeof value === 'string') piece.characters += value.length;
+    }
+    appender.endRow();
+    piece.rows += 1;
+    if (piece.rows < PIECE_ROWS && piece.characters < PIECE_CHARACTERS) continue;
+    appender.flushSync();
+    piece = { rows: 0, characters: 0 };
+    // The rows may come without anything to wait for.
+    await nextTurn();
+    signal?.throwIfAborted();
+  }
+  return count;
+}
+
+const DECIMAL = /^(-?)(\d+)(?:\.(\d+))?$/;
+/** To the microsecond, with its offset. */
+const TIME = /^\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}:\d{2}(?:\.(\d{1,6}))?(?:Z|[+-]\d{2}(?::?\d{2})?)$/;
+const BIGINT = { least: -(2n ** 63n), most: 2n ** 63n - 1n };
+
+/** @returns false for a value that is not of the type */
+function append(
+  appender: DuckDBAppender,
+  { value, type, duckDb }: { value: unknown; type: ParquetType; duckDb: DuckDbModule },
+): boolean {
+  if (typeof type === 'object') {
+    const scaled = scaledOf(value, type.decimal);
+    if (scaled === undefined) return false;
+    const { digits, scale } = type.decimal;
+    appender.appendDecimal(new duckDb.DuckDBDecimalValue(scaled, digits, scale));
+    return true;
+  }
+  switch (type) {
+    case 'uuid':
+      if (typeof value !== 'string' || uuidOf(value) === undefined) return false;
+      appender.appendUUID(duckDb.uuidValue(BigInt(`0x${value.replaceAll('-', '')}`)));
+      return true;
+    case 'text':
+    case 'json':
+      if (typeof value !== 'string') return false;
+      appender.appendVarchar(value);
+      return true;
+    case 'timestamp': {
+      const micros = microsOf(value);
+      if (micros === undefined) return false;
+      appender.appendTimestampTZ(duckDb.timestampTZValue(micros));
+      return true;
+    }
+    case 'double':
+      if (typeof value !== 'number') return false;
+      appender.appendDouble(value);
+      return true;
+    case 'bigint': {
+      const whole = typeof value === 'number' && Number.isSafeInteger(value) ? BigInt(value) : value;
+      if (typeof whole !== 'bigint' || whole < BIGINT.least || whole > BIGINT.most) return false;
+      appender.appendBigInt(whole);
+      return true;
+    }
+    case 'boolean':
+      if (typeof value !== 'boolean') return false;
+      appender.appendBoolean(value);
+      return true;
+  }
+}
+
+/** A decimal text times 10^scale, exactly; nothing when it has more digits than fit. */
+function scaledOf(value: unknown, { digits, scale }: { digits: number; scale: number }): bigint | undefined {
+  const [, sign, whole, behind = ''] = (typeof value === 'string' && DECIMAL.exec(value)) || [];
+  if (whole === undefined) return undefined;
+  const kept = behind.replace(/0+$/, '');
+  if (kept.length > scale) return undefined;
+  const scaled = BigInt(whole + kept.padEnd(scale, '0'));
+  if (scaled >= 10n ** BigInt(digits)) return undefined;
+  return sign ? -scaled : scaled;
+}
+
+/** Since 1970; what is behind the milliseconds of a text, Date does not know. */
+function microsOf(value: unknown): bigint | undefined {
+  if (value instanceof Date) {
+    return Number.isNaN(value.getTime()) ? undefined : BigInt(value.getTime()) * 1000n;
+  }
+  const [text, fraction = ''] = (typeof value === 'string' && TIME.exec(value)) || [];
+  if (text === undefined) return undefined;
+  const milliseconds = Date.parse(text.replace(' ', 'T').replace(/([+-]\d{2})$/, '$1:00'));
+  if (Number.isNaN(milliseconds)) return undefined;
+  return BigInt(milliseconds) * 1000n + BigInt(fraction.padEnd(6, '0').slice(3));
+}
+
+function sqlType(type: ParquetType): string {
+  if (typeof type === 'object') return `decimal(${type.decimal.digits}, ${type.decimal.scale})`;
+  return { uuid: 'uuid', text: 'varchar', json: 'varchar', timestamp: 'timestamptz' }[type as string] ?? type;
+}
+
+function wanted(type: ParquetType): string {
+  if (typeof type === 'object') {
+    return `a decimal of at most ${type.decimal.digits} digits, ${type.decimal.scale} of them behind the point`;
+  }
+  return {
+    uuid: 'a UUID',
+    text: 'a text',
+    json: 'a text',
+    timestamp: 'a time with its offset',
+    double: 'a number',
+    bigint: 'a whole number of 64 bits',
+    boolean: 'true or false',
+  }[type];
+}
+
+function shown(value: unknown): string {
+  const text = typeof value === 'bigint' ? String(value) : (JSON.stringify(value) ?? typeof value);
+  return shortened(text, 100);
+}

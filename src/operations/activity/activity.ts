@@ -1,0 +1,188 @@
+import { BadRequest } from '../../errors.ts';
+import { isGiven } from '../../profile/identifier.ts';
+import type { Json } from '../../profile/json.ts';
+import { findUnstorable } from '../../profile/values.ts';
+import type { Schema } from '../../schemas/compile.ts';
+import { listNames, type SeriesPage, type SeriesPoint } from '../../store/activity-series.ts';
+import type { DirectOperation } from '../operation.ts';
+import { count, parseSentTime, readWholeNumber } from '../query-parameters.ts';
+
+/** Most units of a series. */
+const MAX_LENGTH = 100;
+
+const MILLISECONDS = { day: 86_400_000, hour: 3_600_000 } as const;
+
+/** When a series may end: a hundred days before it Postgres still reads the year, and a day behind it. */
+const EARLIEST_END = Date.UTC(1970, 0);
+const LATEST_END = Date.UTC(9999, 0);
+
+const text = (description: string): Schema => ({ type: 'string', description, rule: 'it must be a string' });
+
+/** The parameters that say which stretch of a series is wanted, and of which app. */
+export const stretchParameters: Record<string, Schema> = {
+  length: count(1, MAX_LENGTH, 'Days or hours of the series; the last one is that of `ending_at`.'),
+  unit: {
+    enum: ['day', 'hour'],
+    default: 'day',
+    description: 'How far apart the points are. Days and hours are those of UTC.',
+    rule: "it must be 'day' or 'hour'",
+  },
+  ending_at: {
+    type: 'string',
+    description: 'ISO 8601; the time of the request if absent.',
+    rule: 'it must be a time in ISO 8601, of the years 1970 to 9998',
+  },
+  app_id: text('Only what names this app; absent: all of them.'),
+};
+
+/** A series of the answer, `measure` being the name of its figure. */
+export const seriesReply = (
+  measure: string,
+  description: string,
+  more: Record<string, Schema> = {},
+): Schema => ({
+  type: 'object',
+  required: ['data', 'message', ...Object.keys(more)],
+  properties: {
+    data: {
+      type: 'array',
+      maxItems: MAX_LENGTH,
+      items: {
+        type: 'object',
+        required: ['time', measure],
+        properties: {
+          time: { type: 'string', description: 'As `2026-01-31`; by hours as `2026-01-31T12:00:00Z`.' },
+          [measure]: { type: 'number', description },
+        },
+      },
+    },
+    ...more,
+    message: { const: 'success' },
+  },
+});
+
+/** A stretch of a series, but for whose it is. */
+type Stretch = Pick<SeriesPage, 'unit' | 'from' | 'to' | 'appId'>;
+
+/**
+ * Which stretch of a series a query asks for.
+ *
+ * @param now epoch milliseconds
+ * @throws {BadRequest} naming the parameter and the rule
+ */
+export function readStretch(query: Record<string, Json>, now: number): Stretch {
+  if (!isGiven(query.length)) throw new BadRequest("'length' is required");
+  const length = readWholeNumber(query, 'length', { from: 1, to: MAX_LENGTH, otherwise: 1 });
+  const unit = query.unit === 'hour' ? 'hour' : 'day';
+  const step = MILLISECONDS[unit];
+  const last = Math.floor(readEnd(query.ending_at, now) / step) * step;
+  const appId = readName(query, 'app_id');
+  return { unit, from: last - (length - 1) * step, to: last + step, appId };
+}
+
+function readEnd(sent: Json | undefined, now: number): number {
+  if (!isGiven(sent)) return now;
+  const time = typeof sent === 'string' ? parseSentTime(sent) : undefined;
+  if (time !== undefined && time >= EARLIEST_END && time < LATEST_END) return time;
+  throw new BadRequest("'ending_at' is not valid: it must be a time in ISO 8601, of the years 1970 to 9998");
+}
+
+/**
+ * The name of an event, a product or an app; undefined: it is not given.
+ *
+ * @throws {BadRequest} for a text that nothing can be called
+ */
+export function readName(query: Record<string, Json>, parameter: string): string | undefined {
+  const sent = query[parameter];
+  if (!isGiven(sent) || sent === '') return undefined;
+  const fault = typeof sent === 'string' ? findUnstorable(sent) : 'it must be a string';
+  if (fault !== undefined) throw new BadRequest(`'${parameter}' is not valid: ${fault}`);
+  return sent as string;
+}
+
+/** A point for each unit, the oldest first; where nothing happened, 0. */
+export function toData(
+  { unit, from, to }: Stretch,
+  points: readonly SeriesPoint[],
+  [name, measure]: [name: string, measure: 'count' | 'revenue'],
+): Json[] {
+  const step = MILLISECONDS[unit];
+  const sums = new Map<number, number>();
+  for (const point of points) sums.set(point.time, (sums.get(point.time) ?? 0) + point[measure]);
+  return Array.from({ length: (to - from) / step }, (_, place) => {
+    const time = from + place * step;
+    const iso = new Date(time).toISOString();
+    return { time: unit === 'day' ? iso.slice(0, 10) : `${iso.slice(0, 19)}Z`, [name]: sums.get(time) ?? 0 };
+  });
+}
+
+/** What the series of purchases have in common. */
+export const ofPurchases = {
+  kind: 'direct',
+  method: 'GET',
+  bucket: 'events.list',
+  isLarge: true,
+  query: {
+    type: 'object',
+    required: ['length'],
+    properties: { ...stretchParameters, product: text('The id of one product; absent: all of them.') },
+  },
+} as const satisfies Partial<DirectOperation>;
+
+/**
+ * Which stretch of which purchases a query asks for.
+ *
+ * @throws {BadRequest} naming the parameter and the rule
+ */
+export function readPurchases(query: Record<string, Json>, now: number): SeriesPage {
+  const product = readName(query, 'product');
+  const stretch = readStretch(query, now);
+  return { kind: product === undefined ? 'purchases' : 'product', name: product ?? '', ...stretch };
+}
+
+/** Names of one page. */
+const PAGE = 250;
+
+/** The last page: each name before it costs a look-up. */
+const LAST_PAGE = 80;
+
+/** What the two lists of names have in common. */
+export function listing(
+  member: 'events' | 'products',
+  given: Pick<DirectOperation, 'id' | 'path' | 'permission' | 'summary' | 'description'> & {
+    example: string;
+  },
+): DirectOperation {
+  const { example, ...described } = given;
+  const kind = member === 'events' ? 'event' : 'product';
+  const names: Schema = { type: 'array', maxItems: PAGE, items: { type: 'string' } };
+  return {
+    ...described,
+    kind: 'direct',
+    method: 'GET',
+    bucket: 'events.list',
+    isLarge: true,
+    query: {
+      type: 'object',
+      properties: { page: count(0, LAST_PAGE, `Which ${PAGE} names, from the first; 0 if absent.`) },
+    },
+    replies: {
+      200: {
+        description: `${PAGE} names at most, in alphabetical order.`,
+        schema: {
+          type: 'object',
+          required: [member, 'message'],
+          properties: { [member]: names, message: { const: 'success' } },
+        },
+      },
+    },
+    example: { query: { page: '0' }, reply: { [member]: [example], message: 'success' } },
+
+    async handle({ workspaceId }, { query }, { database }) {
+      const page = readWholeNumber(query, 'page', { from: 0, to: LAST_PAGE, otherwise: 0 });
+      const wanted = { kind, limit: PAGE, offset: page * PAGE } as const;
+      const found = await listNames(database.pool, workspaceId, wanted);
+      return { status: 200, body: { [member]: found, message: 'success' } };
+    },
+  };
+}

@@ -1,0 +1,183 @@
+import { BadRequest, type ErrorName, errors } from '../../errors.ts';
+import type { UserSelector } from '../../jobs/envelope.ts';
+import {
+  emailOf,
+  externalIdOf,
+  type Identifier,
+  isGiven,
+  type Prioritization,
+  phoneOf,
+  prioritizations,
+  userAliasOf,
+} from '../../profile/identifier.ts';
+import type { Json } from '../../profile/json.ts';
+import { findUnstorable, isRecord } from '../../profile/values.ts';
+import type { Schema } from '../../schemas/compile.ts';
+import { userAlias } from '../../schemas/track.ts';
+import { BLOCKED, type Caller } from '../operation.ts';
+import { arrayOf, email, externalId, phone, prioritization, type Refusal } from './elements.ts';
+
+/** Names of values that contradict each other in one `prioritization`. */
+const exclusive = [
+  ['identified', 'unidentified'],
+  ['most_recently_updated', 'least_recently_updated'],
+] as const;
+
+const known: ReadonlySet<Json> = new Set(prioritizations);
+
+/** The user whom an object names by an email address or a phone number, which several may have. */
+export function readAddress(
+  object: Record<string, Json>,
+  kind: 'email' | 'phone',
+): { user: UserSelector } | Refusal {
+  const value = object[kind];
+  if (!isGiven(value)) return { error: `'${kind}' is required` };
+  const address = kind === 'email' ? emailOf(value) : phoneOf(value);
+  if ('error' in address) return address;
+  const read = readPrioritization(object.prioritization, kind);
+  return 'error' in read ? read : { user: { ...address, ...read } };
+}
+
+/** In its order; it may be empty, which narrows nothing. */
+function readPrioritization(
+  value: Json | undefined,
+  kind: 'email' | 'phone',
+): { prioritization: Prioritization[] } | Refusal {
+  if (value === undefined || value === null) return { error: `'prioritization' is required with '${kind}'` };
+  if (!Array.isArray(value) || !value.every((element) => known.has(element))) {
+    const names = prioritizations.map((name) => `'${name}'`).join(', ');
+    return { error: `'prioritization' is not valid: it must be an array of ${names}` };
+  }
+  for (const [one, other] of exclusive) {
+    if (value.includes(one) && value.includes(other)) {
+      return {
+        error: `Request can not contain both of '${one}' and '${other}' values in the 'prioritization' array`,
+      };
+    }
+  }
+  if (new Set(value).size < value.length) {
+    return { error: "'prioritization' is not valid: it must not name a value twice" };
+  }
+  return { prioritization: value as Prioritization[] };
+}
+
+/** The arrays of a request to identify: what counts their elements, and whom an element means. */
+export const identifyArrays = {
+  aliases_to_identify: {
+    counter: 'aliases_processed',
+    schema: schemaOf({ user_alias: userAlias }, 'Users by an alias, and as whom to identify them.'),
+    read: ({ user_alias }: Record<string, Json>): { user: UserSelector } | Refusal => {
+      if (!isGiven(user_alias)) return { error: "'user_alias' is required" };
+      const user = userAliasOf(user_alias);
+      return 'error' in user ? user : { user };
+    },
+  },
+  emails_to_identify: {
+    counter: 'emails_processed',
+    schema: schemaOf({ email, prioritization }, 'Users by email address, and as whom to identify them.'),
+    read: (element: Record<string, Json>) => readAddress(element, 'email'),
+  },
+  phone_numbers_to_identify: {
+    counter: 'phone_numbers_processed',
+    schema: schemaOf({ phone, prioritization }, 'Users by phone number, and as whom to identify them.'),
+    read: (element: Record<string, Json>) => readAddress(element, 'phone'),
+  },
+};
+
+/** It may be empty beside another one. */
+function schemaOf(identifier: Record<string, Schema>, description: string): Schema {
+  const element = {
+    type: 'object',
+    required: ['external_id', ...Object.keys(identifier)],
+    properties: { external_id: externalId('The id that the user gets.'), ...identifier },
+  };
+  return { ...arrayOf(element, description), minItems: 0 };
+}
+
+/** An external id in a field that must have one; an integer is its digits. */
+export function readExternalId(value: Json | undefined, field: string): { id: string } | Refusal {
+  if (!isGiven(value)) return { error: `'${field}' is required` };
+  const read = externalIdOf(value, field);
+  return 'error' in read ? read : { id: read.identifier.external_id };
+}
+
+/** As `readExternalId`, for an id that a user is given: one that is blocked is refused. */
+export function readNewExternalId(
+  value: Json | undefined,
+  field: string,
+  { isBlocked }: Caller,
+): { id: string } | Refusal {
+  const read = readExternalId(value, field);
+  return 'id' in read && isBlocked(read.id) ? { error: BLOCKED } : read;
+}
+
+/** An external id that is itself an element of an array. */
+export function readExternalIdElement(value: Json, field: string): { id: string } | Refusal {
+  if (!isGiven(value) || (typeof value !== 'string' && !Number.isSafeInteger(value))) {
+    return { error: `each element of '${field}' must be a non-empty string` };
+  }
+  return readExternalId(value, 'external_id');
+}
+
+/** The two users of a merge update. */
+interface MergeUpdate {
+  merge: UserSelector;
+  keep: UserSelector;
+}
+
+/** What the identifier object of each type may carry. `external_id` is a string only, as the message says. */
+const kinds = {
+  external_id: (value: Json) => (typeof value === 'string' ? externalIdOf(value) : { error: '' }),
+  user_alias: userAliasOf,
+  email: emailOf,
+  phone: phoneOf,
+};
+type Kind = keyof typeof kinds;
+
+/**
+ * Reads an element of `merge_updates`, an object.
+ *
+ * @returns its users, or what is wrong with a prioritization, which refuses the element alone
+ * @throws {BadRequest} with one of the specification's messages; its `errors` name the element
+ */
+export function readMergeUpdate(update: Record<string, Json>, index: number): MergeUpdate | Refusal {
+  const refuse = (entry: ErrorName) => {
+    const { message } = errors[entry];
+    return new BadRequest(message, [{ type: message, input_array: 'merge_updates', index }]);
+  };
+
+  const { identifier_to_merge, identifier_to_keep, ...others } = update;
+  if (Object.keys(others).length > 0) throw refuse('extraMergeKeys');
+  const merge = readIdentifier(identifier_to_merge);
+  const keep = readIdentifier(identifier_to_keep);
+  if (!merge || !keep) throw refuse('malformedMergeIdentifier');
+  if (merge.kind !== keep.kind) throw refuse('mixedMergeIdentifiers');
+  const merged = select(merge);
+  if ('error' in merged) return merged;
+  const kept = select(keep);
+  return 'error' in kept ? kept : { merge: merged, keep: kept };
+}
+
+/** Undefined when it is not an object that holds exactly one identifier. */
+function readIdentifier(value: Json | undefined) {
+  if (!isRecord(value) || findUnstorable(value) !== undefined) return undefined;
+  const { prioritization, ...named } = value;
+  const given = Object.keys(named).filter((key) => isGiven(named[key]));
+  const [kind] = given;
+  if (given.length !== 1 || !Object.hasOwn(kinds, kind!)) return undefined;
+  const read = kinds[kind as Kind](named[kind!]!);
+  return 'error' in read
+    ? undefined
+    : { kind: kind as Kind, identifier: read.identifier as Identifier, prioritization };
+}
+
+/** An address needs to be narrowed; what names one user alone is taken as it is. */
+function select({
+  kind,
+  identifier,
+  prioritization,
+}: NonNullable<ReturnType<typeof readIdentifier>>): UserSelector | Refusal {
+  if (kind !== 'email' && kind !== 'phone') return { identifier };
+  const read = readPrioritization(prioritization, kind);
+  return 'error' in read ? read : { identifier, ...read };
+}

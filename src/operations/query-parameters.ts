@@ -1,0 +1,100 @@
+import { BadRequest } from '../errors.ts';
+import { isGiven } from '../profile/identifier.ts';
+import type { Json } from '../profile/json.ts';
+import { parseTime } from '../profile/time.ts';
+import { asList } from '../profile/values.ts';
+import type { Schema } from '../schemas/compile.ts';
+import { arrayOf } from './identity/elements.ts';
+
+/** A number in a query string. */
+export const count = (minimum: number, maximum: number | undefined, description: string): Schema => ({
+  type: ['integer', 'string'],
+  minimum,
+  ...(maximum !== undefined && { maximum }),
+  description,
+  rule: 'it must be a whole number',
+});
+
+/**
+ * A whole number of a query string.
+ *
+ * @throws {BadRequest} when it is none, or outside of the bounds
+ */
+export function readWholeNumber(
+  query: Record<string, Json>,
+  name: string,
+  { from, to, otherwise }: { from: number; to: number; otherwise: number },
+): number {
+  const value = query[name];
+  if (!isGiven(value)) return otherwise;
+  const number = typeof value === 'string' && /^\d{1,15}$/.test(value) ? Number(value) : Number.NaN;
+  if (number >= from && number <= to) return number;
+  const bounds = to === Number.MAX_SAFE_INTEGER ? `${from} or more` : `${from} to ${to}`;
+  throw new BadRequest(`'${name}' is not valid: it must be a whole number, ${bounds}`);
+}
+
+/** Where a page begins. */
+export const readOffset = (query: Record<string, Json>) =>
+  readWholeNumber(query, 'offset', { from: 0, to: Number.MAX_SAFE_INTEGER, otherwise: 0 });
+
+/** An array, or its one element. */
+export const listOrOne = (items: Schema, description: string): Schema => ({
+  ...arrayOf(items, `${description} A single one will do.`),
+  type: ['array', ...[items.type].flat()],
+});
+
+/** Clients send one value where an array is meant, and null or an empty text for none. */
+export function listOf(value: Json | undefined): Json[] {
+  return asList(value).filter((element) => element !== null && element !== '');
+}
+
+/** A parameter that is a day. */
+export function day(description: string): Schema {
+  return {
+    type: 'string',
+    description: `YYYY-MM-DD; also with a time, from or to which it holds then. ${description}`,
+    rule: 'it must be a day, YYYY-MM-DD',
+  };
+}
+
+const DAY_OR_TIME = /^\d{4}-\d\d-\d\d(?:[Tt ]|$)/;
+/** A zone whose + was not encoded. */
+const BARE_ZONE = /([Tt ]\d\d.*) (?=\d\d:?\d\d$)/;
+
+/** Epoch milliseconds of a time whose zone may have a + that was not encoded; undefined: it is none. */
+export const parseSentTime = (sent: string): number | undefined => parseTime(sent.replace(BARE_ZONE, '$1+'));
+
+/** An email address as it was meant: none has a space, which is a + that was not encoded. */
+export const withPlus = (sent: string): string => sent.replaceAll(' ', '+');
+
+/**
+ * The days between which something is asked for, in epoch milliseconds.
+ *
+ * @param unless the parameter that would make them unnecessary, in quotes; undefined: it is there, and they need not be
+ * @throws {BadRequest} naming the parameter, or all that are missing
+ */
+export function readDays(
+  query: Record<string, Json>,
+  unless: string | undefined,
+): { start: number | undefined; end: number | undefined } {
+  const start = readDay(query, 'start_date');
+  const end = readDay(query, 'end_date');
+  const missing = Object.entries({ start_date: start, end_date: end }).filter(([, day]) => day === undefined);
+  if (unless !== undefined && missing.length > 0) {
+    const names = missing.map(([name]) => `'${name}'`).join(' and ');
+    throw new BadRequest(`${names} ${missing.length === 1 ? 'is' : 'are'} required, or ${unless}`);
+  }
+  if (start !== undefined && end !== undefined && start >= end) {
+    throw new BadRequest("'start_date' is not valid: it must be before 'end_date'");
+  }
+  return { start, end };
+}
+
+/** Epoch milliseconds: of the time that is sent, or of the day's midnight, UTC. */
+function readDay(query: Record<string, Json>, name: string): number | undefined {
+  const value = query[name];
+  if (!isGiven(value)) return undefined;
+  const time = typeof value === 'string' && DAY_OR_TIME.test(value) ? parseSentTime(value) : undefined;
+  if (time === undefined) throw new BadRequest(`'${name}' is not valid: it must be a day, YYYY-MM-DD`);
+  return time;
+}

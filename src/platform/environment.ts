@@ -1,0 +1,23 @@
+// biome-ignore lint/style/noProcessEnv: all that anybody may ask of the environment stands in this file
+const ours = () => process.env;
+
+/** For config.ts, which checks the settings in it; what is no setting is asked for below, by what it is for. */
+export const wholeEnvironment = (): NodeJS.ProcessEnv => ours();
+
+/** By which command and which script npm has started this program. */
+export const startedByNpm = () => ({
+  command: ours().npm_command,
+  script: ours().npm_lifecycle_event,
+});
+
+/** A variable that a person has named, for a secret of theirs; undefined: there is none. */
+export const variableNamed = (name: string): string | undefined => ours()[name];
+
+/** Where programs are found, for one that gets nothing else of the environment. */
+export const searchPath = () => ours().PATH;
+
+/** What a process gets that this one starts: all that this one has, with these settings. */
+export const environmentWith = (values: Record<string, string>): NodeJS.ProcessEnv => ({
+  ...ours(),
+  ...values,
+});

@@ -1,0 +1,175 @@
+import type { Service } from '../platform/lifecycle.ts';
+import type { Log } from '../platform/log.ts';
+import { poll } from '../platform/poll.ts';
+import { openLanes, type QueueConnection } from './connection.ts';
+import { FRESH_MS } from './depth.ts';
+import { shardOfLane } from './lanes.ts';
+import { waitingIn } from './waiting.ts';
+
+/** Milliseconds between two looks at the heads of the lanes. */
+const LOOK_MS = 2000;
+
+/** Milliseconds between two lines about the same envelope, or the same standstill. */
+const WARN_MS = 60_000;
+
+/** An envelope that stands where everything behind it in its lane has to wait. */
+export interface OldEnvelope {
+  lane: number;
+  envelope: string;
+  /** Since it was accepted. */
+  seconds: number;
+}
+
+export interface WatchOldestOptions {
+  lanes: number;
+  maxAgeMs: number;
+  log: Log;
+  /** Whoever sees the whole fleet is told when it stands still. */
+  standstill?: StandstillOptions;
+}
+
+/** Looks now and then for how long the oldest envelope of each lane has been there, and says so when it is too long. */
+export function watchOldest(
+  connection: QueueConnection,
+  { lanes, maxAgeMs, log, standstill: watched }: WatchOldestOptions,
+) {
+  const queues = openLanes<unknown>(connection, lanes);
+  const searches = queues.map((queue) => waitingIn(connection, queue));
+  /** By lane, in the order of the lanes. */
+  let oldest: { lane: number; envelope: string; acceptedAt: number }[] = [];
+  const warned = new Map<number, { envelope: string; at: number }>();
+  let seenAt = Number.NEGATIVE_INFINITY;
+  const standstill = watched && createStandstill(watched, log);
+  const countActive = async () => {
+    const counts = await Promise.allSettled(queues.map((queue) => queue.getActiveCount()));
+    return counts.reduce((sum, one) => sum + (one.status === 'fulfilled' ? one.value : 0), 0);
+  };
+
+  // While the queue is away, or a shard of it, what is known of it stands, and grows older.
+  const looks = poll(LOOK_MS, async () => {
+    if (!connection.ready()) return standstill?.forget();
+    const before = new Map(oldest.map((one) => [one.lane, one]));
+    const found = await Promise.allSettled(searches.map((waiting) => waiting.oldest()));
+    const [first] = found;
+    if (first?.status === 'rejected' && found.every(({ status }) => status === 'rejected'))
+      throw first.reason;
+    oldest = found.flatMap((one, lane) => {
+      if (one.status === 'rejected') return before.get(lane) ?? [];
+      const job = one.value;
+      return job ? [{ lane, envelope: job.id, acceptedAt: job.timestamp }] : [];
+    });
+    seenAt = performance.now();
+    warn();
+    await standstill?.look(
+      oldest.map(({ envelope }) => envelope),
+      countActive,
+    );
+  });
+
+  function warn(): void {
+    const now = performance.now();
+    for (const old of tooOld()) {
+      const last = warned.get(old.lane);
+      if (last?.envelope === old.envelope && now - last.at < WARN_MS) continue;
+      warned.set(old.lane, { envelope: old.envelope, at: now });
+      log.error(old, 'an envelope waits too long, and its lane with it');
+    }
+  }
+
+  const aged = (): OldEnvelope[] =>
+    oldest.map(({ lane, envelope, acceptedAt }) => ({
+      lane,
+      envelope,
+      seconds: Math.max(0, Math.round((Date.now() - acceptedAt) / 1000)),
+    }));
+  const tooOld = () => aged().filter(({ seconds }) => seconds * 1000 > maxAgeMs);
+
+  const service: Service = {
+    name: 'oldest envelopes',
+    async stop() {
+      void looks.stop();
+      await Promise.all(queues.map((queue) => queue.close().catch(() => {})));
+    },
+  };
+  return {
+    ...service,
+    look: looks.now,
+    /** Those that are older than an envelope may be. */
+    tooOld,
+    /** Seconds by lane, with its shard, 0 where it is empty; undefined: the queue has told nothing for a while. */
+    ages: () => {
+      if (performance.now() - seenAt > FRESH_MS) return undefined;
+      const found = new Map(aged().map(({ lane, seconds }) => [lane, seconds]));
+      return queues.map(({ name }, lane) => ({
+        ...{ lane: name, shard: shardOfLane(connection.layout, lane) },
+        seconds: found.get(lane) ?? 0,
+      }));
+    },
+    /** Seconds for which the fleet has stood still; 0: it moves, or nobody looks. */
+    standstill: () => standstill?.seconds() ?? 0,
+  };
+}
+
+export type Oldest = ReturnType<typeof watchOldest>;
+
+export interface StandstillOptions {
+  /** Milliseconds for which jobs may wait while nobody takes any. */
+  afterMs: number;
+  /** Whether any worker has said a moment ago that it is there. */
+  hasWorkers(): Promise<boolean>;
+}
+
+/**
+ * A fleet stands still when jobs wait and nobody takes any: there is no worker, or none that works. The heads of the
+ * lanes do not change then, and none is in work; or one is, in the hands of a worker that is gone. A batch that takes long
+ * is no standstill.
+ */
+export function createStandstill({ afterMs, hasWorkers }: StandstillOptions, log: Log) {
+  let heads = '';
+  let movedAt = performance.now();
+  /** By `performance.now()`; undefined: it moves. */
+  let since: number | undefined;
+  let toldAt = Number.NEGATIVE_INFINITY;
+
+  function moves(): void {
+    movedAt = performance.now();
+    if (since === undefined) return;
+    log.info({ seconds: Math.round((movedAt - since) / 1000) }, 'the fleet moves again');
+    since = undefined;
+    toldAt = Number.NEGATIVE_INFINITY;
+  }
+
+  /**
+   * @param ids of the head of each lane that has one
+   * @param countActive jobs in work, of all lanes
+   */
+  async function look(ids: string[], countActive: () => Promise<number>): Promise<void> {
+    const found = ids.join();
+    if (found === '' || found !== heads) {
+      heads = found;
+      return moves();
+    }
+    if (performance.now() - movedAt < afterMs) return;
+    const workers = await hasWorkers();
+    if (workers && (await countActive()) > 0) return moves();
+    since ??= movedAt;
+    const now = performance.now();
+    if (now - toldAt < WARN_MS) return;
+    toldAt = now;
+    const why = workers
+      ? 'workers are there and take none: look at their logs and /readyz'
+      : 'no worker is there: start one (a line of the Procfile: worker)';
+    log.error(
+      { seconds: Math.round((now - since) / 1000), workers },
+      `the fleet stands still: jobs wait, and ${why}`,
+    );
+  }
+
+  return {
+    look,
+    /** The queue does not answer: nothing is known, and its being away is told elsewhere. */
+    forget: moves,
+    /** 0: it moves. */
+    seconds: () => (since === undefined ? 0 : (performance.now() - since) / 1000),
+  };
+}

@@ -1,0 +1,212 @@
+import type { Identifier } from '../profile/identifier.ts';
+import { uuidArray } from './arrays.ts';
+import type { Connection } from './database.ts';
+import { identifierText } from './dead-letters.ts';
+import { keysTable, keyValues, type MergePair, type ProfileKey, pairsTable, pairValues } from './merges.ts';
+
+/**
+ * The names under which dead letters and failed rows of warehouses wait for a user who is merged or deleted. What waits
+ * may be very much: the names are written down as `left_names`, and what waits follows beside the lanes, by
+ * named-failures.ts.
+ */
+
+/**
+ * The names that belong to profiles alone, each with its owner. External ids are compared by bytes; the index on names is
+ * not, and would not be used.
+ *
+ * @param from a table with the columns workspace_id, id, external_id and owner_id
+ */
+const namesOfProfile = (from: string) => `
+    select ${from}.workspace_id, ${from}.owner_id, 's:' || ${from}.id as name
+    from ${from}
+    union
+    select ${from}.workspace_id, ${from}.owner_id, 'x:' || ${from}.external_id
+    from ${from}
+    where ${from}.external_id is not null
+    union
+    select ${from}.workspace_id, ${from}.owner_id, 'x:' || deprecated.external_id
+    from ${from}
+    join deprecated_external_ids as deprecated
+      on deprecated.workspace_id = ${from}.workspace_id and deprecated.profile_id = ${from}.id
+    union
+    select ${from}.workspace_id, ${from}.owner_id,
+      'a:' || octet_length(aliases.alias_label) || ':' || aliases.alias_label || aliases.alias_name
+    from ${from}
+    join user_aliases as aliases
+      on aliases.workspace_id = ${from}.workspace_id and aliases.profile_id = ${from}.id`;
+
+/** Whether something waits under a name: one look into the primary key. */
+const hasFailures = (names: string) => `(
+      select 1 from named_failures
+      where named_failures.workspace_id = ${names}.workspace_id and named_failures.name = ${names}.name
+      limit 1) is not null`;
+
+/** The place of what was written down last. What comes behind it was accepted later. */
+const lastFailure = "pg_sequence_last_value('failure_places')";
+
+/**
+ * By primary keys, and the indexes on profiles of the tables that are asked. Writes down under which names something
+ * waits among the dead letters and the failed rows of warehouses. Those are the names of the profiles, and those that
+ * the deletes named; an address counts where nobody else has it. A name that belongs to nobody is a user's who never
+ * was, so that all of it is erased in one way.
+ *
+ * The limits keep the planner from reading a whole table or workspace instead.
+ */
+const forgetDeadLettersStatement = `
+  with wanted as materialized (
+    select wanted.workspace_id, wanted.id, wanted.id as owner_id, profile.external_id, profile.email, profile.phone
+    from unnest($1::uuid[], $2::uuid[]) as wanted (workspace_id, id)
+    cross join lateral (
+      select profiles.external_id, profiles.email, case when profiles.phone_valid then profiles.phone end as phone
+      from profiles
+      where profiles.workspace_id = wanted.workspace_id and profiles.id = wanted.id
+      limit 1
+    ) as profile
+  ), own as materialized (
+    ${namesOfProfile('wanted')}
+    union
+    select wanted.workspace_id, wanted.owner_id, 'e:' || wanted.email
+    from wanted
+    where wanted.email is not null
+    union
+    select wanted.workspace_id, wanted.owner_id, 'p:' || wanted.phone
+    from wanted
+    where wanted.phone is not null
+  ), named as materialized (
+    select named.workspace_id, named.name
+    from unnest($3::uuid[], $4::text[]) as named (workspace_id, name)
+    except
+    select own.workspace_id, own.name from own
+  ), names as materialized (
+    select own.workspace_id, own.owner_id, own.name, substr(own.name, 3) as address, true as is_own from own
+    union all
+    select named.workspace_id, gen_random_uuid(), named.name, substr(named.name, 3), false from named
+  ), left_behind as materialized (
+    select names.workspace_id, names.owner_id, names.name, names.is_own
+    from names
+    where ${hasFailures('names')}
+      and (
+        select 1 from profiles as others
+        where names.name like 'e:%'
+          and others.workspace_id = names.workspace_id
+          and others.email = names.address
+          and (others.workspace_id, others.id) not in (select wanted.workspace_id, wanted.id from wanted)
+        limit 1) is null
+      and (
+        select 1 from profiles as others
+        where names.name like 'p:%'
+          and others.workspace_id = names.workspace_id
+          and others.phone = names.address
+          and others.phone_valid
+          and (others.workspace_id, others.id) not in (select wanted.workspace_id, wanted.id from wanted)
+        limit 1) is null
+  ), nobody as (
+    insert into removed_profiles (workspace_id, profile_id, fate, removed_at)
+    select left_behind.workspace_id, left_behind.owner_id, 'deleted', $5::timestamptz
+    from left_behind
+    where not left_behind.is_own
+  )
+  insert into left_names (workspace_id, name, owner_id, up_to)
+  select left_behind.workspace_id, left_behind.name, left_behind.owner_id, ${lastFailure}
+  from left_behind`;
+
+/**
+ * What was accepted before a delete never comes back after it, not from the dead letters either. From now on nobody
+ * finds what waits there for the users, and it is erased beside the lanes. Runs while the profiles are still there.
+ *
+ * @param named the identifiers that the deletes named, whether they belong to anybody or not
+ */
+export async function forgetDeadLetters(
+  tx: Connection,
+  { keys, named }: { keys: ProfileKey[]; named: { workspaceId: string; identifier: Identifier }[] },
+  now: string,
+): Promise<void> {
+  await tx.query({
+    name: 'forget-dead-letters',
+    text: forgetDeadLettersStatement,
+    values: [
+      ...keyValues(keys),
+      uuidArray(named, ({ workspaceId }) => workspaceId),
+      named.map(({ identifier }) => identifierText(identifier)),
+      now,
+    ],
+  });
+}
+
+/**
+ * By primary keys, and the indexes on profiles of the tables that are asked. The limit keeps the planner from reading a
+ * whole workspace instead.
+ */
+const handOverDeadLettersStatement = `
+  with wanted as materialized (
+    select pairs.workspace_id, pairs.merged_id as id, pairs.merged_id as owner_id, profile.external_id
+    from ${pairsTable}
+    cross join lateral (
+      select profiles.external_id
+      from profiles
+      where profiles.workspace_id = pairs.workspace_id and profiles.id = pairs.merged_id
+      limit 1
+    ) as profile
+  ), names as materialized (
+    ${namesOfProfile('wanted')}
+  )
+  insert into left_names (workspace_id, name, owner_id, up_to)
+  select names.workspace_id, names.name, names.owner_id, ${lastFailure}
+  from names
+  where ${hasFailures('names')}`;
+
+/**
+ * What waits among the dead letters for a merged user is from now on the kept user's too: a delete of that user finds
+ * it. It is handed over beside the lanes; until then it is found by way of the merge. Runs while the merged profiles have
+ * their names.
+ */
+export async function handOverDeadLetters(tx: Connection, pairs: MergePair[]): Promise<void> {
+  await tx.query({
+    name: 'hand-over-dead-letters',
+    text: handOverDeadLettersStatement,
+    values: pairValues(pairs),
+  });
+}
+
+/**
+ * By left_names_owner, then by primary key: strikes off names under which nothing waits any more, at most $3 of each
+ * profile. Comparisons that no index serves leave the planner one way into the table each time.
+ */
+const strikingOff = `
+  with done as materialized (
+    select hit.workspace_id, hit.name, hit.owner_id
+    from ${keysTable}
+    cross join lateral (
+      select left_names.workspace_id, left_names.name, left_names.owner_id
+      from left_names
+      where left_names.owner_id = wanted.id
+        and left_names.workspace_id is not distinct from wanted.workspace_id
+        and (
+          select 1 from named_failures
+          where named_failures.workspace_id = left_names.workspace_id
+            and named_failures.name = left_names.name
+            and named_failures.place > left_names.after
+            and named_failures.place <= left_names.up_to
+          limit 1) is null
+      limit $3
+    ) as hit
+  )
+  delete from left_names using done
+  where left_names.workspace_id = done.workspace_id
+    and left_names.name = done.name
+    and left_names.owner_id is not distinct from done.owner_id`;
+
+/**
+ * Forgets the names that removed profiles have left behind where all of it is done.
+ *
+ * @returns how many they were
+ */
+export async function strikeOffNames(
+  tx: Connection,
+  keys: ProfileKey[],
+  namesOfEach: number,
+): Promise<number> {
+  const values = [...keyValues(keys), namesOfEach];
+  const { rowCount } = await tx.query({ name: 'strike-off-names', text: strikingOff, values });
+  return rowCount ?? 0;
+}

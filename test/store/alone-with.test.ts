@@ -1,0 +1,57 @@
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { type AdvisoryLock, aloneWith } from '../../src/store/connections.ts';
+import { openPool, type Pool } from '../../src/store/database.ts';
+import { createDatabaseOfOne, waitUntil } from '../setup/fixtures.ts';
+
+const lock: AdvisoryLock = { number: '$1::bigint', values: [42], keepsAway: 'others' };
+
+/** Of two processes. */
+let one: Pool;
+let another: Pool;
+
+beforeAll(async () => {
+  const { url } = await createDatabaseOfOne();
+  [one, another] = [openPool(url, 1), openPool(url, 1)];
+});
+afterAll(() => Promise.all([one.end(), another.end()]));
+
+/** Whether nobody has the lock at this moment; the server gives it up a little behind the end of a session. */
+const isFree = async (pool: Pool, wanted: AdvisoryLock) =>
+  (await aloneWith(pool, wanted, async () => true)) === true;
+
+/** Sooner than the pool ends a connection that is idle. */
+const FREE = { what: 'the lock', deadline: 5000 };
+
+const loseSession = () =>
+  another.query(`
+    select pg_terminate_backend(pid) from pg_locks
+    where locktype = 'advisory' and database = (select oid from pg_database where datname = current_database())`);
+
+test('whoever comes second does nothing, until the first has ended, in whatever way', async () => {
+  const failing = aloneWith(one, lock, async () => {
+    expect(await aloneWith(another, lock, async () => 'second')).toBeUndefined();
+    throw new Error('the first has failed');
+  });
+  await expect(failing).rejects.toThrow('the first has failed');
+  expect(await aloneWith(another, lock, async () => 'third')).toBe('third');
+});
+
+test('whoever has lost the session hears of it, and others may begin', async () => {
+  await aloneWith(one, lock, async ({ signal, confirm }) => {
+    await confirm();
+    expect(signal.aborted).toBe(false);
+    await loseSession();
+    await expect(confirm()).rejects.toThrow('the session that keeps away others was lost');
+    expect(signal.aborted).toBe(true);
+    await waitUntil(() => isFree(another, lock), FREE);
+  });
+  expect(await isFree(one, lock)).toBe(true);
+});
+
+test('a session that cannot give the lock back ends, and the lock with it', async () => {
+  const values: unknown[] = [43];
+  await aloneWith(one, { ...lock, values }, async () => {
+    values[0] = 'no number';
+  });
+  await waitUntil(() => isFree(another, { ...lock, values: [43] }), FREE);
+});
