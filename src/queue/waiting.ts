@@ -18,10 +18,22 @@ export interface WaitingJob<Data> {
   characters?: number;
 }
 
+/** A job as it was handed out to a worker: the token of its lock says to whom. */
+export interface HeldJob {
+  id: string;
+  token: string;
+}
+
 /** Looks at what waits in one queue, in the order in which it is handed out. */
 export interface WaitingJobs<Data> {
   /** Ids of the first so many jobs. */
   ids(most: number): Promise<string[]>;
+  /**
+   * Ids of the first so many, of all that comes behind a job in work. Undefined when the job is not held by that worker
+   * any more. Another may have been handed it since, and the one behind it, which then waits no longer: what waits has a
+   * gap in front that only the queue can see.
+   */
+  idsBehind(held: HeldJob, most: number): Promise<string[] | undefined>;
   /**
    * These jobs, each in its place; one that is gone is undefined.
    * @param bytes of data that are enough: jobs behind those are left out; absent: all of them
@@ -74,11 +86,21 @@ const removeWaiting = `
   end
   return missing`;
 
+/**
+ * The first of what waits, as long as a job is in work under this token. The first that is handed out is the last of
+ * the list.
+ * KEYS: the lock, the list; ARGV: token, how many
+ */
+const readBehind = `
+  if redis.call('GET', KEYS[1]) ~= ARGV[1] then return false end
+  return redis.call('LRANGE', KEYS[2], -tonumber(ARGV[2]), -1)`;
+
 /** Jobs that one command removes: Redis does nothing else meanwhile. */
 const REMOVED_AT_ONCE = 256;
 
 interface Commands {
   removeWaiting(keys: number, ...given: string[]): Promise<string[]>;
+  readBehind(...given: (string | number)[]): Promise<string[] | null>;
   readJobs(keys: number, ...given: (string | number)[]): Promise<[data: string | null, timestamp: string][]>;
 }
 
@@ -95,9 +117,14 @@ async function inOneWrite<Answer>(redis: RedisClient, send: () => Promise<Answer
 function ofRedis<Data>(client: RedisClient, queue: Queue<Data>): WaitingJobs<Data> {
   client.defineCommand('readJobs', { lua: readJobs });
   client.defineCommand('removeWaiting', { lua: removeWaiting });
+  client.defineCommand('readBehind', { lua: readBehind, numberOfKeys: 2 });
   const redis = client as RedisClient & Commands;
   return {
     ids: (most) => queue.getRanges(['waiting'], 0, most - 1, true),
+    async idsBehind({ id, token }, most) {
+      const keys = [`${queue.toKey(id)}:lock`, queue.toKey('wait')];
+      return (await redis.readBehind(...keys, token, most))?.reverse();
+    },
     async jobs(ids, bytes = Number.MAX_SAFE_INTEGER) {
       if (ids.length === 0) return [];
       const found = await redis.readJobs(ids.length, ...ids.map((id) => queue.toKey(id)), bytes);
@@ -141,6 +168,16 @@ const selectIds = `
   select id from job where queue = $1 and state = 'waiting' order by priority, seq limit $2`;
 
 /**
+ * The same behind a job in work, in one look. Of one that is held by somebody else, or by nobody, there is no row.
+ */
+const selectBehind = `
+  select array(
+    select id from job where queue = $1 and state = 'waiting' order by priority, seq limit $2
+  ) as ids
+  from job held
+  where held.queue = $1 and held.id = $3 and held.state = 'active' and held.lock_token = $4`;
+
+/**
  * By primary key. Data is measured as it is stored. How much that is which is compressed is only known when it is
  * unpacked, so that a job of it counts as $4 bytes at least.
  */
@@ -178,6 +215,10 @@ function ofPostgres<Data>({ options }: QueueConnection, queueName: string): Wait
     async ids(most) {
       const { rows } = await pool.query<{ id: string }>(selectIds, [queueName, most]);
       return rows.map(({ id }) => id);
+    },
+    async idsBehind({ id, token }, most) {
+      const { rows } = await pool.query<{ ids: string[] }>(selectBehind, [queueName, most, id, token]);
+      return rows[0]?.ids;
     },
     async jobs(ids, bytes = Number.MAX_SAFE_INTEGER) {
       const { rows } = await pool.query<WaitingJob<Data> | { id: null }>(selectJobs, [

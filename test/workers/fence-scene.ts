@@ -1,12 +1,19 @@
+import type { Job } from 'bullmq';
 import { v7 as uuidv7 } from 'uuid';
 import type { AcceptedObject, Envelope } from '../../src/jobs/envelope.ts';
 import { readConfig } from '../../src/platform/config.ts';
-import { Queue } from '../../src/queue/bullmq.ts';
-import { connectProducer, connectWorker, type QueueConnection } from '../../src/queue/connection.ts';
+import { Queue, Worker } from '../../src/queue/bullmq.ts';
+import {
+  connectProducer,
+  connectWorker,
+  optionsOfLane,
+  type QueueConnection,
+} from '../../src/queue/connection.ts';
 import { createLaneProducer } from '../../src/queue/lane-producer.ts';
 import { type LaneEntry, laneName } from '../../src/queue/lanes.ts';
 import { fenceEntries } from '../../src/queue/pack.ts';
 import { waitingIn } from '../../src/queue/waiting.ts';
+import type { WireEnvelope } from '../../src/queue/wire.ts';
 import { createCoalescer } from '../../workers/batch/coalescer.ts';
 import { createFences, listenForFenceNews } from '../../workers/fence/fences.ts';
 import { startLane } from '../../workers/lane/lane.ts';
@@ -46,6 +53,13 @@ export async function createFenceScene(kind: QueueConnection['kind'], settings: 
   }
   const waiting = waitingIn(connection, queues[0]!);
   const stops: (() => Promise<unknown>)[] = [];
+  const handing = connectWorker(config, url);
+  const hand = new Worker<WireEnvelope>(
+    laneName(0),
+    null,
+    { ...optionsOfLane(handing, 0), autorun: false },
+    handing.factory,
+  );
 
   function envelope(...objects: AcceptedObject[]): Envelope {
     const request = { request_id: uuidv7(), workspace_id: workspace.id, accepted_at: '2026-01-02T03:04:05Z' };
@@ -101,6 +115,12 @@ export async function createFenceScene(kind: QueueConnection['kind'], settings: 
       const jobs = await queues[lane]!.getJobs([state], 0, -1, true);
       return jobs.map(({ id }) => id);
     },
+    /** The next job of lane 0, in the hands of who has this token until it gives it back or completes it. */
+    async handOut(token: string): Promise<Job<WireEnvelope>> {
+      const job = await hand.getNextJob(token, { block: false });
+      if (!job) throw new Error('the lane hands out nothing');
+      return job;
+    },
     arrivals: async () => {
       const { rows } = await pool.query('select fence_id, lane from fence_arrivals order by fence_id, lane');
       return rows.map(({ fence_id: fence, lane }) => ({ fence, lane }));
@@ -111,6 +131,8 @@ export async function createFenceScene(kind: QueueConnection['kind'], settings: 
     },
     async stop() {
       for (const stop of stops) await stop();
+      await hand.close();
+      await handing.stop();
       await Promise.all(queues.map((queue) => queue.close()));
       await producer.stop();
       await connection.stop();

@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
 import { readConfig } from '../../src/platform/config.ts';
 import { connectWorker } from '../../src/queue/connection.ts';
 import type { Coalescer } from '../../workers/batch/coalescer.ts';
@@ -14,6 +14,7 @@ beforeAll(async () => {
   scene = await createFenceScene('redis');
 });
 afterAll(() => scene.stop());
+afterEach(() => scene.queues[0]!.drain());
 
 /** A lane whose batches are cut when the test says so, and end when it lets them. */
 async function startCutLane() {
@@ -61,5 +62,25 @@ test('G5: a lane whose batch is cut again and again holds no more than a few tra
   expect(held).toBeLessThanOrEqual(1 + 16 + 4);
   await lane.cut([head!]);
   expect(lane.handedIn.length).toBeGreaterThan(held);
+  await lane.end();
+});
+
+test('G3: a lane whose job has been handed to another worker takes nothing more in hand, though its batch is cut', async () => {
+  const entries = Array.from({ length: 3 }, () => scene.plain(0, event('ann')));
+  await scene.producer.add(entries.slice(0, 1));
+  const lane = await startCutLane();
+  await waitUntil(() => lane.handedIn.length === 1, { what: 'the job in work' });
+  const [head] = lane.handedIn;
+  await scene.producer.add(entries.slice(1));
+  // As when a process is frozen for longer than its lock.
+  const job = await scene.queues[0]!.getJob(head!.id);
+  const lock = await scene.connection.redis!.get(`${scene.queues[0]!.toKey(head!.id)}:lock`);
+  await job!.moveToWait(lock!);
+  await (await scene.handOut('other')).moveToCompleted(undefined as never, 'other', false);
+  const next = await scene.handOut('other');
+  expect(next.id).toBe(entries[1]!.id);
+  await lane.cut([head!]);
+  expect(lane.handedIn).toEqual([head]);
+  await next.moveToCompleted(undefined as never, 'other', false);
   await lane.end();
 });

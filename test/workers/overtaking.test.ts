@@ -128,8 +128,9 @@ describe.each(['redis', 'postgres'] as const)('a lane on %s that somebody floods
     await stop();
   });
 
+  const ids = (entries: { id: string }[]) => entries.map(({ id }) => id);
+
   describe('of what is handed out with what was seen behind it', () => {
-    const ids = (entries: { id: string }[]) => entries.map(({ id }) => id);
     const part = ([head, ...following]: LaneEntry[]) => {
       const seen = following.map(({ id, envelope }) => ({ id, envelope, size: 0 }));
       const { along, beside } = createOvertaking(scene.waiting, READS).part({ ...head!, lane: 0 }, seen);
@@ -164,11 +165,16 @@ describe.each(['redis', 'postgres'] as const)('a lane on %s that somebody floods
 
   describe('a look', () => {
     afterEach(() => scene.queues[0]!.drain());
-    const find = async (inHand: LaneEntry[], behind: LaneEntry[]) => {
-      await addOneByOne(behind);
-      const found = await createOvertaking(scene.waiting, READS).find(
+    const look = (job: { id: string; token: string }, inHand: LaneEntry[]) =>
+      createOvertaking(scene.waiting, READS).find(
+        job,
         inHand.map(({ id, envelope }) => ({ id, lane: 0, envelope })),
       );
+    const find = async (inHand: LaneEntry[], behind: LaneEntry[]) => {
+      await addOneByOne([...inHand, ...behind]);
+      const job = await scene.handOut('mine');
+      const found = await look({ id: job.id!, token: 'mine' }, inHand);
+      await job.moveToCompleted(undefined as never, 'mine', false);
       return found.map(({ id }) => behind.findIndex((entry) => entry.id === id));
     };
     const [ann, bob] = [event('ann'), event('bob')];
@@ -193,6 +199,21 @@ describe.each(['redis', 'postgres'] as const)('a lane on %s that somebody floods
       expect(await find([of([a], ann)], [carrier!, of([quiet!], ann)])).toEqual([]);
       await scene.queues[0]!.drain();
       expect(await find([of([a], ann)], [scene.plain(0, ann), of([quiet!], ann)])).toEqual([]);
+    });
+
+    test('G3: finds nothing once the job in work is somebody else’s: the first of a workspace may be in work there', async () => {
+      const [a, b] = [scene.workspace, quiet!];
+      const entries = [of([a], ann), of([b], ann), of([b], bob)];
+      await addOneByOne(entries);
+      const mine = await scene.handOut('mine');
+      const job = { id: mine.id!, token: 'mine' };
+      expect(ids(await look(job, entries.slice(0, 1)))).toEqual(ids(entries.slice(1)));
+      await mine.moveToWait('mine');
+      await (await scene.handOut('other')).moveToCompleted(undefined as never, 'other', false);
+      const next = await scene.handOut('other');
+      expect(next.id).toBe(entries[1]!.id);
+      expect(await look(job, entries.slice(0, 1))).toEqual([]);
+      await next.moveToCompleted(undefined as never, 'other', false);
     });
 
     test('leaves room for others where one workspace has many envelopes behind the flood', async () => {

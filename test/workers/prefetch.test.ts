@@ -119,6 +119,7 @@ describe.each(['redis', 'postgres'] as const)('queue on %s', (kind) => {
     const ids = (entries: { id: string }[]) => entries.map(({ id }) => id);
     const some = (count: number, objects: AcceptedObject[] = [event('ann')]) =>
       Array.from({ length: count }, () => scene.plain(0, ...objects));
+    const held = ({ id }: { id: string }) => ({ id, token: 'mine' });
     afterEach(() => scene.queues[0]!.drain());
 
     test('G3: finds what stands behind the next job, in the order of the lane', async () => {
@@ -126,8 +127,8 @@ describe.each(['redis', 'postgres'] as const)('queue on %s', (kind) => {
       await addOneByOne(entries);
       const { read, take } = prefetch();
       await read([], Promise.resolve());
-      expect(ids(await take(entries[0]!.id))).toEqual(ids(entries.slice(1)));
-      expect(await take(entries[0]!.id)).toEqual([]);
+      expect(ids(await take(held(entries[0]!)))).toEqual(ids(entries.slice(1)));
+      expect(await take(held(entries[0]!))).toEqual([]);
     });
 
     test('G3: where more waits than it sees, finds those that come next', async () => {
@@ -135,21 +136,41 @@ describe.each(['redis', 'postgres'] as const)('queue on %s', (kind) => {
       await addOneByOne(entries);
       const { read, take } = prefetch();
       await read([], Promise.resolve());
-      expect(ids(await take(entries[0]!.id))).toEqual(ids(entries.slice(1, 128)));
+      expect(ids(await take(held(entries[0]!)))).toEqual(ids(entries.slice(1, 128)));
       // While these are applied they still wait.
       await read(entries.slice(1, 128), Promise.resolve());
-      expect(ids(await take(entries[128]!.id))).toEqual(ids(entries.slice(129)));
+      expect(ids(await take(held(entries[128]!)))).toEqual(ids(entries.slice(129)));
     });
 
     test('G3: a job that comes before the read has seen anything waits for what is behind it', async () => {
       const entries = some(20);
       await addOneByOne(entries);
       const { read, take } = prefetch();
-      // Handed out, it waits no longer.
-      await scene.queues[0]!.remove(entries[0]!.id);
+      const job = await scene.handOut('mine');
       void read([], Promise.resolve());
-      expect(ids(await take(entries[0]!.id))).toEqual(ids(entries.slice(1)));
-      expect(await take(entries[1]!.id)).toEqual([]);
+      expect(ids(await take(held(entries[0]!)))).toEqual(ids(entries.slice(1)));
+      expect(await take(held(entries[1]!))).toEqual([]);
+      await job.moveToCompleted(undefined as never, 'mine', false);
+    });
+
+    test('G3: takes nothing along for a job that has been handed to somebody else since: the next one may be in work there', async () => {
+      const entries = some(4);
+      await addOneByOne(entries);
+      const { read, take, takeMore } = prefetch();
+      const mine = await scene.handOut('mine');
+      expect(ids(await takeMore(held(entries[0]!), [], Promise.resolve()))).toEqual(ids(entries.slice(1)));
+      // As when its lock runs out. The first takes effect, and the second is in work.
+      await mine.moveToWait('mine');
+      const again = await scene.handOut('other');
+      void read([], Promise.resolve());
+      expect(await take(held(entries[0]!))).toEqual([]);
+      await again.moveToCompleted(undefined as never, 'other', false);
+      const next = await scene.handOut('other');
+      expect([again.id, next.id]).toEqual(ids(entries.slice(0, 2)));
+      void read([], Promise.resolve());
+      expect(await take(held(entries[0]!))).toEqual([]);
+      expect(await takeMore(held(entries[0]!), [], Promise.resolve())).toEqual([]);
+      await next.moveToCompleted(undefined as never, 'other', false);
     });
 
     test('G3: finds nothing for a job that is not the one that was next', async () => {
@@ -157,7 +178,7 @@ describe.each(['redis', 'postgres'] as const)('queue on %s', (kind) => {
       await addOneByOne(entries);
       const { read, take } = prefetch();
       await read([], Promise.resolve());
-      expect(await take(entries[1]!.id)).toEqual([]);
+      expect(await take(held(entries[1]!))).toEqual([]);
     });
 
     test('G3: goes on behind what it has found, and forgets all of it when its end has gone', async () => {
@@ -169,13 +190,13 @@ describe.each(['redis', 'postgres'] as const)('queue on %s', (kind) => {
       await readAgain();
       await addOneByOne(entries.slice(4));
       await readAgain();
-      expect(ids(await take(entries[2]!.id))).toEqual(ids(entries.slice(3)));
+      expect(ids(await take(held(entries[2]!)))).toEqual(ids(entries.slice(3)));
 
       await readAgain();
       await scene.queues[0]!.remove(entries[5]!.id);
       await addOneByOne(some(2));
       await readAgain();
-      expect(await take(entries[2]!.id)).toEqual([]);
+      expect(await take(held(entries[2]!))).toEqual([]);
     });
 
     if (kind === 'postgres')
@@ -189,7 +210,7 @@ describe.each(['redis', 'postgres'] as const)('queue on %s', (kind) => {
         await late.commit();
         await addOneByOne(entries.slice(5));
         await read([], Promise.resolve());
-        expect(ids(await take(entries[0]!.id))).toEqual(ids([entries[1]!, entries[3]!, entries[4]!]));
+        expect(ids(await take(held(entries[0]!)))).toEqual(ids([entries[1]!, entries[3]!, entries[4]!]));
       });
 
     async function hide(id: string) {
@@ -215,7 +236,7 @@ describe.each(['redis', 'postgres'] as const)('queue on %s', (kind) => {
       await addOneByOne(some(2));
       const { read, take } = prefetch();
       await read([], Promise.resolve());
-      expect(ids(await take(entries[0]!.id))).toEqual(ids(entries.slice(1)));
+      expect(ids(await take(held(entries[0]!)))).toEqual(ids(entries.slice(1)));
       await scene.queues[1]!.drain();
     });
 
@@ -231,10 +252,10 @@ describe.each(['redis', 'postgres'] as const)('queue on %s', (kind) => {
         const { read, take } = createPrefetch(waitingIn(far, queue));
         network.set({ delay: 2000 });
         void read([], Promise.resolve());
-        expect(await take(entries[0]!.id)).toEqual([]);
+        expect(await take(held(entries[0]!))).toEqual([]);
         network.set({});
         await read([], Promise.resolve());
-        expect(await take(entries[1]!.id)).toEqual([]);
+        expect(await take(held(entries[1]!))).toEqual([]);
         await queue.close();
         await far.stop();
       });
@@ -245,7 +266,7 @@ describe.each(['redis', 'postgres'] as const)('queue on %s', (kind) => {
       await addOneByOne(entries);
       const { read, take } = prefetch();
       await read([], Promise.resolve());
-      expect(ids(await take(entries[0]!.id))).toEqual(ids(entries.slice(1, 3)));
+      expect(ids(await take(held(entries[0]!)))).toEqual(ids(entries.slice(1, 3)));
     });
 
     test('G5: holds few of the envelopes when they have many bytes', async () => {
@@ -256,7 +277,7 @@ describe.each(['redis', 'postgres'] as const)('queue on %s', (kind) => {
       await addOneByOne(entries);
       const { read, take } = prefetch();
       await read([], Promise.resolve());
-      expect(ids(await take(entries[0]!.id))).toEqual(ids(entries.slice(1, 4)));
+      expect(ids(await take(held(entries[0]!)))).toEqual(ids(entries.slice(1, 4)));
     });
   });
 });

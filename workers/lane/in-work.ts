@@ -1,3 +1,4 @@
+import type { HeldJob } from '../../src/queue/waiting.ts';
 import type { Delivery } from '../batch/open.ts';
 
 /**
@@ -17,8 +18,8 @@ export interface Held {
 
 /** What of a lane is being applied: the envelope of the job in work, and those behind it that are applied with it. */
 export class InWork {
-  /** Id of the first envelope: that of the job in work. */
-  readonly head: string;
+  /** The job in work. */
+  readonly held: HeldJob;
   /** The first envelope, until it has taken effect. */
   #first: Delivery | undefined;
   /** Those behind it that may not have taken effect yet, in the order of the lane. */
@@ -26,8 +27,9 @@ export class InWork {
   /** Each of what was handed in and has not taken effect; more may come meanwhile. */
   readonly #handedIn = new Set<Promise<void>>();
 
-  constructor(first: Delivery, behind: readonly Held[]) {
-    this.head = first.id;
+  /** @param first its envelope */
+  constructor(held: HeldJob, first: Delivery, behind: readonly Held[]) {
+    this.held = held;
     this.#first = first;
     this.#behind = behind;
   }

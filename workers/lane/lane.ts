@@ -7,7 +7,7 @@ import { backOff, rest } from '../../src/platform/poll.ts';
 import { WaitingError, Worker } from '../../src/queue/bullmq.ts';
 import { openLane, optionsOfLane, type QueueConnection } from '../../src/queue/connection.ts';
 import { type LayoutSettings, laneName } from '../../src/queue/lanes.ts';
-import { waitingIn } from '../../src/queue/waiting.ts';
+import { type HeldJob, waitingIn } from '../../src/queue/waiting.ts';
 import { decodeEnvelope, READS, versionOf, type WireEnvelope } from '../../src/queue/wire.ts';
 import type { Coalescer } from '../batch/coalescer.ts';
 import { type Delivery, fenceOf, ledgerKey } from '../batch/open.ts';
@@ -87,8 +87,9 @@ export function startLane(lane: number, context: LaneContext): Lane {
     lastApplied = job.id;
   }
 
-  async function apply(job: Job<WireEnvelope>, token?: string): Promise<void> {
+  async function apply(job: Job<WireEnvelope>, token = ''): Promise<void> {
     const id = job.id!;
+    const held = { id, token };
     if (early.delete(id)) return;
     early.clear();
     const version = versionOf(job.data);
@@ -98,17 +99,17 @@ export function startLane(lane: number, context: LaneContext): Lane {
       context.onUnreadable?.(version);
       return giveBack(job, token);
     }
-    const following = await prefetch.take(id, job.data);
+    const following = await prefetch.take(held, job.data);
     const delivery = deliveryOf(id, job.data);
     const fence = fenceOf(delivery);
-    if (!fence) return applyPrefetched(delivery, following);
+    if (!fence) return applyPrefetched(held, delivery, following);
     const applyFence = () => coalescer.apply({ ...delivery, id: fence.id });
     if (await fences.cross({ lane, fence, apply: applyFence, leaving: leaving.signal })) return;
     return giveBack(job, token);
   }
 
   /** Refused, it belongs to another worker by now, or to whoever finds it when its lock has run out. */
-  async function giveBack(job: Job<WireEnvelope>, token: string | undefined): Promise<never> {
+  async function giveBack(job: Job<WireEnvelope>, token: string): Promise<never> {
     await job.moveToWait(token).catch(() => {});
     throw new WaitingError();
   }
@@ -120,9 +121,13 @@ export function startLane(lane: number, context: LaneContext): Lane {
   }
 
   /** One batch for a job and what was seen behind it, and what is seen later if it takes long. */
-  async function applyPrefetched(delivery: Delivery, following: WaitingEnvelope[]): Promise<void> {
+  async function applyPrefetched(
+    held: HeldJob,
+    delivery: Delivery,
+    following: WaitingEnvelope[],
+  ): Promise<void> {
     const { along, beside } = overtaking.part(delivery, following);
-    const mine = new InWork(delivery, along.map(heldOf));
+    const mine = new InWork(held, delivery, along.map(heldOf));
     inWork = mine;
     const first = mine.handIn(coalescer.apply(...mine.deliveries()));
     if (beside.length > 0) {
@@ -152,7 +157,7 @@ export function startLane(lane: number, context: LaneContext): Lane {
 
   async function look(mine: InWork): Promise<void> {
     const isFree = coalescer.beside.isFree();
-    const found = isFree ? await overtaking.find(mine.deliveries(), early).catch(() => []) : [];
+    const found = isFree ? await overtaking.find(mine.held, mine.deliveries(), early).catch(() => []) : [];
     looks.note(found.length > 0);
     if (found.length > 0 && !closing) await applyBeside(mine, found);
   }
@@ -176,13 +181,12 @@ export function startLane(lane: number, context: LaneContext): Lane {
     await removeEarly(mine.keep(pending));
     if (mine.isFull()) return;
     const ahead = mine.jobs().map((id) => ({ id }));
-    const more = await prefetch.takeMore(ahead, mine.handedInSoFar());
-    // Applied in the meantime, the lane hands out the next one itself. Somebody else's by now, it waits again.
+    const more = await prefetch.takeMore(mine.held, ahead, mine.handedInSoFar());
+    // Applied in the meantime, the lane hands out the next one itself.
     if (inWork !== mine || closing || more.length === 0) return;
-    const held = more.map(heldOf);
-    if (held.some(({ delivery }) => delivery.id === mine.head)) return;
-    mine.add(held);
-    void mine.handIn(coalescer.apply(...held.map(({ delivery }) => delivery)));
+    const added = more.map(heldOf);
+    mine.add(added);
+    void mine.handIn(coalescer.apply(...added.map(({ delivery }) => delivery)));
   }
 
   /**

@@ -1,6 +1,6 @@
 import { SHARED, tagIn, tagOf } from '../../src/queue/lanes.ts';
 import { NEIGHBOURS_MS } from '../../src/queue/turns.ts';
-import type { WaitingJobs } from '../../src/queue/waiting.ts';
+import type { HeldJob, WaitingJobs } from '../../src/queue/waiting.ts';
 import { versionOf, type WireEnvelope } from '../../src/queue/wire.ts';
 import { LARGE } from '../batch/handed-in.ts';
 import { type Delivery, ledgerKey, workspacesOf } from '../batch/open.ts';
@@ -24,7 +24,10 @@ const ENOUGH = 1 / 4;
  *
  * @param reads latest version of envelopes that is applied
  */
-export function createOvertaking(waiting: Pick<WaitingJobs<WireEnvelope>, 'ids' | 'jobs'>, reads: number) {
+export function createOvertaking(
+  waiting: Pick<WaitingJobs<WireEnvelope>, 'idsBehind' | 'jobs'>,
+  reads: number,
+) {
   /** Envelopes that have to wait for their place: their turn took too long, or failed. */
   const inPlace = new Set<string>();
 
@@ -32,33 +35,37 @@ export function createOvertaking(waiting: Pick<WaitingJobs<WireEnvelope>, 'ids' 
    * What may be applied beside `inHand`, in the order of the lane: the first envelopes of workspaces that have nothing in
    * hand. They still wait in the lane.
    *
+   * @param job the job in work. Once it is somebody else's nothing is found: what that worker has in work waits no longer
    * @param inHand everything of the lane that is being applied
    * @param done ids of jobs that have taken effect, and may wait in the lane for a moment longer
    */
   async function find(
+    job: HeldJob,
     inHand: readonly Delivery[],
     done: ReadonlySet<string> = new Set(),
   ): Promise<WaitingEnvelope[]> {
     if (!inHand.some(({ id }) => isOfOne(id))) return [];
     const held = new Set([...inHand.map(({ id }) => id), ...done]);
     const blocked = new Set(inHand.flatMap(workspacesOf).map(tagOf));
-    const { candidates, leftOut } = candidatesIn(await waiting.ids(MOST_JOBS), held, blocked);
+    const ids = await waiting.idsBehind(job, MOST_JOBS);
+    if (!ids) return [];
+    const { candidates, leftOut } = candidatesIn(ids, held, blocked);
     const found: WaitingEnvelope[] = [];
     let enough = ENOUGH;
     for (let from = 0; from < candidates.length && enough > 0; from += READ_AT_ONCE) {
       const jobs = await waiting.jobs(candidates.slice(from, from + READ_AT_ONCE));
-      for (const [index, job] of jobs.entries()) {
+      for (const [index, one] of jobs.entries()) {
         const place = from + index;
-        const tags = job && tagsOf(job.data, reads);
+        const tags = one && tagsOf(one.data, reads);
         // What is gone is being applied by somebody else, and what nobody knows may be anybody's.
         if (!tags || isOther(candidates[place]!, tags)) return found;
         const isBehind = (tag: string) => blocked.has(tag) || (leftOut.get(tag) ?? place) < place;
-        if (inPlace.has(job.id) || tags.some(isBehind)) {
+        if (inPlace.has(one.id) || tags.some(isBehind)) {
           for (const tag of tags) blocked.add(tag);
           continue;
         }
-        const size = sizeOf(job.data, job.characters);
-        found.push({ id: job.id, envelope: job.data, size });
+        const size = sizeOf(one.data, one.characters);
+        found.push({ id: one.id, envelope: one.data, size });
         enough -= size;
         if (enough <= 0) break;
       }

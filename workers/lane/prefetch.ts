@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { within } from '../../src/platform/lifecycle.ts';
 import { backOff, createBackOff } from '../../src/platform/poll.ts';
 import { type Json, jsonBytesAtLeast } from '../../src/profile/json.ts';
-import type { WaitingJobs } from '../../src/queue/waiting.ts';
+import type { HeldJob, WaitingJobs } from '../../src/queue/waiting.ts';
 import { READS, versionOf, type WireEnvelope } from '../../src/queue/wire.ts';
 
 /**
@@ -165,7 +165,10 @@ const LONGEST_PAUSE_MS = 250;
  *
  * @param reads latest version of envelopes that is taken along
  */
-export function createPrefetch(waiting: Pick<WaitingJobs<WireEnvelope>, 'ids' | 'jobs'>, reads = READS) {
+export function createPrefetch(
+  waiting: Pick<WaitingJobs<WireEnvelope>, 'ids' | 'idsBehind' | 'jobs'>,
+  reads = READS,
+) {
   const prefix = createPrefix(reads);
   const afterSlow = createBackOff(SLOW_MS);
   /** Grows with every read: an older one finds nothing any more. */
@@ -174,17 +177,17 @@ export function createPrefetch(waiting: Pick<WaitingJobs<WireEnvelope>, 'ids' | 
   let unseen = false;
 
   /**
-   * What may be applied together with `jobId`, which was handed out just now. Ends the present read. Where the
+   * What may be applied together with a job that was handed out just now. Ends the present read. Where the
    * transaction was quicker than the read, it waits for another one. Otherwise each envelope of a lane full of small ones
    * would have a transaction of its own. Never rejects.
    */
-  async function take(jobId: string, envelope?: WireEnvelope): Promise<WaitingEnvelope[]> {
-    const following = prefix.takeFor(jobId, envelope);
+  async function take(held: HeldJob, envelope?: WireEnvelope): Promise<WaitingEnvelope[]> {
+    const following = prefix.takeFor(held.id, envelope);
     const hurried = unseen;
     forget();
     if (following.length > 0 || !hurried || afterSlow.isWaiting()) return following;
     const mine = ++reading;
-    await within(SLOW_MS, afterSlow.timed(readOnce([], mine, true))).catch(() => afterSlow.after(SLOW_MS));
+    await within(SLOW_MS, afterSlow.timed(readOnce([], mine, held))).catch(() => afterSlow.after(SLOW_MS));
     const seen = mine === reading ? prefix.takeAll() : [];
     forget();
     return seen;
@@ -194,11 +197,15 @@ export function createPrefetch(waiting: Pick<WaitingJobs<WireEnvelope>, 'ids' | 
    * For a batch that was cut: what waits behind the job in work and those that are applied with it. Ends the present
    * read, and begins another. Never rejects.
    */
-  async function takeMore(ahead: { id: string }[], applied: Promise<unknown>): Promise<WaitingEnvelope[]> {
+  async function takeMore(
+    held: HeldJob,
+    ahead: { id: string }[],
+    applied: Promise<unknown>,
+  ): Promise<WaitingEnvelope[]> {
     if (afterSlow.isWaiting()) return [];
     forget();
     const mine = ++reading;
-    await within(SLOW_MS, afterSlow.timed(readOnce(ahead, mine, true))).catch(() => afterSlow.after(SLOW_MS));
+    await within(SLOW_MS, afterSlow.timed(readOnce(ahead, mine, held))).catch(() => afterSlow.after(SLOW_MS));
     if (mine !== reading) return [];
     const seen = prefix.takeAll();
     forget();
@@ -226,7 +233,7 @@ export function createPrefetch(waiting: Pick<WaitingJobs<WireEnvelope>, 'ids' | 
     for (const nextPause = backOff(FIRST_PAUSE_MS, LONGEST_PAUSE_MS); !over; ) {
       if (afterSlow.isWaiting()) return;
       // Undefined: the queue is away, and has nothing to read.
-      const more = await afterSlow.timed(readOnce(ahead, mine, false));
+      const more = await afterSlow.timed(readOnce(ahead, mine));
       if (mine === reading) unseen = false;
       if (!more) return;
       await sleep(nextPause());
@@ -234,20 +241,21 @@ export function createPrefetch(waiting: Pick<WaitingJobs<WireEnvelope>, 'ids' | 
   }
 
   /**
-   * @param inWork whether it is for the job in work, and not for the one that is handed out next. Then nobody reads
-   * again before it is applied, and `ahead` has to be all that waits in front of it
+   * @param held the job in work, if it is for that, and not for the one that is handed out next. What is found will be
+   * applied whatever the lane hands out meanwhile: the job has to be held still, and `ahead` all that waits in front
    * @returns whether there may be more to find, later
    */
-  async function readOnce(ahead: { id: string }[], mine: number, inWork: boolean): Promise<boolean> {
+  async function readOnce(ahead: { id: string }[], mine: number, held?: HeldJob): Promise<boolean> {
     // Those that are applied now still wait.
-    const ids = await waiting.ids(ahead.length + prefix.inSight());
-    if (mine !== reading) return false;
-    if (inWork && ahead.some(({ id }, place) => ids[place] !== id)) return false;
+    const most = ahead.length + prefix.inSight();
+    const ids = held ? await waiting.idsBehind(held, most) : await waiting.ids(most);
+    if (mine !== reading || !ids) return false;
+    if (held && ahead.some(({ id }, place) => ids[place] !== id)) return false;
     const continuation = prefix.continuationIn(ids, ahead);
     if (continuation === 'lost') forget();
     if (typeof continuation === 'string') return false;
     // It will be handed out, envelope and all.
-    if (!inWork) prefix.beginWith(continuation);
+    if (!held) prefix.beginWith(continuation);
     for (let rest = continuation; rest.length > 0; ) {
       const wanted = prefix.wanted();
       if (wanted.jobs === 0) break;
