@@ -38,6 +38,17 @@ describe('who may overtake the transactions under way', () => {
     expect(whoMayOvertake([shared, b!], { inWork: new Set([[of('flood', 4000)]]), late })).toEqual([b]);
   });
 
+  test('G3: not who comes behind one of theirs that waits in the same lane', () => {
+    const inWork = new Set([[of('flood', 4000)]]);
+    const shared = handedIn(of(['quiet', 'flood'], 2, 1));
+    const behind = [handedIn(of('quiet', 1, 1)), handedIn(of('other', 1, 1)), handedIn(of('quiet', 1, 2))];
+    expect(whoMayOvertake([shared, ...behind], { inWork, late })).toEqual(behind.slice(1));
+    const tried = { ...handedIn(of('quiet', 2, 1)), inPlace: true };
+    expect(whoMayOvertake([tried, ...behind], { inWork, late })).toEqual(behind.slice(1));
+    const much = handedIn(of('quiet', 300, 1));
+    expect(whoMayOvertake([much, ...behind], { inWork, late })).toEqual([]);
+  });
+
   test('G8: not whose time was over, who has a part of its own', () => {
     const inWork = new Set([[of('flood', 4000)]]);
     expect(whoMayOvertake(free, { inWork, late: new Set(['other']) })).toEqual([a]);

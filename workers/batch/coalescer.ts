@@ -108,8 +108,7 @@ export function createCoalescer(pool: Pool, { metrics, log, onDeadLetters, onTom
   /** Those who have little have a transaction of their own beside a large one of others, in whatever lane that is. */
   async function overtake(free: HandedIn[]): Promise<void> {
     if (!besideOthers.isFree()) return;
-    const mayTry = free.filter(({ inPlace }) => !inPlace);
-    const taken = whoMayOvertake(mayTry, { inWork, late: turns.late });
+    const taken = whoMayOvertake(free, { inWork, late: turns.late });
     if (taken.length === 0) return;
     held = held.filter((one) => !taken.includes(one));
     const lanes = taken.flatMap(lanesOf);

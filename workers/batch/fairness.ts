@@ -2,7 +2,7 @@ import { within } from '../../src/platform/lifecycle.ts';
 import type { Log } from '../../src/platform/log.ts';
 import type { Pool } from '../../src/store/database.ts';
 import { isDistributed } from '../../src/store/distributed.ts';
-import { countObjects, type HandedIn, LARGE, lanesOf } from './handed-in.ts';
+import { countObjects, type HandedIn, LARGE, LaneTurns, lanesOf } from './handed-in.ts';
 import { type Delivery, workspacesOf } from './open.ts';
 import { type BatchResult, PART_MS, type Part, WHOLE } from './parts.ts';
 import { applyTogether } from './run.ts';
@@ -99,7 +99,8 @@ export function createBeside(options: BesideOptions) {
 
 /**
  * Those who need not wait for the transactions under way: one of these is large, and none is about their workspaces. A
- * few objects of several lanes share a transaction, whose end would be that of the large one.
+ * few objects of several lanes share a transaction, whose end would be that of the large one. What waits is not passed by
+ * what the same workspaces have behind it in its lane.
  *
  * @param given.inWork envelopes of each transaction under way
  * @param given.late workspaces whose time was over: they wait for a part of theirs
@@ -111,11 +112,17 @@ export function whoMayOvertake(
   const all = [...inWork];
   if (!all.some((deliveries) => countObjects(deliveries) >= LARGE)) return [];
   const passed = new Set(all.flatMap((deliveries) => deliveries.flatMap(workspacesOf)));
+  const waiting = new LaneTurns();
   let objects = 0;
-  return free.filter(({ deliveries }) => {
-    if (deliveries.flatMap(workspacesOf).some((one) => passed.has(one) || late.has(one))) return false;
-    objects += countObjects(deliveries);
-    return objects < LARGE;
+  return free.filter((piece) => {
+    const { deliveries, inPlace } = piece;
+    const mayGo = !deliveries.flatMap(workspacesOf).some((one) => passed.has(one) || late.has(one));
+    if (mayGo && !inPlace && !waiting.meet(piece)) {
+      objects += countObjects(deliveries);
+      if (objects < LARGE) return true;
+    }
+    waiting.add(piece);
+    return false;
   });
 }
 
