@@ -173,6 +173,33 @@ describe.each(['redis', 'postgres'] as const)('queue on %s', (kind) => {
       await next.moveToCompleted(undefined as never, 'other', false);
     });
 
+    test('G3: keeps the order of the lane when the next job takes effect before its turn, in the middle of a read', async () => {
+      const entries = some(40);
+      await addOneByOne(entries);
+      const [first] = entries;
+      let looks = 0;
+      let reads = 0;
+      let end = () => {};
+      const applied = new Promise<void>((resolve) => (end = resolve));
+      const { read, take, leaveOut } = createPrefetch({
+        ...scene.waiting,
+        async ids(most) {
+          if (++looks === 3) end();
+          return scene.waiting.ids(most);
+        },
+        async jobs(...asked) {
+          const found = await scene.waiting.jobs(...asked);
+          if (++reads === 2) {
+            leaveOut([first!.id]);
+            await scene.waiting.remove([first!.id]);
+          }
+          return found;
+        },
+      });
+      await read([], applied);
+      expect(ids(await take(held(entries[1]!)))).toEqual(ids(entries.slice(2)));
+    });
+
     test('G3: finds nothing for a job that is not the one that was next', async () => {
       const entries = some(5);
       await addOneByOne(entries);

@@ -125,10 +125,11 @@ function createPrefix(reads: number) {
     return missing() > 0;
   }
 
-  /** These have taken effect before their turn. */
-  function leaveOut(ids: string[]): void {
-    if (next !== undefined && ids.includes(next)) forget();
+  /** These have taken effect before their turn. @returns false: the prefix begins with one of them, and is no prefix then */
+  function leaveOut(ids: string[]): boolean {
+    if (next !== undefined && ids.includes(next)) return false;
     behind = behind.filter(({ id }) => !ids.includes(id));
+    return true;
   }
 
   function share(): void {
@@ -173,6 +174,8 @@ export function createPrefetch(
   const afterSlow = createBackOff(SLOW_MS);
   /** Grows with every read: an older one finds nothing any more. */
   let reading = 0;
+  /** Grows with every look at the lane, and when what it has found is forgotten. */
+  let looks = 0;
   /** The present read has not seen the lane yet. */
   let unseen = false;
 
@@ -246,6 +249,7 @@ export function createPrefetch(
    * @returns whether there may be more to find, later
    */
   async function readOnce(ahead: { id: string }[], mine: number, held?: HeldJob): Promise<boolean> {
+    const look = ++looks;
     // Those that are applied now still wait.
     const most = ahead.length + prefix.inSight();
     const ids = held ? await waiting.idsBehind(held, most) : await waiting.ids(most);
@@ -260,10 +264,20 @@ export function createPrefetch(
       const wanted = prefix.wanted();
       if (wanted.jobs === 0) break;
       const jobs = await waiting.jobs(rest.slice(0, wanted.jobs), wanted.bytes);
-      if (mine !== reading || !jobs.every(prefix.add)) return false;
+      if (mine !== reading) return false;
+      // These come behind what was forgotten meanwhile: the next look begins in front.
+      if (look !== looks) return true;
+      if (!jobs.every(prefix.add)) return false;
       rest = rest.slice(jobs.length);
     }
     return true;
+  }
+
+  /** These have taken effect before their turn, and wait no longer. */
+  function leaveOut(ids: string[]): void {
+    if (prefix.leaveOut(ids)) return;
+    prefix.forget();
+    looks++;
   }
 
   return {
@@ -271,8 +285,7 @@ export function createPrefetch(
     takeMore,
     read,
     forget,
-    /** These have taken effect before their turn, and wait no longer. */
-    leaveOut: prefix.leaveOut,
+    leaveOut,
     /** Somebody overtakes: for a while less is taken along, so that the next one waits less long. */
     makeWay: prefix.share,
   };
