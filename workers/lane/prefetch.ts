@@ -249,11 +249,13 @@ export function createPrefetch(
    * @returns whether there may be more to find, later
    */
   async function readOnce(ahead: { id: string }[], mine: number, held?: HeldJob): Promise<boolean> {
+    // What it finds comes behind what was forgotten meanwhile, if so: the next one begins in front.
     const look = ++looks;
     // Those that are applied now still wait.
     const most = ahead.length + prefix.inSight();
     const ids = held ? await waiting.idsBehind(held, most) : await waiting.ids(most);
     if (mine !== reading || !ids) return false;
+    if (look !== looks) return true;
     if (held && ahead.some(({ id }, place) => ids[place] !== id)) return false;
     const continuation = prefix.continuationIn(ids, ahead);
     if (continuation === 'lost') forget();
@@ -265,7 +267,6 @@ export function createPrefetch(
       if (wanted.jobs === 0) break;
       const jobs = await waiting.jobs(rest.slice(0, wanted.jobs), wanted.bytes);
       if (mine !== reading) return false;
-      // These come behind what was forgotten meanwhile: the next look begins in front.
       if (look !== looks) return true;
       if (!jobs.every(prefix.add)) return false;
       rest = rest.slice(jobs.length);
