@@ -54,7 +54,7 @@ async function main(): Promise<void> {
   log.info({ url: board.url }, 'ready');
   // Not a log line: it must be seen at every log level, and be copied without quotes.
   if (!config.BOARD_PASSWORD) {
-    const line = `Dashboard: ${board.url}  user: ${account.user}  password: ${password}`;
+    const line = `Console: ${board.url}  user: ${account.user}  password: ${password}`;
     process.stdout.write(`${line}  (until the next start; BOARD_PASSWORD sets one)\n`);
   }
   const installation = await dependencies.whenComplete(() =>

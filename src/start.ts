@@ -195,7 +195,7 @@ start().then(
 interface BannerFacts {
   /** Address of the API, with no slash at the end. */
   api: string;
-  /** Address of the dashboard, with no slash at the end. */
+  /** Address of the console, with no slash at the end. */
   board: string;
   boardUser: string;
   boardPassword: string;
@@ -221,9 +221,9 @@ function banner(facts: BannerFacts): string {
   Penstock is ready.
 
   API        ${api}   (documentation: ${api}/docs)
-  Dashboard  ${board}   user ${boardUser}, ${randomPassword ? `password ${boardPassword} (until the next start)` : 'password as in BOARD_PASSWORD'}
+  Console    ${board}   user ${boardUser}, ${randomPassword ? `password ${boardPassword} (until the next start)` : 'password as in BOARD_PASSWORD'}
 ${apiKey ? `  API key    ${apiKey}   (shown this once: keep it)\n` : ''}
-  Track a user's attributes and an event, read the profile back, sign in to the dashboard:
+  Track a user's attributes and an event, read the profile back, sign in to the console:
 
 ${post(`${api}/users/track`, key, track)}
 

@@ -45,7 +45,7 @@ import { watchOldest } from './queue/oldest.ts';
 import { openProducer } from './queue/producer.ts';
 import { keepAnswering, requireRedisSettings, watchMemory } from './queue/redis.ts';
 import { createAnnouncer, createSyncQueue } from './queue/syncs.ts';
-import { createWaitingSearch } from './queue/waiting.ts';
+import { createWaitingSearch } from './queue/waiting-search.ts';
 import { openDatabase, ROW_CONNECTIONS } from './store/open-database.ts';
 import { hasWorkers } from './store/processes.ts';
 

@@ -77,7 +77,7 @@ type SigningIn = Pick<DashboardAccount, 'id' | 'userName' | 'companyId' | 'sessi
 
 const TOKEN = /^[\w-]{43}$/;
 
-/** Dashboard accounts as the dashboard needs them. */
+/** Dashboard accounts as the console needs them. */
 export function createAccounts({ prisma, pool }: Pick<Database, 'prisma' | 'pool'>, log: Log) {
   let guesses = 0;
   // Compared with where there is no account, so that an answer takes as long.
@@ -108,7 +108,7 @@ export function createAccounts({ prisma, pool }: Pick<Database, 'prisma' | 'pool
       return { result, entries: [...left, entry] };
     });
     if (session === undefined) return undefined;
-    log.info({ account_id: id, through }, 'signed in to the dashboard');
+    log.info({ account_id: id, through }, 'signed in to the console');
     return secret;
   }
 

@@ -98,7 +98,7 @@ export interface BoardAppOptions extends SignInOptions {
   metricsToken: string;
 }
 
-/** The dashboard's stages, in order: only /healthz, /readyz, /metrics and /sign-in are reached without a session. */
+/** The console's stages, in order: only /healthz, /readyz, /metrics and /sign-in are reached without a session. */
 export function createBoardApp({
   pages,
   live,
@@ -159,8 +159,8 @@ export function createBoardApp({
   app.use((error: { status?: number }, _request: Request, response: Response, _next: NextFunction) => {
     const status = error.status ?? 500;
     const isKnown = viewerOf(response) !== undefined;
-    if (status >= 500 && isKnown) log.error({ err: error }, 'the dashboard could not answer');
-    else if (status >= 500) strangers.line('error', { err: error }, 'the dashboard could not answer');
+    if (status >= 500 && isKnown) log.error({ err: error }, 'the console could not answer');
+    else if (status >= 500) strangers.line('error', { err: error }, 'the console could not answer');
     // What was begun can only be cut off, so that nobody takes it for whole.
     if (response.headersSent) response.destroy();
     else response.status(status).json({ message: status >= 500 ? 'Internal Server Error' : 'Bad Request' });
@@ -200,10 +200,10 @@ function refuseUnclear(request: Request, response: Response, next: NextFunction)
 
 function refuseOtherOrigins(request: Request, response: Response, next: NextFunction): void {
   if (isSameOrigin(request)) next();
-  else response.status(403).json({ message: 'Only the dashboard itself may send this.' });
+  else response.status(403).json({ message: 'Only the console itself may send this.' });
 }
 
-/** Jobs on a page of the dashboard: each may be an envelope of megabytes, and all of a page are in memory at once. */
+/** Jobs on a page of the console: each may be an envelope of megabytes, and all of a page are in memory at once. */
 const MOST_JOBS_PER_PAGE = 20;
 
 /** Bull Board shows as many jobs on a page as it is asked for; who asks for more gets a page of the most. */

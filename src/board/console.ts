@@ -9,7 +9,7 @@ import type { openLaneDepths } from '../queue/depth.ts';
 import type { GroupCommit } from '../queue/enqueue.ts';
 import { type LaneProducer, type LayoutSettings, QueueUnavailable } from '../queue/lanes.ts';
 import { describeLoss } from '../queue/loss.ts';
-import type { createWaitingSearch } from '../queue/waiting.ts';
+import type { createWaitingSearch } from '../queue/waiting-search.ts';
 import type { Actor } from '../store/audit.ts';
 import type { Database } from '../store/database.ts';
 import type { QueueLoss } from '../store/installation.ts';

@@ -220,7 +220,7 @@ export const openIdPath = ({ OIDC_ISSUER, BOARD_URL }: OidcConfig): string | und
 
 const COOKIE = 'penstock_board_oidc';
 
-/** Signing in by OpenID Connect; of a dashboard without a provider, no route at all. */
+/** Signing in by OpenID Connect; of a console without a provider, no route at all. */
 export function createOpenIdSignIn({ config, warn, enter, page }: OpenIdSignIn): Router {
   const router = express.Router({ caseSensitive: true, strict: true });
   if (config.OIDC_ISSUER === '') return router;

@@ -89,7 +89,7 @@ export function createQueueBoard(
   loss: () => QueueLoss | undefined,
 ) {
   const open = (name: string, where = connection.options) => {
-    // The dashboard only looks: the queue's settings are those of who fills it.
+    // The console only looks: the queue's settings are those of who fills it.
     const queue = new Queue(name, { ...where, skipMetasUpdate: true }, connection.factory);
     queue.on('error', () => {});
     return queue;

@@ -11,7 +11,7 @@ import type { QueueConnection } from '../queue/connection.ts';
 import { openLaneDepths } from '../queue/depth.ts';
 import { createGroupCommit } from '../queue/enqueue.ts';
 import { type LaneProducer, type LayoutSettings, laneCount } from '../queue/lanes.ts';
-import { createWaitingSearch } from '../queue/waiting.ts';
+import { createWaitingSearch } from '../queue/waiting-search.ts';
 import type { Database } from '../store/database.ts';
 import type { QueueLoss } from '../store/installation.ts';
 import { createAccounts } from './accounts.ts';
@@ -74,7 +74,7 @@ export interface Board extends Service {
 }
 
 /**
- * Serves the dashboard.
+ * Serves the console.
  * @throws {Error} naming the setting when the port is taken.
  */
 export async function startBoard({

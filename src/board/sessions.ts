@@ -68,7 +68,7 @@ export interface OperatorSession extends Client {
 
 /**
  * Sessions of whoever knows BOARD_USER, in memory, since they have to open while Postgres does not answer: a restart of
- * the dashboard ends them.
+ * the console ends them.
  */
 export function createOperatorSessions(now: () => number = Date.now) {
   /** By secret, in the order in which they were opened. */

@@ -58,7 +58,7 @@ function createInvitation(accounts: Accounts, log: Log): Router {
         : { problem: 'The two are not the same.' };
     if (result === 'ended') response.status(410).send(invitationEndedPage());
     else if (result === 'done') {
-      log.info('an invitation to the dashboard was accepted');
+      log.info('an invitation to the console was accepted');
       response.redirect(303, AFTER_INVITATION);
     } else response.status(400).send(invitationPage({ token, email, rule: PASSWORD_RULE }, result.problem));
   });
@@ -127,7 +127,7 @@ export function createSignIn({
     if (!isAccount(given, account)) return undefined;
     if (!leaveOperator(arrival)) accounts.leave(previous, account.user, client);
     accounts.tellOfOperator('sessions.begin', account.user, client);
-    log.info('signed in to the dashboard');
+    log.info('signed in to the console');
     return operators.open(client);
   }
 
@@ -188,7 +188,7 @@ export function createSignIn({
       strangers.line(
         'warn',
         { address: request.socket.remoteAddress },
-        'wrong user or password for the dashboard',
+        'wrong user or password for the console',
       );
       response.status(401).send(page({ problem: 'Wrong user or password.', user }));
     }
@@ -228,7 +228,7 @@ export function createSignIn({
     }
     if (request.method === 'GET' && request.accepts(['json', 'html']) === 'html')
       response.redirect(303, '/sign-in');
-    else response.status(401).json({ message: 'Sign in to the dashboard first.' });
+    else response.status(401).json({ message: 'Sign in to the console first.' });
   });
 
   router.get('/sign-out', (_request, response) => {

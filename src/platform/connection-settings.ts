@@ -208,47 +208,43 @@ export const tracingSettings = {
   },
 } as const;
 
-/** Settings of the dashboard: where it is, who operates it, and who else tells it who somebody is. */
+/** Settings of the console: where it is, who operates it, and who else tells it who somebody is. */
 export const consoleSettings = {
   BOARD_HOST: text(
     '127.0.0.1',
     'address',
-    'Address that the dashboard listens on; never open it to the world.',
+    'Address that the console listens on; never open it to the world.',
   ),
-  BOARD_PORT: port(3001, 'Port of the dashboard.'),
+  BOARD_PORT: port(3001, 'Port of the console.'),
   BOARD_URL: {
     ...text(
       '',
       '',
-      'Address under which people reach the dashboard, as https://console.example.com: for links of invitations, and for where OIDC_ISSUER sends people back to; empty: for links that of the page which asks, or BOARD_HOST and BOARD_PORT.',
+      'Address under which people reach the console, as https://console.example.com: for links of invitations, and for where OIDC_ISSUER sends people back to; empty: for links that of the page which asks, or BOARD_HOST and BOARD_PORT.',
     ),
     pattern: '^(https?://[^\\s?#;,\'"<>/@\\\\]+/?)?$',
     rule: 'must start with http:// or https:// and name a host, perhaps a port, and no path',
   },
-  BOARD_USER: text('admin', '', 'User name for the dashboard.'),
+  BOARD_USER: text('admin', '', 'User name for the console.'),
   BOARD_PASSWORD: text(
     '',
     '',
-    'Password for the dashboard; empty: a random one, shown once in the log at start.',
+    'Password for the console; empty: a random one, shown once in the log at start.',
   ),
   OIDC_ISSUER: {
     ...text(
       '',
       '',
-      'OpenID Connect: the provider by which people of OIDC_COMPANY sign in to the dashboard beside passwords, by its issuer identifier. Needs OIDC_CLIENT_ID and BOARD_URL; empty: passwords alone.',
+      'OpenID Connect: the provider by which people of OIDC_COMPANY sign in to the console beside passwords, by its issuer identifier. Needs OIDC_CLIENT_ID and BOARD_URL; empty: passwords alone.',
     ),
     // Tokens and the client's secret cross no network in clear.
     pattern:
       '^(https://[^\\s?#@]+|http://(localhost|127\\.0\\.0\\.1|\\[::1\\])(:[0-9]{1,5})?(/[^\\s?#@]*)?)?$',
     rule: 'must start with https://, or with http:// on this machine, and have neither a query nor a user',
   },
-  OIDC_CLIENT_ID: text('', '', 'By which name the provider knows the dashboard.'),
+  OIDC_CLIENT_ID: text('', '', 'By which name the provider knows the console.'),
   OIDC_CLIENT_SECRET: {
-    ...text(
-      '',
-      '',
-      'What the dashboard proves itself by; empty: it is a public client, and PKCE alone holds.',
-    ),
+    ...text('', '', 'What the console proves itself by; empty: it is a public client, and PKCE alone holds.'),
     pattern: '^([!-~]{1,1000})?$',
     rule: 'must be at most 1,000 visible ASCII characters',
   },

@@ -39,8 +39,6 @@ export const permissions = [
   'purchases.product_list',
   'purchases.quantity_series',
   'purchases.revenue_series',
-  'sms.invalid_phone_numbers',
-  'sms.invalid_phone_numbers.remove',
   'segments.list',
   'segments.details',
 ] as const;

@@ -32,7 +32,7 @@ describe('signing in to the dashboard', () => {
     ]) {
       const answer = await visitor.get(path);
       expect([path, answer.status]).toEqual([path, 401]);
-      expect(await answer.json()).toEqual({ message: 'Sign in to the dashboard first.' });
+      expect(await answer.json()).toEqual({ message: 'Sign in to the console first.' });
     }
     expect((await visitor.put('/queues/api/queues/dead-letters/some/retry')).status).toBe(401);
     const readiness = await visitor.get('/readyz');

@@ -22,8 +22,7 @@ import { addList, printRow, type Row } from '../output.ts';
 
 export function addAccounts(program: Command): void {
   const noun = addNoun(program, 'accounts', {
-    sentence:
-      'Show dashboard accounts and invite them to the dashboard; they are made and changed over SCIM.',
+    sentence: 'Show dashboard accounts and invite them to the console; they are made and changed over SCIM.',
     example: 'accounts list --company default',
   });
   addList(noun, {
@@ -51,7 +50,7 @@ export function addAccounts(program: Command): void {
     .option('--company <company>', 'its company, where several have an account of this address')
     .option(
       '--board-url <url>',
-      'how people reach the dashboard (default: BOARD_URL, or BOARD_HOST and BOARD_PORT)',
+      'how people reach the console (default: BOARD_URL, or BOARD_HOST and BOARD_PORT)',
       parseBaseUrl,
     )
     .action(invite);
@@ -83,7 +82,7 @@ async function invite(account: string, options: OneOptions & { boardUrl?: string
         user_name: found.userName,
         expires_at: expiresAt.toISOString(),
       },
-      'Give the link to nobody else. The dashboard shows what clients sent to every workspace of this installation.',
+      'Give the link to nobody else. The console shows what clients sent to every workspace of this installation.',
     );
   });
 }

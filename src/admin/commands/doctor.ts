@@ -50,18 +50,16 @@ async function checkStores(config: Config): Promise<Finding[]> {
     const advice = 'Start it by npm start, set DATA_DIR to its folder, or set DATABASE_URL.';
     return [error('postgres', 'DATABASE_URL is empty, and no Penstock was ever started on DATA_DIR', advice)];
   }
-  const setting = config.DATABASE_URL ? 'DATABASE_URL' : 'DATA_DIR';
   const database = openDatabase(databaseUrl, 2);
   const { pool } = database;
   try {
     const certificates = await attempt('certificate', 'Correct sslrootcert in DATABASE_URL.', () =>
       checkCertificates(databaseUrl, redisUrls(config)),
     );
-    const postgres = await attempt(
-      'postgres',
-      `Start the Postgres of ${setting}, or correct ${setting}.`,
-      () => checkPostgres(pool, databaseUrl),
-    );
+    const advice = config.DATABASE_URL
+      ? 'Start the Postgres of DATABASE_URL, or correct DATABASE_URL.'
+      : 'Start Penstock by npm start, or set DATA_DIR to the folder of one that runs.';
+    const postgres = await attempt('postgres', advice, () => checkPostgres(pool, databaseUrl));
     const findings = [...certificates, ...postgres];
     if (findings.some(({ check, level }) => check === 'migrations' && level === 'error')) return findings;
     const isThere = postgres.length > 1;

@@ -57,7 +57,7 @@ function* openDoors(config: Config): Iterable<Finding> {
   if (!LOOPBACK.test(config.BOARD_HOST))
     yield warning(
       'settings',
-      `BOARD_HOST is ${config.BOARD_HOST}: the dashboard listens beyond this machine`,
+      `BOARD_HOST is ${config.BOARD_HOST}: the console listens beyond this machine`,
       'Have only a proxy with TLS, or a private network, reach it.',
     );
   if (config.MAX_REDIS_MEMORY_PERCENT > 95)

@@ -7,7 +7,7 @@ import {
   overall,
 } from '../../operations/requests/follow.ts';
 import { html, type Part } from '../../platform/html.ts';
-import { MOST_COUNTED } from '../../queue/waiting.ts';
+import { MOST_COUNTED } from '../../queue/waiting-search.ts';
 import type { Workspace } from '../access.ts';
 import { chosenWorkspace, type Page, type PageServices, Sorry } from '../console.ts';
 import {
