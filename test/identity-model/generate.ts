@@ -1,9 +1,18 @@
 import type { Json } from '../../src/profile/json.ts';
 import { pick } from '../../tools/load/random.ts';
-import type { Kind, Request, Wire } from './cards.ts';
+import type { Wire } from '../model/card.ts';
+import type { Kind } from '../model/identity-model.ts';
+import type { TrackKind } from '../model/sequential-model.ts';
 import type { Names } from './names.ts';
 
 type Random = () => number;
+
+/** A request: its path, and its elements in the order in which they take effect. */
+export interface Request {
+  path: string;
+  body: Wire;
+  elements: { kind: Kind; element: Wire }[];
+}
 
 const weights: [kind: Kind, weight: number][] = [
   ['attributes', 20],
@@ -18,7 +27,7 @@ const weights: [kind: Kind, weight: number][] = [
   ['remove', 3],
 ];
 
-const paths: Record<Exclude<Kind, 'attributes' | 'events' | 'purchases'>, [path: string, array: string]> = {
+const paths: Record<Exclude<Kind, TrackKind>, [path: string, array: string]> = {
   alias_new: ['/users/alias/new', 'user_aliases'],
   alias_update: ['/users/alias/update', 'alias_updates'],
   identify: ['/users/identify', 'aliases_to_identify'],

@@ -34,7 +34,7 @@ describe.each(fleets)('queue on $backend, $lanes lanes', ({ backend, lanes }) =>
     await settled(fleet, run.operations, 120_000);
     expect(run.surprises, `seed ${seed}`).toEqual([]);
     expect(await readStored(fleet.pool, fleet.workspace.id), `seed ${seed}`).toEqual(
-      describeCards(run.cards.cards),
+      describeCards(run.model.cards),
     );
     const { rows } = await fleet.pool.query('select reason from dead_letters');
     expect(rows).toEqual([]);

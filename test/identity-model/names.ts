@@ -1,5 +1,6 @@
 import { pick } from '../../tools/load/random.ts';
-import type { Cards, Wire } from './cards.ts';
+import type { Wire } from '../model/card.ts';
+import type { IdentityModel } from '../model/identity-model.ts';
 
 type Random = () => number;
 
@@ -51,7 +52,7 @@ export function fewNames(random: Random, circle: number): Names {
  * one. With several lanes this is what an order per identifier can promise: two operations that name one user in
  * two ways are not ordered.
  */
-export function oneNameEach(random: Random, circle: number, cards: Cards): Names {
+export function oneNameEach(random: Random, circle: number, model: IdentityModel): Names {
   let made = 0;
   const ids = Array.from({ length: IDS }, (_, number) => `c${circle}-x${number}`);
   const newAlias = () => ({ alias_label: pick(random, LABELS), alias_name: `c${circle}-n${made++}` });
@@ -60,7 +61,7 @@ export function oneNameEach(random: Random, circle: number, cards: Cards): Names
     newAlias,
     alias() {
       const prefix = `c${circle}-`;
-      const anonymous = cards.cards
+      const anonymous = model.cards
         .filter(({ externalId, aliases }) => externalId === undefined && aliases.size === 1)
         .flatMap(({ aliases }) => [...aliases])
         .filter(([, name]) => name.startsWith(prefix));

@@ -1,10 +1,10 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { createRandom, pick } from '../../tools/load/random.ts';
 import { createClient } from '../guarantees/keep-alive-client.ts';
+import { IdentityModel } from '../model/identity-model.ts';
 import type { Fleet } from '../setup/fleet.ts';
 import { waitUntil } from '../setup/wait-until.ts';
-import { Cards, type Request } from './cards.ts';
-import { generateRequest } from './generate.ts';
+import { generateRequest, type Request } from './generate.ts';
 import { fewNames, type Names, oneNameEach } from './names.ts';
 
 export interface RunOptions {
@@ -21,7 +21,7 @@ export interface RunOptions {
 }
 
 export interface Run {
-  cards: Cards;
+  model: IdentityModel;
   operations: number;
   /** Answers that were not what the model says, worded. */
   surprises: string[];
@@ -35,9 +35,9 @@ export interface Run {
 export async function runModel(fleet: Fleet, options: RunOptions): Promise<Run> {
   const { seed, circles, lanes } = options;
   const random = createRandom(seed);
-  const run: Run = { cards: new Cards(), operations: 0, surprises: [] };
+  const run: Run = { model: new IdentityModel(), operations: 0, surprises: [] };
   const namesOf: Names[] = Array.from({ length: circles }, (_, circle) =>
-    lanes === 1 ? fewNames(random, circle) : oneNameEach(random, circle, run.cards),
+    lanes === 1 ? fewNames(random, circle) : oneNameEach(random, circle, run.model),
   );
   const free = Array.from({ length: circles }, (_, circle) => circle);
   let tick = 0;
@@ -51,7 +51,7 @@ export async function runModel(fleet: Fleet, options: RunOptions): Promise<Run> 
       const request = generateRequest(random, namesOf[circle]!, time);
       run.operations += request.elements.length;
       options.progress?.(run.operations);
-      const verdicts = request.elements.map(({ kind, element }) => run.cards.apply(kind, element));
+      const verdicts = request.elements.map(({ kind, element }) => run.model.apply(kind, element));
       const { port } = pick(random, fleet.edges);
       const { status, body } = await connection.post(port, request.path, request.body);
       const surprise = surpriseOf(request, verdicts, status, body);

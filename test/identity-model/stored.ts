@@ -1,5 +1,6 @@
 import type pg from 'pg';
-import type { Card } from './cards.ts';
+import { iso } from '../model/canonical.ts';
+import { type Card, eventSums, purchaseSums } from '../model/card.ts';
 
 /** Every profile of a workspace, with the number of events and purchases that refer to it, in one line of JSON each. */
 const statement = `
@@ -19,11 +20,10 @@ const statement = `
     email,
     first_name as "firstName",
     custom_attributes as custom,
-    array(select name || ' ' || count || ' ' ||
-        to_char(first at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') || ' ' ||
-        to_char(last at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')
+    array(select name || ' ' || count || ' ' || ${iso('first')} || ' ' || ${iso('last')}
       from event_summaries where workspace_id = $1 and profile_id = profiles.id order by name) as events,
-    array(select product_id || ' ' || currency || ' ' || count || ' ' || trim_scale(revenue)
+    array(select product_id || ' ' || currency || ' ' || count || ' ' || trim_scale(revenue) || ' ' ||
+        ${iso('first')} || ' ' || ${iso('last')}
       from purchase_summaries where workspace_id = $1 and profile_id = profiles.id order by 1) as purchases,
     (select count(*)::integer from family
       join events on events.workspace_id = $1 and events.profile_id = family.id
@@ -53,17 +53,17 @@ export function describeCards(cards: Card[]): string[] {
         externalId: card.externalId ?? null,
         deprecated: [...card.deprecated].sort(),
         aliases: [...card.aliases].map(([label, name]) => `${label} ${name}`).sort(),
-        email: card.email ?? null,
-        firstName: card.firstName ?? null,
+        email: card.columns.get('email') ?? null,
+        firstName: card.columns.get('first_name') ?? null,
         custom: sorted(Object.fromEntries(card.custom)),
-        events: [...card.events]
+        events: [...eventSums(card)]
           .map(([name, { count, first, last }]) => `${name} ${count} ${first} ${last}`)
           .sort(),
-        purchases: [...card.purchases]
-          .map(([key, { count, revenue }]) => `${key} ${count} ${revenue}`)
+        purchases: [...purchaseSums(card)]
+          .map(([key, { count, revenue, first, last }]) => `${key} ${count} ${revenue} ${first} ${last}`)
           .sort(),
-        eventRows: sum([...card.events.values()].map(({ count }) => count)),
-        pieces: sum([...card.purchases.values()].map(({ count }) => count)),
+        eventRows: card.events.length,
+        pieces: card.purchases.reduce((sum, { quantity }) => sum + quantity, 0),
       }),
     )
     .sort();
@@ -75,8 +75,4 @@ function canonical(value: Record<string, unknown>): string {
 
 function sorted(value: Record<string, unknown>): Record<string, unknown> {
   return Object.fromEntries(Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1)));
-}
-
-function sum(numbers: number[]): number {
-  return numbers.reduce((total, number) => total + number, 0);
 }

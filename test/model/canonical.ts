@@ -1,7 +1,8 @@
 import type pg from 'pg';
 import { toServiceId } from '../../src/profile/identifier.ts';
 import type { Json } from '../../src/profile/json.ts';
-import type { Card, SequentialModel } from './sequential-model.ts';
+import { type Card, eventSums, purchaseSums } from './card.ts';
+import type { SequentialModel } from './sequential-model.ts';
 
 /** A workspace in a form that can be compared: without ids and times that only one side knows. */
 export interface Canonical {
@@ -17,44 +18,27 @@ export function canonicalModel(model: SequentialModel): Canonical {
 }
 
 function canonicalCard(card: Card): Json {
-  const counted = new Map<string, string[]>();
-  for (const { name, time } of card.events) counted.set(name, [...(counted.get(name) ?? []), time]);
-  const bought = new Map<string, Card['purchases']>();
-  for (const purchase of card.purchases) {
-    const key = `${purchase.product} ${purchase.currency.toUpperCase()}`;
-    bought.set(key, [...(bought.get(key) ?? []), purchase]);
-  }
   return ordered({
     ...(card.serviceId && { serviceId: card.serviceId }),
     externalId: card.externalId ?? null,
-    aliases: [...card.aliases].sort(),
+    deprecated: [...card.deprecated].sort(),
+    aliases: [...card.aliases].map(([label, name]) => `${label}:${name}`).sort(),
     columns: Object.fromEntries(card.columns),
     custom: Object.fromEntries(card.custom),
     states: Object.fromEntries(card.states),
     tokens: [...card.tokens].sort(),
     events: sorted(card.events.map((event) => ({ ...event }))),
     eventSummaries: sorted(
-      [...counted].map(([name, times]) => ({ name, ...span(times), count: times.length })),
+      [...eventSums(card)].map(([name, { count, first, last }]) => ({ name, count, first, last })),
     ),
-    purchases: sorted(card.purchases.map((row) => ({ ...row, currency: row.currency.toUpperCase() }))),
-    purchaseSummaries: sorted(
-      [...bought].map(([key, rows]) => ({
-        key,
-        ...span(rows.map(({ time }) => time)),
-        count: rows.reduce((sum, { quantity }) => sum + quantity, 0),
-        revenue: rows.reduce((sum, { quantity, price }) => sum + quantity * price, 0),
-      })),
-    ),
+    purchases: sorted(card.purchases.map((purchase) => ({ ...purchase }))),
+    purchaseSummaries: sorted([...purchaseSums(card)].map(([key, sum]) => ({ key, ...sum }))),
   });
 }
 
-function span(times: string[]): { first: string; last: string } {
-  const inOrder = [...times].sort();
-  return { first: inOrder[0]!, last: inOrder.at(-1)! };
-}
-
 /** Times as the model writes them: ISO 8601 in UTC with milliseconds. */
-const iso = (column: string) => `to_char(${column} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`;
+export const iso = (column: string) =>
+  `to_char(${column} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`;
 
 const owned = (table: string, row: string) =>
   `(select coalesce(jsonb_agg(${row}), '[]') from ${table} as own
@@ -73,6 +57,7 @@ select id, external_id as "externalId", custom_attributes as custom,
     (select jsonb_object_agg(subscription_group_id, state) from subscription_states
       where subscription_states.workspace_id = profiles.workspace_id and subject_kind = 'profile'
         and subject = profiles.id::text), '{}') as states,
+  ${owned('deprecated_external_ids', 'to_jsonb(external_id)')} as deprecated,
   ${owned('user_aliases', "to_jsonb(alias_label || ':' || alias_name)")} as aliases,
   ${owned('push_tokens', 'to_jsonb(token)')} as tokens,
   ${owned('events', `jsonb_build_object('name', name, 'time', ${iso('time')}, 'properties', properties)`)} as events,

@@ -2,36 +2,28 @@ import { normalizePhone } from '../../src/profile/addresses.ts';
 import type { Json } from '../../src/profile/json.ts';
 import { normalizeCountry, normalizeLanguage } from '../../src/profile/locale.ts';
 import { parseTime, toIso } from '../../src/profile/time.ts';
+import { type Card, emptyCard, numberOf, setColumn, setPhone, type Wire } from './card.ts';
 import { valueAfter } from './values.ts';
 
-export type Wire = Record<string, Json>;
+/** What /users/track takes. */
+export type TrackKind = 'attributes' | 'events' | 'purchases';
 
-/** One user, as a person would keep it on a card. */
-export interface Card {
-  /** 24 hexadecimal digits, for those that were there from the start. */
-  serviceId: string | undefined;
-  externalId: string | undefined;
-  aliases: string[];
-  columns: Map<string, Json>;
-  custom: Map<string, Json>;
-  events: { name: string; time: string; properties: Json }[];
-  purchases: { product: string; currency: string; price: number; quantity: number; time: string }[];
-  /** States that the user has for lack of an address. */
-  states: Map<string, string>;
-  tokens: Set<string>;
-  /** When it was updated last, by the number of the operation. */
-  updated: number;
-}
+type Channel = 'email' | 'sms' | 'archived';
 
-/** Every operation one after the other, each looking through all cards: what Penstock must come to. */
+/**
+ * Every operation one after the other, each looking through all cards: what Penstock must come to. This is what
+ * /users/track and the subscription endpoints say of a user; `IdentityModel` adds the identity operations.
+ */
 export class SequentialModel {
   readonly cards: Card[] = [];
   /** By address: email state under the empty name, group states under the group's id. */
   readonly addressStates = new Map<string, string>();
-  readonly #channels: ReadonlyMap<string, 'email' | 'sms' | 'archived'>;
-  #clock = 0;
+  readonly #channels: ReadonlyMap<string, Channel>;
+  /** The number of the operation at hand. */
+  protected clock = 0;
 
-  constructor(channels: ReadonlyMap<string, 'email' | 'sms' | 'archived'>) {
+  /** @param channels of the subscription groups */
+  constructor(channels: ReadonlyMap<string, Channel> = new Map()) {
     this.#channels = channels;
   }
 
@@ -41,16 +33,16 @@ export class SequentialModel {
   }
 
   /** Takes an object that the edge has accepted. */
-  apply(kind: 'attributes' | 'events' | 'purchases', object: Wire): void {
-    this.#clock++;
+  apply(kind: TrackKind, object: Wire): void {
+    this.clock++;
     if (kind === 'attributes' && object.push_token_import === true) {
       this.#importTokens(object);
       return;
     }
-    const found = this.#find(object);
+    const found = this.find(object);
     if (!found && !mayCreate(object)) return;
-    const card = found ?? this.#create(object);
-    card.updated = this.#clock;
+    const card = found ?? this.create(object);
+    card.updated = this.clock;
     if (kind === 'events') {
       card.events.push({
         name: object.name as string,
@@ -60,7 +52,7 @@ export class SequentialModel {
     } else if (kind === 'purchases') {
       card.purchases.push({
         product: object.product_id as string,
-        currency: object.currency as string,
+        currency: (object.currency as string).toUpperCase(),
         price: object.price as number,
         quantity: (object.quantity ?? 1) as number,
         time: isoOf(object.time!),
@@ -80,22 +72,26 @@ export class SequentialModel {
       this.addressStates.set(`${emails ?? phones} ${subscription_group_id}`, state);
       return;
     }
-    const card = this.cards.find(({ externalId }) => externalId === external_ids);
+    const card = this.find({ external_id: external_ids });
     const setting = { subscription_group_id: subscription_group_id!, subscription_state: state };
     if (card) this.#subscribe(card, { subscription_groups: [setting] });
   }
 
   /** By the first identifier of external id, alias, service id, email, phone. */
-  #find(object: Wire): Card | undefined {
+  protected find(object: Wire): Card | undefined {
     const { external_id, user_alias, service_id, email, phone } = object;
-    if (external_id != null) return this.cards.find((card) => card.externalId === external_id);
-    if (user_alias != null) return this.cards.find((card) => card.aliases.includes(aliasOf(user_alias)));
+    if (external_id != null) {
+      const id = external_id as string;
+      return this.cards.find(({ externalId, deprecated }) => externalId === id || deprecated.has(id));
+    }
+    if (user_alias != null) {
+      const { alias_label, alias_name } = user_alias as Record<string, string>;
+      return this.cards.find(({ aliases }) => aliases.get(alias_label!) === alias_name);
+    }
     if (service_id != null) return this.cards.find((card) => card.serviceId === service_id);
     if (email != null) return this.#best((card) => card.columns.get('email') === email);
     const number = normalizePhone(phone as string)!.phone;
-    return this.#best(
-      (card) => card.columns.get('phone') === number && card.columns.get('phone_valid') === true,
-    );
+    return this.#best((card) => numberOf(card) === number);
   }
 
   /** Of several on one address: those with an external id before those without, then the one updated last. */
@@ -106,28 +102,19 @@ export class SequentialModel {
     return candidates.sort((a, b) => b.updated - a.updated)[0];
   }
 
-  #create({ external_id, user_alias, email, phone }: Wire): Card {
+  protected create({ external_id, user_alias, email, phone }: Wire): Card {
     const card = this.#newCard();
     if (external_id != null) card.externalId = external_id as string;
-    else if (user_alias != null) card.aliases.push(aliasOf(user_alias));
-    else if (email != null) card.columns.set('email', email);
+    else if (user_alias != null) {
+      const { alias_label, alias_name } = user_alias as Record<string, string>;
+      card.aliases.set(alias_label!, alias_name!);
+    } else if (email != null) card.columns.set('email', email);
     else setPhone(card, phone as string);
     return card;
   }
 
   #newCard(): Card {
-    const card: Card = {
-      serviceId: undefined,
-      externalId: undefined,
-      aliases: [],
-      columns: new Map(),
-      custom: new Map(),
-      events: [],
-      purchases: [],
-      states: new Map(),
-      tokens: new Set(),
-      updated: this.#clock,
-    };
+    const card = emptyCard(this.clock);
     this.cards.push(card);
     return card;
   }
@@ -230,33 +217,11 @@ const columns: Record<string, (value: Json) => Json | undefined> = {
   current_location: (value) => value,
 };
 
-function setColumn(card: Card, name: string, value: Json | undefined): void {
-  if (value === undefined) return;
-  if (value === null) card.columns.delete(name);
-  else card.columns.set(name, value);
-}
-
-function setPhone(card: Card, sent: string | null): void {
-  const number = sent === null ? undefined : normalizePhone(sent)!;
-  setColumn(card, 'phone', number?.phone ?? null);
-  setColumn(card, 'phone_valid', number?.valid ?? null);
-}
-
-/** The number that reaches the user, if there is one. */
-function numberOf({ columns: stored }: Card): Json | undefined {
-  return stored.get('phone_valid') === true ? stored.get('phone') : undefined;
-}
-
 /** An alias only on an explicit false, a service id never, anyone else unless only existing users are meant. */
 function mayCreate({ external_id, user_alias, service_id, _update_existing_only }: Wire): boolean {
   if (external_id == null && user_alias != null) return _update_existing_only === false;
   if (external_id == null && service_id != null) return false;
   return _update_existing_only !== true;
-}
-
-function aliasOf(alias: Json): string {
-  const { alias_label, alias_name } = alias as Record<string, string>;
-  return `${alias_label}:${alias_name}`;
 }
 
 function isoOf(time: Json): string {

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import type { Json } from '../../src/profile/json.ts';
-import type { Wire } from './sequential-model.ts';
+import type { Wire } from './card.ts';
 
 /** A few of everything, so that users meet: on one email address, on one phone number, by several identifiers. */
 const emails = ['ann@example.com', 'bob@example.com'];

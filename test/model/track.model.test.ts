@@ -21,7 +21,8 @@ import { createGroup, createWorkspace } from '../setup/workspace.ts';
 import { applyBatch } from '../workers/apply-batch.ts';
 import { applyInParts, makeTriggers } from '../workers/batch.ts';
 import { canonicalModel, canonicalStore } from './canonical.ts';
-import { SequentialModel, type Wire } from './sequential-model.ts';
+import type { Wire } from './card.ts';
+import { SequentialModel } from './sequential-model.ts';
 import { groups, POISON, serviceIds, type TrackRequest, trackRequest } from './track-arbitrary.ts';
 
 /** Sequences in one run of the tests, and the time that they may take, in ms. */

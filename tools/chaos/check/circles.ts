@@ -1,6 +1,7 @@
 import type pg from 'pg';
-import type { Cards, Request } from '../../../test/identity-model/cards.ts';
+import type { Request } from '../../../test/identity-model/generate.ts';
 import { describeCards, readStored } from '../../../test/identity-model/stored.ts';
+import type { IdentityModel } from '../../../test/model/identity-model.ts';
 import type { Circle } from '../load/circles.ts';
 import type { Finding } from './finding.ts';
 
@@ -23,9 +24,9 @@ export async function checkCircles(
     if (Number.isNaN(number)) findings.push({ invariant: 'I5', what: `nobody's profile: ${profile}` });
     else stored.set(number, [...(stored.get(number) ?? []), profile]);
   }
-  for (const { number, cards, unknown } of circles) {
+  for (const { number, model, unknown } of circles) {
     const actual = (stored.get(number) ?? []).join();
-    const possible = endingsOf(cards, unknown).map((result) => describeCards(result.cards).join());
+    const possible = endingsOf(model, unknown).map((result) => describeCards(result.cards).join());
     if (possible.includes(actual)) continue;
     findings.push({
       invariant: 'I5',
@@ -35,10 +36,10 @@ export async function checkCircles(
   return findings;
 }
 
-function endingsOf(cards: Cards, unknown: Request | undefined): Cards[] {
+function endingsOf(model: IdentityModel, unknown: Request | undefined): IdentityModel[] {
   const elements = unknown?.elements ?? [];
   return Array.from({ length: 2 ** elements.length }, (_, subset) => {
-    const result = cards.copy();
+    const result = model.copy();
     elements.forEach(({ kind, element }, index) => {
       if (subset & (1 << index)) result.apply(kind, element);
     });

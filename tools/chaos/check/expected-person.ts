@@ -1,3 +1,4 @@
+import { eventSums, purchaseSums } from '../../../test/model/card.ts';
 import { SequentialModel } from '../../../test/model/sequential-model.ts';
 import type { Journal } from '../load/journal.ts';
 import { type Made, makeRound } from '../load/people.ts';
@@ -23,7 +24,7 @@ export function expectedPerson(
       for (let index = 0; index < round.length; index++) made.set(first + index, round[index]!);
     }
   }
-  const model = new SequentialModel(new Map());
+  const model = new SequentialModel();
   const apply = (object: number) => {
     const { kind, object: wire } = made.get(object)!;
     if (kind !== 'bad') model.apply(kind, wire);
@@ -34,32 +35,17 @@ export function expectedPerson(
   }
   if (model.cards.length !== 1) return `${model.cards.length} users`;
   const card = model.cards[0]!;
-  const events = new Map<string, { count: number; first: string; last: string }>();
-  for (const { name, time } of card.events) {
-    const known = events.get(name) ?? { count: 0, first: time, last: time };
-    known.count++;
-    if (time < known.first) known.first = time;
-    if (time > known.last) known.last = time;
-    events.set(name, known);
-  }
-  const purchases = new Map<string, { count: number; revenue: number }>();
-  for (const { product, currency, price, quantity } of card.purchases) {
-    const known = purchases.get(`${product} ${currency}`) ?? { count: 0, revenue: 0 };
-    known.count += quantity;
-    known.revenue += quantity * price;
-    purchases.set(`${product} ${currency}`, known);
-  }
   return describe({
     externalId: card.externalId ?? null,
-    aliases: card.aliases,
+    aliases: [...card.aliases].map(([label, name]) => `${label}:${name}`),
     email: (card.columns.get('email') as string | undefined) ?? null,
     phone: (card.columns.get('phone') as string | undefined) ?? null,
     custom: Object.fromEntries(card.custom),
-    events: [...events].map(
+    events: [...eventSums(card)].map(
       ([name, { count, first, last }]) =>
         `${name} ${count} ${Date.parse(first) / 1000} ${Date.parse(last) / 1000}`,
     ),
-    purchases: [...purchases].map(([key, { count, revenue }]) => `${key} ${count} ${revenue}`),
+    purchases: [...purchaseSums(card)].map(([key, { count, revenue }]) => `${key} ${count} ${revenue}`),
   });
 }
 

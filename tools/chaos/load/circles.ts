@@ -1,8 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Client, createClient } from '../../../test/guarantees/keep-alive-client.ts';
-import { Cards, type Request } from '../../../test/identity-model/cards.ts';
-import { generateRequest } from '../../../test/identity-model/generate.ts';
+import { generateRequest, type Request } from '../../../test/identity-model/generate.ts';
 import { fewNames, type Names, oneNameEach } from '../../../test/identity-model/names.ts';
+import { IdentityModel } from '../../../test/model/identity-model.ts';
 import type { Fleet } from '../../../test/setup/fleet.ts';
 import { createWorkspace, type TestWorkspace } from '../../../test/setup/workspace.ts';
 import { createRandom, pick } from '../../load/random.ts';
@@ -11,8 +11,8 @@ import { raiseLimitsOf } from './limits.ts';
 /** A few users whom no operation of another circle names. */
 export interface Circle {
   number: number;
-  /** What the model has been given: all that was accepted, in order. */
-  cards: Cards;
+  /** Has been given all that was accepted, in order. */
+  model: IdentityModel;
   /** Its last request, when nobody knows what became of it. Nothing was sent about the circle since. */
   unknown?: Request;
 }
@@ -46,12 +46,12 @@ export async function startCircles(fleet: Fleet, options: CirclesOptions) {
   const time = () => new Date(Date.UTC(2026, 0, 1) + tick++ * 10).toISOString();
 
   function begin(): number {
-    const circle: Circle = { number: all.length, cards: new Cards() };
+    const circle: Circle = { number: all.length, model: new IdentityModel() };
     all.push(circle);
     names.push(
       fleet.env.LANES === '1'
         ? fewNames(random, circle.number)
-        : oneNameEach(random, circle.number, circle.cards),
+        : oneNameEach(random, circle.number, circle.model),
     );
     return circle.number;
   }
@@ -91,7 +91,7 @@ export async function startCircles(fleet: Fleet, options: CirclesOptions) {
         circle.unknown = request;
         return false;
       }
-      const verdicts = request.elements.map(({ kind, element }) => circle.cards.apply(kind, element));
+      const verdicts = request.elements.map(({ kind, element }) => circle.model.apply(kind, element));
       acknowledged += request.elements.length;
       const surprise = surpriseOf(request, verdicts, status, body);
       if (surprise) surprises.push(surprise);

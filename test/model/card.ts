@@ -1,0 +1,113 @@
+import { normalizePhone } from '../../src/profile/addresses.ts';
+import type { Json } from '../../src/profile/json.ts';
+
+export type Wire = Record<string, Json>;
+
+/** One user, as a person would keep it on a card. */
+export interface Card {
+  /** 24 hexadecimal digits, for those that were there from the start. */
+  serviceId: string | undefined;
+  externalId: string | undefined;
+  /** External ids that lead to the user besides the one by which it goes. */
+  deprecated: Set<string>;
+  /** Name by label. */
+  aliases: Map<string, string>;
+  columns: Map<string, Json>;
+  custom: Map<string, Json>;
+  events: { name: string; time: string; properties: Json }[];
+  purchases: { product: string; currency: string; price: number; quantity: number; time: string }[];
+  /** States that the user has for lack of an address. */
+  states: Map<string, string>;
+  tokens: Set<string>;
+  /** When it was updated last, by the number of the operation. */
+  updated: number;
+}
+
+export function emptyCard(updated: number): Card {
+  return {
+    serviceId: undefined,
+    externalId: undefined,
+    deprecated: new Set(),
+    aliases: new Map(),
+    columns: new Map(),
+    custom: new Map(),
+    events: [],
+    purchases: [],
+    states: new Map(),
+    tokens: new Set(),
+    updated,
+  };
+}
+
+/** Shares the values, events and purchases with the other card: none of them is ever changed in place. */
+export function copyOf(card: Card): Card {
+  return {
+    ...card,
+    deprecated: new Set(card.deprecated),
+    aliases: new Map(card.aliases),
+    columns: new Map(card.columns),
+    custom: new Map(card.custom),
+    events: [...card.events],
+    purchases: [...card.purchases],
+    states: new Map(card.states),
+    tokens: new Set(card.tokens),
+  };
+}
+
+/** @param value undefined: the stored one stays */
+export function setColumn({ columns }: Card, name: string, value: Json | undefined): void {
+  if (value === undefined) return;
+  if (value === null) columns.delete(name);
+  else columns.set(name, value);
+}
+
+export function setPhone(card: Card, sent: string | null): void {
+  const number = sent === null ? undefined : normalizePhone(sent)!;
+  setColumn(card, 'phone', number?.phone ?? null);
+  setColumn(card, 'phone_valid', number?.valid ?? null);
+}
+
+/** The number that reaches the user, if there is one. */
+export function numberOf({ columns }: Card): Json | undefined {
+  return columns.get('phone_valid') === true ? columns.get('phone') : undefined;
+}
+
+/** What the store sums up of events and purchases. */
+export interface Sum {
+  count: number;
+  revenue: number;
+  first: string;
+  last: string;
+}
+
+/** By name. */
+export function eventSums({ events }: Card): Map<string, Sum> {
+  return sumUp(events.map(({ name, time }) => ({ key: name, count: 1, revenue: 0, time })));
+}
+
+/** By product and currency. */
+export function purchaseSums({ purchases }: Card): Map<string, Sum> {
+  return sumUp(
+    purchases.map(({ product, currency, price, quantity, time }) => ({
+      key: `${product} ${currency}`,
+      count: quantity,
+      revenue: quantity * price,
+      time,
+    })),
+  );
+}
+
+function sumUp(rows: { key: string; count: number; revenue: number; time: string }[]): Map<string, Sum> {
+  const sums = new Map<string, Sum>();
+  for (const { key, count, revenue, time } of rows) {
+    const sum = sums.get(key);
+    if (!sum) sums.set(key, { count, revenue, first: time, last: time });
+    else {
+      sum.count += count;
+      sum.revenue += revenue;
+      if (time < sum.first) sum.first = time;
+      if (time > sum.last) sum.last = time;
+    }
+  }
+  return sums;
+}
