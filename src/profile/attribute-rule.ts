@@ -1,3 +1,4 @@
+import type { UserAlias } from './identifier.ts';
 import type { Json } from './json.ts';
 
 /** Something in an attribute has more than 255 characters; the rule has changed nothing. */
@@ -72,6 +73,44 @@ export interface StandardAttributes {
   facebook?: Json;
   twitter?: Json;
 }
+
+/** All that stands in columns of `profiles` by the name that it has on the wire. */
+export interface ProfileColumns extends StandardAttributes {
+  push_subscribe?: SubscriptionState;
+  email_subscribe?: SubscriptionState | null;
+}
+
+/** A user as /users/export/ids answers. Null without data; times are ISO 8601 in UTC. */
+export interface ExportedUser extends Required<Omit<StandardAttributes, 'phone_valid'>> {
+  external_id: string | null;
+  created_at: string;
+  email_subscribe: SubscriptionState;
+  email_opted_in_at: string | null;
+  email_unsubscribed_at: string | null;
+  email_hard_bounced_at: string | null;
+  push_subscribe: SubscriptionState;
+  custom_attributes: Record<string, Json> | null;
+  user_aliases: UserAlias[] | null;
+  push_tokens: { app: string; token: string; device_id: string }[] | null;
+  custom_events: ExportedSummary[] | null;
+  purchases: ExportedSummary[] | null;
+  apps: { name: string; sessions: number; first_used: string; last_used: string }[] | null;
+  /** By currency. */
+  revenue: Record<string, number> | null;
+  subscription_groups: ExportedGroup[] | null;
+  [member: string]: Json;
+}
+
+/** How often a user has done something, or bought it. */
+export type ExportedSummary = { name: string; first: string; last: string; count: number };
+
+/** What is known of a user's subscription to a group. */
+export type ExportedGroup = {
+  id: string;
+  name: string;
+  channel: 'email' | 'sms' | 'whatsapp';
+  status: 'Subscribed' | 'Unsubscribed';
+};
 
 /** Exactly one member. */
 export type AttributeChange =

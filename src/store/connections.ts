@@ -65,8 +65,10 @@ const REPORT_INTERVAL = 30_000;
 
 interface HeldSession {
   databaseUrl: string;
-  /** Of the connection, beside its address. */
-  options?: { options?: string; connectionTimeoutMillis?: number; query_timeout?: number };
+  /** What the session is set to, as `-c name=value`. */
+  options?: string;
+  /** Milliseconds that the connection, and each answer on it, may take; absent: any. */
+  patience?: number;
   /** Milliseconds between two heartbeats on the connection while it is held. */
   beat: number;
   /** Milliseconds before another try, when the session was lost or was not wanted. */
@@ -92,6 +94,7 @@ interface Held {
 export function holdSession({
   databaseUrl,
   options,
+  patience,
   beat,
   retry,
   hold,
@@ -116,7 +119,10 @@ export function holdSession({
   }
 
   async function once(): Promise<void> {
-    const client = new PostgresClient({ connectionString: databaseUrl, keepAlive: true, ...options });
+    const client = new PostgresClient({
+      ...{ connectionString: databaseUrl, keepAlive: true, options },
+      ...{ connectionTimeoutMillis: patience, query_timeout: patience },
+    });
     let over = false;
     let giveUp = () => {};
     const lost = new Promise<void>((resolve) => {

@@ -15,13 +15,13 @@ const COLUMNS =
   /unnest\(\s*\$(?<place>\d+)::uuid\[\](?:,(?<arrays>[^()]*))?\)(?<ordinality>\s+with ordinality)?\s+as (?<name>\w+) \(\s*(?<column>workspace_id|owner_id)(?:,(?<columns>[^()]*))?\)/g;
 
 /**
- *     jsonb_to_recordset($1::jsonb) as given (workspace_id uuid, email text)
- *     (select $2::uuid as workspace_id, given.* from jsonb_to_recordset($1::jsonb) as given (email text)) as given
+ *     jsonb_to_recordset($1::jsonb) as given ("workspaceId" uuid, email text)
+ *     (select $2::uuid as "workspaceId", given.* from jsonb_to_recordset($1::jsonb) as given (email text)) as given
  *
  * The scalar is a parameter more than the statement has.
  */
 const RECORDS =
-  /(?<json>jsonb?)_to_recordset\(\$(?<place>\d+)::jsonb?\) as (?<name>\w+) \((?<before>[^()]*?)\b(?<column>workspace_id|owner_id) uuid(?:, )?(?<behind>[^()]*)\)/g;
+  /(?<json>jsonb?)_to_recordset\(\$(?<place>\d+)::jsonb?\) as (?<name>\w+) \((?<before>[^()]*?)(?<column>"workspaceId"|\bworkspace_id|\bowner_id) uuid(?:, )?(?<behind>[^()]*)\)/g;
 
 /** Keys of tables that are unique by themselves on one Postgres, and with their workspace where they are distributed. */
 const KEYS: [table: string, key: string][] = [
@@ -101,8 +101,8 @@ function keptOf(table: string, scalar: string): string {
 interface Sets {
   /** Parameters that are arrays of workspaces, from 0: they become scalars. */
   arrays: number[];
-  /** Parameters that are JSON of rows, and the column of those that says whose they are. */
-  records: { place: number; column: string }[];
+  /** Parameters that are JSON of rows, and the member of those that says whose they are. */
+  records: { place: number; member: string }[];
 }
 
 interface Form extends Sets {
@@ -177,7 +177,7 @@ function makeForm(text: string): Form {
     .replace(RECORDS, (...match) => {
       const { json, place, name, before, column, behind } = match.at(-1);
       const scalar = `$${more}::uuid`;
-      records.set(place - 1, column);
+      records.set(place - 1, column.replaceAll('"', ''));
       scalars.add(scalar);
       const rows = `${json}_to_recordset($${place}::${json}) as ${name} (${before}${behind})`;
       const plain = rowsOf(name, column, { scalar, rows });
@@ -197,7 +197,7 @@ function makeForm(text: string): Form {
   const sets = {
     sequences,
     arrays: [...arrays],
-    records: [...records].map(([place, column]) => ({ place, column })),
+    records: [...records].map(([place, member]) => ({ place, member })),
   };
   // All workspaces of the statement are the one: each table says so for itself, however deep it stands.
   const [scalar] = scalars;
@@ -250,9 +250,9 @@ export function sayWorkspace(
   const { text: plain, inPlace, arrays, records, sequences } = formOf(text);
   const found = new Set<string>();
   for (const at of arrays) for (const id of workspacesOf(values[at])) found.add(id.toLowerCase());
-  for (const { place: at, column } of records)
+  for (const { place: at, member } of records)
     for (const row of JSON.parse(String(values[at])) as Record<string, string>[])
-      found.add(row[column]!.toLowerCase());
+      found.add(row[member]!.toLowerCase());
   const [workspace = NOBODY, ...others] = found;
   if (others.length > 0)
     throw new NotOfOneWorkspace(`a statement for one workspace is given ${found.size}: ${text}`);

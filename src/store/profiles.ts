@@ -1,4 +1,4 @@
-import type { StandardAttributes } from '../profile/attribute-rule.ts';
+import type { ProfileColumns } from '../profile/attribute-rule.ts';
 import type { Json } from '../profile/json.ts';
 import { jsonArray } from './arrays.ts';
 import { booleanColumn, jsonColumn, uuidColumn } from './columns.ts';
@@ -12,14 +12,12 @@ import {
   requireAll,
 } from './profile-attributes.ts';
 
-/** A row of a JSON parameter. Its members are called as the columns are, since the standard attributes are so on the wire. */
-export interface NewProfile extends StandardAttributes {
-  workspace_id: string;
+/** A row of a JSON parameter, with its attributes among its members: an object within it would be taken apart by itself. */
+export interface NewProfile extends ProfileColumns {
+  workspaceId: string;
   id: string;
-  external_id: string | null;
-  email_subscribe: string | null;
-  push_subscribe: string | null;
-  custom_attributes: Record<string, Json>;
+  externalId: string | null;
+  customAttributes: Record<string, Json>;
   /** Place in the batch: orders profiles that one batch makes. */
   ordinal: number;
 }
@@ -35,19 +33,19 @@ const insertProfilesStatement = `
     marked_email_as_spam_at, email_open_tracking_disabled, email_click_tracking_disabled, facebook, twitter,
     email_subscribe, push_subscribe, custom_attributes, created_at, updated_at)
   select
-    made.workspace_id, made.id, made.external_id, made.email, made.phone, made.phone_valid, made.first_name,
+    made."workspaceId", made.id, made."externalId", made.email, made.phone, made.phone_valid, made.first_name,
     made.last_name, made.gender, made.dob, made.home_city, made.country, made.language, made.time_zone,
     made.image_url, made.latitude, made.longitude, made.date_of_first_session, made.date_of_last_session,
     made.marked_email_as_spam_at, made.email_open_tracking_disabled, made.email_click_tracking_disabled,
-    made.facebook, made.twitter, made.email_subscribe, made.push_subscribe, made.custom_attributes,
+    made.facebook, made.twitter, made.email_subscribe, made.push_subscribe, made."customAttributes",
     $2::timestamptz, $2::timestamptz + made.ordinal * interval '1 microsecond'
   from jsonb_to_recordset($1::jsonb) as made (
-    workspace_id uuid, id uuid, external_id text, email text, phone text, phone_valid boolean, first_name text,
+    "workspaceId" uuid, id uuid, "externalId" text, email text, phone text, phone_valid boolean, first_name text,
     last_name text, gender text, dob text, home_city text, country text, language text, time_zone text,
     image_url text, latitude double precision, longitude double precision, date_of_first_session timestamptz,
     date_of_last_session timestamptz, marked_email_as_spam_at timestamptz, email_open_tracking_disabled boolean,
     email_click_tracking_disabled boolean, facebook jsonb, twitter jsonb, email_subscribe text,
-    push_subscribe text, custom_attributes jsonb, ordinal integer)`;
+    push_subscribe text, "customAttributes" jsonb, ordinal integer)`;
 
 export async function insertProfiles(tx: Connection, profiles: NewProfile[], now: string): Promise<void> {
   await tx.query({
@@ -125,7 +123,7 @@ export async function lockProfiles(
 
 export interface ProfileUpdate extends CustomAttributesUpdate {
   /** Columns to overwrite; what is not named stays. */
-  columns: StandardAttributes & { push_subscribe?: string; email_subscribe?: string | null };
+  columns: ProfileColumns;
 }
 
 /**

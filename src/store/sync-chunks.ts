@@ -5,7 +5,7 @@ import { forLetters, lettersTable, letterValues, locateLetters } from './dead-le
 export interface ShownRow {
   /** Its place in the run, from 1. */
   number: number;
-  updated_at: string | null;
+  updatedAt: string | null;
   identifier: string | null;
   /** Whom it names, in the texts that dead letters have; absent in a chunk of an earlier release. */
   identifiers?: string[];
@@ -52,6 +52,40 @@ export interface OutboxChunk {
   progress: ChunkProgress;
 }
 
+/** How the outbox spells a row, in this order: processes of other releases read it as well. */
+const toStoredRow = <Row extends ShownRow>({ number, updatedAt, ...others }: Row) => {
+  return { number, updated_at: updatedAt, ...others };
+};
+
+const fromStoredRow = <Row extends ReturnType<typeof toStoredRow<ShownRow>>>({
+  updated_at,
+  ...others
+}: Row) => ({ ...others, updatedAt: updated_at });
+
+function toStored({ rows, progress: { rows: count, failed, errors, warnings, ...others } }: OutboxChunk) {
+  return {
+    rows: Object.fromEntries(Object.entries(rows).map(([id, row]) => [id, toStoredRow(row)])),
+    progress: {
+      ...{ rows: count, failed, errors: errors.map(toStoredRow) },
+      ...(warnings && { warnings: warnings.map(toStoredRow) }),
+      ...others,
+    },
+  };
+}
+
+type Stored = Omit<OutboxChunk, 'rows' | 'progress'> & ReturnType<typeof toStored>;
+
+function fromStored({ rows, progress: { errors, warnings, ...others }, ...chunk }: Stored): OutboxChunk {
+  return {
+    ...chunk,
+    rows: Object.fromEntries(Object.entries(rows).map(([id, row]) => [id, fromStoredRow(row)])),
+    progress: {
+      ...{ ...others, errors: errors.map(fromStoredRow) },
+      ...(warnings && { warnings: warnings.map(fromStoredRow) }),
+    },
+  };
+}
+
 /** One row by primary key; none when the run has been cancelled. */
 const addToOutboxStatement = `
   insert into sync_chunks (job_id, envelope_ids, entries, rows, progress)
@@ -63,7 +97,8 @@ const addToOutboxStatement = `
 
 /** @returns false: another process has put one there, or the run is cancelled */
 export async function addToOutbox(tx: Connection, jobId: string, chunk: OutboxChunk): Promise<boolean> {
-  const { envelopeIds, entries, rows, progress } = chunk;
+  const { envelopeIds, entries } = chunk;
+  const { rows, progress } = toStored(chunk);
   const { rowCount } = await tx.query({
     name: 'add-to-outbox',
     text: addToOutboxStatement,
@@ -84,12 +119,12 @@ const findInOutboxStatement = `
 
 /** What the outbox has of a run: it was handed to the lanes, or was about to be, when the run was left. */
 export async function findInOutbox(pool: Pool, jobId: string): Promise<OutboxChunk | undefined> {
-  const { rows } = await pool.query<OutboxChunk>({
+  const { rows } = await pool.query<Stored>({
     name: 'find-in-outbox',
     text: findInOutboxStatement,
     values: [jobId],
   });
-  return rows[0];
+  return rows[0] && fromStored(rows[0]);
 }
 
 /** By primary key. */
@@ -161,7 +196,7 @@ export async function insertRowErrors(
     values: [
       jobId,
       rows.map(({ number }) => number),
-      rows.map(({ updated_at }) => updated_at && storable(updated_at)),
+      rows.map(({ updatedAt }) => updatedAt && storable(updatedAt)),
       rows.map(({ identifier }) => identifier && storable(identifier)),
       rows.map(({ payload }) => payload && storable(payload)),
       rows.map(({ reason }) => storable(reason)),

@@ -1,11 +1,8 @@
-import type { AttributeChange, StandardAttributes } from '../../src/profile/attribute-rule.ts';
+import type { AttributeChange, ProfileColumns } from '../../src/profile/attribute-rule.ts';
 import type { ProfileRow } from '../../src/store/identifiers.ts';
 import { CustomAttributes, type StoredAttributes } from './fold/custom-attributes.ts';
 
-/** The columns that a round changes. */
-type Columns = StandardAttributes & { push_subscribe?: string; email_subscribe?: string | null };
-
-const NO_COLUMNS: Readonly<Columns> = {};
+const NO_COLUMNS: Readonly<ProfileColumns> = {};
 
 /** What a stored row says of whom identifiers lead to. */
 type Identifiers = Pick<ProfileRow, 'externalId' | 'email' | 'phone' | 'phoneValid'>;
@@ -33,7 +30,7 @@ export class LoadedProfile {
   #isSealed = false;
   #labels: Set<string> | undefined;
   #deprecated: number | undefined;
-  #columns: Columns | undefined;
+  #columns: ProfileColumns | undefined;
   #custom: CustomAttributes | undefined;
   #changed = false;
 
@@ -110,7 +107,7 @@ export class LoadedProfile {
   }
 
   /** What the round changes besides custom attributes. */
-  get columns(): Readonly<Columns> {
+  get columns(): Readonly<ProfileColumns> {
     return this.#columns ?? NO_COLUMNS;
   }
 
@@ -168,7 +165,7 @@ export class LoadedProfile {
     this.#changedAt = ordinal;
   }
 
-  setColumns(columns: Columns): void {
+  setColumns(columns: ProfileColumns): void {
     this.#columns ??= {};
     Object.assign(this.#columns, columns);
   }

@@ -153,12 +153,10 @@ async function statesStored(
 function toNewProfile(profile: LoadedProfile): NewProfile {
   return {
     ...profile.columns,
-    workspace_id: profile.workspaceId,
+    workspaceId: profile.workspaceId,
     id: profile.id,
-    external_id: profile.externalId,
-    email_subscribe: profile.columns.email_subscribe ?? null,
-    push_subscribe: profile.columns.push_subscribe ?? null,
-    custom_attributes: profile.custom.written().set,
+    externalId: profile.externalId,
+    customAttributes: profile.custom.written().set,
     ordinal: profile.touched,
   };
 }

@@ -256,7 +256,7 @@ const BEAT_MS = 5000;
 export function listenForFenceNews(databaseUrl: string, hear: (news: FenceNews) => void, log: Log): Service {
   const stop = holdSession({
     databaseUrl,
-    options: { connectionTimeoutMillis: BEAT_MS, query_timeout: BEAT_MS },
+    patience: BEAT_MS,
     beat: BEAT_MS,
     retry: RETRY_MS,
     async hold(client, { lost }) {

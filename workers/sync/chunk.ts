@@ -115,7 +115,7 @@ function show({ updatedAt, unreadable, broken, identifiers, payload }: SourceRow
   const named = Object.entries(identifiers).map(([column, value]) => `${column.toUpperCase()}=${value}`);
   return {
     number,
-    updated_at: updatedAt ?? (broken ? null : (unreadable ?? null)),
+    updatedAt: updatedAt ?? (broken ? null : (unreadable ?? null)),
     identifiers: namesOf(identifiers),
     identifier: named.length > 0 ? named.join(', ').slice(0, MAX_SHOWN) : null,
     payload: (payload ?? broken?.text)?.slice(0, MAX_SHOWN) ?? null,

@@ -181,7 +181,7 @@ export async function fillUncounted(pool: Pool, most = ROWS): Promise<Filled> {
   for (const [target, values] of Object.entries(rows)) await insert(target, values, 1, most);
   await insert(
     'sync_chunks (job_id, envelope_ids, entries, rows, progress)',
-    `filled_id('run', n), array[filled_id('envelope', n)], '[]', '{}', '{}'`,
+    `filled_id('run', n), array[filled_id('envelope', n)], '[]', '{}', '{"errors": []}'`,
     1,
     10,
   );

@@ -114,8 +114,7 @@ export const ofUsers: Asking = (store, { workspaceId, users }) => {
         store,
         [
           {
-            ...{ workspace_id: workspaceId, id: newId(), external_id: 'new', ordinal: 0 },
-            ...{ email_subscribe: null, push_subscribe: null, custom_attributes: {} },
+            ...{ workspaceId, id: newId(), externalId: 'new', ordinal: 0, customAttributes: {} },
           },
         ],
         now,
