@@ -7,6 +7,7 @@ import { SYNC_QUEUE } from '../jobs/catalog.ts';
 import { type AcceptedObject, requestPlaces } from '../jobs/envelope.ts';
 import { Queue } from '../queue/bullmq.ts';
 import { optionsOfLane, type QueueConnection } from '../queue/connection.ts';
+import type { DeadLetterJob } from '../queue/dead-letters.ts';
 import { DEAD_LETTER_QUEUE, laneName, laneTitle } from '../queue/lanes.ts';
 import { describeLoss } from '../queue/loss.ts';
 import { decodeEnvelope, type WireEnvelope } from '../queue/wire.ts';
@@ -47,7 +48,7 @@ export function masked(envelope: WireEnvelope) {
 }
 
 /** A dead letter for the same people. */
-function maskedLetter(letter: Record<string, unknown>) {
+function maskedLetter(letter: Partial<DeadLetterJob> | undefined) {
   const { dead_letter_id, request_id, workspace_id } = letter ?? {};
   return { dead_letter_id, request_id, workspace_id };
 }

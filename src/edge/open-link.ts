@@ -86,7 +86,7 @@ export function createLinkOpener(database: Database) {
     ]);
     if (revoked || !user) throw new LinkRefused(410);
     const { external_id: externalId, email } = user;
-    if (typeof externalId !== 'string' || typeof email !== 'string') throw new LinkRefused(410);
+    if (externalId === null || email === null) throw new LinkRefused(410);
     const view = viewOf(user, groups, submitUrl);
     return { workspaceId, center, user: { externalId, email }, view, groups };
   }

@@ -127,20 +127,16 @@ function ofSegment(reading: Reading): Source {
   };
 }
 
-type ShownGroup = { id: string; channel: ExportedGroupState['channel']; status: string };
-
 /** A state that nobody has said of an address is `subscribed`: it is left out, as is one that was said to be that. */
 function rowsOf(user: StoredUser, name: ExportedRow): ExportedRow[] {
   const { email, phone, subscription_groups, email_subscribe } = user;
-  const number = typeof phone === 'string' && normalizePhone(phone)?.valid ? phone : null;
-  const groups = (subscription_groups ?? []) as ShownGroup[];
-  const rows = groups.map(({ id, channel, status }): ExportedRow => {
+  const number = phone !== null && normalizePhone(phone)?.valid ? phone : null;
+  const rows = (subscription_groups ?? []).map(({ id, channel, status }): ExportedRow => {
     const address = channel === 'email' ? { email } : { phone: number };
     const isOfAddress = Object.values(address)[0] !== null;
     const says = { subscription_group_id: id, subscription_state: status.toLowerCase() };
     return isOfAddress ? { ...(address as ExportedRow), ...says } : { ...name, ...says };
   });
-  if (email !== null && email_subscribe !== 'subscribed')
-    rows.push({ email: email!, email_subscribe: email_subscribe! });
+  if (email !== null && email_subscribe !== 'subscribed') rows.push({ email, email_subscribe });
   return rows;
 }

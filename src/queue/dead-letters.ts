@@ -2,7 +2,7 @@ import { v5 as uuidv5, version } from 'uuid';
 import { type AcceptedObject, type Envelope, namedIdentifiers } from '../jobs/envelope.ts';
 import { millisecondsOf } from '../platform/ids.ts';
 import type { Json } from '../profile/json.ts';
-import { findUnstorable } from '../profile/values.ts';
+import { findUnstorable, isRecord } from '../profile/values.ts';
 import { type Actor, audited } from '../store/audit.ts';
 import type { Database } from '../store/database.ts';
 import { mendDeadLetter, readLetter } from '../store/dead-letter-actions.ts';
@@ -15,6 +15,39 @@ import {
 } from '../store/dead-letters.ts';
 import { type LaneEntry, type LaneProducer, laneOf } from './lanes.ts';
 import { concernedLanes, fenceEntries } from './pack.ts';
+
+/** A job of the dead-letter queue: what the dashboard shows of a dead letter. */
+export interface DeadLetterJob {
+  dead_letter_id: string;
+  request_id: string;
+  workspace_id: string;
+  reason: string;
+  /** Without its place in an envelope that is gone. */
+  object: Json;
+}
+
+export function toDeadLetterJob({ id, requestId, workspaceId, reason, object }: DeadLetter): DeadLetterJob {
+  const shown = isRecord(object) ? { ...object } : object;
+  if (isRecord(shown)) delete shown.request;
+  return displayable({
+    dead_letter_id: id,
+    request_id: requestId,
+    workspace_id: workspaceId,
+    reason,
+    object: shown,
+  });
+}
+
+/** An escape, with the backslashes before it, that jsonb refuses: U+0000 or one half of a surrogate pair. */
+const unstorable = /(?<!\\)((?:\\\\)*)\\u(?:0000|d[89a-f][0-9a-f]{2})/g;
+
+/**
+ * On Postgres the queue keeps job data as jsonb, which cannot hold everything that an object can. What it
+ * refuses is shown as U+FFFD; a replay takes the object from the table, as it came.
+ */
+function displayable(data: DeadLetterJob): DeadLetterJob {
+  return JSON.parse(JSON.stringify(data).replace(unstorable, '$1\\ufffd'));
+}
 
 /** Dead letters in one add. Each may hold 50 KB of properties: 5 MB at most. */
 const CHUNK = 100;

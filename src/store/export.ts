@@ -1,17 +1,11 @@
-import type { Json } from '../profile/json.ts';
+import type { ExportedUser } from '../profile/attribute-rule.ts';
 import { iso, type Pool } from './database.ts';
 
-/** A stored user. Members are named as on the wire, null without data; times are ISO 8601 in UTC. */
-export interface StoredUser {
+/** A stored user: as an export has it, which the statement spells once for all. */
+export interface StoredUser extends ExportedUser {
   id: string;
-  latitude: number | null;
-  longitude: number | null;
-  /** Revenue by currency. */
-  revenue: Record<string, number> | null;
-  push_tokens: { app: string; token: string; device_id: string }[] | null;
   /** Of the wanted fields, and their likes, those of which there is more than `MAX_LISTED`. */
   cut: string[];
-  [member: string]: Json;
 }
 
 /** What is looked up only if one of these fields is wanted. */

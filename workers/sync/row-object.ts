@@ -19,14 +19,6 @@ const MAX_ATTRIBUTES = 250;
 
 type Named = { [Column in IdentifierColumn]?: string };
 
-/** What a row says of its user: exactly one of the ways to name one. */
-export type RowUser =
-  | { external_id: string }
-  | { user_alias: { alias_name: string; alias_label: string } }
-  | { service_id: string }
-  | { email: string }
-  | { phone: string };
-
 export type Refusal = { error: string };
 
 export interface RowRules {
@@ -70,14 +62,17 @@ export function timeOf({ updatedAt, unreadable, broken }: SourceRow): { updatedA
   return { error: `UPDATED_AT is not valid: it must be a time, and is '${unreadable.slice(0, 100)}'` };
 }
 
-/** Whom the row names. A deletion names its user by what belongs to one user alone; other columns are as if not there. */
+/**
+ * Whom the row names, as it says it: nobody has judged that yet. A deletion names its user by what belongs to one user
+ * alone; other columns are as if not there.
+ */
 export function userOf(
   { identifiers }: SourceRow,
   { kind, serviceIdField }: { kind: IntegrationKind; serviceIdField: string },
-): { user: RowUser } | Refusal {
+): { user: Identifier } | Refusal {
   const { external_id, alias_name, alias_label, service_id, email, phone }: Named = identifiers;
   const serviceIdColumn = serviceIdField.toUpperCase();
-  const users: [string, RowUser][] = [];
+  const users: [string, Identifier][] = [];
   if (isGiven(external_id)) users.push(['EXTERNAL_ID', { external_id: external_id as string }]);
   if (isGiven(alias_name) || isGiven(alias_label)) {
     if (!isGiven(alias_name)) return { error: 'ALIAS_LABEL without ALIAS_NAME names nobody' };
@@ -121,7 +116,7 @@ function payloadOf({ payload }: SourceRow): { payload: Record<string, Json> } | 
  */
 function identifierIn(
   payload: Record<string, Json>,
-  user: RowUser,
+  user: Identifier,
   { kind, serviceIdField }: RowRules,
 ): string | undefined {
   const names = ['external_id', 'user_alias', serviceIdField];
@@ -130,7 +125,7 @@ function identifierIn(
   return names.find((name) => Object.hasOwn(payload, name) && isGiven(payload[name]));
 }
 
-function onWire(user: RowUser, serviceIdField: string): Record<string, Json> {
+function onWire(user: Identifier, serviceIdField: string): Record<string, Json> {
   return 'service_id' in user ? { [serviceIdField]: user.service_id } : user;
 }
 

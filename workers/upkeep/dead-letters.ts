@@ -5,24 +5,13 @@ import type { Config } from '../../src/platform/config.ts';
 import type { Service } from '../../src/platform/lifecycle.ts';
 import type { Log } from '../../src/platform/log.ts';
 import { poll } from '../../src/platform/poll.ts';
-import type { Json } from '../../src/profile/json.ts';
 import { Queue, UnrecoverableError, Worker } from '../../src/queue/bullmq.ts';
 import type { QueueConnection } from '../../src/queue/connection.ts';
-import { replayDeadLetters } from '../../src/queue/dead-letters.ts';
+import { type DeadLetterJob, replayDeadLetters, toDeadLetterJob } from '../../src/queue/dead-letters.ts';
 import { DEAD_LETTER_QUEUE, type LaneProducer } from '../../src/queue/lanes.ts';
 import type { Actor } from '../../src/store/audit.ts';
 import type { Database } from '../../src/store/database.ts';
 import { type DeadLetter, selectDeadLetters, selectLatestWaiting } from '../../src/store/dead-letters.ts';
-
-/** What the dashboard shows of a dead letter. */
-interface DeadLetterJob {
-  dead_letter_id: string;
-  request_id: string;
-  workspace_id: string;
-  reason: string;
-  /** Without its place in an envelope that is gone. */
-  object: Json;
-}
 
 /**
  * Most dead letters on the dashboard; the admin command lists all of them. The Postgres queue looks through
@@ -133,41 +122,18 @@ export function createShownDeadLetters(connection: QueueConnection, database: Pi
   return { show, sweep, stop: () => queue.close() };
 }
 
-/** Names one stay of one dead letter in `waiting`. BullMQ allows no colon in an id. */
-function jobId(id: string, replays: number): string {
-  return `${id}_${replays}`;
-}
-
-function toJob({ id, requestId, workspaceId, kind, reason, object, replays, failedAt }: DeadLetter) {
-  const shown = isRecord(object) ? { ...object } : object;
-  if (isRecord(shown)) delete shown.request;
-  const data = {
-    dead_letter_id: id,
-    request_id: requestId,
-    workspace_id: workspaceId,
-    reason,
-    object: shown,
-  };
+function toJob(letter: DeadLetter) {
+  const { id, kind, replays, failedAt } = letter;
   return {
     name: kind,
-    data: displayable(data),
+    data: toDeadLetterJob(letter),
     opts: { ...jobOptions, jobId: jobId(id, replays), timestamp: failedAt.getTime() },
   };
 }
 
-/** An escape, with the backslashes before it, that jsonb refuses: U+0000 or one half of a surrogate pair. */
-const unstorable = /(?<!\\)((?:\\\\)*)\\u(?:0000|d[89a-f][0-9a-f]{2})/g;
-
-/**
- * On Postgres the queue keeps job data as jsonb, which cannot hold everything that an object can. What it
- * refuses is shown as U+FFFD; a replay takes the object from the table, as it came.
- */
-function displayable(data: DeadLetterJob): DeadLetterJob {
-  return JSON.parse(JSON.stringify(data).replace(unstorable, '$1\\ufffd'));
-}
-
-function isRecord(value: Json): value is Record<string, Json> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
+/** Names one stay of one dead letter in `waiting`. BullMQ allows no colon in an id. */
+function jobId(id: string, replays: number): string {
+  return `${id}_${replays}`;
 }
 
 export interface DeadLettersOptions {

@@ -60,14 +60,9 @@ export async function chosenUser(
   return user;
 }
 
-interface Told {
-  id: string;
-  status: string;
-}
-
 /** What the user has said of a group; `undefined` where nobody is chosen. */
 function stateOf(user: StoredUser, id: string): Part {
-  const told = ((user.subscription_groups ?? []) as unknown as Told[]).find((one) => one.id === id);
+  const told = user.subscription_groups?.find((one) => one.id === id);
   if (!told) return html`<span class="faint">nothing said</span>`;
   const state = told.status.toLowerCase();
   return badge(state, state === 'subscribed' ? 'good' : 'bad');

@@ -156,7 +156,7 @@ ${tabs('Template', templates, { present: shown.template, to: (template) => place
 /** Why a link would open nothing for the user. */
 function closedFor({ external_id, email }: StoredUser, { state }: PreferenceCenter): Part {
   if (state !== 'active') return 'It is a draft: its links open nothing.';
-  if (typeof external_id === 'string' && typeof email === 'string') return undefined;
+  if (external_id !== null && email !== null) return undefined;
   return 'A link opens nothing for this user, who lacks an external id or an email address.';
 }
 

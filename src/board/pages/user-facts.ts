@@ -41,9 +41,9 @@ export function profile(user: StoredUser, pii: boolean): Part {
     ['Date of birth', mask(user.dob)],
     ['Gender', mask(user.gender)],
     ['City', mask(user.home_city)],
-    ['Country', user.country as Part],
-    ['Language', user.language as Part],
-    ['Time zone', user.time_zone as Part],
+    ['Country', user.country],
+    ['Language', user.language],
+    ['Time zone', user.time_zone],
     ['Last place (latitude, longitude)', mask(place)],
     ['Made', at(user.created_at)],
     ['First session', at(user.date_of_first_session)],
@@ -56,8 +56,8 @@ export function profile(user: StoredUser, pii: boolean): Part {
 }
 
 export function attributes(user: StoredUser, pii: boolean): Part {
-  const value = (user.custom_attributes ?? {}) as Json;
-  return Object.keys(value as object).length === 0
+  const value = user.custom_attributes ?? {};
+  return Object.keys(value).length === 0
     ? empty(
         'None',
         html`Send them as members of an element of <code>attributes</code> to <code>POST /users/track</code>.`,
@@ -65,20 +65,13 @@ export function attributes(user: StoredUser, pii: boolean): Part {
     : html`<div class="card">${tree(value, { masked: !pii })}</div>`;
 }
 
-interface Group {
-  name: string;
-  channel: string;
-  status: string;
-}
-
-const toneOf = (state: unknown) => (/unsubscribed/i.test(String(state)) ? 'bad' : 'good');
+const toneOf = (state: string) => (/unsubscribed/i.test(state) ? 'bad' : 'good');
 
 export function subscriptions(user: StoredUser): Part {
-  const groups = (user.subscription_groups ?? []) as unknown as Group[];
   const rows: Part[][] = [
-    ['Email', 'email', badge(String(user.email_subscribe), toneOf(user.email_subscribe))],
-    ['Push', 'push', badge(String(user.push_subscribe), toneOf(user.push_subscribe))],
-    ...groups.map(({ name, channel, status }) => [
+    ['Email', 'email', badge(user.email_subscribe, toneOf(user.email_subscribe))],
+    ['Push', 'push', badge(user.push_subscribe, toneOf(user.push_subscribe))],
+    ...(user.subscription_groups ?? []).map(({ name, channel, status }) => [
       name,
       channel,
       badge(status.toLowerCase(), toneOf(status)),
@@ -115,7 +108,7 @@ interface Names {
 }
 
 export function names({ user, merged, renamed, pii, slice }: Names): Part {
-  const aliases = (user.user_aliases ?? []) as unknown as { alias_name: string; alias_label: string }[];
+  const aliases = user.user_aliases ?? [];
   const all: (() => Part[])[] = [
     ...aliases.map((one) => () => ['Alias', `${one.alias_label}: ${pii ? one.alias_name : MASK}`, '']),
     ...renamed.map((one) => () => [
@@ -160,20 +153,10 @@ export function devices(user: StoredUser, pii: boolean, slice: Slice): Part {
   return html`${table('Devices', ['App', 'Device', 'Push token'], rows)}${pager}`;
 }
 
-interface Summary {
-  name: string;
-  first: string;
-  last: string;
-  count: number;
-}
-
 export function summaries(user: StoredUser, slice: Slice): Part {
-  const [events, purchases] = [user.custom_events, user.purchases].map(
-    (one) => (one ?? []) as unknown as Summary[],
-  ) as [Summary[], Summary[]];
   const all = [
-    ...events.map((one) => ({ kind: 'Event', ...one })),
-    ...purchases.map((one) => ({ kind: 'Purchase', ...one })),
+    ...(user.custom_events ?? []).map((one) => ({ kind: 'Event', ...one })),
+    ...(user.purchases ?? []).map((one) => ({ kind: 'Purchase', ...one })),
   ];
   if (all.length === 0) return empty('Nothing yet', 'Events and purchases are counted by their name here.');
   all.sort((one, other) => (one.last < other.last ? 1 : -1));

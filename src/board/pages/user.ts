@@ -117,8 +117,7 @@ const show: Page<PageServices> = {
         before: /^\d{1,18}$/.test(query('letters_before')) ? query('letters_before') : undefined,
       }),
     ]);
-    const title =
-      user.external_id === null ? toServiceId(id) : shownExternalId(user.external_id as string, pii);
+    const title = user.external_id === null ? toServiceId(id) : shownExternalId(user.external_id, pii);
     const self = userPath(viewer, { id, workspaceId: workspace.id });
     const path = self.split('?')[0]!;
     const other = (asked: Record<string, string>) =>
@@ -175,11 +174,10 @@ ${mayDelete && html`<a class="button" href="${pathWith(`${path}/delete`, where)}
 
 /** The names under which dead letters about a user are kept. */
 function namesOf(user: StoredUser): string[] {
-  const aliases = (user.user_aliases ?? []) as unknown as { alias_name: string; alias_label: string }[];
   const identifiers: Identifier[] = [
     { service_id: toServiceId(user.id) },
-    ...(typeof user.external_id === 'string' ? [{ external_id: user.external_id }] : []),
-    ...aliases.slice(0, MOST).map((user_alias) => ({ user_alias })),
+    ...(user.external_id === null ? [] : [{ external_id: user.external_id }]),
+    ...(user.user_aliases ?? []).slice(0, MOST).map((user_alias) => ({ user_alias })),
   ];
   return [`u:${user.id}`, ...identifiers.map(identifierText)];
 }
@@ -188,8 +186,8 @@ function namesOf(user: StoredUser): string[] {
 function subjectsOf(user: StoredUser): HistorySubject[] {
   return [
     { kind: 'profile', subject: user.id },
-    ...(typeof user.email === 'string' ? [{ kind: 'email' as const, subject: user.email }] : []),
-    ...(typeof user.phone === 'string' ? [{ kind: 'phone' as const, subject: user.phone }] : []),
+    ...(user.email === null ? [] : [{ kind: 'email' as const, subject: user.email }]),
+    ...(user.phone === null ? [] : [{ kind: 'phone' as const, subject: user.phone }]),
   ];
 }
 

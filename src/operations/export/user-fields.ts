@@ -1,6 +1,6 @@
 import { ApiError, BadRequest } from '../../errors.ts';
 import { normalizeEmail, normalizePhone } from '../../profile/addresses.ts';
-import { toProfileId, toServiceId } from '../../profile/identifier.ts';
+import { toProfileId, toServiceId, type UserAlias } from '../../profile/identifier.ts';
 import type { Json } from '../../profile/json.ts';
 import { findUnstorable } from '../../profile/values.ts';
 import type { Schema } from '../../schemas/compile.ts';
@@ -183,8 +183,6 @@ export interface NamedUser {
   key: Omit<WantedUser, 'place'> | undefined;
 }
 
-type Alias = { alias_name: string; alias_label: string };
-
 /**
  * The identifiers of a request whose shape is right already, in the order external ids, aliases, service ids,
  * email address, phone, device id. An identifier that breaks the rules of its kind is one that nobody has.
@@ -193,7 +191,7 @@ type Alias = { alias_name: string; alias_label: string };
  */
 export function readNamedUsers(body: Record<string, Json>, serviceIdField: string): NamedUser[] {
   const externalIds = listOf(body.external_ids).map(String).map(externalId);
-  const aliases = (listOf(body.user_aliases) as Alias[]).map(alias);
+  const aliases = (listOf(body.user_aliases) as UserAlias[]).map(alias);
   const serviceIds = [...listOf(body[serviceIdField]), ...listOf(body[`${serviceIdField}s`])]
     .map(String)
     .map(serviceId);
@@ -222,7 +220,7 @@ function externalId(sent: string): NamedUser {
 }
 
 /** The typed clients read a list of strings, so an alias that nobody has is reported by its name. */
-function alias({ alias_name, alias_label }: Alias): NamedUser {
+function alias({ alias_name, alias_label }: UserAlias): NamedUser {
   const unstorable = findUnstorable([alias_name, alias_label]);
   return {
     sent: alias_name,
