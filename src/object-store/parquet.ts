@@ -24,11 +24,13 @@ export type ParquetType =
 
 export interface ParquetColumn {
   name: string;
+  /** The member of a row that has its value; absent: the one of its name. */
+  member?: string;
   type: ParquetType;
 }
 
 /**
- * A row by the names of its columns; null or absent is null. `uuid`, `text`, `json` and decimals are texts, `timestamp`
+ * A row by the members that its columns have; null or absent is null. `uuid`, `text`, `json` and decimals are texts, `timestamp`
  * a Date or an ISO 8601 text with its offset, `bigint` a bigint or a whole number.
  */
 export type ParquetRow = Record<string, unknown>;
@@ -133,10 +135,11 @@ export async function* readParquet(
 ): AsyncGenerator<ParquetRow[]> {
   const selected = columns.map(({ name, type }) => asText(identifier(name), type));
   const statement = `select ${selected.join(', ')} from read_parquet(${literal(file)})`;
+  const members = columns.map(({ name, member = name }) => member);
   let read = 0;
   for await (const chunk of readChunks(file, statement)) {
     read += chunk.length;
-    yield chunk.map((cells) => Object.fromEntries(columns.map(({ name }, index) => [name, cells[index]])));
+    yield chunk.map((cells) => Object.fromEntries(members.map((member, index) => [member, cells[index]])));
   }
   // A stream that ends early, for want of memory, looks like one that ends.
   for await (const [row] of readChunks(

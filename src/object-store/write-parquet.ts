@@ -95,8 +95,8 @@ async function appendAll(
   let piece = { rows: 0, characters: 0 };
   for await (const row of rows) {
     count += 1;
-    for (const { name, type } of columns) {
-      const value = row[name] ?? null;
+    for (const { name, member = name, type } of columns) {
+      const value = row[member] ?? null;
       if (value === null) appender.appendNull();
       else if (!append(appender, { value, type, duckDb })) {
         throw new ParquetError(

@@ -66,7 +66,7 @@ export async function* pagesOf(
   }
 }
 
-const placeOf = ({ profile_id, id }: ActivityRow): Place => ({ profileId: profile_id, id });
+const placeOf = ({ profileId, id }: ActivityRow): Place => ({ profileId, id });
 
 const isBehind = (one: Place, other: Place) =>
   one.profileId === other.profileId ? one.id > other.id : one.profileId > other.profileId;

@@ -52,21 +52,21 @@ export const CHARACTERS_OF_FILE = 67_108_864;
 const columns: Record<ActivityTable, ParquetColumn[]> = {
   events: [
     { name: 'id', type: 'uuid' },
-    { name: 'profile_id', type: 'uuid' },
+    { name: 'profile_id', member: 'profileId', type: 'uuid' },
     { name: 'name', type: 'text' },
     { name: 'time', type: 'timestamp' },
-    { name: 'app_id', type: 'text' },
+    { name: 'app_id', member: 'appId', type: 'text' },
     { name: 'properties', type: 'json' },
   ],
   purchases: [
     { name: 'id', type: 'uuid' },
-    { name: 'profile_id', type: 'uuid' },
-    { name: 'product_id', type: 'text' },
+    { name: 'profile_id', member: 'profileId', type: 'uuid' },
+    { name: 'product_id', member: 'productId', type: 'text' },
     { name: 'currency', type: 'text' },
     { name: 'price', type: 'text' },
     { name: 'quantity', type: 'bigint' },
     { name: 'time', type: 'timestamp' },
-    { name: 'app_id', type: 'text' },
+    { name: 'app_id', member: 'appId', type: 'text' },
     { name: 'properties', type: 'json' },
   ],
 };

@@ -190,15 +190,15 @@ async function eraseFrom(retention: Retention, file: ArchiveFile): Promise<numbe
   const deleted = new Set<string>();
   let erased = 0;
   for await (const rows of readArchived(retention, file)) {
-    const owners = [...new Set(rows.map((row) => row.profile_id))];
+    const owners = [...new Set(rows.map((row) => row.profileId))];
     for (const id of await findDeleted(pool, file.workspaceId, owners)) deleted.add(id);
-    erased += rows.filter((row) => deleted.has(row.profile_id)).length;
+    erased += rows.filter((row) => deleted.has(row.profileId)).length;
   }
   if (erased === 0) return 0;
 
   async function* kept(): AsyncGenerator<ActivityRow> {
     for await (const rows of readArchived(retention, file))
-      yield* rows.filter((row) => !deleted.has(row.profile_id));
+      yield* rows.filter((row) => !deleted.has(row.profileId));
   }
   if (erased < file.rows) {
     const { workspaceId, month, kind } = file;

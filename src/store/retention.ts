@@ -10,15 +10,29 @@ const time = (table: string) => `${iso(`${table}."time"`, 'US')} as "time"`;
 
 /** What a row is archived as, in the order of its columns. */
 const selected = {
-  events: (table: string) =>
-    `${table}.id, ${table}.profile_id, ${table}.name, ${time(table)}, ${table}.app_id, ${table}.properties::text as properties`,
-  purchases: (table: string) =>
-    `${table}.id, ${table}.profile_id, ${table}.product_id, ${table}.currency, ${table}.price::text as price,
-    ${table}.quantity, ${time(table)}, ${table}.app_id, ${table}.properties::text as properties`,
+  events: (table: string) => `
+    ${table}.id, ${table}.profile_id as "profileId", ${table}.name, ${time(table)}, ${table}.app_id as "appId",
+    ${table}.properties::text as properties`,
+  purchases: (table: string) => `
+    ${table}.id, ${table}.profile_id as "profileId", ${table}.product_id as "productId", ${table}.currency,
+    ${table}.price::text as price, ${table}.quantity, ${time(table)}, ${table}.app_id as "appId",
+    ${table}.properties::text as properties`,
 };
 
-/** An event or a purchase as texts; `quantity` is a number. */
-export type ActivityRow = { id: string; profile_id: string } & Record<string, string | number | null>;
+/** An event or a purchase as texts. */
+export type ActivityRow = {
+  id: string;
+  profileId: string;
+  time: string;
+  appId: string | null;
+  properties: string | null;
+  /** Of an event; what follows, of a purchase. */
+  name?: string;
+  productId?: string;
+  currency?: string;
+  price?: string;
+  quantity?: number;
+};
 
 /** A row in the order of the primary key: of whom, and which. */
 export interface Place {
@@ -123,24 +137,32 @@ const deleteRowsStatement = (table: string) => `
 export async function deleteRows(
   pool: Pick<Pool, 'query'>,
   table: string,
-  { workspaceId, rows }: { workspaceId: string; rows: readonly Pick<ActivityRow, 'id' | 'profile_id'>[] },
+  { workspaceId, rows }: { workspaceId: string; rows: readonly Pick<ActivityRow, 'id' | 'profileId'>[] },
 ): Promise<number> {
   const ids = rows.map(({ id }) => id);
   const sorted = [...ids].sort();
-  const values = [workspaceId, rows.map((row) => row.profile_id), ids, sorted[0], sorted.at(-1)];
+  const values = [workspaceId, rows.map((row) => row.profileId), ids, sorted[0], sorted.at(-1)];
   const { rowCount } = await pool.query({ text: deleteRowsStatement(table), values });
   return rowCount ?? 0;
 }
 
-const given = {
-  events: {
-    columns: ['name', 'time', 'app_id', 'properties'],
-    casts: ['text', 'timestamptz', 'text', 'jsonb'],
-  },
-  purchases: {
-    columns: ['product_id', 'currency', 'price', 'quantity', 'time', 'app_id', 'properties'],
-    casts: ['text', 'text', 'numeric', 'integer', 'timestamptz', 'text', 'jsonb'],
-  },
+/** What a row has beside its key, given as texts: the member, the column that it becomes, and the type of that. */
+const given: Record<ActivityTable, [member: keyof ActivityRow, column: string, type: string][]> = {
+  events: [
+    ['name', 'name', 'text'],
+    ['time', 'time', 'timestamptz'],
+    ['appId', 'app_id', 'text'],
+    ['properties', 'properties', 'jsonb'],
+  ],
+  purchases: [
+    ['productId', 'product_id', 'text'],
+    ['currency', 'currency', 'text'],
+    ['price', 'price', 'numeric'],
+    ['quantity', 'quantity', 'integer'],
+    ['time', 'time', 'timestamptz'],
+    ['appId', 'app_id', 'text'],
+    ['properties', 'properties', 'jsonb'],
+  ],
 };
 
 /**
@@ -148,8 +170,8 @@ const given = {
  * against a delete, which otherwise might not see the rows of this transaction. What is there already stays.
  */
 function insertOwnedStatement(kind: ActivityTable): string {
-  const { columns, casts } = given[kind];
-  const names = columns.map((name) => `"${name}"`);
+  const columns = given[kind];
+  const names = columns.map(([, column]) => `"${column}"`);
   return `
   with given as materialized (
     select *
@@ -177,7 +199,7 @@ function insertOwnedStatement(kind: ActivityTable): string {
     where given.profile_id in (select present.id from present union all select merged.id from merged)
   ), inserted as (
     insert into ${kind} (workspace_id, id, profile_id, ${names.join(', ')})
-    select $1::uuid, owned.id, owned.profile_id, ${names.map((name, index) => `owned.${name}::${casts[index]}`).join(', ')}
+    select $1::uuid, owned.id, owned.profile_id, ${columns.map(([, column, type]) => `owned."${column}"::${type}`).join(', ')}
     from owned
     on conflict do nothing
     returning 1
@@ -193,13 +215,11 @@ export async function insertOwned(
   kind: ActivityTable,
   { workspaceId, rows }: { workspaceId: string; rows: readonly ActivityRow[] },
 ): Promise<{ inserted: number; ofDeleted: number }> {
-  const names = ['id', 'profile_id', ...given[kind].columns];
-  const values = [workspaceId, ...names.map((name) => rows.map((row) => row[name] ?? null))];
-  const result = await tx.query<{ inserted: number; ofDeleted: number }>({
-    text: insertOwnedStatement(kind),
-    values,
-  });
-  return result.rows[0]!;
+  const members: (keyof ActivityRow)[] = ['id', 'profileId', ...given[kind].map(([member]) => member)];
+  const values = [workspaceId, ...members.map((member) => rows.map((row) => row[member] ?? null))];
+  const text = insertOwnedStatement(kind);
+  const found = await tx.query<{ inserted: number; ofDeleted: number }>({ text, values });
+  return found.rows[0]!;
 }
 
 /** By primary keys. */

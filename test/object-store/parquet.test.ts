@@ -80,6 +80,18 @@ test('what is read back are the rows, bounds and checksum that Postgres has of t
   expect(await readBack(file, 'id')).toEqual({ ...counted[0], sha256: written.sha256 });
 });
 
+test('a column has its value from the member that it names, and gives it back there; the file knows the column alone', async () => {
+  const [named, plain] = ['named.parquet', 'plain.parquet'].map((name) => path.join(temporaryFolder(), name));
+  const column = { name: 'profile_id', type: 'text' } as const;
+  const written = await writeParquet([{ profileId: 'ada' }], {
+    ...{ file: named!, columns: [{ ...column, member: 'profileId' }] },
+  });
+  expect(await writeParquet([{ profile_id: 'ada' }], { file: plain!, columns: [column] })).toEqual(written);
+  for await (const rows of readParquet(named!, [{ ...column, member: 'profileId' }]))
+    expect(rows).toEqual([{ profileId: 'ada' }]);
+  for await (const rows of readParquet(named!, [column])) expect(rows).toEqual([{ profile_id: 'ada' }]);
+});
+
 test('no rows are a file without rows', async () => {
   const file = path.join(temporaryFolder(), 'rows.parquet');
   await writeParquet([], { file, columns });

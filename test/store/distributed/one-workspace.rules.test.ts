@@ -29,6 +29,19 @@ describe('the form of a statement for one workspace', () => {
     });
   });
 
+  test('says it of rows in JSON whose members are spelled as the code spells', () => {
+    const text =
+      'insert into usage (workspace_id) select given."workspaceId" from jsonb_to_recordset($1::jsonb) as given ("workspaceId" uuid, lane integer)';
+    const [mine, others] = [one, other].map((workspaceId) => ({ workspaceId, lane: 1 }));
+    expect(sayWorkspace(text, [JSON.stringify([mine])], nothing)).toMatchObject({
+      values: [JSON.stringify([mine]), one],
+      text: expect.stringContaining(
+        '(select $2::uuid as "workspaceId", given.* from jsonb_to_recordset($1::jsonb) as given (lane integer))',
+      ),
+    });
+    expect(() => sayWorkspace(text, [JSON.stringify([mine, others])], nothing)).toThrow('is given 2');
+  });
+
   test('G7: is given to nobody whose set has rows of several: none is written down for another', () => {
     const several = [one, other];
     for (const given of [several, uuidArray(several, (id) => id)])

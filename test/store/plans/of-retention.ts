@@ -39,14 +39,14 @@ export const ofRetention: Asking = (store, { workspaceId, users }) => {
   const ids = { after: BEGINNING.id, before: newId() };
   const rows = users
     .slice(0, 2)
-    .map(({ id }) => ({ id: newId(), profile_id: id, time: '2020-01-01T00:00:00Z' }));
-  const event = { name: 'seen', app_id: null, properties: null };
+    .map(({ id }) => ({ id: newId(), profileId: id, time: '2020-01-01T00:00:00Z' }));
+  const event = { name: 'seen', appId: null, properties: null };
   const purchase = {
-    product_id: 'hat',
+    productId: 'hat',
     currency: 'EUR',
     price: '1',
     quantity: 1,
-    app_id: null,
+    appId: null,
     properties: null,
   };
   const failures = [
@@ -84,7 +84,7 @@ export const ofRetention: Asking = (store, { workspaceId, users }) => {
       findDeleted(
         store,
         workspaceId,
-        rows.map((row) => row.profile_id),
+        rows.map((row) => row.profileId),
       ),
     ...(['events', 'purchases'] as const).flatMap((kind) => [
       async () => {

@@ -1,0 +1,72 @@
+import { v7 as uuidv7 } from 'uuid';
+import { beforeAll, expect, test } from 'vitest';
+import type { Database } from '../../src/store/database.ts';
+import { openDatabase } from '../../src/store/open-database.ts';
+import { addToOutbox, findInOutbox, type OutboxChunk, type RowError } from '../../src/store/sync-chunks.ts';
+import { startRun } from '../../src/store/sync-runs.ts';
+import { inTransaction } from '../../src/store/transactions.ts';
+import { createRowJudge, makeChunk } from '../../workers/sync/chunk.ts';
+import { callerOf } from '../operations/caller.ts';
+import { createDatabase } from '../setup/fixtures.ts';
+import { createIntegration } from '../setup/integrations.ts';
+import { createWorkspace } from '../setup/workspace.ts';
+
+const updatedAt = '2026-01-30T08:00:00.123456Z';
+const payload = '{"plan":"pro"}';
+const judge = createRowJudge('service_id');
+
+let database: Database;
+let workspaceId: string;
+beforeAll(async () => {
+  database = openDatabase((await createDatabase()).url, 2);
+  ({ id: workspaceId } = await createWorkspace(database.pool));
+  return database.stop;
+});
+
+/** A run, and a chunk of it: one row that is applied, one with a warning, one without a time. */
+async function makeRun() {
+  const id = uuidv7();
+  const integrationId = await createIntegration(database.pool, workspaceId);
+  await startRun(database.pool, { id, integrationId, askedBy: 'operator' });
+  const { chunk } = makeChunk(
+    [
+      { updatedAt, identifiers: { external_id: 'ada' }, payload },
+      { updatedAt, identifiers: { external_id: 'bob' }, payload: '{"country":"Atlantis"}' },
+      { unreadable: 'soon', identifiers: {}, payload },
+    ],
+    { rows: 0, failed: 0, warned: 0, newest: undefined },
+    {
+      run: { id, kind: 'attributes', updateExistingOnly: false, workspaceId },
+      ...{ caller: callerOf(workspaceId), judge, lanes: 4, maxEnvelopeObjects: 100 },
+    },
+  );
+  return { id, chunk };
+}
+
+const put = (id: string, chunk: OutboxChunk) =>
+  inTransaction(database.pool, (tx) => addToOutbox(tx, id, chunk));
+
+test('a chunk stands in the outbox as other releases read it, to the byte', async () => {
+  const { id, chunk } = await makeRun();
+  expect(await put(id, chunk)).toBe(true);
+  const { rows } = await database.pool.query(
+    'select rows::text, progress::text from sync_chunks where job_id = $1',
+    [id],
+  );
+  const [ada, bob] = Object.keys(chunk.rows);
+  const bobs = `{"number":2,"updated_at":"${updatedAt}","identifiers":["x:bob"],"identifier":"EXTERNAL_ID=bob","payload":"{\\"country\\":\\"Atlantis\\"}"`;
+  const [{ reason }] = chunk.progress.warnings as [RowError];
+  expect(rows[0].rows).toBe(
+    `{"${ada}":{"number":1,"updated_at":"${updatedAt}","identifiers":["x:ada"],"identifier":"EXTERNAL_ID=ada","payload":"{\\"plan\\":\\"pro\\"}"},"${bob}":${bobs}}}`,
+  );
+  const error = `{"number":3,"updated_at":"soon","identifiers":[],"identifier":null,"payload":"{\\"plan\\":\\"pro\\"}","reason":"${chunk.progress.errors[0]!.reason}"}`;
+  expect(rows[0].progress).toBe(
+    `{"rows":3,"failed":1,"errors":[${error}],"warnings":[${bobs},"reason":${JSON.stringify(reason)}}],"lastTimestamp":"${updatedAt}","boundary":${JSON.stringify(chunk.progress.boundary)}}`,
+  );
+});
+
+test('a chunk comes back from the outbox as it was put there', async () => {
+  const { id, chunk } = await makeRun();
+  await put(id, chunk);
+  expect(await findInOutbox(database.pool, id)).toEqual(JSON.parse(JSON.stringify(chunk)));
+});
