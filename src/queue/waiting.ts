@@ -167,9 +167,7 @@ const selectIds = `
  * The same behind a job in work, in one look. Of one that is held by somebody else, or by nobody, there is no row.
  */
 const selectBehind = `
-  select array(
-    select id from job where queue = $1 and state = 'waiting' order by priority, seq limit $2
-  ) as ids
+  select array(${selectIds}) as ids
   from job held
   where held.queue = $1 and held.id = $3 and held.state = 'active' and held.lock_token = $4`;
 

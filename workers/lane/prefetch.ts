@@ -249,7 +249,7 @@ export function createPrefetch(
    * @returns whether there may be more to find, later
    */
   async function readOnce(ahead: { id: string }[], mine: number, held?: HeldJob): Promise<boolean> {
-    // What it finds comes behind what was forgotten meanwhile, if so: the next one begins in front.
+    // When what was found is forgotten meanwhile, this look would go on in the middle: the next one begins in front.
     const look = ++looks;
     // Those that are applied now still wait.
     const most = ahead.length + prefix.inSight();
