@@ -67,8 +67,6 @@ const SNAKE_CASE = /\b[a-z]+(?:_[a-z0-9]+)+\??:(?= |$)/;
 const SNAKE_CASE_TYPE =
   /\b[a-z]+(?:_[a-z0-9]+)+\??: (?:[^,;(){}]*;|(?:string|number|boolean|[A-Z]\w*[a-z])[^,;(){}]*\})/;
 
-const MOST_LINES = 300;
-
 const code = sources.filter(({ file }) => /^(src|workers)\//.test(file));
 
 /** The folder under src, or under workers with that word; of the few files beside the folders, their own name. */
@@ -234,9 +232,4 @@ test('the environment is looked at in one place, which alone the linter lets be'
     'src/platform/config.ts',
     'src/platform/environment.ts',
   ]);
-});
-
-test(`no file has more than ${MOST_LINES} lines`, () => {
-  const long = sources.filter(({ text }) => text.split('\n').length > MOST_LINES + 1);
-  expect(long.map(({ file }) => file)).toEqual([]);
 });

@@ -6,9 +6,11 @@ import { packageRoot } from '../src/platform/files.ts';
 const read = (file: string) => readFileSync(path.join(packageRoot, file), 'utf8');
 const exists = (file: string) => existsSync(path.join(packageRoot, file));
 const guides = readdirSync(path.join(packageRoot, 'docs')).filter((name) => name.endsWith('.md'));
+const decisions = readdirSync(path.join(packageRoot, 'docs/adr')).filter((name) => /^\d{4}-/.test(name));
 const documents = [
-  ...['README.md', 'SECURITY.md', 'CONTRIBUTING.md', 'DECISIONS.md', 'CHANGELOG.md'],
+  ...['README.md', 'SECURITY.md', 'CONTRIBUTING.md', 'DECISIONS.md', 'CHANGELOG.md', 'docs/adr/README.md'],
   ...guides.map((name) => `docs/${name}`),
+  ...decisions.map((name) => `docs/adr/${name}`),
 ];
 
 /** A file of ours as a text names it; those with a placeholder stand for several. */
@@ -64,6 +66,15 @@ test('DECISIONS.md says of each record when it was decided, and what holds today
   expect(records.length).toBeGreaterThan(100);
   const bare = records.filter((record) => !/^.+\n\n\*\d{4}-\d\d-\d\d\* · \*\*Decision\.\*\* /.test(record));
   expect(bare.map((record) => record.split('\n')[0])).toEqual([]);
+});
+
+describe('docs/adr', () => {
+  test.each(decisions)('%s has the sections of a decision record and at most 80 lines', (name) => {
+    const record = read(`docs/adr/${name}`);
+    expect(record).toMatch(/^# \S/);
+    expect(record.match(/^## .+$/gm)).toEqual(['## Context', '## Decision', '## Consequences']);
+    expect(record.split('\n').length).toBeLessThanOrEqual(80);
+  });
 });
 
 describe('docs/architecture.md', () => {
