@@ -53,24 +53,65 @@ export function printJson(document: Json): void {
   process.stdout.write(`${indented(document)}\n`);
 }
 
-/** Aligned columns, in the order of the first row's members; numbers stand on the right. */
+/** Widest table, in characters. */
+const MAX_WIDTH = 100;
+
+/** Characters that a cut column keeps. */
+const MIN_COLUMN = 6;
+
+/** Characters between two columns. */
+const GAP = 2;
+
+/**
+ * Formats rows as aligned columns, in the order of the first row's members; numbers are aligned right. A table has at
+ * most 100 columns of text: the widest values are cut with `…`. Ids are cut last, because other commands need them.
+ */
 export function table(rows: Row[]): string {
   const names = Object.keys(rows[0] ?? {});
-  const lines = [names, ...rows.map((row) => names.map((name) => cell(row[name])))];
-  const columns = names.map((name, column) => ({
-    width: Math.max(...lines.map((line) => line[column]?.length ?? 0)),
-    right: typeof rows[0]?.[name] === 'number',
-  }));
+  const lines = [names, ...rows.map((row) => names.map((name) => shortTime(cell(row[name]))))];
+  const widths = fitWidths(
+    names.map((name, column) => ({
+      rank: rankOf(name),
+      width: Math.max(...lines.map((line) => line[column]?.length ?? 0)),
+    })),
+  );
   return lines
     .map((line) => {
-      const cells = columns.map(({ width, right }, column) => {
-        const text = line[column] ?? '';
-        return right ? text.padStart(width) : text.padEnd(width);
+      const cells = widths.map((width, column) => {
+        const text = cut(line[column] ?? '', width);
+        return typeof rows[0]?.[names[column]!] === 'number' ? text.padStart(width) : text.padEnd(width);
       });
-      return `${cells.join('  ').trimEnd()}\n`;
+      return `${cells.join(' '.repeat(GAP)).trimEnd()}\n`;
     })
     .join('');
 }
+
+/** Columns of a lower rank are cut first: text, then times, then ids. */
+function rankOf(name: string): number {
+  if (/(?:^|_)id(?:entifier)?$/.test(name)) return 2;
+  return name.endsWith('_at') ? 1 : 0;
+}
+
+/** Returns the widths of columns that fit a line, by narrowing the widest of them one character at a time. */
+function fitWidths(columns: { rank: number; width: number }[]): number[] {
+  const widths = columns.map(({ width }) => width);
+  let excess = widths.reduce((sum, width) => sum + width, GAP * (widths.length - 1)) - MAX_WIDTH;
+  for (const rank of [0, 1, 2])
+    for (; excess > 0; excess--) {
+      const candidates = widths.map((width, column) => (columns[column]!.rank === rank ? width : 0));
+      const widest = Math.max(...candidates);
+      if (widest <= MIN_COLUMN) break;
+      widths[candidates.indexOf(widest)]!--;
+    }
+  return widths;
+}
+
+const cut = (text: string, width: number): string =>
+  text.length <= width ? text : `${text.slice(0, width - 1)}…`;
+
+/** A time to the minute, in UTC; JSON output has it in full. */
+const shortTime = (text: string): string =>
+  text.replace(/^(\d{4}-\d\d-\d\d)T(\d\d:\d\d):\d\d(?:\.\d+)?Z$/, '$1 $2Z');
 
 function indented(value: Json): string {
   return JSON.stringify(value, null, 2).split('\n').map(harmless).join('\n');

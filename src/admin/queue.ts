@@ -1,4 +1,5 @@
 import { pino } from 'pino';
+import type { AcceptedObject } from '../jobs/envelope.ts';
 import type { Config } from '../platform/config.ts';
 import { describeFailure } from '../platform/format.ts';
 import { until } from '../platform/poll.ts';
@@ -10,6 +11,7 @@ import {
   queueKind,
 } from '../queue/connection.ts';
 import { mendAndReplay, NotMended, type ReplayContext, replayDeadLetters } from '../queue/dead-letters.ts';
+import { createGroupCommit } from '../queue/enqueue.ts';
 import { joinInstallation } from '../queue/installation.ts';
 import { type Layout, type LayoutSettings, layoutOf, QueueUnavailable } from '../queue/lanes.ts';
 import { openProducer, type PlacedProducer } from '../queue/producer.ts';
@@ -164,6 +166,45 @@ export async function withQueue(
       await membership.stop().catch(() => {});
       await producer.stop().catch(() => {});
     }
+  });
+}
+
+/** Objects of one request that a command adds to the queue. */
+interface CommandRequest {
+  workspaceId: string;
+  requestId: string;
+  objects: AcceptedObject[];
+}
+
+/**
+ * Adds objects to the queue as a request to the API does, and returns when they are stored.
+ * @throws {Refusal} when the queue does not accept them
+ */
+export async function enqueueInQueue(
+  installation: Installation,
+  { workspaceId, requestId, objects }: CommandRequest,
+): Promise<void> {
+  const { config } = installation;
+  await withQueue(installation, async ({ producer, layout }) => {
+    const queue = createGroupCommit(producer, {
+      lanes: layout.lanes,
+      maxEnvelopeObjects: config.MAX_ENVELOPE_OBJECTS,
+      maxPendingObjects: config.MAX_PENDING_OBJECTS,
+      maxPendingBytes: config.MAX_PENDING_BYTES,
+      backlog: () => 0,
+      flushesAtOnce: 1,
+    });
+    const request = {
+      request_id: requestId,
+      workspace_id: workspaceId,
+      accepted_at: new Date().toISOString(),
+    };
+    await queue.enqueue(request, objects, JSON.stringify(objects).length).catch((error: unknown) => {
+      if (!(error instanceof QueueUnavailable)) throw error;
+      throw new Refusal(
+        `the queue did not accept the request (${describeFailure(error.cause ?? error)}); nothing was stored, run the command again`,
+      );
+    });
   });
 }
 

@@ -1,3 +1,5 @@
+import { normalizeEmail, normalizePhone } from '../profile/addresses.ts';
+import { toProfileId } from '../profile/identifier.ts';
 import type { Pool } from './database.ts';
 import { forEachWorkspace } from './distributed.ts';
 import { holdersOf, lastUpdated } from './identifiers.ts';
@@ -29,6 +31,26 @@ export interface UserSearch {
   email?: string;
   /** E.164. */
   phone?: string;
+}
+
+const SERVICE_ID = /^[0-9a-f]{24}$/;
+const PHONE_LIKE = /^\+?[\d\s().-]{6,25}$/;
+
+/** Returns whether a text could be a phone number, in any notation. */
+export const looksLikePhone = (text: string): boolean => PHONE_LIKE.test(text);
+
+/** Returns a search for each kind of identifier that a search text could be. */
+export function parseUserSearch(text: string): UserSearch {
+  const [, label, name] = /^([^:]+):(.+)$/s.exec(text) ?? [];
+  const email = text.includes('@') ? normalizeEmail(text) : undefined;
+  const phone = looksLikePhone(text) ? normalizePhone(text) : undefined;
+  return {
+    ...(SERVICE_ID.test(text) && { id: toProfileId(text) }),
+    ...{ externalId: text, prefix: text, aliasName: text },
+    ...(label !== undefined && name !== undefined && { alias: { label, name } }),
+    ...(email !== undefined && { email }),
+    ...(phone?.valid && { phone: phone.phone }),
+  };
 }
 
 /** Labels of a workspace under which an alias is looked for when only its name is given. */

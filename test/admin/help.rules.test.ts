@@ -21,6 +21,7 @@ const verbs = [
   'users unblock',
   'users blocked',
   'users history',
+  ...['find', 'show', 'export', 'delete'].map((verb) => `users ${verb}`),
   'preference-centers list',
   'preference-centers show',
   'preference-centers revoke',
@@ -100,6 +101,26 @@ describe('penstock --help', () => {
       (await createProgram(expect.fail, word)).commands.map((one) => one.name());
     expect(await named(noun)).toEqual([noun]);
     expect(await named()).toContain(noun);
+  });
+
+  test('groups its commands and begins with status and doctor', async () => {
+    const { stdout } = await penstock(['--help']);
+    const headings = stdout.match(/^[A-Z][A-Za-z ]+:$/gm);
+    expect(headings).toEqual([
+      ...['Options:', 'Check and operate:', 'Users and data:', 'Workspaces and access:'],
+      ...['Connections:', 'Shell and help:', 'Example:'],
+    ]);
+    const [, first] = stdout.split('Check and operate:\n');
+    expect(first?.match(/^ {2}([a-z-]+) /gm)?.slice(0, 2)).toEqual(['  status ', '  doctor ']);
+  });
+
+  test.each(['keys', 'keys create', 'users show'])('penstock help %s shows its help', async (words) => {
+    const ending = await penstock(['help', ...words.split(' ')]);
+    expect(ending).toEqual({ code: 0, stdout: await helpOf(words), stderr: '' });
+  });
+
+  test('help of an unknown command is refused by name', async () => {
+    expectRefusal(await penstock(['help', 'keyz']), "unknown command 'keyz'");
   });
 
   test('the version is that of the package', async () => {

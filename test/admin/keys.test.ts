@@ -105,11 +105,11 @@ describe('keys list', () => {
     expect(second).toEqual({ keys: all.keys.slice(1, 3), next: all.keys[2].api_key_id });
   });
 
-  test('for people, every permission together is all', async () => {
+  test('shows the number of permissions of each key, or all, in its table', async () => {
     const { stdout } = await on.run('keys list --workspace shop');
-    expect(stdout).toMatch(/^api_key_id +workspace +name +identifier +permissions +ip_allowlist /);
-    expect(stdout).toMatch(/ users\.track,users\.merge +- /);
-    expect(stdout).toMatch(/ all +- /);
+    expect(stdout).toMatch(/^api_key_id +worksp\S+ +name +identifier +permiss\S+ +state +last_seen_at/);
+    expect(stdout).toMatch(/ 2 +active /);
+    expect(stdout).toMatch(/ all +active /);
   });
 
   test('tells when a key was last seen', async () => {
@@ -129,6 +129,15 @@ describe('keys revoke', () => {
     expect(await on.json(['keys', 'revoke', '--identifier', identifier])).toEqual(revoked);
     const { keys } = await on.json('keys list --workspace shop');
     expect(keys.filter((key: { revoked_at: string | null }) => key.revoked_at)).toEqual([revoked]);
+  });
+
+  test('revokes the key whose id is the argument, and refuses a second id', async () => {
+    const { api_key_id: id } = await on.json('keys create --workspace shop --permissions all');
+    expectRefusal(await on.run(`keys revoke ${id} --id ${id}`), 'name the key once');
+    expect(await on.json(`keys revoke ${id}`)).toMatchObject({
+      api_key_id: id,
+      revoked_at: expect.any(String),
+    });
   });
 
   test('revokes by id', async () => {
@@ -155,7 +164,7 @@ describe('keys revoke', () => {
 
   test('a key that there is not is refused by name', async () => {
     expectRefusal(await on.run('keys revoke --identifier pk_nobod'), "'pk_nobod'", 'keys list');
-    expectRefusal(await on.run('keys revoke'), '--id or with --identifier');
+    expectRefusal(await on.run('keys revoke'), 'keys revoke <id>', '--identifier');
     expectRefusal(await on.run('keys revoke --id 7'), 'UUID');
   });
 });

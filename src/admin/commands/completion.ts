@@ -23,7 +23,7 @@ export function addCompletion(program: Command): void {
 /** Of a command and those beneath it, from the program itself: there is no list that could grow old. */
 export function placesOf(command: Command, path = ''): Place[] {
   const help = command.createHelp();
-  const commands = help.visibleCommands(command).filter((one) => one.name() !== 'help');
+  const commands = help.visibleCommands(command).filter((one) => command.commands.includes(one));
   const options = help
     .visibleOptions(command)
     .flatMap(({ long, description }) => (long ? [[long, description]] : []));

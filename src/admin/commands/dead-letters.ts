@@ -111,7 +111,8 @@ async function list({ state, limit, after, ...options }: ListOptions): Promise<v
       request_id: letter.requestId,
       reason: letter.reason,
     }));
-    printPage(options.json, 'dead letters', { rows, next });
+    const cells = rows.map(({ request_id: _, ...row }) => row);
+    printPage(options.json, 'dead letters', { rows: options.json ? rows : cells, next });
   });
 }
 

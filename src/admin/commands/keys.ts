@@ -47,13 +47,22 @@ export function addKeys(program: Command): void {
     owner: 'workspace',
     find: (prisma, page) => prisma.apiKey.findMany({ ...page, select: apiKeyColumns }),
     rowOf,
-    cellsOf: (key) => ({ ...rowOf(key), permissions: brief(key.permissions) }),
+    cellsOf: (key) => ({
+      api_key_id: key.id,
+      workspace: key.workspace.name,
+      name: key.name,
+      identifier: key.identifier,
+      permissions: brief(key.permissions),
+      state: key.revokedAt === null ? 'active' : 'revoked',
+      last_seen_at: key.lastSeenAt?.toISOString() ?? null,
+    }),
   });
   addVerb(noun, 'revoke', {
-    sentence: 'Revoke an API key for good: every process refuses it within KEY_CACHE_MS.',
-    example: 'keys revoke --identifier pk_3fX9a',
+    sentence: 'Revoke an API key permanently: every process refuses it within KEY_CACHE_MS.',
+    example: 'keys revoke 019a2f6e-6f0b-7c3e-9d5a-3f1b2c4d5e6f',
   })
-    .option('--id <id>', 'id of the key', parseId)
+    .argument('[id]', 'id of the key', parseId)
+    .option('--id <id>', 'id of the key, as an option', parseId)
     .option('--identifier <identifier>', 'visible start of the key')
     .action(revoke);
 }
@@ -103,9 +112,15 @@ async function create(options: CreateOptions): Promise<void> {
   });
 }
 
-async function revoke(options: { id?: string; identifier?: string; json?: boolean }): Promise<void> {
+async function revoke(
+  argument: string | undefined,
+  options: { id?: string; identifier?: string; json?: boolean },
+): Promise<void> {
+  if (argument !== undefined && options.id !== undefined)
+    throw new Refusal('name the key once: by its id or with --id');
   await withInstallation(async ({ database }) => {
-    const id = await findKeyId(database, options);
+    const named = argument === undefined ? options : { ...options, id: argument };
+    const id = await findKeyId(database, named);
     const key = await revokeApiKey(database, commandLine(), id);
     printRow(options.json, rowOf(key));
   });
@@ -114,7 +129,7 @@ async function revoke(options: { id?: string; identifier?: string; json?: boolea
 /** Identifiers are short and can meet: one that fits several keys is no answer. */
 async function findKeyId({ prisma }: Database, named: { id?: string; identifier?: string }): Promise<string> {
   if ((named.id === undefined) === (named.identifier === undefined)) {
-    throw new Refusal('name one key: with --id or with --identifier');
+    throw new Refusal('name one key: by its id (keys revoke <id>) or with --identifier');
   }
   const found = await prisma.apiKey.findMany({
     where: named.id ? { id: named.id } : { identifier: named.identifier ?? '' },
@@ -134,9 +149,9 @@ async function findKeyId({ prisma }: Database, named: { id?: string; identifier?
   return first.id;
 }
 
-/** Every permission would make a table of one screen per line. */
-function brief(given: string[]): string[] {
-  return permissions.every((permission) => given.includes(permission)) ? ['all'] : given;
+/** Returns how many permissions a key has, for a table. */
+function brief(given: string[]): string {
+  return permissions.every((permission) => given.includes(permission)) ? 'all' : String(given.length);
 }
 
 function rowOf(key: ShownApiKey): Row {

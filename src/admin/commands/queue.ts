@@ -26,7 +26,7 @@ export function addQueue(program: Command): void {
   });
   addVerb(noun, 'show', {
     sentence:
-      'Show the number of lanes, how often a user was named across lanes, and the processes that run.',
+      'Show what waits in each lane, how often a user was named across lanes, and the running processes.',
     example: 'queue show',
   }).action(show);
   addVerb(noun, 'set-lanes', {
@@ -70,18 +70,35 @@ function parseShards(text: string): number {
 }
 
 async function show({ json }: { json?: boolean }): Promise<void> {
-  await withInstallation(async ({ database: { pool } }) => {
+  // The queue client is loaded only by commands that use the queue.
+  const [{ withQueueConnection }, { lookAtLanes }] = await Promise.all([
+    import('../queue.ts'),
+    import('../../queue/depth.ts'),
+  ]);
+  await withInstallation(async (installation) => {
+    const { pool } = installation.database;
     const spread = await readSpread(pool);
     const lanes = spread ? spread.lanes / spread.shards : null;
     const shards = spread && spread.shards > 1 ? { shards: spread.shards } : {};
     const processes = (await presentMembers(pool)).map(({ name, host, pid }) => ({ name, host, pid }));
     const { objects, namedElsewhere } = await readTotals(pool);
-    if (json) return printJson({ lanes, ...shards, objects, named_elsewhere: namedElsewhere, processes });
-    printRow(
-      false,
-      { lanes, ...shards, objects, named_elsewhere: namedElsewhere },
-      namedElsewhere > 0 ? ADVICE : undefined,
-    );
+    const waiting = spread
+      ? await withQueueConnection(installation, (connection) => lookAtLanes(connection, spread.lanes)).catch(
+          () => null,
+        )
+      : [];
+    const laneRows = waiting?.map(({ lane, depth, oldestSeconds }) => ({
+      lane,
+      waiting: depth,
+      oldest_seconds: oldestSeconds,
+    }));
+    const totals = { lanes, ...shards, objects, named_elsewhere: namedElsewhere };
+    if (json) return printJson({ ...totals, waiting: laneRows ?? null, processes });
+    printRow(false, totals, namedElsewhere > 0 ? ADVICE : undefined);
+    process.stdout.write('\n');
+    if (laneRows) printPage(false, 'lanes', { rows: laneRows, next: null });
+    else process.stdout.write('the queue cannot be reached, so what waits is not known\n');
+    process.stdout.write('\n');
     printPage(false, 'processes', { rows: processes, next: null });
   });
 }

@@ -20,13 +20,15 @@ import {
 } from '../command.ts';
 import { change, findWorkspace, findWorkspaceId, withInstallation } from '../installation.ts';
 import { pageOf, printPage, printRow, type Row } from '../output.ts';
+import { addUserRecords } from './user-records.ts';
 
 export function addUsers(program: Command): void {
   const noun = addNoun(program, 'users', {
     sentence:
-      'Block dummy users by their external ids, and let them in again; show what became of subscription states.',
-    example: 'users blocked --workspace default',
+      'Find, show, export and delete users, show the history of their subscription states, and block external ids.',
+    example: 'users find ada --workspace default',
   });
+  addUserRecords(noun);
   addVerb(noun, 'block', {
     sentence:
       'Block an external id: every process refuses its objects within KEY_CACHE_MS; what is stored stays.',

@@ -1,8 +1,14 @@
 import { html, type Part } from '../../platform/html.ts';
-import { normalizeEmail, normalizePhone } from '../../profile/addresses.ts';
-import { toProfileId, toServiceId } from '../../profile/identifier.ts';
+import { toServiceId } from '../../profile/identifier.ts';
 import { storable } from '../../store/database.ts';
-import { type FoundUser, newestUsers, searchUsers, type UserSearch } from '../../store/profile-search.ts';
+import {
+  type FoundUser,
+  looksLikePhone,
+  newestUsers,
+  parseUserSearch,
+  searchUsers,
+  type UserSearch,
+} from '../../store/profile-search.ts';
 import type { Viewer, Workspace } from '../access.ts';
 import { chosenWorkspace, type Page, type PageServices, Sorry } from '../console.ts';
 import { empty, MASK, moment, pathWith, table, workspaceChoice } from '../layout.ts';
@@ -16,28 +22,16 @@ const NEWEST = 20;
 /** Characters: the longest identifier is shorter. */
 const MAX_QUERY = 1000;
 
-const SERVICE_ID = /^[0-9a-f]{24}$/;
-const LIKE_PHONE = /^\+?[\d\s().-]{6,25}$/;
-
-/** Every identifier that the text may be; prefixes, names and addresses only for who may know whom they name. */
-function readSearch(text: string, pii: boolean): UserSearch | undefined {
-  const id = SERVICE_ID.test(text) ? { id: toProfileId(text) } : {};
-  if (!pii) return isAddress(text) ? undefined : { ...id, externalId: text };
-  const [, label, name] = /^([^:]+):(.+)$/s.exec(text) ?? [];
-  const email = text.includes('@') ? normalizeEmail(text) : undefined;
-  const phone = LIKE_PHONE.test(text) ? normalizePhone(text) : undefined;
-  return {
-    ...id,
-    ...{ externalId: text, prefix: text, aliasName: text },
-    ...(label !== undefined && name !== undefined && { alias: { label, name } }),
-    ...(email !== undefined && { email }),
-    ...(phone?.valid && { phone: phone.phone }),
-  };
+/** The search of a viewer who may not see personal data: only complete identifiers that reveal nobody. */
+function maskedSearch(text: string): UserSearch | undefined {
+  if (isAddress(text)) return undefined;
+  const { id } = parseUserSearch(text);
+  return { ...(id !== undefined && { id }), externalId: text };
 }
 
 /** Whether a text reads as an email address or a phone number: as an external id, too, it tells who somebody is. */
 export function isAddress(text: string): boolean {
-  return text.includes('@') || LIKE_PHONE.test(text);
+  return text.includes('@') || looksLikePhone(text);
 }
 
 /** An external id as the viewer may see it. */
@@ -63,10 +57,7 @@ async function find(
   const closed = ids.filter((id) => !viewer.can('pii', id));
   const look = (among: string[], search: UserSearch | undefined) =>
     among.length === 0 || !search ? [] : searchUsers(pool, among, { search, limit: MOST });
-  const found = await Promise.all([
-    look(open, readSearch(text, true)),
-    look(closed, readSearch(text, false)),
-  ]);
+  const found = await Promise.all([look(open, parseUserSearch(text)), look(closed, maskedSearch(text))]);
   return found.flat().slice(0, MOST);
 }
 
