@@ -11,7 +11,7 @@ import { type LaneProducer, type LayoutSettings, QueueUnavailable } from '../que
 import { describeLoss } from '../queue/loss.ts';
 import type { createWaitingSearch } from '../queue/waiting-search.ts';
 import type { Actor } from '../store/audit.ts';
-import type { Database } from '../store/database.ts';
+import { type Database, storable } from '../store/database.ts';
 import type { QueueLoss } from '../store/installation.ts';
 import { type Right, rights, type Viewer, type Workspace } from './access.ts';
 import { download, type FileReply } from './files.ts';
@@ -176,12 +176,15 @@ async function serve<Services extends Pick<ConsoleServices, 'config' | 'loss' | 
   const viewer = viewerOf(response);
   const workspaces = enter(page.right, viewer);
   const form = (request.body ?? {}) as Record<string, string | string[]>;
-  const fields = (name: string) => (Object.hasOwn(form, name) ? [form[name]!].flat().map(String) : []);
+  // Postgres stores no U+0000 and no lone surrogates: a statement with one of them fails.
+  const fields = (name: string) => (Object.hasOwn(form, name) ? [form[name]!].flat().map(storable) : []);
   const query = (name: string) => {
     const given = request.query[name];
-    return typeof given === 'string' ? given.trim() : '';
+    return typeof given === 'string' ? storable(given.trim()) : '';
   };
-  const params = request.params as Record<string, string>;
+  const params = Object.fromEntries(
+    Object.entries(request.params).map(([name, value]) => [name, storable(value)]),
+  );
   const field = (name: string) => fields(name)[0] ?? '';
   const actor = actorOf(viewer, request);
   const { right } = page;

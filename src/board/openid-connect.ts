@@ -1,10 +1,13 @@
 import { createHmac, timingSafeEqual } from 'node:crypto';
 import type { Request, Response, Router } from 'express';
 import express from 'express';
+import { LRUCache } from 'lru-cache';
 import type { Configuration } from 'openid-client';
+import { createSemaphore } from '../platform/concurrency.ts';
 import type { Config } from '../platform/config.ts';
+import { sourceOf } from '../platform/reach.ts';
 import { normalizeStaffEmail } from '../profile/addresses.ts';
-import { isSecret, newSecret, readCookie } from './sessions.ts';
+import { clientOf, isSecret, newSecret, readCookie } from './sessions.ts';
 
 type Library = typeof import('openid-client');
 
@@ -17,8 +20,14 @@ const KNOWN_MS = 3_600_000;
 /** Once they cannot be looked up, those that are known are used for this long. */
 const AGAIN_MS = 60_000;
 
-/** Sign-ins that the provider is asked about at a time: an answer that is made up costs us a request to it. */
-const MOST_AT_ONCE = 8;
+/**
+ * Sign-ins that the provider is asked about at once, because each made-up code costs a request to it. Sources take turns,
+ * and a source has half of the places at most, so that strangers with made-up codes cannot keep real users out.
+ */
+const EXCHANGES = { atOnce: 8, atOnceOfOne: 4, mostWaiting: 256, mostWaitingOfOne: 64, patience: 5000 };
+
+/** States that were answered and must not be used again; a state expires after LIFETIME_MS. */
+const MAX_USED_STATES = 20_000;
 
 /** Characters of an answer's query: a code, a state, and what little stands beside them. */
 const MOST_OF_ANSWER = 8192;
@@ -42,6 +51,10 @@ const problems = {
 } as const satisfies Record<string, readonly [number, string]>;
 
 type Problem = keyof typeof problems;
+
+class TooManySignIns extends Error {
+  override name = 'TooManySignIns';
+}
 
 /** Whom the provider vouches for. */
 export interface Proved {
@@ -128,7 +141,8 @@ function authentication(library: Library, secret: string | undefined): ReturnTyp
 function createFlow(config: OidcConfig, tell: (error: unknown) => void) {
   const provider = createProvider(config);
   const base = config.BOARD_URL.replace(/\/$/, '');
-  let working = 0;
+  const exchanges = createSemaphore({ ...EXCHANGES, refusal: () => new TooManySignIns() });
+  const usedStates = new LRUCache<string, true>({ max: MAX_USED_STATES, ttl: LIFETIME_MS });
 
   /** @param claims of the ID token, or of the provider's answer about the user */
   function addressIn(claims: Record<string, unknown>): string | undefined {
@@ -154,6 +168,9 @@ function createFlow(config: OidcConfig, tell: (error: unknown) => void) {
         },
       );
       const claims = tokens.claims()!;
+      // A token for another client, or about an unnamed subject, proves nothing about this user.
+      const isForOthers = claims.azp !== undefined && claims.azp !== config.OIDC_CLIENT_ID;
+      if (isForOthers || claims.sub === '') return 'refused';
       const canAsk = configuration.serverMetadata().userinfo_endpoint !== undefined;
       const email =
         addressIn(claims) ??
@@ -181,20 +198,31 @@ function createFlow(config: OidcConfig, tell: (error: unknown) => void) {
       });
     },
 
-    /** @param search the query with which the provider has sent the browser back */
-    async finish(secret: string | undefined, search: string): Promise<Proved | Problem> {
+    /**
+     * Exchanges the provider's answer for the user that it vouches for.
+     * @param search the query with which the provider has sent the browser back
+     * @param source the client's network, which shares its places
+     */
+    async finish(
+      secret: string | undefined,
+      { search, source }: { search: string; source: string },
+    ): Promise<Proved | Problem> {
       if (!isSecret(secret) || search.length > MOST_OF_ANSWER) return 'stale';
       const [state = '', ...others] = new URLSearchParams(search).getAll('state');
       if (others.length > 0 || !isEqual(state, derived(secret, 'state'))) return 'stale';
-      if (working >= MOST_AT_ONCE) return 'busy';
-      working++;
+      // One answer per state: repeating one with other codes would cost the provider a request each time.
+      if (usedStates.has(state)) return 'stale';
+      usedStates.set(state, true);
       try {
-        return await ask(secret, search);
+        return await exchanges.use(source, () => ask(secret, search));
       } catch (error) {
+        if (error instanceof TooManySignIns) {
+          // The provider was not asked, so the same answer may come again.
+          usedStates.delete(state);
+          return 'busy';
+        }
         tell(error);
         return 'away';
-      } finally {
-        working--;
       }
     },
   };
@@ -251,9 +279,12 @@ export function createOpenIdSignIn({ config, warn, enter, page }: OpenIdSignIn):
   });
 
   router.get(CALLBACK, async (request, response) => {
-    response.set('Cache-Control', 'no-store').clearCookie(COOKIE, cookie);
+    response.set('Cache-Control', 'no-store');
     const [, search = ''] = request.url.split(/\?(.*)/s);
-    const proved = await flow.finish(readCookie(request, COOKIE), search);
+    const source = sourceOf(clientOf(request).address ?? '');
+    const proved = await flow.finish(readCookie(request, COOKIE), { search, source });
+    // Without an answer of the provider, reloading the page tries again, which needs the cookie.
+    if (proved !== 'busy') response.clearCookie(COOKIE, cookie);
     if (typeof proved === 'string') return sorry(response, proved);
     const entered = await enter(request, response, proved);
     if (entered !== 'done') sorry(response, entered);

@@ -2,6 +2,7 @@ import { createHash, timingSafeEqual } from 'node:crypto';
 import type { Request, Response, Router } from 'express';
 import express from 'express';
 import type { Log, StrangersLog } from '../platform/log.ts';
+import { storable } from '../store/database.ts';
 import { namelessOperator, type Viewer } from './access.ts';
 import { type Accounts, type Arrival, PASSWORD_RULE } from './accounts.ts';
 import { createMinuteLimit, type FailedSignIns, type Lockouts } from './lockouts.ts';
@@ -22,10 +23,13 @@ import {
   writeSessionCookie,
 } from './sessions.ts';
 
-/** Fields of a form that was sent; one that is missing, or came twice, is empty. */
+/**
+ * Reads fields of a form or query. A field that is missing or repeated is empty. Characters that Postgres cannot store are
+ * replaced, so that a name with one of them is an unknown name.
+ */
 function readNamed<Name extends string>(form: unknown, ...names: Name[]): Record<Name, string> {
   const given = (form ?? {}) as Record<string, unknown>;
-  const values = names.map((name) => [name, typeof given[name] === 'string' ? given[name] : '']);
+  const values = names.map((name) => [name, typeof given[name] === 'string' ? storable(given[name]) : '']);
   return Object.fromEntries(values);
 }
 

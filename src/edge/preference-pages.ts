@@ -1,6 +1,8 @@
 import escapeHtml from 'escape-html';
 import type { Express, Request, Response } from 'express';
+import { LRUCache } from 'lru-cache';
 import { ApiError } from '../errors.ts';
+import { memoryTokenBuckets } from '../limits/token-buckets.ts';
 import { newId } from '../platform/ids.ts';
 import { messageOf } from '../platform/log.ts';
 import { documentOf, type Form, type Head } from '../preferences/page.ts';
@@ -42,6 +44,11 @@ const notices = {
     status: 500,
     title: 'This page cannot be shown',
     text: 'The mistake is ours, and we have noted it. Please try again later.',
+  },
+  tooOften: {
+    status: 429,
+    title: 'Please wait a minute',
+    text: 'This form was sent many times in a short time. Your last choices have not been saved. Please send it again in a minute.',
   },
   saved: { status: 200, title: 'Saved', text: 'Your choices have been saved.' },
 } as const;
@@ -86,6 +93,12 @@ p { margin: 1rem 0 0; }
  */
 const PAGES = { atOnce: 48, atOnceOfOne: 12, mostWaiting: 512, mostWaitingOfOne: 256, patience: 3000 };
 
+/** Forms that the links of one user may send, in each web process: nobody changes their mind more often than that. */
+const FORMS = { requests: 20, windowSeconds: 60 };
+
+/** Users whose forms are counted; a user that is not among the last ones begins with a full bucket. */
+const MAX_COUNTED_USERS = 10_000;
+
 /** Bytes of a sent form: 450 groups, each sent twice, take 55,000. */
 const MAX_FORM = 131_072;
 
@@ -105,6 +118,7 @@ export function addPreferencePages(app: Express, services: EdgeServices): void {
   const { renderer, links, database } = resources;
   const opener = createLinkOpener(database);
   const semaphore = createRequestSemaphore(PAGES);
+  const forms = memoryTokenBuckets(Date.now, new LRUCache({ max: MAX_COUNTED_USERS }));
 
   app
     .route(`${PREFERENCES}/:token`)
@@ -129,6 +143,9 @@ export function addPreferencePages(app: Express, services: EdgeServices): void {
     // Before anything is read: whoever has no link has no business with our memory.
     const link = await opener.verify(token, Date.now());
     (request as RequestInHand).arriving?.know();
+    const { granted, untilOne } = await forms.take(`${link.workspaceId}:${link.profileId}`, FORMS, 1);
+    if (granted === 0)
+      throw new ApiError('rateLimited', undefined, { 'Retry-After': String(Math.ceil(untilOne / 1000)) });
     if (!FORM.test(request.headers['content-type'] ?? '')) throw new ApiError('unsupportedMediaType');
     const body = await readBody(request as RequestInHand, { limit: MAX_FORM, reading: services.reading });
     return semaphore.use(link.workspaceId, async () => {
@@ -200,6 +217,7 @@ export function addPreferencePages(app: Express, services: EdgeServices): void {
         );
       }
       if (name === 'busy') response.setHeader('Retry-After', RETRY_AFTER);
+      if (error instanceof ApiError) response.set(error.headers);
       response.status(error instanceof ApiError ? error.status : statusOfNotice(name));
       html = noticePage(name);
     }
@@ -219,5 +237,6 @@ function headOf({ center }: Opened): Head {
 function noticeOf(error: unknown): NoticeName {
   if (error instanceof LinkRefused) return error.status === 404 ? 'unknown' : 'over';
   if (isUnavailable(error)) return 'busy';
+  if (error instanceof ApiError && error.status === 429) return 'tooOften';
   return error instanceof NotAChoice || error instanceof ApiError ? 'unreadable' : 'broken';
 }

@@ -102,9 +102,17 @@ export interface MemoryTokenBuckets extends TokenBuckets {
   restore(key: string, level: Level): void;
 }
 
+/** Where buckets of a process are kept: a Map, or a cache of bounded size. */
+interface Levels {
+  get(key: string): Level | undefined;
+  set(key: string, level: Level): unknown;
+}
+
 /** Buckets in this process. The same arithmetic as the Lua script. */
-export function memoryTokenBuckets(clock: () => number = Date.now): MemoryTokenBuckets {
-  const buckets = new Map<string, Level>();
+export function memoryTokenBuckets(
+  clock: () => number = Date.now,
+  buckets: Levels = new Map(),
+): MemoryTokenBuckets {
   return {
     async take(key, { requests, windowSeconds }, wanted) {
       const now = clock();

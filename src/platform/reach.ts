@@ -168,6 +168,23 @@ function formsOf(address: string): string[] {
   return [plain, ...inner];
 }
 
+/**
+ * Returns what counts as one client for limits by source: an IPv4 address, or the /64 network of an IPv6 address, in which
+ * one client can have any number of addresses.
+ */
+export function sourceOf(address: string): string {
+  const plain = address.replace(/%.*$/s, '');
+  if (isIP(plain) !== 6) return plain;
+  const groups = groupsOf(plain);
+  const isMapped = groups.slice(0, 5).every((group) => group === 0) && groups[5] === 0xffff;
+  return isMapped
+    ? formsOf(plain)[1]!
+    : groups
+        .slice(0, 4)
+        .map((group) => group.toString(16))
+        .join(':');
+}
+
 /** @param address an IPv6 address in any of its forms */
 function groupsOf(address: string): number[] {
   const { hostname } = new URL(`http://[${address}]/`);

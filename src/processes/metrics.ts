@@ -1,5 +1,6 @@
 import { createHash, timingSafeEqual } from 'node:crypto';
 import type { IncomingMessage } from 'node:http';
+import { isIP } from 'node:net';
 import { Counter, collectDefaultMetrics, Gauge, Registry } from 'prom-client';
 import type { Config } from '../platform/config.ts';
 import { packageVersion } from '../platform/files.ts';
@@ -171,7 +172,19 @@ export function createTargetsGuard(
   if (token !== '') return ({ headers }) => mayRead(headers.authorization);
   if (TRUST_PROXY_HOPS > 0 || PUBLIC_URL !== '') return () => false;
   return ({ headers, socket }) =>
-    OWN_ADDRESS.test(socket.remoteAddress ?? '') && !FORWARDED.some((name) => name in headers);
+    OWN_ADDRESS.test(socket.remoteAddress ?? '') &&
+    !FORWARDED.some((name) => name in headers) &&
+    isAddressOrLocalhost(headers.host ?? '');
+}
+
+/**
+ * Returns whether a Host header names an address or localhost. A page of another site that reaches this machine by DNS
+ * rebinding sends the name of its own site.
+ */
+function isAddressOrLocalhost(host: string): boolean {
+  if (!URL.canParse(`http://${host}`)) return false;
+  const name = new URL(`http://${host}`).hostname.replace(/^\[(.*)\]$/, '$1');
+  return name === 'localhost' || isIP(name) !== 0;
 }
 
 function digest(text: string): Buffer {

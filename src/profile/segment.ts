@@ -56,6 +56,9 @@ export type Definition =
 /** A filter that says nothing we could ask; its message names the place and the rule. */
 export class InvalidDefinition extends Error {}
 
+/** Longest definition as JSON text, in characters, on the command line and in the console. */
+export const MAX_DEFINITION_CHARACTERS = 1_048_576;
+
 /** Bounds what one look at a user costs. */
 const MOST_FILTERS = 50;
 const DEEPEST = 5;

@@ -58,6 +58,14 @@ describe('a segment', () => {
     ]);
   });
 
+  test('may have a definition as long as the command line accepts', async () => {
+    const values = Array.from({ length: 500 }, (_, index) => `${index}${'x'.repeat(240)}`);
+    const definition = JSON.stringify({ any: [1, 2].map(() => ({ custom_attribute: 'tag', in: values })) });
+    expect(definition.length).toBeGreaterThan(211_000);
+    const words = { name: 'Long', purpose: '', definition };
+    expect((await sends(scene.operator, '/segments', { action: 'create', ...words })).to).toContain('done=');
+  });
+
   test('is counted on from where a count has ended', async () => {
     const [{ after }] = await scene.query(
       'select id as after from profiles where workspace_id = $1 order by id offset 1999 limit 1',

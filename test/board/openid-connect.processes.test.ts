@@ -1,4 +1,5 @@
 import { once } from 'node:events';
+import { get, type IncomingMessage } from 'node:http';
 import { createServer } from 'node:net';
 import { v7 as uuidv7 } from 'uuid';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
@@ -6,6 +7,7 @@ import { startBoard } from '../../src/board/server.ts';
 import { searchAudit } from '../../src/store/audit-list.ts';
 import { createAccount, createCompany } from '../setup/access.ts';
 import { openBrowser } from '../setup/browser.ts';
+import { waitUntil } from '../setup/fixtures.ts';
 import { leasePort } from '../setup/ports.ts';
 import { createVisitor } from './browser-session.ts';
 import { account, createInstallation, type Installation, log } from './installation.ts';
@@ -184,6 +186,59 @@ describe('an answer opens nothing', () => {
     expect((await walk().enter(email)).status).toBe(303);
   });
 });
+
+test.each<[string, Tamper]>([
+  ['names another authorized party', (claims) => ({ claims: { ...claims, azp: 'another client' } })],
+  ['has an empty subject', (claims) => ({ claims: { ...claims, sub: '' } })],
+])('refuses a sign-in whose ID token %s', async (_, tamper) => {
+  const { email } = await person();
+  const walker = walk();
+  provider.state.tamper = tamper;
+  const answer = await walker.enter(email).finally(() => {
+    provider.state.tamper = undefined;
+  });
+  expect([answer.status, walker.cookies.has(SESSION)]).toEqual([403, false]);
+});
+
+test('real sign-ins succeed while twelve clients of one source wait with made-up codes', async () => {
+  const held = provider.holdRefusals();
+  const strangers = Array.from({ length: 12 }, () => exchangeFrom('127.0.0.2', 'made-up'));
+  await waitUntil(() => held.count() > 0, { what: 'a made-up code at the provider' });
+  try {
+    const { email } = await person();
+    expect((await walk().enter(email)).status).toBe(303);
+  } finally {
+    held.release();
+  }
+  const statuses = await Promise.all(strangers);
+  expect(statuses.filter((status) => ![400, 429].includes(status))).toEqual([]);
+});
+
+test('asks the provider once for each state, so a repeated callback costs no request', async () => {
+  const walker = walk();
+  const answer = await walker.answerFor((await person()).email);
+  const madeUp = new URL(answer);
+  madeUp.searchParams.set('code', 'made-up');
+  const cookies = new Map(walker.cookies);
+  const before = provider.tokenRequests();
+  for (let time = 0; time < 3; time++) {
+    for (const [name, value] of cookies) walker.cookies.set(name, value);
+    expect((await walker.ask(madeUp.href)).status).toBe(400);
+  }
+  expect(provider.tokenRequests()).toBe(before + 1);
+});
+
+/** Begins a sign-in, and answers it with a made-up code from an address of loopback. */
+async function exchangeFrom(localAddress: string, code: string): Promise<number> {
+  const walker = walk();
+  const to = new URL((await walker.ask(`${board.url}/sign-in/oidc`)).headers.get('location')!);
+  const query = new URLSearchParams({ code, state: to.searchParams.get('state')!, iss: provider.issuer });
+  const cookie = [...walker.cookies].map(([name, value]) => `${name}=${value}`).join('; ');
+  const request = get(`${board.url}/sign-in/oidc/callback?${query}`, { localAddress, headers: { cookie } });
+  const [response] = (await once(request, 'response')) as [IncomingMessage];
+  response.resume();
+  return response.statusCode!;
+}
 
 test('whoever signs in gives up the session that the browser had', async () => {
   const [ada, grace] = [await person(), await person()];

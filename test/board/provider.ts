@@ -63,7 +63,10 @@ export async function startProvider(redirectUri: string, { port = 0 } = {}) {
     },
   };
   const provider = new Provider(issuer, configuration);
+  let tokenRequests = 0;
+  let hold: { count: number; released: Promise<void> } | undefined;
   provider.use(async (context, next) => {
+    if (context.path === '/token') tokenRequests++;
     if (context.path.startsWith('/interaction/')) {
       if (context.method !== 'POST') {
         context.type = 'html';
@@ -81,6 +84,10 @@ export async function startProvider(redirectUri: string, { port = 0 } = {}) {
       return;
     }
     await next();
+    if (context.path === '/token' && context.status >= 400 && hold) {
+      hold.count++;
+      await hold.released;
+    }
     const body = context.body as { id_token?: string } | undefined;
     if (context.path !== '/token' || !body?.id_token || !state.tamper) return;
     const [header = '', payload = ''] = body.id_token.split('.');
@@ -91,6 +98,24 @@ export async function startProvider(redirectUri: string, { port = 0 } = {}) {
 
   return {
     ...{ issuer, people, state },
+    /** Token requests so far, refused ones included. */
+    tokenRequests: () => tokenRequests,
+    /** Keeps the answers to refused codes back until `release` is called. */
+    holdRefusals() {
+      let release = () => {};
+      const released = new Promise<void>((resolve) => {
+        release = resolve;
+      });
+      const held = { count: 0, released };
+      hold = held;
+      return {
+        count: () => held.count,
+        release() {
+          hold = undefined;
+          release();
+        },
+      };
+    },
     async stop() {
       server.closeAllConnections();
       server.close();

@@ -211,4 +211,23 @@ describe.each(eitherBackend)('the page of a preference center, with the queue in
       expect([answer.status, answer.headers.get('allow')]).toEqual([405, 'GET, HEAD, POST']);
     }
   });
+
+  test('refuses more than 20 forms a minute of one user, and accepts those of others', async () => {
+    const [busy, other] = [await openCenter(scene, 'busy'), await openCenter(scene, 'calm')];
+    const statuses: number[] = [];
+    for (let form = 0; form < 25; form++) {
+      const answer = await scene.submit(busy.url, {
+        [`subscription_group_${scene.groups.news}`]: 'subscribed',
+      });
+      const text = await answer.text();
+      statuses.push(answer.status);
+      if (answer.status !== 429) continue;
+      expect(Number(answer.headers.get('retry-after'))).toBeGreaterThan(0);
+      expect(text).toContain('Please wait a minute');
+    }
+    // A bucket refills while the forms are sent, so a form or two more may pass on a slow machine.
+    expect(statuses.slice(0, 20)).toEqual(Array.from({ length: 20 }, () => 200));
+    expect(statuses).toContain(429);
+    expect((await scene.submit(other.url, {})).status).toBe(200);
+  });
 });

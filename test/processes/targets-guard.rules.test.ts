@@ -3,7 +3,7 @@ import { readConfig } from '../../src/platform/config.ts';
 import { createTargetsGuard } from '../../src/processes/metrics.ts';
 
 const asked = (remoteAddress: string | undefined, headers: Record<string, string>) =>
-  ({ socket: { remoteAddress }, headers }) as never;
+  ({ socket: { remoteAddress }, headers: { host: '127.0.0.1:3000', ...headers } }) as never;
 
 test.each<[string | undefined, Record<string, string>, boolean]>([
   ['127.0.0.1', {}, true],
@@ -34,3 +34,14 @@ test.each([{ TRUST_PROXY_HOPS: '1' }, { PUBLIC_URL: 'https://api.example.com' }]
     expect(createTargetsGuard('', readConfig(settings))(asked('127.0.0.1', {}))).toBe(false);
   },
 );
+
+test.each([
+  ['127.0.0.1:3000', true],
+  ['[::1]:3000', true],
+  ['localhost:3000', true],
+  ['rebound.example:3000', false],
+  ['127.0.0.1.example', false],
+  ['', false],
+])('without METRICS_TOKEN, a loopback request with the Host %j may read the targets: %s', (host, allowed) => {
+  expect(createTargetsGuard('', readConfig({}))(asked('127.0.0.1', { host }))).toBe(allowed);
+});

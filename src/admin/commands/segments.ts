@@ -5,7 +5,13 @@ import type { Prisma } from '../../generated/prisma/client.ts';
 import { NIL_UUID } from '../../platform/ids.ts';
 import { toServiceId } from '../../profile/identifier.ts';
 import type { Json } from '../../profile/json.ts';
-import { type Definition, describe, InvalidDefinition, readDefinition } from '../../profile/segment.ts';
+import {
+  type Definition,
+  describe,
+  InvalidDefinition,
+  MAX_DEFINITION_CHARACTERS,
+  readDefinition,
+} from '../../profile/segment.ts';
 import type { Database } from '../../store/database.ts';
 import { listExports } from '../../store/segment-exports.ts';
 import { lookAtUsers } from '../../store/segments.ts';
@@ -24,9 +30,6 @@ import { addList, pageOf, printPage, printRow, type Row } from '../output.ts';
 
 /** Users of one statement: a few hundredths of a second, and others go on meanwhile. */
 const PAGE = 5000;
-
-/** Bytes of a file that holds a filter. */
-const MAX_BYTES = 1_048_576;
 
 const MAX_PURPOSE = 1000;
 
@@ -105,7 +108,8 @@ function parseDefinition(text: string): Definition {
   let given: Json;
   try {
     const json = text.startsWith('@') ? readFileSync(text.slice(1), 'utf8') : text;
-    if (json.length > MAX_BYTES) throw new Error(`it has more than ${MAX_BYTES} characters`);
+    if (json.length > MAX_DEFINITION_CHARACTERS)
+      throw new Error(`it has more than ${MAX_DEFINITION_CHARACTERS} characters`);
     given = JSON.parse(json) as Json;
   } catch (error) {
     throw new Refusal(`--definition cannot be read as JSON: ${(error as Error).message}`);

@@ -2,7 +2,7 @@ import { type Html, html, type Part } from '../../platform/html.ts';
 import { isUuid } from '../../profile/values.ts';
 import { teamPermissions } from '../../schemas/permissions.ts';
 import { namesOf } from '../../store/accounts.ts';
-import { type Database, storable } from '../../store/database.ts';
+import type { Database } from '../../store/database.ts';
 import { type AppGroup, type Gift, giveGroups } from '../../store/permission-sets.ts';
 import { type Page, type PageServices, Sorry, type Visit } from '../console.ts';
 import { empty, pathWith, table } from '../layout.ts';
@@ -152,7 +152,7 @@ async function change(visit: Visit<PageServices>, account: Holder): Promise<Chan
 
 /** What a field names, by name or by id. */
 function wanted(field: Visit<PageServices>['field'], name: string) {
-  const text = storable(field(name).trim());
+  const text = field(name).trim();
   return { OR: [{ name: text }, ...(isUuid(text) ? [{ id: text }] : [])] };
 }
 

@@ -4,7 +4,6 @@ import { isUuid } from '../../profile/values.ts';
 import { findAccountPage } from '../../store/accounts.ts';
 import { audited } from '../../store/audit.ts';
 import { inviteAccount, revokeInvitation } from '../../store/credentials.ts';
-import { storable } from '../../store/database.ts';
 import { endSessions, listSessions } from '../../store/sessions.ts';
 import type { Viewer } from '../access.ts';
 import { type Page, type PageServices, Sorry, type Visit } from '../console.ts';
@@ -34,7 +33,7 @@ export async function chosenCompany({ services, viewer, query }: Visit<PageServi
     orderBy: { name: 'asc' },
     take: MAX_COMPANIES,
   });
-  const wanted = storable(query('company'));
+  const wanted = query('company');
   const company =
     wanted === ''
       ? companies[0]
@@ -72,7 +71,7 @@ const list: Page<PageServices> = {
   right: 'company',
   async handle(visit) {
     const { services, query } = visit;
-    const text = storable(query('q'));
+    const text = query('q');
     if (text.length > MAX_TEXT) throw new Sorry(400, `'q' has at most ${MAX_TEXT} characters.`);
     const after = /^\d{1,15}$/.test(query('after')) ? Number(query('after')) : undefined;
     const { company, choice } = await chosenCompany(visit);

@@ -4,7 +4,7 @@ import { millisecondsOf } from '../../platform/ids.ts';
 import { isUuid } from '../../profile/values.ts';
 import { auditActions, NO_COMPANY, recordAudit } from '../../store/audit.ts';
 import { type AuditRow, type AuditSearch, MOST_LOOKED_THROUGH, searchAudit } from '../../store/audit-list.ts';
-import { type Database, storable } from '../../store/database.ts';
+import type { Database } from '../../store/database.ts';
 import type { Viewer } from '../access.ts';
 import { type Page, type PageServices, Sorry, type Visit } from '../console.ts';
 import { brief, count, csvLine, empty, moment, nextPage, pathWith, table } from '../layout.ts';
@@ -42,11 +42,11 @@ function readAsked({ viewer, query }: Visit<PageServices>): Asked {
   const search = {
     // Whose the viewer is decides, whatever the address says.
     companyId: companyOf(viewer, given.company),
-    actor: given.actor === '' ? undefined : storable(given.actor),
+    actor: given.actor === '' ? undefined : given.actor,
     // Who guesses the operator's name is not told that it was right.
     exceptKind: given.actor !== '' && viewer.accountId !== undefined ? ('operator' as const) : undefined,
     action: given.action || undefined,
-    subject: given.subject === '' ? undefined : storable(given.subject),
+    subject: given.subject === '' ? undefined : given.subject,
     from: readDay('from', given.from)?.toJSDate(),
     // The day itself is within.
     to: to?.plus({ days: 1 }).toJSDate(),

@@ -1,5 +1,4 @@
 import { html, type Part } from '../../platform/html.ts';
-import { storable } from '../../store/database.ts';
 import { readProfiles, type StoredUser } from '../../store/export.ts';
 import { findLinkUser } from '../../store/preference-centers.ts';
 import type { Viewer, Workspace } from '../access.ts';
@@ -42,7 +41,7 @@ export async function chosenUser(
   { services, viewer, query }: Pick<Visit<PageServices>, 'services' | 'viewer' | 'query'>,
   { id: workspaceId }: Workspace,
 ): Promise<StoredUser | undefined> {
-  const externalId = storable(query('user'));
+  const externalId = query('user');
   if (externalId === '') return undefined;
   if (!viewer.can('users', workspaceId)) throw lacking('users');
   const { pool } = services.database;
@@ -76,7 +75,7 @@ const list: Page<PageServices> = {
     const { services, viewer, query } = visit;
     const workspace = await presentWorkspace(visit);
     const user = await chosenUser(visit, workspace);
-    const after = storable(query('after'));
+    const after = query('after');
     const groups = await services.database.prisma.subscriptionGroup.findMany({
       where: { workspaceId: workspace.id, ...(after !== '' && { name: { gt: after } }) },
       orderBy: { name: 'asc' },

@@ -11,7 +11,6 @@ import {
   revokeApiKey,
   type ShownApiKey,
 } from '../../store/api-keys.ts';
-import { storable } from '../../store/database.ts';
 import type { Workspace } from '../access.ts';
 import { dailyChart } from '../chart.ts';
 import { chosenWorkspace, lacking, type Page, type PageServices, Sorry, type Visit } from '../console.ts';
@@ -113,7 +112,7 @@ const make: Page<PageServices> = {
   async handle({ services, findWorkspace, actor, field, fields }) {
     const workspace = await findWorkspace(field('workspace'));
     if (!workspace) throw new Sorry(400, "'workspace' is the id of one in which you may make keys.");
-    const name = storable(field('name').trim());
+    const name = field('name').trim();
     if (name === '' || name.length > MAX_NAME)
       throw new Sorry(400, `'name' has 1 to ${MAX_NAME} characters.`);
     const given = fields('permission');

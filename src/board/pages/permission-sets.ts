@@ -1,7 +1,6 @@
 import { type Html, html, type Part } from '../../platform/html.ts';
 import { isUuid } from '../../profile/values.ts';
 import { workspacePermissions } from '../../schemas/permissions.ts';
-import { storable } from '../../store/database.ts';
 import {
   accountsWith,
   changePermissionSet,
@@ -31,7 +30,7 @@ export function readPermissions({ fields }: Pick<Visit<PageServices>, 'fields'>)
 
 /** @throws {Sorry} naming the rule */
 export function readName({ field }: Pick<Visit<PageServices>, 'field'>): string {
-  const name = storable(field('name').trim());
+  const name = field('name').trim();
   if (name === '' || name.length > MAX_NAME) throw new Sorry(400, `'name' has 1 to ${MAX_NAME} characters.`);
   return name;
 }

@@ -8,7 +8,6 @@ import { type LiveGroup, sampleView, type View, viewOf } from '../../preferences
 import { TemplateError } from '../../preferences/template.ts';
 import type { Json } from '../../profile/json.ts';
 import { isUuid } from '../../profile/values.ts';
-import { storable } from '../../store/database.ts';
 import type { StoredUser } from '../../store/export.ts';
 import type { Workspace } from '../access.ts';
 import { type Page, type PageServices, Sorry, type Visit } from '../console.ts';
@@ -51,7 +50,7 @@ const list: Page<PageServices> = {
   async handle(visit) {
     const { services, workspaces, query } = visit;
     const workspace = await presentWorkspace(visit);
-    const after = storable(query('after'));
+    const after = query('after');
     const centers = await services.database.prisma.preferenceCenter.findMany({
       where: { workspaceId: workspace.id, ...(after !== '' && { name: { gt: after } }) },
       select: { id: true, name: true, title: true, state: true, createdAt: true, updatedAt: true },

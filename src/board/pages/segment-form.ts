@@ -7,10 +7,10 @@ import {
   type Definition,
   describe,
   InvalidDefinition,
+  MAX_DEFINITION_CHARACTERS,
   readDefinition,
 } from '../../profile/segment.ts';
 import { isUuid } from '../../profile/values.ts';
-import { storable } from '../../store/database.ts';
 import { lookAtUsers, type SegmentWords, type ShownSegment } from '../../store/segments.ts';
 import type { Viewer, Workspace } from '../access.ts';
 import { lacking, type PageServices, Sorry, type Visit } from '../console.ts';
@@ -19,13 +19,14 @@ import { count, MASK, pathWith } from '../layout.ts';
 const MAX_NAME = 255;
 const MAX_PURPOSE = 1000;
 
-/** Characters of a filter as JSON; its form may have more bytes, since it is packed as one of an address. */
-const MAX_DEFINITION = 100_000;
-export const FORM_BYTES = 4 * MAX_DEFINITION;
+/** Bytes of the form: URL encoding takes up to four bytes for a character of JSON. */
+export const FORM_BYTES = 4 * MAX_DEFINITION_CHARACTERS;
 
-/** Users of one statement; and milliseconds after which a count waits for somebody who wants more. */
-const LOOKED_AT = 1000;
+/** Milliseconds after which a count shows what it has so far. */
 const COUNT_MS = 1000;
+
+/** Users of one statement: the first statement reads few, the others as many as the time left allows. */
+const USERS_PER_STATEMENT = { first: 100, least: 20, most: 1000 };
 
 /** Counts at a time: each keeps Postgres busy for a second. */
 const MOST_COUNTS = 2;
@@ -44,11 +45,17 @@ export interface Shown {
 
 const fields = ['name', 'purpose', 'definition'] as const;
 
+/** Formats a definition for the form: indented, unless that makes it longer than the form accepts. */
+export function indented(definition: Definition): string {
+  const text = JSON.stringify(definition, null, 2);
+  return text.length <= MAX_DEFINITION_CHARACTERS ? text : JSON.stringify(definition);
+}
+
 export const problemOf = ({ problem }: Shown): Part =>
   problem !== undefined && html`<p class="banner bad" role="alert">${problem} Nothing has changed.</p>`;
 
 /** Cut where a table has it. What would tell who somebody is stays hidden. */
-export function inWords(definition: Definition, pii: boolean, most = MAX_DEFINITION): string {
+export function inWords(definition: Definition, pii: boolean, most = MAX_DEFINITION_CHARACTERS): string {
   if (!pii && asksWho(definition)) return MASK;
   const words = describe(definition);
   return words.length > most ? `${words.slice(0, most)}…` : words;
@@ -67,7 +74,7 @@ export function form(viewer: Viewer, workspace: Workspace, { action, given, segm
   if (!mayEdit && !mayCount) return undefined;
   return html`<form class="stack card" method="post" action="${action}"><input type="hidden" name="workspace" value="${workspace.id}">
 <p class="faint">Filters are explained at <code>/docs/guides/segments</code> of the API, and in <code>docs/segments.md</code>.</p>
-<label>Filter as JSON <textarea name="definition" rows="8" maxlength="${MAX_DEFINITION}" spellcheck="false" autocomplete="off" required>${given.definition}</textarea></label>
+<label>Filter as JSON <textarea name="definition" rows="8" maxlength="${MAX_DEFINITION_CHARACTERS}" spellcheck="false" autocomplete="off" required>${given.definition}</textarea></label>
 ${
   mayEdit &&
   html`<label>Name, unlike that of any other segment of the workspace <input name="name" value="${given.name}" maxlength="${MAX_NAME}" autocomplete="off"></label>
@@ -79,8 +86,8 @@ ${mayEdit && html`<button class="main" name="action" value="${segment ? 'update'
 
 /** @throws {InvalidDefinition} naming the place and the rule */
 function readFilter(text: string): Definition {
-  if (text.length > MAX_DEFINITION)
-    throw new InvalidDefinition(`'definition' has at most ${MAX_DEFINITION} characters.`);
+  if (text.length > MAX_DEFINITION_CHARACTERS)
+    throw new InvalidDefinition(`'definition' has at most ${MAX_DEFINITION_CHARACTERS} characters.`);
   let given: Json;
   try {
     given = JSON.parse(text) as Json;
@@ -105,7 +112,7 @@ function readFilter(text: string): Definition {
 /** @throws {InvalidDefinition} naming the field and its rule */
 export function readWords({ field }: Visit<PageServices>): SegmentWords {
   const definition = readFilter(field('definition'));
-  const [name, purpose] = [storable(field('name').trim()), storable(field('purpose').trim())];
+  const [name, purpose] = [field('name').trim(), field('purpose').trim()];
   if (name === '' || name.length > MAX_NAME)
     throw new InvalidDefinition(`'name' has 1 to ${MAX_NAME} characters.`);
   if (purpose.length > MAX_PURPOSE)
@@ -131,7 +138,14 @@ export async function tryAgain(
   }
 }
 
-/** Looks at users for a second, from where the last look has ended. */
+/** Returns how many users the next statement reads, so that it ends within the time of the count. */
+export function nextLimit(read: number, elapsed: number): number {
+  const { least, most } = USERS_PER_STATEMENT;
+  const affordable = Math.floor(((COUNT_MS - elapsed) * read) / Math.max(1, elapsed));
+  return Math.max(least, Math.min(most, affordable));
+}
+
+/** Counts users for at most about a second, from where the previous count ended. */
 export async function countMembers(
   visit: Visit<PageServices>,
   workspace: Workspace,
@@ -147,17 +161,21 @@ export async function countMembers(
   let [users, matched] = [number('users'), number('matched')];
   let after: string | undefined = isUuid(field('after')) ? field('after') : NIL_UUID;
   const sample: string[] = [];
-  const until = performance.now() + COUNT_MS;
+  const started = performance.now();
+  let limit = USERS_PER_STATEMENT.first;
+  let read = 0;
   counts++;
   try {
     do {
-      const part = { workspaceId, definition, after, limit: LOOKED_AT, sample: SAMPLE - sample.length };
+      const part = { workspaceId, definition, after, limit, sample: SAMPLE - sample.length };
       const looked = await lookAtUsers(services.database.pool, part);
+      read += looked.read;
       users += looked.read;
       matched += looked.matched;
       sample.push(...looked.sample);
-      after = looked.read < LOOKED_AT ? undefined : looked.last;
-    } while (after !== undefined && performance.now() < until);
+      after = looked.read < limit ? undefined : looked.last;
+      limit = nextLimit(read, performance.now() - started);
+    } while (after !== undefined && performance.now() - started < COUNT_MS);
   } finally {
     counts--;
   }

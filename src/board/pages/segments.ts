@@ -19,6 +19,7 @@ import {
   countMembers,
   FORM_BYTES,
   form,
+  indented,
   inWords,
   problemOf,
   readWords,
@@ -126,7 +127,7 @@ function segmentPage(viewer: Viewer, { segment, workspace }: One, shown: Shown =
   const mayRead = pii || !asksWho(segment.definition);
   const isActive = segment.archivedAt === null;
   const { name, purpose, definition } = segment;
-  const given = shown.given ?? { name, purpose, definition: JSON.stringify(definition, null, 2) };
+  const given = shown.given ?? { name, purpose, definition: indented(definition) };
   const mayArchive = isActive && viewer.can('archive_segments', workspace.id);
   return html`<h1>${name}</h1>
 <p class="lead">Segment of the workspace <a href="${pathWith('/segments', { workspace: workspace.id })}">${workspace.name}</a></p>

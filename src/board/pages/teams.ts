@@ -1,6 +1,5 @@
 import { html, type Part } from '../../platform/html.ts';
 import { isUuid } from '../../profile/values.ts';
-import { storable } from '../../store/database.ts';
 import {
   accountsWith,
   deleteTeam,
@@ -122,7 +121,7 @@ const make: Page<PageServices> = {
       }
       case 'make_team': {
         const name = readName(visit);
-        const text = storable(field('workspace').trim());
+        const text = field('workspace').trim();
         const OR = [{ name: text }, ...(isUuid(text) ? [{ id: text }] : [])];
         const workspace = await prisma.workspace.findFirst({ where: { companyId, OR } });
         if (!workspace) throw new Sorry(400, "'workspace' is the name or the id of one of the company.");

@@ -1,6 +1,5 @@
 import { html, type Part } from '../../platform/html.ts';
 import { toServiceId } from '../../profile/identifier.ts';
-import { storable } from '../../store/database.ts';
 import {
   type FoundUser,
   looksLikePhone,
@@ -66,7 +65,7 @@ const search: Page<PageServices> = {
   path: '/users',
   right: 'users',
   async handle({ services, viewer, workspaces, findWorkspace, query }) {
-    const text = storable(query('q'));
+    const text = query('q');
     if (text.length > MAX_QUERY)
       throw new Sorry(400, `What is looked for has at most ${MAX_QUERY} characters.`);
     const chosen = await chosenWorkspace({ findWorkspace, query });
