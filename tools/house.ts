@@ -137,7 +137,7 @@ function measure(): Measure[] {
       value: countLongSignatures(),
       limit: 0,
     },
-    { name: 'lines of README.md', value: linesOf('README.md'), limit: 150 },
+    { name: 'lines of README.md', value: linesOf('README.md'), limit: 110 },
     // They take the machine for minutes.
     ...(process.argv.includes('--tests')
       ? [

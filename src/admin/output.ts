@@ -88,7 +88,7 @@ export function table(rows: Row[]): string {
 
 /** Columns of a lower rank are cut first: text, then times, then ids. */
 function rankOf(name: string): number {
-  if (/(?:^|_)id(?:entifier)?$/.test(name)) return 2;
+  if (/(?:^|_)id$|^identifier$/.test(name)) return 2;
   return name.endsWith('_at') ? 1 : 0;
 }
 

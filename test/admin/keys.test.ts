@@ -107,7 +107,7 @@ describe('keys list', () => {
 
   test('shows the number of permissions of each key, or all, in its table', async () => {
     const { stdout } = await on.run('keys list --workspace shop');
-    expect(stdout).toMatch(/^api_key_id +worksp\S+ +name +identifier +permiss\S+ +state +last_seen_at/);
+    expect(stdout).toMatch(/^api_key_id +work\S+ +name +identifier +per\S+ +state +last_seen_at/);
     expect(stdout).toMatch(/ 2 +active /);
     expect(stdout).toMatch(/ all +active /);
   });
