@@ -1,5 +1,5 @@
 import { BadRequest } from '../errors.ts';
-import { normalizePhone } from '../profile/addresses.ts';
+import { searchedPhone } from '../profile/addresses.ts';
 import { isGiven } from '../profile/identifier.ts';
 import type { Json } from '../profile/json.ts';
 import { toIso } from '../profile/time.ts';
@@ -113,8 +113,7 @@ export function readNumbers(sent: Json[]): string[] {
     throw new BadRequest(`'phone_numbers' is not valid: it must have at most ${MAX_ELEMENTS} elements`);
   return sent.map((one, index) => {
     const text = typeof one === 'string' || typeof one === 'number' ? String(one).trim() : '';
-    const asSent = normalizePhone(text);
-    const read = asSent?.valid ? asSent : normalizePhone(`+${text}`);
+    const read = searchedPhone(text);
     if (!read?.valid)
       throw new BadRequest(`'phone_numbers[${index}]' is not valid: it must be a phone number in E.164`);
     return read.phone;

@@ -3,6 +3,7 @@ import { PhoneNumber, parsePhoneNumberFromString } from 'libphonenumber-js/core'
 import metadata from 'libphonenumber-js/min/metadata';
 import { LRUCache } from 'lru-cache';
 import isEmail from 'validator/lib/isEmail.js';
+import { MAX_CHARACTERS } from './values.ts';
 
 /** CommonJS, which loads in a quarter of the time that its ES form takes. */
 const { parse } = createRequire(import.meta.url)('tldts') as typeof import('tldts');
@@ -13,10 +14,12 @@ const MAX_HOST = 253;
 
 /** At least two labels. No `u` flag: only ASCII letters match, so no look-alike becomes ASCII when lowered. */
 const HOST = /^(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?$/i;
-/** The common local part, after lowering; a subset of both `LOCAL` and what validator accepts. */
-const PLAIN_LOCAL = /^[a-z0-9_-]+(?:[.+][a-z0-9_-]+)*$/;
+/** The common local part, a subset of both `LOCAL` and what validator accepts. No `u` flag, as in `HOST`. */
+const PLAIN_LOCAL = /^[a-z0-9_-]+(?:[.+][a-z0-9_-]+)*$/i;
 /** Letters, digits, `_` and `-` of any script; inside also `. + ' & # /`. */
 const LOCAL = /^[\p{L}\p{N}_-](?:[\p{L}\p{M}\p{N}_.+'&#/-]*[\p{L}\p{M}\p{N}_-])?$/u;
+/** The Kelvin sign: its lower-case form is the ASCII letter k, which belongs to another address. */
+const KELVIN_SIGN = '\u212a';
 
 /** As a whole label: a name like deliver.com only contains "live". */
 const MICROSOFT_HOST = /(?:^|\.)(?:msn|hotmail|outlook|live)\./;
@@ -54,8 +57,10 @@ function split(text: string): { address: string; local: string; host: string } |
   const address = text.toLowerCase();
   const end = address.lastIndexOf('@');
   const local = address.slice(0, end);
-  // The general check costs more than all the rest, and says nothing new of a plain local part.
-  if (!PLAIN_LOCAL.test(local) && !(LOCAL.test(local) && isEmail.default(address))) return undefined;
+  // The general check takes longer than all other checks, and a plain local part always passes it.
+  if (!PLAIN_LOCAL.test(text.slice(0, at))) {
+    if (text.includes(KELVIN_SIGN) || !LOCAL.test(local) || !isEmail.default(address)) return undefined;
+  }
   return { address, local, host: address.slice(end + 1) };
 }
 
@@ -71,6 +76,39 @@ function isAllowedAt(host: string, local: string): boolean {
 const NOT_DIGITS = /[^0-9]+/g;
 const FIRST_DIGIT = /[0-9]/;
 
+/** A phone number of ASCII characters without letters: the usual form, which needs no conversion. */
+const PLAIN_PHONE = /^[\s!-@]*$/;
+const FOREIGN_DIGITS = /[^0-9\P{Nd}]/gu;
+/** Other widths and heights of the plus sign. */
+const FOREIGN_PLUS = /[\uff0b\ufe62\u207a]/g;
+/** Letters, and numerals such as \u00b2 and \u2463 that are no decimal digits. */
+const UNREADABLE = /[\p{L}\p{Nl}\p{No}]/u;
+
+/** Code of the ASCII character 0. */
+const ZERO = 0x30;
+/** Digits of one script, which Unicode encodes in a row from 0 to 9. */
+const DIGITS_OF_SCRIPT = 10;
+const IS_DIGIT = /^\p{Nd}$/u;
+
+/**
+ * A phone number with ASCII digits and an ASCII plus sign; undefined when a letter or another numeral follows the first
+ * digit. Dropping those would leave a different number: `+49 30 123456 ext. 7` is not `+49301234567`.
+ */
+function toAsciiPhone(text: string): string | undefined {
+  if (PLAIN_PHONE.test(text)) return text;
+  const ascii = text.replace(FOREIGN_DIGITS, toAsciiDigit).replace(FOREIGN_PLUS, '+');
+  return UNREADABLE.test(ascii.slice(Math.max(0, ascii.search(FIRST_DIGIT)))) ? undefined : ascii;
+}
+
+/** The ASCII digit with the value of a decimal digit of any script. */
+function toAsciiDigit(digit: string): string {
+  const code = digit.codePointAt(0)!;
+  let first = code;
+  // Several sets may follow each other without a gap, each of them ten digits long.
+  while (IS_DIGIT.test(String.fromCodePoint(first - 1))) first--;
+  return String.fromCharCode(ZERO + ((code - first) % DIGITS_OF_SCRIPT));
+}
+
 /** Digits of an E.164 number. */
 const MAX_DIGITS = 15;
 /** Digits of a number of the United States without its country code. */
@@ -84,8 +122,9 @@ export interface Phone {
 }
 
 /**
- * Strips a phone number to + and digits and says whether such a number can exist; undefined when it has no digits. Ten
- * digits without + are a number of the United States. Any other number needs + and its country code, since no guess is
+ * Strips a phone number to + and ASCII digits and returns whether such a number can exist. Undefined when it has no
+ * digits, more than 255 characters, or after its first digit a letter or a numeral that is no decimal digit. Digits may
+ * be of any script. Ten digits without + are a number of the United States. Any other number needs + and its country code, since no guess is
  * safe: 11 digits with a leading 1 are a number in Boston or a mobile in China. What is written twice is said once: the
  * trunk 0 of `+44 (0)20 7183 8750` is dropped.
  *
@@ -94,15 +133,28 @@ export interface Phone {
  * one that nobody has does no harm.
  */
 export function normalizePhone(text: string): Phone | undefined {
-  const first = text.search(FIRST_DIGIT);
-  if (first === -1) return undefined;
-  const digits = text.replace(NOT_DIGITS, '');
-  const plus = text.indexOf('+');
+  if (text.length > MAX_CHARACTERS) return undefined;
+  const ascii = toAsciiPhone(text);
+  const first = ascii?.search(FIRST_DIGIT) ?? -1;
+  if (ascii === undefined || first === -1) return undefined;
+  const digits = ascii.replace(NOT_DIGITS, '');
+  const plus = ascii.indexOf('+');
   if (plus === -1 || plus > first) {
     if (digits.length !== US_DIGITS) return { phone: digits, valid: false };
     return judge(`+1${digits}`);
   }
   return judge(`+${digits}`);
+}
+
+/**
+ * Reads a phone number that somebody looks for: the number as written if it can exist, else the same digits with a +.
+ * `14155552003` is `+14155552003`. A search may guess the country code; a stored number may not.
+ */
+export function searchedPhone(text: string): Phone | undefined {
+  const asWritten = normalizePhone(text);
+  if (!asWritten || asWritten.valid || asWritten.phone.startsWith('+')) return asWritten;
+  const withPlus = normalizePhone(`+${asWritten.phone}`);
+  return withPlus?.valid ? withPlus : asWritten;
 }
 
 /**

@@ -7,32 +7,76 @@ countries.registerLocale(createRequire(import.meta.url)('i18n-iso-countries/lang
 /** The longest English name has fewer characters. */
 const MAX_COUNTRY_LENGTH = 100;
 const MARKS = /\p{M}+/gu;
-const SEPARATORS = /[^a-z0-9]+/g;
+/** Signs that may be written or omitted within a word: `U.K.`, `Cote d'Ivoire`. */
+const WITHIN_WORDS = /[.'\u2019\u02bb*]/g;
+const BETWEEN_WORDS = /[^\p{L}\p{N}]+/u;
 
-const codes = new Set(Object.keys(countries.getAlpha2Codes()));
+/** Short names of ISO 3166-1, and former and common names, that neither CLDR nor i18n-iso-countries has. */
+const FURTHER_NAMES: Readonly<Record<string, readonly string[]>> = {
+  BO: ['Bolivia (Plurinational State of)'],
+  CD: ['DR Congo', 'DRC'],
+  CV: ['Cabo Verde'],
+  GB: ['United Kingdom of Great Britain and Northern Ireland'],
+  KP: ["Korea (the Democratic People's Republic of)"],
+  LA: ['Lao PDR'],
+  MK: ['Macedonia'],
+  MM: ['Burma'],
+  MO: ['Macau'],
+  NL: ['Holland'],
+  SH: ['Saint Helena, Ascension and Tristan da Cunha'],
+  SZ: ['Swaziland'],
+  TL: ['East Timor'],
+  VA: ['Holy See', 'Vatican'],
+  VE: ['Venezuela (Bolivarian Republic of)'],
+  VN: ['Viet Nam'],
+};
+
+const alpha2Codes = Object.keys(countries.getAlpha2Codes());
+const codes = new Set(alpha2Codes);
 const codeByName = new Map<string, string>();
-for (const [code, names] of Object.entries(countries.getNames('en', { select: 'all' }))) {
-  for (const name of names) codeByName.set(fold(name), code);
+
+/** Adds a name of a country unless an earlier list has given that name to another country. */
+function addName(name: string, code: string): void {
+  const key = fold(name);
+  if (!codeByName.has(key)) codeByName.set(key, code);
 }
-for (const [alpha3, alpha2] of Object.entries(countries.getAlpha3Codes())) {
-  codeByName.set(fold(alpha3), alpha2);
+
+// ISO 3166-1 calls CG "Congo", and i18n-iso-countries gives that name to CD as well: the first list wins.
+addName('Congo', 'CG');
+for (const style of ['long', 'short'] as const) {
+  const cldr = new Intl.DisplayNames(['en'], { type: 'region', style, fallback: 'none' });
+  for (const code of alpha2Codes) {
+    const name = cldr.of(code);
+    if (name !== undefined) addName(name, code);
+  }
+}
+for (const [code, names] of Object.entries(countries.getNames('en', { select: 'all' }))) {
+  for (const name of names) addName(name, code);
+}
+for (const [code, names] of Object.entries(FURTHER_NAMES)) for (const name of names) addName(name, code);
+for (const [alpha3, alpha2] of Object.entries(countries.getAlpha3Codes())) addName(alpha3, alpha2);
+for (const code of alpha2Codes) addName(code, code);
+
+/**
+ * ISO 3166-1 alpha-2 code of a country given by its code (two or three letters) or English name in any case; undefined
+ * when no country has that code or name. Names are those of CLDR and i18n-iso-countries, and the short names of ISO.
+ */
+export function normalizeCountry(text: string): string | undefined {
+  if (codes.has(text)) return text;
+  return text.length > MAX_COUNTRY_LENGTH ? undefined : codeByName.get(fold(text));
 }
 
 /**
- * ISO 3166-1 alpha-2 code of a country given by its code (two or three letters) or English name in any
- * case; null when there is no such country.
+ * The key of a name: its words without case, accents, articles and punctuation, sorted. So `Korea (the Republic of)` and
+ * `Republic of Korea` have one key. Letters of other scripts stay: a name in another language has no key of its own.
  */
-export function normalizeCountry(text: string): string | null {
-  if (codes.has(text)) return text;
-  if (text.length > MAX_COUNTRY_LENGTH) return null;
-  const code = text.toUpperCase();
-  if (codes.has(code)) return code;
-  return codeByName.get(fold(text)) ?? null;
-}
-
-/** Names meet without case, accents and punctuation. */
 function fold(name: string): string {
-  return name.normalize('NFD').replace(MARKS, '').toLowerCase().replace(SEPARATORS, ' ').trim();
+  const plain = name.normalize('NFKD').replace(MARKS, '').toLowerCase();
+  const words = plain.replaceAll('&', ' and ').replace(WITHIN_WORDS, '').split(BETWEEN_WORDS);
+  return words
+    .filter((word) => word !== '' && word !== 'the')
+    .sort()
+    .join(' ');
 }
 
 /** Codes of clients in the field, of which some are no longer in ISO 4217, and the codes that came since. */
@@ -51,10 +95,13 @@ const FURTHER_CODES = `
 
 const CURRENCIES = new Set([...Intl.supportedValuesOf('currency'), ...FURTHER_CODES]);
 
+/** No `u` flag: only ASCII letters match, so no other letter becomes ASCII in upper case. */
+const CURRENCY_CODE = /^[a-z]{3}$/i;
+
 /** The ISO 4217 code in upper case, or undefined for what is no currency. Case has no meaning in a code. */
 export function normalizeCurrency(text: string): string | undefined {
   if (CURRENCIES.has(text)) return text;
-  if (text.length !== 3) return undefined;
+  if (!CURRENCY_CODE.test(text)) return undefined;
   const code = text.toUpperCase();
   return CURRENCIES.has(code) ? code : undefined;
 }
@@ -73,9 +120,10 @@ const LANGUAGES = new Set(
     .split(/\s+/),
 );
 
-/** The longest tag that is looked at; BCP 47 asks for 35 characters. */
+/** Longest tag that is read, in characters; BCP 47 requires 35. */
 const MAX_LANGUAGE_LENGTH = 35;
-const SUBTAG = /[-_]/;
+/** A language tag, or a POSIX locale such as `pt_BR.UTF-8` and `de_DE@euro`. No `u` flag: only ASCII letters match. */
+const LANGUAGE_TAG = /^([a-z]{2,3})(?:[-_][a-z0-9]{1,8})*(?:[.@][a-z0-9.@_-]+)?$/i;
 
 /**
  * The code of a supported language, lower-case, or undefined. A region or script is dropped: `pt-BR` and
@@ -84,7 +132,6 @@ const SUBTAG = /[-_]/;
 export function normalizeLanguage(text: string): string | undefined {
   if (LANGUAGES.has(text)) return text;
   if (text.length > MAX_LANGUAGE_LENGTH) return undefined;
-  const end = text.search(SUBTAG);
-  const language = (end === -1 ? text : text.slice(0, end)).toLowerCase();
-  return LANGUAGES.has(language) ? language : undefined;
+  const language = LANGUAGE_TAG.exec(text)?.[1]?.toLowerCase();
+  return language !== undefined && LANGUAGES.has(language) ? language : undefined;
 }

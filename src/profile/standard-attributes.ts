@@ -91,7 +91,7 @@ export const STANDARD_ATTRIBUTES: [name: string, rule: AttributeRule][] = [
   ['image_url', text('image_url', MAX_URL)],
   ['gender', gender],
   ['dob', dob],
-  ['country', country],
+  ['country', known('country', normalizeCountry, "a country's ISO 3166-1 code or English name")],
   ['language', known('language', normalizeLanguage, 'a language code of ISO 639-1')],
   ['time_zone', known('time_zone', normalizeTimeZone, 'a time zone as America/New_York')],
   ['current_location', currentLocation],
@@ -119,8 +119,7 @@ function email(delta: AttributesDelta, value: Json): Finding | undefined {
 function phone(delta: AttributesDelta, value: Json): Finding | undefined {
   if (value === '') return undefined;
   const digits = Number.isSafeInteger(value) ? String(value) : value;
-  const number =
-    typeof digits === 'string' && digits.length <= MAX_CHARACTERS ? normalizePhone(digits) : undefined;
+  const number = typeof digits === 'string' ? normalizePhone(digits) : undefined;
   if (!number && value !== null)
     return leftOut("'phone' is not valid: it must be a phone number in E.164 format");
   const standard = standardOf(delta);
@@ -170,21 +169,9 @@ function dayOf(text: string): string | undefined {
   return text.length === DAY ? text : text.slice(0, DAY);
 }
 
-/** A country that nobody knows is null, as the specification of the attribute says. */
-function country(delta: AttributesDelta, value: Json): Finding | undefined {
-  const code = typeof value === 'string' ? normalizeCountry(value) : null;
-  standardOf(delta).country = code;
-  return code === null && value !== null ? UNKNOWN_COUNTRY : undefined;
-}
-
-const UNKNOWN_COUNTRY: Finding = {
-  warning:
-    "'country' is not valid: it must be a country's ISO 3166-1 code or English name; it was set to null",
-};
-
-/** A value that means nothing is not stored, and the stored one stays. */
+/** An unknown value is not stored, and the stored value stays. */
 function known(
-  name: 'language' | 'time_zone',
+  name: 'country' | 'language' | 'time_zone',
   normalize: (text: string) => string | undefined,
   rule: string,
 ): AttributeRule {

@@ -1,4 +1,4 @@
-import { normalizeEmail, normalizePhone } from '../profile/addresses.ts';
+import { normalizeEmail, searchedPhone } from '../profile/addresses.ts';
 import { toProfileId } from '../profile/identifier.ts';
 import type { Pool } from './database.ts';
 import { forEachWorkspace } from './distributed.ts';
@@ -34,7 +34,7 @@ export interface UserSearch {
 }
 
 const SERVICE_ID = /^[0-9a-f]{24}$/;
-const PHONE_LIKE = /^\+?[\d\s().-]{6,25}$/;
+const PHONE_LIKE = /^[+\uff0b]?[\p{Nd}\s().-]{6,25}$/u;
 
 /** Returns whether a text could be a phone number, in any notation. */
 export const looksLikePhone = (text: string): boolean => PHONE_LIKE.test(text);
@@ -43,7 +43,7 @@ export const looksLikePhone = (text: string): boolean => PHONE_LIKE.test(text);
 export function parseUserSearch(text: string): UserSearch {
   const [, label, name] = /^([^:]+):(.+)$/s.exec(text) ?? [];
   const email = text.includes('@') ? normalizeEmail(text) : undefined;
-  const phone = looksLikePhone(text) ? normalizePhone(text) : undefined;
+  const phone = looksLikePhone(text) ? searchedPhone(text) : undefined;
   return {
     ...(SERVICE_ID.test(text) && { id: toProfileId(text) }),
     ...{ externalId: text, prefix: text, aliasName: text },

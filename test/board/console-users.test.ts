@@ -39,6 +39,9 @@ describe('users', () => {
       'L:7',
       'ZOE@gmail.com',
       '+1 415 555 0123',
+      '14155550123',
+      '1 (415) 555-0123',
+      '+1415555012\uff13',
       toServiceId(id),
     ])
       expect([text, await found(text)]).toEqual([text, expect.arrayContaining([path])]);

@@ -14,6 +14,18 @@ test.each([
   expect(normalizeCurrency(text)).toBe(code);
 });
 
-test.each(['', 'EU', 'EURO', ' EUR', '€', 'ZZZ', 'ßd', 'constructor'])('%j is no currency', (text) => {
+test.each([
+  '',
+  'EU',
+  'EURO',
+  ' EUR',
+  '€',
+  'ZZZ',
+  'ßd',
+  'u\u017fd',
+  '\u0131dr',
+  '\uff35\uff33\uff24',
+  'constructor',
+])('%j is no currency', (text) => {
   expect(normalizeCurrency(text)).toBeUndefined();
 });

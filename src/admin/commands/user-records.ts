@@ -5,7 +5,7 @@ import type { Caller } from '../../operations/operation.ts';
 import { usersDelete } from '../../operations/users.delete.ts';
 import type { Config } from '../../platform/config.ts';
 import { newId } from '../../platform/ids.ts';
-import { normalizeEmail, normalizePhone } from '../../profile/addresses.ts';
+import { normalizeEmail, searchedPhone } from '../../profile/addresses.ts';
 import { toProfileId, toServiceId } from '../../profile/identifier.ts';
 import type { Json } from '../../profile/json.ts';
 import { recordAudit } from '../../store/audit.ts';
@@ -245,7 +245,7 @@ function parseEmail(text: string): string {
 }
 
 function parsePhone(text: string): string {
-  const number = normalizePhone(text);
+  const number = searchedPhone(text);
   if (!number?.valid)
     throw new InvalidArgumentError(
       'Not a valid phone number. Write it with its country code, as in +14155552671.',

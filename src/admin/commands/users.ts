@@ -1,6 +1,6 @@
 import { type Command, InvalidArgumentError } from 'commander';
 import type { BlockedExternalId, Prisma } from '../../generated/prisma/client.ts';
-import { normalizeEmail, normalizePhone } from '../../profile/addresses.ts';
+import { normalizeEmail, searchedPhone } from '../../profile/addresses.ts';
 import { findByDeprecatedExternalId } from '../../store/alternate-identifiers.ts';
 import type { AuditEntry } from '../../store/audit.ts';
 import { MAX_BLOCKED } from '../../store/blocked-external-ids.ts';
@@ -254,7 +254,7 @@ function parseEmail(text: string): string {
 }
 
 function parsePhone(text: string): string {
-  const number = normalizePhone(text);
+  const number = searchedPhone(text);
   if (!number?.valid) throw new InvalidArgumentError('It is no phone number that a user is found by.');
   return number.phone;
 }
