@@ -1,5 +1,5 @@
 import { type Json, parsedJson, parsedOrText } from '../profile/json.ts';
-import { isRecord, put } from '../profile/values.ts';
+import { asRecord, isRecord, put } from '../profile/values.ts';
 import type { Layout, Refusal, Values } from './reader.ts';
 import { ImportError } from './unpack.ts';
 
@@ -170,7 +170,8 @@ export function createMapping(rules: MappingRules, columns: readonly string[] | 
 
 /** A field that stands in a column of its own, and in further columns for its members. */
 function joined(there: Json | undefined, value: Json): Json {
-  return there !== undefined && isRecord(there) && isRecord(value) ? { ...there, ...value } : value;
+  const members = asRecord(value);
+  return there !== undefined && isRecord(there) && members ? { ...there, ...members } : value;
 }
 
 function routeOf(column: string, rules: MappingRules): Route | undefined {

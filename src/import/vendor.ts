@@ -1,6 +1,6 @@
 import { isGiven } from '../profile/identifier.ts';
 import { type Json, parsedJson, parsedOrText } from '../profile/json.ts';
-import { isRecord, recordsOf } from '../profile/values.ts';
+import { asRecord, isRecord, recordsOf } from '../profile/values.ts';
 import type { ImportType, Mapped } from './mapping.ts';
 import type { Layout, Refusal, Values } from './reader.ts';
 
@@ -198,9 +198,7 @@ function timeOf(value: Json | undefined): string | undefined {
 
 function propertiesOf(value: Json | undefined): Values | undefined {
   if (!isGiven(value)) return {};
-  if (isRecord(value)) return value;
-  const parsed = parsedJson(String(value));
-  return isRecord(parsed) ? parsed : undefined;
+  return asRecord(value) ?? asRecord(parsedJson(String(value)));
 }
 
 export const vendorFormats = {

@@ -2,7 +2,7 @@ import { ApiError, BadRequest, type Rejection } from '../errors.ts';
 import type { AcceptedGroupState } from '../jobs/envelope.ts';
 import { newId } from '../platform/ids.ts';
 import type { Json } from '../profile/json.ts';
-import { isRecord } from '../profile/values.ts';
+import { asRecord } from '../profile/values.ts';
 import { arrayOf, countedReply, planOf, refusal, requiredElements } from './identity/elements.ts';
 import type { Caller, QueuedOperation } from './operation.ts';
 import {
@@ -83,8 +83,9 @@ export function subscriptionStatusSetV2(): QueuedOperation {
   };
 }
 
-function readElement(given: Json, caller: Caller) {
-  if (!isRecord(given)) throw new BadRequest(`each element of '${FIELD}' must be an object`);
+function readElement(value: Json, caller: Caller) {
+  const given = asRecord(value);
+  if (!given) throw new BadRequest(`each element of '${FIELD}' must be an object`);
   const { channel, ...setting } = readSetting(given, caller);
   const required = "'external_ids', 'emails' or 'phones'";
   return { setting, targets: readTargets(given, { channel, required }, caller) };

@@ -1,4 +1,4 @@
-import { aliasPartError, isGiven } from '../profile/identifier.ts';
+import { aliasPartError, isEmptyAlias, isGiven } from '../profile/identifier.ts';
 import type { Json } from '../profile/json.ts';
 import { isRecord } from '../profile/values.ts';
 import {
@@ -90,7 +90,7 @@ export function usersAliasNew(): QueuedOperation {
 /** The name and the label: clients nest them, as everywhere else an alias is named. */
 function partsOf(element: Record<string, Json>): { parts: Record<string, Json> } | Refusal {
   const { user_alias: nested } = element;
-  if (!isGiven(nested)) return { parts: element };
+  if (!isGiven(nested) || isEmptyAlias(nested)) return { parts: element };
   if (!isRecord(nested)) {
     return { error: "'user_alias' is not valid: it must be an object with 'alias_name' and 'alias_label'" };
   }

@@ -8,7 +8,7 @@ import {
 import { exceedsJsonBytes, type Json, storedBytes, storedNameBytes } from './json.ts';
 import { MAX_OBJECT_BYTES, normalizeNested, OBJECT_OPERATIONS, readObjectOperations } from './nested.ts';
 import {
-  areRecords,
+  asRecords,
   distinctLatest,
   hasOnlyKeys,
   isLongerThan,
@@ -48,7 +48,8 @@ export const mergeCustom = createAddCustom({ merge: true });
 /** Called twice, when the module is loaded: adding an attribute makes no closure. */
 function createAddCustom({ merge }: { merge: boolean }): AddCustom {
   function addArray(delta: AttributesDelta, name: string, array: Json[]): Added {
-    if (array.length > 0 && areRecords(array)) return addNested(delta, name, array);
+    const records = array.length > 0 ? asRecords(array) : undefined;
+    if (records) return addNested(delta, name, records);
     const broken = brokenScalars(array);
     if (broken === TOO_LONG) return TOO_LONG;
     return broken ? refused(name, broken) : addSet(delta, name, distinctLatest(array));

@@ -1,7 +1,7 @@
 import { randomFillSync } from 'node:crypto';
 import { normalizeEmail, normalizePhone } from './addresses.ts';
 import type { Json } from './json.ts';
-import { isRecord } from './values.ts';
+import { asRecord } from './values.ts';
 
 /** Unique in its workspace as a pair; both parts are non-empty and at most 236 bytes. */
 export type UserAlias = { alias_name: string; alias_label: string };
@@ -78,10 +78,11 @@ export function externalIdOf(
 
 /** A user alias object with both of its parts. */
 export function userAliasOf(value: Json): { identifier: { user_alias: UserAlias } } | { error: string } {
-  if (!isRecord(value)) {
+  const alias = asRecord(value);
+  if (!alias) {
     return { error: "'user_alias' is not valid: it must be an object with 'alias_name' and 'alias_label'" };
   }
-  const { alias_name, alias_label } = value;
+  const { alias_name, alias_label } = alias;
   const error =
     aliasPartError(alias_name, 'user_alias.alias_name') ??
     aliasPartError(alias_label, 'user_alias.alias_label');
@@ -140,9 +141,10 @@ export function namesOneUser(object: Record<string, Json>, serviceIdField: strin
   return isGiven(user_alias) && !isEmptyAlias(user_alias);
 }
 
-/** Neither a name nor a label. */
-function isEmptyAlias(value: Json): boolean {
-  return isRecord(value) && !isGiven(value.alias_name) && !isGiven(value.alias_label);
+/** Whether an alias has neither a name nor a label. */
+export function isEmptyAlias(value: Json): boolean {
+  const alias = asRecord(value);
+  return alias !== undefined && !isGiven(alias.alias_name) && !isGiven(alias.alias_label);
 }
 
 /** Empty strings and null are what clients send for "none". */

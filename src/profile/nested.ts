@@ -1,7 +1,7 @@
 import { type AttributeChange, TOO_LONG } from './attribute-rule.ts';
 import { type Json, MAX_DEPTH } from './json.ts';
 import { parseTime, toIso } from './time.ts';
-import { areRecords, isLongerThan, isScalar, MAX_CHARACTERS, put } from './values.ts';
+import { areRecords, asRecords, isLongerThan, isScalar, MAX_CHARACTERS, put } from './values.ts';
 
 /** Bytes of JSON of one object or array of objects: 100 KB. */
 export const MAX_OBJECT_BYTES = 102_400;
@@ -85,8 +85,8 @@ export function readObjectOperations(
   const objects: ObjectsChange['objects'] = { merge };
   for (const operation in operations) {
     const value = operations[operation]!;
-    const list = Array.isArray(value) ? value : [value];
-    if (!areRecords(list)) return { broken: `'${operation}' must be an array of objects` };
+    const list = asRecords(Array.isArray(value) ? value : [value]);
+    if (!list) return { broken: `'${operation}' must be an array of objects` };
     if (operation === '$add') {
       const added = readObjects(list);
       if (added === undefined || added === TOO_LONG) return added;
@@ -102,8 +102,8 @@ export function readObjectOperations(
       objects.remove = matches;
       continue;
     }
-    const replacements = list.map((element) => element.$new_object ?? null);
-    if (!areRecords(replacements)) return { broken: `'${operation}' needs an object as '$new_object'` };
+    const replacements = asRecords(list.map((element) => element.$new_object ?? null));
+    if (!replacements) return { broken: `'${operation}' needs an object as '$new_object'` };
     const replaced = readObjects(replacements);
     if (replaced === undefined || replaced === TOO_LONG) return replaced;
     objects.update = matches.map((match, i) => ({ ...match, new_object: replaced[i]! }));

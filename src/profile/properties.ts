@@ -1,7 +1,7 @@
 import { cutWarning, type LongStrings, sameWhenCut, withWarning } from './attribute-rule.ts';
 import { exceedsJsonBytes, type Json } from './json.ts';
 import { isDatetime } from './time.ts';
-import { codeAt, cutText, isLongerThan, isRecord, MAX_CHARACTERS, put, quoted } from './values.ts';
+import { asRecord, codeAt, cutText, isLongerThan, isRecord, MAX_CHARACTERS, put, quoted } from './values.ts';
 
 export type CheckedProperties =
   | { properties?: Record<string, Json>; warnings?: readonly string[] }
@@ -31,18 +31,19 @@ const LONG_TEXT = `a string must be at most ${MAX_CHARACTERS} characters`;
 /**
  * Checks the properties of an event or purchase and brings them to their stored form. An object becomes its JSON text,
  * as the value of a property and as an element of an array. Dates stay the strings they are. Null, absent and empty
- * properties are none.
+ * properties, `[]` included, are none.
  *
  * @returns the value itself when nothing has to change, with a warning for what was cut; or an error that names
  * the property and the rule
  */
 export function checkProperties(
-  value: unknown,
+  sent: unknown,
   kind: 'events' | 'purchases',
   longStrings: LongStrings,
 ): CheckedProperties {
-  if (value === undefined || value === null) return NONE;
-  if (!isRecord(value)) return INVALID;
+  if (sent === undefined || sent === null) return NONE;
+  const value = asRecord(sent);
+  if (!value) return INVALID;
   const reserved = RESERVED[kind];
   let names = 0;
   let structured = false;

@@ -12,7 +12,7 @@ import { exceedsJsonBytes, type Json } from './json.ts';
 import { normalizeCountry, normalizeLanguage } from './locale.ts';
 import { MAX_OBJECT_BYTES } from './nested.ts';
 import { normalizeTimeZone, parseTime, pastIso } from './time.ts';
-import { areRecords, isLongerThan, isRecord, MAX_CHARACTERS, numberOf, uuidOf } from './values.ts';
+import { areRecords, asRecord, isLongerThan, isRecord, MAX_CHARACTERS, numberOf, uuidOf } from './values.ts';
 
 /** Addresses of images carry signatures and sizes; 2,048 characters is what browsers agree on. */
 const MAX_URL = 2048;
@@ -63,9 +63,10 @@ const twitter: AttributeRule = account('twitter', {
 
 function account(name: 'facebook' | 'twitter', members: Record<string, Member>): AttributeRule {
   const rules = Object.entries(members);
-  return function ruleOfAccount(delta: AttributesDelta, value: Json) {
+  return function ruleOfAccount(delta: AttributesDelta, sent: Json) {
+    const value = sent === null ? null : asRecord(sent);
     if (value !== null) {
-      if (!isRecord(value)) return leftOut(`'${name}' is not valid: it must be an object`);
+      if (!value) return leftOut(`'${name}' is not valid: it must be an object`);
       for (const [member, { is, rule }] of rules) {
         const given = value[member] ?? null;
         if (given !== null && !is(given)) {

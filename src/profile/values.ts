@@ -157,6 +157,22 @@ export function hasAny(record: object): boolean {
   return false;
 }
 
+/**
+ * The object that a value stands for; undefined when the value is neither an object nor an empty array. PHP and other
+ * loosely typed clients write an empty map as `[]`, so an empty array where an object is meant is the empty object.
+ */
+export function asRecord(value: unknown): Record<string, Json> | undefined {
+  if (isRecord(value)) return value;
+  return Array.isArray(value) && value.length === 0 ? {} : undefined;
+}
+
+/** The objects of a list, each read by `asRecord`; undefined when an element is no object. */
+export function asRecords(values: Json[]): Record<string, Json>[] | undefined {
+  if (areRecords(values)) return values;
+  const records = values.map(asRecord);
+  return records.every((record) => record !== undefined) ? records : undefined;
+}
+
 /** Clients send one value where an array is meant, and null for none. */
 export function asList(value: Json | undefined): Json[] {
   if (value === undefined || value === null) return [];

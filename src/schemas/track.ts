@@ -17,6 +17,9 @@ export const userAlias = {
 const optionalPart = (description: string) =>
   ({ type: ['string', 'null'], description, rule: 'it must be a non-empty string' }) as const;
 
+/** An object or null. An empty array is an empty object, since PHP writes an empty map so. */
+const optionalObject = { type: ['object', 'array', 'null'], maxItems: 0 } as const;
+
 /** The identifiers that every object may carry; one is required. */
 function identifiers(serviceIdField: string): Record<string, Schema> {
   return {
@@ -27,7 +30,7 @@ function identifiers(serviceIdField: string): Record<string, Schema> {
     },
     user_alias: {
       ...userAlias,
-      type: ['object', 'null'],
+      ...optionalObject,
       required: [],
       properties: {
         alias_name: optionalPart('Name of the alias, at most 236 bytes.'),
@@ -67,7 +70,7 @@ const time: Schema = {
 };
 
 const properties: Schema = {
-  type: ['object', 'null'],
+  ...optionalObject,
   description:
     'Names of 1 to 255 characters without a leading $; strings of at most 255 characters; longer ones are cut; no times inside arrays; objects are kept as strings; at most 50 KB with arrays or objects.',
   rule: 'it must be an object',

@@ -204,7 +204,7 @@ describe('properties of events and purchases', () => {
     for (const one of bothKinds) expect(one({ properties: plain })).toMatchObject({ properties: plain });
   });
 
-  test.each<Json>(['text', 5, [], [{ a: 1 }]])('cannot be %j', (properties) => {
+  test.each<Json>(['text', 5, true, [[{ a: 1 }]]])('cannot be %j', (properties) => {
     for (const one of bothKinds) {
       expect(one({ properties })).toBe("'properties' is not valid: it must be an object");
     }

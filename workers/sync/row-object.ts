@@ -11,7 +11,7 @@ import {
   userAliasOf,
 } from '../../src/profile/identifier.ts';
 import type { Json } from '../../src/profile/json.ts';
-import { isRecord } from '../../src/profile/values.ts';
+import { asRecord } from '../../src/profile/values.ts';
 import { identifierText } from '../../src/store/dead-letters.ts';
 
 /** Members of an attributes payload. */
@@ -107,7 +107,8 @@ function payloadOf({ payload }: SourceRow): { payload: Record<string, Json> } | 
   } catch (error) {
     return { error: `PAYLOAD is not valid: it must be a JSON object (${(error as Error).message})` };
   }
-  return isRecord(value) ? { payload: value } : { error: 'PAYLOAD is not valid: it must be a JSON object' };
+  const record = asRecord(value);
+  return record ? { payload: record } : { error: 'PAYLOAD is not valid: it must be a JSON object' };
 }
 
 /**

@@ -3,7 +3,7 @@ import type { IdentityObject, SubscriptionObject } from '../../jobs/envelope.ts'
 import { newId } from '../../platform/ids.ts';
 import { prioritizations } from '../../profile/identifier.ts';
 import type { Json } from '../../profile/json.ts';
-import { findUnstorable, isRecord } from '../../profile/values.ts';
+import { asRecord, findUnstorable, isRecord } from '../../profile/values.ts';
 import type { Schema } from '../../schemas/compile.ts';
 import type { Plan, QueuedOperation, Reply } from '../operation.ts';
 
@@ -96,9 +96,10 @@ export function judgeObjects<C extends Content>(
   elements: Json[],
   read: (element: Record<string, Json>) => C | Refusal,
 ): Judged<C & Place> {
-  return judge(field, elements, (element) =>
-    isRecord(element) ? read(element) : { error: `each element of '${field}' must be an object` },
-  );
+  return judge(field, elements, (element) => {
+    const object = asRecord(element);
+    return object ? read(object) : { error: `each element of '${field}' must be an object` };
+  });
 }
 
 /**

@@ -49,6 +49,9 @@ const linkTag: Schema = {
 };
 
 const options = optional('object', "it must be an object with 'meta-viewport-content' and 'links-tags'", {
+  // PHP writes an empty map as an empty array.
+  type: ['object', 'array', 'null'],
+  maxItems: 0,
   description: 'What else stands in the head of the page.',
   properties: {
     'meta-viewport-content': text('Content of the viewport meta element.'),
