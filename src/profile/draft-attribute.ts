@@ -3,12 +3,15 @@ import { DraftArray } from './draft-array.ts';
 import { DraftRecords, type Journal } from './draft-records.ts';
 import { type Json, type Size, sizeOf } from './json.ts';
 import { MAX_OBJECT_BYTES } from './nested.ts';
-import { isRecord } from './values.ts';
+import { brokenNumber, isRecord } from './values.ts';
 
 type Objects = Extract<AttributeChange, { objects: unknown }>['objects'];
 
-/** What a change did: `steps`, it would have taken more than an object may take. */
-export type Drafted = 'done' | 'steps';
+/**
+ * What became of a change. `steps`: it would have taken more steps than an object may take. `number`: it would have
+ * made a number that a double does not store exactly, and changed nothing.
+ */
+export type Drafted = 'done' | 'steps' | 'number';
 
 /** A value that is not worked on, an object, or an array; each with its size. */
 type State =
@@ -46,21 +49,23 @@ export class DraftAttribute {
 
   /**
    * A stored value of another kind than the change speaks of counts as missing; removing from it and updating in it
-   * change nothing. A change that would take an object or an array of objects over 100 KB, or a number out of the
-   * range of a double, changes nothing.
+   * change nothing. A change that would take an object or an array of objects over 100 KB changes nothing.
    */
   apply(change: AttributeChange, journal: Journal): Drafted {
-    if ('inc' in change) this.#add(change.inc, journal);
-    else if ('array' in change) this.#changeElements(change.array, journal);
+    if ('inc' in change) return this.#add(change.inc, journal);
+    if ('array' in change) this.#changeElements(change.array, journal);
     else if ('merge' in change) this.#merge(change.merge, journal);
     else return this.#changeObjects(change.objects, journal);
     return 'done';
   }
 
-  #add(inc: number, journal: Journal): void {
+  #add(inc: number, journal: Journal): Drafted {
     const { value } = this.#state.kind === 'plain' ? this.#state : { value: undefined };
     const sum = (typeof value === 'number' ? value : 0) + inc;
-    if (Number.isFinite(sum)) this.#become(plain(sum), journal);
+    // Beyond 2^53 - 1 the next increments would be lost: 2^53 + 1 is 2^53.
+    if (brokenNumber(sum) !== undefined) return 'number';
+    this.#become(plain(sum), journal);
+    return 'done';
   }
 
   #changeElements({ add, remove }: { add?: Json[]; remove?: Json[] }, journal: Journal): void {

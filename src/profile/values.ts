@@ -108,9 +108,15 @@ function inspectText(text: string, subject: string): Finding | undefined {
 }
 
 function inspectNumber(value: number): Finding | undefined {
-  if (!Number.isFinite(value)) return found('the number is too large; send it as a string');
+  const rule = brokenNumber(value);
+  return rule === undefined ? undefined : found(rule);
+}
+
+/** The rule that a number breaks; undefined when a double stores the number exactly. */
+export function brokenNumber(value: number): string | undefined {
+  if (!Number.isFinite(value)) return 'the number is too large; send it as a string';
   if (Number.isInteger(value) && !Number.isSafeInteger(value)) {
-    return found('integers beyond 9007199254740991 lose digits; send it as a string');
+    return 'integers beyond 9007199254740991 lose digits; send it as a string';
   }
   return undefined;
 }

@@ -12,8 +12,8 @@ type Match = { key: string; value: Json };
  *
  * The value of a custom attribute after a change; the stored value is left as it is. A stored value of
  * another kind than the change speaks of counts as missing; removing from it and updating in it change nothing.
- * A change that would take an object or an array of objects over 100 KB, or a number out of the range of a
- * double, changes nothing.
+ * A change that would take an object or an array of objects over 100 KB, or an integer beyond 2^53 - 1, changes
+ * nothing.
  *
  * @param current the stored value, undefined if there is none
  * @returns the new value, undefined if there is none
@@ -21,7 +21,7 @@ type Match = { key: string; value: Json };
 export function changedPlainly(current: Json | undefined, change: AttributeChange): Json | undefined {
   if ('inc' in change) {
     const sum = (typeof current === 'number' ? current : 0) + change.inc;
-    return Number.isFinite(sum) ? sum : current;
+    return Number.isFinite(sum) && (!Number.isInteger(sum) || Number.isSafeInteger(sum)) ? sum : current;
   }
   if ('array' in change) return changeElements(current, change.array);
   const changed =

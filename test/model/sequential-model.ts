@@ -2,6 +2,7 @@ import { normalizePhone } from '../../src/profile/addresses.ts';
 import type { Json } from '../../src/profile/json.ts';
 import { normalizeCountry, normalizeLanguage } from '../../src/profile/locale.ts';
 import { parseTime, toIso } from '../../src/profile/time.ts';
+import { isRecord } from '../../src/profile/values.ts';
 import { type Card, emptyCard, numberOf, setColumn, setPhone, type Wire } from './card.ts';
 import { valueAfter } from './values.ts';
 
@@ -41,6 +42,7 @@ export class SequentialModel {
     }
     const found = this.find(object);
     if (!found && !mayCreate(object)) return;
+    if (kind === 'attributes' && losesDigits(found, object)) return;
     const card = found ?? this.create(object);
     card.updated = this.clock;
     if (kind === 'events') {
@@ -216,6 +218,15 @@ const columns: Record<string, (value: Json) => Json | undefined> = {
   date_of_last_session: (value) => (value === null ? null : isoOf(value)),
   current_location: (value) => value,
 };
+
+/** Whether an increment makes an integer beyond 2^53 - 1: then the object becomes a dead letter as a whole. */
+function losesDigits(found: Card | undefined, object: Wire): boolean {
+  return Object.entries(object).some(([name, value]) => {
+    if (!isRecord(value) || !Object.hasOwn(value, 'inc')) return false;
+    const sum = valueAfter(found?.custom.get(name), value, false);
+    return Number.isInteger(sum) && !Number.isSafeInteger(sum);
+  });
+}
 
 /** An alias only on an explicit false, a service id never, anyone else unless only existing users are meant. */
 function mayCreate({ external_id, user_alias, service_id, _update_existing_only }: Wire): boolean {

@@ -30,8 +30,21 @@ describe('inc', () => {
   ])('%s', ([_rule, current, inc, result]) => {
     expect(applyChange(current, { inc })).toBe(result);
   });
-  test('that leaves the range of a double changes nothing', () => {
-    expect(applyChange(Number.MAX_VALUE, { inc: Number.MAX_VALUE })).toBe(Number.MAX_VALUE);
+  test.for<[string, Json | undefined, number]>([
+    ['to 2^53', 9007199254740991, 1],
+    ['to -2^53', -9007199254740991, -1],
+    ['from a number beyond 2^53 to another one', 9007199254740996, 4],
+    ['out of the range of a double', 1e308, 1e308],
+  ])('an increment %s changes nothing and is reported', ([_rule, current, inc]) => {
+    const draft = new DraftAttribute(current);
+    expect(draft.apply({ inc }, new Journal())).toBe('number');
+    expect(draft.value).toBe(current);
+    expect(draft.isChanged).toBe(false);
+  });
+  test('an increment up to 2^53 - 1, and back from beyond it, is exact', () => {
+    expect(applyChange(9007199254740990, { inc: 1 })).toBe(9007199254740991);
+    expect(applyChange(9007199254740996, { inc: -100 })).toBe(9007199254740896);
+    expect(applyChange(0.5, { inc: 0.25 })).toBe(0.75);
   });
   test('is undone by its opposite', () => {
     const integers = fc.integer({ min: -1e9, max: 1e9 });

@@ -9,11 +9,16 @@ import {
 import { DraftAttribute } from '../../../src/profile/draft-attribute.ts';
 import { Journal } from '../../../src/profile/draft-records.ts';
 import { type Json, JsonText, storedNameBytes } from '../../../src/profile/json.ts';
-import { hasAny, put } from '../../../src/profile/values.ts';
+import { hasAny, put, quoted } from '../../../src/profile/values.ts';
 import { RELOAD } from '../work-item.ts';
 
 const TOO_LARGE = `the custom attributes of the user would be too large: they may take ${COUNTED}`;
 const TOO_MUCH = "the '$update' operations of the object match too much: name fewer objects at once";
+
+/** Why an increment is refused: the rule that a number breaks which is sent as it is. */
+function inexact(name: string): string {
+  return `'${quoted(name)}' is not valid: 'inc' would make a number that cannot be stored exactly: integers beyond 9007199254740991 lose digits; set a smaller number, or send it as a string`;
+}
 
 /** What is known of the stored attributes of a locked profile. */
 export interface StoredAttributes {
@@ -114,9 +119,10 @@ export class CustomAttributes {
     for (const name in change) {
       const draft = this.#draft(name);
       before.set(name, sizeOf(name, draft));
-      if (draft.apply(change[name]!, journal) !== 'steps') continue;
+      const drafted = draft.apply(change[name]!, journal);
+      if (drafted === 'done') continue;
       journal.undo();
-      return TOO_MUCH;
+      return drafted === 'steps' ? TOO_MUCH : inexact(name);
     }
     const refused = this.#measure(set, before);
     if (refused !== undefined) {
