@@ -62,6 +62,7 @@ export interface Context {
 }
 
 export interface Watching {
+  onWarning(warning: string): void;
   onBegin(stored: StoredImport): void;
   onProgress(progress: ImportProgress): void;
   /** The lanes have been full for a while. */
@@ -79,12 +80,23 @@ export type Imported = Omit<ImportEnd, 'end'> & { end: ImportEnd['end'] | 'known
 export async function importFile(wanted: Wanted, context: Context, watching: Watching): Promise<Imported> {
   const { pool } = context;
   const key = keyOf(wanted);
+  // Before the import is begun: a file without rows leaves no record of an import.
+  for (const warning of await warningsOf(wanted)) watching.onWarning(warning);
   // Two would write one file of refused rows.
   const imported = await aloneWithImport(pool, key, async () =>
     bringIn(wanted, await begin(wanted, key, context), { context, watching }),
   );
   if (imported) return imported;
   throw new ImportError(`${wanted.input.name}: another process brings it in at this moment`);
+}
+
+/** Reads the first rows, and returns what is to be said of their header. @throws {ImportError} when there is no row */
+async function warningsOf({ input, options }: Wanted): Promise<string[]> {
+  const found: string[] = [];
+  const onRouting = ({ file, warnings }: Routing) =>
+    void found.push(...warnings.map((warning) => `${file}: ${warning}`));
+  for await (const _ of mapRows({ input, options, onRouting })) break;
+  return found;
 }
 
 async function bringIn(
@@ -201,7 +213,8 @@ export async function previewFile(
       if (leaving.aborted) break;
       const caller = await callerOf(newId());
       for (const row of rows.slice(0, shown - preview.first.length)) {
-        const verdict = verdictOf(structuredClone(row), judge, caller);
+        const { locate: _, ...data } = row;
+        const verdict = verdictOf(structuredClone(data), judge, caller);
         preview.first.push({
           ...{
             file: row.file,

@@ -1,5 +1,6 @@
+import { NAMED_ATTRIBUTES } from '../profile/attributes.ts';
 import { type Json, parsedJson, parsedOrText } from '../profile/json.ts';
-import { asRecord, isRecord, put } from '../profile/values.ts';
+import { asRecord, isRecord, numberOf, put } from '../profile/values.ts';
 import type { Layout, Refusal, Values } from './reader.ts';
 import { ImportError } from './unpack.ts';
 
@@ -116,7 +117,7 @@ export function createMapping(rules: MappingRules, columns: readonly string[] | 
   const { layout, map, ignore } = rules;
   // An object is what the API takes.
   if (layout === 'ndjson' && map.length === 0 && ignore.length === 0)
-    return { mapping: ((object) => ({ object })) as Mapping, routes: undefined };
+    return { mapping: ((object) => ({ object })) as Mapping, routes: undefined, warnings: [] };
   const routes = columns?.flatMap((column) => routeOf(column, rules) ?? []);
   if (columns && routes) check(rules, { columns, routes, name });
   const known = new Map(routes?.map((route) => [route.column, route]));
@@ -143,7 +144,7 @@ export function createMapping(rules: MappingRules, columns: readonly string[] | 
         if (read === undefined)
           return {
             field: route.field,
-            refused: `'${route.field}' is not valid: '${shown(value)}' of the column ${column} is no ${route.reading}`,
+            refused: `'${route.field}' is not valid: '${shown(value)}' of the column ${column} is no ${route.reading}${remedies[route.reading] ?? ''}`,
           };
         value = read;
       }
@@ -165,7 +166,30 @@ export function createMapping(rules: MappingRules, columns: readonly string[] | 
     }
     return { object };
   };
-  return { mapping, routes };
+  return { mapping, routes, warnings: routes ? caseWarnings(rules, routes) : [] };
+}
+
+/** Names of fields of the API for each type, all in lower case. */
+function fieldsOf({ type, serviceIdField }: MappingRules): readonly string[] {
+  const named = [...ALIAS, ...identifiers(serviceIdField)];
+  if (type === 'users') return [...named, ...NAMED_ATTRIBUTES];
+  return [
+    ...named,
+    ...(type === 'subscriptions' ? [...required.subscriptions, 'email_subscribe'] : members[type]),
+  ];
+}
+
+/** Columns that become no field of the API only because their names are not in lower case, each with the remedy. */
+function caseWarnings(rules: MappingRules, routes: readonly Route[]): string[] {
+  const fields = new Set(fieldsOf(rules));
+  const taken = new Set(routes.map(({ path }) => path.at(-1)!));
+  const becomes = rules.type === 'users' ? 'custom attribute' : 'property';
+  return routes.flatMap(({ column, path }) => {
+    const name = path.at(-1)!;
+    const field = name.toLowerCase();
+    if (name === field || !fields.has(field) || taken.has(field)) return [];
+    return `the column ${column} becomes the ${becomes} ${name}, since names of fields are in lower case; if it is the field ${field}, use --map ${field}=${column}`;
+  });
 }
 
 /** A field that stands in a column of its own, and in further columns for its members. */
@@ -214,6 +238,15 @@ const onlyOfActivities = new Set([
 ]);
 
 const NUMBER = /^-?(?:0|[1-9]\d{0,14})(?:\.\d{1,15})?$/;
+/** Significant digits that a double keeps of any number. */
+const MOST_DIGITS = 15;
+
+/** What a value of a reading looks like. */
+const remedies: Partial<Record<Reading, string>> = {
+  number: ': write it as 12.5 or 1e3, up to 9007199254740991, or read the column as text',
+  boolean: ': write true, false, 1 or 0',
+  json: ': write it as JSON, or read the column as text',
+};
 
 /** @returns undefined when a text cannot be read as that */
 function readText(value: Json, reading: Reading): Json | undefined {
@@ -223,9 +256,7 @@ function readText(value: Json, reading: Reading): Json | undefined {
     case 'text':
       return value;
     case 'number':
-      return NUMBER.test(value.trim()) || /^-?\d[\d.]*e[+-]?\d{1,3}$/i.test(value.trim())
-        ? Number(value)
-        : undefined;
+      return numberOf(value);
     case 'boolean':
       return /^(true|false|1|0)$/i.test(value) ? /^(true|1)$/i.test(value) : undefined;
     case 'json':
@@ -235,15 +266,22 @@ function readText(value: Json, reading: Reading): Json | undefined {
   }
 }
 
-/** A number whose text is the one that it would be written as, true, false, an array or an object; else a text. */
+/** A number that a double stores with all its digits, true, false, an array or an object; else a text. */
 function guessed(value: string): Json {
   const first = value.charCodeAt(0);
   if (first === 0x5b || first === 0x7b) return parsedOrText(value);
-  if ((first === 0x2d || (first >= 0x30 && first <= 0x39)) && NUMBER.test(value)) return Number(value);
+  if (
+    (first === 0x2d || (first >= 0x30 && first <= 0x39)) &&
+    NUMBER.test(value) &&
+    significantDigits(value) <= MOST_DIGITS
+  )
+    return Number(value);
   if (value.length > 5) return value;
   const word = value.toLowerCase();
   return word === 'true' ? true : word === 'false' ? false : value;
 }
+
+const significantDigits = (number: string) => number.replace(/[-.]/g, '').replace(/^0+/, '').length;
 
 const shown = (value: Json) => String(value).slice(0, 50);
 

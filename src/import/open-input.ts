@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto';
 import { constants } from 'node:fs';
 import { type FileHandle, open } from 'node:fs/promises';
 import type { ParquetLines, ParquetOptions } from '../integrations/files/parquet-lines.ts';
+import { documentOf, foreignFormatOf } from '../integrations/foreign-formats.ts';
 import { SourceError } from '../integrations/source.ts';
 import { readAt } from '../platform/files.ts';
 import { unwatched, type Watcher, watchedStep } from '../platform/steps.ts';
@@ -74,6 +75,8 @@ export async function openInput(
     const { size, mtimeMs } = await handle.stat();
     const kind = kindOf(await readAt(handle, 0, START_BYTES), name);
     const entries = kind === 'zip' ? await listZip(handle, size) : [];
+    const document = documentOf(entries.map((entry) => entry.name));
+    if (document) throw new ImportError(`${name} is ${document}`);
     if (kind === 'zip' && entries.length === 0) throw new ImportError(`${name} has no file in it`);
     const source: Source = { handle, name, size, kind, entries };
     const { digest, bytes } = await survey(source, watcher);
@@ -142,6 +145,8 @@ async function openFile(name: string, path: string): Promise<FileHandle> {
 const START_BYTES = 65_536;
 
 /** What files begin with that need all of their bytes at hand. */
+const GZIP = Buffer.from([0x1f, 0x8b]);
+const ZIP = Buffer.from('PK\x03\x04', 'latin1');
 const PARQUET = Buffer.from('PAR1');
 const AVRO = Buffer.from('Obj\x01');
 
@@ -168,8 +173,16 @@ function requireText(start: Buffer, name: string): void {
     : start.subarray(0, 4).equals(AVRO)
       ? 'Avro'
       : undefined;
+  const foreign = foreignFormatOf(start);
+  if (foreign) throw new ImportError(`${name} is ${foreign}`);
+  const isPacked = start.subarray(0, 2).equals(GZIP) || start.subarray(0, 4).equals(ZIP);
+  if (isPacked)
+    throw new ImportError(
+      `${name} is packed twice, or is a workbook in a packed file: unpack it, and import what was in it`,
+    );
   if (table) throw new ImportError(`${name} is a packed ${table} file: unpack it, and import what was in it`);
-  if (start.includes(0)) throw new ImportError(`${name} is no text: it has bytes of 0`);
+  if (start.includes(0))
+    throw new ImportError(`${name} is a binary file: it has bytes of 0; write it as CSV or NDJSON in UTF-8`);
 }
 
 /** Reads all of it once; of an archive its bytes, and then what is in them. */

@@ -1,5 +1,5 @@
 import { isUtf8 } from 'node:buffer';
-import { createRecordScanner, DELIMITERS } from '../integrations/csv-scanner.ts';
+import { createRecordScanner, guessDelimiter, separatorLineOf } from '../integrations/csv-scanner.ts';
 import type { Json } from '../profile/json.ts';
 import { isRecord } from '../profile/values.ts';
 import { ImportError, type Part } from './unpack.ts';
@@ -24,28 +24,61 @@ export interface Refusal {
 interface Rows {
   /** For messages. */
   name: string;
-  /** Of a file with a header; of any other, each row says its own. */
+  /** Columns of the header. Absent where each row names its own. */
   columns: string[] | undefined;
+  /** Of the columns, those without a name in the header: `#2` is the second column. */
+  unnamed: readonly string[];
   rows: AsyncIterable<RawRow[]>;
   /** Only of rows that are not passed over. */
   read(row: RawRow): ReadRow;
 }
 
-/** @throws {ImportError} when the header is missing, or names a column twice */
-export async function readPart(part: Part, layout: Layout, delimiter?: string): Promise<Rows> {
-  if (layout === 'csv') return readCsv(part, delimiter);
-  return layout === 'ndjson' ? readLines(part) : readTable(part);
+/** How a part is written, as far as an option says it. */
+interface PartOptions {
+  layout: Layout;
+  /** Absent: the header tells. */
+  delimiter?: string | undefined;
+  /** Columns to leave out; an empty name stands for all columns without a name. */
+  ignore?: readonly string[];
+}
+
+/** @throws {ImportError} when the part cannot be read as a whole: it names the part, the cause and the remedy */
+export async function readPart(part: Part, options: PartOptions): Promise<Rows> {
+  if (options.layout === 'csv') return readCsv(part, options);
+  return options.layout === 'ndjson' ? readLines(part) : readTable(part);
 }
 
 /** An object of JSON on each line. */
-function readLines({ name, bytes }: Part): Rows {
-  return { name, columns: undefined, rows: splitRecords(bytes(), scanLines()), read: readObject };
+async function readLines(part: Part): Promise<Rows> {
+  const batches = splitRecords(part.bytes(), scanLines());
+  const { done, value: first } = await batches.next();
+  if (!done) requireLines(first[0]!, part.name);
+  async function* rows(): AsyncGenerator<RawRow[]> {
+    if (!done) yield first;
+    yield* batches;
+  }
+  return { ...NO_HEADER, name: part.name, rows: rows(), read: readObject };
+}
+
+const NO_HEADER = { columns: undefined, unnamed: [] } as const;
+
+/** @throws {ImportError} when the first line shows that one JSON value takes several lines, or holds all rows */
+function requireLines({ text }: RawRow, name: string): void {
+  const start = withoutMark(text).trim();
+  if (start.startsWith('['))
+    throw new ImportError(
+      `${name}, line 1: the file is a JSON array, and one JSON object per line is read; write it so with jq -c '.[]'`,
+    );
+  if (start === '{')
+    throw new ImportError(
+      `${name}, line 1: a JSON object takes several lines, and one JSON object per line is read; write it so with jq -c .`,
+    );
 }
 
 /** Rows of a table: where a column has nothing, nothing is said. */
-function readTable(part: Part): Rows {
+function readTable({ name, bytes }: Part): Rows {
   return {
-    ...readLines(part),
+    ...{ ...NO_HEADER, name, rows: splitRecords(bytes(), scanLines()) },
     read(row) {
       const said = readObject(row);
       if ('refused' in said) return said;
@@ -62,9 +95,11 @@ function readObject({ number, text, refused }: RawRow): ReadRow {
   try {
     value = JSON.parse(number === 1 ? withoutMark(text) : text);
   } catch (error) {
-    return { refused: `the line is no JSON: ${(error as Error).message}` };
+    return { refused: `the line is no JSON: ${(error as Error).message}; write one JSON object per line` };
   }
-  return isRecord(value) ? { values: value } : { refused: 'the line is no JSON object' };
+  return isRecord(value)
+    ? { values: value }
+    : { refused: 'the line is no JSON object; write one JSON object per line' };
 }
 
 /** The mark that some programs put at the beginning of a text. */
@@ -73,59 +108,91 @@ const withoutMark = (text: string) => (text.startsWith('\ufeff') ? text.slice(1)
 /** Most columns of a file. */
 const MOST_COLUMNS = 2000;
 
-async function readCsv({ name, bytes }: Part, given: string | undefined): Promise<Rows> {
-  const header = withoutMark(await firstLine(bytes()));
-  const delimiter = given ?? delimiterOf(header);
-  const records = splitRecords(bytes(), scanCsv(delimiter));
-  const { done, value: batch } = await records.next();
-  const [first, ...others] = done ? [] : batch;
-  if (!first || first.refused !== undefined)
-    throw new ImportError(`${name}: the header cannot be read: ${first?.refused ?? 'the file has no row'}`);
-  const columns = columnsOf(withoutMark(first.text), delimiter, name);
+async function readCsv({ name, bytes }: Part, { delimiter: given, ignore = [] }: PartOptions): Promise<Rows> {
+  const start = withoutMark(await startOf(bytes()));
+  const separatorLine = separatorLineOf(start);
+  const delimiter = given ?? separatorLine?.delimiter ?? guessDelimiter(start);
+  const batches = splitRecords(bytes(), scanCsv(delimiter));
+  let batch: RawRow[] = [];
+  async function next(): Promise<RawRow | undefined> {
+    while (batch.length === 0) {
+      const { done, value } = await batches.next();
+      if (done) return undefined;
+      batch = value;
+    }
+    return batch.shift();
+  }
+  if (separatorLine) await next();
+  const header = await next();
+  const unreadable = (cause: string) => new ImportError(`${name}: the header cannot be read: ${cause}`);
+  if (!header) throw unreadable('the file has no row');
+  if (header.refused !== undefined) throw unreadable(header.refused);
+  const split = splitRecord(withoutMark(header.text), delimiter);
+  if (!split) throw unreadable(BEHIND_QUOTE);
+  const { columns, unnamed } = columnsOf(split, name, ignore);
 
   async function* rows(): AsyncGenerator<RawRow[]> {
-    const below = (row: RawRow) => ({ ...row, number: row.number - first!.number });
-    if (others.length > 0) yield others.map(below);
-    for await (const more of records) yield more.map(below);
+    const below = (row: RawRow) => ({ ...row, number: row.number - header!.number });
+    if (batch.length > 0) yield batch.map(below);
+    for await (const more of batches) yield more.map(below);
   }
 
   function read({ text, refused }: RawRow): ReadRow {
     if (refused !== undefined) return { refused };
     const cells = splitRecord(text, delimiter);
-    if (!cells) return { refused: 'something stands behind a closing quote' };
+    if (!cells) return { refused: BEHIND_QUOTE };
     if (cells.length !== columns.length)
-      return { refused: `the row has ${cells.length} values, and the header ${columns.length} columns` };
+      return {
+        refused: `the row has ${cells.length} values, and the header ${columns.length} columns; quote a value that has ${shownDelimiter(delimiter)} or a line break in it`,
+      };
     const values: Values = {};
     for (let place = 0; place < columns.length; place++) values[columns[place]!] = cells[place]!;
     return { values };
   }
-  return { name, columns, rows: rows(), read };
+  return { name, columns, unnamed, rows: rows(), read };
 }
 
-/** Enough of a file to know its delimiter by. */
-async function firstLine(chunks: AsyncIterable<Buffer>): Promise<string> {
-  for await (const chunk of chunks) {
-    const end = chunk.indexOf('\n');
-    return chunk.toString('utf8', 0, end === -1 ? chunk.length : end).replace(/\r$/, '');
-  }
+const BEHIND_QUOTE = 'something stands behind a closing quote; write a quote within a quoted value twice';
+
+const shownDelimiter = (delimiter: string) => (delimiter === '\t' ? 'a tab' : `'${delimiter}'`);
+
+/** The first characters of a file: enough to know its delimiter by. */
+async function startOf(chunks: AsyncIterable<Buffer>): Promise<string> {
+  for await (const chunk of chunks) return chunk.toString('utf8', 0, START_BYTES);
   return '';
 }
 
-function columnsOf(header: string, delimiter: string, name: string): string[] {
-  const columns = splitRecord(header, delimiter)?.map((column) => column.trim());
-  if (!columns)
-    throw new ImportError(`${name}: the header cannot be read: something stands behind a closing quote`);
+const START_BYTES = 65_536;
+
+function columnsOf(
+  header: readonly string[],
+  name: string,
+  ignore: readonly string[],
+): Pick<Rows, 'unnamed'> & { columns: string[] } {
+  const columns = header.map((column) => column.trim());
   if (columns.length > MOST_COLUMNS)
     throw new ImportError(`${name}: the header has more than ${MOST_COLUMNS} columns`);
+  const unnamed: string[] = [];
   columns.forEach((column, place) => {
-    if (column === '' || column === '__proto__')
+    if (column === '') {
+      const number = `#${place + 1}`;
+      if (!ignore.includes('') && !ignore.includes(number))
+        throw new ImportError(
+          `${name}: column ${place + 1} of the header has no name: name it, or leave it out with --ignore '${number}'`,
+        );
+      unnamed.push(number);
+      columns[place] = number;
+    }
+    if (column === '__proto__')
       throw new ImportError(
-        `${name}: column ${place + 1} of the header has ${column === '' ? 'no name' : 'a name that no field can have'}`,
+        `${name}: column ${place + 1} of the header has a name that no field can have: ${column}`,
       );
-    if (columns.indexOf(column) < place)
-      throw new ImportError(`${name}: the header has the column ${column} twice`);
+    if (columns.indexOf(columns[place]!) < place)
+      throw new ImportError(
+        `${name}: the header has the column ${column} twice, the second time as column ${place + 1}; rename one of them`,
+      );
   });
-  return columns;
+  return { columns, unnamed };
 }
 
 /** Bytes of the longest row: a payload of the longest kind, of which every character is a quote and doubled. */
@@ -146,6 +213,8 @@ const SHOWN = 200;
 export interface RawRow {
   /** From 1: the line of an NDJSON file; the record below the header of a CSV file; the row of a Parquet file. */
   number: number;
+  /** The line of the file, from 1, in which the row begins. */
+  line: number;
   text: string;
   refused?: string;
 }
@@ -158,18 +227,14 @@ interface Scanner {
 }
 
 const LF = 0x0a;
+const CR = 0x0d;
 
-/** Every line feed ends a record. */
+/** Every line break ends a record. */
 export function scanLines(): Scanner {
-  return {
-    scan(chunk, onEnd) {
-      for (let end = chunk.indexOf(LF); end !== -1; end = chunk.indexOf(LF, end + 1)) onEnd(end + 1);
-    },
-    open: () => false,
-  };
+  return { scan: createRecordScanner().scan, open: () => false };
 }
 
-/** A line feed within quotes ends none. */
+/** A line break within quotes ends none. */
 function scanCsv(delimiter: string): Scanner {
   const scanner = createRecordScanner(delimiter);
   return { scan: scanner.scan, open: () => scanner.open() !== undefined };
@@ -184,6 +249,7 @@ export async function* splitRecords(
   scanner: Scanner,
 ): AsyncGenerator<RawRow[]> {
   let number = 0;
+  let line = 1;
   /** Of the record that has begun: its pieces, as far as they are kept, and the bytes of all of them. */
   let pieces: Buffer[] = [];
   let bytes = 0;
@@ -199,7 +265,9 @@ export async function* splitRecords(
     pieces = [];
     bytes = 0;
     number += 1;
-    return isLong ? tooLong(number, record) : rowOf(number, record);
+    const place = { number, line };
+    line += lineBreaks(record);
+    return isLong ? tooLong(place, record) : rowOf(place, record);
   }
 
   for await (const chunk of chunks) {
@@ -219,24 +287,42 @@ export async function* splitRecords(
   const last = end();
   if (!last) return;
   const refused =
-    'a quote opens in this row and is not closed before the end of the file: nothing from here on is read';
+    'a quote opens in this row and is not closed before the end of the file: nothing from here on is read; close it';
   yield [isOpen ? { ...last, text: last.text.slice(0, SHOWN), refused } : last];
 }
 
-function tooLong(number: number, record: Buffer): RawRow {
-  const text = record.subarray(0, SHOWN).toString('utf8');
-  return { number, text, refused: `the row is longer than ${MOST_ROW_BYTES} bytes` };
+type Place = Pick<RawRow, 'number' | 'line'>;
+
+/** Line breaks of a record with the one that ends it; of a record that is too long, those of its beginning. */
+function lineBreaks(record: Buffer): number {
+  const end = record.length - 1;
+  let at = record.indexOf(LF);
+  // Nearly every record has one line break, which ends it.
+  if ((at === -1 || at === end) && !record.subarray(0, Math.max(0, end - 1)).includes(CR)) return 1;
+  let breaks = 0;
+  for (at = 0; at <= end; at++)
+    if (record[at] === LF || (record[at] === CR && record[at + 1] !== LF)) breaks += 1;
+  return Math.max(1, breaks);
 }
 
-function rowOf(number: number, record: Buffer): RawRow | undefined {
+function tooLong(place: Place, record: Buffer): RawRow {
+  const text = record.subarray(0, SHOWN).toString('utf8');
+  return { ...place, text, refused: `the row is longer than ${MOST_ROW_BYTES} bytes` };
+}
+
+function rowOf(place: Place, record: Buffer): RawRow | undefined {
   let to = record.length;
   if (record[to - 1] === LF) to -= 1;
-  if (record[to - 1] === 0x0d) to -= 1;
+  if (record[to - 1] === CR) to -= 1;
   if (to === 0) return undefined;
   const text = record.toString('utf8', 0, to);
   // A character that stands for bytes which are none may also have been written down as such.
-  if (!text.includes('\ufffd') || isUtf8(record)) return { number, text };
-  return { number, text: text.slice(0, SHOWN), refused: 'the row is not in UTF-8' };
+  if (!text.includes('\ufffd') || isUtf8(record)) return { ...place, text };
+  return {
+    ...place,
+    text: text.slice(0, SHOWN),
+    refused: 'the row is not in UTF-8; convert the file to UTF-8',
+  };
 }
 
 /**
@@ -279,10 +365,4 @@ function closingQuote(text: string, from: number): number {
   let at = text.indexOf('"', from);
   while (at !== -1 && text[at + 1] === '"') at = text.indexOf('"', at + 2);
   return at;
-}
-
-/** Of comma, semicolon, tab and bar, the one that parts a header into the most names. */
-function delimiterOf(header: string): string {
-  const counts = DELIMITERS.map((delimiter) => splitRecord(header, delimiter)?.length ?? 0);
-  return DELIMITERS[counts.indexOf(Math.max(...counts))]!;
 }

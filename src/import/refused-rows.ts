@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto';
 import { statSync } from 'node:fs';
 import { type FileHandle, open, stat } from 'node:fs/promises';
 import path from 'node:path';
+import type { Json } from '../profile/json.ts';
 import type { Input } from './open-input.ts';
 import { ImportError } from './unpack.ts';
 
@@ -13,12 +14,21 @@ export interface RefusedRow {
   file: string;
   /** Of the file, or of its entry that `file` names. */
   row: number;
+  /** The line in which the row begins. */
+  line: number;
+  /** The column that became the field, of a file with a header. */
+  column: string | null;
   /** That the rule is about, if it is about one. */
   field: string | null;
+  /** What stands in that column. */
+  value: Json;
   reason: string;
   /** As it stands there. */
   text: string;
 }
+
+const cut = (text: string) => text.slice(0, MOST_SHOWN);
+const cutValue = (value: Json) => (typeof value === 'string' ? cut(value) : value);
 
 /** Whether two paths lead to one file, by whatever names. */
 export function isSameFile(one: string, other: string): boolean {
@@ -122,7 +132,7 @@ export function openRefusedRows(path: string) {
     async write(rows: readonly RefusedRow[]): Promise<void> {
       if (rows.length === 0) return;
       const text = rows
-        .map((row) => `${JSON.stringify({ ...row, text: row.text.slice(0, MOST_SHOWN) })}\n`)
+        .map((row) => `${JSON.stringify({ ...row, value: cutValue(row.value), text: cut(row.text) })}\n`)
         .join('');
       await attempt(async () => {
         handle ??= await open(path, 'w', 0o600);

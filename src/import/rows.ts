@@ -14,7 +14,7 @@ import { createMapping, type MappingRules } from './mapping.ts';
 import type { Input } from './open-input.ts';
 import { type RawRow, type Refusal, readPart, type Values } from './reader.ts';
 import type { RefusedRow } from './refused-rows.ts';
-import { ImportError } from './unpack.ts';
+import { ImportError, NoRows } from './unpack.ts';
 import { type Sent, type VendorName, vendorFormats } from './vendor.ts';
 
 /** How the rows of a file become objects. */
@@ -29,14 +29,21 @@ export interface RowOptions extends MappingRules {
 export interface MappedRow extends RawRow {
   /** The file, or the entry of the archive. */
   file: string;
+  /** Finds the column that became a field, and the row's value of it. Absent where each row names its own columns. */
+  locate?: Locate;
   sent?: Sent[];
   /** Of what is refused, where one is to blame. */
   field?: string;
 }
 
+/** The column of a row that became a field, and what stands there. */
+type Locate = (row: RawRow, field: string) => { column: string; value: Json } | undefined;
+
 /** Where the columns of a part go, for people. */
 export interface Routing {
   file: string;
+  /** Columns of which the name is that of a field but for its case. */
+  warnings: readonly string[];
   columns: { column: string; field: string; reading: string }[] | undefined;
 }
 
@@ -60,16 +67,19 @@ export async function* mapRows({
 }: Reading): AsyncGenerator<MappedRow[]> {
   let passed = 0;
   for await (const part of input.parts()) {
-    const { name: file, columns, rows, read } = await readPart(part, options.layout, options.delimiter);
-    const { mapping, routes } = createMapping(withVendor(options, columns), columns, file);
-    onRouting?.({ file, columns: routes });
+    const { name: file, columns, unnamed, rows, read } = await readPart(part, options);
+    const rules = withVendor(options, columns);
+    const ignore = rules.ignore.flatMap((name) => (name === '' ? unnamed : name));
+    const { mapping, routes, warnings } = createMapping({ ...rules, ignore }, columns, file);
+    onRouting?.({ file, columns: routes, warnings });
+    const locate: Locate | undefined = columns && ((row, field) => located(read(row), routes, field));
     const mapRow = (row: RawRow): MappedRow => {
       const sent = ofOneRow(() => {
         const said = read(row);
         const mapped = 'refused' in said ? said : mapping(said.values);
         return 'refused' in mapped ? mapped : sentOf(mapped.object, options);
       });
-      return { ...row, file, ...sent };
+      return locate ? { ...row, file, locate, ...sent } : { ...row, file, ...sent };
     };
     for await (const batch of rows) {
       const left = batch.slice(Math.max(0, done - passed));
@@ -77,6 +87,21 @@ export async function* mapRows({
       if (left.length > 0) yield left.map(mapRow);
     }
   }
+  if (passed > 0) return;
+  const found = options.layout === 'csv' ? 'a header and no rows below it' : 'no rows';
+  throw new NoRows(
+    `${input.name} has ${found}: nothing was imported; check that the program that wrote it has come to its end`,
+  );
+}
+
+function located(
+  read: ReturnType<Awaited<ReturnType<typeof readPart>>['read']>,
+  routes: ReturnType<typeof createMapping>['routes'],
+  field: string,
+): ReturnType<Locate> {
+  const route = routes?.find((one) => one.field === field) ?? routes?.find(({ path }) => path[0] === field);
+  if (!route || 'refused' in read) return undefined;
+  return { column: route.column, value: read.values[route.column] ?? null };
 }
 
 /** What a row says that nothing is prepared for is a fault of this row alone: the others go on. */
@@ -142,10 +167,12 @@ export function judgeRows(rows: readonly MappedRow[], judge: Judge, caller: Call
 }
 
 function refusedRow(
-  { file, number, text }: MappedRow,
+  row: MappedRow,
   { refused: reason, field = null }: { refused: string; field?: string | null },
 ): RefusedRow {
-  return { file, row: number, field, reason, text };
+  const { file, number, line, text } = row;
+  const { column = null, value = null } = (field !== null && row.locate?.(row, field)) || {};
+  return { file, row: number, line, column, field, value, reason, text };
 }
 
 /** What becomes of the objects of one row, and what was cut or left out of it; or why it is refused. */

@@ -12,6 +12,9 @@ export class ImportError extends Error {
   override name = 'ImportError';
 }
 
+/** A file without a row: a header alone, or empty lines. */
+export class NoRows extends ImportError {}
+
 /** One text within a file: the file itself, unpacked if it was packed, or an entry of an archive. */
 export interface Part {
   /** For messages: the file, and the entry within it. */

@@ -58,13 +58,13 @@ test('a row that is not in UTF-8 is refused alone', async () => {
     { external_id: 'a', x: '\ufffd' },
     { external_id: 'c', x: 'ä' },
   ]);
-  expect(refused).toMatchObject([{ row: 2, reason: 'the row is not in UTF-8' }]);
+  expect(refused).toMatchObject([{ row: 2, reason: 'the row is not in UTF-8; convert the file to UTF-8' }]);
 });
 
 test.each([
   ['empty', Buffer.alloc(0), 'is empty'],
   ['in UTF-16', Buffer.from('\ufeffexternal_id\na\n', 'utf16le'), 'is in UTF-16; write it in UTF-8'],
-  ['binary', Buffer.from([1, 2, 0, 3]), 'is no text'],
+  ['binary', Buffer.from([1, 2, 0, 3]), 'is a binary file'],
   [
     'gzip that is cut',
     gzipSync('external_id\nada\nalan\n').subarray(0, 20),
@@ -75,7 +75,7 @@ test.each([
     Buffer.from(gzipSync('external_id\nada\n')).fill(0xff, 12, 16),
     'cannot be unpacked',
   ],
-  ['gzip of something binary', gzipSync(Buffer.from([1, 0, 2])), 'is no text'],
+  ['gzip of something binary', gzipSync(Buffer.from([1, 0, 2])), 'is a binary file'],
   [
     'a zip that is cut',
     zipOf([{ name: 'a.csv', content: 'external_id\nada\n' }]).subarray(0, 60),

@@ -80,10 +80,48 @@ test('refused rows are written to a file with row, field and rule, and the exit 
   const lines = readFileSync(rejects, 'utf8').trimEnd().split('\n');
   expect(lines.map((line) => JSON.parse(line))).toEqual([
     {
-      ...{ file, row: 2, field: 'time', text: 'b,refused-2,never,2' },
+      ...{ file, row: 2, line: 3, column: 'time', field: 'time', value: 'never' },
+      text: 'b,refused-2,never,2',
       reason: "'time' is not valid: it must be a time in ISO 8601 or as yyyy-MM-dd'T'HH:mm:ss:SSSZ",
     },
-    { file, row: 3, field: 'external_id', reason: expect.any(String), text: ',x,2026-01-31T12:00:00Z,3' },
+    {
+      ...{ file, row: 3, line: 4, column: 'external_id', field: 'external_id', value: '' },
+      ...{ reason: expect.any(String), text: ',x,2026-01-31T12:00:00Z,3' },
+    },
+  ]);
+});
+
+test('columns that differ from a field only in their case are reported by an import and a dry run', async () => {
+  const file = fileOf('case.csv', 'EXTERNAL_ID,EMAIL,\nada,ada@example.com,1\n');
+  const options = [
+    '--workspace',
+    'shop',
+    '--type',
+    'users',
+    '--map',
+    'external_id=EXTERNAL_ID',
+    '--ignore',
+    '',
+  ];
+  const warning = `warning: ${file}: the column EMAIL becomes the custom attribute EMAIL`;
+  const tried = await on.run(['import', file, ...options, '--dry-run']);
+  expect([tried.code, tried.stdout]).toEqual([0, expect.stringContaining(warning)]);
+  const imported = await on.run(['import', file, ...options]);
+  expect([imported.code, imported.stderr]).toEqual([0, expect.stringContaining(warning)]);
+});
+
+test('a file without rows ends with 1 and its cause, and no import is begun; others beside it are imported', async () => {
+  const [empty, full] = [
+    fileOf('empty.csv', header),
+    fileOf('full.csv', `${header}a,beside-1,2026-01-31,1\n`),
+  ];
+  expectRefusal(await on.run(importing(empty)), `${empty} has a header and no rows below it`);
+  expect((await pool.query('select from imports where file = $1', [empty])).rowCount).toBe(0);
+  const { code, stdout, stderr } = await on.run(['import', empty, full, ...onEvents, '--json']);
+  expect([code, stderr]).toEqual([1, expect.stringContaining('has a header and no rows below it')]);
+  expect(JSON.parse(stdout).imports).toMatchObject([
+    { file: empty, state: 'no rows', rows: 0 },
+    { file: full, state: 'imported', rows: 1 },
   ]);
 });
 

@@ -114,6 +114,23 @@ test.each([
   ]);
 });
 
+test.each([
+  ['a file that begins with sep=;', `sep=;\nexternal_id;updated_at;payload\na;${at};{}\n`],
+  ['a file whose lines end in CR alone', `external_id,updated_at,payload\ra,${at},{}\r`],
+])('%s is read as what it is', async (_, text) => {
+  expect(idsOf(await readAll(csv(text)))).toEqual(['a']);
+});
+
+test.each([
+  ['an Excel workbook', Buffer.from('PK\x03\x04\x14\0', 'latin1'), 'a zip archive or an Excel workbook'],
+  ['an HTML page', Buffer.from('<!DOCTYPE html><html></html>'), 'an HTML page'],
+])('%s that is named .csv is an error of the configuration, which says so', async (_, bytes, rule) => {
+  await expect(readAll(csv(bytes))).rejects.toMatchObject({
+    reason: 'config',
+    message: expect.stringContaining(`rows.csv is ${rule}`),
+  });
+});
+
 test('lines that do not all end alike are an error of the configuration', async () => {
   const reading = readAll(csv(`${header}a,${at},{}\r\nb,${at},{}\n`));
   await expect(reading).rejects.toMatchObject({

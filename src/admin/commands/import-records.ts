@@ -82,10 +82,16 @@ export function columnsOf({ routings }: Preview) {
   );
 }
 
+/** What is to be said of the headers of a preview, each with its file. */
+export function warningsOf({ routings }: Preview): string[] {
+  return routings.flatMap(({ file, warnings }) => warnings.map((warning) => `${file}: ${warning}`));
+}
+
 /** For people: where columns go, and what the first rows become. */
 export function describe(preview: Preview): void {
   const columns = columnsOf(preview);
   if (columns.length > 0) process.stdout.write(`${table(columns)}\n`);
+  for (const warning of warningsOf(preview)) process.stdout.write(`warning: ${warning}\n`);
   for (const { row, objects, refused, warnings } of preview.first) {
     process.stdout.write(`row ${row}${refused === null ? '' : `, refused: ${refused}`}\n`);
     for (const { object } of objects ?? []) printJson(object);

@@ -7,7 +7,7 @@ import { namesMany, type Opening, openInputs } from '../../import/open-inputs.ts
 import { type Layout, layouts } from '../../import/reader.ts';
 import { isSameFile, usualPath } from '../../import/refused-rows.ts';
 import type { RowOptions } from '../../import/rows.ts';
-import { ImportError } from '../../import/unpack.ts';
+import { ImportError, NoRows } from '../../import/unpack.ts';
 import { type VendorName, vendorFormats, vendorNames } from '../../import/vendor.ts';
 import type { BucketAccess } from '../../integrations/bucket-client.ts';
 import { reachOfSources } from '../../platform/reach.ts';
@@ -22,7 +22,7 @@ import {
 import { printPage, type Row } from '../output.ts';
 import { showRows, showSteps } from '../progress.ts';
 import type { QueueContext } from '../queue.ts';
-import { addImportRecords, columnsOf, describe } from './import-records.ts';
+import { addImportRecords, columnsOf, describe, warningsOf } from './import-records.ts';
 
 /** First rows that a dry run shows. */
 const SHOWN = 5;
@@ -111,13 +111,15 @@ async function importFiles(files: string[], options: Options): Promise<void> {
         const job = { installation, workspaceId, options, leaving: leaving.signal, queue };
         try {
           for (const file of files)
-            for await (const input of openInputs(file, openingOf(job))) results.push(await one(input, job));
+            for await (const input of openInputs(file, openingOf(job)))
+              results.push(await (isMany ? oneOfMany(input, job) : one(input, job)));
         } catch (error) {
           throw inWords(error, results);
         }
       }
       await (options.dryRun ? each() : withQueue(installation, each));
       printPage(json, 'imports', { rows: results, next: null });
+      if (results.some(({ state }) => state === NO_ROWS)) throw new CommanderError(1, 'penstock.import', '');
       if (results.some(({ refused }) => Number(refused) > 0))
         throw new CommanderError(SOME_REFUSED, 'penstock.import', '');
     });
@@ -145,6 +147,20 @@ interface Job {
 async function one(input: Input, job: Job): Promise<Row> {
   const wanted = wantedOf(input, job);
   return job.queue ? bringIn(wanted, job, job.queue) : tryOut(wanted, job);
+}
+
+/** The state of a file without rows among others. Programs that write many files leave some of them without rows. */
+const NO_ROWS = 'no rows';
+
+async function oneOfMany(input: Input, job: Job): Promise<Row> {
+  try {
+    return await one(input, job);
+  } catch (error) {
+    if (!(error instanceof NoRows)) throw error;
+    process.stderr.write(`${error.message}\n`);
+    const none = { rows: 0, accepted: 0, refused: 0, warned: 0, rejects: null };
+    return { file: input.name, state: NO_ROWS, ...none };
+  }
 }
 
 function openingOf({ installation: { config }, options, leaving }: Omit<Job, 'queue'>): Opening {
@@ -247,6 +263,7 @@ async function tryOut(wanted: Wanted, { installation, options, leaving }: Job): 
     return {
       ...result,
       columns: columnsOf(preview),
+      warnings: warningsOf(preview),
       first_rows: preview.first.map((row) => ({ ...row, warnings: [...row.warnings] })),
     };
   describe(preview);
@@ -267,6 +284,7 @@ async function bringIn(
   const context = { pool: database.pool, config, producer, connection, lanes, actor };
   const imported = await importFile(wanted, context, {
     leaving,
+    onWarning: (warning) => void process.stderr.write(`warning: ${warning}\n`),
     onBegin(stored) {
       bar.begin(stored.rows);
       if (stored.rows > 0 && !options.json)

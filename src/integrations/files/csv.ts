@@ -2,7 +2,8 @@ import { createReadStream } from 'node:fs';
 import { type FileHandle, open, stat } from 'node:fs/promises';
 import { pipeline } from 'node:stream/promises';
 import { readAt } from '../../platform/files.ts';
-import { createRecordScanner, DELIMITERS } from '../csv-scanner.ts';
+import { createRecordScanner, DELIMITERS, separatorLineOf } from '../csv-scanner.ts';
+import { foreignFormatOf } from '../foreign-formats.ts';
 import { SourceError } from '../source.ts';
 import type { InputFile } from './input.ts';
 import type { Scratch } from './scratch.ts';
@@ -11,6 +12,8 @@ import type { Scratch } from './scratch.ts';
 const MOST_BYTES = 65_536;
 
 export interface CsvHeader {
+  /** Lines before the header: 1 where the file begins with `sep=;`. */
+  linesBefore: number;
   delimiter: string;
   names: string[];
 }
@@ -25,18 +28,29 @@ export async function readHeader(file: InputFile): Promise<CsvHeader | undefined
   const start = await readStart(file);
   if (start.length === 0) return undefined;
   // The mark at the beginning of a file goes with it. The bytes may end within a character, but no name does.
-  const text = new TextDecoder('utf-8').decode(start);
-  const headers = DELIMITERS.map((delimiter) => ({ delimiter, names: parseLine(text, delimiter) }));
+  const wholeText = new TextDecoder('utf-8').decode(start);
+  const foreign = start.subarray(0, 4).equals(ZIP) ? ZIPPED : foreignFormatOf(start);
+  if (foreign) throw new SourceError('config', `${file.name} is ${foreign}`);
+  const separatorLine = separatorLineOf(wholeText);
+  const [text, linesBefore] = [wholeText.slice(separatorLine?.length ?? 0), separatorLine ? 1 : 0];
+  const headers = (separatorLine ? [separatorLine.delimiter] : DELIMITERS).map((delimiter) => ({
+    delimiter,
+    names: parseLine(text, delimiter),
+  }));
   const found =
     headers.find(({ names }) => names?.some((name) => name.toLowerCase() === 'updated_at')) ?? headers[0]!;
   const { delimiter, names } = found;
   if (names?.some((name) => name.includes('\ufffd'))) {
     throw new SourceError('config', `${file.name}: the first line is not in UTF-8`);
   }
-  if (names) return { delimiter, names };
-  if (start.length < MOST_BYTES) return { delimiter, names: parseLine(`${text}\n`, delimiter) ?? [] };
+  if (names) return { linesBefore, delimiter, names };
+  if (start.length < MOST_BYTES)
+    return { linesBefore, delimiter, names: parseLine(`${text}\n`, delimiter) ?? [] };
   throw new SourceError('config', `${file.name}: no first line ends within ${MOST_BYTES} bytes`);
 }
+
+const ZIP = Buffer.from('PK\x03\x04', 'latin1');
+const ZIPPED = 'a zip archive or an Excel workbook: save it as CSV in UTF-8, packed by gzip or not at all';
 
 async function readStart(file: InputFile): Promise<Buffer> {
   const handle = await open(file.path);
@@ -99,6 +113,7 @@ export async function cutCsv(
   const pieces: InputFile[] = [];
   let piece: FileHandle | undefined;
   let [head, headEnded] = [Buffer.alloc(0), false];
+  let linesToHead = header.linesBefore;
   /** Bytes in the piece, and of them those of whole records. */
   let [written, whole] = [0, 0];
   let records = 0;
@@ -127,15 +142,15 @@ export async function cutCsv(
     scanner.scan(chunk, (end) => ends.push(end));
     if (!isCut) return;
     let from = 0;
-    if (!headEnded) {
+    while (!headEnded) {
       const end = ends.shift();
-      head = Buffer.concat([head, chunk.subarray(0, end)]);
+      head = Buffer.concat([head, chunk.subarray(from, end)]);
       if (end === undefined) {
-        // Its lines end in CR alone: it is left in one piece.
         isCut = head.length < MOST_HEADER_BYTES;
         return;
       }
-      headEnded = true;
+      headEnded = linesToHead === 0;
+      linesToHead -= 1;
       from = end;
     }
     const lastEnd = ends.at(-1);

@@ -62,11 +62,16 @@ async function partsOfCsv(
   });
 }
 
-function readCsv(files: readonly InputFile[], { delimiter, names }: CsvHeader, rejects: string): string {
+function readCsv(
+  files: readonly InputFile[],
+  { linesBefore, delimiter, names }: CsvHeader,
+  rejects: string,
+): string {
   const columns = names.map((_, index) => `c${index}: 'VARCHAR'`).join(', ');
   return `read_csv([${files.map(({ path }) => literal(path)).join(', ')}], columns = {${columns}}, ${[
     'auto_detect = false',
     'header = true',
+    ...(linesBefore > 0 ? [`skip = ${linesBefore}`] : []),
     `delim = ${literal(delimiter)}`,
     `quote = '"'`,
     `escape = '"'`,
