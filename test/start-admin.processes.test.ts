@@ -1,4 +1,5 @@
 import { execFile } from 'node:child_process';
+import { randomBytes } from 'node:crypto';
 import { readdirSync, readFileSync, statSync } from 'node:fs';
 import path from 'node:path';
 import { promisify } from 'node:util';
@@ -19,12 +20,15 @@ import {
   startAndWait,
   track,
 } from './setup/npm-start.ts';
-import type { TestProcess } from './setup/processes.ts';
+import { quickly, type TestProcess } from './setup/processes.ts';
+import { startReceiver } from './streams/receiver.ts';
 
 /** The kinds of queue that its processes say they have. */
 function queuesOf(start: TestProcess): Set<unknown> {
   return new Set(start.log.filter(({ msg }) => msg === 'ready').flatMap(({ queue }) => queue ?? []));
 }
+
+const LAST_ERRORS = 'select last_error from stream_destinations';
 
 /** Whether a server that is in its data folder, or on it, runs. */
 const hasPostgres = (folder: string) =>
@@ -72,51 +76,48 @@ describe('npm start with REDIS_URL, BOOTSTRAP_API_KEY and the embedded Postgres'
     expect(statSync(path.join(packageRoot, 'dist/src/start.js')).mtimeMs).toBe(compiled);
   });
 
-  test('stores the credentials of an integration with the key that npm start keeps in DATA_DIR', async () => {
+  test('penstock creates an integration on this machine, and sync reads it with the key of DATA_DIR', async () => {
     const warehouse = new URL((await createBareDatabase()).url);
+    expect(warehouse.hostname).toBe('127.0.0.1');
     await ask(
       warehouse.href,
-      'create table exported (updated_at timestamptz, external_id text, payload jsonb)',
+      `create table exported as
+       select now() as updated_at, 'lise' as external_id, '{"first_name":"Lise"}'::jsonb as payload`,
     );
-    const { stdout } = await promisify(execFile)(
-      process.execPath,
-      [
-        ...[
-          'dist/src/cli.js',
-          'integrations',
-          'create',
-          '--json',
-          '--workspace',
-          'default',
-          '--name',
-          'users',
-        ],
-        ...[
-          '--kind',
-          'attributes',
-          '--source',
-          'postgres',
-          '--host',
-          warehouse.hostname,
-          '--port',
-          warehouse.port,
-        ],
-        ...['--database', warehouse.pathname.slice(1), '--table', 'exported', '--tls', 'off'],
-        ...['--user', warehouse.username, '--secret-env', 'SECRET'],
-      ],
-      {
-        cwd: packageRoot,
-        env: { PATH: process.env.PATH, DATA_DIR: env.DATA_DIR, SECRET: warehouse.password },
-      },
+    const own = penstockWith({ DATA_DIR: env.DATA_DIR, SECRET: warehouse.password });
+    const { integration_id: id } = await own(
+      ...'integrations create --workspace default --name users --kind attributes --source postgres'.split(
+        ' ',
+      ),
+      ...`--host ${warehouse.hostname} --port ${warehouse.port} --database ${warehouse.pathname.slice(1)}`.split(
+        ' ',
+      ),
+      ...`--table exported --tls off --user ${warehouse.username} --secret-env SECRET`.split(' '),
     );
-    const { integration_id: id } = JSON.parse(stdout);
-    const own = readFileSync(path.join(env.DATA_DIR, 'database-url'), 'utf8').trim();
-    const rows = await ask(own, `select credentials from integrations where id = '${id}'`);
-    const key = readFileSync(path.join(env.DATA_DIR, 'integration-key'), 'utf8').trim();
-    expect(decryptCredentials(rows[0].credentials, id, keysOf(key))).toEqual({
+    const address = readFileSync(path.join(env.DATA_DIR, 'database-url'), 'utf8').trim();
+    const rows = await ask(address, `select credentials from integrations where id = '${id}'`);
+    const kept = readFileSync(path.join(env.DATA_DIR, 'integration-key'), 'utf8').trim();
+    expect(decryptCredentials(rows[0].credentials, id, keysOf(kept))).toEqual({
       user: warehouse.username,
       password: warehouse.password,
     });
+    await own('integrations', 'sync', id, '--wait');
+    await waitUntil(async () => (await readBack(env.PORT, key, 'lise')).users[0]?.external_id === 'lise', {
+      what: 'the row of the warehouse',
+    });
+  });
+
+  test('penstock creates a stream to this machine, and sync delivers to it', async () => {
+    const receiver = await startReceiver();
+    const own = penstockWith({ DATA_DIR: env.DATA_DIR });
+    await own(...`streams create --workspace default --name here --url ${receiver.url}`.split(' '));
+    await waitUntil(
+      async () => {
+        await track(env.PORT, key, [{ external_id: 'emmy', first_name: 'Emmy' }]);
+        return receiver.messages().some(({ user }) => user?.external_id === 'emmy');
+      },
+      { what: 'the change at the destination', deadline: 60_000 },
+    );
   });
 
   test('when it is killed, its processes end by themselves', async () => {
@@ -139,6 +140,7 @@ describe('npm start with stores of your own', () => {
       const stores = {
         ...(queue === 'redis' && { REDIS_URL: (await startRedis()).url }),
         DATABASE_URL: (await createBareDatabase()).url,
+        INTEGRATION_KEY: randomBytes(32).toString('hex'),
       };
       const start = await startAndWait({ ...env, ...stores });
       const key = KEY.exec(output(start))![0];
@@ -149,6 +151,16 @@ describe('npm start with stores of your own', () => {
       expect(hasPostgres(env.DATA_DIR)).toBe(false);
       expect(readdirSync(env.DATA_DIR)).toEqual([]);
       expect(queuesOf(start)).toEqual(new Set([queue]));
+      const receiver = await startReceiver();
+      const create = `streams create --workspace default --name here --url ${receiver.url}`.split(' ');
+      await expect(penstockWith(stores)(...create)).rejects.toThrow('REFUSED_NETWORKS');
+      await penstockWith({ ...stores, ALLOWED_NETWORKS: '127.0.0.0/8' })(...create);
+      expect(await track(env.PORT, key)).toBe(201);
+      const refusal = async () => JSON.stringify(await ask(stores.DATABASE_URL, LAST_ERRORS));
+      await waitUntil(async () => (await refusal()).includes('REFUSED_NETWORKS refuses'), {
+        what: 'the refusal of a private address by sync',
+      });
+      expect(receiver.asked).toBe(0);
     },
   );
 
@@ -162,6 +174,16 @@ describe('npm start with stores of your own', () => {
     expect(output(start).match(new RegExp(KEY, 'g'))).toHaveLength(1);
   });
 });
+
+/** Runs `penstock` with nothing but these settings; its answer as JSON. */
+const penstockWith = (env: Record<string, string>) => {
+  return async (...args: string[]) => {
+    const options = { cwd: packageRoot, env: { PATH: process.env.PATH, ...env } };
+    const words = [...quickly, 'dist/src/cli.js', ...args, '--json'];
+    const { stdout } = await promisify(execFile)(process.execPath, words, options);
+    return JSON.parse(stdout);
+  };
+};
 
 async function ask(url: string, statement: string) {
   const client = new pg.Client({ connectionString: url });

@@ -1,7 +1,7 @@
 import { userInfo } from 'node:os';
 import path from 'node:path';
 import { validate } from 'uuid';
-import { readEmbeddedUrl } from '../embedded/address.ts';
+import { databaseUrlOf } from '../embedded/address.ts';
 import type { Company, Prisma, Workspace } from '../generated/prisma/client.ts';
 import { type Config, readConfig } from '../platform/config.ts';
 import { codeOf, describeFailure } from '../platform/format.ts';
@@ -87,7 +87,7 @@ export async function withInstallation(work: (installation: Installation) => Pro
 /** As `withInstallation`, with tables or without. */
 export async function withDatabase(work: (installation: Installation) => Promise<void>): Promise<void> {
   const config = readConfig();
-  const databaseUrl = config.DATABASE_URL || readEmbeddedUrl(config.DATA_DIR);
+  const databaseUrl = databaseUrlOf(config);
   if (!databaseUrl) throw nothingRuns(config);
   const database = openDatabase(databaseUrl, POOL_SIZE);
   try {
@@ -102,9 +102,10 @@ export async function withDatabase(work: (installation: Installation) => Promise
 
 function unreachable(config: Config, error: unknown): Refusal {
   const code = codeOf(error);
+  const isEmbedded = config.DEPLOYMENT_FORM === 'embedded';
   // The address of an embedded Postgres outlives it.
-  if (!config.DATABASE_URL && GONE.includes(code ?? '')) return nothingRuns(config);
-  const where = config.DATABASE_URL ? 'DATABASE_URL' : 'DATA_DIR';
+  if (isEmbedded && GONE.includes(code ?? '')) return nothingRuns(config);
+  const where = isEmbedded ? 'DATA_DIR' : 'DATABASE_URL';
   return new Refusal(`the database of ${where} cannot be reached: ${describeFailure(error)}`);
 }
 

@@ -3,13 +3,7 @@ import type { AcceptedObject } from '../jobs/envelope.ts';
 import type { Config } from '../platform/config.ts';
 import { describeFailure } from '../platform/format.ts';
 import { until } from '../platform/poll.ts';
-import {
-  connectProducer,
-  openLanes,
-  QUEUE_SCHEMA,
-  type QueueConnection,
-  queueKind,
-} from '../queue/connection.ts';
+import { connectProducer, openLanes, QUEUE_SCHEMA, type QueueConnection } from '../queue/connection.ts';
 import { mendAndReplay, NotMended, type ReplayContext, replayDeadLetters } from '../queue/dead-letters.ts';
 import { createGroupCommit } from '../queue/enqueue.ts';
 import { joinInstallation } from '../queue/installation.ts';
@@ -44,7 +38,7 @@ export async function withQueueConnection<T>(
   { config, databaseUrl, database }: Installation,
   work: (connection: QueueConnection) => Promise<T>,
 ): Promise<T> {
-  if (queueKind(config) === 'postgres') await expectQueueTables(database.pool);
+  if (config.QUEUE === 'postgres') await expectQueueTables(database.pool);
   // Whatever the settings of this command say: what it looks at is where the processes have it.
   const settings = await settingsOf(database.pool, config).catch(() => config);
   const connection = connectProducer({ ...config, ...settings, QUEUE_TIMEOUT_MS }, databaseUrl);

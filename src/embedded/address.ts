@@ -70,6 +70,18 @@ export function readEmbeddedUrl(dataDir: string): string | undefined {
   return url.href;
 }
 
+/**
+ * The address of this installation's Postgres: DATABASE_URL, or in the embedded form the address that npm start keeps in
+ * DATA_DIR; undefined if npm start never ran there.
+ */
+export function databaseUrlOf({
+  DEPLOYMENT_FORM,
+  DATABASE_URL,
+  DATA_DIR,
+}: Pick<Config, 'DEPLOYMENT_FORM' | 'DATABASE_URL' | 'DATA_DIR'>): string | undefined {
+  return DEPLOYMENT_FORM === 'embedded' ? readEmbeddedUrl(DATA_DIR) : DATABASE_URL;
+}
+
 /** Below those that systems give to connections that go out: such a port could be taken before anybody listens on it. */
 const FREE_PORTS = { from: 20_000, to: 32_000 };
 
@@ -133,10 +145,10 @@ function readIntegrationKey(dataDir: string): string | undefined {
  */
 export function integrationKeys({
   INTEGRATION_KEY,
-  DATABASE_URL,
+  DEPLOYMENT_FORM,
   DATA_DIR,
-}: Pick<Config, 'INTEGRATION_KEY' | 'DATABASE_URL' | 'DATA_DIR'>): Buffer[] {
-  const kept = DATABASE_URL === '' ? (readIntegrationKey(DATA_DIR) ?? '') : '';
+}: Pick<Config, 'INTEGRATION_KEY' | 'DEPLOYMENT_FORM' | 'DATA_DIR'>): Buffer[] {
+  const kept = DEPLOYMENT_FORM === 'embedded' ? (readIntegrationKey(DATA_DIR) ?? '') : '';
   return keysOf(`${INTEGRATION_KEY},${kept}`);
 }
 

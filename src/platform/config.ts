@@ -5,10 +5,22 @@ import { settings } from './settings.ts';
 
 export { settings };
 
-/** The settings' values. */
-export type Config = {
+type Values = {
   readonly [K in keyof typeof settings]: (typeof settings)[K]['type'] extends 'integer' ? number : string;
 };
+
+/**
+ * Settings whose default depends on another setting. `readConfig` resolves them, and all other code reads them here: a
+ * second derivation would give a process another answer than its parent or the command line.
+ */
+interface Resolved {
+  readonly DEPLOYMENT_FORM: 'embedded' | 'production';
+  /** The store that holds accepted objects until they are applied. */
+  readonly QUEUE: 'redis' | 'postgres';
+}
+
+/** The settings' values. */
+export type Config = Omit<Values, keyof Resolved> & Resolved;
 
 /** Thrown when a setting is wrong; the message names each one, its rule and the value found. */
 export class ConfigError extends Error {}
@@ -36,7 +48,7 @@ export function readConfig(environment: NodeJS.ProcessEnv = wholeEnvironment()):
   const check = ajv.compile({ type: 'object', properties: given });
   if (!check(values))
     throw new ConfigError(`wrong setting: ${(check.errors ?? []).map(describe).join('; ')}`);
-  const config = Object.freeze(values) as Config;
+  const config = Object.freeze({ ...values, ...resolve(values as Values) }) as Config;
   if (config.MAX_PENDING_BYTES < config.MAX_BODY_BYTES) {
     throw new ConfigError('wrong setting: MAX_PENDING_BYTES must be >= MAX_BODY_BYTES');
   }
@@ -47,7 +59,7 @@ export function readConfig(environment: NodeJS.ProcessEnv = wholeEnvironment()):
     throw new ConfigError('wrong setting: REDIS_SENTINELS needs REDIS_URL');
   }
   requireOneCluster(config);
-  if (config.SHARDS > 1 && (config.QUEUE === 'postgres' || !config.REDIS_URL)) {
+  if (config.SHARDS > 1 && config.QUEUE === 'postgres') {
     throw new ConfigError('wrong setting: SHARDS needs the queue in Redis: one Postgres is one shard');
   }
   if ((config.BOOTSTRAP_SCIM_TOKEN === '') !== (config.BOOTSTRAP_SCIM_ORIGIN === '')) {
@@ -58,6 +70,21 @@ export function readConfig(environment: NodeJS.ProcessEnv = wholeEnvironment()):
   }
   requireNetworks(config);
   return config;
+}
+
+/** @throws {ConfigError} if DEPLOYMENT_FORM contradicts DATABASE_URL */
+function resolve({ DEPLOYMENT_FORM: form, DATABASE_URL, QUEUE, REDIS_URL }: Values): Resolved {
+  if (form === 'embedded' && DATABASE_URL) {
+    throw new ConfigError(
+      'wrong setting: DEPLOYMENT_FORM is embedded, so DATABASE_URL must be empty; for a Postgres of your own set DEPLOYMENT_FORM=production',
+    );
+  }
+  if (form === 'production' && !DATABASE_URL)
+    throw new ConfigError('wrong setting: DEPLOYMENT_FORM is production, so DATABASE_URL must be set');
+  return {
+    DEPLOYMENT_FORM: DATABASE_URL ? 'production' : 'embedded',
+    QUEUE: QUEUE === 'postgres' || !REDIS_URL ? 'postgres' : 'redis',
+  };
 }
 
 /** A cluster finds its primaries by itself, and has one database. */

@@ -93,7 +93,7 @@ export const outgoingSettings = {
     ...text(
       '',
       '',
-      'Addresses that are connected to for nobody, also where a name leads to them: for webhooks, callbacks, brokers, buckets, and sources of syncs and imports. Networks as 10.0.0.0/8 and the words private (all that is no public address: private, loopback, link-local, multicast and others), metadata (what cloud machines ask for credentials) or none, with commas between. Empty: private, and metadata with the embedded Postgres. Equal on every process and for the admin command.',
+      'Addresses that are connected to for nobody, also where a name leads to them: for webhooks, callbacks, brokers, buckets, and sources of syncs and imports. Networks as 10.0.0.0/8 and the words private (all that is no public address: private, loopback, link-local, multicast and others), metadata (what cloud machines ask for credentials) or none, with commas between. Empty: private in the production form, metadata in the embedded form (DEPLOYMENT_FORM). Equal on every process and for the admin command.',
     ),
     pattern: `^((none|metadata|private|${NETWORK})( *, *(metadata|private|${NETWORK}))*)?$`,
     rule: 'must be networks as 10.0.0.0/8, private or metadata, with commas between, or none',

@@ -19,9 +19,9 @@ export class RefusedAddress extends Error {
   override name = 'RefusedAddress';
 }
 
-/** The settings that say it. An empty DATABASE_URL is the embedded Postgres: an installation for trying. */
+/** Settings that decide which addresses are refused. */
 export interface AddressSettings {
-  readonly DATABASE_URL: string;
+  readonly DEPLOYMENT_FORM: 'embedded' | 'production';
   readonly REFUSED_NETWORKS: string;
   readonly ALLOWED_NETWORKS: string;
   readonly SYNC_REFUSED_NETWORKS: string;
@@ -48,9 +48,9 @@ const WORDS: Readonly<Record<string, string>> = { none: '', metadata: METADATA, 
 
 /** For what users of the API or of an account may name: webhooks, callbacks, buckets. */
 export function reachOf(settings: AddressSettings): Reach {
-  const { DATABASE_URL, REFUSED_NETWORKS, ALLOWED_NETWORKS } = settings;
+  const { DEPLOYMENT_FORM, REFUSED_NETWORKS, ALLOWED_NETWORKS } = settings;
   return createReach({
-    refused: REFUSED_NETWORKS || (DATABASE_URL === '' ? 'metadata' : 'private'),
+    refused: REFUSED_NETWORKS || (DEPLOYMENT_FORM === 'embedded' ? 'metadata' : 'private'),
     allowed: ALLOWED_NETWORKS,
     setting: 'REFUSED_NETWORKS',
   });

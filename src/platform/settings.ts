@@ -18,9 +18,17 @@ import {
 export const settings = {
   ...redisSettings,
   DATABASE_URL: {
-    ...text('', '', 'Postgres 14 or newer; empty: an embedded Postgres is started under DATA_DIR.'),
+    ...text('', '', 'Postgres 14 or newer. Empty: npm start runs an embedded Postgres in DATA_DIR.'),
     pattern: '^(postgres(ql)?://.+)?$',
     rule: 'must start with postgres:// or postgresql://',
+  },
+  DEPLOYMENT_FORM: {
+    ...text(
+      '',
+      '',
+      'Form of this installation. embedded: npm start runs Postgres in DATA_DIR and keeps a key for credentials there, and private networks may be reached. production: you run Postgres, and private networks are refused. Empty: embedded if DATABASE_URL is empty, else production. embedded is refused together with DATABASE_URL and production without it, so set production on servers. npm start passes it to its processes.',
+    ),
+    enum: ['', 'embedded', 'production'],
   },
   DISTRIBUTE: {
     ...text(
@@ -30,7 +38,11 @@ export const settings = {
     ),
     enum: ['', 'citus'],
   },
-  DATA_DIR: text('.penstock', 'path', 'Where the embedded Postgres keeps its data.'),
+  DATA_DIR: text(
+    '.penstock',
+    'path',
+    'Folder of the embedded Postgres, of its address and of its key for credentials.',
+  ),
   HOST: text('127.0.0.1', 'address', 'Address that the web process listens on.'),
   PORT: port(3000, 'Port of the web process.'),
   ...consoleSettings,

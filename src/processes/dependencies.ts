@@ -1,5 +1,5 @@
 import path from 'node:path';
-import { readEmbeddedUrl } from '../embedded/address.ts';
+import { databaseUrlOf } from '../embedded/address.ts';
 import { type Config, ConfigError } from '../platform/config.ts';
 import { type Service, within } from '../platform/lifecycle.ts';
 import { type Log, messageOf } from '../platform/log.ts';
@@ -167,7 +167,7 @@ function causes(lacking: Lack[]): Lack[] {
  * @throws {ConfigError} when there is neither
  */
 export function databaseUrl(config: Config): string {
-  const url = config.DATABASE_URL || readEmbeddedUrl(config.DATA_DIR);
+  const url = databaseUrlOf(config);
   if (url) return url;
   throw new ConfigError(
     `DATABASE_URL is empty and no embedded Postgres was ever started in DATA_DIR (${path.resolve(config.DATA_DIR)}); npm start starts one`,

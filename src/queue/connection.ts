@@ -7,14 +7,6 @@ import { type Layout, laneName, layoutOf, prefixOf, shardOfLane } from './lanes.
 import { openRedis, type Patience, pingRedis, type RedisClient } from './open-redis.ts';
 import type { Replication } from './replicas.ts';
 
-/** The store that holds accepted objects until they are applied. */
-type QueueKind = 'redis' | 'postgres';
-
-/** Where the queue lives: as QUEUE says, else in Redis where there is one. */
-export function queueKind({ QUEUE, REDIS_URL }: Pick<Config, 'QUEUE' | 'REDIS_URL'>): QueueKind {
-  return QUEUE === 'postgres' || !REDIS_URL ? 'postgres' : 'redis';
-}
-
 /** What BullMQ's classes keep of a first look at their tables; it is `private` there. */
 interface Starting {
   waitUntilReady(): Promise<void>;
@@ -47,7 +39,7 @@ const createPatientBackend: typeof createPostgresBackend = (...given) => {
  * else knows which of the two backends it is.
  */
 export interface QueueConnection {
-  kind: QueueKind;
+  kind: Config['QUEUE'];
   options: Pick<QueueOptions, 'connection' | 'prefix'>;
   layout: Layout;
   /**
@@ -96,7 +88,7 @@ export function connectWorker(config: Config, databaseUrl: string): QueueConnect
 }
 
 function connect(config: Config, databaseUrl: string, patience: Patience): QueueConnection {
-  if (queueKind(config) === 'redis') {
+  if (config.QUEUE === 'redis') {
     const redis = openRedis(config, patience);
     const layout = layoutOf(config);
     return {

@@ -64,7 +64,7 @@ describe('keys', () => {
 
   test('of an embedded installation: one in DATA_DIR, made once, for its owner alone, behind those of the environment', () => {
     const folder = path.join(temporaryFolder(), 'data');
-    const where = { DATA_DIR: folder, DATABASE_URL: '', INTEGRATION_KEY: '' };
+    const where = { DATA_DIR: folder, DEPLOYMENT_FORM: 'embedded', INTEGRATION_KEY: '' } as const;
     expect(integrationKeys(where)).toEqual([]);
     const kept = keepIntegrationKey(folder);
     expect(keepIntegrationKey(folder)).toBe(kept);
@@ -74,6 +74,6 @@ describe('keys', () => {
       key,
       ...keysOf(kept),
     ]);
-    expect(integrationKeys({ ...where, DATABASE_URL: 'postgres://elsewhere' })).toEqual([]);
+    expect(integrationKeys({ ...where, DEPLOYMENT_FORM: 'production' })).toEqual([]);
   });
 });

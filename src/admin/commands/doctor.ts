@@ -1,7 +1,6 @@
 import { type Command, CommanderError } from 'commander';
-import { readEmbeddedUrl } from '../../embedded/address.ts';
+import { databaseUrlOf } from '../../embedded/address.ts';
 import type { Config } from '../../platform/config.ts';
-import { queueKind } from '../../queue/connection.ts';
 import { laneCount } from '../../queue/lanes.ts';
 import { openDatabase } from '../../store/open-database.ts';
 import { addVerb } from '../command.ts';
@@ -45,7 +44,7 @@ async function examine({ json }: { json?: boolean }): Promise<void> {
 
 /** Each on its own: where one store is away, the other is looked at. */
 async function checkStores(config: Config): Promise<Finding[]> {
-  const databaseUrl = config.DATABASE_URL || readEmbeddedUrl(config.DATA_DIR);
+  const databaseUrl = databaseUrlOf(config);
   if (!databaseUrl) {
     const advice = 'Start it by npm start, set DATA_DIR to its folder, or set DATABASE_URL.';
     return [error('postgres', 'DATABASE_URL is empty, and no Penstock was ever started on DATA_DIR', advice)];
@@ -56,15 +55,16 @@ async function checkStores(config: Config): Promise<Finding[]> {
     const certificates = await attempt('certificate', 'Correct sslrootcert in DATABASE_URL.', () =>
       checkCertificates(databaseUrl, redisUrls(config)),
     );
-    const advice = config.DATABASE_URL
-      ? 'Start the Postgres of DATABASE_URL, or correct DATABASE_URL.'
-      : 'Start Penstock by npm start, or set DATA_DIR to the folder of one that runs.';
+    const advice =
+      config.DEPLOYMENT_FORM === 'production'
+        ? 'Start the Postgres of DATABASE_URL, or correct DATABASE_URL.'
+        : 'Start Penstock by npm start, or set DATA_DIR to the folder of one that runs.';
     const postgres = await attempt('postgres', advice, () => checkPostgres(pool, databaseUrl));
     const findings = [...certificates, ...postgres];
     if (findings.some(({ check, level }) => check === 'migrations' && level === 'error')) return findings;
     const isThere = postgres.length > 1;
     // What is to be said of both has been said.
-    if (!isThere && queueKind(config) === 'postgres') return findings;
+    if (!isThere && config.QUEUE === 'postgres') return findings;
     const queue = await attempt(
       'queue',
       'Start the Redis of REDIS_URL, or correct REDIS_URL and QUEUE.',

@@ -1,5 +1,4 @@
 import type { Command } from 'commander';
-import { queueKind } from '../../queue/connection.ts';
 import { recountSeries } from '../../store/activity-series.ts';
 import { audited } from '../../store/audit.ts';
 import { addNoun, addVerb } from '../command.ts';
@@ -17,7 +16,7 @@ async function bringUpToDate({ json }: { json?: boolean }): Promise<void> {
   await withDatabase(async ({ config, databaseUrl }) => {
     // Loaded here alone: no other command needs the migration engine.
     const { migrate, WAITS_FOR_A_TABLE } = await import('../../processes/migrate.ts');
-    const applied = await migrate(databaseUrl, queueKind(config), {
+    const applied = await migrate(databaseUrl, config.QUEUE, {
       tell: (reason) => process.stderr.write(`${WAITS_FOR_A_TABLE}: ${reason}\n`),
     });
     if (json) printJson({ applied });
