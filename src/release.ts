@@ -14,7 +14,7 @@ import { openDatabase } from './store/open-database.ts';
  */
 async function release(): Promise<void> {
   const config = readConfig();
-  const log = createLog('release', config.LOG_LEVEL, config.LOG_FORMAT);
+  const log = createLog('release', config.LOG_LEVEL, { format: config.LOG_FORMAT });
   if (config.DEPLOYMENT_FORM === 'embedded') {
     throw new ConfigError(
       'wrong setting: DATABASE_URL is empty; npm start migrates the embedded Postgres itself',

@@ -32,7 +32,7 @@ import { openDatabase } from './store/open-database.ts';
  */
 async function start(): Promise<number> {
   const config = readConfig();
-  const log = createLog('start', config.LOG_LEVEL, config.LOG_FORMAT);
+  const log = createLog('start', config.LOG_LEVEL, { format: config.LOG_FORMAT });
   const end = endOfStart(log);
   let postgres: EmbeddedPostgres | undefined;
   let stopProcesses = async () => {};

@@ -27,6 +27,13 @@ const FLUSH_INTERVAL = 200;
 
 export type Log = ReturnType<typeof createLog>;
 
+export interface LogOptions {
+  /** As LOG_FORMAT. */
+  format?: string;
+  /** Id of the process, as in the table `processes` and in `penstock status`. */
+  id?: string;
+}
+
 /**
  * One line per event on standard output: JSON, or as people read it, which a terminal gets unless told. Of the levels,
  * error says that a person must act now, and warn that it healed itself. Info is what an operator wants to read on a
@@ -37,13 +44,13 @@ export type Log = ReturnType<typeof createLog>;
  * them.
  */
 export function createLog(
-  process: 'web' | 'worker' | 'sync' | 'board' | 'release' | 'start' | 'test',
+  name: 'web' | 'worker' | 'sync' | 'board' | 'release' | 'start' | 'test',
   level: string,
-  format = 'auto',
+  { format = 'auto', id }: LogOptions = {},
 ) {
   const isReadable = format === 'readable' || (format === 'auto' && stdout.isTTY);
   // A person at a terminal waits for each line.
-  const gathers = (process === 'web' || process === 'worker') && !isReadable;
+  const gathers = (name === 'web' || name === 'worker') && !isReadable;
   const destination = pino.destination(
     gathers
       ? { dest: 1, sync: false, minLength: BUFFER, periodicFlush: FLUSH_INTERVAL }
@@ -53,7 +60,7 @@ export function createLog(
   return pino(
     {
       level,
-      base: { process },
+      base: { process: name, pid: process.pid, ...(id && { instance: id }) },
       timestamp: stdTimeFunctions.isoTime,
       redact: { paths: redacted, censor: '[redacted]' },
       serializers: { err: describe },
@@ -205,7 +212,7 @@ const LEVELS: Record<number, string> = { 10: 'trace', 20: 'debug', 40: 'WARN', 5
 const COLOURS: Record<number, number> = { 10: 90, 20: 90, 40: 33, 50: 31, 60: 31 };
 
 /** Members that stand elsewhere in the line. */
-const PLACED = new Set(['level', 'time', 'process', 'msg', 'err']);
+const PLACED = new Set(['level', 'time', 'process', 'pid', 'instance', 'msg', 'err']);
 
 /** Width of the longest name of a process. */
 const NAME = 7;

@@ -57,7 +57,7 @@ export async function openProcess<S extends Store>(
   const config = readConfig();
   const id = newId();
   await startTracing(config, { name, id, version: packageVersion });
-  const log = createLog(name, config.LOG_LEVEL, config.LOG_FORMAT);
+  const log = createLog(name, config.LOG_LEVEL, { format: config.LOG_FORMAT, id });
   tracing?.tellTo(log);
   const url = databaseUrl(config);
   const database = open(url, config);

@@ -11,6 +11,8 @@ import { leasePort } from '../setup/ports.ts';
 import { startProcess, type TestProcess } from '../setup/processes.ts';
 import { createWorkspace } from '../setup/workspace.ts';
 
+const METRICS_TOKEN = 'a-token-of-the-metrics';
+
 /** A web and a worker on Redis, as the Procfile has them. */
 async function startPenstock() {
   const [{ url: databaseUrl }, redis, port] = [await createDatabase(), await startRedis(), await leasePort()];
@@ -23,6 +25,7 @@ async function startPenstock() {
     PORT: String(port),
     WORKER_PORT: '0',
     LOG_LEVEL: 'warn',
+    METRICS_TOKEN,
   };
   startProcess('dist/workers/worker.js', env);
   startProcess('dist/src/web.js', env);
@@ -36,11 +39,15 @@ async function printed({ exit, log }: TestProcess): Promise<{ code: number | nul
   return { code, text: log.map(({ text }) => text).join('\n') };
 }
 
-test('the load command sends traffic and reports what was accepted, applied and readable', async () => {
+test('the load command reads guarded metrics, reports its traffic and deletes its probe users', async () => {
   const { url, key, databaseUrl } = await startPenstock();
   const options = ['--url', url, '--seconds', '1', '--connections', '4', '--users', '100', '--bad', '5'];
-  const load = (more: string[]) =>
-    printed(startProcess('dist/tools/load/main.js', { PENSTOCK_API_KEY: key }, [...options, ...more]));
+  const settings = { PENSTOCK_API_KEY: key, METRICS_TOKEN };
+  const load = (more: string[], env: Record<string, string> = settings) =>
+    printed(startProcess('dist/tools/load/main.js', env, [...options, ...more]));
+
+  const without = await load([], { PENSTOCK_API_KEY: key });
+  expect(without).toMatchObject({ code: 1, text: expect.stringContaining('set --metrics-token') });
 
   const overHttp = await load(['--rate', '20']);
   expect(overHttp.text).toMatch(/^applied +[\d,]+ objects\/s \(.*by the counters in \/metrics\)$/m);
@@ -53,6 +60,13 @@ test('the load command sends traffic and reports what was accepted, applied and 
   expect(fromRows.text).toMatch(/^applied +[\d,]+ objects\/s \(.*by rows in Postgres\)$/m);
   expect(fromRows.text).toMatch(/^accept +p50 /m);
   expect(fromRows.code).toBe(0);
+
+  const pool = new pg.Pool({ connectionString: databaseUrl, max: 1 });
+  const probes = async () =>
+    (await pool.query("select from profiles where external_id like 'probe-%'")).rowCount;
+  expect(fromRows.text).toMatch(/^\d+ probe users deleted$/m);
+  await waitUntil(async () => (await probes()) === 0, { what: 'the deletion of the probe users' });
+  await pool.end();
 });
 
 test('the load command names the way out when it meets the rate limit', async () => {
@@ -62,7 +76,7 @@ test('the load command names the way out when it meets the rate limit', async ()
     select id, 'users.track', 1, 60 from workspaces`);
   await pool.end();
   const args = ['--url', url, '--key', key, '--seconds', '0.5', '--connections', '2'];
-  const { text } = await printed(startProcess('dist/tools/load/main.js', {}, args));
+  const { text } = await printed(startProcess('dist/tools/load/main.js', { METRICS_TOKEN }, args));
   expect(text).toMatch(/^ +\d+ {2}429 Rate Limited$/m);
   expect(text).toContain('penstock limits set --workspace default --bucket users.track --requests 100000000');
 });

@@ -1,15 +1,20 @@
 import type { Observer } from './observer.ts';
 
 /** Sees what a client sees: the fleet's counters in /metrics and the profiles that /users/export/ids returns. */
-export function observeHttp(url: string, key: string): Observer {
+export function observeHttp(url: string, key: string, metricsToken?: string): Observer {
+  const headers = metricsToken ? { Authorization: `Bearer ${metricsToken}` } : {};
   return {
     source: 'the counters in /metrics',
     // Reading back has a limit of 2,500 requests per minute, and one probe may ask some ten times.
     probeEvery: 1000,
     lookEvery: 100,
     async applied() {
-      const response = await fetch(new URL('/metrics', url));
+      const response = await fetch(new URL('/metrics', url), { headers });
       const text = await response.text();
+      if (response.status === 401)
+        throw new Error(
+          '/metrics answered 401: set --metrics-token (or METRICS_TOKEN) to the METRICS_TOKEN of the service',
+        );
       const read = (name: string) => {
         const value = new RegExp(`^${name} (\\S+)$`, 'm').exec(text)?.[1];
         if (value === undefined) throw new Error(`/metrics answered ${response.status} without ${name}`);

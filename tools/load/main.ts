@@ -13,6 +13,7 @@ import { observeDatabase } from './database-observer.ts';
 import { observeHttp } from './http-observer.ts';
 import { type LoadArguments, readArguments } from './options.ts';
 import { describeResult } from './report.ts';
+import { deleteUsers } from './probes.ts';
 import { type LoadOptions, runLoad } from './run-load.ts';
 
 /** Longest wait until all that was accepted is applied, in seconds. */
@@ -23,7 +24,7 @@ async function main(): Promise<void> {
   const target = await resolveTarget(given.url, given.allowRemote);
   const observer = given.databaseUrl
     ? await observeDatabase(given.databaseUrl, given.key)
-    : observeHttp(given.url, given.key);
+    : observeHttp(given.url, given.key, given.metricsToken);
   const bar = showProgress(given);
   try {
     const result = await runLoad({
@@ -38,10 +39,23 @@ async function main(): Promise<void> {
     });
     bar.stop();
     process.stdout.write(describeResult(result, observer));
+    const users = result.probes?.users ?? [];
+    if (users.length > 0) process.stdout.write(`${await describeRemoval(given, users)}\n`);
     if (result.tally.accepted === 0) process.exitCode = 1;
   } finally {
     bar.stop();
     await observer.stop();
+  }
+}
+
+/** Deletes the probe users. @returns what happened, for the report */
+async function describeRemoval({ url, key }: LoadArguments, users: string[]): Promise<string> {
+  try {
+    await deleteUsers(url, key, users);
+    return `${users.length} probe users deleted`;
+  } catch (error) {
+    const named = `${users[0]} to ${users.at(-1)}`;
+    return `probe users NOT DELETED (${(error as Error).message}): delete the external ids ${named} with POST /users/delete`;
   }
 }
 

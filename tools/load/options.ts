@@ -12,6 +12,8 @@ export interface LoadArguments {
   bad: number;
   rate: number;
   databaseUrl?: string;
+  /** The METRICS_TOKEN of the service. */
+  metricsToken?: string;
   allowRemote: boolean;
 }
 
@@ -31,7 +33,18 @@ export function readArguments(arguments_: string[]): LoadArguments {
     .option('--bad <per cent>', 'share of objects that are wrong on purpose', between(0, 100), 1)
     .option('--rate <number>', 'requests per second; 0: as fast as it goes', between(0, 1_000_000), 0)
     .option('--database-url <url>', "the service's Postgres, to count and to look there instead of over HTTP")
+    .addOption(
+      new Option('--metrics-token <token>', 'the METRICS_TOKEN of the service, to read /metrics').env(
+        'METRICS_TOKEN',
+      ),
+    )
     .option('--allow-remote', 'send load to another machine too', false)
+    .addHelpText(
+      'after',
+      '\nThe probe users (external ids probe-…) are deleted at the end, if the key has the permission users.delete.' +
+        '\nThe users of the traffic (external ids and aliases load-00000000 and so on) stay: use a workspace of its own,' +
+        '\nor delete them with POST /users/delete.',
+    )
     .addHelpText('after', '\nExample:\n  $ npm run load -- --key "$PENSTOCK_API_KEY" --seconds 30');
   return command.parse(arguments_).opts<LoadArguments>();
 }

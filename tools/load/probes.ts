@@ -25,6 +25,24 @@ export interface ProbeResult {
   readable: LatencySummary | undefined;
   /** Why there is no more to tell, if so. */
   trouble: string | undefined;
+  /** External ids of the users that the probes made. */
+  users: string[];
+}
+
+/** External ids in one request to /users/delete, by the API's contract. */
+const MOST_DELETED = 50;
+
+/** @throws {Error} naming the answer if one request is refused */
+export async function deleteUsers(url: string, key: string, users: string[]): Promise<void> {
+  for (let first = 0; first < users.length; first += MOST_DELETED) {
+    const response = await fetch(new URL('/users/delete', url), {
+      method: 'POST',
+      headers: { Authorization: `Bearer ${key}`, 'Content-Type': 'application/json' },
+      body: JSON.stringify({ external_ids: users.slice(first, first + MOST_DELETED) }),
+    });
+    await response.text();
+    if (!response.ok) throw new Error(`POST /users/delete answered ${response.status}`);
+  }
 }
 
 /**
@@ -38,6 +56,7 @@ export async function runProbes(options: ProbeOptions, tally: Tally): Promise<Pr
   const head = postHead(`${host}:${port}`, '/users/track', key);
   const run = Date.now().toString(36);
   let trouble: string | undefined;
+  const users: string[] = [];
   try {
     for (let number = 0; performance.now() < options.end; number++) {
       const begin = performance.now();
@@ -45,7 +64,10 @@ export async function runProbes(options: ProbeOptions, tally: Tally): Promise<Pr
       const body = JSON.stringify({ attributes: [{ external_id: externalId, probe: number }] });
       const answer = await connection.send(toMessage(head, body).bytes);
       countAnswer(tally, answer);
-      if (answer.status === 201) latencies.add(await waitUntilReadable(observer, externalId));
+      if (answer.status === 201) {
+        users.push(externalId);
+        latencies.add(await waitUntilReadable(observer, externalId));
+      }
       await sleep(Math.max(0, Math.min(begin + observer.probeEvery, options.end) - performance.now()));
     }
   } catch (error) {
@@ -53,7 +75,7 @@ export async function runProbes(options: ProbeOptions, tally: Tally): Promise<Pr
   } finally {
     connection.close();
   }
-  return { readable: latencies.summary(), trouble };
+  return { readable: latencies.summary(), trouble, users };
 }
 
 /** Milliseconds until then. */

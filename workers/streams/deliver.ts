@@ -150,15 +150,18 @@ async function deliverTo(
   context: StreamContext,
   leaving: AbortSignal,
 ): Promise<void> {
-  const { pool, metrics, log } = context;
+  const { pool, metrics } = context;
+  const log = context.log.child({
+    ...{ stream: leased.name, destination: leased.id, workspace: leased.workspace },
+  });
   let destination: Destination | FileDestination | undefined;
   try {
     destination = context.open(leased);
     if ('deliver' in destination) {
-      const isStillOurs = await deliverAll(leased, { ...context, destination }, leaving);
+      const isStillOurs = await deliverAll(leased, { ...context, log, destination }, leaving);
       if (isStillOurs) await giveBackDestination(pool, leased);
     } else {
-      const done = await deliverFile(leased, { ...context, destination }, leaving);
+      const done = await deliverFile(leased, { ...context, log, destination }, leaving);
       if (done !== 'lost')
         await giveBackDestination(pool, leased, { retryMs: done === 'undecided' ? UNDECIDED_MS : 0 });
     }
@@ -166,9 +169,8 @@ async function deliverTo(
     if (leaving.aborted) return void (await giveBackDestination(pool, leased).catch(() => {}));
     if (error instanceof DeliveryError) metrics.failed(leased);
     const { said, isOwn } = failureOf(error);
-    const about = { err: error, destination: leased.id, workspace: leased.workspace };
-    if (isOwn) log.error(about, 'a stream was not delivered, by a mistake of this program');
-    else log.warn(about, 'a stream was not delivered');
+    if (isOwn) log.error({ err: error }, 'a stream was not delivered, by a mistake of this program');
+    else log.warn({ err: error }, 'a stream was not delivered');
     const backOff = { retryMs: FIRST_RETRY_MS, mostMs: LONGEST_RETRY_MS };
     const isGone = error instanceof DeliveryError && error.isGone;
     // Without an answer the lease runs out by itself.
