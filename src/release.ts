@@ -25,12 +25,14 @@ async function release(): Promise<void> {
   const applied = await migrate(config.DATABASE_URL, config.QUEUE, {
     tell: (reason) => log.warn({ reason }, WAITS_FOR_A_TABLE),
   });
-  log.info({ applied }, 'migrated');
+  log.info({ migrations: applied.length }, 'migrated');
   await distributeTables(config, log);
   const apiKey = await makeFirstWorkspace(config);
   if (apiKey) log.info('made the workspace default');
   if (apiKey && !config.BOOTSTRAP_API_KEY) {
-    process.stdout.write(`\nAPI key of the workspace default, shown this once: ${apiKey}\n\n`);
+    process.stdout.write(
+      `\nAPI key of the workspace default, shown this once: ${apiKey}\nIf this output is kept, create another key with penstock keys create and revoke this one.\n\n`,
+    );
   }
 }
 

@@ -41,7 +41,10 @@ async function start(): Promise<number> {
   try {
     if (config.DEPLOYMENT_FORM === 'embedded') {
       // Nothing of an earlier start can have the ports before there is a database: nobody need be waited for.
-      if (!hasEmbeddedPostgres(config.DATA_DIR)) await claimPorts(config, 0);
+      if (!hasEmbeddedPostgres(config.DATA_DIR)) {
+        await claimPorts(config, 0);
+        log.info(`creating a database in ${config.DATA_DIR}; first start only`);
+      }
       postgres = await startEmbeddedPostgres(config.DATA_DIR, log);
       keepIntegrationKey(config.DATA_DIR);
       const onHopeless = (reason: string) => end.because(reason, 1);
@@ -89,7 +92,7 @@ async function prepare(config: Config, databaseUrl: string, log: Log): Promise<F
   const applied = await migrate(databaseUrl, config.QUEUE, {
     tell: (reason) => log.warn({ reason }, WAITS_FOR_A_TABLE),
   });
-  if (applied.length > 0) log.info({ applied }, 'migrated');
+  if (applied.length > 0) log.info({ migrations: applied.length }, 'migrated');
   const database = openDatabase(databaseUrl, 1);
   try {
     await followLanes({ config, databaseUrl, database }, log);
@@ -223,7 +226,7 @@ ${post(`${api}/users/track`, key, track)}
 
 ${post(`${api}/users/export/ids`, key, readBack)}
 
-curl -sLb '' -H 'Origin: ${board}' --data-urlencode 'user=${boardUser}' --data-urlencode "password=${password}" ${board}/sign-in
+curl -sLb '' -o /dev/null -w 'console sign-in: HTTP %{http_code}\\n' -H 'Origin: ${board}' --data-urlencode 'user=${boardUser}' --data-urlencode "password=${password}" ${board}/sign-in
 
 `;
 }

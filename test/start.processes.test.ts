@@ -47,9 +47,26 @@ describe('starts on one data folder, one after the other', () => {
       custom_attributes: { favourite_colour: 'teal' },
       custom_events: [{ name: 'signed_up', count: 1 }],
     });
-    expect(await run(`${lines[2]} -o /dev/null -w '%{http_code} %{url_effective}'`)).toBe(
-      `200 http://127.0.0.1:${env.BOARD_PORT}/`,
-    );
+    expect(await run(lines[2]!)).toBe('console sign-in: HTTP 200\n');
+  });
+
+  test('the first start logs at once that it creates a database, and counts its migrations', () => {
+    const [first, ...others] = start.log.map(({ msg }) => msg);
+    expect(first).toBe(`creating a database in ${env.DATA_DIR}; first start only`);
+    expect(others).toContain('migrated');
+    const migrated = start.log.find(({ msg }) => msg === 'migrated')!;
+    expect(migrated).toEqual({
+      ...{ level: 30, time: expect.any(String), process: 'start', pid: start.pid, msg: 'migrated' },
+      migrations: expect.any(Number),
+    });
+  });
+
+  test('every log line names its process, and those of services their pid and instance', () => {
+    const lines = start.log.filter(({ text }) => text === undefined);
+    for (const line of lines)
+      expect(line).toMatchObject({ process: expect.any(String), pid: expect.any(Number) });
+    const services = lines.filter(({ process }) => process !== 'start');
+    expect(new Set(services.map(({ pid, instance }) => `${pid} ${instance}`)).size).toBe(4);
   });
 
   test('doctor finds nothing wrong with it and ends with 0; status shows each of its processes', async () => {

@@ -92,6 +92,17 @@ describe('penstock doctor', () => {
     );
   });
 
+  test('doctor warns about an empty INTEGRATION_KEY in the production form only', async () => {
+    const INTEGRATION_KEY = 'A'.repeat(43).concat('=');
+    const warned = { level: 'warning', finding: expect.stringMatching(/^INTEGRATION_KEY is empty/) };
+    const production = { DATABASE_URL: 'postgresql://penstock@127.0.0.1:1/penstock' };
+    expect((await examine(production)).of('settings')).toMatchObject([warned]);
+    expect((await examine({ ...production, INTEGRATION_KEY })).of('settings')).toMatchObject([
+      { level: 'ok' },
+    ]);
+    expect((await examine({})).of('settings')).toMatchObject([{ level: 'ok' }]);
+  });
+
   test('a setting that is wrong is named, and nothing else looked at', async () => {
     const { errors } = await examine({ PORT: 'eighty' });
     expect(errors).toEqual([

@@ -12,8 +12,8 @@ import { resolveTarget } from './address.ts';
 import { observeDatabase } from './database-observer.ts';
 import { observeHttp } from './http-observer.ts';
 import { type LoadArguments, readArguments } from './options.ts';
-import { describeResult } from './report.ts';
 import { deleteUsers } from './probes.ts';
+import { describeResult } from './report.ts';
 import { type LoadOptions, runLoad } from './run-load.ts';
 
 /** Longest wait until all that was accepted is applied, in seconds. */

@@ -41,7 +41,7 @@ export function checkSettings(): { config: Config | undefined; findings: Finding
       'Set it as its rule says (docs/settings.md has all of them); nothing else could be looked at.';
     return { config: undefined, findings: [error('settings', wrong.message, advice)] };
   }
-  const findings = [...openDoors(config)];
+  const findings = [...openDoors(config), ...missingKeys(config)];
   return { config, findings: findings.length > 0 ? findings : [ok('settings', 'every setting is in order')] };
 }
 
@@ -65,6 +65,15 @@ function* openDoors(config: Config): Iterable<Finding> {
       'settings',
       `MAX_REDIS_MEMORY_PERCENT is ${config.MAX_REDIS_MEMORY_PERCENT}: near 100 Redis refuses the workers too`,
       'Set it to 95 or less.',
+    );
+}
+
+function* missingKeys({ DEPLOYMENT_FORM, INTEGRATION_KEY }: Config): Iterable<Finding> {
+  if (DEPLOYMENT_FORM === 'production' && INTEGRATION_KEY === '')
+    yield warning(
+      'settings',
+      'INTEGRATION_KEY is empty: credentials of integrations, streams to webhooks and buckets cannot be stored or read',
+      'Make a key with `openssl rand -base64 32` and set it as INTEGRATION_KEY on sync and for this command.',
     );
 }
 
