@@ -9,9 +9,7 @@ import { type LaneProducer, QueueUnavailable } from './queue/lanes.ts';
 import { openProducer } from './queue/producer.ts';
 import type { QueueLoss } from './store/installation.ts';
 import { openDatabase } from './store/open-database.ts';
-
-/** Connections to Postgres: pages are short, and few people look at a time. */
-const POOL_SIZE = 4;
+import { BOARD_CONNECTIONS } from './store/pool-sizes.ts';
 
 /** Milliseconds that a page waits for Postgres. */
 const PATIENCE = { connection: 3000, statement: 8000 };
@@ -19,12 +17,14 @@ const PATIENCE = { connection: 3000, statement: 8000 };
 /** The process `board`: the console, and Bull Board over the queues, behind a sign-in. */
 async function main(): Promise<void> {
   // Whoever signs in as BOARD_USER gets in without it.
-  const { id, config, log, database, connection, services } = await openProcess('board', (url) =>
-    openDatabase(url, POOL_SIZE, {
-      patience: PATIENCE,
-      // Who waits no longer leaves nothing behind that goes on.
-      session: { statement_timeout: PATIENCE.statement },
-    }),
+  const { id, config, log, database, connection, services } = await openProcess(
+    'board',
+    (url, { DATABASE_POOL_SIZE }) =>
+      openDatabase(url, Math.min(BOARD_CONNECTIONS, DATABASE_POOL_SIZE), {
+        patience: PATIENCE,
+        // Who waits no longer leaves nothing behind that goes on.
+        session: { statement_timeout: PATIENCE.statement },
+      }),
   );
   const { pool } = database;
   const password = config.BOARD_PASSWORD || randomBytes(12).toString('base64url');

@@ -14,6 +14,7 @@ import { reachable, within } from './platform/lifecycle.ts';
 import { createLog, type Log } from './platform/log.ts';
 import { bootstrap, migrate, requirePostgres, WAITS_FOR_A_TABLE } from './processes/migrate.ts';
 import { openProducerRedis } from './queue/connection.ts';
+import { poolSizeWithin } from './start/connections.ts';
 import { claimPorts, keepPostgresRunning, type Ports } from './start/postgres.ts';
 import {
   type EndOfStart,
@@ -33,6 +34,8 @@ import { openDatabase } from './store/open-database.ts';
 async function start(): Promise<number> {
   const config = readConfig();
   const log = createLog('start', config.LOG_LEVEL, { format: config.LOG_FORMAT });
+  // A limit that cannot be kept is reported before anything is created.
+  poolSizeWithin(config);
   const end = endOfStart(log);
   let postgres: EmbeddedPostgres | undefined;
   let stopProcesses = async () => {};
@@ -143,6 +146,7 @@ function run({ config, ports, apiKey, end, log }: RunOptions): () => Promise<voi
     env: environmentWith({
       // In the embedded form the processes find Postgres and the key in DATA_DIR, as the command line does.
       DEPLOYMENT_FORM: config.DEPLOYMENT_FORM,
+      DATABASE_POOL_SIZE: String(poolSizeWithin(config)),
       PORT: String(ports.PORT),
       BOARD_PORT: String(ports.BOARD_PORT),
       BOARD_PASSWORD: password,

@@ -46,7 +46,8 @@ import { openProducer } from './queue/producer.ts';
 import { keepAnswering, requireRedisSettings, watchMemory } from './queue/redis.ts';
 import { createAnnouncer, createSyncQueue } from './queue/syncs.ts';
 import { createWaitingSearch } from './queue/waiting-search.ts';
-import { openDatabase, ROW_CONNECTIONS } from './store/open-database.ts';
+import { openDatabase } from './store/open-database.ts';
+import { ROW_CONNECTIONS } from './store/pool-sizes.ts';
 import { hasWorkers } from './store/processes.ts';
 
 /** Clients give up after 2 s; a Postgres that does not answer must cost them less than that. */

@@ -44,7 +44,7 @@ const rooms: Record<string, string[]> = {
     ...['store', 'queue', 'embedded', 'processes', 'operations', 'import', 'object-store', 'export'],
     ...['retention', 'streams'],
   ],
-  start: ['platform', 'embedded'],
+  start: ['platform', 'embedded', 'store'],
   metrics: ['queue', 'processes'],
   'workers/batch': ['metrics', 'platform', 'schemas', 'profile', 'jobs', 'store', 'queue'],
   'workers/fence': ['metrics', 'platform', 'jobs', 'store'],

@@ -2,7 +2,9 @@ import { execFile, spawn } from 'node:child_process';
 import { readdirSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { promisify } from 'node:util';
+import pg from 'pg';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { readEmbeddedUrl } from '../src/embedded/address.ts';
 import { packageRoot } from '../src/platform/files.ts';
 import { createDatabase, waitUntil } from './setup/fixtures.ts';
 import {
@@ -19,11 +21,11 @@ import {
 import type { TestProcess } from './setup/processes.ts';
 
 describe('starts on one data folder, one after the other', () => {
-  let env: Awaited<ReturnType<typeof settings>>;
+  let env: Awaited<ReturnType<typeof settings>> & { DATABASE_MAX_CONNECTIONS: string };
   let start: TestProcess;
   let key: string;
   beforeAll(async () => {
-    env = await settings();
+    env = { ...(await settings()), DATABASE_MAX_CONNECTIONS: '40' };
     start = await startAndWait(env);
   });
   afterAll(() => endStarted());
@@ -67,6 +69,17 @@ describe('starts on one data folder, one after the other', () => {
       expect(line).toMatchObject({ process: expect.any(String), pid: expect.any(Number) });
     const services = lines.filter(({ process }) => process !== 'start');
     expect(new Set(services.map(({ pid, instance }) => `${pid} ${instance}`)).size).toBe(4);
+  });
+
+  test('the processes keep within DATABASE_MAX_CONNECTIONS', async () => {
+    const client = new pg.Client({ connectionString: readEmbeddedUrl(env.DATA_DIR)! });
+    await client.connect();
+    const { rows } = await client.query(
+      "select count(*)::integer from pg_stat_activity where backend_type = 'client backend' and pid <> pg_backend_pid()",
+    );
+    await client.end();
+    expect(rows[0].count).toBeGreaterThan(4);
+    expect(rows[0].count).toBeLessThanOrEqual(40);
   });
 
   test('doctor finds nothing wrong with it and ends with 0; status shows each of its processes', async () => {

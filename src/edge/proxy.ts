@@ -16,7 +16,7 @@ import type { Operation } from '../operations/operation.ts';
 import { newId } from '../platform/ids.ts';
 import { type Service, within } from '../platform/lifecycle.ts';
 import { namesOneHost, serverOptions, targetOf } from '../platform/listen.ts';
-import type { Log } from '../platform/log.ts';
+import { type Log, messageOf } from '../platform/log.ts';
 import {
   type Copied,
   type CopiedOperation,
@@ -215,7 +215,10 @@ export async function createProxy(settings: ProxySettings, parts: ProxyParts) {
       return;
     }
     copies.count(operation?.id ?? 'other', 'failed_there');
-    log.warn({ err: error, ...(operation && { operation: operation.id }) }, 'the upstream has not answered');
+    log.warn(
+      { reason: messageOf(error), ...(operation && { operation: operation.id }) },
+      'the upstream has not answered',
+    );
     if (response.headersSent) response.destroy();
     else refuse(response, { entry: error instanceof UpstreamSilent ? 'upstreamSilent' : 'upstreamAway' });
   }

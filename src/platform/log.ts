@@ -1,6 +1,6 @@
 import { writeSync } from 'node:fs';
 import { stdout } from 'node:process';
-import { pino, stdTimeFunctions } from 'pino';
+import { type LoggerOptions, pino, stdTimeFunctions } from 'pino';
 import { isoTime } from './format.ts';
 import { tracing } from './tracing.ts';
 
@@ -30,7 +30,7 @@ export type Log = ReturnType<typeof createLog>;
 export interface LogOptions {
   /** As LOG_FORMAT. */
   format?: string;
-  /** Id of the process, as in the table `processes` and in `penstock status`. */
+  /** Id of the process, as in the table `processes`. */
   id?: string;
 }
 
@@ -64,6 +64,7 @@ export function createLog(
       timestamp: stdTimeFunctions.isoTime,
       redact: { paths: redacted, censor: '[redacted]' },
       serializers: { err: describe },
+      ...(WATCHES_STORES.has(name) && { hooks: { logMethod: demoteStoreAway } }),
       // By these a line and its trace find each other.
       ...(tracing && { mixin: tracing.ids }),
     },
@@ -121,6 +122,48 @@ function endWithReader(destination: ReturnType<typeof pino.destination>): void {
     }
     flushSync();
   };
+}
+
+/** Processes whose dependency watch logs once that a store went away, and once that it is back. */
+const WATCHES_STORES = new Set(['web', 'worker', 'sync', 'board']);
+
+type LogMethod = NonNullable<NonNullable<LoggerOptions['hooks']>['logMethod']>;
+
+/** Logs at `debug` what failed because a store is away: every part of a process would repeat the news each second. */
+const demoteStoreAway: LogMethod = function demoteStoreAway(line, method, level) {
+  const [fields] = line as unknown as [{ err?: unknown } | string | undefined];
+  if (level === WARN && typeof fields === 'object' && isStoreAway(fields?.err)) this.debug(...line);
+  else method.apply(this, line);
+};
+
+const WARN = 40;
+
+/** Codes of Node and SQLSTATEs of a connection that cannot be made, or was ended by the server. */
+const AWAY_CODES = new Set([
+  ...[
+    'ECONNREFUSED',
+    'ECONNRESET',
+    'EPIPE',
+    'ENOTFOUND',
+    'EAI_AGAIN',
+    'ETIMEDOUT',
+    'EHOSTUNREACH',
+    'ENETUNREACH',
+  ],
+  ...['08000', '08001', '08003', '08004', '08006', '57P01', '57P02', '57P03'],
+]);
+
+/** Errors of pg and ioredis that have no code. */
+const AWAY_MESSAGES =
+  /^(Connection terminated|Connection is closed|Command timed out|Stream isn't writeable|the queue is not connected|server closed the connection)/;
+
+/** Whether an error says that Postgres or Redis is away. Errors of other servers are wrapped in errors of ours. */
+function isStoreAway(error: unknown): boolean {
+  if (!(error instanceof Error)) return false;
+  const { code, syscall } = error as NodeJS.ErrnoException;
+  // The socket of an embedded Postgres that has ended.
+  if (code === 'ENOENT') return syscall === 'connect';
+  return (code !== undefined && AWAY_CODES.has(code)) || AWAY_MESSAGES.test(error.message);
 }
 
 /** What an error says of itself. Not Postgres's `detail` and `where`, which quote the rows that were refused. */

@@ -226,7 +226,12 @@ export const settings = {
   DATABASE_POOL_SIZE: integer(
     5,
     { minimum: 1, maximum: 500, unit: 'connections' },
-    'Postgres connections of each process.',
+    'Postgres connections of each pool. A process has several pools (docs/operations.md); connections that a pool does not need are closed.',
+  ),
+  DATABASE_MAX_CONNECTIONS: integer(
+    100,
+    { minimum: 13, maximum: 10_000, unit: 'connections' },
+    'Postgres connections that all processes of npm start may open together. npm start lowers DATABASE_POOL_SIZE until they fit.',
   ),
   KEY_CACHE_MS: integer(
     2000,

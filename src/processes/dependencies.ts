@@ -2,7 +2,7 @@ import path from 'node:path';
 import { databaseUrlOf } from '../embedded/address.ts';
 import { type Config, ConfigError } from '../platform/config.ts';
 import { type Service, within } from '../platform/lifecycle.ts';
-import { type Log, messageOf } from '../platform/log.ts';
+import type { Log } from '../platform/log.ts';
 import { backOff, rest } from '../platform/poll.ts';
 import type { QueueConnection } from '../queue/connection.ts';
 import type { Pool } from '../store/database.ts';
@@ -15,14 +15,28 @@ const PATIENCE_MS = 3000;
 const LOOK_MS = 500;
 const CALM_LOOK_MS = 5000;
 
-/** Milliseconds after which a line about what is still missing is repeated; they double up to the longest. */
+/** Milliseconds between two lines about a dependency that comes and goes; they double up to the longest. */
 const REPEAT_MS = 5000;
 const LONGEST_REPEAT_MS = 300_000;
 
-/** Who comes and goes in less than these milliseconds is not told of anew each time. */
+/** A dependency that comes and goes in less than these milliseconds is not logged each time. */
 const STEADY_MS = 60_000;
 
-const waits = 'this process waits, and goes on by itself';
+const waits = 'this process waits, and resumes by itself';
+
+/** Reasons in our words, by the code of Node or the SQLSTATE; the library's own text is not stable. */
+const REASONS: Record<string, string> = {
+  ECONNREFUSED: 'connection refused',
+  ENOENT: 'no socket',
+  ENOTFOUND: 'unknown host',
+  EAI_AGAIN: 'unknown host',
+  '28000': 'login refused',
+  '28P01': 'login refused',
+  '3D000': 'no such database',
+  '53300': 'too many connections',
+  '57P03': 'starting up',
+  UNPROVEN_SERVER: 'another program listens there',
+};
 const release = 'run the release step (node dist/src/release.js, or penstock migrate)';
 
 /** One sentence each, the same in every process. */
@@ -76,7 +90,7 @@ export interface DependenciesOptions {
 
 /**
  * Looks again and again whether a process has what it cannot do without, and says in the log what it has not. One
- * sentence each: at once, again after ever longer times, and when it is there.
+ * sentence each: once when it goes missing, and once when it is back.
  */
 export function watchDependencies({ pool, connection, pingLimits, log }: DependenciesOptions): Dependencies {
   const told = new Map<Missing, Told>();
@@ -110,7 +124,8 @@ export function watchDependencies({ pool, connection, pingLimits, log }: Depende
       if (one.until !== undefined) one.since = now;
       one.until = undefined;
       told.set(name, one);
-      if (now < one.next) continue;
+      // One line per change of state.
+      if (one.said || now < one.next) continue;
       one.said = true;
       one.next = now + one.repeat();
       log.warn({ missing: name, seconds: Math.round((now - one.since) / 1000) }, sentences[name](reason));
@@ -229,7 +244,8 @@ function lack(name: Missing): (error: unknown) => Lack {
   return (error) => ({ name, reason: reasonOf(error) });
 }
 
-/** A name that has several addresses, of which none answers, is told of without a message. */
 function reasonOf(error: unknown): string {
-  return messageOf(error) || String((error as { code?: unknown }).code ?? 'no answer');
+  const { code } = error as { code?: unknown };
+  if (typeof code === 'string') return REASONS[code] ?? code;
+  return /^(NOAUTH|WRONGPASS|NOPERM)/.test((error as Error).message) ? 'login refused' : 'no answer';
 }

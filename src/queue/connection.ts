@@ -1,7 +1,7 @@
 import type { QueueOptions } from 'bullmq';
 import pg from 'pg';
 import type { Config } from '../platform/config.ts';
-import { PostgresClient } from '../store/database.ts';
+import { IDLE_TIMEOUT, PostgresClient } from '../store/database.ts';
 import { createPostgresBackend, Queue } from './bullmq.ts';
 import { type Layout, laneName, layoutOf, prefixOf, shardOfLane } from './lanes.ts';
 import { openRedis, type Patience, pingRedis, type RedisClient } from './open-redis.ts';
@@ -109,7 +109,9 @@ function connect(config: Config, databaseUrl: string, patience: Patience): Queue
     Client: PostgresClient,
     connectionString: databaseUrl,
     options: `-c search_path=${QUEUE_SCHEMA}`,
-    max: config.DATABASE_POOL_SIZE + config.LANES,
+    // A worker of BullMQ holds a connection that listens; a producer holds none.
+    max: config.DATABASE_POOL_SIZE + (patience.waits ? config.LANES : 0),
+    idleTimeoutMillis: IDLE_TIMEOUT,
     keepAlive: true,
   });
   // Every queue, worker and lane that shares the pool listens for its errors.

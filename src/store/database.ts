@@ -111,6 +111,9 @@ export const everyStatementByIndex = {
   jit: 'off',
 };
 
+/** Milliseconds after which a pool closes a connection that it does not need. */
+export const IDLE_TIMEOUT = 3000;
+
 /** For a connection of the pool, unless told. */
 export const PATIENCE: Patience = { connection: 5000 };
 
@@ -133,6 +136,7 @@ export function openPool(
     options,
     verify: findDistribution(() => pool),
     max: size,
+    idleTimeoutMillis: IDLE_TIMEOUT,
     connectionTimeoutMillis: patience.connection,
     query_timeout: patience.statement,
     keepAlive: true,

@@ -1,9 +1,14 @@
 import { PrismaPg } from '@prisma/adapter-pg';
 import { PrismaClient } from '../generated/prisma/client.ts';
-import { type Database, openPool, PATIENCE, type PoolOptions, PostgresClient } from './database.ts';
-
-/** Most connections of `prisma`: what is one row at a time is short, and never in the way of whole sets. */
-export const ROW_CONNECTIONS = 3;
+import {
+  type Database,
+  IDLE_TIMEOUT,
+  openPool,
+  PATIENCE,
+  type PoolOptions,
+  PostgresClient,
+} from './database.ts';
+import { ROW_CONNECTIONS } from './pool-sizes.ts';
 
 /**
  * Opens lazily: the first statement connects. Apart from the pool, since Prisma is a tenth of what a worker would load,
@@ -19,6 +24,7 @@ export function openDatabase(url: string, size: number, options: PoolOptions = {
       Client: PostgresClient,
       connectionString: url,
       max: Math.min(size, ROW_CONNECTIONS),
+      idleTimeoutMillis: IDLE_TIMEOUT,
       connectionTimeoutMillis: patience.connection,
       ...(patience.statement !== undefined && { query_timeout: patience.statement }),
     }),

@@ -1,6 +1,7 @@
 import { NIL_UUID } from '../platform/ids.ts';
 import { type Connection, iso, openPool, type Pool } from './database.ts';
 import type { ActivityTable } from './erasures.ts';
+import { RETENTION_CONNECTIONS } from './pool-sizes.ts';
 
 /** Aggregate over the texts of a column; src/object-store/parquet.ts has the same of a file. */
 export const keyChecksum = (column: string) =>
@@ -288,7 +289,7 @@ const STATEMENT_TIMEOUT = 600_000;
  * on without end.
  */
 export function openRetentionPool(databaseUrl: string): Pool {
-  return openPool(databaseUrl, 2, {
+  return openPool(databaseUrl, RETENTION_CONNECTIONS, {
     session: {
       ...{ enable_seqscan: 'off', enable_bitmapscan: 'off', enable_hashjoin: 'off', enable_mergejoin: 'off' },
       ...{ plan_cache_mode: 'force_custom_plan', jit: 'off' },

@@ -18,6 +18,7 @@ import { createCaller } from '../../src/platform/outgoing.ts';
 import { poll } from '../../src/platform/poll.ts';
 import { reachOf } from '../../src/platform/reach.ts';
 import { everyStatementByIndex, openPool, type Pool } from '../../src/store/database.ts';
+import { EXPORT_CONNECTIONS, EXPORTS_AT_ONCE } from '../../src/store/pool-sizes.ts';
 import {
   endExport,
   finishExport,
@@ -33,8 +34,6 @@ import {
   noteRemoved,
 } from '../../src/store/segment-exports.ts';
 
-/** Exports that one process writes at a time, each with a connection of its own; the others wait their turn. */
-const WRITTEN_AT_ONCE = 2;
 /** Receivers that one process tells at a time. */
 const TOLD_AT_ONCE = 4;
 const LOOK_MS = 1000;
@@ -76,7 +75,7 @@ class LeaseLost extends Error {
  */
 export function startSegmentExports({ databaseUrl, config, registry, log }: SegmentExportsOptions): Service {
   // Apart from those of syncs: a snapshot holds a connection for as long as its export takes.
-  const pool = openPool(databaseUrl, WRITTEN_AT_ONCE + 2, { session: everyStatementByIndex });
+  const pool = openPool(databaseUrl, EXPORT_CONNECTIONS, { session: everyStatementByIndex });
   const leaving = new AbortController();
   const caller = createCaller(reachOf(config));
   const working = { open: new Set<Promise<void>>(), ready: new Set<Promise<void>>() };
@@ -189,7 +188,7 @@ export function startSegmentExports({ databaseUrl, config, registry, log }: Segm
   }
 
   const pollers = [
-    poll(LOOK_MS, () => lease('open', WRITTEN_AT_ONCE), warn),
+    poll(LOOK_MS, () => lease('open', EXPORTS_AT_ONCE), warn),
     poll(LOOK_MS, () => lease('ready', TOLD_AT_ONCE), warn),
     poll(TIDY_MS, () => tidyExports(pool, config), warn),
   ];

@@ -1,0 +1,31 @@
+import { expect, test } from 'vitest';
+import { readConfig } from '../../src/platform/config.ts';
+import { mostConnections, poolSizeWithin } from '../../src/start/connections.ts';
+
+const REDIS_URL = 'redis://cache';
+
+test('mostConnections adds up what docs/operations.md says of the defaults', () => {
+  expect(mostConnections(readConfig({}))).toBe(65);
+  expect(mostConnections(readConfig({ REDIS_URL }))).toBe(32);
+});
+
+test.each([
+  [{}, 5],
+  [{ DATABASE_MAX_CONNECTIONS: '65' }, 5],
+  [{ DATABASE_MAX_CONNECTIONS: '64' }, 4],
+  [{ DATABASE_MAX_CONNECTIONS: '22' }, 1],
+  [{ LANES: '16' }, 3],
+  [{ REDIS_URL, LANES: '64' }, 5],
+])('poolSizeWithin keeps the sum of %o within the limit with pools of %i', (given, size) => {
+  const config = readConfig(given);
+  expect(poolSizeWithin(config)).toBe(size);
+  const sum = mostConnections({ ...config, DATABASE_POOL_SIZE: size });
+  expect(sum).toBeLessThanOrEqual(config.DATABASE_MAX_CONNECTIONS);
+});
+
+test('poolSizeWithin rejects a limit that no pool size fits and names the number that is needed', () => {
+  const config = readConfig({ LANES: '64' });
+  expect(() => poolSizeWithin(config)).toThrow(
+    'DATABASE_MAX_CONNECTIONS is 100, and LANES=64 needs at least 211',
+  );
+});
