@@ -109,8 +109,8 @@ function connect(config: Config, databaseUrl: string, patience: Patience): Queue
     Client: PostgresClient,
     connectionString: databaseUrl,
     options: `-c search_path=${QUEUE_SCHEMA}`,
-    // A worker of BullMQ holds a connection that listens; a producer holds none.
-    max: config.DATABASE_POOL_SIZE + (patience.waits ? config.LANES : 0),
+    // A worker of BullMQ holds a connection that listens. A producer holds none, and may need two at the same time.
+    max: patience.waits ? config.DATABASE_POOL_SIZE + config.LANES : Math.max(2, config.DATABASE_POOL_SIZE),
     idleTimeoutMillis: IDLE_TIMEOUT,
     keepAlive: true,
   });

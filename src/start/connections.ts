@@ -10,7 +10,7 @@ type Sizes = Pick<Config, 'DATABASE_POOL_SIZE' | 'LANES' | 'QUEUE'>;
 
 /** Most Postgres connections that web, worker, sync and board of one `npm start` open together. docs/operations.md has the sum. */
 export function mostConnections({ DATABASE_POOL_SIZE: size, LANES: lanes, QUEUE }: Sizes): number {
-  const producer = QUEUE === 'postgres' ? size : 0;
+  const producer = QUEUE === 'postgres' ? Math.max(2, size) : 0;
   // A worker of BullMQ listens on a connection per lane, and each lane has a lease on another one.
   const [consumer, leases] = QUEUE === 'postgres' ? [size + lanes, lanes] : [0, 0];
   const rows = Math.min(size, ROW_CONNECTIONS);

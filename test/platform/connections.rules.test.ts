@@ -13,7 +13,7 @@ test.each([
   [{}, 5],
   [{ DATABASE_MAX_CONNECTIONS: '65' }, 5],
   [{ DATABASE_MAX_CONNECTIONS: '64' }, 4],
-  [{ DATABASE_MAX_CONNECTIONS: '22' }, 1],
+  [{ DATABASE_MAX_CONNECTIONS: '26' }, 1],
   [{ LANES: '16' }, 3],
   [{ REDIS_URL, LANES: '64' }, 5],
 ])('poolSizeWithin keeps the sum of %o within the limit with pools of %i', (given, size) => {
@@ -26,6 +26,6 @@ test.each([
 test('poolSizeWithin rejects a limit that no pool size fits and names the number that is needed', () => {
   const config = readConfig({ LANES: '64' });
   expect(() => poolSizeWithin(config)).toThrow(
-    'DATABASE_MAX_CONNECTIONS is 100, and LANES=64 needs at least 211',
+    'DATABASE_MAX_CONNECTIONS is 100, and LANES=64 needs at least 215',
   );
 });
