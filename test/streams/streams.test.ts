@@ -235,7 +235,8 @@ describe('a failure that is not the receiver’s', () => {
     for (const { workspace } of streams) await apply(workspace, event('ada'));
     const told: unknown[] = [];
     const log = Object.assign(Object.create(silent), {
-      error: ({ err, destination }: { err: Error; destination: string }) => told.push([destination, err]),
+      error: ({ err, destination, stream: name }: { err: Error; destination: string; stream: string }) =>
+        told.push([destination, err, typeof name]),
     });
     const open = ({ id }: { id: string }) => {
       throw failures[streams.findIndex((one) => one.id === id)]?.[0] ?? new DeliveryError('not asked');
@@ -246,8 +247,8 @@ describe('a failure that is not the receiver’s', () => {
       expect((await state()).lastError).toBe(failures[index]![1]);
     }
     await running.stop();
-    expect(told).toContainEqual([streams[0]!.id, failures[0]![0]]);
-    expect(told).toContainEqual([streams[1]!.id, failures[1]![0]]);
+    expect(told).toContainEqual([streams[0]!.id, failures[0]![0], 'string']);
+    expect(told).toContainEqual([streams[1]!.id, failures[1]![0], 'string']);
     expect(new Set(told.map((one) => (one as string[])[0])).size).toBe(2);
   });
 });

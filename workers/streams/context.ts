@@ -177,3 +177,10 @@ interface WaitLimits {
 }
 
 type Yielding = ReturnType<typeof createYielding>;
+
+/** Names a stream in a line of the log. */
+export const fieldsOf = ({ name, id, workspace }: Pick<LeasedDestination, 'name' | 'id' | 'workspace'>) => ({
+  stream: name,
+  destination: id,
+  workspace,
+});

@@ -5,7 +5,7 @@ import {
   renewDestination,
 } from '../../src/store/stream-leases.ts';
 import type { FileDestination, FileRange, LogPlace, Piece } from '../../src/streams/destination.ts';
-import { agesBy, LEASE_MS, LOOK_MS, LOOKS, type StreamContext } from './context.ts';
+import { agesBy, fieldsOf, LEASE_MS, LOOK_MS, LOOKS, type StreamContext } from './context.ts';
 import { cursorBehind, openReader, type Page } from './read.ts';
 import type { Told } from './source.ts';
 
@@ -35,7 +35,7 @@ export async function deliverFile(
       if (!(await renewDestination(pool, leased, { milliseconds: LEASE_MS })))
         lost.abort(new Error('the lease is gone'));
     },
-    (error) => log.warn({ err: error }, 'the lease of a stream was not renewed'),
+    (error) => log.warn({ err: error, ...fieldsOf(leased) }, 'the lease of a stream was not renewed'),
   );
   try {
     return await deliverOne(leased, context, AbortSignal.any([leaving, lost.signal]));

@@ -16,7 +16,7 @@ import {
   type Destination,
   type FileDestination,
 } from '../../src/streams/destination.ts';
-import { agesBy, LEASE_MS, LOOK_MS, LOOKS, type StreamContext } from './context.ts';
+import { agesBy, fieldsOf, LEASE_MS, LOOK_MS, LOOKS, type StreamContext } from './context.ts';
 import { deliverFile } from './deliver-file.ts';
 import { type Cursor, cursorBehind, openReader, type Page } from './read.ts';
 import type { Told } from './source.ts';
@@ -150,18 +150,15 @@ async function deliverTo(
   context: StreamContext,
   leaving: AbortSignal,
 ): Promise<void> {
-  const { pool, metrics } = context;
-  const log = context.log.child({
-    ...{ stream: leased.name, destination: leased.id, workspace: leased.workspace },
-  });
+  const { pool, metrics, log } = context;
   let destination: Destination | FileDestination | undefined;
   try {
     destination = context.open(leased);
     if ('deliver' in destination) {
-      const isStillOurs = await deliverAll(leased, { ...context, log, destination }, leaving);
+      const isStillOurs = await deliverAll(leased, { ...context, destination }, leaving);
       if (isStillOurs) await giveBackDestination(pool, leased);
     } else {
-      const done = await deliverFile(leased, { ...context, log, destination }, leaving);
+      const done = await deliverFile(leased, { ...context, destination }, leaving);
       if (done !== 'lost')
         await giveBackDestination(pool, leased, { retryMs: done === 'undecided' ? UNDECIDED_MS : 0 });
     }
@@ -169,8 +166,12 @@ async function deliverTo(
     if (leaving.aborted) return void (await giveBackDestination(pool, leased).catch(() => {}));
     if (error instanceof DeliveryError) metrics.failed(leased);
     const { said, isOwn } = failureOf(error);
-    if (isOwn) log.error({ err: error }, 'a stream was not delivered, by a mistake of this program');
-    else log.warn({ err: error }, 'a stream was not delivered');
+    if (isOwn)
+      log.error(
+        { err: error, ...fieldsOf(leased) },
+        'a stream was not delivered, by a mistake of this program',
+      );
+    else log.warn({ err: error, ...fieldsOf(leased) }, 'a stream was not delivered');
     const backOff = { retryMs: FIRST_RETRY_MS, mostMs: LONGEST_RETRY_MS };
     const isGone = error instanceof DeliveryError && error.isGone;
     // Without an answer the lease runs out by itself.
