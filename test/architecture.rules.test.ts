@@ -40,7 +40,7 @@ const rooms: Record<string, string[]> = {
     ...['preferences', 'integrations', 'store', 'queue', 'processes', 'operations', 'streams'],
   ],
   admin: [
-    ...['platform', 'schemas', 'profile', 'integrations', 'generated'],
+    ...['platform', 'schemas', 'profile', 'jobs', 'integrations', 'generated'],
     ...['store', 'queue', 'embedded', 'processes', 'operations', 'import', 'object-store', 'export'],
     ...['retention', 'streams'],
   ],
