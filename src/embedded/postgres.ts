@@ -225,6 +225,8 @@ async function choosePort(home: string): Promise<number> {
 
 async function createDatabase(url: string): Promise<void> {
   const client = new PostgresClient({ connectionString: url });
+  // A server that ends reports it here as well; without a listener that would end the process.
+  client.on('error', () => {});
   await client.connect();
   try {
     const { rowCount } = await client.query('select from pg_database where datname = $1', [DATABASE]);

@@ -1,4 +1,3 @@
-import { createReadStream } from 'node:fs';
 import { rm } from 'node:fs/promises';
 import path from 'node:path';
 import { Readable } from 'node:stream';
@@ -8,7 +7,7 @@ import { ZipFile } from 'yazl';
 import type { ObjectStore, Written } from '../object-store/object-store.ts';
 import { loadDuckDb, type ParquetColumn, ParquetError, type ParquetRow } from '../object-store/parquet.ts';
 import { writeParquet } from '../object-store/write-parquet.ts';
-import { scratchFolders } from '../platform/files.ts';
+import { readChunks, scratchFolders } from '../platform/files.ts';
 import type { Json } from '../profile/json.ts';
 import type { Format } from './progress.ts';
 import type { ExportedRow } from './source.ts';
@@ -79,7 +78,7 @@ async function writeTable(
   }
   try {
     await writeParquet(cells(), { file, columns, signal });
-    return await store.put(key, createReadStream(file), { signal });
+    return await store.put(key, readChunks(file), { signal });
   } catch (error) {
     if (!(error instanceof ParquetError)) throw error;
     const where = `${store.where.replace(/\/$/, '')}/${key}`;

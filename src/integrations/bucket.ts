@@ -178,7 +178,10 @@ async function fetchObject(
     const command = new GetObjectCommand({ Bucket: bucket.definition.bucket, Key: object.key });
     const { Body } = await bucket.client.send(command, options);
     const bounds = { ...object, name, patience: bucket.patience };
-    const from = Readable.from(watched(Body as Readable, bounds, onBytes));
+    const body = Body as Readable;
+    // An error before the first read has no other listener.
+    body.on('error', () => {});
+    const from = Readable.from(watched(body, bounds, onBytes));
     await bringIn(scratch, { from, name, to: path, packed, signal });
     return { name, path };
   } catch (error) {

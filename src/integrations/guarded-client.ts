@@ -62,7 +62,7 @@ export function createClient(
     connectionTimeoutMillis: patience.connect,
     keepAlive: true,
     application_name: 'penstock',
-    stream: () => reachingSocket(reach),
+    stream: () => new ReachingSocket(reach),
   });
   guard(client);
   return client;
@@ -148,17 +148,30 @@ function connectionOf(client: pg.Client): Connection {
   return (client as unknown as { connection: Connection }).connection;
 }
 
-/** One that connects to no address that is refused. */
-function reachingSocket(reach: Reach): Socket {
-  const socket = new Socket();
-  const connect = socket.connect.bind(socket);
-  // A path is a socket of this machine.
-  socket.connect = ((port: number | string, host?: string) => {
-    reach.requireAllowed(host ?? '127.0.0.1');
-    if (host === undefined) return connect(port as string);
-    return connect({ port: Number(port), host, lookup: reach.lookup });
-  }) as typeof socket.connect;
-  return socket;
+/**
+ * A socket that connects to no refused address. `connect` never throws: `pg` listens for errors of the socket only after
+ * it has called `connect`, and an error that is thrown there leaves a socket without a listener behind.
+ */
+class ReachingSocket extends Socket {
+  readonly #reach: Reach;
+
+  constructor(reach: Reach) {
+    super();
+    this.#reach = reach;
+  }
+
+  /** @param port a port number, or the path of a socket of this machine */
+  override connect(...given: unknown[]): this {
+    const [port, host] = given as [port: number | string, host?: string];
+    try {
+      this.#reach.requireAllowed(host ?? '127.0.0.1');
+      return host === undefined
+        ? super.connect(port as string)
+        : super.connect({ port: Number(port), host, lookup: this.#reach.lookup });
+    } catch (error) {
+      return this.destroy(error as Error);
+    }
+  }
 }
 
 /** Says good-bye, and hangs up on a server that does not answer. */

@@ -238,7 +238,9 @@ export async function openPostgres(
   async function* rowsSince(since: string | undefined, read: ReadOptions): AsyncGenerator<SourceRow[]> {
     read.signal.throwIfAborted();
     const stop = () =>
-      void cancel(client as { processID?: number }).finally(() => endClient(client, patience));
+      void cancel(client as { processID?: number })
+        .finally(() => endClient(client, patience))
+        .catch(() => {});
     read.signal.addEventListener('abort', stop, { once: true });
     try {
       await run('begin transaction isolation level repeatable read read only');

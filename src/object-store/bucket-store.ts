@@ -133,6 +133,8 @@ export function openBucketStore(
       signal,
     );
     const body = Body as Readable;
+    // An error before the first read has no other listener.
+    body.on('error', () => {});
     async function* whole(): AsyncGenerator<Buffer> {
       let bytes = 0;
       try {

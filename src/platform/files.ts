@@ -1,4 +1,4 @@
-import { existsSync, readFileSync, readlinkSync } from 'node:fs';
+import { createReadStream, existsSync, readFileSync, readlinkSync } from 'node:fs';
 import { type FileHandle, mkdir, mkdtemp, readdir, rm, stat } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
@@ -51,6 +51,14 @@ async function isThere(name: string): Promise<boolean> {
     if ((error as NodeJS.ErrnoException).code === 'ENOENT') return false;
     throw error;
   }
+}
+
+/**
+ * Reads a file in chunks. The file is opened by the first read: a stream that is opened earlier and never read reports a
+ * failure to nobody, which would end the process.
+ */
+export async function* readChunks(file: string): AsyncGenerator<Uint8Array> {
+  yield* createReadStream(file);
 }
 
 /** The path that a `file:` address names; undefined: it names none. */

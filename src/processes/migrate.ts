@@ -44,6 +44,8 @@ export async function migrate(
     idleTimeoutMillis: 0,
   });
   pool.on('error', () => {});
+  // The pool does not listen to a connection while it is checked out.
+  pool.on('connect', (client) => client.on('error', () => {}));
   try {
     await pool.query('select pg_advisory_lock($1)', [MIGRATION_LOCK]);
     const applied = await applyMigrations(pool, patience);

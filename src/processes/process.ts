@@ -230,10 +230,18 @@ async function startStatusServer(options: StatusServerOptions): Promise<Service 
     const refused = !namesOneHost(request) ? 400 : !page ? 404 : !isRead ? 405 : isClosed ? 401 : undefined;
     if (refused === 405) response.setHeader('Allow', 'GET, HEAD');
     if (refused === 401) response.setHeader('WWW-Authenticate', 'Bearer');
-    const [status, type, body] = refused
-      ? [refused, JSON_TYPE, JSON.stringify({ message: STATUS_CODES[refused] })]
-      : await page!();
-    response.writeHead(status, { 'Content-Type': type }).end(body);
+    try {
+      const [status, type, body] = refused
+        ? [refused, JSON_TYPE, JSON.stringify({ message: STATUS_CODES[refused] })]
+        : await page!();
+      response.writeHead(status, { 'Content-Type': type }).end(body);
+    } catch (error) {
+      // Without this, a metric that cannot be collected would end the process.
+      log.warn({ err: error, page: url }, 'a status page failed');
+      response
+        .writeHead(500, { 'Content-Type': JSON_TYPE })
+        .end(JSON.stringify({ message: STATUS_CODES[500] }));
+    }
   });
   limitConnections(server);
   const listening = await new Promise<boolean>((resolve) => {

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { createReadStream, createWriteStream } from 'node:fs';
+import { createWriteStream } from 'node:fs';
 import { rm } from 'node:fs/promises';
 import path from 'node:path';
 import { pipeline } from 'node:stream/promises';
@@ -13,7 +13,7 @@ import {
   readParquet,
 } from '../object-store/parquet.ts';
 import { writeParquet } from '../object-store/write-parquet.ts';
-import { scratchFolders } from '../platform/files.ts';
+import { readChunks, scratchFolders } from '../platform/files.ts';
 import type { Log } from '../platform/log.ts';
 import type { AddressSettings } from '../platform/reach.ts';
 import type { ArchiveFile, VerifiedFile } from '../store/archive-files.ts';
@@ -117,7 +117,7 @@ export async function putVerified(
     const fetched = path.join(folder, 'fetched.parquet');
     return await named(name, [file, fetched], async () => {
       const written = await writeParquet(counted(), { file, columns: columns[kind], signal });
-      await archive.put(object, createReadStream(file), signal ? { signal } : {});
+      await archive.put(object, readChunks(file), signal ? { signal } : {});
       await rm(file);
       await pipeline(await archive.get(object, signal ? { signal } : {}), createWriteStream(fetched));
       const found = await readBack(fetched, 'id');

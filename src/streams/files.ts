@@ -1,4 +1,4 @@
-import { createReadStream, createWriteStream } from 'node:fs';
+import { createWriteStream } from 'node:fs';
 import { rm, stat } from 'node:fs/promises';
 import path from 'node:path';
 import { pipeline } from 'node:stream/promises';
@@ -11,7 +11,7 @@ import { openObjectStore } from '../object-store/open-object-store.ts';
 import { type ParquetColumn, ParquetError, type ParquetRow } from '../object-store/parquet.ts';
 import { writeParquet } from '../object-store/write-parquet.ts';
 import { createSemaphore } from '../platform/concurrency.ts';
-import { scratchFolders } from '../platform/files.ts';
+import { readChunks, scratchFolders } from '../platform/files.ts';
 import { within } from '../platform/lifecycle.ts';
 import type { Reach } from '../platform/reach.ts';
 import { DeliveryError, type FileDestination, type Piece } from './destination.ts';
@@ -105,7 +105,7 @@ export function openFiles(options: FilesOptions): FileDestination {
         const file = path.join(own, 'file');
         await writers[format](given.pieces, { file, serviceIdField, signal });
         return {
-          put: (range, until) => put(keyOf(range, format), bytesOf(file), until),
+          put: (range, until) => put(keyOf(range, format), readChunks(file), until),
           discard,
         };
       } catch (error) {
@@ -124,11 +124,6 @@ export function openFiles(options: FilesOptions): FileDestination {
       void opened?.then((store) => store.close()).catch(() => {});
     },
   };
-}
-
-/** Opened when it is read, and by whoever reads it. */
-async function* bytesOf(file: string): AsyncGenerator<Uint8Array> {
-  yield* createReadStream(file);
 }
 
 async function* oneLine(): AsyncGenerator<Uint8Array> {

@@ -1,4 +1,4 @@
-import { isIP } from 'node:net';
+import { isIP, type Socket } from 'node:net';
 import type { GenericError, MessageToProduce, Producer } from '@platformatic/kafka';
 import { within } from '../platform/lifecycle.ts';
 import { type Reach, RefusedAddress } from '../platform/reach.ts';
@@ -132,7 +132,7 @@ const METADATA_MS = 86_400_000;
 
 async function createProducer({ brokers, tls, sasl, password, reach }: KafkaOptions, milliseconds: number) {
   const { Producer } = await loadClient();
-  return new Producer<Buffer, Buffer, Buffer, Buffer>({
+  const producer = new Producer<Buffer, Buffer, Buffer, Buffer>({
     clientId: 'penstock',
     bootstrapBrokers: brokers.map(partsOf),
     acks: -1,
@@ -148,6 +148,40 @@ async function createProducer({ brokers, tls, sasl, password, reach }: KafkaOpti
     ...(sasl && {
       sasl: { mechanism: sasl.mechanism, username: sasl.user, password: password ?? '' },
     }),
+  });
+  for (const event of ['client:broker:connect', 'client:broker:failed'] as const)
+    producer.on(event, ({ connection }) => guard(connection));
+  return producer;
+}
+
+/** Bytes of one response: the metadata of a topic with 10,000 partitions has about half of that. */
+const MAX_RESPONSE_BYTES = 1_048_576;
+
+type Connection = { on(event: 'error', listener: () => void): unknown; socket: Socket };
+
+/**
+ * Keeps a broker from ending the process. The client listens for the first error of a connection only, and a second one
+ * would be an uncaught exception; it also takes a response of any length into memory.
+ */
+function guard(connection: Connection): void {
+  const { socket } = connection;
+  connection.on('error', () => socket.destroy());
+  const head = Buffer.alloc(4);
+  let [filled, left] = [0, 0];
+  socket.on('data', (chunk: Buffer) => {
+    for (let at = 0; at < chunk.length; ) {
+      if (left > 0) {
+        const skipped = Math.min(left, chunk.length - at);
+        left -= skipped;
+        at += skipped;
+        continue;
+      }
+      head[filled++] = chunk[at++]!;
+      if (filled < head.length) continue;
+      [filled, left] = [0, head.readUInt32BE()];
+      if (left > MAX_RESPONSE_BYTES)
+        return void socket.destroy(new Error(`the broker sent a response of ${left} bytes`));
+    }
   });
 }
 

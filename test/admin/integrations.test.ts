@@ -73,6 +73,16 @@ describe('integrations create', () => {
     });
   });
 
+  test('a host that is a refused address is refused with the setting that refuses it', async () => {
+    const refusing = { WAREHOUSE_PASSWORD: warehouse.password, INTEGRATION_KEY: KEY, ALLOWED_NETWORKS: '' };
+    const closed = scene.with({ ...refusing, REFUSED_NETWORKS: 'private' });
+    for (const hostname of ['127.0.0.1', '::1', '169.254.169.254'])
+      expectRefusal(
+        await closed.run(fromPostgres({ ...warehouse, hostname }, 'inside', 'users', ...env)),
+        `${hostname} is in a network that REFUSED_NETWORKS refuses`,
+      );
+  });
+
   test('a source that a sync cannot be made of is refused, with what is missing', async () => {
     const place = csvFolder('external_id,updated_at\n');
     expectRefusal(await on.run(fromFolder('lacking', place)), 'there is no column PAYLOAD', '--draft');
