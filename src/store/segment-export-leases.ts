@@ -113,10 +113,15 @@ const renewStatement = `
   update segment_exports
   set
     due_at = statement_timestamp() + $4::integer * interval '1 millisecond',
-    users = $5::bigint, files = $6::integer, bytes = $7::bigint
+    users = case when segment_exports.state = 'open' then $5::bigint else segment_exports.users end,
+    files = case when segment_exports.state = 'open' then $6::integer else segment_exports.files end,
+    bytes = case when segment_exports.state = 'open' then $7::bigint else segment_exports.bytes end
   ${mine}`;
 
-/** Keeps a lease, and says how far it has come. @returns false when it is another's */
+/**
+ * Keeps a lease, and notes how far the writing has come. The counts of an export that is written stay: the lease is kept
+ * while its callback is told. @returns false when it is another's
+ */
 export async function renewExport(
   pool: Pool,
   { process, workspaceId, id }: ExportLease,

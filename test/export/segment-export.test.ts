@@ -7,7 +7,7 @@ import { signDownload } from '../../src/operations/users.export.segment.ts';
 import { newId } from '../../src/platform/ids.ts';
 import type { Json } from '../../src/profile/json.ts';
 import { requireLinkKey } from '../../src/store/preference-centers.ts';
-import { leaseExports } from '../../src/store/segment-export-leases.ts';
+import { finishExport, leaseExports, renewExport } from '../../src/store/segment-export-leases.ts';
 import { archiveSegment } from '../../src/store/segments.ts';
 import { tidyExports } from '../../workers/sync/segment-exports.ts';
 import { waitUntil } from '../setup/fixtures.ts';
@@ -74,6 +74,21 @@ describe('without a bucket', () => {
   });
 
   // "Once made available, the URL will only be valid for a few hours."
+  test('a lease that is renewed while the callback is told keeps the final counts', async () => {
+    const config = settings();
+    await ask(exportOf(readers, { callback_endpoint: callbacks.url }), config);
+    const process = newId();
+    const asked = { process, milliseconds: 60_000 };
+    const [leased] = await leaseExports(pool, 'open', { ...asked, limit: 1 });
+    const lease = { process, workspaceId: leased!.workspaceId, id: leased!.id };
+    const early = { users: 1, files: 0, bytes: 0, milliseconds: 60_000 };
+    expect(await renewExport(pool, lease, early)).toBe(true);
+    const counts = { users: 2, files: 1, bytes: 321 };
+    await finishExport(pool, lease, { ...counts, linkMs: 3_600_000, milliseconds: 60_000 });
+    expect(await renewExport(pool, lease, early)).toBe(true);
+    expect((await shown())[0]).toMatchObject(counts);
+  });
+
   test('a link ends some hours after the file is whole, and the file goes; a forged one opens nothing', async () => {
     const config = settings();
     const { body } = await ask(exportOf(readers), config);
