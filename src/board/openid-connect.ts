@@ -2,10 +2,12 @@ import { createHmac, timingSafeEqual } from 'node:crypto';
 import type { Request, Response, Router } from 'express';
 import express from 'express';
 import { LRUCache } from 'lru-cache';
-import type { Configuration } from 'openid-client';
+import type { Configuration, CustomFetchOptions } from 'openid-client';
+import { readUpTo } from '../platform/bounded-body.ts';
 import { createSemaphore } from '../platform/concurrency.ts';
 import type { Config } from '../platform/config.ts';
 import { sourceOf } from '../platform/reach.ts';
+import { withTimeLimit } from '../platform/time-limit.ts';
 import { normalizeStaffEmail } from '../profile/addresses.ts';
 import { clientOf, isSecret, newSecret, readCookie } from './sessions.ts';
 
@@ -96,6 +98,7 @@ function createProvider(config: OidcConfig) {
       ...([new URL(OIDC_ISSUER), OIDC_CLIENT_ID, secret, authentication(library, secret)] as const),
       {
         timeout: PATIENCE_SECONDS,
+        [library.customFetch]: fetchBounded,
         // The setting allows http on this machine alone. Signatures are checked, whatever the connection proves.
         execute: [
           ...(OIDC_ISSUER.startsWith('http:') ? [library.allowInsecureRequests] : []),
@@ -121,6 +124,28 @@ function createProvider(config: OidcConfig) {
       return { library, configuration: known.configuration };
     }
   };
+}
+
+/** Bytes of one answer of the provider, unpacked. Endpoints, keys and claims have some kilobytes. */
+const MAX_ANSWER_BYTES = 1_048_576;
+
+/** Fetches for the library, which would read an answer of any length into memory. */
+async function fetchBounded(
+  url: string,
+  { body, signal, ...options }: CustomFetchOptions,
+): Promise<globalThis.Response> {
+  const links = { signals: [signal], milliseconds: PATIENCE_SECONDS * 1000 };
+  return withTimeLimit(links, async (limit) => {
+    const response = await fetch(url, { ...options, signal: limit, ...(body != null && { body }) });
+    if (response.body === null) return response;
+    const { bytes, isWhole } = await readUpTo(MAX_ANSWER_BYTES, response.body);
+    if (!isWhole)
+      throw Object.assign(new Error(`the provider sent more than ${MAX_ANSWER_BYTES} bytes`), {
+        code: 'ANSWER_TOO_LONG',
+      });
+    const { status, statusText, headers } = response;
+    return new globalThis.Response(bytes.length > 0 ? bytes : null, { status, statusText, headers });
+  });
 }
 
 /** By the header, which is the default of the standard, unless the provider takes the secret in the body alone. */

@@ -2,6 +2,7 @@ import { Agent as HttpAgent } from 'node:http';
 import { Agent as HttpsAgent } from 'node:https';
 import { Readable } from 'node:stream';
 import { S3Client, S3ServiceException } from '@aws-sdk/client-s3';
+import { readUpTo } from '../platform/bounded-body.ts';
 import { type Reach, RefusedAddress } from '../platform/reach.ts';
 import { type BucketDefinition, type Credentials, SourceError } from './source.ts';
 
@@ -111,15 +112,8 @@ function requireAllowed(reach: Reach, host: string): void {
 
 /** @throws {SourceError} `failed` when it is too long, or has a DOCTYPE, which takes the parser the square of its length */
 async function boundedXml(body: Readable, where: string): Promise<Readable> {
-  const chunks: Buffer[] = [];
-  let bytes = 0;
-  for await (const chunk of body) {
-    chunks.push(chunk);
-    bytes += chunk.length;
-    if (bytes > MOST_XML_BYTES)
-      throw new SourceError('failed', `${where}: an answer has more than ${MOST_XML_BYTES} bytes`);
-  }
-  const whole = Buffer.concat(chunks);
+  const { bytes: whole, isWhole } = await readUpTo(MOST_XML_BYTES, body);
+  if (!isWhole) throw new SourceError('failed', `${where}: an answer has more than ${MOST_XML_BYTES} bytes`);
   if (/<!doctype/i.test(whole.toString('latin1')))
     throw new SourceError('failed', `${where}: an answer has a DOCTYPE, which no answer of S3 has`);
   return Readable.from(whole.length > 0 ? [whole] : []);

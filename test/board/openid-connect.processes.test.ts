@@ -298,6 +298,23 @@ describe('while the provider', () => {
     }
   });
 
+  test.each(['/.well-known/openid-configuration', '/token'])(
+    'sends more than 1 MB at %s, the sign-in fails and nothing of the answer is used',
+    async (path) => {
+      const { email } = await person();
+      const lone = await boardFor(provider.issuer, await leasePort());
+      provider.state.padded = path;
+      try {
+        const { status } =
+          path === '/token' ? await walk().enter(email) : await createVisitor(lone).get('/sign-in/oidc');
+        expect(status).toBe(503);
+      } finally {
+        provider.state.padded = undefined;
+        await lone.stop();
+      }
+    },
+  );
+
   test('hangs, nobody waits for longer than its patience', async () => {
     const silent = createServer();
     silent.listen(0, '127.0.0.1');

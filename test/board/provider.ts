@@ -31,7 +31,8 @@ export async function startProvider(redirectUri: string, { port = 0 } = {}) {
   const people = new Map<string, Claims>();
   const key = keyPair();
   const otherKey = keyPair();
-  const state: { tamper?: Tamper | undefined } = {};
+  /** `padded`: the path whose answers have two million bytes more than they need. */
+  const state: { tamper?: Tamper | undefined; padded?: string | undefined } = {};
   let callback: ReturnType<Provider['callback']> | undefined;
   const server = createServer((request, response) => void callback?.(request, response));
   server.listen(port, '127.0.0.1');
@@ -88,6 +89,8 @@ export async function startProvider(redirectUri: string, { port = 0 } = {}) {
       hold.count++;
       await hold.released;
     }
+    if (context.path === state.padded)
+      context.body = { ...(context.body as object), padding: 'x'.repeat(2_000_000) };
     const body = context.body as { id_token?: string } | undefined;
     if (context.path !== '/token' || !body?.id_token || !state.tamper) return;
     const [header = '', payload = ''] = body.id_token.split('.');
