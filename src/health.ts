@@ -1,5 +1,8 @@
 import { readConfig } from './platform/config.ts';
 import { reachable } from './platform/lifecycle.ts';
+import { withTimeLimit } from './platform/time-limit.ts';
+
+const PATIENCE_MS = 3000;
 
 /**
  * `node dist/src/health.js web`, for container engines: exits 0 when that process of the same container
@@ -19,7 +22,8 @@ async function check(name: string): Promise<void> {
   const { host, port, setting } = process;
   if (port === 0) throw new Error(`${setting} is 0: there is no port to ask`);
   const url = `http://${reachable(host)}:${port}/healthz`;
-  const response = await fetch(url, { signal: AbortSignal.timeout(3000) }).catch((error: Error) => {
+  const ask = (signal: AbortSignal) => fetch(url, { signal });
+  const response = await withTimeLimit({ milliseconds: PATIENCE_MS }, ask).catch((error: Error) => {
     throw new Error(
       `${url} does not answer: ${(error.cause as Error | undefined)?.message ?? error.message}`,
     );

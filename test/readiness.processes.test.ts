@@ -4,6 +4,7 @@ import { createBareDatabase, startRedis, waitUntil } from './setup/fixtures.ts';
 import { leasePort } from './setup/ports.ts';
 import { startProcess } from './setup/processes.ts';
 import { type StoreProxy, startProxy } from './setup/proxy.ts';
+import { linkSignals } from '../src/platform/time-limit.ts';
 
 /** Milliseconds: a second for the dependencies, and some for a busy machine. */
 const DEADLINE = 2000;
@@ -13,7 +14,7 @@ const notReady = (...missing: string[]) => ({ status: 503, body: { message: 'not
 
 /** What /readyz of the process says; fails when it takes longer than its deadline. */
 async function ask(port: number) {
-  const signal = AbortSignal.timeout(DEADLINE);
+  const signal = linkSignals({ milliseconds: DEADLINE }).signal;
   const response = await fetch(`http://127.0.0.1:${port}/readyz`, { signal });
   return { status: response.status, body: await response.json() };
 }
@@ -118,7 +119,7 @@ describe.each(eitherBackend)('/readyz, with the queue in %s', (backend) => {
   test.each(['/healthz', '/metrics'])('%s answers in time while all of it is away', async (path) => {
     for (const store of [postgres, redis]) store?.standStill();
     for (const { port } of processes) {
-      const signal = AbortSignal.timeout(DEADLINE);
+      const signal = linkSignals({ milliseconds: DEADLINE }).signal;
       expect((await fetch(`http://127.0.0.1:${port}${path}`, { signal })).status).toBe(200);
     }
     for (const store of [postgres, redis]) await store?.comeBack();

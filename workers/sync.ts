@@ -13,6 +13,7 @@ import { watchApplied } from '../src/queue/effects.ts';
 import { laneCount } from '../src/queue/lanes.ts';
 import { createSyncQueue } from '../src/queue/syncs.ts';
 import { openDestination, openingBy } from '../src/streams/open-destination.ts';
+import { HeldWork } from './held-work.ts';
 import { createStreamMetrics, createYielding } from './streams/context.ts';
 import { startStreams } from './streams/deliver.ts';
 import { openSource } from './streams/source.ts';
@@ -64,6 +65,7 @@ async function main(): Promise<void> {
   };
 
   const processorWait = watchProcessorWait();
+  const heldWork = new HeldWork(metrics.registry);
   const streamMetrics = createStreamMetrics(metrics.registry);
   const yielding = createYielding({
     areWorkersBehind: () => areBehind(throttle),
@@ -79,7 +81,7 @@ async function main(): Promise<void> {
     processorWait,
     startSyncUpkeep(pool, syncs, log),
     startRetention({ databaseUrl: url, config, log, metrics: createRetentionMetrics(metrics.registry) }),
-    startSegmentExports({ databaseUrl: url, config, registry: metrics.registry, log }),
+    startSegmentExports({ databaseUrl: url, config, registry: metrics.registry, log, heldWork }),
     startSyncs({ connection, syncs, context, config }),
     startStreams({
       context: {
@@ -87,11 +89,12 @@ async function main(): Promise<void> {
         open: (leased) => openDestination(leased, openingBy(config, integrationKeys(config))),
         metrics: streamMetrics,
         yielding,
+        heldWork,
       },
       days: config.STREAM_LOG_DAYS,
     }),
   );
-  opened.ready({ concurrency: config.SYNC_CONCURRENCY });
+  opened.ready({ concurrency: config.SYNC_CONCURRENCY }, { overdue: () => heldWork.overdue() });
   giveWay(config.SYNC_NICE, log);
 }
 

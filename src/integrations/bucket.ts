@@ -2,6 +2,7 @@ import { Readable } from 'node:stream';
 import { GetObjectCommand, NoSuchKey, paginateListObjectsV2 } from '@aws-sdk/client-s3';
 import { poll } from '../platform/poll.ts';
 import { unwatched, type Watcher, watchedStep } from '../platform/steps.ts';
+import { linkSignals } from '../platform/time-limit.ts';
 import {
   type Bucket,
   type BucketPlace,
@@ -55,14 +56,13 @@ async function listObjects(
 ): Promise<BucketObject[]> {
   const { prefix } = bucket.definition;
   const objects: BucketObject[] = [];
-  const inTime = AbortSignal.timeout(bucket.patience.list);
-  const abortSignal = signal ? AbortSignal.any([signal, inTime]) : inTime;
+  const limit = linkSignals({ signals: [signal], milliseconds: bucket.patience.list });
   let page = 0;
   try {
     const pages = paginateListObjectsV2(
       { client: bucket.client, pageSize: PAGE_KEYS },
       { Bucket: bucket.definition.bucket, Prefix: prefix },
-      { abortSignal },
+      { abortSignal: limit.signal },
     );
     for await (const { Contents = [] } of pages) {
       page += 1;
@@ -76,9 +76,11 @@ async function listObjects(
     }
   } catch (error) {
     signal?.throwIfAborted();
-    if (!inTime.aborted) throw toSourceError(error, bucket.where);
-    const limit = `${bucket.where}: the list did not end within ${bucket.patience.list} ms`;
-    throw new SourceError('failed', limit, { cause: error });
+    if (!limit.isLate()) throw toSourceError(error, bucket.where);
+    const late = `${bucket.where}: the list did not end within ${bucket.patience.list} ms`;
+    throw new SourceError('failed', late, { cause: error });
+  } finally {
+    limit.release();
   }
   if (objects.length > 0) return objects;
   throw new SourceError('config', `${bucket.where}: there is no ${what} under the prefix "${prefix}"`);
@@ -121,7 +123,7 @@ function objectFiles(
       const queue = objects.values();
       const files: InputFile[] = [];
       const failed = new AbortController();
-      const either = AbortSignal.any([signal, failed.signal]);
+      const { signal: either, release } = linkSignals({ signals: [signal, failed.signal] });
       const fetchers = Array.from({ length: AT_A_TIME }, async () => {
         for (const object of queue) {
           either.throwIfAborted();
@@ -137,6 +139,7 @@ function objectFiles(
           }),
         ),
       );
+      release();
       signal.throwIfAborted();
       if (ends.some(({ status }) => status === 'rejected')) throw failed.signal.reason;
       return files.sort((one, other) => (one.name < other.name ? -1 : 1));

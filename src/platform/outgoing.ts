@@ -1,6 +1,8 @@
 import { Agent as HttpAgent, request as httpRequest, type IncomingMessage } from 'node:http';
 import { Agent as HttpsAgent, request as httpsRequest } from 'node:https';
+import { readUpTo } from './bounded-body.ts';
 import type { Reach } from './reach.ts';
+import { withTimeLimit } from './time-limit.ts';
 
 /** Bytes of an answer that are kept: enough for words of an error. What is behind them is not read. */
 const MOST_ANSWER_BYTES = 16_384;
@@ -43,22 +45,24 @@ export function createCaller(reach: Reach, { connections = 4 } = {}): Caller {
       const whyNot = refusalOfUrl(url);
       if (whyNot) throw new TypeError(`the address ${whyNot}`);
       reach.requireAllowed(target.hostname);
-      const ends = AbortSignal.any([AbortSignal.timeout(milliseconds), ...(signal ? [signal] : [])]);
       const send = target.protocol === 'https:' ? httpsRequest : httpRequest;
       const agent = agents[target.protocol as keyof typeof agents];
       const length = Buffer.byteLength(body);
-      return new Promise((resolve, reject) => {
-        const fail = (error: unknown) => reject(ends.aborted ? ends.reason : error);
-        const request = send(target, {
-          method: 'POST',
-          agent,
-          headers: { ...headers, 'content-length': length },
-          signal: ends,
-        });
-        request.on('error', fail);
-        request.on('response', (response) => void readAnswer(response).then(resolve, fail));
-        request.end(body);
-      });
+      return withTimeLimit(
+        { signals: [signal], milliseconds },
+        (ends) =>
+          new Promise((resolve, reject) => {
+            const request = send(target, {
+              method: 'POST',
+              agent,
+              headers: { ...headers, 'content-length': length },
+              signal: ends,
+            });
+            request.on('error', reject);
+            request.on('response', (response) => void readAnswer(response).then(resolve, reject));
+            request.end(body);
+          }),
+      );
     },
     close() {
       for (const agent of Object.values(agents)) agent.destroy();
@@ -67,16 +71,8 @@ export function createCaller(reach: Reach, { connections = 4 } = {}): Caller {
 }
 
 async function readAnswer(response: IncomingMessage): Promise<OutgoingAnswer> {
-  const chunks: Buffer[] = [];
-  let bytes = 0;
-  // Leaving the loop early ends the connection.
-  for await (const chunk of response) {
-    chunks.push(chunk);
-    bytes += chunk.length;
-    if (bytes >= MOST_ANSWER_BYTES) break;
-  }
-  const body = Buffer.concat(chunks).subarray(0, MOST_ANSWER_BYTES).toString('utf8');
-  return { status: response.statusCode!, headers: response.headers, body };
+  const { bytes } = await readUpTo(MOST_ANSWER_BYTES, response);
+  return { status: response.statusCode!, headers: response.headers, body: bytes.toString('utf8') };
 }
 
 const MOST_URL = 2000;

@@ -91,13 +91,17 @@ export interface WorkingProcess extends Omit<OpenProcess, 'database'> {
   /** Tells the fleet soon how the process is, and not with the next heartbeat. */
   tellSoon(): void;
   /** The process does its work from now on, and is ready while no envelope is `stuck` and none of a later release. */
-  ready(line: object, lanes?: LanesStanding): void;
+  ready(line: object, work?: WorkStanding): void;
 }
 
-/** What a process that works lanes says of them. */
-interface LanesStanding {
-  stuck: Oldest['tooOld'];
-  unreadable(): { lane: number; version: number; reads: number }[];
+/** What a process says of the work that it has in hand. It is not ready while any of these has an entry. */
+interface WorkStanding {
+  /** Envelopes that wait too long. */
+  stuck?: Oldest['tooOld'];
+  /** Lanes whose next envelope is of a version that it does not read. */
+  unreadable?(): { lane: number; version: number; reads: number }[];
+  /** Jobs without progress for longer than their limit. */
+  overdue?(): { kind: string; id: string; seconds: number }[];
 }
 
 export interface WorkingOptions extends Pick<Pulse, 'objects' | 'lanes' | 'held'> {
@@ -151,11 +155,12 @@ export async function openWorkingProcess(
   return {
     ...{ ...opened, pool, dependencies, producerConnection, producer, installation },
     tellSoon: heartbeat.soon,
-    ready(line, lanes) {
+    ready(line, work) {
       standing = () => ({
         loss: installation.loss(),
-        stuck: lanes?.stuck() ?? [],
-        unreadable: lanes?.unreadable() ?? [],
+        stuck: work?.stuck?.() ?? [],
+        unreadable: work?.unreadable?.() ?? [],
+        overdue: work?.overdue?.() ?? [],
       });
       log.info({ ...line, queue: connection.kind }, 'ready');
     },
@@ -179,7 +184,9 @@ interface Standing {
   /** Of a process that works lanes: it is not ready while an envelope waits too long. */
   stuck: ReturnType<Oldest['tooOld']>;
   /** Nor while one is of a version that it does not read. */
-  unreadable: ReturnType<LanesStanding['unreadable']>;
+  unreadable: ReturnType<NonNullable<WorkStanding['unreadable']>>;
+  /** Nor while a job hangs. */
+  overdue: ReturnType<NonNullable<WorkStanding['overdue']>>;
 }
 
 interface StatusServerOptions {
@@ -205,8 +212,9 @@ async function startStatusServer(options: StatusServerOptions): Promise<Service 
     '/metrics': async () => [200, registry.contentType, await registry.metrics()],
     '/readyz': async () => {
       const missing = await checkReadiness(pool, connection);
-      const { loss, stuck, unreadable } = standing() ?? {};
-      const works = missing.length === 0 && stuck?.length === 0 && unreadable?.length === 0;
+      const { loss, stuck, unreadable, overdue } = standing() ?? {};
+      const works =
+        missing.length === 0 && [stuck, unreadable, overdue].every((entries) => entries?.length === 0);
       const leaving = isLeaving();
       const ready = works && !leaving;
       const body = JSON.stringify({
@@ -215,6 +223,7 @@ async function startStatusServer(options: StatusServerOptions): Promise<Service 
         ...(loss && { loss: printedLoss(loss) }),
         ...(stuck?.length && { stuck }),
         ...(unreadable?.length && { unreadable }),
+        ...(overdue?.length && { overdue }),
         ...(leaving && { leaving }),
       });
       return [ready ? 200 : 503, JSON_TYPE, body];

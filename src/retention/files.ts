@@ -16,6 +16,7 @@ import { writeParquet } from '../object-store/write-parquet.ts';
 import { readChunks, scratchFolders } from '../platform/files.ts';
 import type { Log } from '../platform/log.ts';
 import type { AddressSettings } from '../platform/reach.ts';
+import { linkSignals } from '../platform/time-limit.ts';
 import type { ArchiveFile, VerifiedFile } from '../store/archive-files.ts';
 import type { SessionLease } from '../store/connections.ts';
 import type { Pool } from '../store/database.ts';
@@ -81,8 +82,12 @@ export function alone<T>(
 ): Promise<T | undefined> {
   return aloneWithRetention(retention.pool, async (lease) => {
     await scratch.tidy();
-    const signal = retention.signal ? AbortSignal.any([retention.signal, lease.signal]) : lease.signal;
-    return work({ ...retention, signal, lease });
+    const { signal, release } = linkSignals({ signals: [retention.signal, lease.signal] });
+    try {
+      return await work({ ...retention, signal, lease });
+    } finally {
+      release();
+    }
   });
 }
 

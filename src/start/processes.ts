@@ -4,6 +4,7 @@ import { startedByNpm } from '../platform/environment.ts';
 import { packageRoot } from '../platform/files.ts';
 import type { Log } from '../platform/log.ts';
 import { backOff, poll, until } from '../platform/poll.ts';
+import { withTimeLimit } from '../platform/time-limit.ts';
 
 /** A process that has lived this long has started well: its next end is a first one again. */
 const HEALTHY_MS = 10_000;
@@ -133,9 +134,11 @@ export async function waitUntilReady(pages: string[], signal: AbortSignal): Prom
     let missing = `no answer of ${page}`;
     async function isReady(): Promise<boolean> {
       try {
-        const response = await fetch(page, { signal: AbortSignal.timeout(PATIENCE_MS) });
-        missing = await response.text();
-        return response.ok;
+        return await withTimeLimit({ milliseconds: PATIENCE_MS }, async (limit) => {
+          const response = await fetch(page, { signal: limit });
+          missing = await response.text();
+          return response.ok;
+        });
       } catch {
         // It does not listen yet.
         return false;

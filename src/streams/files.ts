@@ -14,6 +14,7 @@ import { createSemaphore } from '../platform/concurrency.ts';
 import { readChunks, scratchFolders } from '../platform/files.ts';
 import { within } from '../platform/lifecycle.ts';
 import type { Reach } from '../platform/reach.ts';
+import { linkSignals } from '../platform/time-limit.ts';
 import { DeliveryError, type FileDestination, type Piece } from './destination.ts';
 import {
   type FilePlaces,
@@ -76,9 +77,11 @@ export function openFiles(options: FilesOptions): FileDestination {
     const late = new DeliveryError(`${to}: a file was not put within ${milliseconds / 1000} s`);
     const ended = new AbortController();
     let isOver = false;
-    const putting = putNow(key, from, AbortSignal.any([signal, ended.signal])).finally(() => {
+    const linked = linkSignals({ signals: [signal, ended.signal] });
+    const putting = putNow(key, from, linked.signal).finally(() => {
       isOver = true;
       hanging.delete(to);
+      linked.release();
     });
     try {
       await within(milliseconds, putting, { signal, late: () => late });

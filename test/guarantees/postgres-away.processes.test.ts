@@ -6,6 +6,7 @@ import { type StoreProxy, startProxy } from '../setup/proxy.ts';
 import { createWorkspace } from '../setup/workspace.ts';
 import { type Fleet, type Member, startFleet, statusOf } from './fleet.ts';
 import { type Answer, createClient } from './keep-alive-client.ts';
+import { linkSignals } from '../../src/platform/time-limit.ts';
 
 /** Milliseconds after which clients give up. */
 const ANSWERED_WITHIN = 2000;
@@ -90,7 +91,7 @@ describe.each(['standStill', 'leave'] as const)('Postgres is away (%s) while Red
 
   test('/metrics still answers within 2 s, with what is known', async () => {
     const response = await fetch(`http://127.0.0.1:${edge.port}/metrics`, {
-      signal: AbortSignal.timeout(ANSWERED_WITHIN),
+      signal: linkSignals({ milliseconds: ANSWERED_WITHIN }).signal,
     });
     expect(response.status).toBe(200);
     expect(await response.text()).toMatch(/^penstock_queue_depth\{lane="lane-0"\} \d+$/m);

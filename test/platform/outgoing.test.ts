@@ -1,8 +1,14 @@
 import { createServer, type RequestListener } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { createCaller, refusalOfUrl } from '../../src/platform/outgoing.ts';
 import { createReach, RefusedAddress } from '../../src/platform/reach.ts';
+import { waitUntil } from '../setup/fixtures.ts';
+
+setFlagsFromString('--expose-gc');
+const collectGarbage = runInNewContext('gc') as () => void;
 
 let answer: RequestListener;
 let asked: string[] = [];
@@ -61,6 +67,18 @@ test.each<[string, RequestListener]>([
   answer = listener;
   const given = caller.post(url, { ...request, milliseconds: 100 });
   await expect(given).rejects.toMatchObject({ name: 'TimeoutError' });
+});
+
+test('a receiver that never answers is given up in time when garbage is collected meanwhile', async () => {
+  asked = [];
+  answer = () => {};
+  const given = caller.post(url, { ...request, milliseconds: 500, signal: new AbortController().signal });
+  const ended = given.catch((error: Error) => error.name);
+  await waitUntil(() => asked.length > 0, { what: 'the request' });
+  collectGarbage();
+  const late = waitUntil(() => false, { what: 'the limit', deadline: 5000 });
+  expect(await Promise.race([ended, late])).toBe('TimeoutError');
+  late.catch(() => {});
 });
 
 test('an address that is refused is not connected to, by itself or by a name', async () => {

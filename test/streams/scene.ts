@@ -75,6 +75,12 @@ const neverYielding = createYielding({
   onWait() {},
 });
 
+export const openingOf = (different: Partial<OpeningOptions> = {}): OpeningOptions => ({
+  ...{ reach: createReach({ refused: 'none' }), keys, serviceIdField: 'service_id' },
+  files: { folders: [tmpdir()], bucketAccess: noBucket },
+  ...different,
+});
+
 /** What a sync process does for streams; several may run. */
 export function deliverStreams(
   given: Partial<Parameters<typeof startStreams>[0]['context']> & {
@@ -83,11 +89,7 @@ export function deliverStreams(
   } = {},
 ) {
   const { atOnce, opening: different, ...others } = given;
-  const opening: OpeningOptions = {
-    ...{ reach: createReach({ refused: 'none' }), keys, serviceIdField: 'service_id' },
-    files: { folders: [tmpdir()], bucketAccess: noBucket },
-    ...different,
-  };
+  const opening = openingOf(different);
   const context = {
     ...{ pool, log: silent, source: openSource(pool, 'service_id') },
     open: (stored: Parameters<typeof openDestination>[0]) => openDestination(stored, opening),

@@ -6,6 +6,7 @@ import type { Pool } from '../../src/store/database.ts';
 import type { DestinationRow } from '../../src/store/stream-destinations.ts';
 import type { LeasedDestination } from '../../src/store/stream-leases.ts';
 import type { Destination, FileDestination } from '../../src/streams/destination.ts';
+import type { HeldWork } from '../held-work.ts';
 import type { Source } from './source.ts';
 
 /** For how long nobody else delivers. Longer than a batch takes; files keep theirs. */
@@ -30,6 +31,20 @@ export interface StreamContext {
   turnMs?: number;
   /** Milliseconds after which the lease of a file is renewed; a third of it unless told. */
   keepMs?: number;
+  /** Milliseconds after which a delivery without progress is abandoned; those of the lease unless told. */
+  leaseMs?: number;
+  /** Where deliveries in hand are shown. */
+  heldWork?: HeldWork;
+}
+
+/** The same while a destination is leased. */
+export interface LeasedContext extends StreamContext {
+  lease: {
+    /** Aborts when the lease is over, or the process leaves. */
+    signal: AbortSignal;
+    /** The lease was renewed in the store. */
+    renew(): void;
+  };
 }
 
 /** What a sync process counts of streams; labels are bounded. */
@@ -73,6 +88,12 @@ export function createStreamMetrics(registry: Registry) {
     labelNames,
     registers,
   });
+  const abandoned = new Counter({
+    name: 'penstock_stream_abandoned_total',
+    help: 'Deliveries of this process that made no progress until their lease ended, by destination.',
+    labelNames,
+    registers,
+  });
   const gaveWay = new Counter({
     name: 'penstock_stream_yielded_seconds_total',
     help: 'Seconds that destinations have waited in this process, as it gave way to what clients send.',
@@ -92,6 +113,7 @@ export function createStreamMetrics(registry: Registry) {
       delivered.inc(labels(of), messages),
     gaveWay: (milliseconds: number) => gaveWay.inc(milliseconds / 1000),
     failed: (of: { workspace: string; name: string }) => failures.inc(labels(of)),
+    abandoned: (of: { workspace: string; name: string }) => abandoned.inc(labels(of)),
   };
 }
 

@@ -1,18 +1,25 @@
 import { poll, rest } from '../../src/platform/poll.ts';
+import { linkSignals } from '../../src/platform/time-limit.ts';
 import {
   advanceDestination,
   type LeasedDestination,
   renewDestination,
 } from '../../src/store/stream-leases.ts';
 import type { FileDestination, FileRange, LogPlace, Piece } from '../../src/streams/destination.ts';
-import { agesBy, fieldsOf, LEASE_MS, LOOK_MS, LOOKS, type StreamContext } from './context.ts';
+import { agesBy, fieldsOf, LEASE_MS, type LeasedContext, LOOK_MS, LOOKS } from './context.ts';
 import { cursorBehind, openReader, type Page } from './read.ts';
 import type { Told } from './source.ts';
+
+/**
+ * A file whose work has come no further for so many milliseconds keeps its lease no longer. A Parquet file may wait for
+ * ten minutes until others are written.
+ */
+const STALLED_MS = 900_000;
 
 /** Behind every id: what a planned file has was decided when it was planned. */
 const BEHIND_ALL = '9223372036854775807';
 
-interface FileContext extends StreamContext {
+interface FileContext extends LeasedContext {
   destination: FileDestination;
 }
 
@@ -25,34 +32,43 @@ interface FileContext extends StreamContext {
 export async function deliverFile(
   leased: LeasedDestination,
   context: FileContext,
-  leaving: AbortSignal,
 ): Promise<'delivered' | 'undecided' | 'lost'> {
-  const { pool, log, keepMs = LEASE_MS / 3 } = context;
+  const { pool, log, lease, keepMs = LEASE_MS / 3 } = context;
   const lost = new AbortController();
+  const linked = linkSignals({ signals: [lease.signal, lost.signal] });
+  const progress = { at: performance.now(), isWaiting: false };
   const keeping = poll(
     keepMs,
     async () => {
-      if (!(await renewDestination(pool, leased, { milliseconds: LEASE_MS })))
-        lost.abort(new Error('the lease is gone'));
+      if (!progress.isWaiting && performance.now() - progress.at > STALLED_MS) return;
+      if (await renewDestination(pool, leased, { milliseconds: LEASE_MS })) lease.renew();
+      else lost.abort(new Error('the lease is gone'));
     },
     (error) => log.warn({ err: error, ...fieldsOf(leased) }, 'the lease of a stream was not renewed'),
   );
   try {
-    return await deliverOne(leased, context, AbortSignal.any([leaving, lost.signal]));
+    return await deliverOne(leased, { ...context, progress }, linked.signal);
   } catch (error) {
     if (lost.signal.aborted) return 'lost';
     throw error;
   } finally {
+    linked.release();
     await keeping.stop();
   }
 }
 
+/** When a file last came further, and whether it waits for others by design. */
+interface Progress {
+  at: number;
+  isWaiting: boolean;
+}
+
 async function deliverOne(
   leased: LeasedDestination,
-  context: FileContext,
+  context: FileContext & { progress: Progress },
   signal: AbortSignal,
 ): Promise<'delivered' | 'undecided' | 'lost'> {
-  const { pool, destination, metrics } = context;
+  const { pool, destination, metrics, progress } = context;
   const { workspaceId, planned, fileHour, position, place } = leased;
   const from = { position, place };
   // Beyond what is decided there may be gaps, which nobody else is to take for the whole.
@@ -62,11 +78,14 @@ async function deliverOne(
   const ageOf = agesBy(leased);
   let isBegun = planned !== undefined;
   const giveWay = async (at: Date) => {
+    progress.isWaiting = true;
     if (!isBegun) await context.yielding.file(ageOf(at), leased.gatherMs, signal);
+    progress.isWaiting = false;
     isBegun = true;
   };
   const next = async () => {
     signal.throwIfAborted();
+    progress.at = performance.now();
     return read(planned ? BEHIND_ALL : context.horizon(), giveWay);
   };
   const first = await firstPage(next, signal, planned ? 1 : LOOKS);
@@ -79,6 +98,7 @@ async function deliverOne(
     ...{ from, first: page, next, planned: again, lastHour: fileHour },
   });
   const file = await destination.write(pieces, signal);
+  progress.at = performance.now();
   try {
     const { end, messages, hour } = gathered;
     if (messages > 0 && hour) {

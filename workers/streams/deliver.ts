@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto';
-import type { Service } from '../../src/platform/lifecycle.ts';
+import { type Service, within } from '../../src/platform/lifecycle.ts';
 import { poll, rest } from '../../src/platform/poll.ts';
+import { unlessAborted } from '../../src/platform/time-limit.ts';
 import { isDistributed } from '../../src/store/distributed.ts';
 import { watchHorizon } from '../../src/store/horizon.ts';
 import { listDestinations, trimLog } from '../../src/store/stream-destinations.ts';
@@ -16,8 +17,9 @@ import {
   type Destination,
   type FileDestination,
 } from '../../src/streams/destination.ts';
-import { agesBy, fieldsOf, LEASE_MS, LOOK_MS, LOOKS, type StreamContext } from './context.ts';
+import { agesBy, fieldsOf, LEASE_MS, type LeasedContext, LOOK_MS, LOOKS, type StreamContext } from './context.ts';
 import { deliverFile } from './deliver-file.ts';
+import { DeliveryLease, LeaseOver } from './lease.ts';
 import { type Cursor, cursorBehind, openReader, type Page } from './read.ts';
 import type { Told } from './source.ts';
 
@@ -137,6 +139,12 @@ const TURN_MS = 10_000;
 const FIRST_RETRY_MS = 1000;
 const LONGEST_RETRY_MS = 300_000;
 
+/** For a destination to close: a connection that hangs is left to its own limits. */
+const CLOSING_MS = 5000;
+
+/** A delivery that was abandoned and has not ended by then is overdue: it holds memory and a connection. */
+const OVERDUE_MS = 4 * LEASE_MS;
+
 /** Before a file is tried again of which nothing is decided: something that stays open holds the log back. */
 const UNDECIDED_MS = 5000;
 
@@ -151,20 +159,39 @@ async function deliverTo(
   leaving: AbortSignal,
 ): Promise<void> {
   const { pool, metrics, log } = context;
+  const lease = new DeliveryLease(context.leaseMs ?? LEASE_MS, leaving);
+  const held = context.heldWork?.begin('stream delivery', leased.id, OVERDUE_MS);
   let destination: Destination | FileDestination | undefined;
+  /** Frees the place when the lease is over, also where the work does not end. */
+  const whileLeased = <T>(work: Promise<T>): Promise<T> => {
+    work.catch(() => {}).finally(() => held?.end());
+    return unlessAborted(lease.over, work);
+  };
+  const going = {
+    ...context,
+    lease: {
+      signal: lease.signal,
+      renew() {
+        lease.renew();
+        held?.progress();
+      },
+    },
+  };
   try {
     destination = context.open(leased);
     if ('deliver' in destination) {
-      const isStillOurs = await deliverAll(leased, { ...context, destination }, leaving);
+      const isStillOurs = await whileLeased(deliverAll(leased, { ...going, destination }));
       if (isStillOurs) await giveBackDestination(pool, leased);
     } else {
-      const done = await deliverFile(leased, { ...context, destination }, leaving);
+      const done = await whileLeased(deliverFile(leased, { ...going, destination }));
       if (done !== 'lost')
         await giveBackDestination(pool, leased, { retryMs: done === 'undecided' ? UNDECIDED_MS : 0 });
     }
   } catch (error) {
     if (leaving.aborted) return void (await giveBackDestination(pool, leased).catch(() => {}));
+    if (!destination) held?.end();
     if (error instanceof DeliveryError) metrics.failed(leased);
+    if (error instanceof LeaseOver) metrics.abandoned(leased);
     const { said, isOwn } = failureOf(error);
     if (isOwn)
       log.error(
@@ -177,7 +204,10 @@ async function deliverTo(
     // Without an answer the lease runs out by itself.
     await giveBackDestination(pool, leased, { error: said, ...backOff, pause: isGone }).catch(() => {});
   } finally {
-    await destination?.close();
+    lease.release();
+    await within(CLOSING_MS, Promise.resolve(destination?.close())).catch((error) =>
+      log.warn({ err: error, destination: leased.id }, 'a destination did not close'),
+    );
   }
 }
 
@@ -196,16 +226,13 @@ function failureOf(error: unknown): { said: string; isOwn: boolean } {
   return { said: 'a mistake of Penstock itself: the log of the sync process has it', isOwn: true };
 }
 
-interface Delivering extends StreamContext {
+interface Delivering extends LeasedContext {
   destination: Destination;
 }
 
 /** @returns whether the lease is still ours */
-async function deliverAll(
-  leased: LeasedDestination,
-  context: Delivering,
-  leaving: AbortSignal,
-): Promise<boolean> {
+async function deliverAll(leased: LeasedDestination, context: Delivering): Promise<boolean> {
+  const leaving = context.lease.signal;
   const { workspaceId } = leased;
   const { position, place } = leased;
   const read = openReader(context.source, workspaceId, { position, place });
@@ -220,7 +247,7 @@ async function deliverAll(
       await rest(LOOK_MS, leaving);
       continue;
     }
-    if (!(await deliverPage(page, { leased, context }, leaving))) return false;
+    if (!(await deliverPage(page, { leased, context }))) return false;
     looks = -1;
     // Others have their turn.
     await rest(0);
@@ -234,23 +261,21 @@ interface Going {
 }
 
 /** @returns false when the lease is gone: somebody else delivers, or nobody is to */
-async function deliverPage({ read, end }: Page, going: Going, leaving: AbortSignal): Promise<boolean> {
-  const { leased, context } = going;
-  const { destination, metrics } = context;
+async function deliverPage({ read, end }: Page, { leased, context }: Going): Promise<boolean> {
+  const { destination, metrics, lease } = context;
   let [batch, bytes]: [Told[], number] = [[], 0];
 
   async function send(cursor: Cursor): Promise<boolean> {
     const messages = batch.map(({ message }) => message);
     const envelopes = batch.map(({ envelope }) => envelope);
     if (messages.length > 0)
-      await destination.deliver({ id: batchId(messages), messages, envelopes }, leaving);
+      await destination.deliver({ id: batchId(messages), messages, envelopes }, lease.signal);
     [batch, bytes] = [[], 0];
     metrics.delivered(leased, messages.length);
-    return advanceDestination(context.pool, leased, {
-      ...cursor,
-      delivered: messages.length,
-      milliseconds: LEASE_MS,
-    });
+    const moved = { ...cursor, delivered: messages.length, milliseconds: LEASE_MS };
+    if (!(await advanceDestination(context.pool, leased, moved))) return false;
+    lease.renew();
+    return true;
   }
 
   for (const one of read) {

@@ -1,3 +1,4 @@
+import { linkSignals } from '../../src/platform/time-limit.ts';
 import type { WatchApplied } from '../../src/queue/effects.ts';
 import { inPresentLanes } from '../../src/queue/installation.ts';
 import type { LaneEntry, LaneProducer } from '../../src/queue/lanes.ts';
@@ -147,12 +148,16 @@ export async function handOver(
   const entries = inPresentLanes(chunk.entries as LaneEntry[], lanes);
   const started = performance.now();
   const trouble = new AbortController();
-  const leaving = AbortSignal.any([abandon, trouble.signal]);
-  for (let missing: Set<string> = new Set(envelopeIds); missing.size > 0; ) {
-    await traceFlush(entries, () => producer.add(entries));
-    const onTrouble = (error: unknown) => trouble.abort(error);
-    ({ missing } = await applied(missing, { patience: ADD_AGAIN, leaving, onTrouble }));
-    leaving.throwIfAborted();
+  const { signal: leaving, release } = linkSignals({ signals: [abandon, trouble.signal] });
+  try {
+    for (let missing: Set<string> = new Set(envelopeIds); missing.size > 0; ) {
+      await traceFlush(entries, () => producer.add(entries));
+      const onTrouble = (error: unknown) => trouble.abort(error);
+      ({ missing } = await applied(missing, { patience: ADD_AGAIN, leaving, onTrouble }));
+      leaving.throwIfAborted();
+    }
+  } finally {
+    release();
   }
   const milliseconds = performance.now() - started;
   const reasons = envelopeIds.length > 0 ? await findRefused(pool, Object.keys(rows)) : new Map();

@@ -9,6 +9,7 @@ import {
 } from '../../src/integrations/source.ts';
 import { newId } from '../../src/platform/ids.ts';
 import { poll, rest } from '../../src/platform/poll.ts';
+import { linkSignals } from '../../src/platform/time-limit.ts';
 import { inSpan, type Span, tracing } from '../../src/platform/tracing.ts';
 import { clearBoundary, forgetExpected } from '../../src/store/sync-boundary.ts';
 import type { OutboxChunk } from '../../src/store/sync-chunks.ts';
@@ -104,8 +105,9 @@ export async function readOn(
   const attempt = newId();
   const reading = new AbortController();
   const cancelled = watchForCancel(run.id, context, reading.signal);
-  const stop = AbortSignal.any([leaving.soon, leaving.now, cancelled]);
-  const signal = AbortSignal.any([reading.signal, stop]);
+  const stopping = linkSignals({ signals: [leaving.soon, leaving.now, cancelled] });
+  const stop = stopping.signal;
+  const { signal, release } = linkSignals({ signals: [reading.signal, stop] });
   const opening = openChecked(run, context, signal);
   let done: Settled | undefined;
   try {
@@ -170,6 +172,8 @@ export async function readOn(
     return { kind: 'failed', error, checkpoint };
   } finally {
     reading.abort();
+    release();
+    stopping.release();
     await closeOpened(opening, context);
     await forgetExpected(pool, attempt).catch(() => {});
   }

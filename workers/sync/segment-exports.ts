@@ -17,6 +17,7 @@ import type { Log } from '../../src/platform/log.ts';
 import { createCaller } from '../../src/platform/outgoing.ts';
 import { poll } from '../../src/platform/poll.ts';
 import { reachOf } from '../../src/platform/reach.ts';
+import { linkSignals } from '../../src/platform/time-limit.ts';
 import { everyStatementByIndex, openPool, type Pool } from '../../src/store/database.ts';
 import { EXPORT_CONNECTIONS, EXPORTS_AT_ONCE } from '../../src/store/pool-sizes.ts';
 import {
@@ -33,6 +34,7 @@ import {
   listExpired,
   noteRemoved,
 } from '../../src/store/segment-exports.ts';
+import type { HeldWork } from '../held-work.ts';
 
 /** Receivers that one process tells at a time. */
 const TOLD_AT_ONCE = 4;
@@ -49,6 +51,8 @@ const TELLING_MS = 3_600_000;
 const ANSWER_MS = 15_000;
 const FIRST_RETRY_MS = 5000;
 const LONGEST_RETRY_MS = 300_000;
+/** An export without a further user or file for so long is overdue. */
+const OVERDUE_MS = 3_600_000;
 const retryAfter = (tries: number) => Math.min(FIRST_RETRY_MS * 2 ** (tries - 1), LONGEST_RETRY_MS);
 
 const LINK_MS = LINK_HOURS * 3_600_000;
@@ -62,6 +66,8 @@ export interface SegmentExportsOptions {
   config: ExportFilesSettings & { SERVICE_ID_FIELD: string };
   registry: Registry;
   log: Log;
+  /** Where exports in hand are shown. */
+  heldWork?: HeldWork;
 }
 
 /** Somebody else has the lease, or this process stops: nothing is to be said of the export. */
@@ -73,7 +79,13 @@ class LeaseLost extends Error {
  * Writes the exports of segments that the API was asked for, and tells who wants to know. Leases in Postgres share them
  * among processes; the lease of one that dies runs out, and another begins the export anew.
  */
-export function startSegmentExports({ databaseUrl, config, registry, log }: SegmentExportsOptions): Service {
+export function startSegmentExports({
+  databaseUrl,
+  config,
+  registry,
+  log,
+  heldWork,
+}: SegmentExportsOptions): Service {
   // Apart from those of syncs: a snapshot holds a connection for as long as its export takes.
   const pool = openPool(databaseUrl, EXPORT_CONNECTIONS, { session: everyStatementByIndex });
   const leaving = new AbortController();
@@ -102,8 +114,8 @@ export function startSegmentExports({ databaseUrl, config, registry, log }: Segm
       return fail(wanted.lastError === null ? why : `${why}; the last one: ${wanted.lastError}`);
     }
     const lost = new AbortController();
-    const late = AbortSignal.timeout(left);
-    const ends = AbortSignal.any([leaving.signal, lost.signal, late]);
+    const ends = linkSignals({ signals: [leaving.signal, lost.signal], milliseconds: left });
+    const held = heldWork?.begin('segment export', wanted.id, OVERDUE_MS);
     let reached: ExportCounts = { users: 0, files: 0, bytes: 0 };
     async function requireMine(counts = reached): Promise<void> {
       reached = counts;
@@ -128,11 +140,13 @@ export function startSegmentExports({ databaseUrl, config, registry, log }: Segm
       const isPermanent =
         error instanceof SegmentExportError ||
         (error instanceof ObjectStoreError && error.reason === 'config');
-      if (isPermanent || late.aborted)
-        return await fail(late.aborted ? 'it was not whole within a day' : message);
+      if (isPermanent || ends.isLate())
+        return await fail(ends.isLate() ? 'it was not whole within a day' : message);
       log.warn({ ...line, err: error, tries: wanted.tries }, 'an export of a segment is tried again');
       await giveBackExport(pool, lease, { retryMs: retryAfter(wanted.tries), error: message });
     } finally {
+      ends.release();
+      held?.end();
       void renewing.stop();
     }
 
@@ -141,9 +155,10 @@ export function startSegmentExports({ databaseUrl, config, registry, log }: Segm
       try {
         return await writeSegmentExport(wanted, {
           ...{ pool, store, isBucket: isBucket(config), serviceIdField: config.SERVICE_ID_FIELD },
-          ...{ leaving: ends, requireMine },
+          ...{ leaving: ends.signal, requireMine },
           onProgress(counts) {
             reached = counts;
+            held?.progress();
           },
         });
       } finally {
@@ -161,7 +176,8 @@ export function startSegmentExports({ databaseUrl, config, registry, log }: Segm
   /** Posts that the files are whole. Whoever is killed between the answer and its note tells once more. */
   async function tell(ready: LeasedExport, process: string): Promise<void> {
     const lease = { process, workspaceId: ready.workspaceId, id: ready.id };
-    const error = await post(ready);
+    const held = heldWork?.begin('export callback', ready.id, 4 * ANSWER_MS);
+    const error = await post(ready).finally(() => held?.end());
     if (leaving.signal.aborted && error !== null) return giveBackExport(pool, lease, { retryMs: 0 });
     const retryMs = retryAfter(ready.tries);
     const isOver = (ready.endedAt?.getTime() ?? 0) + TELLING_MS < Date.now() + retryMs;
