@@ -14,6 +14,7 @@ import { laneCount } from '../src/queue/lanes.ts';
 import { createSyncQueue } from '../src/queue/syncs.ts';
 import { openDestination, openingBy } from '../src/streams/open-destination.ts';
 import { HeldWork } from './held-work.ts';
+import { JobAttempts } from './job-attempts.ts';
 import { createStreamMetrics, createYielding } from './streams/context.ts';
 import { startStreams } from './streams/deliver.ts';
 import { openSource } from './streams/source.ts';
@@ -34,6 +35,7 @@ async function main(): Promise<void> {
   const opened = await openWorkingProcess('sync', metrics);
   const { config, log, pool, url, connection, producer, producerConnection, installation, services } = opened;
 
+  const attempts = new JobAttempts({ pool, processId: opened.id, log, registry: metrics.registry });
   const limits = openTokenBuckets(config, producerConnection, {
     ...{ counter: 'sync', pool, log },
     shardOf: producer.lastShardOf,
@@ -60,6 +62,7 @@ async function main(): Promise<void> {
       maxEnvelopeObjects: config.MAX_ENVELOPE_OBJECTS,
     },
     maxRows: MAX_ROWS,
+    attempts,
     metrics,
     log,
   };
@@ -80,14 +83,18 @@ async function main(): Promise<void> {
     depth,
     processorWait,
     startSyncUpkeep(pool, syncs, log),
-    startRetention({ databaseUrl: url, config, log, metrics: createRetentionMetrics(metrics.registry) }),
-    startSegmentExports({ databaseUrl: url, config, registry: metrics.registry, log, heldWork }),
+    startRetention({
+      ...{ databaseUrl: url, config, log, attempts },
+      metrics: createRetentionMetrics(metrics.registry),
+    }),
+    startSegmentExports({ databaseUrl: url, config, registry: metrics.registry, log, attempts, heldWork }),
     startSyncs({ connection, syncs, context, config }),
     startStreams({
       context: {
         ...{ pool, log, source: openSource(pool, config.SERVICE_ID_FIELD) },
         open: (leased) => openDestination(leased, openingBy(config, integrationKeys(config))),
         metrics: streamMetrics,
+        attempts,
         yielding,
         heldWork,
       },

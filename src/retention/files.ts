@@ -41,6 +41,11 @@ export interface Retention {
   lease?: SessionLease;
   /** Leaves out what has failed until its next try is due; absent: all is tried. */
   heedsBackOff?: boolean;
+  /**
+   * Runs work on some months as one job of this process, named by a UUID of theirs; absent: runs it as it is.
+   * @throws {Error} when such a job ended its process repeatedly
+   */
+  asJob?: (id: string, work: () => Promise<void>) => Promise<void>;
   /** Rows of a file at most; unless told, ROWS_OF_FILE. */
   rowsOfFile?: number;
 }

@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto';
 import { ObjectStoreError } from '../object-store/object-store.ts';
 import { floorOf } from '../platform/ids.ts';
 import {
@@ -167,14 +168,17 @@ export interface Attempts {
   attempt(months: readonly ArchivedMonth[], work: () => Promise<void>): Promise<boolean>;
 }
 
-export function createAttempts({ pool, log, signal }: Retention, task: RetentionTask): Attempts {
+export function createAttempts(
+  { pool, log, signal, asJob = (_id, work) => work() }: Retention,
+  task: RetentionTask,
+): Attempts {
   let inRow = 0;
   const attempts: Attempts = {
     failed: new Set(),
     isOver: false,
     async attempt(months, work) {
       try {
-        await work();
+        await asJob(jobIdOf(task, months), work);
         inRow = 0;
         return true;
       } catch (error) {
@@ -198,6 +202,14 @@ export function createAttempts({ pool, log, signal }: Retention, task: Retention
     },
   };
   return attempts;
+}
+
+/** The same UUID for the same months and task. */
+function jobIdOf(task: RetentionTask, months: readonly ArchivedMonth[]): string {
+  const hash = createHash('sha256')
+    .update([task, ...months.map(keyOf)].join('\n'))
+    .digest('hex');
+  return hash.slice(0, 32).replace(/^(.{8})(.{4})(.{4})(.{4})/, '$1-$2-$3-$4-');
 }
 
 /** Whatever was wrong with these months is over. */

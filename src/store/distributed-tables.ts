@@ -76,7 +76,7 @@ export const copied = [
 /** Tables of the installation itself, which stay where the others are told from. */
 export const central = [
   ...['_prisma_migrations', 'installation', 'members', 'processes', 'departed_processes', 'queue_losses'],
-  ...['queue_shards'],
+  ...['queue_shards', 'job_attempts'],
   ...['fleet_history', 'lane_totals', 'fence_arrivals', 'retention_runs', 'sessions', 'audit'],
 ];
 

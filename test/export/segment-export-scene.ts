@@ -21,6 +21,7 @@ import { readDefinition } from '../../src/profile/segment.ts';
 import { compile, describeError } from '../../src/schemas/compile.ts';
 import { listExports } from '../../src/store/segment-exports.ts';
 import { createSegment } from '../../src/store/segments.ts';
+import { JobAttempts } from '../../workers/job-attempts.ts';
 import { startSegmentExports } from '../../workers/sync/segment-exports.ts';
 import { startS3 } from '../integrations/s3.ts';
 import { type Answer, callerOf } from '../operations/caller.ts';
@@ -111,7 +112,10 @@ export async function createScene() {
 
   /** What sync does of it, until the work of the test has ended. */
   async function working<T>(config: Config, work: () => Promise<T>): Promise<T> {
-    const options = { databaseUrl: store.url, config, registry: new Registry(), log: silent };
+    const registry = new Registry();
+    const { pool } = store.database;
+    const attempts = new JobAttempts({ pool, processId: newId(), log: silent, registry });
+    const options = { databaseUrl: store.url, config, registry, log: silent, attempts };
     const service = startSegmentExports(options);
     try {
       return await work();

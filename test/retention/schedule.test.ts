@@ -1,6 +1,8 @@
 import { Registry } from 'prom-client';
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
 import { readConfig } from '../../src/platform/config.ts';
+import { newId } from '../../src/platform/ids.ts';
+import { JobAttempts } from '../../workers/job-attempts.ts';
 import { createRetentionMetrics, lookAtRetention } from '../../workers/sync/retention.ts';
 import { temporaryFolder } from '../setup/left-behind.ts';
 import * as at from './scene.ts';
@@ -16,9 +18,10 @@ test('the schedule says when it came to its end and what fails, and waits where 
   const metrics = createRetentionMetrics(registry);
   await at.pool.query('delete from retention_runs');
   const [log, told] = [{ info() {}, error: (...given: unknown[]) => told.push(given) }, [] as unknown[]];
+  const attempts = new JobAttempts({ pool: at.pool, processId: newId(), log: log as never, registry });
   const look = (ARCHIVE_URL: string) =>
     lookAtRetention({
-      ...{ pool: at.pool, signal: undefined, metrics, log: log as never },
+      ...{ pool: at.pool, signal: undefined, metrics, log: log as never, attempts },
       config: { ...readConfig({}), RETENTION_MONTHS: 0, ARCHIVE_URL },
     });
   const shown = async () => (await registry.metrics()).match(/^penstock_.* \d+$/gm);

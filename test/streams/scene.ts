@@ -10,6 +10,7 @@ import type { Json } from '../../src/profile/json.ts';
 import { createDestination, listDestinations } from '../../src/store/stream-destinations.ts';
 import { type OpeningOptions, openDestination } from '../../src/streams/open-destination.ts';
 import { newWebhookSecret } from '../../src/streams/webhook.ts';
+import { JobAttempts } from '../../workers/job-attempts.ts';
 import { createStreamMetrics, createYielding } from '../../workers/streams/context.ts';
 import { startStreams } from '../../workers/streams/deliver.ts';
 import { openSource } from '../../workers/streams/source.ts';
@@ -94,6 +95,7 @@ export function deliverStreams(
     ...{ pool, log: silent, source: openSource(pool, 'service_id') },
     open: (stored: Parameters<typeof openDestination>[0]) => openDestination(stored, opening),
     metrics: createStreamMetrics(new Registry()),
+    attempts: new JobAttempts({ pool, processId: newId(), log: silent, registry: new Registry() }),
     yielding: neverYielding,
     ...others,
   };

@@ -1,9 +1,11 @@
 import pg from 'pg';
+import { Registry } from 'prom-client';
 import { v7 as uuidv7 } from 'uuid';
 import { expect } from 'vitest';
 import { checkColumns } from '../../src/integrations/columns.ts';
 import { memoryTokenBuckets } from '../../src/limits/token-buckets.ts';
 import { readConfig } from '../../src/platform/config.ts';
+import { newId } from '../../src/platform/ids.ts';
 import { createLog } from '../../src/platform/log.ts';
 import { connectProducer, openQueue, type QueueConnection } from '../../src/queue/connection.ts';
 import { watchApplied } from '../../src/queue/effects.ts';
@@ -12,6 +14,7 @@ import { laneName } from '../../src/queue/lanes.ts';
 import { ofOneWorkspace } from '../../src/store/one-workspace.ts';
 import { openDatabase } from '../../src/store/open-database.ts';
 import { startRun } from '../../src/store/sync-runs.ts';
+import { JobAttempts } from '../../workers/job-attempts.ts';
 import { createRowJudge, createRules } from '../../workers/sync/chunk.ts';
 import { createSyncMetrics, type Leaving, type SyncContext } from '../../workers/sync/context.ts';
 import { createThrottle } from '../../workers/sync/throttle.ts';
@@ -89,6 +92,7 @@ export async function createSyncScene(
       }),
     making: { judge: createRowJudge('service_id'), lanes, maxEnvelopeObjects: config.MAX_ENVELOPE_OBJECTS },
     maxRows: 1_000_000,
+    attempts: new JobAttempts({ pool: database.pool, processId: newId(), log, registry: new Registry() }),
     metrics: createSyncMetrics(),
     log,
   };

@@ -7,6 +7,7 @@ import type { DestinationRow } from '../../src/store/stream-destinations.ts';
 import type { LeasedDestination } from '../../src/store/stream-leases.ts';
 import type { Destination, FileDestination } from '../../src/streams/destination.ts';
 import type { HeldWork } from '../held-work.ts';
+import type { JobAttempts } from '../job-attempts.ts';
 import type { Source } from './source.ts';
 
 /** For how long nobody else delivers. Longer than a batch takes; files keep theirs. */
@@ -25,6 +26,8 @@ export interface StreamContext {
   open(leased: LeasedDestination): Destination | FileDestination;
   source: Source;
   yielding: Yielding;
+  /** Finds deliveries that end their processes. */
+  attempts: Pick<JobAttempts, 'begin'>;
   metrics: StreamMetrics;
   log: Log;
   /** Milliseconds that one destination may keep its place while others wait for one; 10 s unless told. */
@@ -44,6 +47,8 @@ export interface LeasedContext extends StreamContext {
     signal: AbortSignal;
     /** The lease was renewed in the store. */
     renew(): void;
+    /** Something was delivered, and the cursor is behind it. */
+    progress(): Promise<void>;
   };
 }
 

@@ -108,7 +108,9 @@ async function deliverOne(
       metrics.delivered(leased, messages);
     }
     const moved = { ...end, delivered: messages, milliseconds: LEASE_MS };
-    return (await advanceDestination(pool, leased, moved)) ? 'delivered' : 'lost';
+    if (!(await advanceDestination(pool, leased, moved))) return 'lost';
+    await context.lease.progress();
+    return 'delivered';
   } finally {
     await file.discard();
   }

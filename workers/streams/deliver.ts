@@ -17,6 +17,7 @@ import {
   type Destination,
   type FileDestination,
 } from '../../src/streams/destination.ts';
+import { type Attempt, endedTheProcess } from '../job-attempts.ts';
 import { agesBy, fieldsOf, LEASE_MS, type LeasedContext, LOOK_MS, LOOKS, type StreamContext } from './context.ts';
 import { deliverFile } from './deliver-file.ts';
 import { DeliveryLease, LeaseOver } from './lease.ts';
@@ -159,9 +160,12 @@ async function deliverTo(
   leaving: AbortSignal,
 ): Promise<void> {
   const { pool, metrics, log } = context;
+  const attempt = await beginDelivery(leased, context);
+  if (!attempt) return;
   const lease = new DeliveryLease(context.leaseMs ?? LEASE_MS, leaving);
   const held = context.heldWork?.begin('stream delivery', leased.id, OVERDUE_MS);
   let destination: Destination | FileDestination | undefined;
+  let isOurs = true;
   /** Frees the place when the lease is over, also where the work does not end. */
   const whileLeased = <T>(work: Promise<T>): Promise<T> => {
     work.catch(() => {}).finally(() => held?.end());
@@ -175,16 +179,18 @@ async function deliverTo(
         lease.renew();
         held?.progress();
       },
+      progress: attempt.progress,
     },
   };
   try {
     destination = context.open(leased);
     if ('deliver' in destination) {
-      const isStillOurs = await whileLeased(deliverAll(leased, { ...going, destination }));
-      if (isStillOurs) await giveBackDestination(pool, leased);
+      isOurs = await whileLeased(deliverAll(leased, { ...going, destination }));
+      if (isOurs) await giveBackDestination(pool, leased);
     } else {
       const done = await whileLeased(deliverFile(leased, { ...going, destination }));
-      if (done !== 'lost')
+      isOurs = done !== 'lost';
+      if (isOurs)
         await giveBackDestination(pool, leased, { retryMs: done === 'undecided' ? UNDECIDED_MS : 0 });
     }
   } catch (error) {
@@ -205,10 +211,31 @@ async function deliverTo(
     await giveBackDestination(pool, leased, { error: said, ...backOff, pause: isGone }).catch(() => {});
   } finally {
     lease.release();
+    await attempt.end(leaving.aborted || !isOurs ? 'given back' : undefined);
     await within(CLOSING_MS, Promise.resolve(destination?.close())).catch((error) =>
       log.warn({ err: error, destination: leased.id }, 'a destination did not close'),
     );
   }
+}
+
+/** Notes the attempt at a delivery. @returns undefined when nothing is to be delivered now: the lease is given back then */
+async function beginDelivery(
+  leased: LeasedDestination,
+  context: StreamContext,
+): Promise<Attempt | undefined> {
+  const { pool, log, attempts } = context;
+  try {
+    const attempt = await attempts.begin('stream delivery', leased.id);
+    if (attempt === 'waits') await giveBackDestination(pool, leased, { retryMs: FIRST_RETRY_MS });
+    else if (attempt === 'set aside')
+      await giveBackDestination(pool, leased, { error: endedTheProcess('stream'), pause: true });
+    else return attempt;
+  } catch (error) {
+    // Without an answer the lease runs out by itself.
+    log.warn({ err: error, destination: leased.id }, 'a stream waits for Postgres');
+    await giveBackDestination(pool, leased, { retryMs: FIRST_RETRY_MS }).catch(() => {});
+  }
+  return undefined;
 }
 
 /** What `pg` says without a code when a connection is gone, or is none. */
@@ -275,6 +302,7 @@ async function deliverPage({ read, end }: Page, { leased, context }: Going): Pro
     const moved = { ...cursor, delivered: messages.length, milliseconds: LEASE_MS };
     if (!(await advanceDestination(context.pool, leased, moved))) return false;
     lease.renew();
+    await lease.progress();
     return true;
   }
 

@@ -8,6 +8,7 @@ import type { Pool } from '../../src/store/database.ts';
 import { expectBoundary, meetBoundary } from '../../src/store/sync-boundary.ts';
 import type { OutboxChunk } from '../../src/store/sync-chunks.ts';
 import type { Run } from '../../src/store/sync-runs.ts';
+import type { JobAttempts } from '../job-attempts.ts';
 import { handOver, type Settled } from './checkpoint.ts';
 import type { ChunkMaking, Rules } from './chunk.ts';
 import { fingerprintOf, tally } from './row-object.ts';
@@ -27,6 +28,8 @@ export interface SyncContext {
   making: Omit<ChunkMaking, 'run' | 'caller'>;
   /** Most rows of one run. */
   maxRows: number;
+  /** Finds runs that end their processes. */
+  attempts: Pick<JobAttempts, 'begin'>;
   metrics: SyncMetrics;
   log: Log;
 }

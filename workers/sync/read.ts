@@ -75,6 +75,14 @@ export type ReadOn = 'finished' | 'cancelled' | 'too many rows' | 'left';
 /** How reading ended, and how far the run has come by then. */
 type Read = { checkpoint: Checkpoint } & ({ kind: ReadOn } | { kind: 'failed'; error: unknown });
 
+/** What is read, and from where. */
+interface Reading {
+  run: Run;
+  checkpoint: Checkpoint;
+  /** Rows have taken effect since the reading began. */
+  onProgress?: () => Promise<void>;
+}
+
 /** What the next chunk has turned out to be; nothing of it at the end of the source. */
 type Next = { chunk?: OutboxChunk | undefined; error?: unknown };
 
@@ -86,7 +94,7 @@ type Next = { chunk?: OutboxChunk | undefined; error?: unknown };
  * store or the queue report
  */
 export async function readOn(
-  { run, checkpoint: begun }: { run: Run; checkpoint: Checkpoint },
+  { run, checkpoint: begun, onProgress }: Reading,
   context: SyncContext,
   leaving: Leaving,
 ): Promise<Read> {
@@ -158,6 +166,7 @@ export async function readOn(
       const next = full || stop.aborted ? undefined : chunk;
       const advanced = await advanceCheckpoint(pool, checkpoint, { done, next });
       done = undefined;
+      if (advanced.checkpoint.read > checkpoint.read) await onProgress?.();
       checkpoint = advanced.checkpoint;
       if (advanced.cancelled) return { kind: 'cancelled', checkpoint };
       if (leave) return { kind: 'left', checkpoint };

@@ -2,17 +2,20 @@ import { Counter, Gauge, type Registry } from 'prom-client';
 import type { Config } from '../../src/platform/config.ts';
 import type { Service } from '../../src/platform/lifecycle.ts';
 import type { Log } from '../../src/platform/log.ts';
-import { poll } from '../../src/platform/poll.ts';
+import { poll, until } from '../../src/platform/poll.ts';
 import { openArchive, type Retention } from '../../src/retention/files.ts';
 import { planRetention } from '../../src/retention/plan.ts';
 import { eraseDeleted, planErasures } from '../../src/retention/restore.ts';
 import { runRetention } from '../../src/retention/run.ts';
 import { openRetentionPool } from '../../src/store/retention.ts';
 import { noteFinished, readRetentionState } from '../../src/store/retention-runs.ts';
+import { endedTheProcess, type JobAttempts } from '../job-attempts.ts';
 
 const LOOK_MS = 3_600_000;
 /** Somebody else may have done what failed here. */
 const READ_MS = 60_000;
+/** While another job is suspected of ending its process. */
+const LOOK_AGAIN_MS = 1000;
 
 type RetentionConfig = Pick<Config, 'RETENTION_MONTHS' | 'ARCHIVE_URL'> & Parameters<typeof openArchive>[0];
 
@@ -62,19 +65,21 @@ export interface RetentionOptions {
   config: RetentionConfig;
   log: Log;
   metrics: RetentionMetrics;
+  /** Finds months that end their processes. */
+  attempts: Pick<JobAttempts, 'begin'>;
 }
 
 /**
  * The retention by schedule: every hour each sync process looks, and one at a time does it. It is apart from the lanes,
  * since a month that is written takes memory and time.
  */
-export function startRetention({ databaseUrl, config, log, metrics }: RetentionOptions): Service {
+export function startRetention({ databaseUrl, config, log, metrics, attempts }: RetentionOptions): Service {
   const pool = openRetentionPool(databaseUrl);
   const stopping = new AbortController();
 
   const poller = poll(
     LOOK_MS,
-    () => lookAtRetention({ pool, config, log, metrics, signal: stopping.signal }),
+    () => lookAtRetention({ pool, config, log, metrics, attempts, signal: stopping.signal }),
     (error) => {
       if (stopping.signal.aborted) return;
       metrics.failed('run', 1);
@@ -97,10 +102,14 @@ export function startRetention({ databaseUrl, config, log, metrics }: RetentionO
 export async function lookAtRetention({
   config,
   metrics,
+  attempts,
   ...given
 }: Omit<RetentionOptions, 'databaseUrl'> & Pick<Retention, 'pool' | 'signal'>): Promise<void> {
   const { pool, log } = given;
-  const retention = { ...given, months: config.RETENTION_MONTHS, store: undefined, heedsBackOff: true };
+  const retention = {
+    ...{ ...given, months: config.RETENTION_MONTHS, store: undefined, heedsBackOff: true },
+    asJob: asJobOf(attempts, given.signal),
+  };
   try {
     const { due } = await planRetention(retention);
     const { workspaces, months } = await planErasures(retention, {});
@@ -115,6 +124,27 @@ export async function lookAtRetention({
     metrics.overdue((await planRetention(retention)).due.length);
     await metrics.read(retention);
   }
+}
+
+/** Runs each month as a job, so that one that ends its process is noted as failed and the others go on. */
+function asJobOf(
+  attempts: RetentionOptions['attempts'],
+  signal: AbortSignal | undefined,
+): NonNullable<Retention['asJob']> {
+  return async (id, work) => {
+    const begin = () => attempts.begin('retention', id);
+    const attempt = await until(begin, {
+      ...{ every: LOOK_AGAIN_MS, isSo: (begun) => begun !== 'waits' },
+      ...(signal && { leaving: signal }),
+    });
+    signal?.throwIfAborted();
+    if (attempt === 'waits' || attempt === 'set aside') throw new Error(endedTheProcess('month'));
+    try {
+      await work();
+    } finally {
+      await attempt.end(signal?.aborted ? 'given back' : undefined);
+    }
+  };
 }
 
 /** @returns false while somebody else is at it */

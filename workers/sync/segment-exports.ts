@@ -35,6 +35,7 @@ import {
   noteRemoved,
 } from '../../src/store/segment-exports.ts';
 import type { HeldWork } from '../held-work.ts';
+import { type Attempt, endedTheProcess, type JobAttempts } from '../job-attempts.ts';
 
 /** Receivers that one process tells at a time. */
 const TOLD_AT_ONCE = 4;
@@ -53,6 +54,8 @@ const FIRST_RETRY_MS = 5000;
 const LONGEST_RETRY_MS = 300_000;
 /** An export without a further user or file for so long is overdue. */
 const OVERDUE_MS = 3_600_000;
+/** Until another job that is suspected of ending its process has made progress. */
+const SUSPECT_MS = 1000;
 const retryAfter = (tries: number) => Math.min(FIRST_RETRY_MS * 2 ** (tries - 1), LONGEST_RETRY_MS);
 
 const LINK_MS = LINK_HOURS * 3_600_000;
@@ -66,6 +69,8 @@ export interface SegmentExportsOptions {
   config: ExportFilesSettings & { SERVICE_ID_FIELD: string };
   registry: Registry;
   log: Log;
+  /** Finds exports that end their processes. */
+  attempts: Pick<JobAttempts, 'begin'>;
   /** Where exports in hand are shown. */
   heldWork?: HeldWork;
 }
@@ -84,6 +89,7 @@ export function startSegmentExports({
   config,
   registry,
   log,
+  attempts,
   heldWork,
 }: SegmentExportsOptions): Service {
   // Apart from those of syncs: a snapshot holds a connection for as long as its export takes.
@@ -113,6 +119,10 @@ export function startSegmentExports({
       const why = left <= 0 ? 'it was not whole within a day' : `${MOST_TRIES} tries were in vain`;
       return fail(wanted.lastError === null ? why : `${why}; the last one: ${wanted.lastError}`);
     }
+    const attempt = await attempts.begin('segment export', wanted.id);
+    if (attempt === 'waits') return giveBackExport(pool, lease, { retryMs: SUSPECT_MS });
+    if (attempt === 'set aside') return fail(endedTheProcess('export'));
+    let isElsewhere = false;
     const lost = new AbortController();
     const ends = linkSignals({ signals: [leaving.signal, lost.signal], milliseconds: left });
     const held = heldWork?.begin('segment export', wanted.id, OVERDUE_MS);
@@ -127,9 +137,13 @@ export function startSegmentExports({
     const renewing = poll(RENEW_MS, () => requireMine(), warn);
     try {
       const counts = await written();
-      if (!counts) return await giveBackExport(pool, lease, { retryMs: FIRST_RETRY_MS });
+      if (!counts) {
+        isElsewhere = true;
+        return await giveBackExport(pool, lease, { retryMs: FIRST_RETRY_MS });
+      }
       const ready = await finishExport(pool, lease, { ...counts, linkMs: LINK_MS, milliseconds: LEASE_MS });
       if (!ready) return;
+      await attempt.end();
       ended.inc({ outcome: 'ready' });
       log.info({ ...line, ...counts, tries: wanted.tries }, 'a segment was exported');
       if (ready.callback !== null) await tell(ready, process);
@@ -147,6 +161,8 @@ export function startSegmentExports({
     } finally {
       ends.release();
       held?.end();
+      const isGivenBack = isElsewhere || leaving.signal.aborted || lost.signal.aborted;
+      await attempt.end(isGivenBack ? 'given back' : undefined);
       void renewing.stop();
     }
 
@@ -176,16 +192,28 @@ export function startSegmentExports({
   /** Posts that the files are whole. Whoever is killed between the answer and its note tells once more. */
   async function tell(ready: LeasedExport, process: string): Promise<void> {
     const lease = { process, workspaceId: ready.workspaceId, id: ready.id };
-    const held = heldWork?.begin('export callback', ready.id, 4 * ANSWER_MS);
-    const error = await post(ready).finally(() => held?.end());
+    const attempt = await attempts.begin('export callback', ready.id);
+    if (attempt === 'waits') return giveBackExport(pool, lease, { retryMs: SUSPECT_MS });
+    const error = attempt === 'set aside' ? endedTheProcess('callback') : await posted(ready, attempt);
     if (leaving.signal.aborted && error !== null) return giveBackExport(pool, lease, { retryMs: 0 });
     const retryMs = retryAfter(ready.tries);
-    const isOver = (ready.endedAt?.getTime() ?? 0) + TELLING_MS < Date.now() + retryMs;
+    const isOver =
+      attempt === 'set aside' || (ready.endedAt?.getTime() ?? 0) + TELLING_MS < Date.now() + retryMs;
     if (error !== null && !isOver) return giveBackExport(pool, lease, { retryMs, error });
     await endExport(pool, lease, error);
     ended.inc({ outcome: error === null ? 'told' : 'not_told' });
     if (error !== null)
       log.warn({ export_id: ready.id, error }, 'the callback of an export was not reached, and is given up');
+  }
+
+  async function posted(ready: LeasedExport, attempt: Attempt): Promise<string | null> {
+    const held = heldWork?.begin('export callback', ready.id, 4 * ANSWER_MS);
+    try {
+      return await post(ready);
+    } finally {
+      held?.end();
+      await attempt.end(leaving.signal.aborted ? 'given back' : undefined);
+    }
   }
 
   /** @returns why it was not taken; null: it was */

@@ -12,6 +12,7 @@ import type { QueueConnection } from '../../src/queue/connection.ts';
 import type { SyncQueue } from '../../src/queue/syncs.ts';
 import type { Pool } from '../../src/store/database.ts';
 import { listScheduled, type Scheduled } from '../../src/store/integrations.ts';
+import { forgetAttempts } from '../../src/store/job-attempts.ts';
 import { forgetEndedExpected } from '../../src/store/sync-boundary.ts';
 import { forgetRowErrors } from '../../src/store/sync-chunks.ts';
 import { findUnfinishedRuns, forgetRuns, startRun } from '../../src/store/sync-runs.ts';
@@ -175,6 +176,7 @@ export function startSyncUpkeep(pool: Pool, syncs: SyncQueue, log: Log): Service
     await forgetRowErrors(pool);
     await forgetRuns(pool);
     await forgetEndedExpected(pool);
+    await forgetAttempts(pool);
   }
 
   const warn = (error: unknown) => log.warn({ err: error }, 'upkeep of syncs failed; tried again later');

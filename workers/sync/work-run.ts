@@ -6,6 +6,7 @@ import { findInOutbox } from '../../src/store/sync-chunks.ts';
 import { advanceRun, type EndedStatus, findRun, finishRun, type Run } from '../../src/store/sync-runs.ts';
 import { inTransaction } from '../../src/store/transactions.ts';
 import { classify } from '../batch/failures.ts';
+import { type Attempt, endedTheProcess } from '../job-attempts.ts';
 import { advanceCheckpoint, type Checkpoint, RunLost } from './checkpoint.ts';
 import { type Leaving, type SyncContext, settle } from './context.ts';
 import { type ReadOn, readOn } from './read.ts';
@@ -20,15 +21,23 @@ type Worked =
   | { kind: 'left' }
   | { kind: 'lost' };
 
-/** Goes on with a run from where it stands, to the end of its source if nothing comes between. */
-async function workRun(jobId: string, context: SyncContext, leaving: Leaving): Promise<Worked> {
+/**
+ * Goes on with a run from where it stands, to the end of its source if nothing comes between. A run that was set aside is
+ * only brought to its end.
+ */
+async function workRun(
+  { jobId, attempt }: { jobId: string; attempt: Attempt | 'set aside' },
+  context: SyncContext,
+  leaving: Leaving,
+): Promise<Worked> {
   let checkpoint: Checkpoint | undefined;
   try {
     const run = await settleLeftOver(jobId, context, leaving.now);
     if (!run) return { kind: 'lost' };
     checkpoint = checkpointOf(run);
     if (run.cancelled) return { kind: 'cancelled', checkpoint };
-    const read = await readOn({ run, checkpoint }, context, leaving);
+    if (attempt === 'set aside') throw new SourceError('failed', endedTheProcess('run'));
+    const read = await readOn({ run, checkpoint, onProgress: attempt.progress }, context, leaving);
     checkpoint = read.checkpoint;
     if (read.kind === 'failed') throw read.error;
     return read.kind === 'left' ? { kind: 'left' } : { kind: read.kind, checkpoint };
@@ -124,6 +133,8 @@ function endRun({ pool }: SyncContext, { jobId, read }: Checkpoint, end: RunEnd)
 
 const FIRST_PAUSE_MS = 100;
 const LONGEST_PAUSE_MS = 5000;
+/** Until another run that is suspected of ending its process has made progress. */
+const SUSPECT_PAUSE_MS = 500;
 
 /**
  * Works a run to its end. What is Postgres's or the queue's trouble is waited out here; what is the source's, or ours,
@@ -134,24 +145,40 @@ const LONGEST_PAUSE_MS = 5000;
 export async function workOff(jobId: string, context: SyncContext, leaving: Leaving): Promise<boolean> {
   const { metrics, log } = context;
   const started = performance.now();
-  for (const nextPause = backOff(FIRST_PAUSE_MS, LONGEST_PAUSE_MS); ; ) {
-    const pause = nextPause();
-    try {
-      const worked = await workRun(jobId, context, leaving);
-      if (worked.kind === 'left') return false;
-      if (worked.kind === 'lost') {
-        log.info({ job_id: jobId }, 'a run has ended, or is worked elsewhere');
-        return true;
+  let attempt: Attempt | 'set aside' | undefined;
+  let isOver = false;
+  try {
+    return await workUntilLeft();
+  } finally {
+    if (attempt && attempt !== 'set aside') await attempt.end(isOver ? undefined : 'given back');
+  }
+
+  async function workUntilLeft(): Promise<boolean> {
+    for (const nextPause = backOff(FIRST_PAUSE_MS, LONGEST_PAUSE_MS); ; ) {
+      let pause = SUSPECT_PAUSE_MS;
+      try {
+        const begun = attempt ?? (await context.attempts.begin('sync run', jobId));
+        if (begun !== 'waits') {
+          attempt = begun;
+          pause = nextPause();
+          const worked = await workRun({ jobId, attempt }, context, leaving);
+          if (worked.kind === 'left') return false;
+          if (worked.kind === 'lost') {
+            log.info({ job_id: jobId }, 'a run has ended, or is worked elsewhere');
+            return true;
+          }
+          if (worked.kind === 'failed' && isPassing(worked.error)) throw worked.error;
+          isOver = await finish(worked);
+          if (isOver) return true;
+        }
+      } catch (error) {
+        if (leaving.soon.aborted) return false;
+        metrics.retries.inc();
+        log.warn({ err: error, job_id: jobId, retry_in_ms: pause }, 'a run could not be gone on with yet');
       }
-      if (worked.kind === 'failed' && isPassing(worked.error)) throw worked.error;
-      if (await finish(worked)) return true;
-    } catch (error) {
+      await rest(pause, leaving.soon);
       if (leaving.soon.aborted) return false;
-      metrics.retries.inc();
-      log.warn({ err: error, job_id: jobId, retry_in_ms: pause }, 'a run could not be gone on with yet');
     }
-    await rest(pause, leaving.soon);
-    if (leaving.soon.aborted) return false;
   }
 
   async function finish(worked: Exclude<Worked, { kind: 'left' | 'lost' }>): Promise<boolean> {
