@@ -50,10 +50,11 @@ const rooms: Record<string, string[]> = {
   'workers/fence': ['metrics', 'platform', 'jobs', 'store'],
   'workers/lane': ['platform', 'profile', 'store', 'queue', 'workers/batch', 'workers/fence'],
   'workers/upkeep': ['platform', 'jobs', 'store', 'queue', 'workers/batch'],
-  'workers/streams': ['platform', 'profile', 'store', 'processes', 'streams'],
+  'workers/jobs': ['platform', 'store'],
+  'workers/streams': ['platform', 'profile', 'store', 'processes', 'streams', 'workers/jobs'],
   'workers/sync': [
     ...['platform', 'schemas', 'profile', 'jobs', 'integrations', 'store', 'queue', 'limits', 'processes'],
-    ...['operations', 'workers/batch', 'retention', 'object-store', 'export'],
+    ...['operations', 'workers/batch', 'workers/jobs', 'retention', 'object-store', 'export'],
   ],
 };
 

@@ -1,10 +1,10 @@
 import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { expect, onTestFinished, test } from 'vitest';
+import { linkSignals } from '../src/platform/time-limit.ts';
 import { createDatabase, waitUntil } from './setup/fixtures.ts';
 import { findScript } from './setup/installed.ts';
 import { leasePort } from './setup/ports.ts';
-import { linkSignals } from '../src/platform/time-limit.ts';
 
 test('G5: a process that is told to end does so when whoever read its log has gone, as after the end of npm start', async () => {
   const [{ url }, port] = [await createDatabase(), await leasePort()];
@@ -20,7 +20,10 @@ test('G5: a process that is told to end does so when whoever read its log has go
   web.stdout!.destroy();
   web.kill('SIGTERM');
   web.kill('SIGINT');
-  const [code] = await Promise.race([once(web, 'exit'), once(linkSignals({ milliseconds: 15_000 }).signal, 'abort')]);
+  const [code] = await Promise.race([
+    once(web, 'exit'),
+    once(linkSignals({ milliseconds: 15_000 }).signal, 'abort'),
+  ]);
   expect(code).toBe(1);
 });
 

@@ -1,10 +1,10 @@
 import { beforeAll, describe, expect, onTestFinished, test } from 'vitest';
+import { linkSignals } from '../src/platform/time-limit.ts';
 import { type Backend, eitherBackend, type Fleet, type Member, startFleet } from './guarantees/fleet.ts';
 import { createBareDatabase, startRedis, waitUntil } from './setup/fixtures.ts';
 import { leasePort } from './setup/ports.ts';
 import { startProcess } from './setup/processes.ts';
 import { type StoreProxy, startProxy } from './setup/proxy.ts';
-import { linkSignals } from '../src/platform/time-limit.ts';
 
 /** Milliseconds: a second for the dependencies, and some for a busy machine. */
 const DEADLINE = 2000;

@@ -6,8 +6,8 @@ export interface BoundedBody {
 }
 
 /**
- * Reads at most `limit` bytes of what another server sends, and ends the connection when there is more. Every answer
- * that is held in memory is read with it: a small packed answer may have gigabytes when it is unpacked.
+ * Reads at most `limit` bytes of a body, and closes its connection when the body is longer. Use it for each answer of
+ * another server that is held in memory: a few packed kilobytes may have gigabytes when they are unpacked.
  */
 export async function readUpTo(limit: number, body: AsyncIterable<Uint8Array>): Promise<BoundedBody> {
   const chunks: Uint8Array[] = [];

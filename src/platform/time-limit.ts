@@ -8,13 +8,13 @@ export interface LinkedSignal {
 }
 
 interface Links {
-  /** The first of these that aborts gives its reason. */
+  /** Signals to follow. The linked signal aborts with the reason of the first that aborts. */
   signals?: readonly (AbortSignal | undefined)[];
   /** Milliseconds after which the signal aborts with a `TimeoutError`; absent: no limit of time. */
   milliseconds?: number | undefined;
 }
 
-/** `setTimeout` runs a longer one at once. */
+/** The longest delay that `setTimeout` accepts; it runs a longer one immediately. */
 const MAX_TIMER_MS = 2_147_483_647;
 
 /**

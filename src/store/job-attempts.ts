@@ -9,7 +9,7 @@ export interface JobName {
   id: string;
 }
 
-/** Need not wait for the disk: an attempt has to outlive its process, not a crash of Postgres. */
+/** Lets a statement return before the disk: an attempt must outlive its process, but not a crash of Postgres. */
 const unhurried = `(select set_config('synchronous_commit', 'off', true)) as unhurried`;
 
 /** By primary key. */
@@ -51,7 +51,7 @@ const endStatement = `
       else true
     end`;
 
-/** Forgets attempts at a job: those of this process, those of all others, or all. */
+/** Removes attempts at a job: the attempt of this process, the attempts of other processes, or all. */
 export async function endAttempts(
   pool: Pool,
   { kind, id }: JobName,
@@ -60,11 +60,12 @@ export async function endAttempts(
   await pool.query({ name: 'end-attempts', text: endStatement, values: [kind, id, processId, whose] });
 }
 
-/** Jobs that nobody takes again leave their attempts behind. The table is small. */
+/** Reads the whole table, which is small: attempts at jobs that were deleted stay in it. */
 const forgetStatement = `
   delete from job_attempts
   where job_attempts.started_at < now() - interval '30 days'`;
 
+/** Removes attempts that began 30 days ago. */
 export async function forgetAttempts(pool: Pool): Promise<void> {
   await pool.query(forgetStatement);
 }

@@ -21,7 +21,7 @@ import { readDefinition } from '../../src/profile/segment.ts';
 import { compile, describeError } from '../../src/schemas/compile.ts';
 import { listExports } from '../../src/store/segment-exports.ts';
 import { createSegment } from '../../src/store/segments.ts';
-import { JobAttempts } from '../../workers/job-attempts.ts';
+import { JobAttempts } from '../../workers/jobs/job-attempts.ts';
 import { startSegmentExports } from '../../workers/sync/segment-exports.ts';
 import { startS3 } from '../integrations/s3.ts';
 import { type Answer, callerOf } from '../operations/caller.ts';

@@ -1,12 +1,12 @@
 import { randomUUID } from 'node:crypto';
 import { connect } from 'node:net';
 import { beforeAll, describe, expect, test } from 'vitest';
+import { linkSignals } from '../../src/platform/time-limit.ts';
 import { waitUntil } from '../setup/fixtures.ts';
 import { type StoreProxy, startProxy } from '../setup/proxy.ts';
 import { createWorkspace } from '../setup/workspace.ts';
 import { type Fleet, type Member, startFleet, statusOf } from './fleet.ts';
 import { type Answer, createClient } from './keep-alive-client.ts';
-import { linkSignals } from '../../src/platform/time-limit.ts';
 
 /** Milliseconds after which clients give up. */
 const ANSWERED_WITHIN = 2000;

@@ -13,6 +13,8 @@ import {
 } from '../../src/processes/metrics.ts';
 import { addLossMetric } from '../../src/queue/loss.ts';
 import type { ProcessName } from '../../src/store/processes.ts';
+import { HeldWork } from '../../workers/jobs/held-work.ts';
+import { JobAttempts } from '../../workers/jobs/job-attempts.ts';
 import { createWorkerMetrics } from '../../workers/metrics.ts';
 import { createStreamMetrics } from '../../workers/streams/context.ts';
 import { createSyncMetrics } from '../../workers/sync/context.ts';
@@ -46,6 +48,8 @@ export function registries(): Record<ProcessName, Registry> {
   const sync = createSyncMetrics().registry;
   createStreamMetrics(sync);
   createExportMetric(sync);
+  new HeldWork(sync);
+  new JobAttempts({ pool: {} as never, processId: '', log: {} as never, registry: sync });
   createRetentionMetrics(sync);
   const found = { web, worker, sync, board: createRegistry('board') };
   for (const registry of Object.values(found)) {

@@ -2,7 +2,7 @@ import { Registry } from 'prom-client';
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
 import { readConfig } from '../../src/platform/config.ts';
 import { newId } from '../../src/platform/ids.ts';
-import { JobAttempts } from '../../workers/job-attempts.ts';
+import { JobAttempts } from '../../workers/jobs/job-attempts.ts';
 import { createRetentionMetrics, lookAtRetention } from '../../workers/sync/retention.ts';
 import { temporaryFolder } from '../setup/left-behind.ts';
 import * as at from './scene.ts';

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { openDestination } from '../../src/streams/open-destination.ts';
-import { HeldWork } from '../../workers/held-work.ts';
+import { HeldWork } from '../../workers/jobs/held-work.ts';
 import { event } from '../workers/batch.ts';
 import { startReceiver } from './receiver.ts';
 import { apply, deliverStreams, openingOf, soon, stream, useStore } from './scene.ts';

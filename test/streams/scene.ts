@@ -10,7 +10,7 @@ import type { Json } from '../../src/profile/json.ts';
 import { createDestination, listDestinations } from '../../src/store/stream-destinations.ts';
 import { type OpeningOptions, openDestination } from '../../src/streams/open-destination.ts';
 import { newWebhookSecret } from '../../src/streams/webhook.ts';
-import { JobAttempts } from '../../workers/job-attempts.ts';
+import { JobAttempts } from '../../workers/jobs/job-attempts.ts';
 import { createStreamMetrics, createYielding } from '../../workers/streams/context.ts';
 import { startStreams } from '../../workers/streams/deliver.ts';
 import { openSource } from '../../workers/streams/source.ts';

@@ -14,7 +14,7 @@ import { laneName } from '../../src/queue/lanes.ts';
 import { ofOneWorkspace } from '../../src/store/one-workspace.ts';
 import { openDatabase } from '../../src/store/open-database.ts';
 import { startRun } from '../../src/store/sync-runs.ts';
-import { JobAttempts } from '../../workers/job-attempts.ts';
+import { JobAttempts } from '../../workers/jobs/job-attempts.ts';
 import { createRowJudge, createRules } from '../../workers/sync/chunk.ts';
 import { createSyncMetrics, type Leaving, type SyncContext } from '../../workers/sync/context.ts';
 import { createThrottle } from '../../workers/sync/throttle.ts';

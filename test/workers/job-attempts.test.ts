@@ -2,7 +2,7 @@ import type pg from 'pg';
 import { Registry } from 'prom-client';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { newId } from '../../src/platform/ids.ts';
-import { type Attempt, JobAttempts } from '../../workers/job-attempts.ts';
+import { type Attempt, JobAttempts } from '../../workers/jobs/job-attempts.ts';
 import { createStore, silent } from './batch.ts';
 
 let pool: pg.Pool;

@@ -6,8 +6,8 @@ import type { Pool } from '../../src/store/database.ts';
 import type { DestinationRow } from '../../src/store/stream-destinations.ts';
 import type { LeasedDestination } from '../../src/store/stream-leases.ts';
 import type { Destination, FileDestination } from '../../src/streams/destination.ts';
-import type { HeldWork } from '../held-work.ts';
-import type { JobAttempts } from '../job-attempts.ts';
+import type { HeldWork } from '../jobs/held-work.ts';
+import type { JobAttempts } from '../jobs/job-attempts.ts';
 import type { Source } from './source.ts';
 
 /** For how long nobody else delivers. Longer than a batch takes; files keep theirs. */

@@ -17,7 +17,7 @@ import {
   type Destination,
   type FileDestination,
 } from '../../src/streams/destination.ts';
-import { type Attempt, endedTheProcess } from '../job-attempts.ts';
+import { type Attempt, endedTheProcess } from '../jobs/job-attempts.ts';
 import { agesBy, fieldsOf, LEASE_MS, type LeasedContext, LOOK_MS, LOOKS, type StreamContext } from './context.ts';
 import { deliverFile } from './deliver-file.ts';
 import { DeliveryLease, LeaseOver } from './lease.ts';

@@ -8,7 +8,7 @@ import type { Pool } from '../../src/store/database.ts';
 import { expectBoundary, meetBoundary } from '../../src/store/sync-boundary.ts';
 import type { OutboxChunk } from '../../src/store/sync-chunks.ts';
 import type { Run } from '../../src/store/sync-runs.ts';
-import type { JobAttempts } from '../job-attempts.ts';
+import type { JobAttempts } from '../jobs/job-attempts.ts';
 import { handOver, type Settled } from './checkpoint.ts';
 import type { ChunkMaking, Rules } from './chunk.ts';
 import { fingerprintOf, tally } from './row-object.ts';

@@ -9,7 +9,7 @@ import { eraseDeleted, planErasures } from '../../src/retention/restore.ts';
 import { runRetention } from '../../src/retention/run.ts';
 import { openRetentionPool } from '../../src/store/retention.ts';
 import { noteFinished, readRetentionState } from '../../src/store/retention-runs.ts';
-import { endedTheProcess, type JobAttempts } from '../job-attempts.ts';
+import { endedTheProcess, type JobAttempts } from '../jobs/job-attempts.ts';
 
 const LOOK_MS = 3_600_000;
 /** Somebody else may have done what failed here. */

@@ -34,8 +34,8 @@ import {
   listExpired,
   noteRemoved,
 } from '../../src/store/segment-exports.ts';
-import type { HeldWork } from '../held-work.ts';
-import { type Attempt, endedTheProcess, type JobAttempts } from '../job-attempts.ts';
+import type { HeldWork } from '../jobs/held-work.ts';
+import { type Attempt, endedTheProcess, type JobAttempts } from '../jobs/job-attempts.ts';
 
 /** Receivers that one process tells at a time. */
 const TOLD_AT_ONCE = 4;

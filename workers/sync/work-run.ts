@@ -6,7 +6,7 @@ import { findInOutbox } from '../../src/store/sync-chunks.ts';
 import { advanceRun, type EndedStatus, findRun, finishRun, type Run } from '../../src/store/sync-runs.ts';
 import { inTransaction } from '../../src/store/transactions.ts';
 import { classify } from '../batch/failures.ts';
-import { type Attempt, endedTheProcess } from '../job-attempts.ts';
+import { type Attempt, endedTheProcess } from '../jobs/job-attempts.ts';
 import { advanceCheckpoint, type Checkpoint, RunLost } from './checkpoint.ts';
 import { type Leaving, type SyncContext, settle } from './context.ts';
 import { type ReadOn, readOn } from './read.ts';

@@ -1,13 +1,13 @@
 import { Counter, type Registry } from 'prom-client';
-import type { Log } from '../src/platform/log.ts';
-import type { Pool } from '../src/store/database.ts';
+import type { Log } from '../../src/platform/log.ts';
+import type { Pool } from '../../src/store/database.ts';
 import {
   beginAttempt,
   countAttempts,
   endAttempts,
   type JobKind,
   type JobName,
-} from '../src/store/job-attempts.ts';
+} from '../../src/store/job-attempts.ts';
 
 /** A job that has ended so many processes without progress is set aside. */
 const MAX_ENDED = 2;
@@ -48,7 +48,7 @@ export class JobAttempts {
     this.#processId = processId;
     this.#log = log;
     this.#setAside = new Counter({
-      name: 'penstock_sync_jobs_set_aside_total',
+      name: 'penstock_sync_set_aside_total',
       help: 'Jobs that were set aside because they ended two sync processes, by kind.',
       labelNames: ['kind'],
       registers: [registry],
