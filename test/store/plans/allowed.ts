@@ -33,6 +33,7 @@ export const small: Record<string, string> = {
   dropped_histories: 'a row per long history that is being erased',
   sync_chunks: 'one per run under way',
   imports: 'a row per imported file',
+  job_attempts: 'a row per job that a sync process has in progress, and per job whose process ended',
 };
 
 const PREFIX = 'what begins with a text';
