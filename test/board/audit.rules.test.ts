@@ -30,13 +30,15 @@ const reading = new Set([
     'retention show',
     'streams test',
     'users blocked',
+    'users find',
+    'users show',
     'users history',
     'integrations test',
     'integrations logs',
     'queue losses',
   ].map((words) => `penstock ${words}`),
   // Of which _prisma_migrations tells: there may be no audit before it.
-  ...['usage', 'audit', 'status', 'workers', 'doctor', 'completion', 'compare', 'migrate'].map(
+  ...['usage', 'audit', 'status', 'workers', 'doctor', 'completion', 'help', 'compare', 'migrate'].map(
     (verb) => `penstock ${verb}`,
   ),
 ]);

@@ -18,7 +18,15 @@ import {
   type FileDestination,
 } from '../../src/streams/destination.ts';
 import { type Attempt, endedTheProcess } from '../jobs/job-attempts.ts';
-import { agesBy, fieldsOf, LEASE_MS, type LeasedContext, LOOK_MS, LOOKS, type StreamContext } from './context.ts';
+import {
+  agesBy,
+  fieldsOf,
+  LEASE_MS,
+  type LeasedContext,
+  LOOK_MS,
+  LOOKS,
+  type StreamContext,
+} from './context.ts';
 import { deliverFile } from './deliver-file.ts';
 import { DeliveryLease, LeaseOver } from './lease.ts';
 import { type Cursor, cursorBehind, openReader, type Page } from './read.ts';
