@@ -14,6 +14,7 @@ import { addPreferencePages } from './edge/preference-pages.ts';
 import { createProxy } from './edge/proxy.ts';
 import { createRateLimiter } from './edge/rate-limit.ts';
 import { collectGarbage, createReading } from './edge/reading.ts';
+import { RefusedObjects } from './edge/refused-objects.ts';
 import { RequestInHand } from './edge/request.ts';
 import { addSegmentDownloads, createDownloadSettings } from './edge/segment-downloads.ts';
 import { createTurns } from './edge/turns.ts';
@@ -120,6 +121,7 @@ async function main(): Promise<void> {
   const loadShedding = createLoadShedding(marks, metrics.registry);
 
   const strangers = createStrangersLog(log);
+  const refusedObjects = new RefusedObjects(database.pool, { log, metrics });
   const authenticator = createAuthenticator(database.pool, config.KEY_CACHE_MS, log);
   const scimAuthenticator = createScimAuthenticator(database.pool, log);
   const scimAtOnce = Math.min(config.DATABASE_POOL_SIZE, ROW_CONNECTIONS);
@@ -165,6 +167,7 @@ async function main(): Promise<void> {
     queue,
     idempotency: createIdempotency(database.pool, log),
     loadShedding,
+    refusedObjects,
     effects: createEffects(database.pool),
     resources,
   };
@@ -229,6 +232,7 @@ async function main(): Promise<void> {
     installation,
     { name: 'syncs', stop: () => syncs.stop() },
     { name: 'renderer', stop: () => renderer.stop() },
+    refusedObjects,
     { name: 'authenticator', stop: () => authenticator.stop() },
     depth,
     oldest,

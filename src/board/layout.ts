@@ -1,6 +1,7 @@
 import { grouped } from '../platform/format.ts';
 import { Html, html, type Part, pageHead } from '../platform/html.ts';
 import type { Json } from '../profile/json.ts';
+import { MASK } from '../profile/masked.ts';
 import type { Right, Viewer, Workspace } from './access.ts';
 import { assetPath } from './files.ts';
 
@@ -10,6 +11,7 @@ const places: { path: string; name: string; right?: Right | 'company' }[] = [
   { path: '/users', name: 'Users', right: 'users' },
   { path: '/requests', name: 'Requests', right: 'delivery' },
   { path: '/dead-letters', name: 'Dead letters', right: 'delivery' },
+  { path: '/refused-objects', name: 'Refused objects', right: 'delivery' },
   { path: '/syncs', name: 'Syncs', right: 'syncs' },
   { path: '/streams', name: 'Streams', right: 'syncs' },
   { path: '/groups', name: 'Groups', right: 'groups' },
@@ -197,9 +199,6 @@ export function workspaceChoice(
   )}</select></label>`;
 }
 
-/** What stands in the place of what the reader may not see. It tells neither length nor whether it is empty. */
-export const MASK = '•••';
-
 /** Nodes of one tree, and characters of one text: a profile may have a megabyte. */
 const MAX_NODES = 400;
 const MAX_CHARACTERS = 400;
@@ -259,4 +258,4 @@ export function brief(value: Json, most = 160): string {
   return text.length > most ? `${text.slice(0, most)}…` : text;
 }
 
-export { Html, html, type Part };
+export { Html, html, MASK, type Part };

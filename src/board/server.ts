@@ -33,6 +33,7 @@ import { historyPages } from './pages/history.ts';
 import { keyPages } from './pages/keys.ts';
 import { permissionSetPages } from './pages/permission-sets.ts';
 import { preferenceCenterPages } from './pages/preference-centers.ts';
+import { refusedObjectPages } from './pages/refused-objects.ts';
 import { requestPages } from './pages/requests.ts';
 import { exportPages, segmentPages } from './pages/segments.ts';
 import { sessionPages } from './pages/sign-in.ts';
@@ -157,6 +158,7 @@ export const pages: Page<PageServices>[] = [
   ...userActionPages,
   ...requestPages,
   ...deadLetterListPages,
+  ...refusedObjectPages,
   ...deadLetterPages,
   ...syncListPages,
   ...syncPages,

@@ -1,5 +1,7 @@
 import type { IncomingMessage } from 'node:http';
+import type { Rejection } from '../errors.ts';
 import type { AcceptedObject, EnvelopeRequest } from '../jobs/envelope.ts';
+import { inputArrayOf } from '../jobs/traces.ts';
 import type { Caller, DirectOperation, Plan, QueuedOperation } from '../operations/operation.ts';
 import { isoTime } from '../platform/format.ts';
 import { presentTrace, tracing } from '../platform/tracing.ts';
@@ -198,9 +200,18 @@ async function answerAfterEffects(
   if (!plan.replyOf) return isLate ? { ...answer, error: UNDECIDED } : answer;
   const ids = plan.objects.map(({ id }) => id);
   const ended = await effects.outcomes(ids);
-  return 'errors' in ended
-    ? { ...answer, reply: plan.replyOf(ended.errors) }
-    : { ...answer, error: ended.unknown };
+  if ('unknown' in ended) return { ...answer, error: ended.unknown };
+  const rejected = [...plan.rejected, ...refusedByWorkers(plan, ended.errors)];
+  return { ...answer, reply: plan.replyOf(ended.errors), rejected };
+}
+
+/** Objects that were accepted and that the workers have refused since, with the texts of the reply. */
+function refusedByWorkers({ objects }: Plan, errors: ReadonlyMap<string, string>): Rejection[] {
+  return objects.flatMap((object) => {
+    const type = errors.get(object.id);
+    const { index } = object;
+    return type === undefined ? [] : [{ type, input_array: inputArrayOf(object) ?? object.kind, index }];
+  });
 }
 
 /** Carries out an operation that reads or changes the store while its caller waits. */

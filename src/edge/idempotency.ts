@@ -19,7 +19,7 @@ import {
   recordAnswer,
   takeLease,
 } from '../store/idempotency-keys.ts';
-import { type Answer, answerOf } from './reply.ts';
+import { type Answer, answerOf, NONE_REJECTED } from './reply.ts';
 
 /** Milliseconds that a request waits for another with its key: clients give up after 2 s. */
 const PATIENCE = 1700;
@@ -244,7 +244,7 @@ export function queuedAttempt({ queue, request, makePlan, bytesOf, answer, waits
       await queue.add(entries, JSON.stringify(entries).length);
       const accepted = entries.reduce((sum, { envelope }) => sum + envelope.objects.length, 0);
       // How the objects end is what its plan would know: the answer is the one to a caller who has waited in vain.
-      return { reply: outbox!.answer, accepted, rejected: 0 };
+      return { reply: outbox!.answer, accepted, rejected: NONE_REJECTED };
     },
     lease: () => HANDING_OVER + (waits || own?.plan.replyOf ? SETTLING : 0),
   };

@@ -1,5 +1,6 @@
 import { monitorEventLoopDelay } from 'node:perf_hooks';
-import { Counter, Histogram } from 'prom-client';
+import { Counter, Histogram, type Registry } from 'prom-client';
+import { rejectionReasons } from '../operations/rejection-reasons.ts';
 import type { Service } from '../platform/lifecycle.ts';
 import { poll } from '../platform/poll.ts';
 import { boundLabel, createRegistry } from '../processes/metrics.ts';
@@ -55,7 +56,25 @@ export function createEdgeMetrics() {
       labelNames: ['operation'],
       registers: [registry],
     }),
+    rejectedReasons: countReasons(registry),
+    refusalsDropped: new Counter({
+      name: 'penstock_refused_objects_dropped_total',
+      help: 'Refused objects that the list of refused objects does not count, because memory was full or Postgres failed.',
+      registers: [registry],
+    }),
   };
+}
+
+/** Counts refused objects by reason. Every reason has a series from the start, so that a rate is known at once. */
+function countReasons(registry: Registry): Counter<'reason'> {
+  const counter = new Counter({
+    name: 'penstock_objects_rejected_reasons_total',
+    help: 'The objects of penstock_objects_rejected_total by reason.',
+    labelNames: ['reason'] as const,
+    registers: [registry],
+  });
+  for (const reason of Object.keys(rejectionReasons)) counter.inc({ reason }, 0);
+  return counter;
 }
 
 export type EdgeMetrics = ReturnType<typeof createEdgeMetrics>;

@@ -1,5 +1,5 @@
 import type { ServerResponse } from 'node:http';
-import { ApiError, BadRequest, errors } from '../errors.ts';
+import { ApiError, BadRequest, errors, type Rejection } from '../errors.ts';
 import type { Operation, Reply } from '../operations/operation.ts';
 import { type LineFields, type Log, type StrangersLog, writeLine } from '../platform/log.ts';
 import { noteRequest } from '../platform/tracing.ts';
@@ -13,9 +13,10 @@ import type { RequestInHand } from './request.ts';
 /** What became of a request: its reply, and what the headers, the log line and the metrics say of it. */
 export interface Answer {
   reply: Reply;
-  /** Objects that were handed to the lanes, and objects that were rejected. */
+  /** Number of objects that were added to the lanes. */
   accepted: number;
-  rejected: number;
+  /** The refused objects that the reply names. */
+  rejected: readonly Rejection[];
   /** The first request with the same `Idempotency-Key`, whose reply this is. */
   repeats?: string;
   /** Why it was refused, or why its end is not known. */
@@ -31,9 +32,12 @@ export interface Known {
   allowance?: Allowance | undefined;
 }
 
+/** Shared by every answer without refused objects, so that such an answer allocates no list. */
+export const NONE_REJECTED: readonly Rejection[] = [];
+
 /** An answer for which no object was taken. */
 export function answerOf(reply: Reply): Answer {
-  return { reply, accepted: 0, rejected: 0 };
+  return { reply, accepted: 0, rejected: NONE_REJECTED };
 }
 
 /**
@@ -172,7 +176,7 @@ export function record(
       bucket: operation.bucket,
       ...(known.workspaceId !== undefined && { workspaceId: known.workspaceId }),
     });
-  if (answer.rejected) metrics.rejected.inc({ operation: operation.id }, answer.rejected);
+  if (answer.rejected.length > 0) metrics.rejected.inc({ operation: operation.id }, answer.rejected.length);
   // One member after the other: an object put together of parts costs as much as the rest of the line.
   const fields = requestLine(answered, status);
   fields.operation = operation.id;
@@ -181,7 +185,7 @@ export function record(
   if (known.companyId) fields.company_id = known.companyId;
   if (answer.repeats) fields.repeats = answer.repeats;
   fields.accepted = answer.accepted;
-  fields.rejected = answer.rejected;
+  fields.rejected = answer.rejected.length;
   if (answer.error) fields.error = answer.error;
   const { span } = request;
   if (span)
@@ -189,7 +193,7 @@ export function record(
       'penstock.request.id': answered.requestId,
       'penstock.workspace.id': known.workspaceId,
       'penstock.objects.accepted': answer.accepted,
-      'penstock.objects.rejected': answer.rejected,
+      'penstock.objects.rejected': answer.rejected.length,
     });
   if (isKnown(known, status)) writeLine(log, fields, { level: levelOf(status), message: 'request' });
   else strangers.line(levelOf(status), fields, 'request');

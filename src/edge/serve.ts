@@ -1,5 +1,5 @@
 import type { IncomingMessage } from 'node:http';
-import { ApiError, BadRequest } from '../errors.ts';
+import { ApiError, BadRequest, type Rejection } from '../errors.ts';
 import type { Caller, Operation } from '../operations/operation.ts';
 import { newId } from '../platform/ids.ts';
 import { messageOf } from '../platform/log.ts';
@@ -12,7 +12,7 @@ import { type Admitted, answerDirect, answerQueued } from './carry-out.ts';
 import { readIdempotencyKey } from './idempotency.ts';
 import type { ApiKey } from './key-cache.ts';
 import type { Allowance } from './rate-limit.ts';
-import { type Answer, type Known, record, sendJson, toReply } from './reply.ts';
+import { type Answer, type Known, NONE_REJECTED, record, sendJson, toReply } from './reply.ts';
 import { clientAddress, type Exchange, type RequestInHand } from './request.ts';
 import type { EdgeServices, Endpoint } from './services.ts';
 
@@ -41,16 +41,20 @@ export async function serve(endpoint: Endpoint, exchange: Exchange, services: Ed
         ).catch(refusal);
 
   send(admission.known, answer);
+  if (answer.rejected.length > 0 && 'body' in admission)
+    services.refusedObjects.note({
+      ...{ requestId, workspaceId: admission.caller.workspaceId, keyId: admission.known.keyId },
+      ...{ operation: operation.id, body: admission.body, rejected: answer.rejected },
+    });
   const milliseconds = performance.now() - started;
   const answered = { operation, request, requestId, answer, known: admission.known, milliseconds };
   inSpanOf(request, () => record(answered, services));
 
   function refusal(error: unknown): Answer {
-    const { errors } = error as { errors?: unknown };
     return {
       reply: inSpanOf(request, () => toReply(error, { operation, requestId, log: services.log })),
       accepted: 0,
-      rejected: Array.isArray(errors) ? errors.length : 0,
+      rejected: rejectedIn(error),
       error: messageOf(error),
     };
   }
@@ -63,6 +67,12 @@ export async function serve(endpoint: Endpoint, exchange: Exchange, services: Ed
         : { ...reply, headers: { 'Content-Type': contentType, ...reply.headers } };
     sendJson(response, typed, { requestId: repeats, allowance });
   }
+}
+
+/** The objects that an error names; entries about the request as a whole have no place in an array. */
+function rejectedIn(error: unknown): readonly Rejection[] {
+  const { errors } = error as { errors?: unknown };
+  return Array.isArray(errors) ? errors.filter((one) => typeof one?.index === 'number') : NONE_REJECTED;
 }
 
 /** The same as part of the request's span, for a process that traces. */

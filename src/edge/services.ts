@@ -12,6 +12,7 @@ import type { LoadShedding } from './load-shedding.ts';
 import type { EdgeMetrics } from './metrics.ts';
 import type { RateLimiter } from './rate-limit.ts';
 import type { Reading } from './reading.ts';
+import type { RefusedObjects } from './refused-objects.ts';
 import type { Turns } from './turns.ts';
 
 /** What every request is served with. */
@@ -37,6 +38,7 @@ export interface EdgeServices {
   idempotency: Idempotency;
   /** Says why nothing more may be stored, by the queue or straight in the store, if so. */
   loadShedding: Pick<LoadShedding, 'reason'>;
+  refusedObjects: Pick<RefusedObjects, 'note'>;
   effects: Effects;
   resources: Resources;
 }

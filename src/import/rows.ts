@@ -261,10 +261,9 @@ export function createJudge({ serviceIdField, longStrings, updateExistingOnly }:
 /** Judges one element as an operation does that refuses whole requests. */
 function judgeByPlan(index: number, plan: () => Plan): Verdict {
   try {
-    const { objects, rejected, reply } = plan();
-    if (rejected === 0) return { objects: objects.map((one) => ({ ...one, index })) };
-    const { errors } = reply.body as { errors?: { type: string }[] };
-    return refusalOf(errors?.[0]?.type ?? 'it cannot be applied');
+    const { objects, rejected } = plan();
+    const [refused] = rejected;
+    return refused ? refusalOf(refused.type) : { objects: objects.map((one) => ({ ...one, index })) };
   } catch (error) {
     if (!(error instanceof BadRequest)) throw error;
     return refusalOf(error.errors?.[0]?.type ?? error.message);

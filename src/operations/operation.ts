@@ -1,4 +1,4 @@
-import type { ErrorName } from '../errors.ts';
+import type { ErrorName, Rejection } from '../errors.ts';
 import type { AcceptedObject } from '../jobs/envelope.ts';
 import type { Trace } from '../jobs/traces.ts';
 import type { Renderer } from '../preferences/renderer.ts';
@@ -100,8 +100,8 @@ export interface QueuedOperation extends Described {
 
 export interface Plan {
   objects: AcceptedObject[];
-  /** Objects that were refused. */
-  rejected: number;
+  /** Objects that were refused, as the answer names them. */
+  rejected: readonly Rejection[];
   /** The answer once the objects are on disk; with `replyOf`, the one to a caller who has waited in vain. */
   reply: Reply;
   /**

@@ -3,6 +3,7 @@ import { ApiError } from '../errors.ts';
 import type { Json } from '../profile/json.ts';
 import type { Schema } from '../schemas/compile.ts';
 import type { DirectOperation } from './operation.ts';
+import { rejectionReasons } from './rejection-reasons.ts';
 import { acceptedAt, followRequest, overall } from './requests/follow.ts';
 
 /** Of the objects of the documented example. */
@@ -23,7 +24,7 @@ export function requestsGet(serviceIdField: string): DirectOperation {
     bucket: 'requests',
     summary: 'Follow an accepted request',
     description:
-      "What became of each object of a request whose answer had this `X-Request-Id`, for as long as applied envelopes are remembered (`LEDGER_DAYS`). `accepted`: it is on disk and will take effect. `applied`: it has taken effect, or meant nobody. `failed`: it could not be applied, `reason` says why, and an operator may try it again. What the request's own answer named in `errors` was not accepted and is not listed; requests that are answered from the store at once have nothing to follow.",
+      "What became of each object of a request whose answer had this `X-Request-Id`, for as long as applied envelopes are remembered (`LEDGER_DAYS`). `accepted`: it is on disk and will take effect. `applied`: it has taken effect, or meant nobody. `failed`: it could not be applied, `reason` says why, and an operator may try it again. `rejected` lists the objects that the request's own answer named in `errors`, with a stable name of the reason, for 30 days and about a second after the answer; of one workspace at most 1,000 such requests an hour are kept for each web process. Requests that are answered from the store at once have nothing to follow.",
     replies: { 200: { description: 'What has become of it.', schema: replySchema } },
     refusals: ['unknownRequest'],
     example: {
@@ -41,6 +42,7 @@ export function requestsGet(serviceIdField: string): DirectOperation {
             reason: 'value out of range',
           },
         ],
+        rejected: [{ input_array: 'events', index: 1, reason: 'required', field: 'name' }],
         message: 'success',
       },
     },
@@ -50,16 +52,23 @@ export function requestsGet(serviceIdField: string): DirectOperation {
       if (!isVersionedUuid(requestId) || version(requestId) !== 7) throw new ApiError('unknownRequest');
       const followed = await followRequest(resources, workspaceId, requestId);
       if (!followed) throw new ApiError('unknownRequest');
-      const { objects, unknown } = followed;
+      const { objects, unknown, refused, rejected } = followed;
       const body: Record<string, Json> = {
         request_id: requestId,
         accepted_at: acceptedAt(requestId),
-        status: overall(objects, unknown),
+        status: overall(followed),
         objects: objects.map(({ input_array, ...object }) => ({
           input_array: nameOf(input_array),
           ...object,
         })),
         ...(unknown > 0 && { unknown }),
+        ...(refused.length > 0 && {
+          rejected: refused.map(({ inputArray: input_array, index, reason, field }) => ({
+            ...{ input_array, index, reason },
+            ...(field !== '' && { field }),
+          })),
+        }),
+        ...(rejected > refused.length && { rejected_count: rejected }),
         message: 'success',
       };
       return { status: 200, body };
@@ -74,8 +83,9 @@ const replySchema: Schema = {
     request_id: { type: 'string' },
     accepted_at: { type: 'string', description: 'ISO 8601: when the request arrived.' },
     status: {
-      enum: ['accepted', 'applied', 'failed', 'partially_applied'],
-      description: 'That of all objects; `partially_applied`: they differ.',
+      enum: ['accepted', 'applied', 'failed', 'partially_applied', 'rejected'],
+      description:
+        'The status of all accepted objects. `partially_applied`: they differ. `rejected`: no object was accepted.',
     },
     objects: {
       type: 'array',
@@ -96,6 +106,33 @@ const replySchema: Schema = {
       minimum: 1,
       description:
         'Objects of which nothing is known: an earlier release has applied them, or the queue has lost them.',
+    },
+    rejected: {
+      type: 'array',
+      description:
+        'Objects that were refused, the first 300 of them. Absent if there are none, or if the request is not kept.',
+      items: {
+        type: 'object',
+        required: ['input_array', 'index', 'reason'],
+        properties: {
+          input_array: { type: 'string', description: 'Name of the array of the request.' },
+          index: { type: 'integer', minimum: 0, description: 'Place in that array.' },
+          reason: {
+            enum: Object.keys(rejectionReasons),
+            description: 'Why, as a name that does not change.',
+          },
+          field: {
+            type: 'string',
+            description:
+              'The field that is to blame, without positions in arrays. Absent if it is the whole object.',
+          },
+        },
+      },
+    },
+    rejected_count: {
+      type: 'integer',
+      minimum: 301,
+      description: 'Number of refused objects, if there are more than `rejected` lists.',
     },
     message: { const: 'success' },
   },

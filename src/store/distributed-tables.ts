@@ -25,6 +25,8 @@ export const distributed: Record<string, 'workspace_id' | 'owner_id'> = {
   api_key_usage: 'workspace_id',
   cut_envelopes: 'workspace_id',
   outcomes: 'workspace_id',
+  refused_objects: 'workspace_id',
+  refused_requests: 'workspace_id',
   dead_letters: 'workspace_id',
   named_failures: 'workspace_id',
   left_names: 'workspace_id',

@@ -16,6 +16,7 @@ import { forgetKeys } from '../../src/store/idempotency-keys.ts';
 import { forgetCutEnvelopes, forgetEnvelopes, readApplied } from '../../src/store/ledger.ts';
 import { forgetOutcomes } from '../../src/store/outcomes.ts';
 import { ensurePartitions } from '../../src/store/partitions.ts';
+import { forgetRefusedObjects } from '../../src/store/refused-objects.ts';
 import { forgetSessions } from '../../src/store/sessions.ts';
 import { forgetInvalidNumbers, type InvalidNumbersCursor } from '../../src/store/suppression-lists.ts';
 import { fenceOf, ledgerKey } from '../batch/open.ts';
@@ -58,7 +59,7 @@ export interface UpkeepOptions {
  * What a worker looks after beside its lanes. Each lane still lets one job through at a time: the limit lives in the
  * queue, and `obliterate` there would take it away without a word. It keeps no failed job that took effect. Then dummy
  * users, tables that begin to fill, and next month's partitions. And old rows: of the ledger, of fences, of outcomes,
- * of idempotency keys, of the audit and of sessions. Every worker does it; doing it twice is harmless.
+ * of idempotency keys, of the audit, of sessions and of refused objects. Every worker does it; doing it twice is harmless.
  */
 export async function startUpkeep({ connection, pool, config, log }: UpkeepOptions): Promise<Service> {
   const lanes = openLanes<WireEnvelope>(connection, laneCount(config));
@@ -108,6 +109,7 @@ export async function startUpkeep({ connection, pool, config, log }: UpkeepOptio
     await forgetAudit(pool, config.AUDIT_DAYS);
     await forgetSessions(pool);
     await forgetKeyUsage(pool);
+    await forgetRefusedObjects(pool);
     invalidNumbers = await forgetInvalidNumbers(pool, invalidNumbers);
   }
 

@@ -60,9 +60,12 @@ const rateOf = ({ processes }: FleetNow, name: string) =>
       .reduce((sum, { objectsPerSecond }) => sum + objectsPerSecond, 0),
   );
 
+const refusedPerSecond = ({ refused }: FleetNow) =>
+  Math.round((100 * refused.objects) / refused.seconds) / 100;
+
 /** For scripts. */
 function documentOf(now: FleetNow) {
-  const { processes, lanes, installationLanes, objects, deadLetters, losses, syncs, streams } = now;
+  const { processes, lanes, installationLanes, objects, deadLetters, refused, losses, syncs, streams } = now;
   return {
     processes: processes.map((one) => ({
       ...{ name: one.name, host: one.host, pid: one.pid, version: one.version, address: one.address },
@@ -88,6 +91,9 @@ function documentOf(now: FleetNow) {
     applied_per_second: rateOf(now, 'worker'),
     objects_applied: objects,
     dead_letters: deadLetters,
+    refused_per_second: refusedPerSecond(now),
+    refused_objects: refused.objects,
+    refused_seconds: Math.round(refused.seconds),
     losses,
     syncs: { unfinished: syncs.unfinished, failing: syncs.failing.map((one) => ({ ...one })) },
     streams: streams.map(({ workspace, name, lag, failures, lastError, lost }) => ({
@@ -98,7 +104,7 @@ function documentOf(now: FleetNow) {
 
 /** For people: what is wrong stands first. */
 function screenOf(now: FleetNow): string {
-  const { processes, lanes, objects, deadLetters, losses, syncs, streams } = now;
+  const { processes, lanes, objects, deadLetters, refused, losses, syncs, streams } = now;
   const troubles = [
     ...(['web', 'worker'] as const)
       .filter((name) => !processes.some((one) => one.name === name && one.silentSeconds < SILENT_SECONDS))
@@ -138,6 +144,7 @@ function screenOf(now: FleetNow): string {
     laneRows.length > 0 ? table(laneRows) : '',
     [
       `accepted ${rateOf(now, 'web')}/s, applied ${rateOf(now, 'worker')}/s, ${objects} objects in all`,
+      `refused objects ${refusedPerSecond(now)}/s (${refused.objects} within ${Math.ceil(refused.seconds / 60)} min)`,
       `dead letters ${deadLetters}, syncs under way ${syncs.unfinished}, failing ${syncs.failing.length}`,
       '',
     ].join('\n'),

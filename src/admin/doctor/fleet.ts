@@ -8,6 +8,7 @@ import type { Pool } from '../../store/database.ts';
 import { readSpread } from '../../store/installation.ts';
 import { listProcesses, type SeenProcess, SILENT_SECONDS, unworkedLanes } from '../../store/processes.ts';
 import { listLosses } from '../../store/queue-losses.ts';
+import { countRefused } from '../../store/refused-objects.ts';
 import { listDestinations } from '../../store/stream-destinations.ts';
 import { readSyncState } from '../../store/sync-lists.ts';
 import { error, type Finding, ok, warning } from './machine.ts';
@@ -25,6 +26,8 @@ export interface FleetNow {
   objects: number;
   /** Those that wait for a person. */
   deadLetters: number;
+  /** Objects that web refused in this hour and the one before, and how many seconds that is. */
+  refused: { objects: number; seconds: number };
   /** Of the queue, unconfirmed. */
   losses: number;
   syncs: { unfinished: number; failing: { workspace: string; integration: string }[] };
@@ -43,9 +46,10 @@ const MOST_LOSSES = 100;
 export async function lookAtFleet(pool: Pool, connection: QueueConnection | undefined): Promise<FleetNow> {
   const { lanes: installationLanes = null, shards: installationShards = null } =
     (await readSpread(pool)) ?? {};
-  const [processes, totals, state, losses, streams, lanes] = await Promise.all([
+  const [processes, totals, refused, state, losses, streams, lanes] = await Promise.all([
     listProcesses(pool),
     readTotals(pool),
+    countRefused(pool),
     readSyncState(pool),
     listLosses(pool, MOST_LOSSES),
     streamsInTrouble(pool),
@@ -56,6 +60,7 @@ export async function lookAtFleet(pool: Pool, connection: QueueConnection | unde
   return {
     ...{ processes, installationLanes, installationShards, lanes, objects: totals.objects },
     deadLetters: totals.waitingDeadLetters,
+    refused,
     losses: losses.filter(({ confirmedAt }) => confirmedAt === null).length,
     syncs: { unfinished: state.unfinished, failing: state.failingNames },
     streams,

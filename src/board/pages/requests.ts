@@ -1,4 +1,5 @@
 import { validate as isVersionedUuid, version } from 'uuid';
+import { meaningOf } from '../../operations/rejection-reasons.ts';
 import {
   acceptedAt,
   type FollowedRequest,
@@ -58,6 +59,7 @@ const tones: Record<string, Tone> = {
   accepted: 'warn',
   failed: 'bad',
   partially_applied: 'warn',
+  rejected: 'bad',
 };
 
 const follow: Page<PageServices> = {
@@ -75,10 +77,10 @@ const follow: Page<PageServices> = {
     if (!found)
       throw new Sorry(
         404,
-        'Nothing is known of this request in your workspaces. Either none of its objects was accepted, or it is older than LEDGER_DAYS.',
+        'No request with this id is kept in your workspaces. Accepted objects are kept for LEDGER_DAYS, and refused objects for 30 days; above 1,000 requests with refused objects an hour, some are not kept.',
       );
     const { workspace, followed } = found;
-    const status = overall(followed.objects, followed.unknown);
+    const status = overall(followed);
     const pii = viewer.can('pii', workspace.id);
     const body = html`<h1>Request <span class="id">${id}</span></h1>
 <div class="card">${facts([
@@ -86,6 +88,7 @@ const follow: Page<PageServices> = {
       ['Arrived', moment(acceptedAt(id))],
       ['Status', badge(status.replace('_', ' '), tones[status])],
       ['Objects', count(followed.objects.length + followed.unknown, 'accepted object')],
+      ['Refused', followed.rejected > 0 ? count(followed.rejected, 'object') : undefined],
       [
         'API key',
         await sender(services, {
@@ -97,7 +100,8 @@ const follow: Page<PageServices> = {
     ])}</div>
 ${followed.unknown > 0 && html`<p class="banner warn">Of ${count(followed.unknown, 'object')} nothing is known: an earlier release applied them, or the queue has lost them.</p>`}
 ${await front(services, followed)}
-<h2>Objects</h2>${objects(followed, pii)}`;
+<h2>Objects</h2>${objects(followed, pii)}
+${refusedObjects(followed)}`;
     return { title: `Request ${id}`, body, ...(status === 'accepted' && { refresh: 10 }) };
   },
 };
@@ -172,6 +176,19 @@ function objects({ objects: all, deadLetters }: FollowedRequest, pii: boolean): 
   };
   return html`${table('Objects of the request', ['Array', { name: 'Place', number: true }, 'Status', 'Why', 'Dead letter'], all.slice(0, MOST_OBJECTS).map(row))}
 ${all.length > MOST_OBJECTS && html`<p class="faint pager">The first ${MOST_OBJECTS} are shown, of ${count(all.length, 'object')}. <code>GET /requests/{request_id}</code> has all.</p>`}`;
+}
+
+function refusedObjects({ refused, rejected }: FollowedRequest): Part {
+  if (refused.length === 0) return undefined;
+  const rows = refused.map(({ inputArray, index, reason, field }) => [
+    html`<code>${inputArray}</code>`,
+    index,
+    html`<code>${reason}</code>`,
+    html`<code>${field}</code>`,
+    meaningOf(reason),
+  ]);
+  return html`<h2>Refused objects</h2>${table('Refused objects of the request', ['Array', { name: 'Place', number: true }, 'Reason', 'Field', 'Meaning'], rows)}
+${rejected > refused.length && html`<p class="faint pager">The first ${refused.length} are kept, of ${count(rejected, 'object')}.</p>`}`;
 }
 
 export const requestPages = [ask, follow];

@@ -116,7 +116,7 @@ export function planOf(
 ): Plan {
   requireValid({ objects, rejected }, fields);
   const body = { ...counts, message: 'success', ...(rejected.length > 0 && { errors: rejected }) };
-  return { objects, rejected: rejected.length, reply: { status: 201, body } };
+  return { objects, rejected, reply: { status: 201, body } };
 }
 
 /** @throws {BadRequest} with every refusal, when no element is valid */
@@ -244,7 +244,7 @@ export function settledPlan<T extends IdentityObject>(
   };
   return {
     objects,
-    rejected: rejected.length,
+    rejected,
     reply: { status: 202, body: { ...bodyOf(new Map()), pending: true } },
     replyOf: (failures): Reply => ({ status: 201, body: bodyOf(failures) }),
   };

@@ -3,6 +3,7 @@ import { findTrace, inputArrayOf, type Trace } from '../../jobs/traces.ts';
 import { idsBetween, millisecondsOf } from '../../platform/ids.ts';
 import { type DeadLetter, selectByRequest } from '../../store/dead-letters.ts';
 import { findTraces } from '../../store/ledger.ts';
+import { findRefusedRequest, type ListedRefusal } from '../../store/refused-objects.ts';
 import type { Resources } from '../operation.ts';
 
 type Status = 'accepted' | 'applied' | 'failed';
@@ -47,8 +48,13 @@ function standings(parts: { trace: Trace; status: Status }[], deadLetters: DeadL
 
 const rank: Record<Status, number> = { applied: 0, accepted: 1, failed: 2 };
 
-/** That of all objects, or that they differ. */
-export function overall(objects: Standing[], unknown: number): Status | 'partially_applied' {
+/** The status of all accepted objects, or that they differ; `rejected` if none was accepted. */
+export function overall({
+  objects,
+  unknown,
+  rejected,
+}: Pick<FollowedRequest, 'objects' | 'unknown' | 'rejected'>): Status | 'partially_applied' | 'rejected' {
+  if (objects.length + unknown === 0 && rejected > 0) return 'rejected';
   const statuses = new Set(objects.map(({ status }) => status));
   const [only] = statuses;
   return statuses.size === 1 && unknown === 0 ? only! : 'partially_applied';
@@ -81,6 +87,10 @@ export interface FollowedRequest {
   unknown: number;
   waits: { envelopeId: string; lane: number }[];
   deadLetters: DeadLetter[];
+  /** Objects that web refused, the first 300 of them. */
+  refused: ListedRefusal[];
+  /** Number of all of these. */
+  rejected: number;
   /** Id of the API key that sent it; absent: none, or nobody knows any more. */
   keyId?: string;
 }
@@ -94,7 +104,8 @@ type Parts = Map<string, Part>;
  * moment.
  *
  * @returns `unknown`: how many of its objects are nowhere. `waits`: its envelopes that are in lanes. `deadLetters`:
- *   those of its objects that could not be applied at first. Undefined when all are nowhere
+ *   those of its objects that could not be applied at first. `refused`: those that web refused, if the request is among
+ *   those that are kept. Undefined when all are nowhere
  */
 export async function followRequest(
   { database: { pool }, waiting }: Pick<Resources, 'database' | 'waiting'>,
@@ -114,14 +125,17 @@ export async function followRequest(
     await lookIntoLedger();
   }
   const deadLetters = await selectByRequest(pool, workspaceId, requestId);
-  if (parts.size === 0 && deadLetters.length === 0) return undefined;
-  const [keyId] = [...parts.values()].flatMap(({ trace }) => trace.key_id ?? []);
+  const kept = await findRefusedRequest(pool, workspaceId, requestId);
+  if (parts.size === 0 && deadLetters.length === 0 && !kept) return undefined;
+  const [keyId = kept?.keyId] = [...parts.values()].flatMap(({ trace }) => trace.key_id ?? []);
   return {
     ...(keyId !== undefined && { keyId }),
     objects: standings([...parts.values()], deadLetters),
     unknown: Math.max(0, missing(parts) ?? 0),
     waits: [...parts].flatMap(([envelopeId, { lane }]) => (lane === undefined ? [] : [{ envelopeId, lane }])),
     deadLetters,
+    refused: kept?.objects ?? [],
+    rejected: kept?.rejected ?? 0,
   };
 
   async function lookIntoLedger(): Promise<void> {

@@ -108,7 +108,7 @@ export function tracking({
     reply.message = 'success';
     if (rejected.length > 0) reply.errors = rejected;
     if (warnings.length > 0) reply.warnings = warnings;
-    return { objects, rejected: rejected.length, reply: { status: 201, body: reply } };
+    return { objects, rejected, reply: { status: 201, body: reply } };
   }
 }
 

@@ -1,0 +1,272 @@
+import { LRUCache } from 'lru-cache';
+import type { Rejection } from '../errors.ts';
+import { causeOf, type RefusalCause } from '../operations/rejection-reasons.ts';
+import { millisecondsOf, NIL_UUID } from '../platform/ids.ts';
+import type { Service } from '../platform/lifecycle.ts';
+import type { Log } from '../platform/log.ts';
+import { poll } from '../platform/poll.ts';
+import type { Json } from '../profile/json.ts';
+import { maskValues } from '../profile/masked.ts';
+import type { Pool } from '../store/database.ts';
+import {
+  addRefusedObjects,
+  addRefusedRequests,
+  type RefusedGroup,
+  type RefusedRequest,
+} from '../store/refused-objects.ts';
+import type { EdgeMetrics } from './metrics.ts';
+
+/** Milliseconds between two writes. A request can be followed about a second after its answer. */
+const WRITE_EVERY_MS = 1000;
+
+/** Consecutive writes that may fail before what they carry is dropped: about a minute without Postgres. */
+const MAX_ATTEMPTS = 60;
+
+const HOUR_MS = 3_600_000;
+
+/** Limits of what one web process keeps. Everything beyond them is counted, with less detail or as dropped. */
+export const refusalLimits = {
+  /** Groups of one workspace, reason and hour. Further refusals share one group per reason, without field and key. */
+  groupsOfReason: 100,
+  /** Requests of one workspace and hour, beside those that open a group. */
+  requestsOfHour: 1000,
+  /** Refused objects that are listed of one request. */
+  objectsOfRequest: 300,
+  /** Groups, requests and listed objects that wait for the next write. */
+  pendingGroups: 2000,
+  pendingRequests: 2000,
+  pendingObjects: 50_000,
+  /** Names of groups that are remembered for an hour. */
+  knownGroups: 20_000,
+};
+
+/** A request with refused objects, after its answer was sent. */
+export interface RefusedObjectsOf {
+  requestId: string;
+  workspaceId: string;
+  /** Undefined: the caller has no API key. */
+  keyId: string | undefined;
+  /** Id of the endpoint. */
+  operation: string;
+  body: Record<string, Json>;
+  rejected: readonly Rejection[];
+}
+
+/** What waits for the next write. */
+class Pending {
+  readonly groups = new Map<string, RefusedGroup>();
+  readonly requests = new Map<string, RefusedRequest>();
+  /** Listed objects of all requests. */
+  objects = 0;
+  /** Writes that failed with some of this in them. */
+  attempts = 0;
+}
+
+/** What this process has stored of one hour. */
+class Hour {
+  /** By workspace and reason, the names of their groups. */
+  readonly groups = new Map<string, Set<string>>();
+  knownGroups = 0;
+  /** By workspace, the number of its requests. */
+  readonly requests = new Map<string, number>();
+}
+
+/** Causes by error text: most requests of a faulty client repeat a few texts. */
+const causes = new LRUCache<string, RefusalCause>({ max: 1000 });
+
+function cachedCauseOf(rejection: Rejection): RefusalCause {
+  let cause = causes.get(rejection.type);
+  if (!cause) {
+    cause = causeOf(rejection);
+    causes.set(rejection.type, cause);
+  }
+  return cause;
+}
+
+/**
+ * Collects refused objects in memory and adds them to the store once a second, so that no answer waits for that. A
+ * process that is killed loses at most the last second. Requests without refused objects never come here.
+ */
+export class RefusedObjects implements Service {
+  readonly name = 'refused objects';
+  readonly #pool: Pool;
+  readonly #log: Log;
+  readonly #metrics: Pick<EdgeMetrics, 'rejectedReasons' | 'refusalsDropped'>;
+  readonly #limits: typeof refusalLimits;
+  readonly #writes = poll(WRITE_EVERY_MS, () => this.write());
+  #pending = new Pending();
+  /** The latest two hours: requests of both are answered around the full hour. */
+  readonly #hours = new Map<number, Hour>();
+
+  constructor(
+    pool: Pool,
+    {
+      log,
+      metrics,
+      limits = refusalLimits,
+    }: {
+      log: Log;
+      metrics: Pick<EdgeMetrics, 'rejectedReasons' | 'refusalsDropped'>;
+      limits?: typeof refusalLimits;
+    },
+  ) {
+    this.#pool = pool;
+    this.#log = log;
+    this.#metrics = metrics;
+    this.#limits = limits;
+  }
+
+  /** Notes the refused objects of a request. Never waits and never throws for what a client sent. */
+  note(request: RefusedObjectsOf): void {
+    const { requestId, workspaceId, keyId = NIL_UUID, operation, body, rejected } = request;
+    const hour = this.#hourOf(requestId);
+    const objects: RefusedRequest['objects'] = [];
+    let opensGroup = false;
+    for (const rejection of rejected) {
+      const { input_array: inputArray, index } = rejection;
+      const cause = cachedCauseOf(rejection);
+      this.#metrics.rejectedReasons.inc({ reason: cause.reason });
+      if (objects.length < this.#limits.objectsOfRequest) objects.push({ inputArray, index, ...cause });
+      const named = { workspaceId, hour: hour.start, ...cause, operation, inputArray, keyId };
+      const { group, isNew } = this.#groupOf(hour.kept, named, requestId) ?? {};
+      if (!group) continue;
+      group.objects++;
+      if (requestId > group.lastRequestId) group.lastRequestId = requestId;
+      if (!isNew) continue;
+      opensGroup = true;
+      const shape = maskValues(objectAt(body, rejection));
+      group.sample = typeof shape === 'object' && shape !== null ? shape : [shape];
+    }
+    this.#keep(
+      hour.kept,
+      { workspaceId, requestId, keyId, operation, rejected: rejected.length, objects },
+      opensGroup,
+    );
+  }
+
+  #hourOf(requestId: string): { start: Date; kept: Hour } {
+    const start = Math.floor(millisecondsOf(requestId) / HOUR_MS) * HOUR_MS;
+    let kept = this.#hours.get(start);
+    if (!kept) {
+      kept = new Hour();
+      this.#hours.set(start, kept);
+      for (const other of this.#hours.keys()) if (other < start - HOUR_MS) this.#hours.delete(other);
+    }
+    return { start: new Date(start), kept };
+  }
+
+  /** @returns undefined, and counts the object as dropped, if memory is full */
+  #groupOf(
+    hour: Hour,
+    named: Pick<
+      RefusedGroup,
+      'workspaceId' | 'hour' | 'reason' | 'field' | 'operation' | 'inputArray' | 'keyId'
+    >,
+    requestId: string,
+  ): { group: RefusedGroup; isNew: boolean } | undefined {
+    const { workspaceId, reason, operation, inputArray, field, keyId } = named;
+    const name = [operation, inputArray, field, keyId].join('\0');
+    const place = this.#admit(hour, `${workspaceId} ${reason}`, name);
+    const shown =
+      place === 'full' ? { ...named, operation: '', inputArray: '', field: '', keyId: NIL_UUID } : named;
+    const key = [named.hour.getTime(), workspaceId, reason, place === 'full' ? '' : name].join('\0');
+    const { groups } = this.#pending;
+    let group = groups.get(key);
+    if (!group) {
+      if (groups.size >= this.#limits.pendingGroups) {
+        this.#metrics.refusalsDropped.inc();
+        return undefined;
+      }
+      group = {
+        ...shown,
+        objects: 0,
+        lastRequestId: requestId,
+        sampleRequestId: requestId,
+        sample: undefined,
+      };
+      groups.set(key, group);
+    }
+    return { group, isNew: place === 'new' };
+  }
+
+  /** Whether a group is new in its hour, known already, or one more than its reason may have. */
+  #admit(hour: Hour, reason: string, name: string): 'new' | 'known' | 'full' {
+    let known = hour.groups.get(reason);
+    if (known?.has(name)) return 'known';
+    const { groupsOfReason, knownGroups } = this.#limits;
+    if ((known?.size ?? 0) >= groupsOfReason || hour.knownGroups >= knownGroups) return 'full';
+    if (!known) {
+      known = new Set();
+      hour.groups.set(reason, known);
+    }
+    known.add(name);
+    hour.knownGroups++;
+    return 'new';
+  }
+
+  /** Keeps what a request is followed by. A request that opens a group is kept beyond the number of its hour. */
+  #keep(hour: Hour, request: RefusedRequest, opensGroup: boolean): void {
+    const { requestsOfHour, pendingRequests, pendingObjects } = this.#limits;
+    const already = hour.requests.get(request.workspaceId) ?? 0;
+    if (already >= requestsOfHour && !opensGroup) return;
+    const pending = this.#pending;
+    if (pending.requests.size >= pendingRequests || pending.objects >= pendingObjects) return;
+    hour.requests.set(request.workspaceId, already + 1);
+    pending.requests.set(request.requestId, request);
+    pending.objects += request.objects.length;
+  }
+
+  /** Adds what is pending to the store. Never rejects: what could not be written waits for the next write. */
+  async write(): Promise<void> {
+    const taken = this.#pending;
+    if (taken.groups.size === 0) return;
+    this.#pending = new Pending();
+    try {
+      // Requests first: adding them a second time changes nothing, while groups would be counted twice.
+      await addRefusedRequests(this.#pool, [...taken.requests.values()]);
+      await addRefusedObjects(this.#pool, [...taken.groups.values()]);
+    } catch (error) {
+      if (taken.attempts === 0) this.#log.warn({ err: error }, 'refused objects were not stored yet');
+      if (taken.attempts + 1 >= MAX_ATTEMPTS) this.#drop(taken);
+      else this.#takeBack(taken);
+    }
+  }
+
+  /** Puts what was not written beside what has come since, within the limits of memory. */
+  #takeBack(taken: Pending): void {
+    const pending = this.#pending;
+    pending.attempts = taken.attempts + 1;
+    for (const [key, group] of taken.groups) {
+      const later = pending.groups.get(key);
+      if (later) {
+        later.objects += group.objects;
+        later.sample = group.sample ?? later.sample;
+        later.sampleRequestId = group.sampleRequestId;
+      } else if (pending.groups.size < this.#limits.pendingGroups) pending.groups.set(key, group);
+      else this.#metrics.refusalsDropped.inc(group.objects);
+    }
+    for (const [id, request] of taken.requests) {
+      if (pending.requests.size >= this.#limits.pendingRequests) break;
+      pending.requests.set(id, request);
+      pending.objects += request.objects.length;
+    }
+  }
+
+  #drop({ groups }: Pending): void {
+    let dropped = 0;
+    for (const { objects } of groups.values()) dropped += objects;
+    this.#metrics.refusalsDropped.inc(dropped);
+    this.#log.warn({ dropped }, 'refused objects were dropped: Postgres did not take them for a minute');
+  }
+
+  async stop(): Promise<void> {
+    await this.#writes.stop();
+    await this.write();
+  }
+}
+
+/** The refused object as it was sent; a client may send one object where an array is meant. */
+function objectAt(body: Record<string, Json>, { input_array, index }: Rejection): Json {
+  const sent = body[input_array] ?? null;
+  return Array.isArray(sent) ? (sent[index] ?? null) : sent;
+}
