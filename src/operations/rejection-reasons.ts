@@ -38,7 +38,7 @@ const patterns: readonly (readonly [RejectionReason, RegExp])[] = [
   ['in_use', /is already in use$/],
   [
     'conflict',
-    /can not contain both|must not carry|must not differ|must differ from|name a value twice|is not deprecated|of the same type|but not both/,
+    /can not contain both|must not carry|must not differ|must differ from|name a value twice|is not deprecated|of the same type|must only have|but not both/,
   ],
   [
     'too_many',

@@ -111,6 +111,7 @@ describe('the fleet', () => {
       objects: 1,
     },
     lanes: [{ lane: 'lane-0', depth: 3, oldestSeconds: 1 }],
+    refused: { objects: 0, seconds: 3600 },
     ...{ deadLetters: 0, losses: 0, syncs: { unfinished: 0, failing: [] }, streams: [] },
   };
 

@@ -14,7 +14,7 @@ function lineOf(known: Parameters<typeof record>[0]['known'], status = 201) {
     {
       ...{ operation: { id: 'users.track', bucket: 'users.track' }, request: { headers: {} } },
       ...{ requestId: 'request', known, milliseconds: 1 },
-      answer: { reply: { status, body: undefined }, accepted: 1, rejected: 0 },
+      answer: { reply: { status, body: undefined }, accepted: 1, rejected: [] },
     } as never,
     { log, strangers: log, metrics } as never,
   );

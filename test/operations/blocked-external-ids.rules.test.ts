@@ -43,7 +43,7 @@ describe('objects for a blocked external id', () => {
         ],
       },
     });
-    expect(rejected).toBe(3);
+    expect(rejected).toHaveLength(3);
     expect(objects.flatMap(namedIdentifiers)).toEqual([{ external_id: 'ada' }, { external_id: 'ada' }]);
   });
 
@@ -84,7 +84,7 @@ describe('nobody else is refused', () => {
   test('an id that differs in case, blanks or length is another', () => {
     const ids = ['Dummy', ' dummy', 'dummy ', 'dumm', 'dummy2'];
     const { rejected } = plan({ attributes: ids.map((external_id) => ({ external_id })) }, 'dummy');
-    expect(rejected).toBe(0);
+    expect(rejected).toHaveLength(0);
   });
 
   test('an alias, an address or a service id of the same text is no external id', () => {
@@ -100,6 +100,6 @@ describe('nobody else is refused', () => {
       'dummy@example.com',
       'a'.repeat(24),
     );
-    expect(rejected).toBe(0);
+    expect(rejected).toHaveLength(0);
   });
 });

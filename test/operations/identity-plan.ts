@@ -3,6 +3,7 @@ import type { AcceptedObject } from '../../src/jobs/envelope.ts';
 import type { Caller, Plan, QueuedOperation } from '../../src/operations/operation.ts';
 import type { Json } from '../../src/profile/json.ts';
 import { callerOf } from './caller.ts';
+import { withKnownReasons } from './known-reasons.ts';
 
 export interface IdentityAnswer {
   status: number;
@@ -35,9 +36,10 @@ export function identityPlanner(operation: QueuedOperation, change: Partial<Call
       made = operation.plan(caller, body);
     } catch (error) {
       const { status, message, errors } = error as { status: number; message: string; errors?: Json };
-      return { status, body: operation.errorBody!(message, errors, status), objects: [] };
+      return { status, body: operation.errorBody!(message, withKnownReasons(errors), status), objects: [] };
     }
     const { reply, objects } = made;
+    withKnownReasons([...made.rejected]);
     return { status: reply.status, body: reply.body, objects: objects.map(contentOf), plan: made };
   };
 }

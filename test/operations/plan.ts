@@ -8,6 +8,7 @@ import type { Caller } from '../../src/operations/operation.ts';
 import { usersTrack } from '../../src/operations/users.track.ts';
 import type { Json } from '../../src/profile/json.ts';
 import { callerOf } from './caller.ts';
+import { withKnownReasons } from './known-reasons.ts';
 
 /** When the requests of these tests arrive. */
 export const now = Date.UTC(2026, 0, 31, 12);
@@ -25,14 +26,15 @@ export function planner(serviceIdField = 'service_id', change: Partial<Caller> =
   function plan(body: Objects) {
     try {
       const { objects, rejected, reply } = operation.plan(caller, body);
+      withKnownReasons([...rejected]);
       return { status: reply.status, body: reply.body as unknown as Answer, objects, rejected };
     } catch (error) {
       const { status, message, errors } = error as { status: number; message: string; errors?: Json };
       return {
         status,
-        body: operation.errorBody!(message, errors, status) as unknown as Answer,
+        body: operation.errorBody!(message, withKnownReasons(errors), status) as unknown as Answer,
         objects: [],
-        rejected: 0,
+        rejected: [],
       };
     }
   }

@@ -37,7 +37,7 @@ test('once the outcomes are known, the answer lists what was renamed and, in ord
     ],
   });
   const [first, , last] = made!.objects;
-  expect(made).toMatchObject({ rejected: 1, objects: { length: 3 } });
+  expect(made).toMatchObject({ rejected: { length: 1 }, objects: { length: 3 } });
   expect(
     made!.replyOf!(
       new Map([

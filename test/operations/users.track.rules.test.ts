@@ -59,7 +59,7 @@ describe('the three shapes of the answer', () => {
       ['events', 2],
       ['purchases', 1],
     ]);
-    expect(rejected).toBe(3);
+    expect(rejected).toHaveLength(3);
   });
 
   test('each count is of accepted objects: two objects for one external id count twice, a refused one not', () => {

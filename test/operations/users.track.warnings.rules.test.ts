@@ -19,9 +19,9 @@ const longNames = {
 describe('names and strings of more than 255 characters are cut, and the object is applied', () => {
   test('each is named by text, array and place, beside the errors of objects that are refused', () => {
     const { status, body, objects, rejected } = plan(longNames);
-    expect({ status, body, rejected }).toEqual({
+    expect(rejected).toHaveLength(1);
+    expect({ status, body }).toEqual({
       status: 201,
-      rejected: 1,
       body: {
         attributes_processed: 2,
         events_processed: 2,

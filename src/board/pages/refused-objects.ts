@@ -15,10 +15,10 @@ import { count, empty, facts, moment, pathWith, table, tree, workspaceChoice } f
 
 const HOUR_MS = 3_600_000;
 
-/** Ranges by their name in the address; the first is the default. Counts are kept by the hour. */
+/** Ranges by their name in the address; the first is the default. They begin at a full hour, since counts are kept by the hour. */
 const ranges = [
   { name: '', text: 'Last day', hours: 24 },
-  { name: 'hour', text: 'Last hour', hours: 1 },
+  { name: 'hour', text: 'This hour and the one before', hours: 1 },
   { name: 'week', text: 'Last week', hours: 168 },
   { name: 'month', text: 'Last 30 days', hours: 720 },
 ] as const;
@@ -35,7 +35,7 @@ const list: Page<PageServices> = {
     const reason = query('reason') || undefined;
     const found = await sumRefusedObjects(services.database.pool, {
       workspaceIds: chosen ? [chosen.id] : workspaces.map(({ id }) => id),
-      since: new Date(Date.now() - range.hours * HOUR_MS),
+      since: new Date((Math.floor(Date.now() / HOUR_MS) - range.hours) * HOUR_MS),
       reason,
     });
     const body = html`<h1>Refused objects</h1>
