@@ -179,7 +179,8 @@ const sumRefusedObjectsStatement = `
       from (
         select refused_objects.*
         from refused_objects
-        where refused_objects.workspace_id = wanted.workspace_id and refused_objects.hour >= $2::timestamptz
+        where refused_objects.workspace_id = wanted.workspace_id
+          and refused_objects.hour >= $2::timestamptz
         order by refused_objects.workspace_id desc, refused_objects.hour desc
         limit $4::integer + 1
       ) as page
@@ -257,7 +258,7 @@ export async function listRefusedHours(pool: Pool, name: RefusalName): Promise<R
 /** Rows that a count of the whole installation adds up at most. */
 const MAX_COUNTED = 100_000;
 
-/** By the index refused_objects_hour, as far as its bound. */
+/** By the index refused_objects_sample, as far as its bound: the id of a sample's request begins with a time in the row's hour. */
 const countRefusedStatement = `
   select
     coalesce(sum(recent.objects), 0)::float8 as objects,
@@ -265,7 +266,7 @@ const countRefusedStatement = `
   from (
     select refused_objects.objects
     from refused_objects
-    where refused_objects.hour >= date_trunc('hour', now(), 'UTC') - interval '1 hour'
+    where refused_objects.sample_request_id >= uuid_v7_floor(date_trunc('hour', now(), 'UTC') - interval '1 hour')
     limit ${MAX_COUNTED}
   ) as recent`;
 
@@ -278,16 +279,19 @@ export async function countRefused(pool: Pool): Promise<{ objects: number; secon
   return rows[0]!;
 }
 
-/** The first entry of the index refused_objects_hour. */
+/** The first entry of the index refused_objects_sample. */
 const oldestHourStatement = `
   select refused_objects.hour
   from refused_objects
-  where refused_objects.hour < date_trunc('hour', now(), 'UTC') - interval '${KEPT_DAYS} days'
-  order by refused_objects.hour
+  where refused_objects.sample_request_id
+    < uuid_v7_floor(date_trunc('hour', now(), 'UTC') - interval '${KEPT_DAYS} days')
+  order by refused_objects.sample_request_id
   limit 1`;
 
-/** By the index refused_objects_hour. */
-const forgetObjectsStatement = 'delete from refused_objects where refused_objects.hour <= $1::timestamptz';
+/** By the index refused_objects_sample. */
+const forgetObjectsStatement = `
+  delete from refused_objects
+  where refused_objects.sample_request_id < uuid_v7_floor($1::timestamptz + interval '1 hour')`;
 
 /** By the index refused_requests_id: the ids begin with their time. */
 const forgetRequestsStatement = `

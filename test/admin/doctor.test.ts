@@ -7,6 +7,7 @@ import { newId } from '../../src/platform/ids.ts';
 import { migrate } from '../../src/processes/migrate.ts';
 import { openPool } from '../../src/store/database.ts';
 import { beatProcess, type ProcessName } from '../../src/store/processes.ts';
+import { addRefusedObjects } from '../../src/store/refused-objects.ts';
 import { createDestination, setDestinationState } from '../../src/store/stream-destinations.ts';
 import { appendLog } from '../../src/store/stream-log.ts';
 import {
@@ -226,6 +227,7 @@ describe('penstock status', () => {
         { lane: 'lane-0', depth: 0, oldest_seconds: 0, worked_by: [{ host: 'h', pid: 7, version: '1.0.0' }] },
       ],
       ...{ accepted_per_second: 7, applied_per_second: 7, dead_letters: 0, losses: 0 },
+      ...{ refused_per_second: 0, refused_objects: 0, refused_seconds: expect.any(Number) },
       syncs: { unfinished: 0, failing: [] },
       streams: [],
     });
@@ -240,7 +242,27 @@ describe('penstock status', () => {
     );
     expect(stdout).toMatch(/^lane-0 +0 +0 s +h 7 \(1\.0\.0\)$/m);
     expect(stdout).toContain('accepted 0/s, applied 7/s');
+    expect(stdout).toMatch(/^refused objects 0\/s \(0 within \d+ min\)$/m);
     expect(stdout.split('\n').length).toBeLessThan(24);
+  });
+
+  test('counts the objects that web has refused in this hour and the one before', async () => {
+    const pool = openPool(url, 1);
+    const id = newId();
+    const names = { reason: 'required', field: 'name', operation: 'users.track', inputArray: 'events' };
+    await addRefusedObjects(pool, [
+      {
+        ...{ workspaceId: id, hour: new Date(Date.now() - 1_800_000), ...names, keyId: id },
+        ...{ objects: 7200, lastRequestId: id, sampleRequestId: id, sample: undefined },
+      },
+    ]);
+    const now = await penstockOn(url, { REDIS_URL: redis }).json('status');
+    expect(now).toMatchObject({ refused_objects: 7200 });
+    // Of at least one hour, and of less than two.
+    expect(now.refused_per_second).toBeGreaterThanOrEqual(1);
+    expect(now.refused_per_second).toBeLessThanOrEqual(2);
+    await pool.query('delete from refused_objects');
+    await pool.end();
   });
 
   test('workers: who works which lanes, since when, how far behind, who is a spare, and what nobody works', async () => {

@@ -203,6 +203,11 @@ export async function openHostileConsole() {
     ...['/requests', '/requests?id=none', `/requests/${uuidv7()}`, `/requests/${request}`],
     ...['/dead-letters', '/dead-letters?workspace=school', '/dead-letters?state=discarded'],
     ...[`/dead-letters/${letter}`, `${letters}&${ofGroup}`],
+    ...[
+      '/refused-objects',
+      '/refused-objects?workspace=school',
+      (await scene.refusedIn(hall, { field: hostile })).path,
+    ],
     ...['/syncs', '/syncs?workspace=school', `/syncs/${scene.integration}`, `/syncs/${integration}`],
     ...[`/syncs/${scene.integration}/runs/${scene.run}`, `/syncs/${integration}/runs/${run}`],
     ...['/groups?workspace=school', '/groups?workspace=shop&user=user-1', `/groups?workspace=${hall}`],

@@ -150,6 +150,11 @@ async function visitEverything(): Promise<void> {
     workspaceId,
   );
   const service = toServiceId(user!.id);
+  const [cause] = await query('select * from refused_objects where workspace_id = $1 limit 1', workspaceId);
+  const refused = `/refused-objects/cause?${new URLSearchParams({
+    ...{ workspace: workspaceId, reason: cause.reason, operation: cause.operation },
+    ...{ array: cause.input_array, field: cause.field, key: cause.api_key_id },
+  })}`;
   const within = `workspace=${workspaceId}`;
   const paths = [
     ...['/', '/history', '/users', `/users?q=${user!.external_id}`, `/users/${service}?${within}`],
@@ -160,6 +165,7 @@ async function visitEverything(): Promise<void> {
       '/dead-letters',
       '/dead-letters?state=discarded',
     ],
+    ...['/refused-objects', `/refused-objects?${within}&range=month`, refused],
     ...[
       `/dead-letters/${waiting}`,
       '/syncs',

@@ -118,6 +118,8 @@ describe('who may ask for which page', () => {
       400,
       404,
     ],
+    ['get /refused-objects', () => '/refused-objects', delivery, 200, 200],
+    ['get /refused-objects/cause', async () => (await scene.refusedIn(scene.shop)).path, delivery, 200, 404],
     ['get /syncs', () => '/syncs', syncs, 200, 200],
     ['get /syncs/:id', () => `/syncs/${scene.integration}`, syncs, 200, 404],
     ['post /syncs/:id', () => `/syncs/${scene.integration}`, syncs, 400, 404],
@@ -262,7 +264,8 @@ describe('who may ask for which page', () => {
     };
     expect(await namesFor('operator')).toEqual([
       '/',
-      ...['/users', '/requests', '/dead-letters', '/syncs', '/streams', '/groups', '/segments', '/exports'],
+      ...['/users', '/requests', '/dead-letters', '/refused-objects', '/syncs', '/streams', '/groups'],
+      ...['/segments', '/exports'],
       '/preference-centers',
       ...['/workspaces', '/keys'],
       '/accounts',
@@ -271,6 +274,8 @@ describe('who may ask for which page', () => {
     ]);
     expect(await namesFor('nothing')).toEqual(['/', '/queues']);
     expect(await namesFor('views users')).toEqual(['/', '/users', '/queues']);
-    expect(await namesFor('developer')).toEqual(['/', '/requests', '/dead-letters', '/queues']);
+    expect(await namesFor('developer')).toEqual([
+      ...['/', '/requests', '/dead-letters', '/refused-objects', '/queues'],
+    ]);
   });
 });

@@ -1,6 +1,9 @@
 import { v7 as uuidv7 } from 'uuid';
+import { pathWith } from '../../src/board/layout.ts';
 import { newProfileId, toServiceId } from '../../src/profile/identifier.ts';
+import { MASK } from '../../src/profile/masked.ts';
 import { makeApiKey } from '../../src/store/api-keys.ts';
+import { addRefusedObjects, addRefusedRequests, type RefusedGroup } from '../../src/store/refused-objects.ts';
 import { createIntegration } from '../setup/integrations.ts';
 import { createVisitor } from './browser-session.ts';
 import { commit, createInstallation, failedEvent, tester } from './installation.ts';
@@ -82,6 +85,23 @@ export async function openConsole() {
   const letterIn = async (workspaceId: string, change: Parameters<typeof failedEvent>[0] = {}) =>
     (await commit(installation.database, failedEvent({ workspaceId, ...change })))[0]!;
 
+  /** A request with two refused objects, as web stores it: its id, and the page of its cause. */
+  async function refusedIn(workspaceId: string, change: Partial<RefusedGroup> = {}) {
+    const requestId = uuidv7();
+    const cause: RefusedGroup = {
+      ...{ workspaceId, hour: new Date(), reason: 'required', field: 'name', operation: 'users.track' },
+      ...{ inputArray: 'events', keyId: uuidv7(), objects: 2 },
+      ...{ lastRequestId: requestId, sampleRequestId: requestId, sample: { external_id: MASK } },
+      ...change,
+    };
+    const { reason, field, inputArray, operation, keyId } = cause;
+    const objects = [3, 7].map((index) => ({ inputArray, index, reason, field }));
+    await addRefusedRequests(pool, [{ workspaceId, requestId, keyId, operation, rejected: 2, objects }]);
+    await addRefusedObjects(pool, [cause]);
+    const query = { workspace: workspaceId, reason, operation, array: inputArray, field, key: keyId };
+    return { requestId, path: pathWith('/refused-objects/cause', query) };
+  }
+
   const [shop, school] = [uuidv7(), uuidv7()];
   for (const [id, name] of [
     [shop, 'shop'],
@@ -146,6 +166,7 @@ export async function openConsole() {
       query,
       createUser,
       letterIn,
+      refusedIn,
       recordPast,
     },
     ...{ shop, school, user, integration, run, key: key.id, group, center, segment, stream },

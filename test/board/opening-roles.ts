@@ -1,5 +1,6 @@
 const everything = [
-  ...['users', 'requests', 'dead-letters', 'syncs', 'groups', 'preference-centers', 'workspaces', 'keys'],
+  ...['users', 'requests', 'dead-letters', 'refused-objects', 'syncs', 'groups', 'preference-centers'],
+  ...['workspaces', 'keys'],
   ...['segments', 'exports', 'streams'],
   ...['accounts', 'teams', 'permission-sets', 'audit'],
 ];
@@ -7,7 +8,7 @@ const everything = [
 /** What SCIM has given, and the first parts of the addresses that it opens. */
 export const openingRoles: [role: string, company: string[], permissions: string[], opens: string[]][] = [
   ['looks at users', [], ['view_user_profile'], ['users']],
-  ['follows requests', [], ['dev_console'], ['requests', 'dead-letters']],
+  ['follows requests', [], ['dev_console'], ['requests', 'dead-letters', 'refused-objects']],
   ['looks at keys', [], ['view_api_keys'], ['keys']],
   ['administers the company', ['admin'], [], everything],
 ];

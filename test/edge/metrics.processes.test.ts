@@ -15,6 +15,19 @@ const time = '2026-01-31T12:00:00Z';
 const shown: [string, 'web' | 'worker', RegExp, (value: number) => void][] = [
   ['accepted objects', 'web', /^penstock_objects_accepted_total\{operation="users.track"\}/, exactly(6)],
   ['rejected objects', 'web', /^penstock_objects_rejected_total\{operation="users.track"\}/, exactly(1)],
+  [
+    'rejected objects by reason',
+    'web',
+    /^penstock_objects_rejected_reasons_total\{reason="required"\}/,
+    exactly(1),
+  ],
+  [
+    'reasons that no object was rejected for',
+    'web',
+    /^penstock_objects_rejected_reasons_total\{reason="in_use"\}/,
+    exactly(0),
+  ],
+  ['refused objects that were not stored', 'web', /^penstock_refused_objects_dropped_total/, exactly(0)],
   ['applied objects', 'web', /^penstock_installation_objects_applied/, exactly(3)],
   ['applied objects of this worker', 'worker', /^penstock_worker_objects_applied_total/, exactly(3)],
   ['dead letters', 'web', /^penstock_installation_dead_letters/, exactly(1)],

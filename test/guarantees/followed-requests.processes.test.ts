@@ -115,6 +115,39 @@ describe.each(eitherBackend)('G6: what is accepted can be followed; queue on %s,
     ]);
   });
 
+  test('objects that web refused are listed by place, reason and field beside the accepted ones', async () => {
+    const { objects, rejected } = await waitUntil(
+      async () => {
+        const { body } = await follow(partly);
+        return body.rejected && body;
+      },
+      { what: 'the refused object to be stored' },
+    );
+    expect(objects).toHaveLength(2);
+    expect(rejected).toEqual([{ input_array: 'events', index: 1, reason: 'required', field: 'name' }]);
+    expect((await follow(waiting)).body).not.toHaveProperty('rejected');
+  });
+
+  test('a request of which every object was refused is found by its id, with the status rejected', async () => {
+    const { status, headers } = await send(fleet.edges[0]!.port, {
+      ...{ path: '/users/track', key: fleet.workspace.key },
+      json: { attributes: [{ email: 'none' }], events: [{ external_id: 'ada', name: 'seen', time: 'soon' }] },
+    });
+    expect(status).toBe(400);
+    const id = headers.get('x-request-id')!;
+    await waitUntil(async () => (await follow(id)).status === 200, {
+      what: 'the refused request to be stored',
+    });
+    expect((await follow(id)).body).toEqual({
+      ...{ status: 'rejected', request_id: id, accepted_at: expect.any(String), objects: [] },
+      rejected: [
+        { input_array: 'attributes', index: 0, reason: 'invalid', field: 'email' },
+        { input_array: 'events', index: 0, reason: 'invalid', field: 'time' },
+      ],
+      message: 'success',
+    });
+  });
+
   test('a request that repeats another is that other', async () => {
     const request = { headers: { 'Idempotency-Key': uuidv7() } };
     const json = { events: [{ external_id: 'alan', name: 'seen', time }] };
@@ -171,6 +204,24 @@ describe.each(eitherBackend)('G6: what is accepted can be followed; queue on %s,
       { input_array: 'events', index: 0, status: 'applied' },
       { input_array: 'events', index: 2, status: 'applied' },
     ]);
+  });
+
+  test('a rename that the workers refused is listed with its reason', async () => {
+    const { status, headers } = await send(fleet.edges[0]!.port, {
+      ...{ path: '/users/external_ids/rename', key: fleet.workspace.key },
+      json: { external_id_renames: [{ current_external_id: 'nobody', new_external_id: 'somebody' }] },
+    });
+    const id = headers.get('x-request-id')!;
+    // Without an outcome in time the answer is 202, and says nothing of refusals.
+    expect(status).toBe(201);
+    const { rejected } = await waitUntil(
+      async () => {
+        const { body } = await follow(id);
+        return body.rejected && body;
+      },
+      { what: 'the refused rename to be stored' },
+    );
+    expect(rejected).toEqual([{ input_array: 'external_id_renames', index: 0, reason: 'unknown_user' }]);
   });
 
   test('every kind of object, under the name of its array', async () => {

@@ -79,6 +79,11 @@ export const longReads: Record<string, string> = {
   'suppression-lists.ts listInvalidNumbers: a range of invalid_phone_numbers_detected': PAGE,
   'partitions.ts ownersIn: all of events_pkey': 'its first entry',
   'partitions.ts ownersIn: what one owner has in events': 'the first of the next owner',
+  'refused-objects.ts countRefused: a range of refused_objects_sample': 'two hours, at most MAX_COUNTED rows',
+  'refused-objects.ts forgetRefusedObjects: a range of refused_objects_sample': OLD,
+  'refused-objects.ts forgetRefusedObjects: a range of refused_requests_id': OLD,
+  'refused-objects.ts sumRefusedObjects: a range of refused_objects_workspace_hour':
+    'the latest hours, at most MAX_SUMMED rows',
   'retention.ts countRows: what one owner has in events': COUNTED,
   'retention.ts countRows: what one owner has in purchases': COUNTED,
   'retention.ts lookAtMonths: a range of events_pkey': PAGE,

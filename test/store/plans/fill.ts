@@ -69,6 +69,13 @@ const rows: Record<string, string> = {
     filled_id('object', n), ${owner}, 'request' || n, 'events', 'track', '{}', 'reason',
     case n % 20 when 0 then 'waiting' else 'replayed' end, ${instant}, array['x:user' || n]`,
   'outcomes (object_id, decided_at)': `filled_id('object', n), ${instant}`,
+  'refused_objects (workspace_id, hour, reason, field, operation, input_array, api_key_id, objects, last_request_id, sample_request_id)': `
+    ${owner}, date_trunc('hour', now(), 'UTC') - n / 40 * interval '2 hours', 'required', 'field' || n / 2 % 20,
+    'users.track', 'events', filled_id('key', n % 2), 1, filled_id('request', n),
+    uuid_v7_floor(date_trunc('hour', now(), 'UTC') - n / 40 * interval '2 hours')`,
+  'refused_requests (workspace_id, request_id, api_key_id, operation, rejected, objects)': `
+    ${owner}, filled_id('request', n), filled_id('key', n % 2), 'users.track', 1,
+    '[{"inputArray": "events", "index": 0, "reason": "required", "field": "name"}]'`,
   'usage (workspace_id, day, lane, events)': `
     ${owner}, (now() at time zone 'UTC')::date - n / 32, n / 2 % 16, 1`,
   'deprecated_external_ids (workspace_id, external_id, profile_id, created_at)': `

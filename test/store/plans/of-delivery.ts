@@ -45,6 +45,15 @@ import {
   releaseEnvelopes,
 } from '../../../src/store/ledger.ts';
 import { forgetOutcomes, readOutcomes, recordOutcomes } from '../../../src/store/outcomes.ts';
+import {
+  addRefusedObjects,
+  addRefusedRequests,
+  countRefused,
+  findRefusedRequest,
+  forgetRefusedObjects,
+  listRefusedHours,
+  sumRefusedObjects,
+} from '../../../src/store/refused-objects.ts';
 import type { Asking } from './asking.ts';
 
 /** What is kept of requests and envelopes, of their repeats and of what went wrong. */
@@ -58,7 +67,25 @@ export const ofDelivery: Asking = (store, { workspaceId, users, envelopes, objec
     ...{ hash: createHash('sha256').update('2').digest(), fingerprint: createHash('sha256').digest() },
   };
   const envelopeKeys = envelopes.map((one) => ({ id: one, workspaceId }));
+  const cause = {
+    ...{ workspaceId, reason: 'required', field: 'field3', operation: 'users.track', inputArray: 'events' },
+    keyId: newId(),
+  };
+  const listed = { inputArray: 'events', index: 0, reason: 'required', field: 'name' };
   return [
+    () =>
+      addRefusedObjects(store, [
+        {
+          ...{ ...cause, hour: new Date(), objects: 1, lastRequestId: requestId },
+          ...{ sampleRequestId: requestId, sample: { name: '•••' } },
+        },
+      ]),
+    () => addRefusedRequests(store, [{ ...cause, requestId, rejected: 1, objects: [listed] }]),
+    () => findRefusedRequest(store, workspaceId, requestId),
+    () => sumRefusedObjects(store, { workspaceIds: [workspaceId], since: new Date(Date.now() - 86_400_000) }),
+    () => listRefusedHours(store, cause),
+    () => countRefused(store),
+    () => forgetRefusedObjects(store),
     () =>
       claimEnvelopes(
         store,
