@@ -12,7 +12,7 @@ const MAX_LEVELS = 4;
 const MAX_NAME = 64;
 
 /** Matches an email address, or a run of digits as long as a phone number or an account number. */
-const LIKE_ADDRESS = /@|\d[\d ()./-]{4,}\d/;
+const LIKE_ADDRESS = /@|(?:\d[ ()./-]*){6}/;
 
 /** Returns a field's name, or MASK for a name that may itself be personal data, such as an email address. */
 export function maskName(name: string): string {

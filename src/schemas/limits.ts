@@ -43,7 +43,7 @@ export const reservedNames: readonly string[] = `
   device_id devices dob email email_address email_addresses email_click_tracking_disabled
   email_hard_bounced_at email_open_tracking_disabled email_opted_in_at email_subscribe
   email_subscription_info email_unsubscribed_at emails emails_processed emails_to_identify end_date
-  ending_at errors event events events_processed external_id external_id_renames external_ids facebook
+  ending_at errors event events events_processed external_id external_id_renames external_ids facebook field
   fields_to_export first first_name first_used gender hard_bounced_at home_city href id
   identifier_to_keep identifier_to_merge image_url index input_array integration_id integration_name
   integration_status integration_type invalid_detected_at invalid_user_ids job_status language last last_coordinates
@@ -54,7 +54,7 @@ export const reservedNames: readonly string[] = `
   preference_center_options preference_center_page_html preference_center_title preference_center_url
   preference_centers price prioritization product product_id products properties purchase_quantity
   purchases purchases_processed push_subscribe push_token_import push_tokens quantity random_bucket
-  reason redirect_page_html rel removal_errors removed_ids rename_errors request_id results revenue
+  reason redirect_page_html rejected rejected_count rel removal_errors removed_ids rename_errors request_id results revenue
   rows_failed_with_errors rows_synced segment_id segments sessions sizes sms sort_direction start_date state status
   subscription_group_id subscription_groups subscription_state sync_finish_time sync_start_time tags teams text_description time
   time_zone token total_count total_revenue twitter type unit unknown unsubscribed_at updated_at url

@@ -18,7 +18,7 @@ const shown: [string, 'web' | 'worker', RegExp, (value: number) => void][] = [
   [
     'rejected objects by reason',
     'web',
-    /^penstock_objects_rejected_reasons_total\{reason="required"\}/,
+    /^penstock_objects_rejected_reasons_total\{reason="invalid"\}/,
     exactly(1),
   ],
   [
