@@ -71,6 +71,13 @@ class Hour {
   readonly requests = new Map<string, number>();
 }
 
+/** Refusals of one request with one text, in one array. */
+interface Tally {
+  first: Rejection;
+  cause: RefusalCause;
+  times: number;
+}
+
 /** Causes by error text: most requests of a faulty client repeat a few texts. */
 const causes = new LRUCache<string, RefusalCause>({ max: 1000 });
 
@@ -122,26 +129,42 @@ export class RefusedObjects implements Service {
     const hour = this.#hourOf(requestId);
     const objects: RefusedRequest['objects'] = [];
     let opensGroup = false;
-    for (const rejection of rejected) {
-      const { input_array: inputArray, index } = rejection;
-      const cause = cachedCauseOf(rejection);
-      this.#metrics.rejectedReasons.inc({ reason: cause.reason });
-      if (objects.length < this.#limits.objectsOfRequest) objects.push({ inputArray, index, ...cause });
+    for (const { first, cause, times } of this.#tally(rejected, objects)) {
+      this.#metrics.rejectedReasons.inc({ reason: cause.reason }, times);
+      const { input_array: inputArray } = first;
       const named = { workspaceId, hour: hour.start, ...cause, operation, inputArray, keyId };
       const { group, isNew } = this.#groupOf(hour.kept, named, requestId) ?? {};
-      if (!group) continue;
-      group.objects++;
+      if (!group) {
+        this.#metrics.refusalsDropped.inc(times);
+        continue;
+      }
+      group.objects += times;
       if (requestId > group.lastRequestId) group.lastRequestId = requestId;
       if (!isNew) continue;
       opensGroup = true;
-      const shape = maskValues(objectAt(body, rejection));
+      const shape = maskValues(objectAt(body, first));
       group.sample = typeof shape === 'object' && shape !== null ? shape : [shape];
     }
-    this.#keep(
-      hour.kept,
-      { workspaceId, requestId, keyId, operation, rejected: rejected.length, objects },
-      opensGroup,
-    );
+    const kept = { workspaceId, requestId, keyId, operation, rejected: rejected.length, objects };
+    this.#keep(hour.kept, kept, opensGroup);
+  }
+
+  /** Counts the refusals of a request by text and array, and lists the first of them: most share a few texts. */
+  #tally(rejected: readonly Rejection[], listed: RefusedRequest['objects']): Iterable<Tally> {
+    const tallies = new Map<string, Tally>();
+    for (const rejection of rejected) {
+      const { type, input_array: inputArray, index } = rejection;
+      const name = `${inputArray} ${type}`;
+      let tally = tallies.get(name);
+      if (!tally) {
+        tally = { first: rejection, cause: cachedCauseOf(rejection), times: 0 };
+        tallies.set(name, tally);
+      }
+      tally.times++;
+      const { reason, field } = tally.cause;
+      if (listed.length < this.#limits.objectsOfRequest) listed.push({ inputArray, index, reason, field });
+    }
+    return tallies.values();
   }
 
   #hourOf(requestId: string): { start: Date; kept: Hour } {
@@ -155,7 +178,7 @@ export class RefusedObjects implements Service {
     return { start: new Date(start), kept };
   }
 
-  /** @returns undefined, and counts the object as dropped, if memory is full */
+  /** @returns undefined if memory is full */
   #groupOf(
     hour: Hour,
     named: Pick<
@@ -173,10 +196,7 @@ export class RefusedObjects implements Service {
     const { groups } = this.#pending;
     let group = groups.get(key);
     if (!group) {
-      if (groups.size >= this.#limits.pendingGroups) {
-        this.#metrics.refusalsDropped.inc();
-        return undefined;
-      }
+      if (groups.size >= this.#limits.pendingGroups) return undefined;
       group = {
         ...shown,
         objects: 0,
