@@ -1,4 +1,4 @@
-import { ApiError, type Rejection } from '../errors.ts';
+import { ApiError } from '../errors.ts';
 import type { AcceptedMerge } from '../jobs/envelope.ts';
 import { newId } from '../platform/ids.ts';
 import { areRecords } from '../profile/values.ts';
@@ -6,13 +6,12 @@ import type { Schema } from '../schemas/compile.ts';
 import { userAlias } from '../schemas/track.ts';
 import {
   arrayOf,
-  countedReply,
   email,
   MAX_ELEMENTS,
   phone,
-  planOf,
   prioritization,
   refusal,
+  replySchema,
 } from './identity/elements.ts';
 import { readMergeUpdate } from './identity/selectors.ts';
 import type { QueuedOperation } from './operation.ts';
@@ -20,8 +19,8 @@ import type { QueuedOperation } from './operation.ts';
 const FIELD = 'merge_updates';
 
 /**
- * POST /users/merge: merges one user into another. Unlike in the other identity operations, one merge update that the
- * specification has an error for refuses the whole request, with its words.
+ * POST /users/merge: merges one user into another. In contrast to the other identity operations, one malformed merge
+ * update refuses the whole request, with the message that the specification gives.
  */
 export function usersMerge(): QueuedOperation {
   return {
@@ -33,10 +32,10 @@ export function usersMerge(): QueuedOperation {
     bucket: 'users.identity',
     summary: 'Merge users',
     description:
-      'At most 50 merge updates, each of two identifiers of one type. What the kept user does not have moves to it, activity is summed, and the merged user is gone. Nothing happens when either is nobody, when an address is left with more than one user, or when both are the same user. A merge update without a good prioritization for its address is named in `errors`; one that is malformed refuses the request.',
+      'At most 50 merge updates, each of two identifiers of one type. What the kept user does not have moves to it, activity is summed, and the merged user is gone. Nothing happens when either is nobody, when an address is left with more than one user, or when both are the same user. One malformed merge update refuses the whole request, also one whose email address or phone number has no valid `prioritization`; `errors` names it.',
     body: bodySchema,
     replies: {
-      202: { description: 'The merges are on disk and will take effect.', schema: countedReply([FIELD], {}) },
+      202: { description: 'The merges are on disk and will take effect.', schema: replySchema({}) },
     },
     refusals: [
       'mergeUpdatesNotObjects',
@@ -72,15 +71,13 @@ export function usersMerge(): QueuedOperation {
       }
       if (merge_updates.length > MAX_ELEMENTS) throw new ApiError('tooManyMergeUpdates');
       if (!areRecords(merge_updates)) throw new ApiError('mergeUpdatesNotObjects');
-      const objects: AcceptedMerge[] = [];
-      const rejected: Rejection[] = [];
-      merge_updates.forEach((update, index) => {
-        const read = readMergeUpdate(update, index);
-        if ('error' in read) rejected.push({ type: read.error, input_array: FIELD, index });
-        else objects.push({ kind: 'merge', id: newId(), index, ...read });
-      });
-      const plan = planOf({ objects, rejected }, [FIELD], {});
-      return { ...plan, reply: { ...plan.reply, status: 202 } };
+      const objects = merge_updates.map(
+        (update, index): AcceptedMerge => ({
+          ...{ kind: 'merge', id: newId(), index },
+          ...readMergeUpdate(update, index),
+        }),
+      );
+      return { objects, rejected: 0, reply: { status: 202, body: { message: 'success' } } };
     },
   };
 }

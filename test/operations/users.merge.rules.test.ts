@@ -152,39 +152,35 @@ describe('a prioritization', () => {
       ['least_recently_updated', 'most_recently_updated'],
       both('most_recently_updated', 'least_recently_updated'),
     ],
-    [
-      'names a value once',
-      ['identified', 'identified'],
-      "'prioritization' is not valid: it must not name a value twice",
-    ],
-  ])('%s: its element is refused, the others go on', (_rule, prioritization, type) => {
+  ])('%s, else the whole request gets 400', (_rule, prioritization, type) => {
     for (const update of [of(email(prioritization), email([])), of(email([]), email(prioritization))]) {
-      const { status, body, objects, plan: made } = plan({ merge_updates: [good, update, good] });
-      expect({ status, body }).toEqual({
-        status: 202,
-        body: { message: 'success', errors: [{ type, input_array: 'merge_updates', index: 1 }] },
-      });
-      expect(objects).toHaveLength(2);
-      expect(made!.objects.map(({ index }) => index)).toEqual([0, 2]);
-      expect(made!.rejected).toHaveLength(1);
-
-      expect(plan({ merge_updates: [update] })).toEqual({
+      for (const [before, index] of [
+        [[good], 1],
+        [[], 0],
+      ] as const) {
+        expect(plan({ merge_updates: [...before, update, good] })).toEqual({
+          status: 400,
+          body: { message: words.malformed, errors: [{ type, input_array: 'merge_updates', index }] },
+          objects: [],
+        });
+      }
+      expect(plan({ merge_updates: [update] })).toMatchObject({
         status: 400,
-        body: {
-          message: "Valid data must be provided in the 'merge_updates' field.",
-          errors: [{ type, input_array: 'merge_updates', index: 0 }],
-        },
-        objects: [],
+        body: { message: words.malformed },
       });
     }
   });
 
-  test("missing, it does not hide an update that the specification's words refuse the request for", () => {
-    expect(plan({ merge_updates: [of(email(), email([])), { ...good, other: 1 }] })).toEqual({
-      status: 400,
-      body: { message: words.extra, errors: [{ type: words.extra, input_array: 'merge_updates', index: 1 }] },
-      objects: [],
-    });
+  test('counts a value once that is named twice', () => {
+    const twice: Json = ['identified', 'most_recently_updated', 'identified'];
+    const { status, body, objects } = plan({ merge_updates: [of(email(twice), email(['identified']))] });
+    expect({ status, body }).toEqual({ status: 202, body: { message: 'success' } });
+    expect(objects).toMatchObject([
+      {
+        merge: { prioritization: ['identified', 'most_recently_updated'] },
+        keep: { prioritization: ['identified'] },
+      },
+    ]);
   });
 
   test('beside an identifier that names one user is not looked at', () => {

@@ -152,10 +152,9 @@ export const phone: Schema = { type: ['string', 'integer'], description: 'A phon
 
 export const prioritization: Schema = {
   type: 'array',
-  uniqueItems: true,
   items: { enum: prioritizations },
   description:
-    'Narrows the users who have the address, value by value: those with an external id, those without, the one updated last, the one updated longest ago. Nothing happens when more than one is left. Of each pair of opposites only one may be named.',
+    'Narrows the users who have the address, value by value: those with an external id, those without, the one updated last, the one updated longest ago. Nothing happens when more than one is left. Of each pair of opposites only one may be named; a value that is repeated counts once.',
 };
 
 export const counter = (description: string): Schema => ({ type: 'integer', minimum: 0, description });

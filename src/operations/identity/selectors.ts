@@ -38,7 +38,7 @@ export function readAddress(
   return 'error' in read ? read : { user: { ...address, ...read } };
 }
 
-/** In its order; it may be empty, which narrows nothing. */
+/** Reads a prioritization in its order. An empty array is valid and narrows nothing. */
 function readPrioritization(
   value: Json | undefined,
   kind: 'email' | 'phone',
@@ -55,10 +55,8 @@ function readPrioritization(
       };
     }
   }
-  if (new Set(value).size < value.length) {
-    return { error: "'prioritization' is not valid: it must not name a value twice" };
-  }
-  return { prioritization: value as Prioritization[] };
+  // A repeated value narrows to the same users again.
+  return { prioritization: [...new Set(value as Prioritization[])] };
 }
 
 /** The arrays of a request to identify: what counts their elements, and whom an element means. */
@@ -137,14 +135,12 @@ type Kind = keyof typeof kinds;
 /**
  * Reads an element of `merge_updates`, an object.
  *
- * @returns its users, or what is wrong with a prioritization, which refuses the element alone
- * @throws {BadRequest} with one of the specification's messages; its `errors` name the element
+ * @throws {BadRequest} with one of the specification's messages; its `errors` name the element and, for a
+ *   prioritization, the rule that it breaks
  */
-export function readMergeUpdate(update: Record<string, Json>, index: number): MergeUpdate | Refusal {
-  const refuse = (entry: ErrorName) => {
-    const { message } = errors[entry];
-    return new BadRequest(message, [{ type: message, input_array: 'merge_updates', index }]);
-  };
+export function readMergeUpdate(update: Record<string, Json>, index: number): MergeUpdate {
+  const refuse = (entry: ErrorName, reason: string = errors[entry].message) =>
+    new BadRequest(errors[entry].message, [{ type: reason, input_array: 'merge_updates', index }]);
 
   const { identifier_to_merge, identifier_to_keep, ...others } = update;
   if (Object.keys(others).length > 0) throw refuse('extraMergeKeys');
@@ -153,9 +149,10 @@ export function readMergeUpdate(update: Record<string, Json>, index: number): Me
   if (!merge || !keep) throw refuse('malformedMergeIdentifier');
   if (merge.kind !== keep.kind) throw refuse('mixedMergeIdentifiers');
   const merged = select(merge);
-  if ('error' in merged) return merged;
+  if ('error' in merged) throw refuse('malformedMergeIdentifier', merged.error);
   const kept = select(keep);
-  return 'error' in kept ? kept : { merge: merged, keep: kept };
+  if ('error' in kept) throw refuse('malformedMergeIdentifier', kept.error);
+  return { merge: merged, keep: kept };
 }
 
 /** Undefined when it is not an object that holds exactly one identifier. */
@@ -171,7 +168,7 @@ function readIdentifier(value: Json | undefined) {
     : { kind: kind as Kind, identifier: read.identifier as Identifier, prioritization };
 }
 
-/** An address needs to be narrowed; what names one user alone is taken as it is. */
+/** Makes a selector of an identifier. An address requires a prioritization; one that is sent with another kind is ignored. */
 function select({
   kind,
   identifier,
