@@ -133,7 +133,11 @@ export interface ScimKey extends ApiKey {
 }
 
 /** RFC 7644 §2: a refusal says how to come in. */
-const refused = () => new ApiError('scimUnauthorized', undefined, { 'WWW-Authenticate': 'Bearer' });
+const refused = (reason?: string) =>
+  new ApiError('scimUnauthorized', reason, { 'WWW-Authenticate': 'Bearer' });
+
+/** Why a token that is valid, from an allowed address, does not open. */
+const OTHER_ORIGIN = "the token is valid, but 'X-Request-Origin' is not the origin that it was issued for";
 
 const SCIM_PERMISSION: ReadonlySet<string> = new Set(['scim']);
 const NONE: ReadonlySet<string> = new Set();
@@ -165,9 +169,10 @@ export function createScimAuthenticator(pool: Pool, log: Log) {
     ): Promise<ScimKey> {
       const secret = bearer(headers.authorization);
       const token = secret && (await findScimToken(pool, hashApiKey(secret)));
-      if (!token || headers['x-request-origin'] !== token.origin) throw refused();
+      if (!token) throw refused();
       const allowed = toBlockList(token.ipAllowlist);
       if (!allows(allowed, address)) throw refused();
+      if (headers['x-request-origin'] !== token.origin) throw refused(OTHER_ORIGIN);
       const seenLately = now - (token.lastSeenAt?.getTime() ?? 0) <= TOKEN_TOUCH_INTERVAL;
       if (!seenLately && !noting.has(token.id)) await note(token.id, new Date(now));
       return {

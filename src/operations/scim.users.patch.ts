@@ -1,14 +1,14 @@
 import type { Json } from '../profile/json.ts';
 import { compile, describeError } from '../schemas/compile.ts';
 import type { DirectOperation } from './operation.ts';
-import { EXAMPLE_ID, exampleResource, replaceSchema, resourceSchema } from './scim/account-schema.ts';
+import { createSchema, EXAMPLE_ID, exampleResource, resourceSchema } from './scim/account-schema.ts';
 import { changeAccount } from './scim/change-account.ts';
 import { invalid, PATCH_OP, scim } from './scim/messages.ts';
 import { applyPatch, type GivenOperation, patchSchema } from './scim/patch.ts';
 import { projectionQuery } from './scim/query.ts';
 
 /** What a patch results in has to be an account that a client could have sent. */
-const check = compile<Record<string, Json>>(replaceSchema);
+const check = compile<Record<string, Json>>(createSchema);
 
 /** PATCH /scim/v2/Users/{id}: changes parts of a dashboard account (RFC 7644 §3.5.2). */
 export function scimUsersPatch(): DirectOperation {
@@ -36,7 +36,6 @@ export function scimUsersPatch(): DirectOperation {
       changeAccount({ caller, input, resources }, async (_current, resource) => {
         const patched = applyPatch(await resource(), input.body.Operations as GivenOperation[]);
         if (!check(patched)) throw invalid(describeError(check.errors![0]!));
-        if (patched.userName === undefined) throw invalid("'userName' is required");
         return patched;
       }),
   };

@@ -21,6 +21,9 @@ const LOCAL = /^[\p{L}\p{N}_-](?:[\p{L}\p{M}\p{N}_.+'&#/-]*[\p{L}\p{M}\p{N}_-])?
 /** The Kelvin sign: its lower-case form is the ASCII letter k, which belongs to another address. */
 const KELVIN_SIGN = '\u212a';
 
+/** A dot-atom of RFC 5322 §3.2.3, with letters and digits of any script (RFC 6531). */
+const DOT_ATOM = /^[\p{L}\p{M}\p{N}!#$%&'*+\-/=?^_`{|}~]+(?:\.[\p{L}\p{M}\p{N}!#$%&'*+\-/=?^_`{|}~]+)*$/u;
+
 /** As a whole label: a name like deliver.com only contains "live". */
 const MICROSOFT_HOST = /(?:^|\.)(?:msn|hotmail|outlook|live)\./;
 const MICROSOFT_LOCAL = /^\w[\w-]*(?:\.[\w-]+)*$/;
@@ -41,12 +44,17 @@ export function normalizeEmail(text: string): string | undefined {
 }
 
 /**
- * As `normalizeEmail`, of somebody's own people and not of customers. The host may be of a private network
- * (`corp.internal`). Nobody knows a provider's rules better than whoever gave the address out.
+ * Returns the lower-case form of a dashboard account's address, or undefined when it is not valid. The company assigns
+ * these addresses itself, so the rules are those of RFC 5322 alone: the host may belong to a private network
+ * (`corp.internal`), and the local part may be any dot-atom, for example
+ * `guest_example.com#EXT#@contoso.onmicrosoft.com`.
  */
 export function normalizeStaffEmail(text: string): string | undefined {
-  const { address, host } = split(text) ?? {};
-  return host !== undefined && !NUMERIC_END.test(host) ? address : undefined;
+  const at = text.lastIndexOf('@');
+  const [local, host] = [text.slice(0, Math.max(at, 0)), text.slice(at + 1)];
+  if (host.length > MAX_HOST || !HOST.test(host) || NUMERIC_END.test(host)) return undefined;
+  if (Buffer.byteLength(local) > MAX_LOCAL || !DOT_ATOM.test(local)) return undefined;
+  return text.toLowerCase();
 }
 
 /** Of the general form, in lower case. */

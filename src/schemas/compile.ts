@@ -1,5 +1,5 @@
 import { Ajv2020, type ErrorObject, type ValidateFunction } from 'ajv/dist/2020.js';
-import { isUuid } from '../profile/values.ts';
+import { isRecord, isUuid } from '../profile/values.ts';
 
 /** Our own keywords: the words of an error. They say nothing to a reader of the documentation. */
 export const annotations = ['rule', 'refusal'];
@@ -40,13 +40,31 @@ export function compile<T>(schema: object): Validator<T> {
     check ??= ajv.compile<T>(schema);
     if (check(value)) return true;
     validate.errors = check.errors ?? null;
+    const [error] = validate.errors ?? [];
+    if (error?.keyword === 'required') error.params.missing = missingMembers(schema as Schema, value, '');
     return false;
   };
   return validate;
 }
 
+/** Lists the required members that an object and the objects within it lack, as paths. */
+function missingMembers(schema: Schema, value: unknown, place: string): string[] {
+  if (!isRecord(value)) return [];
+  const { required = [], properties = {} } = schema as {
+    required?: string[];
+    properties?: Record<string, Schema>;
+  };
+  return [
+    ...required.filter((name) => value[name] === undefined).map((name) => place + name),
+    ...Object.entries(properties).flatMap(([name, within]) =>
+      missingMembers(within, value[name], `${place}${name}.`),
+    ),
+  ];
+}
+
 /**
- * Names the field and the rule: `'name' is required`, `'time' is not valid: it must be string`. A schema's
+ * Names the field and the rule: `'name' is required`, `'time' is not valid: it must be string`. All missing members are
+ * named together: `'name' and 'time' are required`. A schema's
  * `rule` keyword gives the rule in words; an empty `rule` leaves the text without one. Its `refusal` keyword
  * gives, by keyword, the whole text.
  */
@@ -56,7 +74,11 @@ export function describeError(error: ErrorObject): string {
   if (refusal !== undefined) return refusal;
   const path = error.instancePath.slice(1).replaceAll('/', '.');
   if (error.keyword === 'required') {
-    return `'${[path, error.params.missingProperty].filter(Boolean).join('.')}' is required`;
+    const first = [path, error.params.missingProperty].filter(Boolean).join('.');
+    const missing: string[] = error.params.missing ?? [];
+    const names = (missing.includes(first) ? missing : [first]).map((name) => `'${name}'`);
+    const last = names.pop();
+    return names.length === 0 ? `${last} is required` : `${names.join(', ')} and ${last} are required`;
   }
   const rule = annotated?.rule ?? `it ${error.message}`;
   return `'${path || 'object'}' is not valid${rule ? `: ${rule}` : ''}`;

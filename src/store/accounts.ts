@@ -11,6 +11,7 @@ export type FilterColumn =
   | 'name'
   | 'givenName'
   | 'familyName'
+  | 'displayName'
   | 'department'
   | 'active';
 
@@ -29,8 +30,8 @@ export interface EmailComparison {
 }
 
 /**
- * Each column as it is compared. Case counts only in ids; the others have an index on what stands here, but the
- * whole name, which is looked for among the accounts of the company.
+ * Each column as it is compared. Case counts only in ids. Each expression has an index, except the whole name and the
+ * display name, for which all accounts of the company are read.
  */
 const expressions: Record<FilterColumn, string> = {
   id: 'accounts.id::text',
@@ -39,6 +40,7 @@ const expressions: Record<FilterColumn, string> = {
   name: "lower(accounts.given_name || ' ' || accounts.family_name)",
   givenName: 'lower(accounts.given_name)',
   familyName: 'lower(accounts.family_name)',
+  displayName: 'lower(accounts.display_name)',
   department: 'accounts.department',
   active: 'accounts.active',
 };
@@ -89,7 +91,7 @@ function readsEveryone(condition: AccountCondition): boolean {
   if ('conditions' in condition) return condition.conditions.some(readsEveryone);
   if (condition.op === 'email') return true;
   const { op, column } = condition;
-  return op === 'co' || column === 'name' || (op === 'sw' && column === 'id');
+  return op === 'co' || column === 'name' || column === 'displayName' || (op === 'sw' && column === 'id');
 }
 
 export interface Found {
@@ -181,7 +183,7 @@ async function readPage(
       select page.id, page.position, page.bytes, count(*) over () as asked,
         sum(page.bytes) over (order by page.position) as bytes_so_far
       from (
-        select accounts.id, accounts.position, accounts.list_bytes as bytes
+        select accounts.id, accounts.position, accounts.list_bytes + octet_length(accounts.roles::text) as bytes
         from accounts
         where ${fits}${behind}
         order by accounts.position

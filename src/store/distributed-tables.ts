@@ -17,6 +17,7 @@ export const distributed: Record<string, 'workspace_id' | 'owner_id'> = {
   removed_profiles: 'workspace_id',
   events: 'workspace_id',
   purchases: 'workspace_id',
+  custom_attribute_names: 'workspace_id',
   event_summaries: 'workspace_id',
   purchase_summaries: 'workspace_id',
   app_summaries: 'workspace_id',

@@ -17,6 +17,15 @@ const unauthorized = {
   body: { schemas: [ERROR], detail: 'Unauthorized', status: 401 },
 };
 
+const otherOrigin = {
+  status: 401,
+  body: {
+    ...unauthorized.body,
+    detail:
+      "Unauthorized: the token is valid, but 'X-Request-Origin' is not the origin that it was issued for",
+  },
+};
+
 function list(key: string, origin: string | undefined = ORIGIN) {
   const headers = origin === undefined ? {} : { 'x-request-origin': origin };
   return send(scene.port, { method: 'GET', path: '/scim/v2/Users', key, headers });
@@ -26,11 +35,17 @@ describe('a SCIM token', () => {
   test('opens with its own origin in X-Request-Origin only: 401 with none, another, or one in other letters', async () => {
     expect((await list(provider.token)).status).toBe(200);
     const without = await send(scene.port, { method: 'GET', path: '/scim/v2/Users', key: provider.token });
-    expect(without).toMatchObject(unauthorized);
+    expect(without).toMatchObject(otherOrigin);
     // RFC 7644 §2: it says how to come in.
     expect(without.headers.get('www-authenticate')).toBe('Bearer');
     for (const origin of ['https://other.example', `${ORIGIN}/`, ORIGIN.toUpperCase(), ''])
-      expect(await list(provider.token, origin)).toMatchObject(unauthorized);
+      expect(await list(provider.token, origin)).toMatchObject(otherOrigin);
+  });
+
+  test('that is wrong or not allowed here gets a 401 that does not mention the origin', async () => {
+    const elsewhere = await createScimToken(scene.pool, provider.companyId, { allowlist: ['10.0.0.0/8'] });
+    for (const token of [`${provider.token.slice(0, -1)}-`, elsewhere])
+      expect(await list(token, 'https://other.example')).toMatchObject(unauthorized);
   });
 
   test('is refused from an address outside its allowlist: 401', async () => {

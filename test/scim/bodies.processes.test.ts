@@ -55,18 +55,32 @@ describe('the body of POST and PUT', () => {
     expect(answer).toMatchObject(refusal(400, "'department' is required", 'invalidValue'));
   });
 
-  test.each<[string, Json]>([
-    ["'Boss'", [{ roleName: 'Boss' }]],
-    ["'r-7', 'Boss'", [{ roleId: 'r-7' }, { roleName: 'Boss' }]],
-  ])('roles in permissions, which we do not have, are 400 and named: %s', async (names, roles) => {
-    const permissions = { roles, appGroup: [] };
-    const answer = await provider.ask('POST', '/Users', accountOf('shop', { permissions }));
-    expect(answer).toMatchObject(
-      refusal(400, expect.stringContaining(`'permissions.roles' is not valid: there is no role ${names}`)),
+  test('roles in permissions are stored and returned, and a PUT without them removes them', async () => {
+    const roles: Json = [{ roleName: 'Boss' }, { roleId: 'r-7', roleName: 'Clerk', appGroup: [] }];
+    const stored = [{ roleName: 'Boss' }, { roleId: 'r-7', roleName: 'Clerk' }];
+    const created = await provider.create({ permissions: { roles, appGroup: [] } });
+    expect(created.permissions).toEqual({ companyPermissions: [], roles: stored, appGroup: [] });
+    expect((await provider.ask('GET', `/Users/${created.id}`)).body).toEqual(created);
+    const same = await provider.ask('PUT', `/Users/${created.id}`, created);
+    expect(same.body).toEqual(created);
+    const without = { ...created, permissions: { appGroup: [] } };
+    const put = await provider.ask('PUT', `/Users/${created.id}`, without);
+    expect(put.body.permissions).not.toHaveProperty('roles');
+  });
+
+  test('a role without a name and an id, and more than 50 roles, are 400', async () => {
+    const refused = (roles: Json) =>
+      provider.ask('POST', '/Users', accountOf('shop', { permissions: { roles, appGroup: [] } }));
+    expect(await refused([{ roleName: 'Boss' }, {}])).toMatchObject(
+      refusal(400, "'permissions.roles.1' is not valid: it needs roleName or roleId", 'invalidValue'),
     );
-    expect(
-      (await provider.create({ permissions: { roles: [], appGroup: [] } })).permissions,
-    ).not.toHaveProperty('roles');
+    expect(await refused(Array(51).fill({ roleName: 'Boss' }))).toMatchObject(
+      refusal(
+        400,
+        "'permissions.roles' is not valid: it must be an array of at most 50 objects",
+        'invalidValue',
+      ),
+    );
   });
 });
 
@@ -107,20 +121,22 @@ describe('the values of PATCH', () => {
     expect(body.permissions.companyPermissions).toEqual(['admin', 'manage_company_settings']);
   });
 
-  test('roles in permissions, which we do not have, are 400 and named', async () => {
+  test('roles are added, removed by name, and replaced, with and without a path', async () => {
     const { id } = await provider.create();
-    const roles = [{ roleName: 'Boss' }];
-    for (const operation of [
-      { op: 'replace', value: { permissions: { roles } } },
-      { op: 'add', value: { 'permissions.roles': roles } },
-      { op: 'replace', path: 'permissions', value: { roles } },
-    ]) {
+    const rolesAfter = async (operation: Json) => {
       const { status, body } = await provider.patch(id, [operation]);
-      expect({ status, detail: body.detail }).toEqual({
-        status: 400,
-        detail: expect.stringContaining("there is no role 'Boss'"),
-      });
-    }
+      expect({ status, body }).toMatchObject({ status: 200 });
+      return body.permissions.roles;
+    };
+    const path = 'permissions.roles';
+    const [boss, clerk] = [{ roleName: 'Boss' }, { roleId: 'r-7', roleName: 'Clerk' }];
+    expect(await rolesAfter({ op: 'add', value: { permissions: { roles: [boss] } } })).toEqual([boss]);
+    expect(await rolesAfter({ op: 'add', value: { [path]: [clerk] } })).toEqual([boss, clerk]);
+    expect(await rolesAfter({ op: 'remove', path, value: [{ roleName: 'Clerk' }] })).toEqual([boss]);
+    expect(await rolesAfter({ op: 'replace', path: 'permissions', value: { roles: [clerk] } })).toEqual([
+      clerk,
+    ]);
+    expect(await rolesAfter({ op: 'remove', path: `${path}[roleId eq "r-7"]` })).toBeUndefined();
   });
 });
 

@@ -100,9 +100,18 @@ describe("the requests of Okta's specification test for SCIM 2.0", () => {
     });
   });
 
-  test('what this protocol asks for beside them is named when it is missing', async () => {
+  test('a create that lacks several members gets one 400 that names all of them', async () => {
+    const missing = "'department' and 'permissions' are required";
     const answer = await provider.ask('POST', '/Users', given, asJson);
-    expect(answer).toMatchObject(refusal(400, "'department' is required", 'invalidValue'));
+    expect(answer).toMatchObject(refusal(400, missing, 'invalidValue'));
+    const half = { ...given, name: {}, permissions: {} };
+    expect(await provider.ask('POST', '/Users', half, asJson)).toMatchObject(
+      refusal(
+        400,
+        "'department', 'name.givenName', 'name.familyName' and 'permissions.appGroup' are required",
+        'invalidValue',
+      ),
+    );
   });
 
   test('an update by PUT and a deactivation by a PATCH without a path', async () => {
@@ -175,7 +184,7 @@ describe("the requests of Microsoft Entra's provisioning and its validator", () 
     expect((await provider.ask('GET', query)).body.Resources).toMatchObject([{ id, active: false }]);
   });
 
-  test('one PATCH of many attributes: what an account has is changed, the rest is passed over', async () => {
+  test('a PATCH of many attributes changes those that are stored and ignores the others', async () => {
     const { id } = await create();
     const operations: Json[] = [
       { op: 'Replace', path: 'emails[type eq "work"].value', value: 'new@mail.contoso.com' },
@@ -190,12 +199,16 @@ describe("the requests of Microsoft Entra's provisioning and its validator", () 
       { op: 'Add', path: `${ENTERPRISE}:department`, value: 'Elsewhere' },
       { op: 'Add', path: `${ENTERPRISE}:manager`, value: { value: 'x' } },
       { op: 'Remove', path: 'name.formatted' },
+      { op: 'Replace', path: 'password', value: 'x' },
+      { op: 'Add', path: 'urn:example:params:scim:schemas:extension:shop:2.0:User:badge', value: 'x' },
       {
         op: 'replace',
         value: {
           'name.givenName': 'Given',
           'name.middleName': 'x',
           nickName: 'x',
+          password: 'x',
+          'urn:example:params:scim:schemas:extension:shop:2.0:User': { badge: 'x' },
           externalId: 'other-id',
           [`${ENTERPRISE}:costCenter`]: 'x',
           [ENTERPRISE]: { division: 'x' },
@@ -210,6 +223,7 @@ describe("the requests of Microsoft Entra's provisioning and its validator", () 
         active: false,
         name: { givenName: 'Given', familyName: 'Family' },
         externalId: 'other-id',
+        displayName: 'x',
         department: 'engineering',
         emails: [
           { value: 'new@mail.contoso.com', type: 'work', primary: true },
@@ -225,6 +239,49 @@ describe("the requests of Microsoft Entra's provisioning and its validator", () 
       true,
     );
     expect((await provider.ask('DELETE', `/Users/${id}`)).status).toBe(204);
+  });
+
+  test('a PATCH value without a path may name values of a list by a filter', async () => {
+    const { id } = await create();
+    const value = { 'emails[type eq "work"].value': 'new@mail.contoso.com', displayName: 'New Name' };
+    const patched = await provider.patch(id, [{ op: 'replace', value }]);
+    expect(patched).toMatchObject({
+      status: 200,
+      body: { displayName: 'New Name', emails: [{ type: 'work', value: 'new@mail.contoso.com' }] },
+    });
+    const unmatched = { 'emails[type eq "home"].value': 'x@contoso.com' };
+    expect(await provider.patch(id, [{ op: 'replace', value: unmatched }])).toMatchObject({
+      status: 400,
+      body: { scimType: 'noTarget' },
+    });
+  });
+
+  test('a guest of Entra is created, found and changed by a userName with #EXT#', async () => {
+    const userName = 'guest_example.com#EXT#@contoso.onmicrosoft.com';
+    const created = await provider.ask('POST', '/Users', { ...person(), userName });
+    expect(created).toMatchObject({ status: 201, body: { userName } });
+    for (const filter of [`userName eq "${userName}"`, `userName eq ${userName.toLowerCase()}`])
+      expect(await found(filter)).toEqual([created.body.id]);
+    const operations: Json[] = [
+      { op: 'Replace', path: 'userName', value: userName },
+      { op: 'Replace', path: 'active', value: 'False' },
+    ];
+    expect(await provider.patch(created.body.id, operations)).toMatchObject({
+      status: 200,
+      body: { active: false },
+    });
+  });
+
+  test('displayName is stored, returned, found by a filter, and removed by a PUT without it', async () => {
+    const { given, id } = await create();
+    await provider.patch(id, [{ op: 'Replace', path: 'displayName', value: 'Adèle Vance' }]);
+    expect((await provider.ask('GET', `/Users/${id}`)).body).toMatchObject({ displayName: 'Adèle Vance' });
+    expect(await found('displayName eq "adèle vance"')).toEqual([id]);
+    expect(await found('displayName sw "Adèle"')).toEqual([id]);
+    const { displayName: _, ...rest } = given;
+    const put = await provider.ask('PUT', `/Users/${id}`, rest);
+    expect(put.status).toBe(200);
+    expect(put.body).not.toHaveProperty('displayName');
   });
 
   test('a truth may come as a text, in a body as in a PATCH', async () => {

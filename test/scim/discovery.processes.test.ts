@@ -69,13 +69,14 @@ describe('RFC 7644 §4: what a client can learn', () => {
     expect(names).toEqual([
       'userName',
       'name',
+      'displayName',
       'emails',
       'department',
       'active',
       'lastSignInAt',
       'permissions',
     ]);
-    const created = await provider.create();
+    const created = await provider.create({ displayName: 'Ada L.' });
     const common = ['schemas', 'id', 'externalId', 'meta'];
     expect(
       Object.keys(created)
@@ -122,10 +123,12 @@ describe('RFC 7644 §4: what a client can learn', () => {
   test('/Schemas says `required` as POST means it: without such an attribute it is 400, without any other 201', async () => {
     const whole = accountOf('shop', {
       externalId: 'x',
+      displayName: 'A',
       active: true,
       emails: [{ value: 'a@x.com', type: 'work', primary: true, display: 'A' }],
       permissions: {
         companyPermissions: ['admin'],
+        roles: [{ roleId: 'r-7', roleName: 'Clerk' }],
         appGroup: [
           {
             appGroupId: provider.workspace.id,

@@ -163,6 +163,8 @@ describe('RFC 7644 §3.4.2.2: filters', () => {
     Array(21).fill('userName eq "a"').join(' or '),
     nested,
     `userName eq "${'x'.repeat(2000)}"`,
+    "userName eq 'ada@example.com'",
+    'displayName eq ‘Ada’',
   ])('what cannot be parsed or is not supported is 400 invalidFilter: %s', async (filter) => {
     const { status, body } = await list({ filter });
     expect(body).toMatchObject({ scimType: 'invalidFilter', status: 400 });

@@ -43,10 +43,36 @@ describe('RFC 7644 §3.5.2: PATCH', () => {
 
   test('names of attributes and operations have no case, and the URN may stand before a path', async () => {
     const body = await patched(
-      { op: 'Replace', path: `${USER}:NAME.givenname`, value: 'Augusta' },
-      { op: 'Add', value: { DEPARTMENT: 'bi' } },
+      { op: 'REPLACE', path: `${USER}:NAME.givenname`, value: 'Augusta' },
+      { op: 'ADD', path: 'externalId', value: 'x' },
+      { op: 'REMOVE', path: 'externalId' },
+      { op: 'Add', value: { DEPARTMENT: 'bi', [`${USER}:name.familyName`]: 'King' } },
     );
-    expect(body).toMatchObject({ name: { givenName: 'Augusta' }, department: 'bi' });
+    expect(body).toMatchObject({ name: { givenName: 'Augusta', familyName: 'King' }, department: 'bi' });
+    expect(body).not.toHaveProperty('externalId');
+  });
+
+  test('a value without a path may be a list of one object', async () => {
+    expect((await patched({ op: 'replace', value: [{ active: false }] })).active).toBe(false);
+  });
+
+  test('§3.5.2.2: remove with values takes those away that have all that the values name', async () => {
+    const { id } = await provider.create({
+      emails: [
+        { value: 'Ada@Work.example', type: 'work', primary: true },
+        { value: 'ada@home.example', type: 'home' },
+        { value: 'ada@other.example', type: 'other' },
+      ],
+    });
+    const left = async (value: Json) =>
+      (await provider.patch(id, [{ op: 'remove', path: 'emails', value }])).body.emails.map(
+        ({ type }: { type: string }) => type,
+      );
+    expect(await left([{ value: 'ada@work.example', type: 'home' }])).toEqual(['work', 'home', 'other']);
+    expect(await left([{ value: 'ada@work.example' }])).toEqual(['home', 'other']);
+    expect(await left({ value: 'ada@home.example', type: 'home' })).toEqual(['other']);
+    const group = { op: 'remove', path: 'permissions.appGroup', value: { appGroupName: 'shop' } };
+    expect((await provider.patch(id, [group])).body.permissions.appGroup).toEqual([]);
   });
 
   test.each([false, 'False', 'false'])('active: %j deactivates', async (value) => {
@@ -128,7 +154,7 @@ describe('RFC 7644 §3.5.2: PATCH', () => {
     ]);
   });
 
-  test('what cannot be written is passed over in a value without a path', async () => {
+  test('a value without a path ignores what only the service writes and what is not stored', async () => {
     const body = await patched({
       op: 'replace',
       value: { id: 'other', meta: {}, lastSignInAt: 'now', nickName: 'x', department: 'bi' },
@@ -214,6 +240,44 @@ describe('RFC 7644 §3.5.2: PATCH', () => {
     ['a value of another type', [{ op: 'replace', path: 'name', value: 'Ada' }], 'invalidValue', "'name'"],
     ['no value', [{ op: 'add', path: 'department' }], 'invalidValue', 'needs a value'],
     ['no object without a path', [{ op: 'add', value: 'x' }], 'invalidValue', 'is an object'],
+    ['an empty object without a path', [{ op: 'add', value: {} }], 'invalidValue', 'with attributes'],
+    ['two objects without a path', [{ op: 'add', value: [{}, {}] }], 'invalidValue', 'is an object'],
+    [
+      'an unknown name without a path',
+      [{ op: 'replace', value: { shoeSize: 9, active: false } }],
+      'invalidPath',
+      "'value' is not valid: there is no attribute 'shoeSize'",
+    ],
+    [
+      'an unknown member of a value',
+      [{ op: 'replace', path: 'permissions', value: { appGroups: [] } }],
+      'invalidValue',
+      "'permissions' is not valid: it has no member 'appGroups'",
+    ],
+    [
+      'a path in single quotes',
+      [{ op: 'replace', path: "emails[type eq 'work'].value", value: 'x' }],
+      'invalidPath',
+      'double quotes',
+    ],
+    [
+      'a name of more than 500 characters without a path',
+      [{ op: 'replace', value: { ['x'.repeat(501)]: 1 } }],
+      'invalidPath',
+      'at most 500 characters',
+    ],
+    [
+      'remove of an empty list of values',
+      [{ op: 'remove', path: 'emails', value: [] }],
+      'invalidValue',
+      "'emails' is not valid: name the values to remove",
+    ],
+    [
+      'remove of a value without members',
+      [{ op: 'remove', path: 'emails', value: [{}] }],
+      'invalidValue',
+      "'emails' is not valid: name the values to remove",
+    ],
     ['no operation', [], 'invalidValue', "'Operations'"],
     ['another operation', [{ op: 'move', path: 'department' }], 'invalidValue', "'Operations.0.op'"],
   ])('§3.12: %s is 400', async ([_, operations, scimType, detail]) => {

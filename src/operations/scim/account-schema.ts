@@ -6,6 +6,9 @@ import { LONGEST, MOST, USER } from './messages.ts';
 /** Addresses of a person. */
 const MOST_EMAILS = 20;
 
+/** Roles of an account. */
+const MOST_ROLES = 50;
+
 /** URNs that a body is of: ours, and those of extensions that it has. */
 const MOST_SCHEMAS = 50;
 
@@ -29,12 +32,12 @@ const truth = (description: string): Schema => ({
   rule: 'it must be true or false',
 });
 
-const listed = (description: string, items: Schema = text('One name.')): Schema => ({
+const listed = (description: string, items: Schema = text('One name.'), maxItems = MOST): Schema => ({
   type: 'array',
-  maxItems: MOST,
+  maxItems,
   items,
   description,
-  rule: `it must be an array of at most ${MOST} ${items.type === 'object' ? 'objects' : 'strings'}`,
+  rule: `it must be an array of at most ${maxItems} ${items.type === 'object' ? 'objects' : 'strings'}`,
 });
 
 const anObject = 'it must be an object';
@@ -74,12 +77,23 @@ const appGroup: Schema = {
   },
 };
 
+const role: Schema = {
+  type: 'object',
+  rule: anObject,
+  properties: { roleName: text('Name of the role.'), roleId: text('Id of the role.') },
+};
+
 const permissions: Schema = {
   type: 'object',
   required: ['appGroup'],
   rule: anObject,
   properties: {
     companyPermissions: listed(`Of the company: ${companyPermissions.join(', ')}.`),
+    roles: listed(
+      'Roles by name or by id. They are stored and returned, and grant nothing.',
+      role,
+      MOST_ROLES,
+    ),
     appGroup: listed('Permissions by workspace.', appGroup),
   },
 };
@@ -99,6 +113,7 @@ const properties: Record<string, Schema> = {
     rule: anObject,
     properties: { givenName: text('First name.'), familyName: text('Last name.') },
   },
+  displayName: text('What the person is shown as.'),
   emails: {
     type: 'array',
     maxItems: MOST_EMAILS,
@@ -122,14 +137,14 @@ const properties: Record<string, Schema> = {
 
 const userName = text("The account's email address.");
 
-/** The body of a create. */
+/** The body of a create, and what a patch has to result in. */
 export const createSchema: Schema = {
   type: 'object',
   required: ['schemas', 'userName', 'name', 'department', 'permissions'],
   properties: { userName, ...properties },
 };
 
-/** The body of a replace, and what a patch has to result in. */
+/** The body of a replace. */
 export const replaceSchema: Schema = {
   type: 'object',
   required: ['schemas', 'name', 'department', 'permissions'],
@@ -149,6 +164,7 @@ export const resourceSchema: Schema = {
       type: 'object',
       properties: { givenName: { type: 'string' }, familyName: { type: 'string' } },
     },
+    displayName: { type: 'string', description: 'As given; absent without one.' },
     emails: {
       type: 'array',
       description: 'As given; without any, `userName`.',

@@ -4,6 +4,9 @@ import { USER } from './messages.ts';
 /** Characters of a path, and so of the name of an attribute. */
 export const LONGEST_PATH = 500;
 
+/** Parts of the deepest path: `permissions.appGroup.team.teamPermissions`. */
+const MAX_PARTS = 4;
+
 /** An attribute as RFC 7643 §7 describes one. From these follow /Schemas, paths of PATCH, and what is shown. */
 export interface Attribute {
   name: string;
@@ -54,6 +57,7 @@ export const userAttributes: Attribute[] = [
       attribute('familyName', 'Last name.', { required: true }),
     ],
   }),
+  attribute('displayName', 'What the person is shown as.'),
   attribute('emails', 'Addresses as the provider knows them; without any, userName.', {
     ...many,
     subAttributes: [
@@ -70,6 +74,13 @@ export const userAttributes: Attribute[] = [
     required: true,
     subAttributes: [
       attribute('companyPermissions', 'Names of company-level permissions.', { ...many, caseExact: true }),
+      attribute('roles', 'Roles as the provider knows them. They grant nothing here.', {
+        ...many,
+        subAttributes: [
+          attribute('roleId', 'Id of the role.', { caseExact: true }),
+          attribute('roleName', 'Name of the role.', { caseExact: true }),
+        ],
+      }),
       attribute('appGroup', 'What it may do in each workspace.', {
         ...many,
         required: true,
@@ -134,34 +145,28 @@ export function withoutUrn(path: string, urn: string): string {
   return start.toLowerCase() === `${urn.toLowerCase()}:` ? path.slice(urn.length + 1) : path;
 }
 
-/** Of RFC 7643 §4.3. */
-const ENTERPRISE = 'urn:ietf:params:scim:schemas:extension:enterprise:2.0:user';
-
-/** What RFC 7643 §4.1 knows of a person, and this service has no use for. */
-const NOT_KEPT = new Set(
+/**
+ * Paths of attributes that Penstock does not store, in lower case: those of RFC 7643 §4.1 and §2.4, and those that newer
+ * services of the protocol return.
+ */
+const NOT_STORED = new Set(
   [
-    ...[
-      'displayName',
-      'nickName',
-      'profileUrl',
-      'title',
-      'userType',
-      'preferredLanguage',
-      'locale',
-      'timezone',
-    ],
+    ...['password', 'nickName', 'profileUrl', 'title', 'userType', 'preferredLanguage', 'locale', 'timezone'],
     ...['phoneNumbers', 'ims', 'photos', 'addresses', 'groups', 'entitlements', 'roles', 'x509Certificates'],
     ...['formatted', 'middleName', 'honorificPrefix', 'honorificSuffix'].map((name) => `name.${name}`),
+    ...['emails.$ref', 'createdAt', 'permissions.roles.appGroup'],
+    'permissions.appGroup.appGroupPermissionSets.permissions',
   ].map((name) => name.toLowerCase()),
 );
 
 /**
- * Whether a path leads to what the standard knows and an account has not: it is passed over, as it is in a body. One
- * that is refused would take the rest of its request with it, `active: false` for instance.
+ * Whether a path of a PATCH, or a name in its value, leads to an attribute that the standard, an extension or the protocol
+ * has and that Penstock does not store. It is ignored, because a refusal would also refuse the rest of the request, for
+ * example `active: false`.
  */
-export function isNotKept(path: string): boolean {
+export function isNotStored(path: string): boolean {
   const plain = withoutUrn(path, USER).toLowerCase();
-  if (plain === ENTERPRISE || plain.startsWith(`${ENTERPRISE}:`)) return true;
-  const [first = '', second = ''] = plain.replace(/\[.*\]/, '').split('.', 2);
-  return NOT_KEPT.has(first) || NOT_KEPT.has(`${first}.${second}`);
+  if (plain.startsWith('urn:')) return plain !== USER.toLowerCase();
+  const names = plain.replace(/\[(?:[^"\]]|"(?:[^"\\]|\\.)*")*\]/g, '').split('.', MAX_PARTS);
+  return names.some((_, index) => NOT_STORED.has(names.slice(0, index + 1).join('.')));
 }

@@ -76,7 +76,12 @@ function setOperandsAside(text: string): { safe: string; operands: Operand[] } {
   return { safe, operands };
 }
 
+/** Characters that some clients write around a string in place of the `"` of RFC 7644 §3.4.2.2. */
+const OTHER_QUOTES = /^['`´‘’‚“”„«»]/;
+
+/** @throws {FilterError} when the word starts with another quotation mark: no account would match it */
 function unquoted(word: string): Operand {
+  if (OTHER_QUOTES.test(word)) throw new FilterError('A string is written in double quotes.');
   if (/^(?:true|false)$/i.test(word)) return { type: 'boolean', text: word.toLowerCase() };
   if (word === 'null') return { type: 'null', text: word };
   if (/^-?\d+(?:\.\d+)?(?:e[-+]?\d+)?$/i.test(word)) return { type: 'number', text: word };
@@ -114,6 +119,7 @@ const columns = new Map<string, FilterColumn>([
   ['name.formatted', 'name'],
   ['name.givenname', 'givenName'],
   ['name.familyname', 'familyName'],
+  ['displayname', 'displayName'],
   ['department', 'department'],
   ['active', 'active'],
 ]);

@@ -5,14 +5,14 @@ import {
   type Attribute,
   allAttributes,
   findAttribute,
-  isNotKept,
+  isNotStored,
   LONGEST_PATH,
   withoutUrn,
 } from './attributes.ts';
 import { FilterError } from './filter.ts';
 import { createBudget, invalid, MAX_VALUES, PATCH_OP, type Spend, USER } from './messages.ts';
-import { combine, without } from './resource.ts';
-import { type Member, refuseRoles, spellResource, spellValue } from './spell.ts';
+import { combine, matches } from './resource.ts';
+import { type Member, spellResource, spellValue } from './spell.ts';
 import { readValueFilter, type ValueFilter } from './value-filter.ts';
 
 /** A name and, of a list, a filter of its values. */
@@ -29,11 +29,13 @@ interface Step {
  * Reads a path of RFC 7644 §3.5.2: it leads to an attribute that there is and that may be changed. So no name
  * that JavaScript has on every object is followed.
  *
- * @returns nothing for what the standard knows and we do not keep
+ * @returns undefined for an attribute that is not stored
  * @throws {ScimError} 400 `invalidPath` or `mutability`
  */
-function readPath(path: string): Step[] | undefined {
-  if (isNotKept(path)) return undefined;
+function readPath(path: string, field: 'path' | 'value'): Step[] | undefined {
+  if (path.length > LONGEST_PATH)
+    throw invalid(`'${field}' is not valid: a path has at most ${LONGEST_PATH} characters`, 'invalidPath');
+  if (isNotStored(path)) return undefined;
   let rest = withoutUrn(path, USER);
   let among: Attribute[] | undefined = allAttributes;
   const steps: Step[] = [];
@@ -41,23 +43,29 @@ function readPath(path: string): Step[] | undefined {
     const [whole, name, inBrackets] = SEGMENT.exec(rest) ?? [];
     const attribute: Attribute | undefined = name === undefined ? undefined : findAttribute(among, name);
     if (!attribute)
-      throw invalid(`'path' is not valid: there is no attribute '${quoted(path)}'`, 'invalidPath');
+      throw invalid(`'${field}' is not valid: there is no attribute '${quoted(path)}'`, 'invalidPath');
     if (attribute.mutability === 'readOnly')
-      throw invalid(`'path' is not valid: '${attribute.name}' cannot be changed`, 'mutability');
+      throw invalid(`'${field}' is not valid: '${attribute.name}' cannot be changed`, 'mutability');
     steps.push({
       attribute,
-      ...(inBrackets !== undefined && { filter: readBrackets(inBrackets, attribute, path) }),
+      ...(inBrackets !== undefined && { filter: readBrackets(inBrackets, attribute, { path, field }) }),
     });
     among = attribute.subAttributes;
     rest = rest.slice(whole!.length);
   }
-  if (steps.length === 0) throw invalid("'path' is not valid: it is empty", 'invalidPath');
+  if (steps.length === 0) throw invalid(`'${field}' is not valid: a path in it is empty`, 'invalidPath');
   return steps;
 }
 
-function readBrackets(text: string, attribute: Attribute, path: string): ValueFilter {
+/** Where a path stands: in `path`, or as a name in `value`. */
+interface PathPlace {
+  path: string;
+  field: 'path' | 'value';
+}
+
+function readBrackets(text: string, attribute: Attribute, { path, field }: PathPlace): ValueFilter {
   const wrong = (reason: string) =>
-    invalid(`'path' is not valid: '${quoted(path)}' ${reason}`, 'invalidPath');
+    invalid(`'${field}' is not valid: '${quoted(path)}' ${reason}`, 'invalidPath');
   if (!attribute.multiValued) throw wrong('filters what is no list');
   try {
     return readValueFilter(text, attribute);
@@ -67,7 +75,7 @@ function readBrackets(text: string, attribute: Attribute, path: string): ValueFi
   }
 }
 
-/** `name.givenName` as well as `name`, of a value without a path; nothing when there is no such attribute. */
+/** Finds the attributes on the way of a plain path, for example `name.givenName`; undefined when there is none. */
 export function findByPath(path: string): Step[] | undefined {
   // A name may be as long as a body; the deepest path has four parts.
   const found: Step[] = [];
@@ -113,8 +121,8 @@ export const patchSchema: Schema = {
         properties: {
           op: {
             type: 'string',
-            pattern: '^(?:[Aa]dd|[Rr]emove|[Rr]eplace)$',
-            description: 'What is done: add, remove or replace.',
+            pattern: '^(?:[Aa][Dd][Dd]|[Rr][Ee][Mm][Oo][Vv][Ee]|[Rr][Ee][Pp][Ll][Aa][Cc][Ee])$',
+            description: 'What is done: add, remove or replace, in any case.',
             rule: 'it must be add, remove or replace',
           },
           path: {
@@ -183,20 +191,21 @@ function readOperation({ op: given, path, value }: GivenOperation, spend: Spend)
   if (op !== 'remove' && value === undefined)
     throw invalid(`'Operations' are not valid: ${op} needs a value`);
   if (path !== undefined) {
-    const steps = readPath(path);
+    const steps = readPath(path, 'path');
     return steps ? [toChange({ op, steps, given: value }, spend)] : [];
   }
   if (op === 'remove') throw invalid("'Operations' are not valid: remove needs a path", 'noTarget');
-  if (!isRecord(value))
-    throw invalid(`'Operations' are not valid: without a path, the value of ${op} is an object`);
-  // What cannot be written is passed over here, as in the body of a create.
-  return Object.entries(value).flatMap(([name, member]) => {
-    const steps = findByPath(name);
-    if (!steps || steps.at(-1)!.attribute.mutability === 'readOnly') {
-      refuseRoles('', name, member);
-      return [];
-    }
-    return [toChange({ op, steps, given: member }, spend)];
+  // Some providers send the object as the one element of a list.
+  const members = Array.isArray(value) && value.length === 1 ? value[0] : value;
+  if (!isRecord(members) || Object.keys(members).length === 0)
+    throw invalid(
+      `'Operations' are not valid: without a path, the value of ${op} is an object with attributes`,
+    );
+  return Object.entries(members).flatMap(([name, member]) => {
+    // Providers send the whole resource back: what only the service writes is ignored, as in the body of a create.
+    if (findByPath(name)?.at(-1)?.attribute.mutability === 'readOnly') return [];
+    const steps = readPath(name, 'value');
+    return steps ? [toChange({ op, steps, given: member }, spend)] : [];
   });
 }
 
@@ -207,7 +216,15 @@ function toChange({ op, steps, given }: GivenChange, spend: Spend): Change {
   // Of what is no list there is but one value, and the path has named it.
   if (given === undefined || (op === 'remove' && (!attribute.multiValued || filter))) return { op, steps };
   const where = steps.map((step) => step.attribute.name).join('.');
+  if (op === 'remove' && isEmpty(given))
+    throw invalid(`'${where}' is not valid: name the values to remove, or leave value out to remove all`);
   return { op, steps, value: spellValue(given, attribute, { where, one: filter !== undefined, spend }) };
+}
+
+/** Whether a value of a remove names nothing, or has an element that would match every value. */
+function isEmpty(given: Json): boolean {
+  const values = Array.isArray(given) ? given : [given];
+  return values.length === 0 || values.some((one) => isRecord(one) && Object.keys(one).length === 0);
 }
 
 /** An object as a change leaves it. It has no members but those of its attributes, each of the right type. */
@@ -230,8 +247,9 @@ function applyAt(target: Member, [step, ...rest]: Step[], change: Charged): Memb
     return { ...target, [name]: combine(current, { op, value: value!, spend }, attribute) };
   // Without a value all of the list goes; what is required is then found missing.
   if (attribute.multiValued && (value !== undefined || !attribute.required)) {
-    const left = value === undefined ? [] : without((current ?? []) as Json[], value as Json[], spend);
-    return { ...target, [name]: left };
+    const removed = (one: Json) =>
+      value === undefined || (value as Json[]).some((wanted) => matches(one, wanted, { attribute, spend }));
+    return { ...target, [name]: ((current ?? []) as Json[]).filter((one) => !removed(one)) };
   }
   const { [name]: _, ...others } = target;
   return others;

@@ -12,7 +12,7 @@ import {
 import { findNamed, findTeams, type NamedRow } from '../../store/accounts.ts';
 import type { Database } from '../../store/database.ts';
 import { invalid } from './messages.ts';
-import { defaultEmails, type Email, type GivenGroup, type StoredGroup } from './resource.ts';
+import { defaultEmails, type Email, type GivenGroup, type Role, type StoredGroup } from './resource.ts';
 import { truthOf } from './spell.ts';
 
 /**
@@ -147,11 +147,13 @@ export interface AccountValues {
   externalId: string | null;
   givenName: string;
   familyName: string;
+  displayName: string | null;
   /** Null: none were given. */
   emails: Email[] | null;
   department: string;
   active: boolean;
   companyPermissions: string[];
+  roles: Role[];
   appGroups: StoredGroup[];
 }
 
@@ -159,10 +161,11 @@ interface Given {
   externalId?: string;
   userName?: string;
   name: { givenName: string; familyName: string };
+  displayName?: string;
   emails?: (Omit<Email, 'primary'> & { primary?: boolean | string })[];
   department: string;
   active?: boolean | string;
-  permissions: { companyPermissions?: string[]; appGroup: GivenGroup[] };
+  permissions: { companyPermissions?: string[]; roles?: Role[]; appGroup: GivenGroup[] };
 }
 
 interface AccountBody {
@@ -192,12 +195,27 @@ export async function readAccount(
     externalId: given.externalId ?? null,
     givenName: given.name.givenName,
     familyName: given.name.familyName,
+    displayName: given.displayName ?? null,
     emails: given.emails ? toEmails(given.emails, given.userName) : null,
     department: given.department,
     active: given.active === undefined ? active : truthOf(given.active) === true,
     companyPermissions: [...new Set(permissions.companyPermissions)],
+    roles: toRoles(permissions.roles ?? []),
     appGroups: await resolveGroups(prisma, companyId, permissions.appGroup),
   };
+}
+
+/**
+ * Keeps the members of roles that we know.
+ *
+ * @throws {ScimError} 400 when a role has neither a name nor an id
+ */
+function toRoles(given: Role[]): Role[] {
+  return given.map(({ roleName, roleId }, index) => {
+    if (roleName === undefined && roleId === undefined)
+      throw invalid(`'permissions.roles.${index}' is not valid: it needs roleName or roleId`);
+    return { ...(roleId !== undefined && { roleId }), ...(roleName !== undefined && { roleName }) };
+  });
 }
 
 /** The same as it is written. */

@@ -18,6 +18,9 @@ export type GivenGroup = {
 /** An address as it was given. */
 export type Email = { value?: string; type?: string; primary?: boolean; display?: string };
 
+/** A role as it was given. */
+export type Role = { roleId?: string; roleName?: string };
+
 /** A row of `accounts`. */
 export type Account = NonNullable<Awaited<ReturnType<Database['prisma']['account']['findFirst']>>>;
 
@@ -78,12 +81,14 @@ export function toResource(account: Account, names: Names, baseUrl: string): Rec
     ...(account.externalId !== null && { externalId: account.externalId }),
     userName: account.userName,
     name: { givenName: account.givenName, familyName: account.familyName },
+    ...(account.displayName !== null && { displayName: account.displayName }),
     ...emailsOf(account),
     department: account.department,
     active: account.active,
     lastSignInAt: account.lastSignInAt?.toISOString() ?? 'N/A',
     permissions: {
       companyPermissions: account.companyPermissions,
+      ...rolesOf(account),
       appGroup: groupsOf(account).map((group) => toAppGroup(group, names)),
     },
     meta: {
@@ -101,6 +106,11 @@ function emailsOf({ emails, userName }: Account): { emails?: Json } {
   if (emails === null) return { emails: defaultEmails(userName) };
   // An empty list is an attribute that is not there (RFC 7643 §2.5).
   return Array.isArray(emails) && emails.length > 0 ? { emails: emails as Json } : {};
+}
+
+/** An empty list is an attribute that is not there (RFC 7643 §2.5). */
+function rolesOf({ roles }: Account): { roles?: Json } {
+  return Array.isArray(roles) && roles.length > 0 ? { roles: roles as Json } : {};
 }
 
 function toAppGroup({ workspace, permissions, permissionSet, teams }: StoredGroup, names: Names): Json {
@@ -168,8 +178,37 @@ export function combine(
   return combined;
 }
 
+/** The attribute of compared values, and what the comparison is charged to. */
+interface Comparison {
+  attribute: Pick<Attribute, 'caseExact' | 'subAttributes'>;
+  spend: Spend;
+}
+
+/**
+ * Whether a value has all that a client names of it: `{"value": "a@x.com"}` matches an address of any type. A list within
+ * the value has to match as a whole.
+ */
+export function matches(stored: Json | undefined, wanted: Json, { attribute, spend }: Comparison): boolean {
+  spend(1);
+  const { caseExact, subAttributes } = attribute;
+  if (Array.isArray(wanted)) {
+    if (!Array.isArray(stored) || stored.length !== wanted.length) return false;
+    return wanted.every((one) => stored.some((other) => matches(other, one, { attribute, spend })));
+  }
+  if (subAttributes && isRecord(wanted)) {
+    if (!isRecord(stored)) return false;
+    return subAttributes.every((sub) => {
+      const member = wanted[sub.name];
+      return member === undefined || matches(stored[sub.name], member, { attribute: sub, spend });
+    });
+  }
+  if (typeof wanted !== 'string' || typeof stored !== 'string') return stored === wanted;
+  spend(Math.min(stored.length, wanted.length) / PER_VALUE);
+  return caseExact ? stored === wanted : stored.toLowerCase() === wanted.toLowerCase();
+}
+
 /** A list without the values that are equal to one of another list. Its work grows with the sum of both. */
-export function without(list: Json[], other: Json[], spend: Spend): Json[] {
+function without(list: Json[], other: Json[], spend: Spend): Json[] {
   const textOf = (value: Json) => {
     const text = canonicalText(value);
     spend(1 + text.length / PER_VALUE);

@@ -1,12 +1,9 @@
 import type { Json } from '../../profile/json.ts';
 import { isLongerThan, isRecord, quoted } from '../../profile/values.ts';
-import { type Attribute, allAttributes, findAttribute, withoutUrn } from './attributes.ts';
+import { type Attribute, allAttributes, findAttribute, isNotStored, withoutUrn } from './attributes.ts';
 import { accountBudget, invalid, LONGEST, MOST, type Spend, USER } from './messages.ts';
 
 export type Member = Record<string, Json>;
-
-/** Names that an error repeats; a list may have a hundred thousand. */
-const MOST_NAMED = 10;
 
 /**
  * A resource that a client sent, with the names of attributes as we spell them: they have no case (RFC 7643 §2.1).
@@ -30,10 +27,7 @@ function spellMembers(given: Member, among: Attribute[], { place, spend }: Spell
   for (const [name, value] of Object.entries(given)) {
     if (value === null) continue;
     const attribute = findAttribute(among, place === '' ? withoutUrn(name, USER) : name);
-    if (!attribute) {
-      refuseRoles(place, name, value);
-      continue;
-    }
+    if (!attribute) continue;
     const where = `${place}${attribute.name}`;
     if (Object.hasOwn(spelled, attribute.name))
       throw invalid(`'${where}' is not valid: it is given twice`, 'invalidSyntax');
@@ -58,8 +52,9 @@ function spellWithin(value: Json, { subAttributes, multiValued }: Attribute, spe
 }
 
 /**
- * What a patch gives an attribute: as `spellResource`, and judged at once, so that whatever a later operation meets has
- * the type and the length of its attribute.
+ * Reads what a patch gives an attribute. As `spellResource`, but it validates at once, so that a later operation meets
+ * only values with the type and the length of their attribute, and it refuses members that nobody knows: a misspelled
+ * name would be answered with 200 and change nothing.
  *
  * @param one whether it is one value of a list
  * @throws {ScimError} 400, naming the attribute and its rule
@@ -87,7 +82,8 @@ export function spellValue(
     for (const [name, member] of Object.entries(value)) {
       const sub = findAttribute(subAttributes, name);
       if (sub) spelled[sub.name] = spellValue(member, sub, { where: `${where}.${sub.name}`, spend });
-      else refuseRoles(`${where}.`, name, member);
+      else if (!isNotStored(withoutPlaces(`${where}.${name}`)))
+        throw invalid(`'${where}' is not valid: it has no member '${quoted(name)}'`);
     }
     return spelled;
   }
@@ -101,32 +97,8 @@ export function spellValue(
   return value;
 }
 
-/**
- * Newer services of the protocol give permissions by roles as well. We have none: passing them over would leave an
- * account with less than its provider believes.
- *
- * @param place of the object that has the member: its path and a point
- * @throws {ScimError} 400, naming the roles
- */
-export function refuseRoles(place: string, name: string, value: Json): void {
-  const isRoles =
-    (place === 'permissions.' && isNamed(name, 'roles')) ||
-    (place === '' && isNamed(name, 'permissions.roles'));
-  if (!isRoles || !Array.isArray(value) || value.length === 0) return;
-  const names = value.slice(0, MOST_NAMED).map((role) => {
-    const { roleName, roleId } = isRecord(role) ? role : {};
-    const given = [roleName, roleId].find((one) => typeof one === 'string');
-    return `'${quoted(given ?? 'of no name')}'`;
-  });
-  if (value.length > MOST_NAMED) names.push('…');
-  throw invalid(
-    `'permissions.roles' is not valid: there is no role ${names.join(', ')}; give appGroupPermissions or appGroupPermissionSets`,
-  );
-}
-
-function isNamed(name: string, wanted: string): boolean {
-  return name.length < LONGEST && withoutUrn(name, USER).toLowerCase() === wanted;
-}
+/** A path without the places of values in their lists: `emails.0.value` is `emails.value`. */
+const withoutPlaces = (where: string) => where.replace(/\.\d+(?=\.|$)/g, '');
 
 /** Some providers send booleans as texts; undefined: it is none. */
 export function truthOf(given: Json): boolean | undefined {
