@@ -2,6 +2,7 @@ import type { LongStrings } from '../profile/attribute-rule.ts';
 import { cdiIntegrations } from './cdi.integrations.ts';
 import { cdiJobSyncStatus } from './cdi.job_sync_status.ts';
 import { cdiSync } from './cdi.sync.ts';
+import { customAttributesGet } from './custom_attributes.get.ts';
 import { emailBlacklist, emailBlocklist } from './email.blocklist.ts';
 import { emailBounceRemove } from './email.bounce.remove.ts';
 import { emailHardBounces } from './email.hard_bounces.ts';
@@ -9,14 +10,16 @@ import { emailSpamRemove } from './email.spam.remove.ts';
 import { emailStatus } from './email.status.ts';
 import { emailUnsubscribe } from './email.unsubscribe.ts';
 import { eventsDataSeries } from './events.data_series.ts';
+import { eventsGet } from './events.get.ts';
 import { eventsList } from './events.list.ts';
+import { campaignsList, canvasList, feedList } from './messaging-lists.ts';
 import type { Operation } from './operation.ts';
 import { preferenceCenterCreate } from './preference_center.create.ts';
 import { preferenceCenterGet } from './preference_center.get.ts';
 import { preferenceCenterList } from './preference_center.list.ts';
 import { preferenceCenterSave } from './preference_center.save.ts';
 import { preferenceCenterUpdate } from './preference_center.update.ts';
-import { preferenceCenterUserGet } from './preference_center.user.get.ts';
+import { preferenceCenterUserGet, preferenceCenterUserPost } from './preference_center.user.get.ts';
 import { purchasesProductList } from './purchases.product_list.ts';
 import { purchasesQuantitySeries } from './purchases.quantity_series.ts';
 import { purchasesRevenueSeries } from './purchases.revenue_series.ts';
@@ -79,13 +82,18 @@ export function allOperations(serviceIdField: string, longStrings?: LongStrings)
     smsInvalidPhoneNumbers(),
     smsInvalidPhoneNumbersRemove(),
     eventsList(),
+    eventsGet(),
     eventsDataSeries(),
+    customAttributesGet(),
     purchasesProductList(),
     purchasesQuantitySeries(),
     purchasesRevenueSeries(),
     segmentsList(),
     segmentsDetails(),
     usersExportSegment(serviceIdField),
+    campaignsList(),
+    canvasList(),
+    feedList(),
     cdiIntegrations(),
     cdiJobSyncStatus(),
     cdiSync(),
@@ -95,6 +103,7 @@ export function allOperations(serviceIdField: string, longStrings?: LongStrings)
     preferenceCenterUpdate(),
     preferenceCenterSave(),
     preferenceCenterUserGet(),
+    preferenceCenterUserPost(),
     scimUsersGet(),
     scimUsersList(),
     scimUsersCreate(),

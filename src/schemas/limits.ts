@@ -13,7 +13,7 @@ export const buckets = {
   /** Shared by /subscription/status/set and /v2/subscription/status/set. */
   'subscription.status.set': { requests: 5000, windowSeconds: 60 },
   requests: { requests: 2500, windowSeconds: 60 },
-  /** Shared by the lists of events and products, and by the series of purchases. */
+  /** Shared by the lists of events, products and custom attributes, and by the series of purchases. */
   'events.list': { requests: 1000, windowSeconds: 3600 },
   /** Shared by every operation without a bucket of its own. */
   default: { requests: 250_000, windowSeconds: 3600 },

@@ -35,12 +35,17 @@ export const permissions = [
   'cdi.integration_job_status',
   'cdi.integration_sync',
   'events.list',
+  'events.get',
   'events.data_series',
+  'custom_attributes.get',
   'purchases.product_list',
   'purchases.quantity_series',
   'purchases.revenue_series',
   'segments.list',
   'segments.details',
+  'campaigns.list',
+  'canvas.list',
+  'feed.list',
 ] as const;
 
 export type Permission = (typeof permissions)[number];

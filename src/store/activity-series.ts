@@ -116,6 +116,7 @@ const listNamesStatement = `
       select activity_series.name
       from activity_series
       where activity_series.workspace_id = $1::uuid and activity_series.kind = $2::text
+        and activity_series.name > $5::text
       order by activity_series.workspace_id, activity_series.kind, activity_series.name
       limit 1
     )
@@ -133,16 +134,20 @@ const listNamesStatement = `
   )
   select names.name from names limit $3::integer offset $4::integer`;
 
-/** Names of events or products of which anything was ever recorded, in alphabetical order. */
+/**
+ * Names of events or products of which anything was ever recorded, in alphabetical order.
+ *
+ * @param after the name after which they begin; empty: with the first
+ */
 export async function listNames(
   pool: Pool,
   workspaceId: string,
-  { kind, limit, offset }: { kind: 'event' | 'product'; limit: number; offset: number },
+  { kind, limit, offset, after }: { kind: 'event' | 'product'; limit: number; offset: number; after: string },
 ): Promise<string[]> {
   const { rows } = await pool.query<{ name: string }>({
     name: 'list-names',
     text: listNamesStatement,
-    values: [workspaceId, kind, limit, offset],
+    values: [workspaceId, kind, limit, offset, after],
   });
   return rows.map(({ name }) => name);
 }

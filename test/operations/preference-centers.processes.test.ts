@@ -169,6 +169,19 @@ describe.each(eitherBackend)('preference centers, with the queue in %s', (backen
       expect((await link(id, 'old-ada')).status).toBe(200);
     });
 
+    test('is made by a POST as by a GET, with and without a body', async () => {
+      const id = await created({ name: 'posted' });
+      await centers.scene.addUser('poster', 'poster@example.com');
+      for (const body of [undefined, {}]) {
+        const posted = await api('POST', `${base}/${id}/url/poster`, body);
+        expect(posted).toMatchObject({
+          status: 200,
+          body: { preference_center_url: expect.stringContaining('/preferences/') },
+        });
+      }
+      expectRefusal(await api('POST', `${base}/${id}/url/nobody`), 'User not found', 404);
+    });
+
     test('of an unknown user is 404, of one without an email address, or to a draft, 400', async () => {
       const id = await created({ name: 'not-linked' });
       await centers.scene.addUser('silent', null);

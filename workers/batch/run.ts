@@ -1,6 +1,7 @@
 import { validate as isVersionedUuid } from 'uuid';
 import { tracing } from '../../src/platform/tracing.ts';
 import { traceTransaction } from '../../src/queue/spans.ts';
+import { recordAttributeNames } from '../../src/store/attribute-names.ts';
 import { countLanes, countUsage } from '../../src/store/counters.ts';
 import type { Connection, Pool } from '../../src/store/database.ts';
 import { markReplayed, selectLetters } from '../../src/store/dead-letters.ts';
@@ -10,6 +11,7 @@ import { claimEnvelopes, readCutEnvelopes } from '../../src/store/ledger.ts';
 import { appendLog } from '../../src/store/stream-log.ts';
 import { inTransaction, type Limits, sendTogether } from '../../src/store/transactions.ts';
 import { type Applied, applySome, joinApplied, SMALL_ROUND, type Terms } from './apply.ts';
+import { AttributeNames } from './attribute-names.ts';
 import {
   type Claimed,
   cutAtDeletes,
@@ -62,19 +64,29 @@ interface Procedure {
   part: Part;
 }
 
+/** What this process has recorded in each store. */
+const attributeNames = new WeakMap<Pool, AttributeNames>();
+
+function attributeNamesIn(pool: Pool): AttributeNames {
+  const names = attributeNames.get(pool) ?? new AttributeNames();
+  attributeNames.set(pool, names);
+  return names;
+}
+
 /** Opens the transaction, or one of each workspace where tables are distributed, and its span where there is tracing. */
 export async function transact(
   pool: Pool,
   deliveries: Delivery[],
   procedure: Procedure,
 ): Promise<BatchResult> {
+  const names = attributeNamesIn(pool);
   const runAll = (await isDistributed(pool))
     ? () =>
         runShares(pool, deliveries, {
           ...{ part: procedure.part, limits: LIMITS },
-          run: (tx, own, ofShare) => run(tx, own, { ...procedure, ...ofShare }),
+          run: (tx, own, ofShare) => run(tx, own, { ...procedure, ...ofShare, names }),
         })
-    : () => inTransaction(pool, (tx, commit) => run(tx, deliveries, { ...procedure, commit }), LIMITS);
+    : () => inTransaction(pool, (tx, commit) => run(tx, deliveries, { ...procedure, commit, names }), LIMITS);
   if (!tracing) return runAll();
   const { result, ids } = await traceTransaction(deliveries, runAll, describeBatch);
   return { ...result, ids };
@@ -93,7 +105,7 @@ export async function transact(
 async function run(
   tx: Connection,
   deliveries: Delivery[],
-  { apply, part, commit }: Procedure & { commit: Commit },
+  { apply, part, commit, names }: Procedure & { commit: Commit; names: AttributeNames },
 ): Promise<BatchResult> {
   const started = performance.now();
   const claimed = await claim(tx, deliveries);
@@ -111,7 +123,7 @@ async function run(
   const envelopes = await endPart(tx, claimed, left);
 
   const seconds = (performance.now() - started) / 1000;
-  await noteAndCommit(tx, { ...done, claimed, envelopes, seconds, replayed: opened.replayed }, commit);
+  await noteAndCommit(tx, { ...done, claimed, envelopes, seconds, replayed: opened.replayed, names }, commit);
   return {
     kind: 'applied',
     ...{ objects: applied.length, deadLetters: [...lost], leavesTombstones, seconds },
@@ -209,6 +221,8 @@ interface Ended extends Done {
   seconds: number;
   /** Ids of objects that were dead letters. */
   replayed: ReadonlySet<string>;
+  /** The names of custom attributes that this process has recorded. */
+  names: AttributeNames;
 }
 
 /** Marks what was replayed, adds to the counts and to the log of streams, and commits in one write with that. */
@@ -217,8 +231,12 @@ async function noteAndCommit(tx: Connection, ended: Ended, commit: Commit): Prom
   const replayed = ended.replayed.size === 0 ? [] : replaysAmong(applied, ended.replayed);
   const usage = tallyUsage(applied);
   const counts = { applied, namedElsewhere, deadLetters: lost.size, seconds, cut: envelopes };
+  const found = ended.names.newAmong(applied);
+  const named = found.size === 0 ? [] : await ended.names.rowsOf(tx, found);
   const [marked] = await sendTogether(tx, [
     () => replayed.length > 0 && markReplayed(tx, replayed),
+    // Shared with other lanes: what is locked so late is locked for the length of a COMMIT.
+    () => named.length > 0 && recordAttributeNames(tx, named, claimed.now),
     () => usage.length > 0 && countUsage(tx, usage),
     () => countLanes(tx, tallyLanes(claimed.mine, counts)),
     // The last: who waits for this transaction has later ids.
@@ -230,6 +248,8 @@ async function noteAndCommit(tx: Connection, ended: Ended, commit: Commit): Prom
     // What was looked up after that may have been made anew. Another try leaves it out.
     throw new Error('a dead letter was deleted with its user while it was being replayed');
   }
+  // Where something was replayed, COMMIT follows and may fail.
+  if (replayed.length === 0) ended.names.remember(named);
 }
 
 function replaysAmong(applied: WorkItem[], replayed: ReadonlySet<string>) {

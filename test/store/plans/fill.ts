@@ -85,6 +85,8 @@ const rows: Record<string, string> = {
   'removed_profiles (workspace_id, profile_id, fate, removed_at)': `
     ${owner}, filled_id('gone', n), 'merged', ${instant}`,
   'left_names (workspace_id, name, owner_id, up_to)': `${owner}, 'x:user' || n, filled_id('gone', n), n`,
+  'custom_attribute_names (workspace_id, name, types, first_seen_at)': `
+    ${owner}, 'attribute' || n, 1, ${instant}`,
   'blocked_external_ids (workspace_id, external_id, reason)': `
     filled_id('workspace', n % 100), 'blocked' || n, 'reason'`,
   'preference_link_revocations (workspace_id, subject_kind, subject_id)': `${owner}, 'user', filled_id('user', n)`,

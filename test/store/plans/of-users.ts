@@ -9,6 +9,11 @@ import {
   findByDeprecatedExternalId,
   insertAliases,
 } from '../../../src/store/alternate-identifiers.ts';
+import {
+  countAttributeNames,
+  listAttributeNames,
+  recordAttributeNames,
+} from '../../../src/store/attribute-names.ts';
 import { recordEvents } from '../../../src/store/events.ts';
 import { readProfiles } from '../../../src/store/export.ts';
 import {
@@ -127,6 +132,9 @@ export const ofUsers: Asking = (store, { workspaceId, users }) => {
         changes.map((change) => ({ ...change, columns: { country: 'DE' } })),
         now,
       ),
+    () => countAttributeNames(store, workspaceId),
+    () => recordAttributeNames(store, [{ workspaceId, name: 'plan', types: 1 }], now),
+    () => listAttributeNames(store, workspaceId, { after: 'plan', limit: 51 }),
     () => upsertPushTokens(store, [{ ...token, profileId: id }], now),
     () =>
       recordEvents(
@@ -161,7 +169,7 @@ export const ofUsers: Asking = (store, { workspaceId, users }) => {
         ...{ id: newId(), workspaceId, name: 'Every', purpose: '', definition: { all: [] } },
       }),
     () => archiveSegment(store, tester, { id: newId(), workspaceId, name: 'All' }),
-    () => listNames(store, workspaceId, { kind: 'event', limit: 250, offset: 250 }),
+    () => listNames(store, workspaceId, { kind: 'event', limit: 250, offset: 250, after: '' }),
     () =>
       readSeries(store, workspaceId, {
         ...{ kind: 'event', name: 'name2', unit: 'day' },

@@ -1,0 +1,88 @@
+import { textArray, uuidArray } from './arrays.ts';
+import type { Connection, Pool } from './database.ts';
+
+/** Names of custom attributes that are recorded of one workspace. */
+export const MAX_NAMES = 10_000;
+
+/** A name of a custom attribute, with a set of types: see attribute-types.ts. */
+export interface AttributeName {
+  name: string;
+  types: number;
+}
+
+/** A name that a workspace's users were given. */
+export interface AttributeNameRow extends AttributeName {
+  workspaceId: string;
+}
+
+/** A range of the primary key, of MAX_NAMES entries at most. */
+const countNamesStatement = `
+  select count(*)::integer as names
+  from (
+    select from custom_attribute_names
+    where custom_attribute_names.workspace_id = $1::uuid
+    limit ${MAX_NAMES}
+  ) as counted`;
+
+/** Counts the names that are recorded of a workspace, up to MAX_NAMES. */
+export async function countAttributeNames(tx: Connection, workspaceId: string): Promise<number> {
+  const { rows } = await tx.query<{ names: number }>({
+    name: 'count-attribute-names',
+    text: countNamesStatement,
+    values: [workspaceId],
+  });
+  return rows[0]!.names;
+}
+
+/** Upserts by primary key, in its order, so that two transactions lock shared names in one order. */
+const recordNamesStatement = `
+  insert into custom_attribute_names as known (workspace_id, name, types, first_seen_at)
+  select given.workspace_id, given.name, given.types, $4::timestamptz
+  from unnest($1::uuid[], $2::text[], $3::smallint[]) as given (workspace_id, name, types)
+  order by given.workspace_id, given.name
+  on conflict (workspace_id, name) do update set types = known.types | excluded.types
+  where known.types | excluded.types <> known.types`;
+
+/** Records names with the types that were seen. Each name of a workspace stands once among the rows. */
+export async function recordAttributeNames(
+  tx: Connection,
+  rows: AttributeNameRow[],
+  now: string,
+): Promise<void> {
+  await tx.query({
+    name: 'record-attribute-names',
+    text: recordNamesStatement,
+    values: [
+      uuidArray(rows, (row) => row.workspaceId),
+      textArray(rows, (row) => row.name),
+      rows.map((row) => row.types),
+      now,
+    ],
+  });
+}
+
+/** A range of the primary key, of as many entries as are wanted. */
+const listNamesStatement = `
+  select custom_attribute_names.name, custom_attribute_names.types
+  from custom_attribute_names
+  where custom_attribute_names.workspace_id = $1::uuid and custom_attribute_names.name > $2::text
+  order by custom_attribute_names.name
+  limit $3::integer`;
+
+/**
+ * Lists names in alphabetical order.
+ *
+ * @param after the last name of the page before; empty for the first page
+ */
+export async function listAttributeNames(
+  pool: Pool,
+  workspaceId: string,
+  { after, limit }: { after: string; limit: number },
+): Promise<AttributeName[]> {
+  const { rows } = await pool.query<AttributeName>({
+    name: 'list-attribute-names',
+    text: listNamesStatement,
+    values: [workspaceId, after, limit],
+  });
+  return rows;
+}

@@ -1,0 +1,97 @@
+import type { AcceptedAttributes } from '../../src/jobs/envelope.ts';
+import { typeOfChange, typeOfValue } from '../../src/profile/attribute-types.ts';
+import { type AttributeNameRow, countAttributeNames, MAX_NAMES } from '../../src/store/attribute-names.ts';
+import type { Connection } from '../../src/store/database.ts';
+import { sendTogether } from '../../src/store/transactions.ts';
+import type { WorkItem } from './work-item.ts';
+
+/** Names that one process remembers, of all workspaces: about 10 MB. */
+const MAX_REMEMBERED = 100_000;
+
+/** Workspaces whose new names one transaction records. The names of the others stay new, and a later one records them. */
+const MAX_WORKSPACES = 100;
+
+/** Milliseconds for which a workspace that has MAX_NAMES names is left alone. */
+const FULL_MS = 3_600_000;
+
+/** Sets of types by name, by workspace. */
+type Names = Map<string, Map<string, number>>;
+
+/**
+ * Records which custom attributes a workspace has, and of which types. A name that this process has recorded before costs
+ * one look-up in memory; a new one is written in the transaction that applies the object.
+ */
+export class AttributeNames {
+  #remembered: Names = new Map();
+  #count = 0;
+  /** When a full workspace is looked at again, in milliseconds of `performance.now()`. */
+  readonly #full = new Map<string, number>();
+
+  /** Returns the names and types among applied objects that this process has not recorded yet. */
+  newAmong(applied: readonly WorkItem[]): Names {
+    const found: Names = new Map();
+    for (const { workspaceId, object } of applied) {
+      if (object.kind !== 'attributes') continue;
+      if (this.#full.size > 0 && this.#isFull(workspaceId)) continue;
+      this.#collect(found, workspaceId, object);
+    }
+    return found;
+  }
+
+  #collect(found: Names, workspaceId: string, { set, change }: AcceptedAttributes): void {
+    const known = this.#remembered.get(workspaceId);
+    const add = (name: string, type: number) => {
+      if (type === 0 || ((known?.get(name) ?? 0) & type) !== 0) return;
+      let names = found.get(workspaceId);
+      if (!names) {
+        if (found.size >= MAX_WORKSPACES) return;
+        names = new Map();
+        found.set(workspaceId, names);
+      }
+      names.set(name, (names.get(name) ?? 0) | type);
+    };
+    for (const name in set) add(name, typeOfValue(set[name]!));
+    for (const name in change) add(name, typeOfChange(change[name]!));
+  }
+
+  #isFull(workspaceId: string): boolean {
+    const until = this.#full.get(workspaceId);
+    if (until === undefined) return false;
+    if (performance.now() < until) return true;
+    this.#full.delete(workspaceId);
+    return false;
+  }
+
+  /** Turns new names into rows, as many of each workspace as there is room for. */
+  async rowsOf(tx: Connection, found: Names): Promise<AttributeNameRow[]> {
+    const workspaces = [...found.keys()];
+    const counts = await sendTogether(
+      tx,
+      workspaces.map((workspaceId) => () => countAttributeNames(tx, workspaceId)),
+    );
+    return workspaces.flatMap((workspaceId, index) => {
+      const room = MAX_NAMES - counts[index]!;
+      if (room <= 0) this.#full.set(workspaceId, performance.now() + FULL_MS);
+      const names = [...found.get(workspaceId)!].slice(0, room);
+      return names.map(([name, types]) => ({ workspaceId, name, types }));
+    });
+  }
+
+  /** Remembers rows whose transaction has been committed. */
+  remember(rows: readonly AttributeNameRow[]): void {
+    if (this.#count + rows.length > MAX_REMEMBERED) {
+      this.#remembered = new Map();
+      this.#count = 0;
+    }
+    for (const { workspaceId, name, types } of rows) {
+      let names = this.#remembered.get(workspaceId);
+      if (!names) {
+        names = new Map();
+        this.#remembered.set(workspaceId, names);
+      }
+      const before = names.get(name);
+      if (before === undefined) this.#count++;
+      names.set(name, (before ?? 0) | types);
+    }
+  }
+}
