@@ -39,7 +39,7 @@ export function purchasesRevenueSeries(): DirectOperation {
           { time: '2026-01-30', revenue: 0 },
           { time: '2026-01-31', revenue: 25 },
         ],
-        currency: 'EUR',
+        currency: 'USD',
         message: 'success',
       },
     },

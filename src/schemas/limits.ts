@@ -37,6 +37,7 @@ export type BucketName = keyof typeof buckets;
  */
 export const reservedNames: readonly string[] = `
   accepted_at analytics_tracking_enabled alias_label alias_name alias_updates aliases_processed aliases_to_identify app
+  array_length campaigns canvases cards data_type included_in_analytics_report tag_names
   app_group_id app_id apps attributes attributes_processed bio callback_endpoint channel color confirmation_page_html
   constructor contact_emails count country created_at currency current_external_id current_location
   cursor custom_attributes custom_attributes_to_export custom_events data date_of_first_session description date_of_last_session deleted

@@ -38,6 +38,8 @@ test('reading states, series of events, segments and all of /email share the def
     requests: 250_000,
     windowSeconds: 3600,
     paths: [
+      '/campaigns/list',
+      '/canvas/list',
       '/email/blacklist',
       '/email/blocklist',
       '/email/bounce/remove',
@@ -46,6 +48,7 @@ test('reading states, series of events, segments and all of /email share the def
       '/email/status',
       '/email/unsubscribes',
       '/events/data_series',
+      '/feed/list',
       '/segments/details',
       '/segments/list',
       '/sms/invalid_phone_numbers',
@@ -57,11 +60,13 @@ test('reading states, series of events, segments and all of /email share the def
   });
 });
 
-test('lists of events and products and series of purchases share 1,000 requests an hour', () => {
+test('lists of events, products and attributes and series of purchases share 1,000 an hour', () => {
   expect(limitOf('events.list')).toEqual({
     requests: 1000,
     windowSeconds: 3600,
     paths: [
+      '/custom_attributes',
+      '/events',
       '/events/list',
       '/purchases/product_list',
       '/purchases/quantity_series',
@@ -76,7 +81,7 @@ test('list, view and link of preference centers share 1,000 requests a minute, w
   expect(limitOf('preference_center.read')).toEqual({
     requests: 1000,
     windowSeconds: 60,
-    paths: [center, `${center}/url/:userId`, '/preference_center/v1/list'],
+    paths: [center, `${center}/url/:userId`, `${center}/url/:userId`, '/preference_center/v1/list'],
   });
   expect(limitOf('preference_center.write')).toEqual({
     requests: 10,

@@ -195,7 +195,7 @@ const example: QueuedOperation['example'] = {
       {
         external_id: 'ada',
         product_id: 'book',
-        currency: 'EUR',
+        currency: 'USD',
         price: 12.5,
         quantity: 2,
         time: '2026-01-31T12:05:00Z',
