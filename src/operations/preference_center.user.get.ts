@@ -9,7 +9,7 @@ const DAY = 86_400_000;
 
 /** POST on the same path, which some clients of the protocol send: the same as GET. */
 export function preferenceCenterUserPost(): DirectOperation {
-  return { ...preferenceCenterUserGet(), id: 'preference_center.user.post', method: 'POST', readsOnly: true };
+  return { ...preferenceCenterUserGet(), id: 'preference_center.user.post', method: 'POST' };
 }
 
 /** GET /preference_center/v1/{preferenceCenterExternalId}/url/{userId} */

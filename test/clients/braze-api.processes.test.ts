@@ -217,8 +217,14 @@ describe.each(eitherBackend)(
       });
     });
 
+    test('campaigns.list and canvas.list read an empty list', async () => {
+      expect(await client.campaigns.list()).toEqual({ message: 'success', campaigns: [] });
+      expect(await client.canvas.list()).toEqual({ message: 'success', canvases: [] });
+    });
+
     test('an operation that Penstock does not have is thrown as 404', async () => {
-      await expect(client.campaigns.list()).rejects.toMatchObject({ status: 404, message: 'Not Found' });
+      const missing = client.campaigns.details({ campaign_id: 'any' });
+      await expect(missing).rejects.toMatchObject({ status: 404, message: 'Not Found' });
     });
   },
 );
