@@ -218,7 +218,7 @@ describe.each(eitherBackend)('every operation, with the queue in %s', (backend) 
         });
         const changed = operation.body
           ? { ...request, json: { ...(request.json as Record<string, Json>), changed: true } }
-          : { ...(await access().example(operation, fleet().workspace)), headers };
+          : { ...request, path: `${request.path}?changed=true` };
         const third = await accept(operation, changed, other);
         expectError(operation, third, 'idempotencyKeyReused');
       });
