@@ -31,7 +31,7 @@ export function meaningOf(reason: string): string {
 
 /** Error texts by reason. The first pattern that matches decides, so that special rules stand before general ones. */
 const patterns: readonly (readonly [RejectionReason, RegExp])[] = [
-  ['required', / is required\b|\bneeds an? '/],
+  ['required', / (?:is|are) required\b|\bneeds an? '/],
   ['unstorable', /\\u0000|surrogate pair|nest deeper|more than \d+ keys|number is too large|lose digits/],
   ['unknown_group', /no subscription group has the id|^Invalid subscription group ID$/],
   ['unknown_user', /^no user (?:goes by|has) the /],
@@ -65,7 +65,8 @@ const ALTERNATIVES = /^'[^']+'(?:, '[^']+')* or '[^']+' is required/;
  * The field with which a text begins. A quoted word further on may be a value, as in "the external_id 'ada' is not
  * deprecated".
  */
-const FIELD = /^(?:'|Invalid '|The value provided for the ')(.+?)'(?= (?:field|is|must|needs)\b)/;
+const FIELD =
+  /^(?:'|Invalid '|The value provided for the ')(.+?)'(?=(?:(?:, | and )'[^']*')* (?:field|is|are|must|needs)\b)/;
 
 /** Array positions: `items[3].price` and `items[4].price` are one field. */
 const POSITION = /\[\d+\]/g;

@@ -77,7 +77,7 @@ export function usersMerge(): QueuedOperation {
           ...readMergeUpdate(update, index),
         }),
       );
-      return { objects, rejected: 0, reply: { status: 202, body: { message: 'success' } } };
+      return { objects, rejected: [], reply: { status: 202, body: { message: 'success' } } };
     },
   };
 }
