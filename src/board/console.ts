@@ -12,6 +12,7 @@ import { describeLoss } from '../queue/loss.ts';
 import type { createWaitingSearch } from '../queue/waiting-search.ts';
 import type { Actor } from '../store/audit.ts';
 import { type Database, storable } from '../store/database.ts';
+import { isPostgresAway } from '../store/error-cause.ts';
 import type { QueueLoss } from '../store/installation.ts';
 import { type Right, rights, type Viewer, type Workspace } from './access.ts';
 import { download, type FileReply } from './files.ts';
@@ -260,11 +261,10 @@ function sorryOf(error: unknown): Sorry | undefined {
   if (error instanceof Sorry) return error;
   if (error instanceof QueueUnavailable)
     return new Sorry(503, 'The queue does not answer. Nothing was changed that is not said; try again.');
-  const { type, code } = error as { type?: string; code?: string };
+  const { type } = error as { type?: string };
   if (type === 'entity.too.large') return new Sorry(400, 'The form holds more than it may.');
   if (type === 'parameters.too.many') return new Sorry(400, `A form has at most ${MOST_FIELDS} values.`);
-  if (code === 'ECONNREFUSED' || code === '57P01' || code === '57P03' || code === 'P1001')
-    return new Sorry(503, 'Postgres does not answer. Try again when it does.');
+  if (isPostgresAway(error)) return new Sorry(503, 'Postgres does not answer. Try again when it does.');
   return undefined;
 }
 

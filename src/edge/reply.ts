@@ -6,6 +6,7 @@ import { noteRequest } from '../platform/tracing.ts';
 import { RendererBusy } from '../preferences/renderer.ts';
 import type { Json } from '../profile/json.ts';
 import { QueueUnavailable } from '../queue/lanes.ts';
+import { isPostgresAway } from '../store/error-cause.ts';
 import type { EdgeMetrics } from './metrics.ts';
 import type { Allowance } from './rate-limit.ts';
 import type { RequestInHand } from './request.ts';
@@ -114,19 +115,17 @@ export function isUnavailable(error: unknown): boolean {
 /** How Redis begins an error that is about itself and not about the command: full, starting, or not the one that writes. */
 const REDIS_NOT_NOW = /^(OOM|LOADING|MISCONF|READONLY|MASTERDOWN|NOREPLICAS|CLUSTERDOWN|TRYAGAIN|BUSY)\b/;
 
-/**
- * Whether a store or the queue could not be reached, or was held up by someone else: its error names a connection or a
- * wait, not a mistake. The waits: a lock, 55P03; a deadlock, 40P01 or Prisma's P2034; a statement that Postgres ended
- * in time, 57014.
- */
+/** How BullMQ and ioredis word an answer that did not come. */
+const REDIS_AWAY =
+  /Connection is closed|Command timed out|Cluster (redirections|isn't ready)|max retries|writeable/i;
+
+/** Whether Postgres or the queue could not be reached, or was held up by another transaction. */
 function isUnreachable(error: unknown): boolean {
-  const { code, message, name } = error as { code?: string; message?: string; name?: string };
+  const { message = '', name } = error as { message?: string; name?: string };
   return (
-    /^(ECONN|EPIPE|ETIMEDOUT|ENOTFOUND|08|57P0|53|40P01|55P03|57014|P2034)/.test(code ?? '') ||
-    /Connection (is closed|terminated)|Command timed out|Cluster (redirections|isn't ready)|max retries|writeable|timeout exceeded|Query read timeout|canceling statement due to|deadlock detected|distributed deadlock/i.test(
-      message ?? '',
-    ) ||
-    REDIS_NOT_NOW.test(message ?? '') ||
+    isPostgresAway(error) ||
+    REDIS_AWAY.test(message) ||
+    REDIS_NOT_NOW.test(message) ||
     name === 'MaxRetriesPerRequestError'
   );
 }

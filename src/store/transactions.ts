@@ -1,6 +1,7 @@
 import type { Duplex } from 'node:stream';
 import { tracing } from '../platform/tracing.ts';
 import { type Connection, type Pool, workFor } from './database.ts';
+import { isForeignSession, isStalePlan } from './error-cause.ts';
 
 /** Milliseconds that a transaction's statements may take, and wait for a lock; what takes longer fails. */
 export interface Limits {
@@ -41,7 +42,7 @@ export async function inTransaction<T>(
     return result;
   } catch (error) {
     const lost = broken;
-    if (isStale(error)) broken = error as Error;
+    if (isStalePlan(error) || isForeignSession(error)) broken = error as Error;
     await tx.query('rollback').catch((failure: Error) => {
       broken = failure;
     });
@@ -51,12 +52,6 @@ export async function inTransaction<T>(
     if (span) workFor(tx, undefined);
     tx.release(broken);
   }
-}
-
-/** Whether a prepared statement of the connection returns rows of a shape that is gone: a new connection makes it anew. */
-function isStale(error: unknown): boolean {
-  const { code, message } = error as { code?: string; message?: string };
-  return code === '0A000' && message?.includes('cached plan') === true;
 }
 
 /** One message, and so one round trip. */

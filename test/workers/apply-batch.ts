@@ -1,7 +1,7 @@
 import type { Log } from '../../src/platform/log.ts';
 import type { Connection, Pool } from '../../src/store/database.ts';
+import { causeOf } from '../../src/store/error-cause.ts';
 import { type Applied, applySome } from '../../workers/batch/apply.ts';
-import { classify } from '../../workers/batch/failures.ts';
 import type { Delivery } from '../../workers/batch/open.ts';
 import { type BatchResult, type Part, WHOLE } from '../../workers/batch/parts.ts';
 import { applyTogether, HOLDS_ONE } from '../../workers/batch/run.ts';
@@ -22,7 +22,7 @@ export async function applyPart(
   try {
     return await applyTogether(pool, deliveries, part);
   } catch (error) {
-    if (classify(error) === 'transient') throw error;
+    if (causeOf(error) !== 'object') throw error;
     log.warn({ err: error, envelopes: deliveries.map(({ id }) => id) }, HOLDS_ONE);
     const ended = await applyBisecting(pool, deliveries, { suspicion: noSuspicion(), part });
     if (ended.how === 'failed') throw ended.error;

@@ -1,6 +1,6 @@
 import type pg from 'pg';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { classify } from '../../workers/batch/failures.ts';
+import { causeOf } from '../../src/store/error-cause.ts';
 import { type Delivery, ledgerKey } from '../../workers/batch/open.ts';
 import { lengthOf } from '../setup/length.ts';
 import { createWorkspace, type TestWorkspace } from '../setup/workspace.ts';
@@ -98,7 +98,7 @@ describe('the connection is cut around COMMIT', () => {
       cutter.arm(when);
       const error = await applyBatch(throughProxy, [delivery], silent).catch((failure: unknown) => failure);
       expect(error).toBeInstanceOf(Error);
-      expect(classify(error)).toBe('transient');
+      expect(causeOf(error)).not.toBe('object');
       expect(await applyBatch(throughProxy, [delivery], silent)).toMatchObject({ kind: second });
       expect(await readSums(pool, workspace)).toEqual(once);
     }

@@ -1,6 +1,6 @@
 import type pg from 'pg';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { classify, type ErrorClass } from '../../workers/batch/failures.ts';
+import { type Cause, causeOf } from '../../src/store/error-cause.ts';
 import { createWorkspace, type TestWorkspace } from '../setup/workspace.ts';
 import { applyBatch } from './apply-batch.ts';
 import {
@@ -25,55 +25,55 @@ beforeAll(async () => {
 });
 afterAll(() => pool.end());
 
-test.each<[string, object, ErrorClass]>([
-  ['a trigger raises an exception', { code: 'P0001' }, 'permanent'],
-  ['a value that its type does not hold', { code: '22003' }, 'permanent'],
-  ['text that jsonb does not hold', { code: '22P05' }, 'permanent'],
-  ['a constraint is violated', { code: '23514' }, 'permanent'],
-  ['a program limit is exceeded', { code: '54000' }, 'permanent'],
-  ['a mistake of our own', new TypeError('x is undefined'), 'permanent'],
+test.each<[string, object, Cause]>([
+  ['a trigger raises an exception', { code: 'P0001' }, 'object'],
+  ['a value that its type does not hold', { code: '22003' }, 'object'],
+  ['text that jsonb does not hold', { code: '22P05' }, 'object'],
+  ['a constraint is violated', { code: '23514' }, 'object'],
+  ['a program limit is exceeded', { code: '54000' }, 'object'],
+  ['a mistake of our own', new TypeError('x is undefined'), 'object'],
   [
     'a mistake that Node finds',
     Object.assign(new RangeError('too large'), { code: 'ERR_OUT_OF_RANGE' }),
-    'permanent',
+    'object',
   ],
   [
     'a stream that is closed',
     Object.assign(new Error('closed'), { code: 'ERR_STREAM_DESTROYED' }),
-    'transient',
+    'infrastructure',
   ],
-  ['another lane made the same user', { code: '23505', constraint: 'profiles_external_id' }, 'transient'],
-  ['another lane gave the same alias away', { code: '23505', constraint: 'user_aliases_pkey' }, 'transient'],
-  ['the same in a shard', { code: '23505', constraint: 'user_aliases_pkey_102060' }, 'transient'],
+  ['another lane made the same user', { code: '23505', constraint: 'profiles_external_id' }, 'chance'],
+  ['another lane gave the same alias away', { code: '23505', constraint: 'user_aliases_pkey' }, 'chance'],
+  ['the same in a shard', { code: '23505', constraint: 'user_aliases_pkey_102060' }, 'chance'],
   [
     'the same as the coordinator of a node tells it',
     {
       code: '23505',
       message: 'duplicate key value violates unique constraint "profiles_external_id_102764"',
     },
-    'transient',
+    'chance',
   ],
   [
     'a row that is there twice, as the coordinator tells it',
     { code: '23505', message: 'duplicate key value violates unique constraint "events_pkey_102236"' },
-    'permanent',
+    'object',
   ],
   [
     'an index that has no room for an external id',
     { code: '54000', constraint: 'profiles_external_id' },
-    'permanent',
+    'object',
   ],
-  ['two rows for one in a statement', { code: '21000' }, 'permanent'],
-  ['a deadlock', { code: '40P01' }, 'transient'],
-  ['a serialization failure', { code: '40001' }, 'transient'],
-  ['the server shuts down', { code: '57P01' }, 'transient'],
-  ['too many connections', { code: '53300' }, 'transient'],
-  ['no disk space', { code: '53100' }, 'transient'],
-  ['a table that a migration has yet to make', { code: '42P01' }, 'transient'],
-  ['a refused connection', Object.assign(new Error('refused'), { code: 'ECONNREFUSED' }), 'transient'],
-  ['a broken connection', new Error('Connection terminated unexpectedly'), 'transient'],
+  ['two rows for one in a statement', { code: '21000' }, 'object'],
+  ['a deadlock', { code: '40P01' }, 'conflict'],
+  ['a serialization failure', { code: '40001' }, 'conflict'],
+  ['the server shuts down', { code: '57P01' }, 'infrastructure'],
+  ['too many connections', { code: '53300' }, 'infrastructure'],
+  ['no disk space', { code: '53100' }, 'infrastructure'],
+  ['a table that a migration has yet to make', { code: '42P01' }, 'statement'],
+  ['a refused connection', Object.assign(new Error('refused'), { code: 'ECONNREFUSED' }), 'infrastructure'],
+  ['a broken connection', new Error('Connection terminated unexpectedly'), 'chance'],
 ])('%s: %o is %s', (_, error, expected) => {
-  expect(classify(error)).toBe(expected);
+  expect(causeOf(error)).toBe(expected);
 });
 
 test('G4: several objects that cannot be applied are found among many; the others are applied, once', async () => {

@@ -6,7 +6,7 @@ import { NotOfOneWorkspace } from '../../src/store/one-workspace.ts';
 import { inTransaction } from '../../src/store/transactions.ts';
 import { ALONE, BISECTING } from '../../workers/batch/bisect.ts';
 import { createCoalescer } from '../../workers/batch/coalescer.ts';
-import { classify, triesOf } from '../../workers/batch/failures.ts';
+import { countsAgainstObject, triesOf } from '../../workers/batch/failures.ts';
 import { applyTogether, LIMITS } from '../../workers/batch/run.ts';
 import { createWorkerMetrics } from '../../workers/metrics.ts';
 import { createDatabase, waitUntil } from '../setup/fixtures.ts';
@@ -55,7 +55,7 @@ test('G4: a statement whose rows have another shape since a migration is nobodyâ
   await narrow.query('alter table shapes add column two text');
   const error = await ask().catch((caught: unknown) => caught);
   expect(error).toMatchObject({ code: '0A000' });
-  expect(classify(error)).toBe('transient');
+  expect(countsAgainstObject(error)).toBe(false);
   expect((await ask()).fields).toHaveLength(2);
   await narrow.end();
 });
@@ -205,7 +205,7 @@ test('G4: a wait for what somebody else has in hand is none for the objects, whe
   await holder.query('rollback');
   holder.release();
   expect(error).toMatchObject({ code: '55P03' });
-  expect(classify(error)).toBe('transient');
+  expect(countsAgainstObject(error)).toBe(false);
 });
 
 test('a wait for a lock fails before its statement does: it must not look as if the objects took too long', () => {
@@ -222,6 +222,12 @@ test.each([
   ['tables that are not there yet', { code: '42P01' }],
   ['a lock that somebody holds', { code: '55P03' }],
   ['a statement that cannot be planned', { code: '0A000' }],
+  ['a prepared statement that the session does not have', { code: '26000' }],
+  ['a prepared statement that the session has already', { code: '42P05' }],
+  ['a transaction that another statement has aborted', { code: '25P02' }],
+  ['an internal error of the server', { code: 'XX000' }],
+  ['a pooler that gives out no server', { code: '08P01', message: 'query_wait_timeout' }],
+  ['a pool that has no connection', new Error('timeout exceeded when trying to connect')],
   ['a set of several workspaces where one is meant', new NotOfOneWorkspace('two')],
   ['a server that prepares no transactions', { code: '55000' }],
   [
@@ -230,7 +236,7 @@ test.each([
   ],
 ])("%s is nobody's fault, however often it comes back", (_, error) => {
   expect(triesOf(error)).toBe(Number.POSITIVE_INFINITY);
-  expect(classify(error)).toBe('transient');
+  expect(countsAgainstObject(error)).toBe(false);
 });
 
 test('what time, memory or a connection runs out of is, at the third time', () => {
@@ -240,9 +246,25 @@ test('what time, memory or a connection runs out of is, at the third time', () =
 test('what another lane has its part in is, at the tenth time, however the store tells it', () => {
   const index = 'profiles_external_id';
   const races = [
-    { code: '40P01' },
     { code: '23505', constraint: index },
     { code: '23505', message: `duplicate key value violates unique constraint "${index}_102764"` },
   ];
-  expect(races.map(triesOf)).toEqual([10, 10, 10]);
+  expect(races.map(triesOf)).toEqual([10, 10]);
+  expect(races.every(countsAgainstObject)).toBe(true);
+});
+
+test('G4: a deadlock splits the batch after ten failures and never makes an object a dead letter', () => {
+  for (const code of ['40P01', '40001']) {
+    expect(triesOf({ code })).toBe(10);
+    expect(countsAgainstObject({ code })).toBe(false);
+  }
+});
+
+test('G4: a lost connection counts against an object only after ten failures, also behind a pooler', () => {
+  const lost = [
+    new Error('Connection terminated unexpectedly'),
+    { code: '08P01', message: 'server conn crashed?' },
+  ];
+  expect(lost.map(triesOf)).toEqual([10, 10]);
+  expect(lost.every(countsAgainstObject)).toBe(true);
 });

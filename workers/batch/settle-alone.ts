@@ -4,6 +4,7 @@ import type { Pool } from '../../src/store/database.ts';
 import type { WorkerMetrics } from '../metrics.ts';
 import { BisectionStopped, type BisectionTerms, bisect, cutEvenly } from './bisect.ts';
 import {
+  countsAgainstObject,
   createFailures,
   type Failed,
   type Fault,
@@ -164,6 +165,7 @@ function bisectionOf(
       return;
     }
     failures.goOnFrom(0);
+    if (!countsAgainstObject(error)) return;
     const [only] = hand;
     if (only) poison.set(only.object.id, reasonOf(error));
     // It fails when it is committed, or before anything is applied: no object of it alone.

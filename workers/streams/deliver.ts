@@ -3,6 +3,7 @@ import { type Service, within } from '../../src/platform/lifecycle.ts';
 import { poll, rest } from '../../src/platform/poll.ts';
 import { unlessAborted } from '../../src/platform/time-limit.ts';
 import { isDistributed } from '../../src/store/distributed.ts';
+import { isPostgresAway, sqlstateOf } from '../../src/store/error-cause.ts';
 import { watchHorizon } from '../../src/store/horizon.ts';
 import { listDestinations, trimLog } from '../../src/store/stream-destinations.ts';
 import {
@@ -246,18 +247,12 @@ async function beginDelivery(
   return undefined;
 }
 
-/** What `pg` says without a code when a connection is gone, or is none. */
-const NO_ANSWER = /connection terminated|timeout exceeded|read timeout|not queryable|connection error/i;
-
 /** What the operator is told: whose fault it is, and nothing that a row holds. */
 function failureOf(error: unknown): { said: string; isOwn: boolean } {
   if (error instanceof DeliveryError) return { said: error.message, isOwn: false };
-  const { code, message } = error as { code?: unknown; message?: unknown };
-  if (typeof code === 'string' && /^[0-9A-Z]{5}$/.test(code) && !/^E[A-Z]{4}$/.test(code))
-    return { said: `Postgres answered with the error ${code}`, isOwn: false };
-  const isNetwork = typeof code === 'string' && /^(E[A-Z_]+|UNPROVEN_SERVER)$/.test(code);
-  if ((isNetwork && !code.startsWith('ERR_')) || NO_ANSWER.test(String(message)))
-    return { said: 'Postgres did not answer', isOwn: false };
+  const sqlstate = sqlstateOf(error);
+  if (sqlstate !== undefined) return { said: `Postgres answered with the error ${sqlstate}`, isOwn: false };
+  if (isPostgresAway(error)) return { said: 'Postgres did not answer', isOwn: false };
   return { said: 'a mistake of Penstock itself: the log of the sync process has it', isOwn: true };
 }
 

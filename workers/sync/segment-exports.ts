@@ -20,6 +20,7 @@ import { reachOf } from '../../src/platform/reach.ts';
 import { linkSignals } from '../../src/platform/time-limit.ts';
 import { everyStatementByIndex, openPool, type Pool } from '../../src/store/database.ts';
 import { EXPORT_CONNECTIONS, EXPORTS_AT_ONCE } from '../../src/store/pool-sizes.ts';
+import { isPostgresAway } from '../../src/store/error-cause.ts';
 import {
   endExport,
   finishExport,
@@ -157,7 +158,9 @@ export function startSegmentExports({
       if (isPermanent || ends.isLate())
         return await fail(ends.isLate() ? 'it was not whole within a day' : message);
       log.warn({ ...line, err: error, tries: wanted.tries }, 'an export of a segment is tried again');
-      await giveBackExport(pool, lease, { retryMs: retryAfter(wanted.tries), error: message });
+      const retryMs = retryAfter(wanted.tries);
+      // An outage of Postgres takes no try away from the export.
+      await giveBackExport(pool, lease, isPostgresAway(error) ? { retryMs } : { retryMs, error: message });
     } finally {
       ends.release();
       held?.end();

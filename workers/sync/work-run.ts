@@ -2,10 +2,10 @@ import { SourceError } from '../../src/integrations/source.ts';
 import { grouped } from '../../src/platform/format.ts';
 import { messageOf } from '../../src/platform/log.ts';
 import { backOff, rest } from '../../src/platform/poll.ts';
+import { causeOf } from '../../src/store/error-cause.ts';
 import { findInOutbox } from '../../src/store/sync-chunks.ts';
 import { advanceRun, type EndedStatus, findRun, finishRun, type Run } from '../../src/store/sync-runs.ts';
 import { inTransaction } from '../../src/store/transactions.ts';
-import { classify } from '../batch/failures.ts';
 import { type Attempt, endedTheProcess } from '../jobs/job-attempts.ts';
 import { advanceCheckpoint, type Checkpoint, RunLost } from './checkpoint.ts';
 import { type Leaving, type SyncContext, settle } from './context.ts';
@@ -211,5 +211,5 @@ function aboutRun({ id, integrationId, workspaceId }: Run) {
 
 /** Whether the same may go well in a while. */
 function isPassing(error: unknown): boolean {
-  return !(error instanceof SourceError) && classify(error) === 'transient';
+  return !(error instanceof SourceError) && causeOf(error) !== 'object';
 }
