@@ -1,6 +1,7 @@
 import { type Config, ConfigError, readConfig } from './platform/config.ts';
 import { describeFailure } from './platform/format.ts';
 import { createLog, type Log } from './platform/log.ts';
+import { directDatabaseUrl } from './processes/dependencies.ts';
 import { bootstrap, migrate, requirePostgres, WAITS_FOR_A_TABLE } from './processes/migrate.ts';
 import { openPool, type Pool } from './store/database.ts';
 import { distribute, requireCitus } from './store/distribute.ts';
@@ -20,9 +21,9 @@ async function release(): Promise<void> {
       'wrong setting: DATABASE_URL is empty; npm start migrates the embedded Postgres itself',
     );
   }
-  await requirePostgres(config.DATABASE_URL);
-  if (config.DISTRIBUTE === 'citus') await withPool(config.DATABASE_URL, requireCitus);
-  const applied = await migrate(config.DATABASE_URL, config.QUEUE, {
+  await requirePostgres(directDatabaseUrl(config));
+  if (config.DISTRIBUTE === 'citus') await withPool(directDatabaseUrl(config), requireCitus);
+  const applied = await migrate(directDatabaseUrl(config), config.QUEUE, {
     tell: (reason) => log.warn({ reason }, WAITS_FOR_A_TABLE),
   });
   log.info({ migrations: applied.length }, 'migrated');
@@ -37,9 +38,9 @@ async function release(): Promise<void> {
 }
 
 /** Once distributed, tables that a migration has made are as well, whatever the setting says. */
-async function distributeTables({ DATABASE_URL, DISTRIBUTE }: Config, log: Log): Promise<void> {
-  await withPool(DATABASE_URL, async (pool) => {
-    if (DISTRIBUTE !== 'citus' && !(await isDistributed(pool))) return;
+async function distributeTables(config: Config, log: Log): Promise<void> {
+  await withPool(directDatabaseUrl(config), async (pool) => {
+    if (config.DISTRIBUTE !== 'citus' && !(await isDistributed(pool))) return;
     const tables = await distribute(pool, (table) => log.info({ table }, 'distributed'));
     log.info({ tables: tables.length }, 'the tables lie with their workspaces');
   });
@@ -55,7 +56,7 @@ async function withPool(url: string, work: (pool: Pool) => Promise<void>): Promi
 }
 
 async function makeFirstWorkspace(config: Config): Promise<string | undefined> {
-  const database = openDatabase(config.DATABASE_URL, 1);
+  const database = openDatabase(directDatabaseUrl(config), 1);
   try {
     const { apiKey } = await bootstrap(database, config);
     return apiKey;

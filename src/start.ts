@@ -92,7 +92,7 @@ async function sayIfRedisIsAway(config: Config, log: Log): Promise<void> {
 
 /** Tables and the first workspace with its API key. */
 async function prepare(config: Config, databaseUrl: string, log: Log): Promise<FirstKey> {
-  const applied = await migrate(databaseUrl, config.QUEUE, {
+  const applied = await migrate(config.DATABASE_DIRECT_URL || databaseUrl, config.QUEUE, {
     tell: (reason) => log.warn({ reason }, WAITS_FOR_A_TABLE),
   });
   if (applied.length > 0) log.info({ migrations: applied.length }, 'migrated');

@@ -20,7 +20,7 @@ async function main(): Promise<void> {
     held: () => lanes?.held() ?? [],
     onLoss: () => lanes?.leaveFences(),
   });
-  const { id, config, log, url, pool, connection, dependencies, installation, services } = opened;
+  const { id, config, log, directUrl, pool, connection, dependencies, installation, services } = opened;
   const { producer, producerConnection: observer } = opened;
   await installation.confirmed;
 
@@ -39,9 +39,9 @@ async function main(): Promise<void> {
   });
   const fences = createFences({ pool, lanes: laneCount(config), metrics, log });
   // One lane meets no other.
-  const news = config.LANES > 1 ? [listenForFenceNews(url, fences.hear, log)] : [];
+  const news = config.LANES > 1 ? [listenForFenceNews(directUrl, fences.hear, log)] : [];
   lanes = startLanes({
-    ...{ id, connection, observer, databaseUrl: url, coalescer, fences, config, log },
+    ...{ id, connection, observer, databaseUrl: directUrl, coalescer, fences, config, log },
     onChange: opened.tellSoon,
   });
   const oldest = watchOldest(observer, {

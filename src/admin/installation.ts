@@ -1,10 +1,10 @@
 import { userInfo } from 'node:os';
 import path from 'node:path';
 import { validate } from 'uuid';
-import { databaseUrlOf } from '../embedded/address.ts';
 import type { Company, Prisma, Workspace } from '../generated/prisma/client.ts';
 import { type Config, readConfig } from '../platform/config.ts';
 import { codeOf, describeFailure } from '../platform/format.ts';
+import { findDatabaseUrl } from '../processes/dependencies.ts';
 import { type Actor, type AuditEntry, auditIn } from '../store/audit.ts';
 import type { Database } from '../store/database.ts';
 import { openDatabase } from '../store/open-database.ts';
@@ -87,7 +87,7 @@ export async function withInstallation(work: (installation: Installation) => Pro
 /** As `withInstallation`, with tables or without. */
 export async function withDatabase(work: (installation: Installation) => Promise<void>): Promise<void> {
   const config = readConfig();
-  const databaseUrl = databaseUrlOf(config);
+  const databaseUrl = findDatabaseUrl(config);
   if (!databaseUrl) throw nothingRuns(config);
   const database = openDatabase(databaseUrl, POOL_SIZE);
   try {

@@ -191,7 +191,7 @@ async function ask(url: string, cluster: string): Promise<boolean | Error> {
   try {
     await client.connect();
     const { rows } = await client.query('show data_directory');
-    return rows[0].data_directory === cluster;
+    return rows[0]!.data_directory === cluster;
   } catch (error) {
     // 57P03: it cannot answer yet. Class 28: it can, and does not know the password.
     return (error as { code?: string }).code?.startsWith('28') ? (error as Error) : false;

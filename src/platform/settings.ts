@@ -30,6 +30,23 @@ export const settings = {
     ),
     enum: ['', 'embedded', 'production'],
   },
+  DATABASE_DIRECT_URL: {
+    ...text(
+      '',
+      '',
+      'Address of Postgres itself where DATABASE_URL leads through a connection pooler in transaction mode: for migrations, LISTEN, and the queue in Postgres (docs/connection-poolers.md). Empty: DATABASE_URL.',
+    ),
+    pattern: '^(postgres(ql)?://.+)?$',
+    rule: 'must start with postgres:// or postgresql://',
+  },
+  DATABASE_POOLING: {
+    ...text(
+      '',
+      '',
+      'How DATABASE_URL hands out server sessions: none (no pooler), session or transaction, as pool_mode of PgBouncer. Empty: each process finds out when it connects.',
+    ),
+    enum: ['', 'none', 'session', 'transaction'],
+  },
   DISTRIBUTE: {
     ...text(
       '',

@@ -7,6 +7,7 @@ import { backOff, rest } from '../platform/poll.ts';
 import type { QueueConnection } from '../queue/connection.ts';
 import type { Pool } from '../store/database.ts';
 import { isMigrated } from '../store/migrations.ts';
+import { type PoolMode, UnsupportedPooling, withPooling } from '../store/pooling.ts';
 
 /** Milliseconds in which a dependency has to answer; a process that is busy needs some itself. */
 const PATIENCE_MS = 3000;
@@ -86,13 +87,21 @@ export interface DependenciesOptions {
   /** Of rate limits that live in a server which is not the queue's. */
   pingLimits?: (() => Promise<void>) | undefined;
   log: Log;
+  /** Ends the process where it can never have what it needs; exits 1 by default. */
+  exit?(): void;
 }
 
 /**
  * Looks again and again whether a process has what it cannot do without, and says in the log what it has not. One
  * sentence each: once when it goes missing, and once when it is back.
  */
-export function watchDependencies({ pool, connection, pingLimits, log }: DependenciesOptions): Dependencies {
+export function watchDependencies({
+  pool,
+  connection,
+  pingLimits,
+  log,
+  exit = () => process.exit(1),
+}: DependenciesOptions): Dependencies {
   const told = new Map<Missing, Told>();
   let lacking: Lack[] = [];
   let timer: NodeJS.Timeout | undefined;
@@ -104,6 +113,11 @@ export function watchDependencies({ pool, connection, pingLimits, log }: Depende
 
   async function lookOn(): Promise<void> {
     const found = await look();
+    const refusal = found.find((one) => one.refusal)?.refusal;
+    if (refusal && !stopped) {
+      log.fatal(refusal.message);
+      exit();
+    }
     // One look that came to nothing may be a connection that is being made, or a busy moment of the process's own.
     const sure = found.filter(({ name }) => lacking.some((one) => one.name === name));
     lacking = found;
@@ -182,11 +196,22 @@ function causes(lacking: Lack[]): Lack[] {
  * @throws {ConfigError} when there is neither
  */
 export function databaseUrl(config: Config): string {
-  const url = databaseUrlOf(config);
+  const url = findDatabaseUrl(config);
   if (url) return url;
   throw new ConfigError(
     `DATABASE_URL is empty and no embedded Postgres was ever started in DATA_DIR (${path.resolve(config.DATA_DIR)}); npm start starts one`,
   );
+}
+
+/** As `databaseUrl`; undefined when there is neither. */
+export function findDatabaseUrl(config: Config): string | undefined {
+  const url = databaseUrlOf(config);
+  return url && withPooling(url, config.DATABASE_POOLING as PoolMode | '');
+}
+
+/** Postgres for what needs a session of its own: DATABASE_DIRECT_URL, else as `databaseUrl`. */
+export function directDatabaseUrl(config: Config): string {
+  return config.DATABASE_DIRECT_URL || databaseUrl(config);
 }
 
 /** Milliseconds in which a dependency has to answer. */
@@ -202,6 +227,8 @@ export type Missing = 'postgres' | 'migrations' | 'redis' | 'queue';
 interface Lack {
   name: Missing;
   reason: string;
+  /** Set where waiting does not help. */
+  refusal?: UnsupportedPooling;
 }
 
 /** What a process cannot do without and does not have now, each by name; known after a second at the latest. */
@@ -241,7 +268,10 @@ async function findLacking(
 }
 
 function lack(name: Missing): (error: unknown) => Lack {
-  return (error) => ({ name, reason: reasonOf(error) });
+  return (error) => ({
+    ...{ name, reason: reasonOf(error) },
+    ...(error instanceof UnsupportedPooling && { refusal: error }),
+  });
 }
 
 function reasonOf(error: unknown): string {

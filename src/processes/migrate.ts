@@ -8,7 +8,7 @@ import { keepOrder, vacuumOften } from '../queue/postgres-queue.ts';
 import { permissions } from '../schemas/permissions.ts';
 import { type Actor, auditIn } from '../store/audit.ts';
 import { describeApiKey, describeScimToken, newApiKey } from '../store/credentials.ts';
-import { type Database, PostgresClient } from '../store/database.ts';
+import { type Database, PostgresClient, requireSession } from '../store/database.ts';
 import { applyMigrations, type LockPatience } from '../store/migrations.ts';
 
 /**
@@ -27,6 +27,7 @@ export const WAITS_FOR_A_TABLE = 'waits for a table, and lets others use it mean
  * Brings the tables up to date: ours as `prisma migrate deploy` would, with its record in
  * `_prisma_migrations`, and BullMQ's where the queue lives in Postgres. Safe to repeat, and safe while
  * another process does the same: it waits for its turn and then finds nothing left to do.
+ * @param databaseUrl of Postgres itself, or of a pooler in session mode: the lock belongs to a session
  * @param patience with tables that somebody else holds
  * @returns the names of our migrations that were applied now, in order.
  * @throws {Error} naming the migration that failed and Postgres's reason; nothing is changed then.
@@ -42,6 +43,7 @@ export async function migrate(
     connectionString: databaseUrl,
     max: 1,
     idleTimeoutMillis: 0,
+    verify: requireSession('a migration'),
   });
   pool.on('error', () => {});
   // The pool does not listen to a connection while it is checked out.

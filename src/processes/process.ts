@@ -16,7 +16,13 @@ import { openProducer, type PlacedProducer } from '../queue/producer.ts';
 import { requireRedisSettings } from '../queue/redis.ts';
 import { everyStatementByIndex, openPool, type Pool } from '../store/database.ts';
 import type { QueueLoss } from '../store/installation.ts';
-import { checkReadiness, type Dependencies, databaseUrl, watchDependencies } from './dependencies.ts';
+import {
+  checkReadiness,
+  type Dependencies,
+  databaseUrl,
+  directDatabaseUrl,
+  watchDependencies,
+} from './dependencies.ts';
 import { type Pulse, startHeartbeat } from './heartbeat.ts';
 import { addClockMetric, addDependencyMetric, addSpanMetric, createMetricsGuard } from './metrics.ts';
 
@@ -34,6 +40,8 @@ export interface OpenProcess<S extends Store = Store> {
   log: Log;
   /** The Postgres that it works on. */
   url: string;
+  /** The same for what needs a session of its own. */
+  directUrl: string;
   database: S;
   /** Where the queue lives. */
   connection: QueueConnection;
@@ -60,6 +68,7 @@ export async function openProcess<S extends Store>(
   const log = createLog(name, config.LOG_LEVEL, { format: config.LOG_FORMAT, id });
   tracing?.tellTo(log);
   const url = databaseUrl(config);
+  const directUrl = directDatabaseUrl(config);
   const database = open(url, config);
   const connection = connect(config, url);
   const services: Service[] = [
@@ -71,7 +80,7 @@ export async function openProcess<S extends Store>(
   // Nobody opens connections to the others but to look at them.
   const delay = name === 'web' || name === 'board' ? config.SHUTDOWN_DELAY_MS : 0;
   stopOnSignal(services, log, { deadline: config.SHUTDOWN_TIMEOUT_MS, delay });
-  return { id, config, log, url, database, connection, services };
+  return { id, config, log, url, directUrl, database, connection, services };
 }
 
 /** Where each working process says how it is. */

@@ -1,7 +1,7 @@
 import type { QueueOptions } from 'bullmq';
 import pg from 'pg';
 import type { Config } from '../platform/config.ts';
-import { IDLE_TIMEOUT, PostgresClient } from '../store/database.ts';
+import { IDLE_TIMEOUT, PostgresClient, requireSession } from '../store/database.ts';
 import { createPostgresBackend, Queue } from './bullmq.ts';
 import { type Layout, laneName, layoutOf, prefixOf, shardOfLane } from './lanes.ts';
 import { openRedis, type Patience, pingRedis, type RedisClient } from './open-redis.ts';
@@ -107,13 +107,15 @@ function connect(config: Config, databaseUrl: string, patience: Patience): Queue
   }
   const pool = new pg.Pool({
     Client: PostgresClient,
-    connectionString: databaseUrl,
-    options: `-c search_path=${QUEUE_SCHEMA}`,
+    connectionString: config.DATABASE_DIRECT_URL || databaseUrl,
+    session: { search_path: QUEUE_SCHEMA },
+    // BullMQ listens, and finds its tables by the search path.
+    verify: requireSession('the queue in Postgres'),
     // A worker of BullMQ holds a connection that listens. A producer holds none, and may need two at the same time.
     max: patience.waits ? config.DATABASE_POOL_SIZE + config.LANES : Math.max(2, config.DATABASE_POOL_SIZE),
     idleTimeoutMillis: IDLE_TIMEOUT,
     keepAlive: true,
-  });
+  } as pg.PoolConfig);
   // Every queue, worker and lane that shares the pool listens for its errors.
   pool.setMaxListeners(0);
   pool.on('error', () => {});

@@ -1,5 +1,6 @@
 import { type Poller, poll, rest } from '../platform/poll.ts';
-import { type Pool, PostgresClient } from './database.ts';
+import { beginWholeSession, type Pool, PostgresClient } from './database.ts';
+import { type SessionSettings, UnsupportedPooling } from './pooling.ts';
 
 /** An advisory lock, by what it is about. */
 export interface AdvisoryLock {
@@ -10,7 +11,7 @@ export interface AdvisoryLock {
   keepsAway: string;
 }
 
-/** Says that nobody else has the lock: it ends with its session, whoever ends that. */
+/** Says that nobody else has the lock: it ends with its transaction, whoever ends that. */
 export interface SessionLease {
   /** Aborted as soon as this process learns that the session is lost. */
   signal: AbortSignal;
@@ -18,9 +19,13 @@ export interface SessionLease {
   confirm(): Promise<void>;
 }
 
+/** The transaction rests while `work` runs, for as long as that takes. It has no snapshot, so that vacuum goes on. */
+const begin = 'begin; set local idle_in_transaction_session_timeout = 0';
+
 /**
- * A lease on a session's advisory lock: runs `work` while nobody else has the lock. It ends with the session, and so with
- * the process, however that ends. A connection that was lost, or may still have the lock, is not used again.
+ * Runs `work` while nobody else has the advisory lock. A transaction that does nothing else holds the lock, so that it
+ * also holds behind a pooler that hands out servers by transaction. It ends with the connection, and so with the process,
+ * however that ends. A connection that was lost is not used again.
  *
  * @returns undefined when somebody else has it
  */
@@ -39,21 +44,19 @@ export async function aloneWith<T>(
   session.on('error', lose);
   session.on('end', lose);
   async function confirm(): Promise<void> {
+    // A transaction that has failed has its lock until it ends: this one runs nothing that can fail.
     await session.query('select').catch(lose);
     lost.signal.throwIfAborted();
   }
   try {
+    await session.query(begin);
     const { rows } = await session.query<{ mine: boolean }>(
-      `select pg_try_advisory_lock(${number}) as mine`,
+      `select pg_try_advisory_xact_lock(${number}) as mine`,
       values,
     );
-    if (!rows[0]!.mine) return undefined;
-    try {
-      return await work({ signal: lost.signal, confirm });
-    } finally {
-      await session.query(`select pg_advisory_unlock(${number})`, values).catch(lose);
-    }
+    return rows[0]!.mine ? await work({ signal: lost.signal, confirm }) : undefined;
   } finally {
+    await session.query('rollback').catch(lose);
     session.off('error', lose);
     session.off('end', lose);
     session.release(broken);
@@ -65,8 +68,9 @@ const REPORT_INTERVAL = 30_000;
 
 interface HeldSession {
   databaseUrl: string;
-  /** What the session is set to, as `-c name=value`. */
-  options?: string;
+  /** What needs the session, for an operator who reads that it cannot be had. */
+  what: string;
+  settings?: SessionSettings;
   /** Milliseconds that the connection, and each answer on it, may take; absent: any. */
   patience?: number;
   /** Milliseconds between two heartbeats on the connection while it is held. */
@@ -93,7 +97,8 @@ interface Held {
  */
 export function holdSession({
   databaseUrl,
-  options,
+  what,
+  settings = {},
   patience,
   beat,
   retry,
@@ -113,6 +118,8 @@ export function holdSession({
           reported = performance.now();
           report(error);
         }
+        // Another attempt meets the same pooler.
+        if (error instanceof UnsupportedPooling) return;
       }
       await rest(typeof retry === 'number' ? retry : retry(), stopping.signal);
     }
@@ -120,7 +127,7 @@ export function holdSession({
 
   async function once(): Promise<void> {
     const client = new PostgresClient({
-      ...{ connectionString: databaseUrl, keepAlive: true, options },
+      ...{ connectionString: databaseUrl, keepAlive: true, session: settings },
       ...{ connectionTimeoutMillis: patience, query_timeout: patience },
     });
     let over = false;
@@ -138,7 +145,7 @@ export function holdSession({
     let beating: Poller | undefined;
     try {
       // Told to stop, nobody waits for a server that does not answer.
-      await Promise.race([client.connect(), lost]);
+      await Promise.race([client.connect().then(() => beginWholeSession(client, what)), lost]);
       if (over) return;
       beating = keepBeating(client, beat, giveUp);
       await hold(client, { lost, isOver: () => over });

@@ -1,7 +1,21 @@
 import pg from 'pg';
 import type { PrismaClient } from '../generated/prisma/client.ts';
 import { kindOf, type Span, tracing } from '../platform/tracing.ts';
-import { findDistribution } from './distributed.ts';
+import { findDistribution, liesApart } from './distributed.ts';
+import { isForeignSession, isStalePlan } from './error-cause.ts';
+import {
+  asOptions,
+  asStatements,
+  beginWith,
+  boundOf,
+  forgetPooling,
+  knownPooling,
+  type Pooling,
+  type PoolMode,
+  poolingOf,
+  type SessionSettings,
+  UnsupportedPooling,
+} from './pooling.ts';
 
 /** Another program answers in the server's place: it was told nothing but the names of a role and a database. */
 class UnprovenServer extends Error {
@@ -23,12 +37,124 @@ export function withRequiredScram(url: string): string {
  * server whatever it asks for, and takes it at its word when it asks for nothing.
  */
 export class PostgresClient extends pg.Client {
-  constructor(config?: string | pg.ClientConfig) {
-    super(config);
-    const address = typeof config === 'string' ? config : config?.connectionString;
-    if (REQUIRE_SCRAM.test(address ?? '')) requireScram(this.connection);
+  readonly #url: string;
+  readonly #session: SessionSettings;
+  /** Whether the server has got the settings of the session with the start of the connection. */
+  readonly #isSet: boolean;
+  /** Set where a pooler hands out servers by transaction. */
+  #pooled: { settings: string; pooling: Pooling } | undefined;
+  #isInTransaction = false;
+
+  constructor(config: string | PostgresClientConfig = {}) {
+    const { connectionString = '', session = {} } = typeof config === 'string' ? {} : config;
+    const url = typeof config === 'string' ? config : connectionString;
+    const isSet = Object.keys(session).length > 0 && knownPooling(url)?.mode === 'none';
+    super(isSet ? { ...(config as pg.ClientConfig), options: asOptions(session) } : config);
+    this.#url = url;
+    this.#session = session;
+    this.#isSet = isSet;
+    if (REQUIRE_SCRAM.test(url)) requireScram(this.connection);
     traceStatements(this);
   }
+
+  /**
+   * Gives a new connection its settings: at once, or with each of its transactions where a pooler hands out servers by
+   * transaction. Call it once, before anything else.
+   *
+   * @throws {UnsupportedPooling} for a pooler in statement mode
+   */
+  async beginSession(): Promise<PoolMode> {
+    const pooling = await poolingOf(this.#url, this, () => this.#another());
+    const hasSettings = Object.keys(this.#session).length > 0;
+    if (pooling.mode === 'transaction')
+      this.#pooled = { settings: asStatements(this.#session, 'local'), pooling };
+    else if (hasSettings && !this.#isSet) await this.query(asStatements(this.#session, 'session'));
+    return pooling.mode;
+  }
+
+  #another(): pg.Client {
+    const { connection } = PATIENCE;
+    return new PostgresClient({
+      ...{ connectionString: this.#url, connectionTimeoutMillis: connection, query_timeout: connection },
+    });
+  }
+
+  override query<Row extends pg.QueryResultRow = pg.QueryResultRow>(
+    statement: string | pg.QueryConfig,
+    values?: unknown[],
+  ): Promise<pg.QueryResult<Row>>;
+  // biome-ignore lint/suspicious/noExplicitAny: As `pg` has it: text or an object, values, a function.
+  override query(statement: any, values?: any, done?: any): any;
+  // biome-ignore lint/suspicious/noExplicitAny: As `pg` has it: text or an object, values, a function.
+  override query(statement: any, values?: any, done?: any): any {
+    if (this.#pooled === undefined) return super.query(statement, values, done);
+    return this.#queryPooled(this.#pooled, [statement, values, done]);
+  }
+
+  /**
+   * Sends a statement through a pooler that hands out servers by transaction. A transaction begins with the settings of
+   * the session, and a statement outside of a transaction gets one of its own: the three leave in one write. A name
+   * is left out where the pooler does not keep prepared statements.
+   */
+  #queryPooled(
+    { settings, pooling }: { settings: string; pooling: Pooling },
+    [statement, values, done]: [string | { name?: string; text?: string; submit?: unknown }, ...unknown[]],
+  ): unknown {
+    const send = (...given: unknown[]) => (super.query as Query)(...given);
+    const isText = typeof statement === 'string';
+    if (!isText && (typeof statement.submit === 'function' || statement.text === undefined))
+      return send(statement, values, done);
+    const text = isText ? statement : statement.text!;
+    const bound = boundOf(text);
+    if (bound !== undefined) {
+      this.#isInTransaction = bound === 'begin';
+      const whole = bound === 'begin' ? beginWith(text, settings) : text;
+      return send(isText ? whole : { ...statement, text: whole }, values, done);
+    }
+    const named = isText || pooling.keepsNames ? statement : { ...statement, name: undefined };
+    const callback = [values, done].find((one) => typeof one === 'function') as Query | undefined;
+    const answer = this.#isInTransaction || settings === '' ? send(named, asValues(values)) : alone();
+    const noted = (answer as Promise<unknown>).catch((error: unknown) => {
+      // The pooler's copy of the statement is of an older shape, or gone: from now on each one is parsed anew.
+      if (isStalePlan(error) || isForeignSession(error)) pooling.keepsNames = false;
+      throw error;
+    });
+    if (!callback) return noted;
+    noted.then((result) => callback(null, result), callback);
+    return undefined;
+
+    function alone(): Promise<unknown> {
+      const sent = [send(`begin; ${settings}`), send(named, asValues(values)), send('commit')];
+      return Promise.all(sent).then(([, result]) => result);
+    }
+  }
+}
+
+/** Values of a statement where `pg` also takes a callback in their place. */
+const asValues = (given: unknown) => (typeof given === 'function' ? undefined : given);
+
+/** What `pg` takes, and settings of Postgres for the session. */
+export interface PostgresClientConfig extends pg.ClientConfig {
+  session?: SessionSettings;
+}
+
+/**
+ * The option `verify` of a pool whose connections need a session of the server's, for instance to listen.
+ *
+ * @param what needs it, and what to do: the end of a sentence
+ */
+export function requireSession(what: string) {
+  return (client: pg.PoolClient, done: (error?: Error) => void): void => {
+    beginWholeSession(client as unknown as PostgresClient, what).then(() => done(), done);
+  };
+}
+
+/** As `beginSession`. @throws {UnsupportedPooling} where a pooler hands out servers by transaction */
+export async function beginWholeSession(client: PostgresClient, what: string): Promise<void> {
+  if ((await client.beginSession()) !== 'transaction') return;
+  throw new UnsupportedPooling(
+    `${what} needs a session of its own, and the address leads through a connection pooler in transaction mode: set DATABASE_DIRECT_URL to the address of Postgres itself`,
+  );
 }
 
 /** What a server may say before its proof. Of the first three `pg` itself sees to it that they are SCRAM's. */
@@ -93,7 +219,7 @@ interface Patience {
 /** Where statements go, and how long they may take. */
 export interface PoolOptions {
   /** Server settings for the pool's sessions, times in milliseconds. */
-  session?: Record<string, number | string>;
+  session?: SessionSettings;
   patience?: Patience;
 }
 
@@ -114,7 +240,7 @@ export const everyStatementByIndex = {
 /** Milliseconds after which a pool closes a connection that it does not need. */
 export const IDLE_TIMEOUT = 3000;
 
-/** For a connection of the pool, unless told. */
+/** For a connection of the pool, by default. */
 export const PATIENCE: Patience = { connection: 5000 };
 
 /**
@@ -127,14 +253,17 @@ export function openPool(
   size: number,
   { session = {}, patience = PATIENCE }: PoolOptions = {},
 ): Pool {
-  const options = Object.entries(session)
-    .map(([name, value]) => `-c ${name}=${value}`)
-    .join(' ');
+  const distribution = findDistribution(() => pool, session);
   const pool: pg.Pool = new pg.Pool({
     Client: PostgresClient,
     connectionString: url,
-    options,
-    verify: findDistribution(() => pool),
+    session,
+    verify(client: pg.PoolClient, done: (error?: Error) => void) {
+      const begun = (client as unknown as PostgresClient).beginSession();
+      const refuse = (mode: PoolMode, error?: Error) =>
+        done(error ?? (mode === 'transaction' && liesApart(client) ? refusedDistribution() : undefined));
+      begun.then((mode) => distribution(client, (error) => refuse(mode, error)), done);
+    },
     max: size,
     idleTimeoutMillis: IDLE_TIMEOUT,
     connectionTimeoutMillis: patience.connection,
@@ -146,11 +275,20 @@ export function openPool(
   } as pg.PoolConfig);
   // An idle connection that the server closes is replaced at the next use; without a listener it would end the process.
   pool.on('error', () => {});
+  // The address leads to other sessions than it did: a pooler stands before Postgres now, or its mode has changed.
+  pool.on('release', (error) => {
+    if (isForeignSession(error)) forgetPooling(url);
+  });
   // One that is ended while it is given back reports it when nobody listens any more.
   pool.on('connect', (client) => client.on('error', () => {}));
   bindConnects(pool);
   return pool;
 }
+
+const refusedDistribution = () =>
+  new UnsupportedPooling(
+    'the tables are distributed by Citus, and DATABASE_URL leads through a connection pooler in transaction mode: set DATABASE_URL to the address of the coordinator itself, or pool_mode to session',
+  );
 
 /**
  * A value as a text column takes it: with neither U+0000 nor lone surrogates, both of which a caller's words may have.

@@ -1,5 +1,6 @@
 import pg from 'pg';
 import { type Said, sayWorkspace } from './one-workspace.ts';
+import type { SessionSettings } from './pooling.ts';
 
 /**
  * A distributed Postgres is found out at the first connection of a pool, so that no process has to be told. On one,
@@ -35,14 +36,18 @@ async function lookAt(client: Pick<pg.Pool, 'query'>): Promise<boolean | undefin
 /** Workspaces that a sweep has a turn with at once, where each needs a statement of its own. */
 export const WORKSPACES = 100;
 
-/** The option `verify` of a pool, which sees each new connection first. */
-export function findDistribution(pool: () => pg.Pool) {
+/**
+ * The option `verify` of a pool, which sees each new connection first.
+ *
+ * @param session settings of the pool's sessions
+ */
+export function findDistribution(pool: () => pg.Pool, session: SessionSettings) {
   return (client: pg.PoolClient, done: (error?: Error) => void): void => {
     if (known.get(pool()) === false) {
       done();
       return;
     }
-    prepare(pool(), client).then(() => done(), done);
+    prepare(pool(), client, session).then(() => done(), done);
   };
 }
 
@@ -52,7 +57,7 @@ export function findDistribution(pool: () => pg.Pool) {
  */
 const sessionStatement = "set plan_cache_mode = auto; set citus.propagate_set_commands = 'local'";
 
-async function prepare(pool: pg.Pool, client: pg.PoolClient): Promise<void> {
+async function prepare(pool: pg.Pool, client: pg.PoolClient, session: SessionSettings): Promise<void> {
   const isDistributed = known.get(pool) ?? (await lookAt(client));
   if (isDistributed === undefined) {
     // Of whom nothing is known yet has this connection once, and then one that is looked at anew.
@@ -63,16 +68,17 @@ async function prepare(pool: pg.Pool, client: pg.PoolClient): Promise<void> {
   if (!isDistributed) return;
   await client.query(sessionStatement);
   noteDistributed(client, true);
-  sayOneWorkspace(client, plannerOf(pool));
+  sayOneWorkspace(client, plannerOf(session));
 }
 
 /** What a session says to its planner: its nodes have planners of their own, with sessions that nobody has told. */
-const PLANNER = /-c ((?:enable_\w+|jit)=\w+)/g;
+const PLANNER = /^(?:enable_\w+|jit)$/;
 
 /** Of a pool's sessions, as a transaction says it on each node that it comes to. */
-function plannerOf(pool: pg.Pool): string[] {
-  const { options = '' } = pool.options as { options?: string };
-  return [...options.matchAll(PLANNER)].map(([, setting]) => `set local ${setting}`);
+function plannerOf(session: SessionSettings): string[] {
+  return Object.entries(session).flatMap(([name, value]) =>
+    PLANNER.test(name) ? [`set local ${name}=${value}`] : [],
+  );
 }
 
 /** What the transaction of a connection has said. */

@@ -35,6 +35,11 @@ const healthStatement = `
       select coalesce(max(extract(epoch from clock_timestamp() - pg_stat_activity.xact_start)), 0)::float8
       from pg_stat_activity
       where pg_stat_activity.backend_type = 'client backend'
+        -- One that holds an advisory lock rests on purpose, as that of an import does.
+        and not exists (
+          select from pg_locks
+          where pg_locks.pid = pg_stat_activity.pid and pg_locks.locktype = 'advisory'
+        )
     ) as "oldestTransactionSeconds",
     (extract(epoch from clock_timestamp()) * 1000)::float8 as now`;
 

@@ -58,6 +58,18 @@ export const findJava = () => find(JAVA);
 /** As `findChromium`. */
 export const findMaven = () => find(MAVEN);
 
+const PGBOUNCER: Program = {
+  names: ['pgbouncer'],
+  package: 'pgbouncer',
+  missing: 'no connection pooler to put before Postgres',
+};
+
+/** As `findChromium`, or the program that `PGBOUNCER` names. Debian puts it where only root looks. */
+export const findPgBouncer = async () =>
+  process.env.PGBOUNCER || (existsSync(SBIN_PGBOUNCER) ? SBIN_PGBOUNCER : find(PGBOUNCER));
+
+const SBIN_PGBOUNCER = '/usr/sbin/pgbouncer';
+
 /** As `findChromium`; one for whose users there is a completion. */
 export const findShell = (name: 'bash' | 'zsh' | 'fish') =>
   find({ names: [name], package: name, missing: `no ${name} to complete words in` });

@@ -256,6 +256,7 @@ const BEAT_MS = 5000;
 export function listenForFenceNews(databaseUrl: string, hear: (news: FenceNews) => void, log: Log): Service {
   const stop = holdSession({
     databaseUrl,
+    what: 'news of fences',
     patience: BEAT_MS,
     beat: BEAT_MS,
     retry: RETRY_MS,

@@ -181,7 +181,8 @@ export function withLaneLease({ databaseUrl, lane, patience, start, log }: LaneL
   let ends = false;
   const stop = holdSession({
     databaseUrl,
-    options: `-c idle_session_timeout=${patience}`,
+    what: 'the lease of a lane',
+    settings: { idle_session_timeout: patience },
     beat: patience / BEATS,
     retry: () => (isLeft ? STAND_BACK_MS : RETRY_MS),
     async hold(client, { lost, isOver }) {

@@ -1,6 +1,6 @@
 import { type Command, CommanderError } from 'commander';
-import { databaseUrlOf } from '../../embedded/address.ts';
 import type { Config } from '../../platform/config.ts';
+import { findDatabaseUrl } from '../../processes/dependencies.ts';
 import { laneCount } from '../../queue/lanes.ts';
 import { openDatabase } from '../../store/open-database.ts';
 import { addVerb } from '../command.ts';
@@ -44,7 +44,7 @@ async function examine({ json }: { json?: boolean }): Promise<void> {
 
 /** Each on its own: where one store is away, the other is looked at. */
 async function checkStores(config: Config): Promise<Finding[]> {
-  const databaseUrl = databaseUrlOf(config);
+  const databaseUrl = findDatabaseUrl(config);
   if (!databaseUrl) {
     const advice = 'Start it by npm start, set DATA_DIR to its folder, or set DATABASE_URL.';
     return [error('postgres', 'DATABASE_URL is empty, and no Penstock was ever started on DATA_DIR', advice)];

@@ -16,7 +16,7 @@ async function bringUpToDate({ json }: { json?: boolean }): Promise<void> {
   await withDatabase(async ({ config, databaseUrl }) => {
     // Loaded here alone: no other command needs the migration engine.
     const { migrate, WAITS_FOR_A_TABLE } = await import('../../processes/migrate.ts');
-    const applied = await migrate(databaseUrl, config.QUEUE, {
+    const applied = await migrate(config.DATABASE_DIRECT_URL || databaseUrl, config.QUEUE, {
       tell: (reason) => process.stderr.write(`${WAITS_FOR_A_TABLE}: ${reason}\n`),
     });
     if (json) printJson({ applied });

@@ -1,0 +1,94 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { chmodSync, writeFileSync } from 'node:fs';
+import { connect } from 'node:net';
+import { userInfo } from 'node:os';
+import path from 'node:path';
+import { findPgBouncer } from './installed.ts';
+import { leaveBehind, temporaryFolder } from './left-behind.ts';
+import { leasePort } from './ports.ts';
+import { waitUntil } from './wait-until.ts';
+
+/** How a PgBouncer hands out servers. */
+export type PgBouncerMode = 'session' | 'transaction' | 'statement';
+
+export interface PgBouncer {
+  /** The address of the same database through the pooler. */
+  url: string;
+  stop(): Promise<void>;
+}
+
+interface PgBouncerOptions {
+  mode: PgBouncerMode;
+  /** Server connections; 20 by default, as PgBouncer has it. */
+  poolSize?: number;
+  /** Further settings of its section [pgbouncer]. */
+  settings?: Record<string, string>;
+}
+
+/**
+ * Starts a PgBouncer before the Postgres of an address, with default settings but for the mode. The program is that of
+ * `PGBOUNCER`, else the installed one. It refuses to run as root and then becomes `nobody`.
+ */
+export async function startPgBouncer(
+  postgresUrl: string,
+  { mode, poolSize = 20, settings = {} }: PgBouncerOptions,
+): Promise<PgBouncer> {
+  const server = new URL(postgresUrl);
+  const folder = temporaryFolder('penstock-pgbouncer-');
+  chmodSync(folder, 0o755);
+  const port = await leasePort();
+  const file = path.join(folder, 'pgbouncer.ini');
+  const socket = server.searchParams.get('host') ?? server.hostname;
+  const all = {
+    ...{ listen_addr: '127.0.0.1', listen_port: String(port), unix_socket_dir: '' },
+    ...{ auth_type: 'any', pool_mode: mode, default_pool_size: String(poolSize), max_client_conn: '500' },
+    ...settings,
+  };
+  const target = [
+    ...[
+      `host=${decodeURIComponent(socket)}`,
+      `port=${server.searchParams.get('port') ?? (server.port || 5432)}`,
+    ],
+    ...[`dbname=${server.pathname.slice(1)}`, `user=${decodeURIComponent(server.username)}`],
+    `password=${decodeURIComponent(server.password)}`,
+  ];
+  const lines = Object.entries(all).map(([name, value]) => `${name} = ${value}`);
+  writeFileSync(file, `[databases]\npooled = ${target.join(' ')}\n\n[pgbouncer]\n${lines.join('\n')}\n`);
+  chmodSync(file, 0o644);
+  const isRoot = userInfo().uid === 0;
+  const child = spawn(await findPgBouncer(), [...(isRoot ? ['-u', 'nobody'] : []), '-q', file], {
+    stdio: ['ignore', 'ignore', 'pipe'],
+  });
+  let said = '';
+  child.stderr.on('data', (text) => {
+    said += text;
+  });
+  const stop = () => end(child);
+  leaveBehind(stop);
+  await waitUntil(
+    async () => {
+      if (child.exitCode !== null) throw new Error(`PgBouncer ended with ${child.exitCode}: ${said}`);
+      return accepts(port);
+    },
+    { what: 'PgBouncer to accept connections' },
+  );
+  return { url: `postgresql://penstock@127.0.0.1:${port}/pooled`, stop };
+}
+
+function accepts(port: number): Promise<boolean> {
+  return new Promise((resolve) => {
+    const socket = connect(port, '127.0.0.1');
+    socket.once('connect', () => {
+      socket.destroy();
+      resolve(true);
+    });
+    socket.once('error', () => resolve(false));
+  });
+}
+
+async function end(child: ChildProcess): Promise<void> {
+  if (child.exitCode !== null || child.signalCode !== null) return;
+  const ended = new Promise((resolve) => child.once('exit', resolve));
+  child.kill('SIGKILL');
+  await ended;
+}

@@ -1,0 +1,194 @@
+import { afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { readConfig } from '../../src/platform/config.ts';
+import { createLog } from '../../src/platform/log.ts';
+import { watchDependencies } from '../../src/processes/dependencies.ts';
+import { migrate } from '../../src/processes/migrate.ts';
+import { connectProducer } from '../../src/queue/connection.ts';
+import { aloneWith, holdSession } from '../../src/store/connections.ts';
+import { openPool, type Pool } from '../../src/store/database.ts';
+import {
+  knownPooling,
+  type SessionSettings,
+  UnsupportedPooling,
+  withPooling,
+} from '../../src/store/pooling.ts';
+import { inTransaction } from '../../src/store/transactions.ts';
+import { createDatabaseOfOne, waitUntil } from '../setup/fixtures.ts';
+import { startPgBouncer } from '../setup/pgbouncer.ts';
+
+let direct: string;
+const through = { session: '', transaction: '' };
+beforeAll(async () => {
+  ({ url: direct } = await createDatabaseOfOne());
+  through.session = (await startPgBouncer(direct, { mode: 'session' })).url;
+  through.transaction = (await startPgBouncer(direct, { mode: 'transaction' })).url;
+});
+
+const opened: Pool[] = [];
+function open(url: string, session: SessionSettings = {}): Pool {
+  const pool = openPool(url, 4, { session });
+  opened.push(pool);
+  return pool;
+}
+afterEach(async () => {
+  await Promise.all(opened.splice(0).map((pool) => pool.end()));
+});
+
+const timeoutOf = async (database: Pick<Pool, 'query'>) =>
+  (await database.query('show statement_timeout')).rows[0].statement_timeout;
+
+test.each([
+  ['none', () => direct],
+  ['session', () => through.session],
+  ['transaction', () => through.transaction],
+] as const)('a pool finds out how its address hands out servers: %s', async (mode, url) => {
+  const pool = open(url());
+  await pool.query('select');
+  expect(knownPooling(url())).toMatchObject({ mode, ...(mode !== 'transaction' && { keepsNames: true }) });
+});
+
+test('a pool finds transaction mode with a single server connection as well', async () => {
+  const { url } = await startPgBouncer(direct, { mode: 'transaction', poolSize: 1 });
+  await open(url).query('select');
+  expect(knownPooling(url)).toMatchObject({ mode: 'transaction' });
+});
+
+test('a pool refuses statement mode in one sentence that names the remedy', async () => {
+  const { url } = await startPgBouncer(direct, { mode: 'statement' });
+  const refused = open(url).query('select');
+  await expect(refused).rejects.toThrow(UnsupportedPooling);
+  await expect(refused).rejects.toThrow(/statement mode.*: set pool_mode to transaction or session/);
+});
+
+test('DATABASE_POOLING overrides what a pool would find out', async () => {
+  const url = withPooling(direct, 'transaction');
+  const pool = open(url, { statement_timeout: 1234 });
+  expect(await timeoutOf(pool)).toBe('1234ms');
+  expect(knownPooling(url)).toEqual({ mode: 'transaction', keepsNames: false });
+});
+
+describe.each(['session', 'transaction'] as const)('behind PgBouncer in %s mode', (mode) => {
+  test('the settings of a pool hold for each statement, in and outside of transactions', async () => {
+    const pool = open(through[mode], { statement_timeout: 1234 });
+    expect(await Promise.all(Array.from({ length: 8 }, () => timeoutOf(pool)))).toEqual(
+      Array(8).fill('1234ms'),
+    );
+    expect(await inTransaction(pool, timeoutOf)).toBe('1234ms');
+    expect(await inTransaction(pool, timeoutOf, { statement: 77, lock: 55 })).toBe('77ms');
+    const stopped = pool.query('select pg_sleep(10)');
+    await expect(stopped).rejects.toMatchObject({ code: '57014' });
+  });
+
+  test('named statements work while connections change servers', async () => {
+    const [one, another] = [open(through[mode]), open(through[mode])];
+    const ask = (pool: Pool, value: number) =>
+      pool.query<{ value: number }>({
+        name: 'named',
+        text: 'select $1::integer as value, pg_sleep(0.01)',
+        values: [value],
+      });
+    for (let round = 0; round < 10; round++) {
+      const answers = await Promise.all(
+        [1, 2, 3, 4, 5, 6, 7, 8].map((value) => ask(value % 2 ? one : another, value)),
+      );
+      expect(answers.map(({ rows }) => rows[0]!.value)).toEqual([1, 2, 3, 4, 5, 6, 7, 8]);
+    }
+  });
+
+  test('one process at a time holds an advisory lock, also while others use the servers', async () => {
+    const lock = { number: '$1::bigint', values: [mode.length], keepsAway: 'others' };
+    const [one, another] = [open(through[mode]), open(direct)];
+    const done = await aloneWith(one, lock, async ({ confirm }) => {
+      await Promise.all(Array.from({ length: 6 }, () => one.query('select pg_sleep(0.01)')));
+      await confirm();
+      return aloneWith(another, lock, async () => 'second');
+    });
+    expect(done).toBeUndefined();
+    expect(await aloneWith(another, lock, async () => 'third')).toBe('third');
+  });
+});
+
+test('a setting of a pool stays out of the transactions of other programs', async () => {
+  await inTransaction(open(through.transaction, { statement_timeout: 1234 }), timeoutOf);
+  const others = open(through.transaction);
+  expect(new Set(await Promise.all(Array.from({ length: 8 }, () => timeoutOf(others))))).toEqual(
+    new Set(['0']),
+  );
+});
+
+test('a statement outside of a transaction takes no effect when it fails', async () => {
+  const pool = open(through.transaction, { statement_timeout: 1234 });
+  await pool.query('create table written (one integer primary key)');
+  await pool.query('insert into written values (1)');
+  await expect(pool.query('insert into written values (2), (1)')).rejects.toMatchObject({ code: '23505' });
+  expect((await pool.query('select one from written')).rows).toEqual([{ one: 1 }]);
+});
+
+test('a pool finds out again when another server session answers than before', async () => {
+  const { url } = await startPgBouncer(direct, { mode: 'transaction' });
+  const other = open(url);
+  await other.query('select');
+  // As if the pooler had come to stand there after the first connection.
+  Object.assign(knownPooling(url)!, { mode: 'none', keepsNames: true });
+  const pool = open(url);
+  const ask = () => pool.query({ name: 'moved', text: 'select 1 as one' });
+  await ask();
+  await inTransaction(other, async (tx) => {
+    await tx.query('select');
+    await expect(ask()).rejects.toMatchObject({ code: '26000' });
+  });
+  await ask();
+  expect(knownPooling(url)).toMatchObject({ mode: 'transaction' });
+});
+
+describe('what needs a session of its own', () => {
+  const remedy = /connection pooler in transaction mode: set DATABASE_DIRECT_URL/;
+
+  test('a migration is refused behind transaction mode, in one sentence with the remedy', async () => {
+    await expect(migrate(through.transaction)).rejects.toThrow(remedy);
+    expect(await migrate(through.session)).toEqual([]);
+  });
+
+  test('a held session reports the refusal once and does not try again', async () => {
+    const told: unknown[] = [];
+    const stop = holdSession({
+      ...{ databaseUrl: through.transaction, what: 'a test', beat: 100, retry: 1 },
+      hold: async () => {},
+      report: (error) => told.push(error),
+    });
+    await waitUntil(() => told.length > 0, { what: 'the report' });
+    await stop();
+    expect(told).toHaveLength(1);
+    expect(String(told[0])).toMatch(remedy);
+  });
+
+  test('the queue in Postgres finds its tables behind session mode and by the direct address', async () => {
+    const settings = { QUEUE: 'postgres', DATABASE_URL: through.session };
+    const queues = [
+      connectProducer(readConfig(settings), through.session),
+      connectProducer(readConfig({ ...settings, DATABASE_DIRECT_URL: direct }), through.transaction),
+    ];
+    for (const queue of queues) {
+      await queue.ping(5000);
+      await queue.stop();
+    }
+  });
+
+  test('a process with the queue in Postgres ends behind transaction mode and says why', async () => {
+    const config = readConfig({ QUEUE: 'postgres', DATABASE_URL: through.transaction });
+    const log = createLog('test', 'silent');
+    const fatal: string[] = [];
+    log.fatal = (line: unknown) => void fatal.push(String(line));
+    const connection = connectProducer(config, through.transaction);
+    let ended = false;
+    const exit = () => {
+      ended = true;
+    };
+    const dependencies = watchDependencies({ pool: open(through.transaction), connection, log, exit });
+    await waitUntil(() => ended, { what: 'the process to be ended' });
+    await dependencies.stop();
+    await connection.stop();
+    expect(fatal[0]).toMatch(/^the queue in Postgres needs a session/);
+    expect(fatal[0]).toMatch(remedy);
+  });
+});
