@@ -13,7 +13,8 @@ const shelves = {
     'docs/migration.md',
   ],
   'Run it': [
-    ...['docs/console.md', 'docs/operations.md', 'docs/deploy.md', 'docs/settings.md', 'docs/backup.md'],
+    ...['docs/console.md', 'docs/operations.md', 'docs/deploy.md', 'docs/settings.md'],
+    ...['docs/connection-poolers.md', 'docs/backup.md'],
     ...['docs/retention.md', 'docs/runbook.md', 'docs/reliability.md', 'SECURITY.md', 'docs/upgrade.md'],
     ...['docs/stability.md', 'docs/scale.md'],
   ],

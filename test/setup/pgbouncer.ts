@@ -1,8 +1,9 @@
-import { type ChildProcess, spawn } from 'node:child_process';
+import { type ChildProcess, execFile, spawn } from 'node:child_process';
 import { chmodSync, writeFileSync } from 'node:fs';
 import { connect } from 'node:net';
 import { userInfo } from 'node:os';
 import path from 'node:path';
+import { promisify } from 'node:util';
 import { findPgBouncer } from './installed.ts';
 import { leaveBehind, temporaryFolder } from './left-behind.ts';
 import { leasePort } from './ports.ts';
@@ -14,7 +15,16 @@ export type PgBouncerMode = 'session' | 'transaction' | 'statement';
 export interface PgBouncer {
   /** The address of the same database through the pooler. */
   url: string;
+  /** Ends it without a word to its clients and its servers, and starts it again on the same port. */
+  restart(): Promise<void>;
   stop(): Promise<void>;
+}
+
+/** Whether the PgBouncer at hand can keep prepared statements in transaction mode: 1.21 and newer can. */
+export async function keepsPreparedStatements(): Promise<boolean> {
+  const { stdout } = await promisify(execFile)(await findPgBouncer(), ['--version']);
+  const [major, minor] = /(\d+)\.(\d+)/.exec(stdout)!.slice(1).map(Number);
+  return major! > 1 || minor! >= 21;
 }
 
 interface PgBouncerOptions {
@@ -55,16 +65,29 @@ export async function startPgBouncer(
   const lines = Object.entries(all).map(([name, value]) => `${name} = ${value}`);
   writeFileSync(file, `[databases]\npooled = ${target.join(' ')}\n\n[pgbouncer]\n${lines.join('\n')}\n`);
   chmodSync(file, 0o644);
+  const program = await findPgBouncer();
+  let child = await start(program, file, port);
+  const stop = () => end(child);
+  leaveBehind(stop);
+  return {
+    url: `postgresql://penstock@127.0.0.1:${port}/pooled`,
+    async restart() {
+      await stop();
+      child = await start(program, file, port);
+    },
+    stop,
+  };
+}
+
+async function start(program: string, file: string, port: number): Promise<ChildProcess> {
   const isRoot = userInfo().uid === 0;
-  const child = spawn(await findPgBouncer(), [...(isRoot ? ['-u', 'nobody'] : []), '-q', file], {
+  const child = spawn(program, [...(isRoot ? ['-u', 'nobody'] : []), '-q', file], {
     stdio: ['ignore', 'ignore', 'pipe'],
   });
   let said = '';
   child.stderr.on('data', (text) => {
     said += text;
   });
-  const stop = () => end(child);
-  leaveBehind(stop);
   await waitUntil(
     async () => {
       if (child.exitCode !== null) throw new Error(`PgBouncer ended with ${child.exitCode}: ${said}`);
@@ -72,7 +95,7 @@ export async function startPgBouncer(
     },
     { what: 'PgBouncer to accept connections' },
   );
-  return { url: `postgresql://penstock@127.0.0.1:${port}/pooled`, stop };
+  return child;
 }
 
 function accepts(port: number): Promise<boolean> {

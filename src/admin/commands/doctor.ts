@@ -3,6 +3,7 @@ import type { Config } from '../../platform/config.ts';
 import { findDatabaseUrl } from '../../processes/dependencies.ts';
 import { laneCount } from '../../queue/lanes.ts';
 import { openDatabase } from '../../store/open-database.ts';
+import { knownPooling } from '../../store/pooling.ts';
 import { addVerb } from '../command.ts';
 import { checkEnvelopes, judgeFleet, lookAtFleet } from '../doctor/fleet.ts';
 import {
@@ -14,6 +15,7 @@ import {
   error,
   type Finding,
   redisUrls,
+  warning,
 } from '../doctor/machine.ts';
 import { attempt, checkPostgres, checkRedis } from '../doctor/stores.ts';
 import { printJson } from '../output.ts';
@@ -60,7 +62,7 @@ async function checkStores(config: Config): Promise<Finding[]> {
         ? 'Start the Postgres of DATABASE_URL, or correct DATABASE_URL.'
         : 'Start Penstock by npm start, or set DATA_DIR to the folder of one that runs.';
     const postgres = await attempt('postgres', advice, () => checkPostgres(pool, databaseUrl));
-    const findings = [...certificates, ...postgres];
+    const findings = [...certificates, ...postgres, ...checkPooling(config, databaseUrl)];
     if (findings.some(({ check, level }) => check === 'migrations' && level === 'error')) return findings;
     const isThere = postgres.length > 1;
     // What is to be said of both has been said.
@@ -79,6 +81,17 @@ async function checkStores(config: Config): Promise<Finding[]> {
   } finally {
     await database.stop();
   }
+}
+
+/** Whether what needs a session of its own has an address behind a pooler in transaction mode. */
+function checkPooling(config: Config, databaseUrl: string): Finding[] {
+  if (knownPooling(databaseUrl)?.mode !== 'transaction' || config.DATABASE_DIRECT_URL) return [];
+  const found =
+    'DATABASE_URL leads through a connection pooler in transaction mode, without DATABASE_DIRECT_URL';
+  const advice = 'Set DATABASE_DIRECT_URL to the address of Postgres itself: docs/connection-poolers.md.';
+  return [
+    queueKind(config) === 'postgres' ? error('postgres', found, advice) : warning('postgres', found, advice),
+  ];
 }
 
 const marks = { ok: ' ok ', warning: 'warn', error: 'FAIL' };
