@@ -54,7 +54,7 @@ const rooms: Record<string, string[]> = {
   'workers/streams': ['platform', 'profile', 'store', 'processes', 'streams', 'workers/jobs'],
   'workers/sync': [
     ...['platform', 'schemas', 'profile', 'jobs', 'integrations', 'store', 'queue', 'limits', 'processes'],
-    ...['operations', 'workers/batch', 'workers/jobs', 'retention', 'object-store', 'export'],
+    ...['operations', 'workers/jobs', 'retention', 'object-store', 'export'],
   ],
 };
 

@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import { isOurs, sources } from './setup/sources.ts';
 
 /** Where a server, or a process, is started: what only the tiers above may reach. */
-const startsServers = ['test/setup/fixtures.ts', 'test/setup/redis.ts'];
+const startsServers = ['test/setup/fixtures.ts', 'test/setup/redis.ts', 'test/setup/pgbouncer.ts'];
 const startsProcesses = [
   ...['processes', 'fleet', 'npm-start', 'installed', 'postgres-on-port'].map(
     (name) => `test/setup/${name}.ts`,
@@ -22,7 +22,7 @@ function wayTo(forbidden: string[], test: string): string[] | undefined {
   for (const way of ways) {
     for (const next of byFile.get(way[0]!)?.values ?? []) {
       if (forbidden.includes(next)) return [next, ...way];
-      // Redis is a server of the run; how it is started is its own affair.
+      // Redis and PgBouncer are servers of the run; how they are started is their own affair.
       if (seen.has(next) || !/^(?:test|tools)\//.test(next) || startsServers.includes(next)) continue;
       seen.add(next);
       ways.push([next, ...way]);

@@ -73,7 +73,8 @@ export function readConfig(environment: NodeJS.ProcessEnv = wholeEnvironment()):
 }
 
 /** @throws {ConfigError} if DEPLOYMENT_FORM contradicts DATABASE_URL */
-function resolve({ DEPLOYMENT_FORM: form, DATABASE_URL, QUEUE, REDIS_URL }: Values): Resolved {
+function resolve(values: Values): Resolved {
+  const { DEPLOYMENT_FORM: form, DATABASE_URL, DATABASE_DIRECT_URL, QUEUE, REDIS_URL } = values;
   if (form === 'embedded' && DATABASE_URL) {
     throw new ConfigError(
       'wrong setting: DEPLOYMENT_FORM is embedded, so DATABASE_URL must be empty; for a Postgres of your own set DEPLOYMENT_FORM=production',
@@ -81,6 +82,8 @@ function resolve({ DEPLOYMENT_FORM: form, DATABASE_URL, QUEUE, REDIS_URL }: Valu
   }
   if (form === 'production' && !DATABASE_URL)
     throw new ConfigError('wrong setting: DEPLOYMENT_FORM is production, so DATABASE_URL must be set');
+  if (DATABASE_DIRECT_URL && !DATABASE_URL)
+    throw new ConfigError('wrong setting: DATABASE_DIRECT_URL needs DATABASE_URL; set both, or neither');
   return {
     DEPLOYMENT_FORM: DATABASE_URL ? 'production' : 'embedded',
     QUEUE: QUEUE === 'postgres' || !REDIS_URL ? 'postgres' : 'redis',

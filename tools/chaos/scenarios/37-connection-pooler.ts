@@ -39,7 +39,7 @@ function behindPgBouncer(number: number, mode: Exclude<PgBouncerMode, 'statement
       const exports = beginExports(fleet);
       const end = Date.now() + scene.choose(60_000, 0);
       let [kills, longest] = [0, 0];
-      while (kills < scene.choose(1, 2) || Date.now() < end) {
+      while (kills < scene.choose(3, 2) || Date.now() < end) {
         const from = Date.now();
         scene.say(`kill ${++kills}`);
         await fleet.end(await busyWorker(fleet));
@@ -52,7 +52,7 @@ function behindPgBouncer(number: number, mode: Exclude<PgBouncerMode, 'statement
       }
       await load.more(scene.choose(1000, 50));
       await exports.stop();
-      scene.figure('kills', kills, '', { atLeast: scene.choose(5, 2) });
+      scene.figure('kills', kills, '', { atLeast: scene.choose(3, 2) });
       scene.figure('longest until every lane moves again', longest / 1000, 's', { atMost: 10 });
       noteExports(scene, exports);
       scene.say('kill of PgBouncer');
