@@ -58,7 +58,7 @@ function behindPgBouncer(number: number, mode: Exclude<PgBouncerMode, 'statement
       scene.say('kill of PgBouncer');
       await pooler.restart();
       const gap = await everyLaneMoves(fleet, 60_000);
-      scene.figure('until every lane moves behind a new PgBouncer', gap / 1000, 's', { atMost: 15 });
+      scene.figure('until every lane moves behind a new PgBouncer', gap / 1000, 's', { atMost: 30 });
       await load.more(scene.choose(1000, 50));
       await scene.settle(fleet, { load, circles });
       // 503 is the right answer of a web process that has no connection within a second.
