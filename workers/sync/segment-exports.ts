@@ -19,8 +19,8 @@ import { poll } from '../../src/platform/poll.ts';
 import { reachOf } from '../../src/platform/reach.ts';
 import { linkSignals } from '../../src/platform/time-limit.ts';
 import { everyStatementByIndex, openPool, type Pool } from '../../src/store/database.ts';
-import { EXPORT_CONNECTIONS, EXPORTS_AT_ONCE } from '../../src/store/pool-sizes.ts';
 import { isPostgresAway } from '../../src/store/error-cause.ts';
+import { EXPORT_CONNECTIONS, EXPORTS_AT_ONCE } from '../../src/store/pool-sizes.ts';
 import {
   endExport,
   finishExport,

@@ -90,7 +90,7 @@ function checkPooling(config: Config, databaseUrl: string): Finding[] {
     'DATABASE_URL leads through a connection pooler in transaction mode, without DATABASE_DIRECT_URL';
   const advice = 'Set DATABASE_DIRECT_URL to the address of Postgres itself: docs/connection-poolers.md.';
   return [
-    queueKind(config) === 'postgres' ? error('postgres', found, advice) : warning('postgres', found, advice),
+    config.QUEUE === 'postgres' ? error('postgres', found, advice) : warning('postgres', found, advice),
   ];
 }
 
