@@ -16,7 +16,8 @@
   ARGV[7]  lanes that it has open or is closing, with commas before, between and behind
 
   Returns the version and then the lanes of the worker, with `-` in front of those that somebody who is gone had a moment
-  ago; nothing: what it knows still holds
+  ago; nothing: what it knows still holds. While a lane has no living owner the version is empty, so that the worker's next
+  heartbeat shares the lanes again instead of returning early
 ]]
 local id, lease, lanes = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local leaves = ARGV[6] == 'leaves'
@@ -62,7 +63,7 @@ for at = 1, #waits, 2 do
   end
 end
 
-local owners, own, left_over, free, coming = {}, {}, {}, {}, 0
+local owners, own, left_over, free, coming, left = {}, {}, {}, {}, 0, 0
 local stored = redis.call('HGETALL', KEYS[2])
 for at = 1, #stored, 2 do owners[tonumber(stored[at])] = stored[at + 1] end
 
@@ -126,7 +127,8 @@ if not leaves then
       coming = coming + math.max(0, count - most)
     end
   end
-  local mine, left = counts[id], #free
+  local mine = counts[id]
+  left = #free
   local function try(lane)
     if mine < least or (mine < most and left > lacking) then
       take(lane)
@@ -151,7 +153,7 @@ if not leaves then
 end
 
 if changed then version = tostring(redis.call('INCR', KEYS[4])) end
-local answer = { version }
+local answer = { left > 0 and '' or version }
 if not leaves then
   for lane = 0, lanes - 1 do if own[lane] then answer[#answer + 1] = (left_over[lane] and '-' or '') .. lane end end
 end

@@ -114,6 +114,27 @@ test('a worker that is silent for its lease has no lane any more; back, it close
   expect(sizes([frozen, other])).toEqual([32, 32]);
 });
 
+test('a worker that wakes after its replacement was killed takes over every lane', async () => {
+  const frozen = worker({ lanes: 2, lease: 300 });
+  const killed = worker({ lanes: 2, lease: 300 });
+  await rounds([frozen, killed]);
+  await waitUntil(
+    async () => {
+      await killed.beat();
+      return killed.open().length === 2;
+    },
+    { what: 'both lanes at the worker that is killed', deadline: 3000 },
+  );
+  const expired = async () => {
+    const [seconds] = await redis.time();
+    return (await redis.zcount('{penstock}:shares:workers', Number(seconds) * 1000, '+inf')) === 0;
+  };
+  await waitUntil(expired, { what: 'the end of its lease', deadline: 3000 });
+  await frozen.beat();
+  await frozen.beat();
+  expect(frozen.open()).toEqual([0, 1]);
+});
+
 test('a worker that leaves keeps a lane from others until it is closed, and has none given any more', async () => {
   const [leaving, other] = [worker({ lanes: 4 }), worker({ lanes: 4 })];
   await rounds([leaving, other]);

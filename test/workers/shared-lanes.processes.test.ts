@@ -40,6 +40,12 @@ async function blocking(): Promise<number> {
   return list.split('\n').filter((line) => / cmd=bzpopmin /.test(line)).length;
 }
 
+/** Workers whose lease has not expired. */
+async function alive(): Promise<number> {
+  const [seconds] = await redis.time();
+  return redis.zcount('{penstock}:shares:workers', Number(seconds) * 1000, '+inf');
+}
+
 /** Lanes by the worker that has them, by its pid. */
 async function shares(): Promise<Map<number, number>> {
   const [owners, all] = await Promise.all([
@@ -106,6 +112,18 @@ test('a worker is frozen: others have its lanes; thawed, it closes them and has 
   await untilShared([frozen, other]);
   await waitUntil(async () => (await blocking()) <= LANES + 2, { what: 'closed lanes' });
 });
+
+test('a worker that thaws after its replacement was killed takes over every lane within five seconds', async () => {
+  const [frozen, replacement] = fleet.workers as [Member, Member];
+  frozen.kill('SIGSTOP');
+  await untilShared([replacement]);
+  await fleet.end(replacement);
+  await waitUntil(async () => (await alive()) === 0, { what: 'the end of its lease' });
+  frozen.kill('SIGCONT');
+  expect(await untilShared([frozen])).toBeLessThan(5000);
+  await everyLaneMoves(fleet, 20_000);
+  await untilShared([frozen, await fleet.startWorker()]);
+}, 60_000);
 
 test('Redis is away for longer than a lease: nobody ends, and the lanes are shared out as before', async () => {
   process.kill(fleet.redis!.pid, 'SIGSTOP');
