@@ -7,6 +7,7 @@ import { backOff, rest } from '../platform/poll.ts';
 import { canonicalPieces, type Json } from '../profile/json.ts';
 import type { GroupCommit } from '../queue/enqueue.ts';
 import type { LaneEntry } from '../queue/lanes.ts';
+import { shapeOf, withIdsOf } from '../queue/pack.ts';
 import type { Pool } from '../store/database.ts';
 import {
   type Beginning,
@@ -17,8 +18,11 @@ import {
   insertKeyIfAbsent,
   type Key,
   recordAnswer,
+  replaceLostKey,
   takeLease,
 } from '../store/idempotency-keys.ts';
+import { readApplied } from '../store/ledger.ts';
+import { hasLostSince } from '../store/queue-losses.ts';
 import { type Answer, answerOf, NONE_REJECTED } from './reply.ts';
 
 /** Milliseconds that a request waits for another with its key: clients give up after 2 s. */
@@ -90,13 +94,43 @@ export function createIdempotency(pool: Pool, log: Log) {
       }
       requireSame(key, found);
       const { answer, requestId, leased } = found;
-      if (answer) return { ...answerOf(answer), requestId };
+      if (answer) {
+        const lost = await beginAgain(key, attempt, found);
+        if (lost === undefined) return { ...answerOf(answer), requestId };
+        if (await replaceLostKey(pool, key, { ...lost, lease: attempt.lease(), createdAt: found.createdAt }))
+          return carryOut(key, attempt, lost);
+        continue;
+      }
       if (!leased && (await takeLease(pool, key, { requestId, lease: attempt.lease() })))
         return carryOut(key, attempt, found);
       const pause = nextPause();
       if (performance.now() + pause > end) throw new ApiError('keyInUse', undefined, { 'Retry-After': '1' });
       await rest(pause);
     }
+  }
+
+  /**
+   * Begins a request again whose answer was kept and whose objects the queue has lost. Its envelopes have the ids of the
+   * first ones, so that those that have taken effect, or still wait, take effect once.
+   *
+   * @returns undefined when the kept answer still holds
+   */
+  async function beginAgain(key: Key, attempt: Attempt, found: FoundKey): Promise<Beginning | undefined> {
+    const { envelopes, createdAt } = found;
+    if (!envelopes || !(await hasLostSince(pool, createdAt))) return undefined;
+    const ids = envelopes.filter(([, , objects]) => objects > 0).map(([id]) => id);
+    if ((await readApplied(pool, ids)).size === ids.length) return undefined;
+    const beginning = await attempt.begin();
+    const entries = beginning.outbox && withIdsOf(envelopes, beginning.outbox.entries as LaneEntry[]);
+    if (!entries) {
+      log.warn(
+        { request_id: found.requestId, operation: key.operation },
+        'a repeated request was packed differently from the one that the queue lost; its kept answer stands',
+      );
+      return undefined;
+    }
+    log.info({ request_id: found.requestId, again: beginning.requestId }, 'a lost request was repeated');
+    return { ...beginning, outbox: { ...beginning.outbox!, entries }, envelopes };
   }
 
   async function carryOut(key: Key, attempt: Attempt, begun: Beginning): Promise<Kept> {
@@ -232,7 +266,8 @@ export function queuedAttempt({ queue, request, makePlan, bytesOf, answer, waits
       const bytes = bytesOf(plan.objects);
       own = { plan, bytes };
       const entries = queue.pack(request, plan.objects, bytes);
-      return { requestId: request.request_id, outbox: { entries, answer: plan.reply } };
+      const outbox = { entries, answer: plan.reply };
+      return { requestId: request.request_id, outbox, envelopes: shapeOf(entries) };
     },
     async carryOut({ requestId, outbox }) {
       const entries = outbox!.entries as LaneEntry[];

@@ -1,3 +1,4 @@
+import type { PackedEnvelope } from '../store/idempotency-keys.ts';
 import { v5 as uuidv5 } from 'uuid';
 import {
   type AcceptedObject,
@@ -137,6 +138,29 @@ export function envelopesOf({ request_id }: EnvelopeRequest, entries: LaneEntry[
   return entries
     .filter(({ envelope }) => envelope.requests.some((request) => request.request_id === request_id))
     .map(({ id }) => id);
+}
+
+/** The ids of envelopes and what stands in each, as an Idempotency-Key keeps them. */
+export const shapeOf = (entries: LaneEntry[]): PackedEnvelope[] =>
+  entries.map(({ id, lane, envelope }) => [id, lane, envelope.objects.length]);
+
+/**
+ * Gives the envelopes of a repeated request the ids of those of the first one, so that the ledger knows those that have
+ * taken effect.
+ *
+ * @param first of the first request
+ * @returns undefined when the same request was packed otherwise, for example for another number of lanes
+ */
+export function withIdsOf(first: PackedEnvelope[], entries: LaneEntry[]): LaneEntry[] | undefined {
+  const isSame = ([, lane, objects]: PackedEnvelope, index: number) =>
+    entries[index]!.lane === lane && entries[index]!.envelope.objects.length === objects;
+  if (first.length !== entries.length || !first.every(isSame)) return undefined;
+  const ids = new Map(entries.map(({ id }, index) => [id, first[index]![0]]));
+  return entries.map(({ id, lane, envelope }) => {
+    const { fence } = envelope;
+    const its = fence && { ...fence, id: ids.get(fence.id)! };
+    return { lane, id: ids.get(id)!, envelope: its ? { ...envelope, fence: its } : envelope };
+  });
 }
 
 /** Each object into its own lane; those of lanes that meet, into the first of these. */

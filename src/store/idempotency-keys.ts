@@ -27,7 +27,12 @@ export interface Beginning {
   requestId: string;
   /** Of a queued request: what the lanes may not have yet, and the answer once they have it. */
   outbox?: { entries: unknown; answer: KeptAnswer };
+  /** The envelopes of a queued request, in their order. They stay when the outbox has been emptied. */
+  envelopes?: PackedEnvelope[];
 }
+
+/** The place of an envelope among those of its request. */
+export type PackedEnvelope = [id: string, lane: number, objects: number];
 
 /** What is known of a key. */
 export interface FoundKey extends Beginning {
@@ -36,6 +41,8 @@ export interface FoundKey extends Beginning {
   answer?: KeptAnswer;
   /** Somebody is at it. */
   leased: boolean;
+  /** When the first request came, by Postgres's clock, with microseconds. */
+  createdAt: string;
 }
 
 /** How long a key is remembered. */
@@ -61,11 +68,14 @@ const findKeyStatement = `
     idempotency_keys.status,
     idempotency_keys.body::text as body,
     idempotency_keys.headers,
+    idempotency_keys.envelopes,
+    idempotency_keys.created_at::text as "createdAt",
     coalesce(idempotency_keys.lease_until > statement_timestamp(), false) as leased
   from idempotency_keys
   where ${isKey} and idempotency_keys.created_at > now() - ${KEPT}`;
 
-interface Row extends Pick<FoundKey, 'fingerprint' | 'requestId' | 'leased'> {
+interface Row extends Pick<FoundKey, 'fingerprint' | 'requestId' | 'leased' | 'createdAt'> {
+  envelopes: PackedEnvelope[] | null;
   staged: unknown;
   status: number | null;
   body: string | null;
@@ -81,7 +91,8 @@ export async function findKey(pool: Pool, key: Key): Promise<FoundKey | undefine
   });
   const [row] = rows;
   if (!row) return undefined;
-  const { status, body, headers, staged: entries, ...found } = row;
+  const { status, body, headers, staged: entries, envelopes, ...known } = row;
+  const found = { ...known, ...(envelopes && { envelopes }) };
   if (status === null) return found;
   const answer = {
     status,
@@ -97,9 +108,9 @@ export async function findKey(pool: Pool, key: Key): Promise<FoundKey | undefine
  */
 const insertKeyStatement = `
   insert into idempotency_keys
-    (owner_id, operation, key_hash, fingerprint, request_id, lease_until, staged, status, body, headers)
+    (owner_id, operation, key_hash, fingerprint, request_id, lease_until, staged, status, body, headers, envelopes)
   values
-    ($1, $2, $3, $4, $5, statement_timestamp() + make_interval(secs => $6::float8 / 1000), $7, $8, $9, $10)
+    ($1, $2, $3, $4, $5, statement_timestamp() + make_interval(secs => $6::float8 / 1000), $7, $8, $9, $10, $11)
   on conflict (owner_id, operation, key_hash) do update set
     fingerprint = excluded.fingerprint,
     request_id = excluded.request_id,
@@ -108,7 +119,8 @@ const insertKeyStatement = `
     staged = excluded.staged,
     status = excluded.status,
     body = excluded.body,
-    headers = excluded.headers
+    headers = excluded.headers,
+    envelopes = excluded.envelopes
   where excluded.created_at - idempotency_keys.created_at >= ${KEPT}
   returning 1`;
 
@@ -125,21 +137,51 @@ interface KeyLease {
 export async function insertKeyIfAbsent(
   pool: Pool,
   key: Key,
-  { requestId, outbox, lease }: Beginning & KeyLease,
+  beginning: Beginning & KeyLease,
 ): Promise<boolean> {
   const { rowCount } = await pool.query({
     name: 'insert-key',
     text: insertKeyStatement,
-    values: [
-      ...primaryKeyOf(key),
-      key.fingerprint,
-      requestId,
-      lease ?? null,
-      outbox ? JSON.stringify(outbox.entries) : null,
-      outbox?.answer.status ?? null,
-      outbox?.answer.body === undefined ? null : JSON.stringify(outbox.answer.body),
-      outbox?.answer.headers ? JSON.stringify(outbox.answer.headers) : null,
-    ],
+    values: [...primaryKeyOf(key), key.fingerprint, ...valuesOf(beginning)],
+  });
+  return rowCount === 1;
+}
+
+const valuesOf = ({ requestId, outbox, envelopes, lease }: Beginning & KeyLease) => [
+  requestId,
+  lease ?? null,
+  outbox ? JSON.stringify(outbox.entries) : null,
+  outbox?.answer.status ?? null,
+  outbox?.answer.body === undefined ? null : JSON.stringify(outbox.answer.body),
+  outbox?.answer.headers ? JSON.stringify(outbox.answer.headers) : null,
+  envelopes ? JSON.stringify(envelopes) : null,
+];
+
+/** By primary key. Of several at once, one replaces it. */
+const replaceKeyStatement = `
+  update idempotency_keys
+  set request_id = $4,
+      lease_until = statement_timestamp() + make_interval(secs => $5::float8 / 1000),
+      staged = $6, status = $7, body = $8, headers = $9, envelopes = $10,
+      created_at = statement_timestamp()
+  where ${isKey} and idempotency_keys.created_at = $11::timestamptz
+    and idempotency_keys.staged is null and idempotency_keys.status is not null
+  returning 1`;
+
+/**
+ * Replaces the kept answer of a request that the queue has lost: the request begins again, from now on.
+ *
+ * @returns false when another request has replaced it
+ */
+export async function replaceLostKey(
+  pool: Pool,
+  key: Key,
+  { createdAt, ...beginning }: Beginning & KeyLease & Pick<FoundKey, 'createdAt'>,
+): Promise<boolean> {
+  const { rowCount } = await pool.query({
+    name: 'replace-key',
+    text: replaceKeyStatement,
+    values: [...primaryKeyOf(key), ...valuesOf(beginning), createdAt],
   });
   return rowCount === 1;
 }

@@ -79,6 +79,17 @@ export async function confirmLosses(pool: Pick<Pool, 'query'>, upTo: number): Pr
   return rowCount ?? 0;
 }
 
+const lostSince = `
+  select exists (
+    select from queue_losses where queue_losses.accepted_until >= $1::timestamptz) as lost`;
+
+/** Whether the queue has lost something that may have been accepted at this time. */
+export async function hasLostSince(pool: Pick<Pool, 'query'>, acceptedAt: string): Promise<boolean> {
+  const asked = { name: 'lost-since', text: lostSince, values: [acceptedAt] };
+  const { rows } = await pool.query<{ lost: boolean }>(asked);
+  return rows[0]!.lost;
+}
+
 /** One loss, as it was written down. */
 interface WrittenLoss {
   id: number;
