@@ -29,12 +29,12 @@ async function main(): Promise<void> {
   const { pool } = database;
   const password = config.BOARD_PASSWORD || randomBytes(12).toString('base64url');
   const account = { user: config.BOARD_USER, password };
-  const dependencies = watchDependencies({ pool, connection, log });
+  const lanes = openProducer(connection, { pool, timeout: config.QUEUE_TIMEOUT_MS, log });
+  const dependencies = watchDependencies({ pool, connection, pings: { producer: lanes.ping }, log });
   services.push(dependencies);
   const { missing } = dependencies;
   let loss: () => QueueLoss | undefined = () => undefined;
   let clockSkew: () => number | undefined = () => undefined;
-  const lanes = openProducer(connection, { pool, timeout: config.QUEUE_TIMEOUT_MS, log });
   const { placing } = lanes;
   services.push({ name: 'producer', stop: lanes.stop });
   const unknown = () => Promise.reject(new QueueUnavailable('the number of lanes is not known yet'));

@@ -136,6 +136,7 @@ async function main(): Promise<void> {
     log,
     shardOf: producer.lastShardOf,
   });
+  const pings = { limits: limits.ping, producer: producer.ping };
   const rateLimiter = createRateLimiter(limits.buckets);
   const fleet = addFleetMetrics(metrics.registry, {
     ...{ pool, connection, depth, oldest, lanes, dataDir: config.DATA_DIR },
@@ -180,7 +181,7 @@ async function main(): Promise<void> {
       addHealthPages(app, {
         pool: database.pool,
         connection,
-        pingLimits: limits.ping,
+        pings,
         registry: metrics.registry,
         refresh: fleet.refresh,
         mayReadMetrics: createMetricsGuard(config.METRICS_TOKEN),
@@ -214,7 +215,7 @@ async function main(): Promise<void> {
   limitConnections(server);
   answerBrokenRequests(server, strangers);
   const watchedHeads = heads.watch(server);
-  const dependencies = watchDependencies({ pool, connection, pingLimits: limits.ping, log });
+  const dependencies = watchDependencies({ pool, connection, pings, log });
   const listening = await listen(server, config.PORT, config.HOST);
   const { missing } = dependencies;
   const self = {

@@ -30,7 +30,7 @@ async function main(): Promise<void> {
     database: { pool },
     lanes: config.LANES,
   });
-  const settling = startSettling(pool, log);
+  const settling = startSettling(pool, log, () => void deadLetters.forgetErased());
   const coalescer = createCoalescer(pool, {
     metrics,
     log,

@@ -61,6 +61,10 @@ const stores: Record<string, [sentence: string, advice: string]> = {
     'Redis does not answer: requests are refused with 503, and nothing is applied.',
     'Bring it back; every process goes on by itself then. REDIS_URL says where it is looked for.',
   ],
+  producer: [
+    'The console cannot add objects to the queue, so a replay is refused.',
+    'It tries again and continues by itself. The log of the console has the cause.',
+  ],
   queue: [
     'The queue in Postgres does not answer.',
     'If it has no tables, run the release step: penstock migrate.',

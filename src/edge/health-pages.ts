@@ -2,7 +2,7 @@ import type { IncomingMessage } from 'node:http';
 import type { Express } from 'express';
 import type { Registry } from 'prom-client';
 import { isLeaving, within } from '../platform/lifecycle.ts';
-import { checkReadiness } from '../processes/dependencies.ts';
+import { checkReadiness, type Pings } from '../processes/dependencies.ts';
 import type { QueueConnection } from '../queue/connection.ts';
 import { printedLoss } from '../queue/loss.ts';
 import type { Oldest } from '../queue/oldest.ts';
@@ -18,8 +18,7 @@ const PATIENCE_MS = 1000;
 interface HealthSources {
   pool: Pool;
   connection: QueueConnection;
-  /** Of the rate limits, where they live in a server that is not the queue's. */
-  pingLimits?: (() => Promise<void>) | undefined;
+  pings: Pings;
   registry: Registry;
   /** Brings the numbers of the whole fleet up to date, as far as they can be read in time; never rejects. */
   refresh(): Promise<void>;
@@ -47,7 +46,7 @@ export function addHealthPages(app: Express, sources: HealthSources): void {
   });
 
   addPage(app, '/readyz', async (_request, response) => {
-    const missing = await checkReadiness(sources.pool, sources.connection, sources.pingLimits);
+    const missing = await checkReadiness(sources.pool, sources.connection, sources.pings);
     const overload = sources.loadShedding.reason('queue');
     const stuck = sources.oldest.tooOld();
     const standstill = Math.round(sources.oldest.standstill());

@@ -47,6 +47,8 @@ const sentences: Record<Missing, (reason: string) => string> = {
   redis: (reason) => `Redis does not answer (${reason}); ${waits} when it does`,
   queue: (reason) =>
     `the queue in Postgres does not answer (${reason}): if it has no tables, ${release}; ${waits} when it does`,
+  producer: (reason) =>
+    `this process cannot add objects to the queue (${reason}); it tries again and continues by itself`,
 };
 
 const back: Record<Missing, string> = {
@@ -54,6 +56,7 @@ const back: Record<Missing, string> = {
   migrations: 'Postgres has the tables of this version',
   redis: 'Redis answers',
   queue: 'the queue in Postgres answers',
+  producer: 'this process can add objects to the queue again',
 };
 
 /** Of one that is missing, or was a moment ago; times by `performance.now()`. */
@@ -84,11 +87,18 @@ export interface Dependencies extends Service {
 export interface DependenciesOptions {
   pool: Pool;
   connection: QueueConnection;
-  /** Of rate limits that live in a server which is not the queue's. */
-  pingLimits?: (() => Promise<void>) | undefined;
+  /** Rejects when a connection that the process needs besides these two is not open. */
+  pings?: Pings;
   log: Log;
   /** Ends the process where it can never have what it needs; exits 1 by default. */
   exit?(): void;
+}
+
+export interface Pings {
+  /** Rate limits that live in a server other than the queue's. */
+  limits?: (() => Promise<void>) | undefined;
+  /** The producer of the process. */
+  producer?: (() => Promise<void>) | undefined;
 }
 
 /**
@@ -98,7 +108,7 @@ export interface DependenciesOptions {
 export function watchDependencies({
   pool,
   connection,
-  pingLimits,
+  pings,
   log,
   exit = () => process.exit(1),
 }: DependenciesOptions): Dependencies {
@@ -109,7 +119,7 @@ export function watchDependencies({
   let isComplete = () => {};
   let wasComplete = false;
 
-  const look = async () => causes(await findLacking(pool, connection, { pingLimits, patience: PATIENCE_MS }));
+  const look = async () => causes(await findLacking(pool, connection, { pings, patience: PATIENCE_MS }));
 
   async function lookOn(): Promise<void> {
     const found = await look();
@@ -187,8 +197,13 @@ export function watchDependencies({
 
 /** A queue in a Postgres that is away, or has no tables, is not missing by itself. */
 function causes(lacking: Lack[]): Lack[] {
-  const isCause = ({ name }: Lack) => name === 'postgres' || name === 'migrations';
-  return lacking.some(isCause) ? lacking.filter(({ name }) => name !== 'queue') : lacking;
+  return withoutConsequence(lacking, 'queue', ['postgres', 'migrations']);
+}
+
+/** Drops one dependency that cannot be there while one of `others` is missing. */
+function withoutConsequence(lacking: Lack[], dropped: Missing, others: Missing[]): Lack[] {
+  const isCause = ({ name }: Lack) => others.includes(name);
+  return lacking.some(isCause) ? lacking.filter(({ name }) => name !== dropped) : lacking;
 }
 
 /**
@@ -219,9 +234,9 @@ const READY_PATIENCE_MS = 1000;
 
 /**
  * `migrations`: Postgres answers, but lacks tables of this version. `redis`: of the queue, or of the rate limits.
- * `queue`: that in Postgres.
+ * `queue`: that in Postgres. `producer`: the queue answers, and a connection that the process adds objects by is not open.
  */
-export type Missing = 'postgres' | 'migrations' | 'redis' | 'queue';
+export type Missing = 'postgres' | 'migrations' | 'redis' | 'queue' | 'producer';
 
 /** What a process cannot do without and does not have now, and what was heard of it last. */
 interface Lack {
@@ -235,14 +250,14 @@ interface Lack {
 export async function checkReadiness(
   pool: Pool,
   connection: QueueConnection,
-  pingLimits?: () => Promise<void>,
+  pings: Pings = {},
 ): Promise<Missing[]> {
-  const lacking = await findLacking(pool, connection, { pingLimits, patience: READY_PATIENCE_MS });
+  const lacking = await findLacking(pool, connection, { pings, patience: READY_PATIENCE_MS });
   return lacking.map(({ name }) => name);
 }
 
 interface LookOptions {
-  pingLimits?: (() => Promise<void>) | undefined;
+  pings?: Pings | undefined;
   /** Milliseconds in which a dependency has to answer. */
   patience: number;
 }
@@ -251,7 +266,7 @@ interface LookOptions {
 async function findLacking(
   pool: Pool,
   connection: QueueConnection,
-  { pingLimits = async () => {}, patience }: LookOptions,
+  { pings = {}, patience }: LookOptions,
 ): Promise<Lack[]> {
   const checks: Promise<Lack | undefined>[] = [
     within(patience, isMigrated(pool, patience)).then(
@@ -262,10 +277,14 @@ async function findLacking(
       () => undefined,
       lack(connection.kind === 'redis' ? 'redis' : 'queue'),
     ),
-    within(patience, pingLimits()).then(() => undefined, lack('redis')),
+    within(patience, pings.limits?.() ?? answered).then(() => undefined, lack('redis')),
+    within(patience, pings.producer?.() ?? answered).then(() => undefined, lack('producer')),
   ];
-  return (await Promise.all(checks)).filter((one) => one !== undefined);
+  const lacking = (await Promise.all(checks)).filter((one) => one !== undefined);
+  return withoutConsequence(lacking, 'producer', ['redis', 'queue']);
 }
+
+const answered = Promise.resolve();
 
 function lack(name: Missing): (error: unknown) => Lack {
   return (error) => ({

@@ -30,10 +30,10 @@ export function createRegistry(name: ProcessName): Registry {
 
 /** Shows of each thing that a process cannot do without whether it has it. */
 export function addDependencyMetric(registry: Registry, missing: () => string[]): void {
-  const names: Missing[] = ['postgres', 'migrations', 'redis', 'queue'];
+  const names: Missing[] = ['postgres', 'migrations', 'redis', 'queue', 'producer'];
   new Gauge({
     name: 'penstock_dependency_up',
-    help: '1 while this process has what it cannot do without: Postgres, its migrations, Redis, the queue in Postgres.',
+    help: '1 while this process has what it cannot do without: Postgres, its migrations, Redis, the queue in Postgres, its producer.',
     labelNames: ['dependency'],
     registers: [registry],
     collect() {

@@ -21,6 +21,7 @@ import {
   type Dependencies,
   databaseUrl,
   directDatabaseUrl,
+  type Pings,
   watchDependencies,
 } from './dependencies.ts';
 import { type Pulse, startHeartbeat } from './heartbeat.ts';
@@ -131,22 +132,23 @@ export async function openWorkingProcess(
   const { database, ...opened } = await openProcess(name, openWorkingPool, connectWorker);
   const { id, config, log, url, connection, services } = opened;
   const { pool } = database;
-  const dependencies = watchDependencies({ pool, connection, log });
+  const producerConnection = connectProducer(config, url);
+  const producer = openProducer(producerConnection, { pool, timeout: config.QUEUE_TIMEOUT_MS, log });
+  services.push({ name: 'producer', stop: () => producer.stop().then(() => producerConnection.stop()) });
+  const pings = { producer: producer.ping };
+  const dependencies = watchDependencies({ pool, connection, pings, log });
   services.push(dependencies);
   let standing: (() => Standing) | undefined;
   const address = statusAddress[name](config);
   let at: string | null = null;
   if (address.port > 0) {
-    const status = { ...address, metricsToken: config.METRICS_TOKEN, registry, pool, connection, log };
+    const status = { ...address, metricsToken: config.METRICS_TOKEN, registry, pool, connection, pings, log };
     const server = await startStatusServer({ ...status, standing: () => standing?.() });
     services.push(server);
     at = server.at;
   }
   await requireRedisSettings(connection, log);
-  const producerConnection = connectProducer(config, url);
-  const producer = openProducer(producerConnection, { pool, timeout: config.QUEUE_TIMEOUT_MS, log });
   const { additions } = producer;
-  services.push({ name: 'producer', stop: () => producer.stop().then(() => producerConnection.stop()) });
   const noteLoss = () => {
     producer.forget();
     onLoss?.();
@@ -205,6 +207,7 @@ interface StatusServerOptions {
   registry: Registry;
   pool: Pool;
   connection: QueueConnection;
+  pings: Pings;
   log: Log;
   /** Undefined before the process does its work: it is not ready then, whatever is there. */
   standing(): Standing | undefined;
@@ -215,12 +218,12 @@ interface StatusServerOptions {
  * is free, and names it in its heartbeat.
  */
 async function startStatusServer(options: StatusServerOptions): Promise<Service & { at: string | null }> {
-  const { host, port, metricsToken, registry, pool, connection, log, standing } = options;
+  const { host, port, metricsToken, registry, pool, connection, pings, log, standing } = options;
   const pages: Record<string, () => Promise<[status: number, type: string, body: string]>> = {
     '/healthz': async () => [200, JSON_TYPE, '{"message":"alive"}'],
     '/metrics': async () => [200, registry.contentType, await registry.metrics()],
     '/readyz': async () => {
-      const missing = await checkReadiness(pool, connection);
+      const missing = await checkReadiness(pool, connection, pings);
       const { loss, stuck, unreadable, overdue } = standing() ?? {};
       const works =
         missing.length === 0 && [stuck, unreadable, overdue].every((entries) => entries?.length === 0);

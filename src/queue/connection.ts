@@ -40,7 +40,7 @@ const createPatientBackend: typeof createPostgresBackend = (...given) => {
  */
 export interface QueueConnection {
   kind: Config['QUEUE'];
-  options: Pick<QueueOptions, 'connection' | 'prefix'>;
+  options: Pick<QueueOptions, 'connection' | 'prefix' | 'skipVersionCheck'>;
   layout: Layout;
   /**
    * Typed as absent: BullMQ's types tie each class to one backend, while to us the two are interchangeable.
@@ -93,7 +93,13 @@ function connect(config: Config, databaseUrl: string, patience: Patience): Queue
     const layout = layoutOf(config);
     return {
       kind: 'redis',
-      options: { connection: redis, prefix: prefixOf(0) },
+      options: {
+        connection: redis,
+        prefix: prefixOf(0),
+        // BullMQ asks each handle's server for its version, and keeps a failed answer for as long as the handle lives.
+        // A producer's commands fail while Redis is away, so one lost reply would leave the handle unusable.
+        ...(!patience.waits && { skipVersionCheck: true }),
+      },
       layout,
       factory: undefined,
       redis,
@@ -168,4 +174,22 @@ export function openQueue<Data>(
   // Errors come back from the calls themselves; without a listener this event would end the process.
   queue.on('error', () => {});
   return queue;
+}
+
+/** Finished jobs that one step removes from a queue at most. */
+const FINISHED_AT_ONCE = 1000;
+
+/**
+ * Removes finished jobs of a queue, which hold personal data: those that an earlier release kept, and those that a process
+ * of an earlier release still adds. Bounded; the next step continues.
+ */
+export async function removeFinished(queue: Queue): Promise<void> {
+  await queue.clean(0, FINISHED_AT_ONCE, 'completed');
+}
+
+/** Empties a queue's log of events, in which BullMQ repeats why a job failed. No process reads it. */
+export async function forgetEvents({ redis }: QueueConnection, queue: Queue): Promise<void> {
+  // BullMQ trims a stream of Redis only approximately.
+  if (redis) await redis.del(queue.toKey('events'));
+  else await queue.trimEvents(0);
 }

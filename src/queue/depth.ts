@@ -116,9 +116,9 @@ export function openLaneDepths(
 
   async function readNow(queue: Queue, lane: number): Promise<LaneNow> {
     const [depth, oldest] = await Promise.all([depthOf(queue), waitingIn(connection, queue).oldest()]);
-    const age = oldest ? (Date.now() - oldest.timestamp) / 1000 : 0;
+    const age = (oldest?.age ?? 0) / 1000;
     const shard = shardOfLane(connection.layout, lane);
-    return { lane: queue.name, shard, depth, oldestSeconds: Math.max(0, Math.round(age * 10) / 10) };
+    return { lane: queue.name, shard, depth, oldestSeconds: Math.round(age * 10) / 10 };
   }
 
   async function look(): Promise<LaneNow[]> {

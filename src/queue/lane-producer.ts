@@ -14,12 +14,13 @@ import {
   shardOfLane,
 } from './lanes.ts';
 import { type Additions, countAdditions } from './loss.ts';
-import { type Exec, type RedisClient, whenDisconnected } from './open-redis.ts';
+import { type Exec, pingRedis, type RedisClient, whenDisconnected } from './open-redis.ts';
 import { addWhereTheLanesAre, waitForReplicas } from './replicas.ts';
+import { createServerClock, readServerClock } from './server-clock.ts';
 import { encodeEnvelope, type WireEnvelope } from './wire.ts';
 
-/** Completed envelopes stay visible on the dashboard for a while, bounded by both. */
-const KEEP_COMPLETED = { age: 3600, count: 25 };
+/** A finished job is removed at once: it would keep personal data of users who are deleted later. The ledger knows its id. */
+const OPTIONS = { attempts: 1, removeOnComplete: true };
 
 /** What the backend answered for a lane entry: `[error, id]`. */
 type FlowAnswer = [Error | null, string | number] | undefined;
@@ -34,6 +35,8 @@ interface FlowBackend {
 export interface CountingProducer extends Pick<LaneProducer, 'add'> {
   /** By shard. */
   additions: Additions[];
+  /** @throws when an add would fail now because a connection of the producer is not open */
+  ping(): Promise<void>;
   stop(): Promise<void>;
 }
 
@@ -68,16 +71,32 @@ export function createLaneProducer(connection: QueueConnection, timeout: number,
     for (const lane of lanes) limited.add(lane);
   }
 
+  /** Shards whose last add failed: the cause is logged once. */
+  const failing = new Set<number>();
+
   async function addTo(shard: number, entries: LaneEntry[]): Promise<void> {
-    const { flow, replicas } = shards[shard]!;
+    try {
+      await addOnce(shard, entries);
+    } catch (error) {
+      if (!failing.has(shard))
+        log.warn({ err: (error as Error).cause ?? error, shard }, 'objects could not be added to the queue');
+      failing.add(shard);
+      throw error;
+    }
+    if (failing.delete(shard)) log.info({ shard }, 'objects were added to the queue again');
+  }
+
+  async function addOnce(shard: number, entries: LaneEntry[]): Promise<void> {
+    const { flow, replicas, clock } = shards[shard]!;
+    if (!connection.ready() || (own && own.status !== 'ready'))
+      throw new QueueUnavailable('the queue is not connected');
+    const timestamp = await clock.now();
     const flows = entries.map(({ lane, id, envelope }) => ({
       name: envelope.fence ? jobs.fence : jobs.envelope,
       queueName: laneName(lane),
       data: encodeEnvelope(envelope),
-      opts: { jobId: id, attempts: 1, removeOnComplete: KEEP_COMPLETED },
+      opts: { jobId: id, timestamp, ...OPTIONS },
     }));
-    if (!connection.ready() || (own && own.status !== 'ready'))
-      throw new QueueUnavailable('the queue is not connected');
     const once = () => flow.addBulk(flows);
     const addAll = (): Promise<unknown> => (own ? addWhereTheLanesAre(own, once, timeout) : once());
     try {
@@ -103,7 +122,7 @@ export function createLaneProducer(connection: QueueConnection, timeout: number,
   async function loadScripts(lane: number): Promise<void> {
     const queue = openLane<WireEnvelope>(connection, lane);
     const nothing = { requests: [], objects: [] };
-    const opts = { jobId: newId(), attempts: 1, removeOnComplete: KEEP_COMPLETED };
+    const opts = { jobId: newId(), ...OPTIONS };
     await queue.add(jobs.envelope, nothing, opts).finally(() => queue.close());
   }
 
@@ -118,6 +137,10 @@ export function createLaneProducer(connection: QueueConnection, timeout: number,
       await Promise.all([...parts].map(([shard, its]) => addTo(shard, its)));
     },
     additions: shards.map(({ additions }) => additions),
+    async ping() {
+      if (own) await pingRedis(own, layout.shards);
+      await Promise.all(shards.map(({ flow }) => flow.waitUntilReady()));
+    },
     async stop() {
       for (const { flow } of shards) await flow.close();
       own?.disconnect();
@@ -148,7 +171,8 @@ function openShard(shard: number, { connection, own, timeout }: Opening) {
     makeWrapped as unknown as undefined,
   );
   flow.on('error', () => {});
-  return { flow, additions, replicas };
+  const clock = createServerClock(() => readServerClock(connection, own ?? connection.redis, shard));
+  return { flow, additions, replicas, clock };
 }
 
 /**

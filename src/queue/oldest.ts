@@ -35,8 +35,8 @@ export function watchOldest(
 ) {
   const queues = openLanes<unknown>(connection, lanes);
   const searches = queues.map((queue) => waitingIn(connection, queue));
-  /** By lane, in the order of the lanes. */
-  let oldest: { lane: number; envelope: string; acceptedAt: number }[] = [];
+  /** By lane, in the order of the lanes; times by `performance.now()`. */
+  let oldest: { lane: number; envelope: string; addedAt: number }[] = [];
   const warned = new Map<number, { envelope: string; at: number }>();
   let seenAt = Number.NEGATIVE_INFINITY;
   const standstill = watched && createStandstill(watched, log);
@@ -56,7 +56,7 @@ export function watchOldest(
     oldest = found.flatMap((one, lane) => {
       if (one.status === 'rejected') return before.get(lane) ?? [];
       const job = one.value;
-      return job ? [{ lane, envelope: job.id, acceptedAt: job.timestamp }] : [];
+      return job ? [{ lane, envelope: job.id, addedAt: performance.now() - job.age }] : [];
     });
     seenAt = performance.now();
     warn();
@@ -77,10 +77,10 @@ export function watchOldest(
   }
 
   const aged = (): OldEnvelope[] =>
-    oldest.map(({ lane, envelope, acceptedAt }) => ({
+    oldest.map(({ lane, envelope, addedAt }) => ({
       lane,
       envelope,
-      seconds: Math.max(0, Math.round((Date.now() - acceptedAt) / 1000)),
+      seconds: Math.round((performance.now() - addedAt) / 1000),
     }));
   const tooOld = () => aged().filter(({ seconds }) => seconds * 1000 > maxAgeMs);
 

@@ -10,7 +10,7 @@ import { type LaneEntry, type LaneProducer, type Placing, QueueUnavailable } fro
 import { KNOWN_MS, type Move, type Moves, openMoves } from './moves.ts';
 
 /** Where a process hands its envelopes to: lanes of one shard, counted from 0, whose the workspace of each says. */
-export interface PlacedProducer extends LaneProducer, Pick<CountingProducer, 'additions' | 'stop'> {
+export interface PlacedProducer extends LaneProducer, Pick<CountingProducer, 'additions' | 'ping' | 'stop'> {
   /** The queue has lost something. */
   forget(): void;
   /** The shard of a workspace, and its how many-th that is. @throws {QueueUnavailable} */
@@ -31,13 +31,13 @@ interface Opening {
 /** The producer of a process. With one shard nobody is asked where a workspace is. */
 export function openProducer(connection: QueueConnection, { pool, timeout, log }: Opening): PlacedProducer {
   const producer = createLaneProducer(connection, timeout, log);
-  const { additions, stop } = producer;
+  const { additions, ping, stop } = producer;
   const { redis, layout } = connection;
   if (layout.shards === 1 || !redis)
-    return { add: producer.add, additions, stop, forget() {}, homeOf: async () => FIRST };
+    return { add: producer.add, additions, ping, stop, forget() {}, homeOf: async () => FIRST };
   const moves = openMoves(redis, timeout);
   const placing = createPlacing({ pool, moves, producer, ...layout });
-  return { ...placing, additions, stop };
+  return { ...placing, additions, ping, stop };
 }
 
 /** Workspaces whose shard a process remembers: some hundred bytes each. */

@@ -2,7 +2,7 @@ import type { Socket } from 'node:net';
 import { ConfigError } from '../platform/config.ts';
 import { type Service, within } from '../platform/lifecycle.ts';
 import type { Log } from '../platform/log.ts';
-import { poll } from '../platform/poll.ts';
+import { backOff, poll, rest } from '../platform/poll.ts';
 import type { Redis } from './bullmq.ts';
 import type { QueueConnection } from './connection.ts';
 import { everyShard, markOf } from './lanes.ts';
@@ -55,25 +55,45 @@ export async function requireRedisSettings({ redis, layout }: QueueConnection, l
   }
   const look = (server: Redis) =>
     check(server, { shards: layout.shards, node: isCluster(redis) ? nameOf(server) : undefined }, log);
-  if (redis.status === 'ready') await Promise.all(allServers(redis).map(look));
+  const exit = (error: Error) => {
+    log.fatal(error.message);
+    process.exit(1);
+  };
+  /** Looks until the settings could be read. After a new connection, the listener below looks anew. */
+  const lookAgain = async (server: Redis) => {
+    const nextPause = backOff(FIRST_PAUSE_MS, LONGEST_PAUSE_MS);
+    let read = false;
+    while (!read && server.status === 'ready') {
+      await rest(nextPause());
+      read = await look(server);
+    }
+  };
+  if (redis.status === 'ready') {
+    const servers = allServers(redis);
+    const read = await Promise.all(servers.map(look));
+    for (const [index, server] of servers.entries()) if (!read[index]) lookAgain(server).catch(exit);
+  }
   whenConnected(redis, (server) => {
-    look(server).catch((error: Error) => {
-      log.fatal(error.message);
-      process.exit(1);
-    });
+    look(server)
+      .then((read) => (read ? undefined : lookAgain(server)))
+      .catch(exit);
   });
 }
 
-async function check(redis: Redis, { shards, node }: Looked, log: Log): Promise<void> {
+/** Milliseconds before settings that could not be read are read again, and at most. */
+const FIRST_PAUSE_MS = 500;
+const LONGEST_PAUSE_MS = 30_000;
+
+/** @returns false when the settings could not be read */
+async function check(redis: Redis, { shards, node }: Looked, log: Log): Promise<boolean> {
   let found: RedisSettings;
   let isForAll: boolean;
   try {
     found = await readRedisSettings(redis);
     isForAll = node !== undefined && shards > 1 && (await refusesForOthers(redis));
   } catch (error) {
-    // It went away meanwhile, and is looked at again when it comes back.
     log.warn({ err: error, ...(node && { node }) }, 'the settings of Redis could not be read yet');
-    return;
+    return false;
   }
   const { evicts, appends, syncs } = found;
   if (evicts !== undefined && evicts !== 'noeviction') {
@@ -92,6 +112,7 @@ async function check(redis: Redis, { shards, node }: Looked, log: Log): Promise<
       whatACrashLoses(found),
     );
   if (isForAll) log.warn({ node }, `${REFUSES_FOR_OTHERS}; set cluster-require-full-coverage no`);
+  return true;
 }
 
 /** What shards are for, and a server of a cluster does not give unless told. */

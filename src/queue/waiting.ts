@@ -38,7 +38,13 @@ export interface WaitingJobs<Data> {
   /** Takes these jobs away, as far as they still wait. */
   remove(ids: string[]): Promise<void>;
   /** The one in work, else the first that waits, without its data: that may be 4 MB, and whoever looks does so often. */
-  oldest(): Promise<Omit<WaitingJob<Data>, 'data' | 'characters'> | undefined>;
+  oldest(): Promise<OldestJob | undefined>;
+}
+
+/** The first job of a queue. */
+export interface OldestJob extends Omit<WaitingJob<unknown>, 'data' | 'characters'> {
+  /** Milliseconds since it was added, by the clock of the server that holds it. */
+  age: number;
 }
 
 /**
@@ -91,12 +97,23 @@ const readBehind = `
   if redis.call('GET', KEYS[1]) ~= ARGV[1] then return false end
   return redis.call('LRANGE', KEYS[2], -tonumber(ARGV[2]), -1)`;
 
+/**
+ * When a job was added and the server's clock, in milliseconds.
+ * KEYS: the job
+ */
+const readTimes = `
+  local added = redis.call('HGET', KEYS[1], 'timestamp')
+  if not added then return false end
+  local clock = redis.call('TIME')
+  return { added, string.format('%.0f', tonumber(clock[1]) * 1000 + math.floor(tonumber(clock[2]) / 1000)) }`;
+
 /** Jobs that one command removes: Redis does nothing else meanwhile. */
 const REMOVED_AT_ONCE = 256;
 
 interface Commands {
   removeWaiting(keys: number, ...given: string[]): Promise<string[]>;
   readBehind(...given: (string | number)[]): Promise<string[] | null>;
+  readTimes(key: string): Promise<[added: string, now: string] | null>;
   readJobs(keys: number, ...given: (string | number)[]): Promise<[data: string | null, timestamp: string][]>;
 }
 
@@ -113,6 +130,7 @@ async function inOneWrite<Answer>(redis: RedisClient, send: () => Promise<Answer
 function ofRedis<Data>(client: RedisClient, queue: Queue<Data>): WaitingJobs<Data> {
   client.defineCommand('readJobs', { lua: readJobs });
   client.defineCommand('removeWaiting', { lua: removeWaiting });
+  client.defineCommand('readTimes', { lua: readTimes, numberOfKeys: 1 });
   client.defineCommand('readBehind', { lua: readBehind, numberOfKeys: 2 });
   const redis = client as RedisClient & Commands;
   return {
@@ -153,8 +171,8 @@ function ofRedis<Data>(client: RedisClient, queue: Queue<Data>): WaitingJobs<Dat
       ]);
       const id = inWork ?? next;
       if (id === undefined) return undefined;
-      const timestamp = await redis.hget(queue.toKey(id), 'timestamp');
-      return timestamp === null ? undefined : { id, timestamp: Number(timestamp) };
+      const [timestamp, now] = ((await redis.readTimes(queue.toKey(id))) ?? []).map(Number);
+      return timestamp === undefined ? undefined : { id, timestamp, age: Math.max(0, now! - timestamp) };
     },
   };
 }
@@ -198,10 +216,14 @@ const removeJobs = `
   select remove($1, ids.id, false) from unnest($2::text[]) as ids (id)`;
 
 /** One lane has one job in work at a time. */
+const oldestColumns = `
+  id, added_at_ms::float8 as timestamp,
+  greatest(0, extract(epoch from clock_timestamp())::float8 * 1000 - added_at_ms) as age`;
+
 const selectOldest = `
-  (select id, added_at_ms::float8 as timestamp from job where queue = $1 and state = 'active' limit 1)
+  (select ${oldestColumns} from job where queue = $1 and state = 'active' limit 1)
   union all
-  (select id, added_at_ms::float8 as timestamp from job
+  (select ${oldestColumns} from job
     where queue = $1 and state = 'waiting' order by priority, seq limit 1)`;
 
 function ofPostgres<Data>({ options }: QueueConnection, queueName: string): WaitingJobs<Data> {
@@ -225,7 +247,7 @@ function ofPostgres<Data>({ options }: QueueConnection, queueName: string): Wait
       await pool.query(removeJobs, [queueName, ids]);
     },
     async oldest() {
-      const { rows } = await pool.query<Omit<WaitingJob<Data>, 'data'>>(selectOldest, [queueName]);
+      const { rows } = await pool.query<OldestJob>(selectOldest, [queueName]);
       return rows[0];
     },
   };

@@ -156,7 +156,7 @@ describe.each(['redis', 'postgres'] as const)('dead letters on the dashboard, qu
       await show([id]);
       await untilState(`${id}_0`, 'failed');
       expect(await retry(`${id}_0`)).toBe(true);
-      await untilState(`${id}_0`, 'completed');
+      await untilState(`${id}_0`, 'unknown');
       expect(await envelopesOf(id)).toMatchObject([{ id: uuidv5('1', id), envelope: { replay: true } }]);
       expect(await read(installation.database, id)).toMatchObject({ state: 'replaying', replays: 1 });
     }));
@@ -172,7 +172,7 @@ describe.each(['redis', 'postgres'] as const)('dead letters on the dashboard, qu
         replayDeadLetters(installation.replayContext, [id]),
       ]);
       expect(answers.slice(0, 2)).toContain(true);
-      await untilState(`${id}_0`, 'completed');
+      await untilState(`${id}_0`, 'unknown');
       expect(await envelopesOf(id)).toHaveLength(1);
       expect(await read(installation.database, id)).toMatchObject({ state: 'replaying', replays: 1 });
     }));
@@ -184,7 +184,7 @@ describe.each(['redis', 'postgres'] as const)('dead letters on the dashboard, qu
       await untilState(`${id}_0`, 'failed');
       await claimWaitingForReplay(installation.database.pool, [id]);
       await retry(`${id}_0`);
-      await untilState(`${id}_0`, 'completed');
+      await untilState(`${id}_0`, 'unknown');
       expect(await envelopesOf(id)).toMatchObject([{ id: uuidv5('1', id) }]);
     }));
 
@@ -208,7 +208,7 @@ describe.each(['redis', 'postgres'] as const)('dead letters on the dashboard, qu
     await unreachable.stop();
     await withWorker(async () => {
       await retry(`${row.id}_0`);
-      await untilState(`${row.id}_0`, 'completed');
+      await untilState(`${row.id}_0`, 'unknown');
       expect(await envelopesOf(row.id)).toMatchObject([{ id: uuidv5('1', row.id) }]);
     });
   });
@@ -220,7 +220,7 @@ describe.each(['redis', 'postgres'] as const)('dead letters on the dashboard, qu
       for (const id of ids) await untilState(`${id}_0`, 'failed');
       for (const id of ids) expect(await retry(`${id}_0`)).toBe(true);
       for (const id of ids) {
-        await untilState(`${id}_0`, 'completed');
+        await untilState(`${id}_0`, 'unknown');
         expect(await envelopesOf(id)).toHaveLength(1);
       }
     }));
@@ -232,14 +232,14 @@ describe.each(['redis', 'postgres'] as const)('dead letters on the dashboard, qu
       await show([row.id]);
       await untilState(`${row.id}_0`, 'failed');
       await retry(`${row.id}_0`);
-      await untilState(`${row.id}_0`, 'completed');
+      await untilState(`${row.id}_0`, 'unknown');
       await commit(installation.database, { ...row, reason: 'still not' });
       await show([row.id]);
       await untilState(`${row.id}_1`, 'failed');
       const job = await installation.deadLetterQueue.getJob(`${row.id}_1`);
       expect(job!.failedReason).toBe('still not');
       await retry(`${row.id}_1`);
-      await untilState(`${row.id}_1`, 'completed');
+      await untilState(`${row.id}_1`, 'unknown');
       expect(await envelopesOf(row.id)).toHaveLength(2);
       expect(await read(installation.database, row.id)).toMatchObject({ state: 'replaying', replays: 2 });
     }));

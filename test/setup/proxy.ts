@@ -17,6 +17,8 @@ export async function startProxy(url: string, { certificate }: { certificate?: C
   /** What stops a client's connection once it says it; absent: nothing does. */
   let fatal: string | undefined;
   const stopped = new Set<Socket>();
+  /** Ends the connection of the client that says `text`, once; absent: none. */
+  let cut: string | undefined;
 
   const server = createServer(async (from) => {
     const client = certificate ? await withTls(from, certificate) : from;
@@ -32,6 +34,11 @@ export async function startProxy(url: string, { certificate }: { certificate?: C
         to.destroy();
       });
       from.on('data', (chunk) => {
+        if (cut && from === client && chunk.includes(cut)) {
+          cut = undefined;
+          client.destroy();
+          return;
+        }
         const pass = () => void (to.destroyed || to.write(chunk));
         if (fatal && from === client && chunk.includes(fatal)) stopped.add(client);
         if (held && (!fatal || stopped.has(from))) held.push(pass);
@@ -63,6 +70,12 @@ export async function startProxy(url: string, { certificate }: { certificate?: C
       held ??= [];
       fatal = text;
     },
+    /** Ends the connection of the next client that says `text`, once, before the store receives it; undefined: none. */
+    cutOnce(text: string | undefined) {
+      cut = text;
+    },
+    /** Whether a client has said the text that `cutOnce` waits for. */
+    hasCut: () => cut === undefined,
     /** Whether something was sent since. */
     isWaitedFor: () => held !== undefined && held.length > 0,
     /** Connections end and are refused. */

@@ -7,6 +7,7 @@ import { backOff, rest } from '../../src/platform/poll.ts';
 import { WaitingError, Worker } from '../../src/queue/bullmq.ts';
 import { openLane, optionsOfLane, type QueueConnection } from '../../src/queue/connection.ts';
 import { type LayoutSettings, laneName } from '../../src/queue/lanes.ts';
+import { NOT_RUNNING, runWorker } from '../../src/queue/open-worker.ts';
 import { type HeldJob, waitingIn } from '../../src/queue/waiting.ts';
 import { decodeEnvelope, READS, versionOf, type WireEnvelope } from '../../src/queue/wire.ts';
 import type { Coalescer } from '../batch/coalescer.ts';
@@ -227,32 +228,40 @@ export function startLane(lane: number, context: LaneContext): Lane {
     }
   }
 
-  const worker = new Worker<WireEnvelope>(
-    laneName(lane),
-    work,
-    {
-      ...optionsOfLane(connection, lane),
-      concurrency: 1,
-      lockDuration: config.LOCK_DURATION_MS,
-      stalledInterval: config.STALLED_INTERVAL_MS,
-      maxStalledCount: MAX_STALLED,
-      drainDelay: DRAIN_DELAY,
-      runRetryDelay: RUN_RETRY_DELAY,
-    },
-    connection.factory,
-  );
-  // The processor does not throw: the connection was lost when the queue was to be told that the job is completed,
-  // and BullMQ calls that failed. It has taken effect, and nobody has to look at it.
-  worker.on('failed', (job) => {
-    if (job?.id !== undefined && job.id === lastApplied) void removeApplied(job.id);
-  });
   let warned = Number.NEGATIVE_INFINITY;
-  worker.on('error', (error) => {
-    // BullMQ reports every try; one line says enough until it is over.
-    if (performance.now() - warned < WARN_INTERVAL) return;
-    warned = performance.now();
-    log.warn({ err: error, lane }, 'the queue did not answer');
-  });
+
+  function openWorker() {
+    const opened = new Worker<WireEnvelope>(
+      laneName(lane),
+      work,
+      {
+        ...optionsOfLane(connection, lane),
+        ...NOT_RUNNING,
+        concurrency: 1,
+        lockDuration: config.LOCK_DURATION_MS,
+        stalledInterval: config.STALLED_INTERVAL_MS,
+        maxStalledCount: MAX_STALLED,
+        drainDelay: DRAIN_DELAY,
+        runRetryDelay: RUN_RETRY_DELAY,
+      },
+      connection.factory,
+    );
+    // The processor does not throw: the connection was lost when the queue was to be told that the job is completed,
+    // and BullMQ calls that failed. It has taken effect, and nobody has to look at it.
+    opened.on('failed', (job) => {
+      if (job?.id !== undefined && job.id === lastApplied) void removeApplied(job.id);
+    });
+    opened.on('error', (error) => {
+      // BullMQ reports every try; one line says enough until it is over.
+      if (performance.now() - warned < WARN_INTERVAL) return;
+      warned = performance.now();
+      log.warn({ err: error, lane }, 'the queue did not answer');
+    });
+    return opened;
+  }
+
+  const worker = runWorker(openWorker);
+
   return {
     name: `lane ${lane}`,
     leaveFence() {

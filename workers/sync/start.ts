@@ -9,6 +9,7 @@ import type { Log } from '../../src/platform/log.ts';
 import { poll, rest } from '../../src/platform/poll.ts';
 import { WaitingError, Worker } from '../../src/queue/bullmq.ts';
 import type { QueueConnection } from '../../src/queue/connection.ts';
+import { NOT_RUNNING, runWorker } from '../../src/queue/open-worker.ts';
 import type { SyncQueue } from '../../src/queue/syncs.ts';
 import type { Pool } from '../../src/store/database.ts';
 import { listScheduled, type Scheduled } from '../../src/store/integrations.ts';
@@ -98,26 +99,33 @@ export function startSyncs({ connection, syncs, context, config }: SyncsOptions)
     return workOff((data as SyncJobData).job_id, context, leaving);
   }
 
-  const worker = new Worker<SyncJobData | ScheduledJobData>(
-    SYNC_QUEUE,
-    work,
-    {
-      ...connection.options,
-      concurrency: config.SYNC_CONCURRENCY,
-      lockDuration: config.LOCK_DURATION_MS,
-      stalledInterval: config.STALLED_INTERVAL_MS,
-      maxStalledCount: MAX_STALLED,
-      drainDelay: DRAIN_DELAY,
-      runRetryDelay: RUN_RETRY_DELAY,
-    },
-    connection.factory,
-  );
   let warned = Number.NEGATIVE_INFINITY;
-  worker.on('error', (error) => {
-    if (performance.now() - warned < WARN_INTERVAL) return;
-    warned = performance.now();
-    log.warn({ err: error }, 'the queue of syncs did not answer');
-  });
+
+  function openWorker() {
+    const opened = new Worker<SyncJobData | ScheduledJobData>(
+      SYNC_QUEUE,
+      work,
+      {
+        ...connection.options,
+        ...NOT_RUNNING,
+        concurrency: config.SYNC_CONCURRENCY,
+        lockDuration: config.LOCK_DURATION_MS,
+        stalledInterval: config.STALLED_INTERVAL_MS,
+        maxStalledCount: MAX_STALLED,
+        drainDelay: DRAIN_DELAY,
+        runRetryDelay: RUN_RETRY_DELAY,
+      },
+      connection.factory,
+    );
+    opened.on('error', (error) => {
+      if (performance.now() - warned < WARN_INTERVAL) return;
+      warned = performance.now();
+      log.warn({ err: error }, 'the queue of syncs did not answer');
+    });
+    return opened;
+  }
+
+  const worker = runWorker(openWorker);
 
   return {
     name: 'syncs',

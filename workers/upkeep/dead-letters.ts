@@ -6,9 +6,10 @@ import type { Service } from '../../src/platform/lifecycle.ts';
 import type { Log } from '../../src/platform/log.ts';
 import { poll } from '../../src/platform/poll.ts';
 import { Queue, UnrecoverableError, Worker } from '../../src/queue/bullmq.ts';
-import type { QueueConnection } from '../../src/queue/connection.ts';
+import { forgetEvents, type QueueConnection, removeFinished } from '../../src/queue/connection.ts';
 import { type DeadLetterJob, replayDeadLetters, toDeadLetterJob } from '../../src/queue/dead-letters.ts';
 import { DEAD_LETTER_QUEUE, type LaneProducer } from '../../src/queue/lanes.ts';
+import { NOT_RUNNING, runWorker } from '../../src/queue/open-worker.ts';
 import type { Actor } from '../../src/store/audit.ts';
 import type { Database } from '../../src/store/database.ts';
 import { type DeadLetter, selectDeadLetters, selectLatestWaiting } from '../../src/store/dead-letters.ts';
@@ -31,10 +32,10 @@ const CHUNK = 100;
  */
 const SHOWN_BYTES = 8192;
 
-/** Replayed ones stay to be looked at for a day; `age` is in seconds. */
+/** A replayed dead letter leaves nothing in the queue; the console shows it from the table. */
 const jobOptions: BulkJobOptions = {
   attempts: 1,
-  removeOnComplete: { age: 86_400, count: 1000 },
+  removeOnComplete: true,
   removeOnFail: { count: KEPT },
   // The reason says it all; the stack would be ours.
   stackTraceLimit: 0,
@@ -81,6 +82,8 @@ export function createShownDeadLetters(connection: QueueConnection, database: Pi
     const present = new Set(waiting.map(({ id, replays }) => jobId(id, replays)));
     await forget(known.filter((key) => !present.has(key)));
     if (refresh) await forgetErased();
+    await removeFinished(queue);
+    await forgetEvents(connection, queue);
   }
 
   /** Takes the jobs away whose dead letters are gone with their user, whichever process has shown them. */
@@ -119,7 +122,7 @@ export function createShownDeadLetters(connection: QueueConnection, database: Pi
     if (await job?.isFailed()) await job?.remove();
   }
 
-  return { show, sweep, stop: () => queue.close() };
+  return { show, sweep, forgetErased, stop: () => queue.close() };
 }
 
 function toJob(letter: DeadLetter) {
@@ -152,6 +155,8 @@ export interface DeadLetters extends Service {
    * this is called. Never rejects: what cannot be shown now is shown by the next sweep.
    */
   show(ids: readonly string[]): Promise<void>;
+  /** Removes the jobs of dead letters that were erased with their user. Never rejects: a later sweep does it again. */
+  forgetErased(): Promise<void>;
 }
 
 /** Between two looks for dead letters that were committed and not shown. */
@@ -170,27 +175,34 @@ const MAX_STALLED = 1_000_000;
 export function startDeadLetters(options: DeadLettersOptions): DeadLetters {
   const { connection, database, log, config } = options;
   const shown = createShownDeadLetters(connection, database);
-  const worker = new Worker<DeadLetterJob>(
-    DEAD_LETTER_QUEUE,
-    (job) => workOff(job, options),
-    {
-      ...connection.options,
-      concurrency: 1,
-      lockDuration: config.LOCK_DURATION_MS,
-      stalledInterval: config.STALLED_INTERVAL_MS,
-      maxStalledCount: MAX_STALLED,
-      // Both in their own unit: 500 ms after an error, 1 s of waiting for a job.
-      runRetryDelay: 500,
-      drainDelay: 1,
-    },
-    connection.factory,
-  );
   /** A lost connection makes an error at every attempt: one of them is logged between two sweeps. */
   let warned = false;
-  worker.on('error', (error) => {
-    if (!warned) log.warn({ err: error }, 'the dead-letter queue did not answer');
-    warned = true;
-  });
+
+  function openWorker() {
+    const opened = new Worker<DeadLetterJob>(
+      DEAD_LETTER_QUEUE,
+      (job) => workOff(job, options),
+      {
+        ...connection.options,
+        ...NOT_RUNNING,
+        concurrency: 1,
+        lockDuration: config.LOCK_DURATION_MS,
+        stalledInterval: config.STALLED_INTERVAL_MS,
+        maxStalledCount: MAX_STALLED,
+        // Both in their own unit: 500 ms after an error, 1 s of waiting for a job.
+        runRetryDelay: 500,
+        drainDelay: 1,
+      },
+      connection.factory,
+    );
+    opened.on('error', (error) => {
+      if (!warned) log.warn({ err: error }, 'the dead-letter queue did not answer');
+      warned = true;
+    });
+    return opened;
+  }
+
+  const worker = runWorker(openWorker);
 
   const sweeps = poll(
     SWEEP_INTERVAL_MS,
@@ -204,6 +216,11 @@ export function startDeadLetters(options: DeadLettersOptions): DeadLetters {
 
   return {
     name: 'dead letters',
+    async forgetErased() {
+      await shown
+        .forgetErased()
+        .catch((error) => log.warn({ err: error }, 'erased dead letters are still in the queue'));
+    },
     async show(ids) {
       await shown.show(ids).catch((error) => log.warn({ err: error }, 'dead letters could not be shown yet'));
     },

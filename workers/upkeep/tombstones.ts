@@ -56,7 +56,7 @@ const PAGE_APART_MS = 500;
  * more when every transaction that was under way at its removal has ended. Whoever looked it up before has written by
  * then, and nobody can look it up since.
  */
-export function startSettling(pool: Pool, log: Log): Settler {
+export function startSettling(pool: Pool, log: Log, onFailuresErased: () => void = () => {}): Settler {
   const stopping = new AbortController();
   let awake = true;
   /** The last profile that was looked at; absent: the next look begins at the start of the list. */
@@ -98,7 +98,7 @@ export function startSettling(pool: Pool, log: Log): Settler {
     await horizonPassed();
     if (stopping.signal.aborted) return false;
     const started = performance.now();
-    const settled = await settleTombstones(pool, keys);
+    const settled = await settleTombstones(pool, keys, onFailuresErased);
     // Half of the time belongs to the lanes: a user with a million events is erased in slices.
     const taken = performance.now() - started;
     const isApart = await isDistributed(pool);
@@ -147,20 +147,25 @@ export function startSettling(pool: Pool, log: Log): Settler {
  *
  * @returns false when nothing could be done: other workers have all of them in hand
  */
-export async function settleTombstones(pool: Pool, given: ProfileKey[]): Promise<boolean> {
+export async function settleTombstones(
+  pool: Pool,
+  given: ProfileKey[],
+  onFailuresErased: () => void = () => {},
+): Promise<boolean> {
   const steps = await forEachWorkspace(
     pool,
     { given, workspaceOf: ({ workspaceId }) => workspaceId },
-    async (keys) => [await settleKeys(pool, [...keys])],
+    async (keys) => [await settleKeys(pool, [...keys], onFailuresErased)],
   );
   return steps.some(Boolean);
 }
 
-async function settleKeys(pool: Pool, keys: ProfileKey[]): Promise<boolean> {
+async function settleKeys(pool: Pool, keys: ProfileKey[], onFailuresErased: () => void): Promise<boolean> {
   // Alone, and first: whoever has tombstones in hand waits for no other ones.
   const spread = await spreadDeletes(pool, keys, Math.ceil(SLICE / keys.length));
   // Lanes lock dead letters and sums in another order than one transaction here would.
   const failures = await step(pool, keys, { bring: bringDeadLetters, erase: eraseDeadLetters });
+  if (failures > 0) onFailuresErased();
   const others = await step(pool, keys, { bring: bringAfter, erase });
   return spread + failures + others > 0;
 }

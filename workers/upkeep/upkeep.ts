@@ -4,7 +4,7 @@ import type { Config } from '../../src/platform/config.ts';
 import { type Service, within } from '../../src/platform/lifecycle.ts';
 import type { Log } from '../../src/platform/log.ts';
 import { poll } from '../../src/platform/poll.ts';
-import { openLanes, type QueueConnection } from '../../src/queue/connection.ts';
+import { openLanes, type QueueConnection, removeFinished } from '../../src/queue/connection.ts';
 import { everyShard, type LayoutSettings, laneCount, shardOfLane } from '../../src/queue/lanes.ts';
 import { decodeEnvelope, type WireEnvelope } from '../../src/queue/wire.ts';
 import { forgetKeyUsage } from '../../src/store/api-keys.ts';
@@ -57,7 +57,8 @@ export interface UpkeepOptions {
 
 /**
  * What a worker looks after beside its lanes. Each lane still lets one job through at a time: the limit lives in the
- * queue, and `obliterate` there would take it away without a word. It keeps no failed job that took effect. Then dummy
+ * queue, and `obliterate` there would take it away without a word. It keeps no finished job, and no failed job that took
+ * effect. Then dummy
  * users, tables that begin to fill, and next month's partitions. And old rows: of the ledger, of fences, of outcomes,
  * of idempotency keys, of the audit, of sessions and of refused objects. Every worker does it; doing it twice is harmless.
  */
@@ -82,6 +83,7 @@ export async function startUpkeep({ connection, pool, config, log }: UpkeepOptio
         await queue.setGlobalConcurrency(1);
       }
       await checkFailed(lane, queue);
+      await removeFinished(queue);
     }
   }
 

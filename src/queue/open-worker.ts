@@ -1,0 +1,55 @@
+import { backOff, rest } from '../platform/poll.ts';
+
+/** Milliseconds before a worker that could not be opened is opened again, and at most. */
+const FIRST_PAUSE_MS = 250;
+const LONGEST_PAUSE_MS = 10_000;
+
+/** The part of a BullMQ worker that its owner needs after it was opened. */
+interface OpenedWorker {
+  waitUntilReady(): Promise<unknown>;
+  run(): Promise<void>;
+  close(force?: boolean): Promise<void>;
+}
+
+/** `autorun` off, as `runWorker` needs it. */
+export const NOT_RUNNING = { autorun: false } as const;
+
+/**
+ * Runs a BullMQ worker once it is open, and replaces it as long as it cannot be opened. BullMQ keeps the failure of a
+ * first reply for as long as the worker lives. Such a worker never takes a job, and once it runs it asks for jobs without
+ * a pause and so stops its whole process.
+ *
+ * @param open opens a worker that does not run, see `NOT_RUNNING`, and attaches its listeners
+ */
+export function runWorker(open: () => OpenedWorker): Pick<OpenedWorker, 'close'> {
+  const stopping = new AbortController();
+  let worker = open();
+  void runOnceOpen();
+
+  async function runOnceOpen(): Promise<void> {
+    const nextPause = backOff(FIRST_PAUSE_MS, LONGEST_PAUSE_MS);
+    while (!(await isOpened())) {
+      // One whose server does not answer may never be closed; its successor does not wait for it.
+      void worker.close(true).catch(() => {});
+      await rest(nextPause(), stopping.signal);
+      if (stopping.signal.aborted) return;
+      worker = open();
+    }
+    // Its errors come as events.
+    if (!stopping.signal.aborted) await worker.run().catch(() => {});
+  }
+
+  function isOpened(): Promise<boolean> {
+    return worker.waitUntilReady().then(
+      () => true,
+      () => stopping.signal.aborted,
+    );
+  }
+
+  return {
+    close() {
+      stopping.abort();
+      return worker.close();
+    },
+  };
+}

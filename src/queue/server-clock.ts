@@ -1,0 +1,51 @@
+import type { Pool } from 'pg';
+import type { QueueConnection } from './connection.ts';
+import { type RedisClient, serverOfShard } from './open-redis.ts';
+
+/** Milliseconds for which the difference between the server's clock and this process's monotonic clock is used. */
+const KNOWN_MS = 30_000;
+
+export interface ServerClock {
+  /** Epoch milliseconds; by the clock of this process while the server does not answer. */
+  now(): Promise<number>;
+}
+
+/**
+ * The clock of the server that holds a shard of the queue. Jobs are stamped by it, so that the age of a job does not
+ * depend on the clocks of the processes that add and read it.
+ */
+export function createServerClock(read: () => Promise<number>): ServerClock {
+  let ahead: number | undefined;
+  let readAt = Number.NEGATIVE_INFINITY;
+
+  async function refresh(): Promise<void> {
+    const asked = performance.now();
+    const now = await read();
+    readAt = performance.now();
+    ahead = now - (asked + readAt) / 2;
+  }
+
+  return {
+    async now() {
+      if (performance.now() - readAt > KNOWN_MS) await refresh().catch(() => {});
+      return Math.round(ahead === undefined ? Date.now() : performance.now() + ahead);
+    },
+  };
+}
+
+/** Reads the clock of the server that holds a shard. */
+export async function readServerClock(
+  { options }: Pick<QueueConnection, 'options'>,
+  redis: RedisClient | undefined,
+  shard: number,
+): Promise<number> {
+  if (redis) {
+    const [seconds, microseconds] = await serverOfShard(redis, shard).time();
+    return Number(seconds) * 1000 + Number(microseconds) / 1000;
+  }
+  const pool = options.connection as unknown as Pool;
+  const { rows } = await pool.query<{ now: number }>(
+    "select extract(epoch from clock_timestamp())::float8 * 1000 as now",
+  );
+  return rows[0]!.now;
+}
