@@ -180,16 +180,17 @@ export function openQueue<Data>(
 const FINISHED_AT_ONCE = 1000;
 
 /**
- * Removes finished jobs of a queue, which hold personal data: those that an earlier release kept, and those that a process
- * of an earlier release still adds. Bounded; the next step continues.
+ * Removes at most 1,000 finished jobs of a queue. Jobs that a process of an earlier release added are kept when they
+ * finish, with the personal data in them.
  */
 export async function removeFinished(queue: Queue): Promise<void> {
   await queue.clean(0, FINISHED_AT_ONCE, 'completed');
 }
 
 /** Empties a queue's log of events, in which BullMQ repeats why a job failed. No process reads it. */
-export async function forgetEvents({ redis }: QueueConnection, queue: Queue): Promise<void> {
-  // BullMQ trims a stream of Redis only approximately.
-  if (redis) await redis.del(queue.toKey('events'));
-  else await queue.trimEvents(0);
+export async function forgetEvents({ redis, options }: QueueConnection, queue: Queue): Promise<void> {
+  // BullMQ trims its log only approximately.
+  if (redis) return void (await redis.del(queue.toKey('events')));
+  const pool = options.connection as unknown as pg.Pool;
+  await pool.query(`delete from ${QUEUE_SCHEMA}.event where queue = $1`, [queue.name]);
 }

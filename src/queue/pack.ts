@@ -1,4 +1,3 @@
-import type { PackedEnvelope } from '../store/idempotency-keys.ts';
 import { v5 as uuidv5 } from 'uuid';
 import {
   type AcceptedObject,
@@ -7,6 +6,7 @@ import {
   namedIdentifiers,
 } from '../jobs/envelope.ts';
 import { newId } from '../platform/ids.ts';
+import type { PackedEnvelope } from '../store/idempotency-keys.ts';
 import { envelopeId, identifierKey, type LaneEntry, laneOf } from './lanes.ts';
 
 /**
@@ -140,16 +140,16 @@ export function envelopesOf({ request_id }: EnvelopeRequest, entries: LaneEntry[
     .map(({ id }) => id);
 }
 
-/** The ids of envelopes and what stands in each, as an Idempotency-Key keeps them. */
+/** The id, lane and number of objects of each envelope. */
 export const shapeOf = (entries: LaneEntry[]): PackedEnvelope[] =>
   entries.map(({ id, lane, envelope }) => [id, lane, envelope.objects.length]);
 
 /**
- * Gives the envelopes of a repeated request the ids of those of the first one, so that the ledger knows those that have
- * taken effect.
+ * Gives the envelopes of a repeated request the ids of the first request's envelopes, so that the ledger skips envelopes
+ * that have taken effect.
  *
- * @param first of the first request
- * @returns undefined when the same request was packed otherwise, for example for another number of lanes
+ * @param first the envelopes of the first request
+ * @returns undefined when the repeated request is packed differently, for example for another number of lanes
  */
 export function withIdsOf(first: PackedEnvelope[], entries: LaneEntry[]): LaneEntry[] | undefined {
   const isSame = ([, lane, objects]: PackedEnvelope, index: number) =>

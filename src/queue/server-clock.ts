@@ -45,7 +45,7 @@ export async function readServerClock(
   }
   const pool = options.connection as unknown as Pool;
   const { rows } = await pool.query<{ now: number }>(
-    "select extract(epoch from clock_timestamp())::float8 * 1000 as now",
+    'select extract(epoch from clock_timestamp())::float8 * 1000 as now',
   );
   return rows[0]!.now;
 }

@@ -27,7 +27,7 @@ export interface Beginning {
   requestId: string;
   /** Of a queued request: what the lanes may not have yet, and the answer once they have it. */
   outbox?: { entries: unknown; answer: KeptAnswer };
-  /** The envelopes of a queued request, in their order. They stay when the outbox has been emptied. */
+  /** The envelopes of a queued request, in their order. The column is kept when the outbox is emptied. */
   envelopes?: PackedEnvelope[];
 }
 
@@ -157,7 +157,7 @@ const valuesOf = ({ requestId, outbox, envelopes, lease }: Beginning & KeyLease)
   envelopes ? JSON.stringify(envelopes) : null,
 ];
 
-/** By primary key. Of several at once, one replaces it. */
+/** Updates by primary key. One of several concurrent requests succeeds. */
 const replaceKeyStatement = `
   update idempotency_keys
   set request_id = $4,

@@ -90,6 +90,8 @@ type MessageType = (typeof messageTypes)[keyof typeof messageTypes];
 export interface Message {
   /** A UUID: the same each time it is delivered. */
   id: string;
+  /** The place in the log, as text of fixed length: messages of a workspace sort by it in the order in which they took effect. */
+  position: string;
   type: MessageType;
   /** ISO 8601: when it took effect. */
   time: string;
@@ -101,11 +103,20 @@ export interface Message {
   data: string;
 }
 
-/** The envelope as JSON: `{id, type, time, workspace_id, user, data}`. `field` is the wire name of the service id. */
-export function envelopeOf({ id, type, time, workspaceId, user, data }: Message, field: string): string {
-  // Ids, types and times have nothing that is escaped in JSON.
+/** Digits of the largest row of the log, and of the largest place within a row. */
+const ROW_DIGITS = 19;
+const PLACE_DIGITS = 7;
+
+/** The `position` of an entry of the log. */
+export const positionOf = (row: string, place: number): string =>
+  `${row.padStart(ROW_DIGITS, '0')}.${String(place).padStart(PLACE_DIGITS, '0')}`;
+
+/** The envelope as JSON: `{id, type, time, workspace_id, user, data, position}`. `field` is the wire name of the service id. */
+export function envelopeOf(message: Message, field: string): string {
+  const { id, type, time, workspaceId, user, data, position } = message;
+  // Ids, types, times and positions have nothing that is escaped in JSON.
   const who = user
     ? `{"${field}":"${user.service_id}","external_id":${JSON.stringify(user.external_id)}}`
     : 'null';
-  return `{"id":"${id}","type":"${type}","time":"${time}","workspace_id":"${workspaceId}","user":${who},"data":${data}}`;
+  return `{"id":"${id}","type":"${type}","time":"${time}","workspace_id":"${workspaceId}","user":${who},"data":${data},"position":"${position}"}`;
 }

@@ -210,12 +210,13 @@ const writeRows: Write = (pieces, { file, serviceIdField, signal }) => {
     { name: serviceIdField, type: 'text' },
     { name: 'external_id', type: 'text' },
     { name: 'data', type: 'json' },
+    { name: 'position', type: 'text' },
   ];
   async function* rows(): AsyncGenerator<ParquetRow> {
     for await (const { messages } of pieces)
-      for (const { id, type, time, workspaceId, user, data } of messages)
+      for (const { id, type, time, workspaceId, user, data, position } of messages)
         yield {
-          ...{ id, type, time, workspace_id: workspaceId, data },
+          ...{ id, type, time, workspace_id: workspaceId, data, position },
           [serviceIdField]: user?.service_id,
           external_id: user?.external_id,
         };

@@ -17,7 +17,12 @@ beforeAll(async () => {
   const idempotency = createIdempotency(scene.pool as never, log);
   send = async (key, users, lanes = LANES) => {
     const request = { request_id: newId(), workspace_id: workspaceId, accepted_at: 'now' };
-    const options = { maxEnvelopeObjects: 2000, maxPendingObjects: 1000, maxPendingBytes: 1e9, backlog: () => 0 };
+    const options = {
+      maxEnvelopeObjects: 2000,
+      maxPendingObjects: 1000,
+      maxPendingBytes: 1e9,
+      backlog: () => 0,
+    };
     const reply = { status: 201, body: { message: 'success' } };
     const attempt = queuedAttempt({
       ...{ request, queue: createGroupCommit(producer, { lanes, ...options }), waits: false },
@@ -46,7 +51,7 @@ const objectOf = (user: string, index: number): AcceptedObject => ({
   ...{ kind: 'attributes', identifier: { external_id: user }, set: { number: index } },
 });
 
-/** What waits, by lane: ids of envelopes and the users in them. */
+/** The ids of waiting envelopes, in the order of the lanes. */
 async function waiting() {
   const lanes = await Promise.all(scene.queues.map((queue) => queue.getJobs(['waiting'], 0, -1, true)));
   return lanes.flat().map(({ id }) => id!);

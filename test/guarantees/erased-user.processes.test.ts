@@ -40,10 +40,10 @@ describe.each(backends)('a user with personal data in every place; queue on %s',
       where table_type = 'BASE TABLE' and table_schema not in ('pg_catalog', 'information_schema')`);
     const found: string[] = [];
     for (const { name } of rows) {
-      const text = 'row_to_json(one)::text';
+      const text = 'row_to_json(whole_row)::text';
       const hex = Buffer.from(MARKER).toString('hex');
       const { rowCount } = await fleet.pool.query(
-        `select from ${name} as one where ${text} ~ $1 limit 1`,
+        `select from ${name} as whole_row where ${text} ~ $1 limit 1`,
         [[MARKER, hex, PHONE.slice(1)].join('|')],
       );
       if (rowCount) found.push(name);
@@ -54,19 +54,19 @@ describe.each(backends)('a user with personal data in every place; queue on %s',
   async function keys(): Promise<string[]> {
     const found: string[] = [];
     for (const key of redis ? await redis.keys('*') : []) {
-      const value = await valueOf(key);
+      const value = await contentOf(key);
       if ([MARKER, PHONE].some((text) => (key + value).includes(text))) found.push(key);
     }
     return found;
   }
 
-  async function valueOf(key: string): Promise<string> {
+  async function contentOf(key: string): Promise<string> {
     const readers: Record<string, (() => Promise<unknown>) | undefined> = {
       string: () => redis!.get(key),
       hash: () => redis!.hgetall(key),
       list: () => redis!.lrange(key, 0, -1),
       set: () => redis!.smembers(key),
-      zset: () => redis!.zrange(key, 0, -1),
+      zset: () => redis!.zrange(key, '0', '-1'),
       stream: () => redis!.xrange(key, '-', '+'),
     };
     const type = await redis!.type(key);

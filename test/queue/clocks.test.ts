@@ -21,20 +21,23 @@ describe.each<QueueConnection['kind']>(['redis', 'postgres'])('queue in %s', (ki
   test.each([
     ['reads', 0, AHEAD_MS],
     ['adds', -AHEAD_MS, 0],
-  ])('a process that %s an envelope with a wrong clock reports the true age of the envelope', async (_, adds, reads) => {
-    setClock(adds);
-    const producer = createLaneProducer(scene.connection, scene.config.QUEUE_TIMEOUT_MS, log);
-    await producer.add([{ lane: 1, id: newId(), envelope: { requests: [], objects: [] } }]);
-    vi.useRealTimers();
-    setClock(reads);
-    const oldest = watchOldest(scene.connection, { lanes: LANES, maxAgeMs: 60_000, log });
-    await oldest.look();
-    expect(oldest.tooOld()).toEqual([]);
-    expect(oldest.ages()![1]!.seconds).toBeLessThan(60);
-    expect((await lookAtLanes(scene.connection, LANES))[1]).toMatchObject({ depth: 1 });
-    expect((await lookAtLanes(scene.connection, LANES))[1]!.oldestSeconds).toBeLessThan(60);
-    await oldest.stop();
-    await producer.stop();
-    await scene.queues[1]!.drain();
-  });
+  ])(
+    'a process that %s an envelope with a wrong clock reports the true age of the envelope',
+    async (_, adds, reads) => {
+      setClock(adds);
+      const producer = createLaneProducer(scene.connection, scene.config.QUEUE_TIMEOUT_MS, log);
+      await producer.add([{ lane: 1, id: newId(), envelope: { requests: [], objects: [] } }]);
+      vi.useRealTimers();
+      setClock(reads);
+      const oldest = watchOldest(scene.connection, { lanes: LANES, maxAgeMs: 60_000, log });
+      await oldest.look();
+      expect(oldest.tooOld()).toEqual([]);
+      expect(oldest.ages()![1]!.seconds).toBeLessThan(60);
+      expect((await lookAtLanes(scene.connection, LANES))[1]).toMatchObject({ depth: 1 });
+      expect((await lookAtLanes(scene.connection, LANES))[1]!.oldestSeconds).toBeLessThan(60);
+      await oldest.stop();
+      await producer.stop();
+      await scene.queues[1]!.drain();
+    },
+  );
 });

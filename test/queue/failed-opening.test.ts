@@ -117,7 +117,10 @@ test('a worker whose first reply from Redis is an error takes jobs once Redis an
   let opened = 0;
   const worker = runWorker(() => {
     opened++;
-    const one = new Worker('jobs', async ({ id }) => void taken.push(id!), { ...connection.options, ...NOT_RUNNING });
+    const one = new Worker('jobs', async ({ id }) => void taken.push(id!), {
+      ...connection.options,
+      ...NOT_RUNNING,
+    });
     return one.on('error', () => {});
   });
   await waitUntil(() => opened > 1, { what: 'a second worker' });

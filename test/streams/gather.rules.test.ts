@@ -23,7 +23,7 @@ function page(messages: [LogPlace, string][], end: LogPlace): Page {
   const read = messages.map(([cursor, time]) => {
     const message: Message = {
       ...{ id: `${cursor.position}.${cursor.place}`, type: 'event', time: `2026-11-24T${time}Z` },
-      ...{ workspaceId: 'w', key: 'k', user: null, data: '{}' },
+      ...{ workspaceId: 'w', position: cursor.position, key: 'k', user: null, data: '{}' },
     };
     const envelope = envelopeOf(message, 'service_id');
     return { ...entryBefore(cursor), message, envelope, bytes: Buffer.byteLength(envelope) };

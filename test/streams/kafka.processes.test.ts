@@ -70,7 +70,7 @@ test('each message is in its user’s partition, in order, with the id and the t
 
 const message: StreamMessage = {
   ...{ id: 'one', type: 'event', time: '2026-11-24T08:00:00.000Z', workspaceId: 'w' },
-  ...{ key: 'ada', user: null, data: '{}' },
+  ...{ key: 'ada', user: null, data: '{}', position: '1' },
 };
 
 /** What is wrong with sending there; undefined: nothing. */

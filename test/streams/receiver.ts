@@ -7,6 +7,7 @@ export interface Received {
   type: string;
   time: string;
   workspace_id: string;
+  position: string;
   user: { service_id: string; external_id: string | null } | null;
   data: Record<string, unknown>;
 }

@@ -90,6 +90,8 @@ describe('what takes effect in a workspace', () => {
       data: { name: 'one', properties: null },
     });
     expect(messages[1]!.data.attributes).toMatchObject({ email: 'ada@x.com' });
+    const positions = messages.map(({ position }) => position);
+    expect(positions).toEqual([...new Set(positions)].sort());
     expect(messages.at(-1)!.data.from).toBe(messages.at(-2)!.user!.service_id);
   });
 

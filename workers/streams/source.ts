@@ -10,7 +10,13 @@ import {
   readLoggedActivity,
   readNames,
 } from '../../src/store/stream-log.ts';
-import { envelopeOf, type LogPlace, type Message, messageTypes } from '../../src/streams/destination.ts';
+import {
+  envelopeOf,
+  type LogPlace,
+  type Message,
+  messageTypes,
+  positionOf,
+} from '../../src/streams/destination.ts';
 
 /** Rows of the log that are read at once, while those before the last have fewer entries than are looked up at once. */
 const ROWS = 64;
@@ -169,7 +175,7 @@ interface Found {
 
 /** @returns nothing of what is gone */
 function messageOf(
-  { kinds, profileIds, ids, details }: LogRow,
+  { id: row, kinds, profileIds, ids, details }: LogRow,
   place: number,
   { workspaceId, time, activity, names }: Found,
 ): Message | undefined {
@@ -183,12 +189,11 @@ function messageOf(
     ? names.has(profileId) && activity.get(id)
     : dataOf({ kind, profileId, detail }, names);
   if (!data) return undefined;
-  const type = messageTypes[kind];
-  if (profileId === NIL_UUID)
-    return { id, type, time, workspaceId, key: addressOf(detail), user: null, data };
+  const head = { id, position: positionOf(row, place), type: messageTypes[kind], time, workspaceId };
+  if (profileId === NIL_UUID) return { ...head, key: addressOf(detail), user: null, data };
   const key = toServiceId(profileId);
   const user = { service_id: key, external_id: names.get(profileId) ?? null };
-  return { id, type, time, workspaceId, key, user, data };
+  return { ...head, key, user, data };
 }
 
 interface Entry {
