@@ -26,7 +26,7 @@ beforeAll(async () => {
     const reply = { status: 201, body: { message: 'success' } };
     const attempt = queuedAttempt({
       ...{ request, queue: createGroupCommit(producer, { lanes, ...options }), waits: false },
-      makePlan: async () => ({ objects: users.map(objectOf), rejected: 0, reply }),
+      makePlan: async () => ({ objects: users.map(objectOf), rejected: [], reply }),
       bytesOf: (objects) => objects.length * 100,
       answer: async (plan) => answerOf(plan.reply),
     });

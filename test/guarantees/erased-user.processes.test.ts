@@ -64,7 +64,7 @@ describe.each(backends)('a user with personal data in every place; queue on %s',
     const readers: Record<string, (() => Promise<unknown>) | undefined> = {
       string: () => redis!.get(key),
       hash: () => redis!.hgetall(key),
-      list: () => redis!.lrange(key, 0, -1),
+      list: () => redis!.lrange(key, '0', '-1'),
       set: () => redis!.smembers(key),
       zset: () => redis!.zrange(key, '0', '-1'),
       stream: () => redis!.xrange(key, '-', '+'),
