@@ -3,6 +3,7 @@ import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import { setImmediate } from 'node:timers/promises';
 import MiniSearch from 'minisearch';
+import { openOnce } from '../platform/concurrency.ts';
 import { packageRoot } from '../platform/files.ts';
 import { type Html, html, type Part } from '../platform/html.ts';
 import { samplesOf } from './examples.ts';
@@ -101,7 +102,7 @@ export function createSite(document: Document): Site {
     }),
   ]);
   const made = new Map<string, Page>();
-  let index: Promise<Search> | undefined;
+  const open = openOnce(openSearch);
 
   async function openSearch(): Promise<Search> {
     const parts: Found[] = operations.map((operation) => ({
@@ -134,12 +135,8 @@ export function createSite(document: Document): Site {
     },
     async search(query) {
       const asked = query.slice(0, MOST_QUERY).trim();
-      index ??= openSearch().catch((error) => {
-        // The next one tries again.
-        index = undefined;
-        throw error;
-      });
-      const body = resultsPage(asked, asked === '' ? [] : (await index)(asked));
+      const search = await open();
+      const body = resultsPage(asked, asked === '' ? [] : search(asked));
       return shell({ title: 'Search', body, path: '/docs/search', query: asked });
     },
     asset(version, name) {

@@ -2,6 +2,7 @@ import { basename, dirname } from 'node:path';
 import type { Express, Response } from 'express';
 import helmet from 'helmet';
 import type { Site } from '../docs/site.ts';
+import { openOnce } from '../platform/concurrency.ts';
 import { addPage, refuse } from './app.ts';
 import type { OpenApiDocument } from './openapi.ts';
 
@@ -52,17 +53,10 @@ export function addDocsPages(app: Express, describe: () => OpenApiDocument): voi
   // Whoever opens the address of the service in a browser is told where to look.
   app.get('/', (_request, response) => refuse(response, 'nothingHere'));
 
-  let opened: Promise<Site> | undefined;
-  const open = () => {
-    opened ??= import('../docs/site.ts')
-      .then(({ createSite }) => createSite(JSON.parse(openApi())))
-      .catch((error) => {
-        // The next one tries again.
-        opened = undefined;
-        throw error;
-      });
-    return opened;
-  };
+  const open = openOnce(async (): Promise<Site> => {
+    const { createSite } = await import('../docs/site.ts');
+    return createSite(JSON.parse(openApi()));
+  });
   const show = async (response: Response, place: string) => {
     const page = (await open()).page(place);
     if (!page) return refuse(response, 'notFound');

@@ -98,7 +98,10 @@ export async function openFiles(
   async function* rowsSince(since: string | undefined, read: ReadOptions): AsyncGenerator<SourceRow[]> {
     if (since !== undefined) assertCanonical(since);
     read.signal.throwIfAborted();
-    prepared ??= prepare(read.signal);
+    prepared ??= prepare(read.signal).catch((error) => {
+      prepared = undefined;
+      throw error;
+    });
     const inputs = await prepared;
     const connection = await duckDb.connect();
     const stop = () => connection.interrupt();

@@ -1,3 +1,20 @@
+/**
+ * Opens a resource when it is first needed and shares it with later callers. A failed opening is not kept: the next call
+ * opens the resource again.
+ */
+export function openOnce<Given extends unknown[], Opened>(
+  open: (...given: Given) => Promise<Opened>,
+): (...given: Given) => Promise<Opened> {
+  let opened: Promise<Opened> | undefined;
+  return (...given) => {
+    opened ??= open(...given).catch((error) => {
+      opened = undefined;
+      throw error;
+    });
+    return opened;
+  };
+}
+
 export interface SemaphoreSettings {
   /** How many work at a time. */
   atOnce: number;

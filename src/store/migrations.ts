@@ -6,6 +6,7 @@ import { PrismaPg } from '@prisma/adapter-pg';
 import { bindMigrationAwareSqlAdapterFactory } from '@prisma/driver-adapter-utils';
 import * as engineModule from '@prisma/schema-engine-wasm/schema_engine_bg';
 import type pg from 'pg';
+import { openOnce } from '../platform/concurrency.ts';
 import { packageRoot } from '../platform/files.ts';
 import { rest } from '../platform/poll.ts';
 import type { Pool } from './database.ts';
@@ -157,11 +158,7 @@ class WholeScripts extends PrismaPg {
  * imports the .wasm file as a module, which Node 20 cannot do without a flag; this is what that entry does.
  * Once per process: the bindings keep the state of one instance.
  */
-let engineLoaded: Promise<void> | undefined;
-function loadEngine(): Promise<void> {
-  engineLoaded ??= instantiateEngine();
-  return engineLoaded;
-}
+const loadEngine = openOnce(instantiateEngine);
 
 async function instantiateEngine(): Promise<void> {
   const file = createRequire(import.meta.url).resolve('@prisma/schema-engine-wasm/schema_engine_bg');

@@ -10,7 +10,7 @@ import { type ObjectStore, ObjectStoreError } from '../object-store/object-store
 import { openObjectStore } from '../object-store/open-object-store.ts';
 import { type ParquetColumn, ParquetError, type ParquetRow } from '../object-store/parquet.ts';
 import { writeParquet } from '../object-store/write-parquet.ts';
-import { createSemaphore } from '../platform/concurrency.ts';
+import { createSemaphore, openOnce } from '../platform/concurrency.ts';
 import { readChunks, scratchFolders } from '../platform/files.ts';
 import { within } from '../platform/lifecycle.ts';
 import type { Reach } from '../platform/reach.ts';
@@ -55,16 +55,13 @@ export function openFiles(options: FilesOptions): FileDestination {
   const { settings, places, reach, serviceIdField, milliseconds = PATIENCE_MS } = options;
   const { to, format } = settings;
   const folder = folderOf(to);
-  let opened: Promise<ObjectStore> | undefined;
-
-  async function open(): Promise<ObjectStore> {
+  const open = openOnce(async (): Promise<ObjectStore> => {
     if (folder !== undefined) requireFolder(folder, places);
     return openObjectStore(to, { reach, accessTo: () => accessOf(options) });
-  }
+  });
 
   async function putNow(key: string, from: AsyncIterable<Uint8Array>, signal: AbortSignal): Promise<void> {
-    opened ??= open();
-    const store = await opened;
+    const store = await open();
     // Made here, it may be where the disk is to be mounted.
     if (folder !== undefined) await requireThere(folder);
     signal.throwIfAborted();
