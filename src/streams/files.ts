@@ -55,9 +55,11 @@ export function openFiles(options: FilesOptions): FileDestination {
   const { settings, places, reach, serviceIdField, milliseconds = PATIENCE_MS } = options;
   const { to, format } = settings;
   const folder = folderOf(to);
+  let opened: ObjectStore | undefined;
   const open = openOnce(async (): Promise<ObjectStore> => {
     if (folder !== undefined) requireFolder(folder, places);
-    return openObjectStore(to, { reach, accessTo: () => accessOf(options) });
+    opened = await openObjectStore(to, { reach, accessTo: () => accessOf(options) });
+    return opened;
   });
 
   async function putNow(key: string, from: AsyncIterable<Uint8Array>, signal: AbortSignal): Promise<void> {
@@ -117,11 +119,10 @@ export function openFiles(options: FilesOptions): FileDestination {
     async check(signal) {
       await put(CHECK_KEY, oneLine(), signal);
       // Who may write need not be who may remove.
-      await (await opened)?.remove(CHECK_KEY).catch(() => {});
+      await opened?.remove(CHECK_KEY).catch(() => {});
     },
     async close() {
-      // What never opened has nothing to be closed.
-      void opened?.then((store) => store.close()).catch(() => {});
+      opened?.close();
     },
   };
 }

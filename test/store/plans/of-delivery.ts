@@ -29,6 +29,7 @@ import {
   forgetRefused,
   insertKeyIfAbsent,
   recordAnswer,
+  replaceLostKey,
   takeLease,
 } from '../../../src/store/idempotency-keys.ts';
 import {
@@ -171,6 +172,7 @@ export const ofDelivery: Asking = (store, { workspaceId, users, envelopes, objec
     () => forgetArrivals(store),
     () => insertKeyIfAbsent(store, key, { requestId, lease: 1000 }),
     () => findKey(store, key),
+    () => replaceLostKey(store, key, { requestId, createdAt: '2026-01-01' }),
     () => takeLease(store, key, { requestId, lease: 1000 }),
     () => endLease(store, key, requestId),
     () => recordAnswer(store, key, { requestId, status: 200, body: {} }),
