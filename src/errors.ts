@@ -140,17 +140,22 @@ class Refusal extends Error {
   }
 }
 
-/** Ends a request with an entry of the catalogue; `detail` follows its message after a colon. */
+/** Ends a request with an entry of the catalogue; `detail` follows its message. */
 export class ApiError extends Refusal {
   override name = 'ApiError';
   readonly status: number;
   readonly headers: Record<string, string>;
 
   constructor(entry: ErrorName, detail?: string, headers: Record<string, string> = {}) {
-    super(detail ? `${errors[entry].message}: ${detail}` : errors[entry].message);
+    super(detail ? withDetail(errors[entry].message, detail) : errors[entry].message);
     this.status = errors[entry].status;
     this.headers = headers;
   }
+}
+
+function withDetail(message: string, detail: string): string {
+  const isSentence = message.endsWith('.');
+  return isSentence ? `${message} (${detail})` : `${message}: ${detail}`;
 }
 
 /** Ends a request with 400 and a text of the operation's own; `errors` name the elements that were refused. */

@@ -187,11 +187,7 @@ export function refuse(
   const requestId = String(response.getHeader('X-Request-Id'));
   if (isScim(response.req)) {
     const typed = { 'Content-Type': SCIM_TYPE, ...headers };
-    sendJson(
-      response,
-      { status, body: scimErrorBody(message, undefined, status), headers: typed },
-      { requestId },
-    );
+    sendJson(response, { status, body: scimErrorBody({ message, status }), headers: typed }, { requestId });
   } else {
     sendJson(response, { status, body: { message }, headers }, { requestId });
   }

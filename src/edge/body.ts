@@ -6,6 +6,7 @@ import { gunzip, inflate } from 'node:zlib';
 import { ApiError } from '../errors.ts';
 import { type Json, MAX_DEPTH } from '../profile/json.ts';
 import { isRecord, Unread } from '../profile/values.ts';
+import { findSyntaxError } from './json-position.ts';
 import { SMALL_BODY } from './reading.ts';
 import { type BodyRules, hasBody, type RequestInHand, receive } from './request.ts';
 
@@ -67,7 +68,9 @@ function digestOf(bytes: Uint8Array): string {
 }
 
 /** Not `br`: the Brotli decoder of many releases of Node writes where it must not (CVE-2026-111497). */
-const decoders = { gzip: promisify(gunzip), deflate: promisify(inflate) } as const;
+const unpackGzip = promisify(gunzip);
+/** `x-gzip` is an old name of gzip (RFC 9110, section 8.4.1.3). */
+const decoders = { gzip: unpackGzip, 'x-gzip': unpackGzip, deflate: promisify(inflate) } as const;
 
 /** What unpacking takes at most, in bodies: what has come out already, and that as one piece. */
 const UNPACKING = 2;
@@ -76,11 +79,10 @@ const UNPACKING = 2;
 const DECODER = 49_152;
 
 /**
- * `application/json`, `application/scim+json` and their like, in UTF-8. A parameter is a `;` and what follows it up to
- * the next. There is one way to read a type, so that a hostile one costs no more than an honest one.
+ * `application/json`, `application/scim+json` and similar types. Parameters have no effect: JSON has none, and its text is
+ * always UTF-8 (RFC 8259, sections 8.1 and 11).
  */
-const JSON_TYPE =
-  /^application\/(?:[\w.-]+\+)?json\s*(?:;(?!\s*charset\b)[^;]*)*(?:;\s*charset\s*=\s*"?utf-?8"?\s*(?:;(?!\s*charset\b)[^;]*)*)?$/i;
+const JSON_TYPE = /^application\/(?:[\w.-]+\+)?json\s*(?:;.*)?$/i;
 
 /** The types that passed, so that the usual one costs a look-up. Bounded: only the accepted ones enter. */
 const accepted = new Set(['application/json']);
@@ -90,8 +92,26 @@ export function requireJson(request: IncomingMessage): void {
   const type = request.headers['content-type'];
   if (type !== undefined && accepted.has(type)) return;
   if (type === undefined || type.length > 200 || !JSON_TYPE.test(type))
-    throw new ApiError('unsupportedMediaType');
+    throw unsupported('Content-Type', type, 'application/json, application/scim+json');
   if (accepted.size < 100) accepted.add(type);
+}
+
+/** Characters of a header's value that are repeated in an answer. */
+const MAX_SHOWN = 100;
+
+/** Names the header, its value and the supported values. */
+function unsupported(header: string, value: string | undefined, supported: string): ApiError {
+  const shown = value?.slice(0, MAX_SHOWN).replace(/[^\x20-\x7e]/g, '?');
+  const found = shown ? `is '${shown}'` : 'is missing';
+  return new ApiError('unsupportedMediaType', `${header} ${found}. Supported: ${supported}`);
+}
+
+/** Names the line, the column and the object of the first syntax error, if it can be found. */
+function malformed(text: string): ApiError {
+  const position = findSyntaxError(text);
+  if (!position) return new ApiError('malformedBody');
+  const { line, column, object } = position;
+  return new ApiError('malformedBody', `line ${line}, column ${column}${object ? `, in ${object}` : ''}`);
 }
 
 /**
@@ -107,17 +127,17 @@ export async function readJsonObject(
   const raw = await readBody(request, rules);
   if (raw.length === 0) return {};
   // Invalid UTF-8 would silently become replacement characters.
-  if (!isUtf8(raw)) throw new ApiError('malformedBody');
+  if (!isUtf8(raw)) throw new ApiError('malformedBody', 'the body is not UTF-8');
   // A byte order mark is no JSON, but some editors leave one.
   const text = raw[0] === 0xef && raw[1] === 0xbb ? raw.subarray(3) : raw;
   const outline = rules.byObject ? outlineOf(text) : isTooComplex(text) ? 'too complex' : 'whole';
   if (outline === 'too complex') throw new ApiError('bodyTooComplex');
-  if (outline === 'malformed') throw new ApiError('malformedBody');
+  if (outline === 'malformed') throw malformed(text.toString('utf8'));
   let value: Json;
   try {
     value = outline === 'whole' ? JSON.parse(text.toString('utf8')) : await parsePieces(text, outline);
   } catch {
-    throw new ApiError('malformedBody');
+    throw malformed(text.toString('utf8'));
   }
   if (typeof value !== 'object' || value === null || Array.isArray(value))
     throw new ApiError('bodyNotObject');
@@ -151,7 +171,8 @@ type Decode = (typeof decoders)[keyof typeof decoders];
 
 function decoderOf(encoding: string | undefined): Decode | undefined {
   if (encoding === undefined || encoding === 'identity') return undefined;
-  if (!Object.hasOwn(decoders, encoding)) throw new ApiError('unsupportedMediaType');
+  if (!Object.hasOwn(decoders, encoding))
+    throw unsupported('Content-Encoding', encoding, Object.keys(decoders).join(', '));
   return decoders[encoding as keyof typeof decoders];
 }
 
@@ -168,7 +189,8 @@ async function unpack(packed: Packed, request: RequestInHand, rules: BodyRules):
   try {
     return await packed.decode(packed.raw, { maxOutputLength: bound });
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== 'ERR_BUFFER_TOO_LARGE') throw new ApiError('malformedBody');
+    if ((error as NodeJS.ErrnoException).code !== 'ERR_BUFFER_TOO_LARGE')
+      throw new ApiError('malformedBody', 'the body cannot be unpacked by its Content-Encoding');
   }
   if (bound === limit) throw new ApiError('bodyTooLarge');
   await reading.take(request, UNPACKING * limit);

@@ -10,6 +10,9 @@ import { hasBody, type RequestInHand } from './request.ts';
 /** Bytes of the longest that is not such a list, as in Node by itself. */
 const ORDINARY = 16_384;
 
+/** Header fields of a request from which on it is refused. Node drops those above `maxHeadersCount` silently. */
+export const MAX_HEADERS = 1000;
+
 /** Milliseconds between two looks at what has come: at rest, and while connections or heads arrive. */
 const LOOK = { atRest: 100, busy: 20 };
 
@@ -68,6 +71,7 @@ export function createHeads(mostBytes: number) {
   let seen = 0;
 
   function watch(server: Server): Service {
+    server.maxHeadersCount = MAX_HEADERS;
     let isBusy = false;
     let farewells = 0;
     /** Connections that are not read from before their turn. */
@@ -197,6 +201,7 @@ export function createHeads(mostBytes: number) {
     const bytes = (request.method?.length ?? 0) + url.length + 12 + headers + 2;
     const connection = connections.get(socket);
     if (connection) follow(connection, request, bytes);
+    if (rawHeaders.length >= 2 * MAX_HEADERS) return 'headersTooLarge';
     if (bytes <= ORDINARY) return undefined;
     if (headers > ORDINARY || !mayBeLong()) return 'headersTooLarge';
     if (held + bytes > mostBytes) return 'unavailable';

@@ -249,7 +249,7 @@ const messageSchema: Schema = {
 
 function errorBody(operation: Operation, name: ErrorName): Json {
   const { message, status } = errors[name];
-  return operation.errorBody?.(message, undefined, status) ?? { message };
+  return operation.errorBody?.({ message, status }) ?? { message };
 }
 
 interface Answer {

@@ -83,7 +83,12 @@ const RETRY_AFTER = '1';
  */
 export function toReply(
   error: unknown,
-  { operation, requestId, log }: { operation: Operation; requestId: string; log: Log },
+  {
+    operation,
+    requestId,
+    log,
+    body: sent,
+  }: { operation: Operation; requestId: string; log: Log; body?: Record<string, Json> | undefined },
 ): Reply {
   let status: number = errors.internal.status;
   let message: string = errors.internal.message;
@@ -98,7 +103,7 @@ export function toReply(
   } else {
     log.error({ err: error, request_id: requestId, operation: operation.id }, 'unexpected error');
   }
-  const body = operation.errorBody?.(message, details, status) ?? { message };
+  const body = operation.errorBody?.({ message, errors: details, status, body: sent }) ?? { message };
   return { status, body, headers };
 }
 

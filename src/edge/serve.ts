@@ -34,11 +34,11 @@ export async function serve(endpoint: Endpoint, exchange: Exchange, services: Ed
   const admission = await admit(endpoint, { request, params, query, requestId }, services);
   const answer =
     'error' in admission
-      ? refusal(admission.error)
+      ? refusal(admission)
       : await (operation.kind === 'direct'
           ? answerDirect(operation, admission, services)
           : answerQueued(operation, admission, services)
-        ).catch(refusal);
+        ).catch((error) => refusal({ error, body: admission.body }));
 
   send(admission.known, answer);
   if (answer.rejected.length > 0 && 'body' in admission)
@@ -50,9 +50,9 @@ export async function serve(endpoint: Endpoint, exchange: Exchange, services: Ed
   const answered = { operation, request, requestId, answer, known: admission.known, milliseconds };
   inSpanOf(request, () => record(answered, services));
 
-  function refusal(error: unknown): Answer {
+  function refusal({ error, body }: Pick<Refused, 'error' | 'body'>): Answer {
     return {
-      reply: inSpanOf(request, () => toReply(error, { operation, requestId, log: services.log })),
+      reply: inSpanOf(request, () => toReply(error, { operation, requestId, log: services.log, body })),
       accepted: 0,
       rejected: rejectedIn(error),
       error: messageOf(error),
@@ -93,6 +93,8 @@ function inSpanOf<Result>(request: RequestInHand, work: () => Result): Result {
 /** A request that a stage has refused, and what the stages before it have found. */
 interface Refused {
   error: unknown;
+  /** Absent if the stages before it have not read the body. */
+  body?: Record<string, Json> | undefined;
   known: Known;
 }
 
@@ -113,6 +115,7 @@ async function admit(
   const now = Date.now();
   const address = clientAddress(request, services.config.TRUST_PROXY_HOPS);
   let known: Known = {};
+  let body: Record<string, Json> | undefined;
   try {
     // What is known already is not waited for: a wait costs a request as much as a rule.
     const found = authenticate(operation, { request, address, now }, services);
@@ -131,9 +134,9 @@ async function admit(
     const turn = operation.kind === 'queued' ? services.turns.turn(key.workspaceId) : undefined;
     if (turn) await turn;
     const sent = operation.body ? await readSent(operation, request, services) : {};
-    const body = spelled(operation, sent);
+    body = spelled(operation, sent);
     const invalid = validate(endpoint, body, query);
-    if (invalid) return { error: invalid, known };
+    if (invalid) return { error: invalid, body, known };
     // Of the body as it was sent: an operation passes over what it does not know, and the request is another all the same.
     const again = request.headers['idempotency-key'];
     const ownerId = key.companyId ?? key.workspaceId;
@@ -144,7 +147,7 @@ async function admit(
     const caller = callerOf(key, { requestId, address, now });
     return { request, requestId, address, caller, body, query, params, idempotencyKey, known };
   } catch (error) {
-    return { error, known };
+    return { error, body, known };
   }
 }
 

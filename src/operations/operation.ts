@@ -30,6 +30,16 @@ export interface Caller {
   now: number;
 }
 
+/** A request that is refused as a whole. */
+export interface RefusedRequest {
+  status: number;
+  message: string;
+  /** Elements of the request that caused the refusal; absent if the request as a whole did. */
+  errors?: Json | undefined;
+  /** The parsed body; absent if the request was refused before its body was read. */
+  body?: Record<string, Json> | undefined;
+}
+
 export interface Reply {
   status: number;
   body: Json | undefined;
@@ -70,7 +80,7 @@ interface Described {
   /** Errors of the catalogue that its own rules end with. */
   refusals?: readonly ErrorName[];
   /** The body of an error answer; `{message}` unless the specification wants more. */
-  errorBody?(message: string, errors: Json | undefined, status: number): Json;
+  errorBody?(refusal: RefusedRequest): Json;
   /** Of its answers with a body, if not `application/json`. */
   contentType?: string;
   /** Schema of what `errorBody` makes. */

@@ -5,6 +5,7 @@ import path from 'node:path';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { eitherBackend, type Fleet, startFleet } from '../guarantees/fleet.ts';
 import { waitUntil } from '../setup/fixtures.ts';
+import { createWorkspace } from '../setup/workspace.ts';
 
 // In a folder of its own: it is large, and does not accept every version of Node that Penstock runs on.
 const folder = path.join(import.meta.dirname, 'segment');
@@ -35,6 +36,8 @@ const anyEndpoint = {
 interface Destination {
   testAction(action: string, data: object): Promise<Response[]>;
   testBatchAction(action: string, data: object): Promise<Response[]>;
+  /** What became of each event of the last batch. */
+  results: { multistatus: { status: number }[] }[];
   onDelete(event: object, settings: Settings): Promise<unknown>;
 }
 
@@ -175,6 +178,25 @@ describe.each(eitherBackend)('the npm package @segment/action-destinations; queu
     await waitUntil(async () => (await exported({ external_ids: ['batch'] })).users.length === 0, {
       what: 'the deletion',
     });
+  });
+
+  test('a batch over the rate limit ends as 429 for each event, which the client retries', async () => {
+    const limited = await createWorkspace(fleet.pool, 'limited');
+    await fleet.pool.query("insert into rate_limits values ($1, 'users.track', 1, 3600)", [limited.id]);
+    const events = ['m1', 'm2'].map((messageId) => ({
+      ...{ type: 'track', event: 'Viewed', userId: 'limited', messageId, timestamp },
+    }));
+    const batch = async () => {
+      await destination.testBatchAction('trackEvent', {
+        events,
+        mapping: { enable_batching: true },
+        settings: { ...settings, api_key: limited.key },
+        useDefaultMappings: true,
+      });
+      return destination.results[0]!.multistatus;
+    };
+    expect(await batch()).toMatchObject([{ status: 200 }, { status: 200 }]);
+    expect(await batch()).toMatchObject([{ status: 429 }, { status: 429 }]);
   });
 
   test('a key that nobody has is refused, and said to be', async () => {

@@ -56,15 +56,16 @@ describe('bodies and errors of every operation', () => {
         }
       });
 
-      test.each([
-        'text/plain',
-        'application/x-www-form-urlencoded',
-        'application/json; charset=latin1',
-        'json',
-      ])('refuses the content type %s: 415', async (type) => {
-        const answer = await accept(operation, { headers: { 'content-type': type } });
-        expectError(operation, answer, 'unsupportedMediaType');
-      });
+      test.each(['text/plain', 'application/x-www-form-urlencoded', 'json'])(
+        'refuses the content type %s: 415',
+        async (type) => {
+          const answer = await accept(operation, { headers: { 'content-type': type } });
+          expectError(operation, answer, 'unsupportedMediaType');
+          expect(answer.body.message ?? answer.body.detail).toBe(
+            `Unsupported Media Type: Content-Type is '${type}'. Supported: application/json, application/scim+json`,
+          );
+        },
+      );
 
       test('refuses a request without a content type: 415', async () => {
         const raw = Buffer.from(JSON.stringify(exampleOf(operation).json));
@@ -73,13 +74,14 @@ describe('bodies and errors of every operation', () => {
       });
 
       test('reads a hostile content type as quickly as an honest one', async () => {
-        const type = `application/json${'; '.repeat(80)};charset=x`;
+        const type = `application/json${' '.repeat(150)}x`;
         const answer = await accept(operation, { headers: { 'content-type': type } });
         expectError(operation, answer, 'unsupportedMediaType');
       });
 
-      test('takes JSON with a charset', async () => {
-        for (const type of ['application/json; charset=utf-8', 'application/json;charset=UTF-8']) {
+      test('accepts JSON with any charset parameter, which has no effect', async () => {
+        for (const charset of ['utf-8', '"UTF-8"', 'latin1', 'utf-16']) {
+          const type = `application/json; charset=${charset}`;
           expect(await accept(operation, { headers: { 'content-type': type } })).toMatchObject({ status });
         }
       });
@@ -103,12 +105,13 @@ describe('bodies and errors of every operation', () => {
         expectError(operation, await accept(operation, { raw: padded(maxBytes + 1) }), 'bodyTooLarge');
       });
 
-      test('takes a gzip body', async () => {
+      test('accepts a gzip body, also by the name x-gzip', async () => {
         const { json } = await access().example(operation, fleet().workspace);
         const raw = gzipSync(JSON.stringify(json));
-        expect(await accept(operation, { raw, headers: { 'content-encoding': 'gzip' } })).toMatchObject({
-          status,
-        });
+        for (const encoding of ['gzip', 'x-gzip', 'X-GZIP'])
+          expect(await accept(operation, { raw, headers: { 'content-encoding': encoding } })).toMatchObject({
+            status,
+          });
       });
 
       test('refuses a gzip body over 4 MB when it is unpacked: 413', async () => {

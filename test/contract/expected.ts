@@ -1,6 +1,7 @@
 import { expect } from 'vitest';
 import { type ErrorName, errors } from '../../src/errors.ts';
 import type { Operation } from '../../src/operations/operation.ts';
+import type { Json } from '../../src/profile/json.ts';
 import { compile, type Schema } from '../../src/schemas/compile.ts';
 import type { ApiAnswer } from '../setup/api.ts';
 
@@ -10,12 +11,16 @@ export function errorSchemaOf({ errorSchema }: Operation): Schema {
   );
 }
 
-/** The documented answer for this error, in the form that the operation gives its errors. */
+/** Expects the documented answer for this error, in the form of the operation. A detail may follow its message. */
 export function expectError(operation: Operation, { status, body }: ApiAnswer, entry: ErrorName): void {
-  const { status: expected, message } = errors[entry];
+  const { status: expected, message: documented } = errors[entry];
+  const shown = String(body.message ?? body.detail);
+  const message = shown.startsWith(documented) ? shown : documented;
+  // An entry with an index names an object of the request.
+  const sent = body.errors?.[0]?.index !== undefined && { body: operation.example.body as Record<string, Json> };
   expect({ status, body }).toEqual({
     status: expected,
-    body: operation.errorBody?.(message, undefined, expected) ?? { message },
+    body: operation.errorBody?.({ message, status: expected, ...sent }) ?? { message },
   });
   expectFit(errorSchemaOf(operation), body);
 }

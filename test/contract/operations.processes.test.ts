@@ -235,5 +235,5 @@ describe.each(eitherBackend)('every operation, with the queue in %s', (backend) 
 
 /** The body of what is no operation, beside one: in the form of its protocol. */
 function noOperation({ auth, errorBody }: Operation, message: string, status: number): Json {
-  return (auth && errorBody?.(message, undefined, status)) || { message };
+  return (auth && errorBody?.({ message, status })) || { message };
 }

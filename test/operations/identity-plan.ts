@@ -36,7 +36,8 @@ export function identityPlanner(operation: QueuedOperation, change: Partial<Call
       made = operation.plan(caller, body);
     } catch (error) {
       const { status, message, errors } = error as { status: number; message: string; errors?: Json };
-      return { status, body: operation.errorBody!(message, withKnownReasons(errors), status), objects: [] };
+      const known = withKnownReasons(errors);
+      return { status, body: operation.errorBody!({ message, errors: known, status }), objects: [] };
     }
     const { reply, objects } = made;
     withKnownReasons([...made.rejected]);

@@ -32,7 +32,12 @@ export function planner(serviceIdField = 'service_id', change: Partial<Caller> =
       const { status, message, errors } = error as { status: number; message: string; errors?: Json };
       return {
         status,
-        body: operation.errorBody!(message, withKnownReasons(errors), status) as unknown as Answer,
+        body: operation.errorBody!({
+          message,
+          errors: withKnownReasons(errors),
+          status,
+          body,
+        }) as unknown as Answer,
         objects: [],
         rejected: [],
       };

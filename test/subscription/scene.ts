@@ -135,7 +135,7 @@ async function answered({ errorBody }: QueuedOperation | DirectOperation, act: (
   } catch (error) {
     const { status, message, errors } = error as { status?: number; message: string; errors?: Json };
     if (status === undefined) throw error;
-    return { status, body: errorBody?.(message, errors, status) ?? { message } } as Answer;
+    return { status, body: errorBody?.({ message, errors, status }) ?? { message } } as Answer;
   }
 }
 

@@ -5,7 +5,7 @@ import { prioritizations } from '../../profile/identifier.ts';
 import type { Json } from '../../profile/json.ts';
 import { asRecord, findUnstorable, isRecord } from '../../profile/values.ts';
 import type { Schema } from '../../schemas/compile.ts';
-import type { Plan, QueuedOperation, Reply } from '../operation.ts';
+import type { Plan, QueuedOperation, RefusedRequest, Reply } from '../operation.ts';
 
 /** Elements of each array of an identity or subscription request. */
 export const MAX_ELEMENTS = 50;
@@ -198,7 +198,7 @@ export const countedReply = (arrays: string[], counts: Record<string, Schema>, r
 
 /** The body of an error answer: a message, and the elements that are to blame, if it is elements. */
 export const refusal = (arrays: string[]) => ({
-  errorBody: (message: string, errors: Json | undefined): Json =>
+  errorBody: ({ message, errors }: RefusedRequest): Json =>
     errors === undefined ? { message } : { message, errors },
   errorSchema: {
     type: 'object',

@@ -1,6 +1,7 @@
 import { ApiError, type ErrorName, errors } from '../../errors.ts';
 import type { Json } from '../../profile/json.ts';
 import type { Schema } from '../../schemas/compile.ts';
+import type { RefusedRequest } from '../operation.ts';
 
 export const USER = 'urn:ietf:params:scim:schemas:core:2.0:User';
 export const LIST_RESPONSE = 'urn:ietf:params:scim:api:messages:2.0:ListResponse';
@@ -19,7 +20,7 @@ export const NOT_IMPLEMENTED = ['/Me', '/Bulk', '/.search', '/Users/.search'].ma
 );
 
 /** The body of an error: `status` is an integer here, as the specification has it, and no string. */
-export function scimErrorBody(message: string, details: Json | undefined, status: number): Json {
+export function scimErrorBody({ message, errors: details, status }: RefusedRequest): Json {
   const scimType = (details as { scimType?: ScimType } | undefined)?.scimType ?? usualType(message, status);
   return { schemas: [ERROR], ...(scimType && { scimType }), detail: message, status };
 }
@@ -29,7 +30,7 @@ function usualType(message: string, status: number): ScimType | undefined {
   if (status === 409) return 'uniqueness';
   if (status !== 400) return undefined;
   const ofSyntax = [errors.malformedRequest, errors.malformedBody, errors.bodyNotObject];
-  return ofSyntax.some((entry) => entry.message === message) ? 'invalidSyntax' : 'invalidValue';
+  return ofSyntax.some((entry) => message.startsWith(entry.message)) ? 'invalidSyntax' : 'invalidValue';
 }
 
 const scimErrorSchema: Schema = {

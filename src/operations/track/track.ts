@@ -1,4 +1,4 @@
-import { ApiError, BadRequest, errors, type Rejection } from '../../errors.ts';
+import { BadRequest, errors, type Rejection } from '../../errors.ts';
 import type { AcceptedObject, TrackKind, TrackObject } from '../../jobs/envelope.ts';
 import type { LongStrings } from '../../profile/attribute-rule.ts';
 import type { Json } from '../../profile/json.ts';
@@ -6,7 +6,7 @@ import { asList } from '../../profile/values.ts';
 import type { Schema } from '../../schemas/compile.ts';
 import { attributesSchema, eventSchema, purchaseSchema } from '../../schemas/track.ts';
 import { identifierText } from '../../store/dead-letters.ts';
-import type { Caller, Plan, QueuedOperation } from '../operation.ts';
+import type { Caller, Plan, QueuedOperation, RefusedRequest } from '../operation.ts';
 import { createAccept } from './accept.ts';
 
 /** Objects take effect in this order within a request. */
@@ -60,7 +60,7 @@ export function tracking({
       201: { description: 'The counted objects are on disk and will take effect.', schema: acceptedReply },
     },
     refusals: ['nothingValid', 'tooManyObjects'],
-    errorBody: (message, errors) => ({ message, errors: errors ?? [{ type: message }] }),
+    errorBody: refusedBody,
     errorSchema: refusedReply,
     example,
 
@@ -78,10 +78,11 @@ export function tracking({
     const reply: Record<string, Json> = {};
     const hasRoom = createRoom(limits.ofUser);
     const arrays = kinds.map((kind) => asList(body[kind]));
-    let all = 0;
-    for (const { length } of arrays) {
-      all += length;
-      if (all > inAll || length > ofArray) throw new ApiError('tooManyObjects');
+    let before = 0;
+    for (const [place, { length }] of arrays.entries()) {
+      const room = Math.min(ofArray, inAll - before);
+      if (length > room) throw tooManyObjects(kinds[place]!, room);
+      before += length;
     }
     for (const [place, kind] of kinds.entries()) {
       const values = arrays[place]!;
@@ -110,6 +111,23 @@ export function tracking({
     if (warnings.length > 0) reply.warnings = warnings;
     return { objects, rejected, reply: { status: 201, body: reply } };
   }
+}
+
+/** Names the first object over the limit. */
+function tooManyObjects(kind: TrackKind, index: number): BadRequest {
+  const type = errors.tooManyObjects.message;
+  return new BadRequest(type, [{ type, input_array: kind, index }]);
+}
+
+/**
+ * Makes the body of an error answer. Only a 400 has `errors`: clients look up each entry's `index` in the array that they
+ * sent. If the request as a whole caused the 400, the entry names its first object; an entry has no `index` only if the
+ * request has no object.
+ */
+function refusedBody({ message, errors: rejected, status, body = {} }: RefusedRequest): Json {
+  if (status !== 400) return { message };
+  const first = kinds.find((kind) => asList(body[kind]).length > 0);
+  return { message, errors: rejected ?? [{ type: message, ...(first && { input_array: first, index: 0 }) }] };
 }
 
 /** Whether a user has room for another object; those whom it names by another identifier are other users to it. */
@@ -157,13 +175,13 @@ const acceptedReply: Schema = {
 
 const refusedReply: Schema = {
   type: 'object',
-  required: ['message', 'errors'],
+  required: ['message'],
   properties: {
     message: { type: 'string' },
     errors: {
       type: 'array',
       description:
-        'Every refused object; without array and place the message, when it is the request as a whole.',
+        'Answers with status 400 only: every refused object. If the request has too many objects, the first one over the limit. If the request has no objects, one entry without `input_array` and `index`.',
       items: {
         ...rejection,
         required: ['type'],

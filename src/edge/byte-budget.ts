@@ -1,0 +1,75 @@
+/** Bytes that one use of the budget holds. */
+export interface Reservation {
+  /**
+   * Adds so many bytes, or returns them if negative.
+   * @returns false, with nothing changed, if the owner or the budget has no room for them
+   */
+  grow(bytes: number): boolean;
+  /** Returns all of its bytes; further calls change nothing. */
+  release(): void;
+}
+
+export interface ByteBudgetSettings {
+  /** Bytes of all owners together. */
+  mostBytes: number;
+  /** Bytes of one owner. */
+  mostOfOne: number;
+  /** Bytes of all callers without a key together. */
+  mostOfStrangers: number;
+}
+
+/** All callers without a key: one owner. */
+const STRANGERS = '';
+
+/**
+ * Bytes of memory that requests may hold together, shared by workspace. An owner that holds nothing may always reserve as
+ * much as the share of one owner, so that the largest response is possible.
+ */
+export class ByteBudget {
+  readonly #settings: ByteBudgetSettings;
+  readonly #byOwner = new Map<string, number>();
+  #held = 0;
+
+  constructor(settings: ByteBudgetSettings) {
+    this.#settings = settings;
+  }
+
+  /** Bytes that are held at this moment. */
+  get held(): number {
+    return this.#held;
+  }
+
+  /** @param owner id of the workspace or company; absent for a caller without a key */
+  hasRoom(bytes: number, owner = STRANGERS): boolean {
+    const { mostBytes, mostOfOne, mostOfStrangers } = this.#settings;
+    const most = owner === STRANGERS ? mostOfStrangers : mostOfOne;
+    return this.#held + bytes <= mostBytes && (this.#byOwner.get(owner) ?? 0) + bytes <= most;
+  }
+
+  /** @returns undefined if the owner or the budget has no room */
+  reserve(bytes: number, owner = STRANGERS): Reservation | undefined {
+    const weight = Math.min(bytes, this.#settings.mostOfOne);
+    return this.hasRoom(weight, owner) ? this.count(weight, owner) : undefined;
+  }
+
+  /** Counts bytes that are in memory already, also above the limit. */
+  count(bytes: number, owner = STRANGERS): Reservation {
+    let own = 0;
+    const add = (by: number) => {
+      own += by;
+      this.#held += by;
+      const sum = (this.#byOwner.get(owner) ?? 0) + by;
+      if (sum > 0) this.#byOwner.set(owner, sum);
+      else this.#byOwner.delete(owner);
+    };
+    add(bytes);
+    return {
+      grow: (by) => {
+        if (by > 0 && !this.hasRoom(by, owner)) return false;
+        add(Math.max(by, -own));
+        return true;
+      },
+      release: () => add(-own),
+    };
+  }
+}
