@@ -15,7 +15,8 @@ import { createProxy } from './edge/proxy.ts';
 import { createRateLimiter } from './edge/rate-limit.ts';
 import { collectGarbage, createReading } from './edge/reading.ts';
 import { RefusedObjects } from './edge/refused-objects.ts';
-import { RequestInHand } from './edge/request.ts';
+import { clientAddress, RequestInHand } from './edge/request.ts';
+import { Responses } from './edge/responses.ts';
 import { addSegmentDownloads, createDownloadSettings } from './edge/segment-downloads.ts';
 import { createTurns } from './edge/turns.ts';
 import { openTokenBuckets } from './limits/token-buckets.ts';
@@ -115,9 +116,10 @@ async function main(): Promise<void> {
     collectGarbage,
   });
   const heads = createHeads(MAX_HEADS_BYTES);
+  const responses = new Responses(config.MAX_RESPONSE_BYTES, reading.discard);
   const metrics = createEdgeMetrics();
   addLossMetric(metrics.registry, installation.loss);
-  const marks = highWaterMarks(config, { depth, memory, loop, reading, queue });
+  const marks = highWaterMarks(config, { depth, memory, loop, reading, responses, queue });
   const loadShedding = createLoadShedding(marks, metrics.registry);
 
   const strangers = createStrangersLog(log);
@@ -163,6 +165,7 @@ async function main(): Promise<void> {
     largeSemaphore: createRequestSemaphore(LARGE_SEMAPHORE),
     reading,
     heads,
+    responses,
     rateLimiter,
     turns: createTurns(),
     queue,
@@ -175,7 +178,10 @@ async function main(): Promise<void> {
   const operations = allOperations(config.SERVICE_ID_FIELD, config.LONG_STRINGS as LongStrings);
   const handle = traceRequests(
     createApp(operations, services, (app) => {
-      addDocsPages(app, () => openApiDocument(operations));
+      addDocsPages(app, () => openApiDocument(operations), {
+        responses,
+        addressOf: (request) => clientAddress(request, services.config.TRUST_PROXY_HOPS),
+      });
       addPreferencePages(app, services);
       addSegmentDownloads(app, services);
       addHealthPages(app, {
@@ -183,6 +189,7 @@ async function main(): Promise<void> {
         connection,
         pings,
         registry: metrics.registry,
+        responses,
         refresh: fleet.refresh,
         mayReadMetrics: createMetricsGuard(config.METRICS_TOKEN),
         mayReadTargets: createTargetsGuard(config.METRICS_TOKEN, config),
@@ -203,9 +210,9 @@ async function main(): Promise<void> {
         mostBodyBytes: config.MAX_BODY_BYTES,
         mostBytes: config.MAX_SMALL_BODIES_BYTES,
       },
-      { handle, operations, registry: metrics.registry, log },
+      { handle, operations, responses, registry: metrics.registry, log },
     ));
-  const take = proxy ? proxy.take : handle;
+  const take = responses.inOrder(proxy ? proxy.take : handle);
   const server = createServer<typeof RequestInHand>(
     { ...serverOptions, IncomingMessage: RequestInHand },
     take,
@@ -213,8 +220,9 @@ async function main(): Promise<void> {
   // An expectation that we do not know is no reason to refuse; Node alone would, with a bare 417.
   server.on('checkExpectation', take);
   limitConnections(server);
-  answerBrokenRequests(server, strangers);
+  answerBrokenRequests(server, strangers, responses);
   const watchedHeads = heads.watch(server);
+  const watchedResponses = responses.watch(server);
   const dependencies = watchDependencies({ pool, connection, pings, log });
   const listening = await listen(server, config.PORT, config.HOST);
   const { missing } = dependencies;
@@ -244,6 +252,7 @@ async function main(): Promise<void> {
     keepAnswering(connection, config.LOCK_DURATION_MS, log),
     loop,
     watchedHeads,
+    watchedResponses,
     { name: 'queue', stop: () => queue.drain() },
     ...(proxy ? [proxy.service] : []),
     listening,

@@ -56,6 +56,8 @@ const remedies: Record<string, string> = {
   pending_bytes: tooMuch,
   reading_bytes: slowSenders,
   small_bodies_bytes: slowSenders,
+  response_bytes:
+    'Clients ask for large responses and do not read them. Find the workspace under “Workspaces”, or raise MAX_RESPONSE_BYTES.',
 };
 
 /** The marks of web for which something holds, the fullest first, and by how many of its processes. */

@@ -22,16 +22,10 @@ const assets = {
 /** Where pictures that guides show lie, in the repository and in what is installed. */
 const PICTURES = 'generated/screenshots';
 
-export interface Page {
-  body: Buffer;
-  /** Names its content. */
-  etag: string;
-}
-
-/** The pages of `/docs`. Each is made when somebody first asks for it, and kept: there are as many as guides and operations. */
+/** The pages of `/docs`. */
 export interface Site {
   /** @param place the path below `/docs`; undefined: there is no such page */
-  page(place: string): Page | undefined;
+  page(place: string): Buffer | undefined;
   /** The page of what was found. */
   search(query: string): Promise<string>;
   /** A style or script, if the path has its present version. */
@@ -101,7 +95,6 @@ export function createSite(document: Document): Site {
       return [own, () => shell({ title: operation.summary, body: page(), path: own })];
     }),
   ]);
-  const made = new Map<string, Page>();
   const open = openOnce(openSearch);
 
   async function openSearch(): Promise<Search> {
@@ -123,15 +116,8 @@ export function createSite(document: Document): Site {
 
   return {
     page(place) {
-      const own = `/docs${place}`;
-      const known = made.get(own);
-      if (known) return known;
-      const make = makers.get(own);
-      if (!make) return undefined;
-      const body = Buffer.from(make());
-      const page = { body, etag: `"${versionOf(body)}"` };
-      made.set(own, page);
-      return page;
+      const make = makers.get(`/docs${place}`);
+      return make && Buffer.from(make());
     },
     async search(query) {
       const asked = query.slice(0, MOST_QUERY).trim();

@@ -9,7 +9,7 @@ import { namesOneHost, targetOf } from '../platform/listen.ts';
 import { traceThroughout, tracing } from '../platform/tracing.ts';
 import type { Json } from '../profile/json.ts';
 import { compile } from '../schemas/compile.ts';
-import { levelOf, requestLine, sendJson } from './reply.ts';
+import { isUnavailable, levelOf, requestLine, sendJson } from './reply.ts';
 import { hasBody, parseQuery, type RequestInHand, receive } from './request.ts';
 import { serve, serveTraced } from './serve.ts';
 import type { EdgeServices, Endpoint } from './services.ts';
@@ -90,6 +90,7 @@ export function createApp(operations: Operation[], services: EdgeServices, pages
     const { status } = error as { status?: number };
     // A path that cannot be decoded names nothing.
     if (status !== undefined && status < 500) return refuse(response, 'notFound');
+    if (isUnavailable(error)) return refuse(response, 'unavailable', { 'Retry-After': '1' });
     services.log.error({ err: error, request_id: response.getHeader('X-Request-Id') }, 'unexpected error');
     refuse(response, 'internal');
   });

@@ -39,6 +39,10 @@ export class ByteBudget {
     return this.#held;
   }
 
+  heldBy(owner: string): number {
+    return this.#byOwner.get(owner) ?? 0;
+  }
+
   /** @param owner id of the workspace or company; absent for a caller without a key */
   hasRoom(bytes: number, owner = STRANGERS): boolean {
     const { mostBytes, mostOfOne, mostOfStrangers } = this.#settings;
@@ -48,7 +52,8 @@ export class ByteBudget {
 
   /** @returns undefined if the owner or the budget has no room */
   reserve(bytes: number, owner = STRANGERS): Reservation | undefined {
-    const weight = Math.min(bytes, this.#settings.mostOfOne);
+    const { mostOfOne, mostOfStrangers } = this.#settings;
+    const weight = Math.min(bytes, owner === STRANGERS ? mostOfStrangers : mostOfOne);
     return this.hasRoom(weight, owner) ? this.count(weight, owner) : undefined;
   }
 

@@ -2,7 +2,7 @@ import type { IncomingMessage } from 'node:http';
 import type { Rejection } from '../errors.ts';
 import type { AcceptedObject, EnvelopeRequest } from '../jobs/envelope.ts';
 import { inputArrayOf } from '../jobs/traces.ts';
-import type { Caller, DirectOperation, Plan, QueuedOperation } from '../operations/operation.ts';
+import type { Caller, DirectOperation, Plan, QueuedOperation, Reply } from '../operations/operation.ts';
 import { isoTime } from '../platform/format.ts';
 import { presentTrace, tracing } from '../platform/tracing.ts';
 import { type Json, jsonBytesAtLeast } from '../profile/json.ts';
@@ -221,16 +221,36 @@ export async function answerDirect(
   services: EdgeServices,
 ): Promise<Answer> {
   const { request, requestId, caller, body, query, params, idempotencyKey } = admitted;
-  const { config, resources, idempotency, scimSemaphore, largeSemaphore } = services;
+  const { config, resources, idempotency, scimSemaphore } = services;
   const input = { body, query, params, request: aboutRequest(request, config) };
   const handle = (as: string) => {
     const work = () => operation.handle({ ...caller, requestId: as }, input, resources);
-    if (operation.auth === 'scim') return scimSemaphore.use(caller.workspaceId, work);
-    return operation.isLarge ? largeSemaphore.use(caller.workspaceId, work) : work();
+    return operation.auth === 'scim' ? scimSemaphore.use(caller.workspaceId, work) : work();
   };
   if (idempotencyKey && operation.readsOnly) await idempotency.read(idempotencyKey, requestId);
-  if (!idempotencyKey || operation.readsOnly) return answerOf(await handle(requestId));
+  const isRead = operation.readsOnly || operation.method === 'GET';
+  if (isRead) return answerRead(operation, caller, { read: () => handle(requestId), services });
+  if (!idempotencyKey) return answerOf(await handle(requestId));
   return idempotentAnswer(idempotency.perform(idempotencyKey, directAttempt(requestId, handle)), requestId);
+}
+
+/** Reads, and makes the text of the answer while it has its turn: both take memory of the process. */
+function answerRead(
+  { isLarge }: DirectOperation,
+  { companyId, workspaceId }: Caller,
+  { read, services: { largeSemaphore, responses } }: { read(): Promise<Reply>; services: EdgeServices },
+): Promise<Answer> {
+  const owner = companyId ?? workspaceId;
+  const work = async () => {
+    responses.requireLargeRoom(owner);
+    const reply = await read();
+    if (reply.body === undefined) return answerOf(reply);
+    return {
+      ...answerOf(reply),
+      text: await responses.encode(reply.body, { owner, isLarge: isLarge === true }),
+    };
+  };
+  return isLarge ? largeSemaphore.use(owner, work) : work();
 }
 
 /**

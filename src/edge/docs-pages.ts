@@ -1,10 +1,13 @@
-import { basename, dirname } from 'node:path';
-import type { Express, Response } from 'express';
+import { readFile } from 'node:fs/promises';
+import type { Express, Request, Response } from 'express';
 import helmet from 'helmet';
 import type { Site } from '../docs/site.ts';
 import { openOnce } from '../platform/concurrency.ts';
 import { addPage, refuse } from './app.ts';
 import type { OpenApiDocument } from './openapi.ts';
+import { type DocumentOptions, PublicDocument } from './public-documents.ts';
+import { PublicLimit } from './public-limit.ts';
+import type { Responses } from './responses.ts';
 
 /** Nothing comes from anywhere but this server. No rule asks for https: TLS is the proxy's affair. */
 const securityHeaders = helmet({
@@ -31,24 +34,78 @@ const FOR_EVER = 'public, max-age=31536000, immutable';
 /** Asked for again each time, and answered with 304 while it is the same. */
 const ASK_AGAIN = 'no-cache';
 
-/** Each takes some milliseconds, and nobody has to show a key: of one process, so many a second. */
-const SEARCHES_A_SECOND = 20;
+/** A search takes milliseconds of the processor, as much as five other pages. */
+const SEARCH_COST = 5;
 
-const types: Record<string, string> = { css: 'text/css', js: 'text/javascript' };
+const types: Record<string, string> = {
+  css: 'text/css; charset=utf-8',
+  js: 'text/javascript; charset=utf-8',
+  png: 'image/png',
+  webp: 'image/webp',
+  svg: 'image/svg+xml',
+};
+
+interface DocsServices {
+  responses: Responses;
+  /** The address that a request comes from, if it is known. */
+  addressOf(request: Request): string | undefined;
+}
 
 /**
- * /openapi.json, and /docs for people: guides, the reference, and a search over both. A process that nobody asks for them
- * loads nothing of it.
+ * Adds /openapi.json and /docs: guides, the reference, and a search over both. They are loaded with the first request.
+ * Callers have no key, so a token bucket by address limits them, and each document is serialized and compressed once.
  */
-export function addDocsPages(app: Express, describe: () => OpenApiDocument): void {
+export function addDocsPages(
+  app: Express,
+  describe: () => OpenApiDocument,
+  { responses, addressOf }: DocsServices,
+): void {
+  const limit = new PublicLimit();
+  /** @returns whether the caller may go on; if not, it has been answered with 429 */
+  function isWithinLimit(request: Request, response: Response, cost?: number): boolean {
+    const retryAfter = limit.take(addressOf(request), cost);
+    if (retryAfter > 0) refuse(response, 'rateLimited', { 'Retry-After': String(retryAfter) });
+    return retryAfter === 0;
+  }
+
+  /**
+   * @param name of the document: several paths may be escaped forms of one
+   * @param make makes the document when it is asked for first; undefined: there is no such document
+   */
+  function shows(
+    nameOf: (request: Request) => string,
+    optionsOf: (name: string) => DocumentOptions,
+    make: (name: string) => Promise<Buffer | undefined>,
+  ): (request: Request, response: Response) => Promise<void> {
+    const documents = new Map<string, PublicDocument>();
+    return async (request, response) => {
+      if (!isWithinLimit(request, response)) return;
+      const name = nameOf(request);
+      let document = documents.get(name);
+      if (!document) {
+        const body = await make(name);
+        if (!body) return refuse(response, 'notFound');
+        document = new PublicDocument(body, optionsOf(name));
+        documents.set(name, document);
+      }
+      await document.send(request, response);
+    };
+  }
+
   let text: string | undefined;
   const openApi = () => {
     text ??= JSON.stringify(describe());
     return text;
   };
-  addPage(app, '/openapi.json', (_request, response) => {
-    response.type('application/json').send(openApi());
-  });
+  addPage(
+    app,
+    '/openapi.json',
+    shows(
+      () => '/openapi.json',
+      () => ({ type: 'application/json; charset=utf-8', cacheControl: ASK_AGAIN }),
+      async () => Buffer.from(openApi()),
+    ),
+  );
 
   // Whoever opens the address of the service in a browser is told where to look.
   app.get('/', (_request, response) => refuse(response, 'nothingHere'));
@@ -57,35 +114,62 @@ export function addDocsPages(app: Express, describe: () => OpenApiDocument): voi
     const { createSite } = await import('../docs/site.ts');
     return createSite(JSON.parse(openApi()));
   });
-  const show = async (response: Response, place: string) => {
-    const page = (await open()).page(place);
-    if (!page) return refuse(response, 'notFound');
-    response.set({ ETag: page.etag, 'Cache-Control': ASK_AGAIN }).type('html').send(page.body);
-  };
+  const showsPage = (placeOf: (request: Request) => string) =>
+    shows(
+      placeOf,
+      () => ({ type: 'text/html; charset=utf-8', cacheControl: ASK_AGAIN }),
+      async (place) => (await open()).page(place),
+    );
 
   app.use('/docs', securityHeaders);
-  addPage(app, '/docs', (_request, response) => show(response, ''));
+  addPage(
+    app,
+    '/docs',
+    showsPage(() => ''),
+  );
   for (const part of ['guides', 'reference'])
-    addPage(app, `/docs/${part}/:name`, ({ params }, response) => show(response, `/${part}/${params.name}`));
-  let second = 0;
-  let searches = 0;
-  addPage(app, '/docs/search', async ({ query }, response) => {
-    const now = Math.floor(performance.now() / 1000);
-    searches = now === second ? searches + 1 : 1;
-    second = now;
-    if (searches > SEARCHES_A_SECOND) return refuse(response, 'unavailable', { 'Retry-After': '1' });
-    const page = await (await open()).search(typeof query.q === 'string' ? query.q : '');
-    response.set('Cache-Control', 'no-store').type('html').send(page);
+    addPage(
+      app,
+      `/docs/${part}/:name`,
+      showsPage(({ params }) => `/${part}/${params.name}`),
+    );
+  addPage(app, '/docs/search', async (request, response) => {
+    if (!isWithinLimit(request, response, SEARCH_COST)) return;
+    const { q } = request.query;
+    const found = await (await open()).search(typeof q === 'string' ? q : '');
+    response.set('Cache-Control', 'no-store').type('html');
+    responses.sendPage(response, found);
   });
-  addPage(app, '/docs/assets/:version/:name', async ({ params }, response) => {
-    const name = String(params.name);
-    const file = (await open()).asset(String(params.version), name);
-    if (!file) return refuse(response, 'notFound');
-    response.set('Cache-Control', FOR_EVER).type(types[name.split('.').at(-1)!]!).send(file);
-  });
-  addPage(app, '/docs/pictures/:name', async ({ params }, response) => {
-    const file = (await open()).picture(String(params.name));
-    if (!file) return refuse(response, 'notFound');
-    response.sendFile(basename(file), { root: dirname(file), maxAge: '1h' });
-  });
+  addPage(
+    app,
+    '/docs/assets/:version/:name',
+    shows(
+      ({ params }) => `${params.version}/${params.name}`,
+      (name) => ({ type: typeOf(name), cacheControl: FOR_EVER }),
+      async (name) => {
+        const [version, file] = name.split('/') as [string, string];
+        return (await open()).asset(version, file);
+      },
+    ),
+  );
+  addPage(
+    app,
+    '/docs/pictures/:name',
+    shows(
+      ({ params }) => String(params.name),
+      (name) => ({
+        type: typeOf(name),
+        cacheControl: 'public, max-age=3600',
+        isCompressed: !name.endsWith('.svg'),
+      }),
+      async (name) => {
+        const file = (await open()).picture(name);
+        return file === undefined ? undefined : readFile(file);
+      },
+    ),
+  );
+}
+
+function typeOf(name: string): string {
+  return types[name.split('.').at(-1)!] ?? 'application/octet-stream';
 }

@@ -6,6 +6,7 @@ import type { Service } from '../platform/lifecycle.ts';
 import { closeLingering } from '../platform/listen.ts';
 import type { StrangersLog } from '../platform/log.ts';
 import { hasBody, type RequestInHand } from './request.ts';
+import type { Responses } from './responses.ts';
 
 /** Bytes of the longest that is not such a list, as in Node by itself. */
 const ORDINARY = 16_384;
@@ -250,38 +251,46 @@ const FAREWELL = 1000;
  * and a line in the log, as of every other request. Node alone would send a bare status line. A request that an
  * operation has in hand already keeps its id, and its line is the operation's.
  */
-export function answerBrokenRequests(server: Server, strangers: StrangersLog): void {
-  server.on(
-    'clientError',
-    (error: NodeJS.ErrnoException, socket: Socket & { _httpMessage?: ServerResponse<RequestInHand> }) => {
-      const response = socket._httpMessage;
-      // Where an answer is under way already, a second one would be read as part of it.
-      if (!socket.writable || error.code === 'ECONNRESET' || response?.headersSent) {
-        socket.destroy();
-        return;
-      }
-      const entry = entries[error.code ?? ''] ?? 'malformedRequest';
-      const { status, message } = errors[entry];
-      const inHand = response?.req.requestId;
-      const requestId = inHand ?? newId();
-      if (inHand) response!.req.broken = entry;
-      else strangers.line('info', { request_id: requestId, status, error: error.code }, 'request');
-      const body = JSON.stringify({ message });
-      const head = [
-        `HTTP/1.1 ${status} ${STATUS_CODES[status]}`,
-        'Content-Type: application/json; charset=utf-8',
-        `Content-Length: ${Buffer.byteLength(body)}`,
-        `X-Request-Id: ${requestId}`,
-        ...['Limit', 'Remaining', 'Reset'].map((name) => `X-RateLimit-${name}: `),
-        'X-Content-Type-Options: nosniff',
-        ...(status === 503 ? ['Retry-After: 1'] : []),
-        'Connection: close',
-      ];
-      // A client that keeps its half open would keep what its request holds.
-      setTimeout(() => socket.destroy(), FAREWELL).unref();
-      socket.write(`${head.join('\r\n')}\r\n\r\n${body}`);
-      // The parser would take what follows for more of the same, and the connection for broken once more.
-      closeLingering(socket);
-    },
-  );
+export function answerBrokenRequests(
+  server: Server,
+  strangers: StrangersLog,
+  responses?: Pick<Responses, 'afterLast'>,
+): void {
+  type HttpSocket = Socket & { _httpMessage?: ServerResponse<RequestInHand> };
+  server.on('clientError', (error: NodeJS.ErrnoException, socket: HttpSocket) => {
+    // What breaks off behind complete requests must not cost these their answers.
+    if (!responses || error.code === HEAD_SHED || error.code === 'ECONNRESET') answer(error, socket);
+    else responses.afterLast(socket, () => answer(error, socket));
+  });
+
+  function answer(error: NodeJS.ErrnoException, socket: HttpSocket): void {
+    const response = socket._httpMessage;
+    // Where an answer is under way already, a second one would be read as part of it.
+    if (!socket.writable || error.code === 'ECONNRESET' || response?.headersSent) {
+      socket.destroy();
+      return;
+    }
+    const entry = entries[error.code ?? ''] ?? 'malformedRequest';
+    const { status, message } = errors[entry];
+    const inHand = response?.req.requestId;
+    const requestId = inHand ?? newId();
+    if (inHand) response!.req.broken = entry;
+    else strangers.line('info', { request_id: requestId, status, error: error.code }, 'request');
+    const body = JSON.stringify({ message });
+    const head = [
+      `HTTP/1.1 ${status} ${STATUS_CODES[status]}`,
+      'Content-Type: application/json; charset=utf-8',
+      `Content-Length: ${Buffer.byteLength(body)}`,
+      `X-Request-Id: ${requestId}`,
+      ...['Limit', 'Remaining', 'Reset'].map((name) => `X-RateLimit-${name}: `),
+      'X-Content-Type-Options: nosniff',
+      ...(status === 503 ? ['Retry-After: 1'] : []),
+      'Connection: close',
+    ];
+    // A client that keeps its half open would keep what its request holds.
+    setTimeout(() => socket.destroy(), FAREWELL).unref();
+    socket.write(`${head.join('\r\n')}\r\n\r\n${body}`);
+    // The parser would take what follows for more of the same, and the connection for broken once more.
+    closeLingering(socket);
+  }
 }

@@ -11,6 +11,7 @@ import type { QueueLoss } from '../store/installation.ts';
 import { listProcesses, SILENT_SECONDS } from '../store/processes.ts';
 import { addPage, refuse } from './app.ts';
 import type { LoadShedding } from './load-shedding.ts';
+import type { Responses } from './responses.ts';
 
 /** Milliseconds for the list of the fleet's processes. */
 const PATIENCE_MS = 1000;
@@ -20,6 +21,7 @@ interface HealthSources {
   connection: QueueConnection;
   pings: Pings;
   registry: Registry;
+  responses: Responses;
   /** Brings the numbers of the whole fleet up to date, as far as they can be read in time; never rejects. */
   refresh(): Promise<void>;
   /** Whether an Authorization header opens /metrics. */
@@ -78,7 +80,8 @@ export function addHealthPages(app: Express, sources: HealthSources): void {
       return refuse(response, 'metricsToken', { 'WWW-Authenticate': 'Bearer' });
     }
     await sources.refresh();
-    response.type(sources.registry.contentType).send(await sources.registry.metrics());
+    response.type(sources.registry.contentType);
+    sources.responses.sendPage(response, await sources.registry.metrics());
   });
 }
 

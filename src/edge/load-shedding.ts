@@ -37,6 +37,7 @@ export interface Loads {
   memory: { usedPercent(shard?: number): number; known(): boolean };
   loop: Values<'lag'>;
   reading: Values<'held'> & { small: Values<'held'> };
+  responses: Values<'held'>;
   queue: Values<'pending' | 'pendingBytes'>;
 }
 
@@ -45,7 +46,7 @@ type Values<Name extends string> = Record<Name, () => number>;
 /** The marks of a web process. */
 export function highWaterMarks(
   config: Config,
-  { depth, memory, loop, reading, queue }: Loads,
+  { depth, memory, loop, reading, responses, queue }: Loads,
 ): HighWaterMark[] {
   const marks: HighWaterMark[] = [
     {
@@ -70,6 +71,10 @@ export function highWaterMarks(
     {
       ...{ name: 'small_bodies_bytes', mark: config.MAX_SMALL_BODIES_BYTES, unit: 'bytes' },
       value: reading.small.held,
+    },
+    {
+      ...{ name: 'response_bytes', mark: config.MAX_RESPONSE_BYTES, unit: 'bytes' },
+      value: responses.held,
     },
   ];
   // Past these two the queue itself refuses: it knows how much each request adds.

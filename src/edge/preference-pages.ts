@@ -123,12 +123,13 @@ export function addPreferencePages(app: Express, services: EdgeServices): void {
   app
     .route(`${PREFERENCES}/:token`)
     .all(...preferencePolicy(links))
-    .get((request, response) => answer(response, () => show(tokenOf(request))))
-    .post((request, response) => answer(response, () => submit(request, response)))
+    .get((request, response) => answer(response, (isOf) => show(tokenOf(request), isOf)))
+    .post((request, response) => answer(response, (isOf) => submit(request, response, isOf)))
     .all((_request, response) => refuse(response, 'methodNotAllowed', { Allow: 'GET, HEAD, POST' }));
 
-  async function show(token: string): Promise<string> {
+  async function show(token: string, isOf: (workspaceId: string) => void): Promise<string> {
     const link = await opener.verify(token, Date.now());
+    isOf(link.workspaceId);
     return semaphore.use(link.workspaceId, async () => {
       const opened = await opener.open(link, links.urlOf(token));
       const { center, view } = opened;
@@ -138,10 +139,15 @@ export function addPreferencePages(app: Express, services: EdgeServices): void {
   }
 
   /** Changes the states: once the queue has them on disk, the visitor is told so. */
-  async function submit(request: Request, response: Answer): Promise<string> {
+  async function submit(
+    request: Request,
+    response: Answer,
+    isOf: (workspaceId: string) => void,
+  ): Promise<string> {
     const token = tokenOf(request);
     // Before anything is read: whoever has no link has no business with our memory.
     const link = await opener.verify(token, Date.now());
+    isOf(link.workspaceId);
     (request as RequestInHand).arriving?.know();
     const { granted, untilOne } = await forms.take(`${link.workspaceId}:${link.profileId}`, FORMS, 1);
     if (granted === 0)
@@ -202,10 +208,17 @@ export function addPreferencePages(app: Express, services: EdgeServices): void {
     }
   }
 
-  async function answer(response: Answer, make: () => Promise<string>): Promise<void> {
+  async function answer(
+    response: Answer,
+    make: (isOf: (workspaceId: string) => void) => Promise<string>,
+  ): Promise<void> {
     let html: string;
+    let owner: string | undefined;
     try {
-      html = await make();
+      html = await make((workspaceId) => {
+        services.responses.requireRoom(workspaceId);
+        owner = workspaceId;
+      });
     } catch (error) {
       const name = noticeOf(error);
       response.locals.known = { ...response.locals.known, error: messageOf(error) };
@@ -222,7 +235,10 @@ export function addPreferencePages(app: Express, services: EdgeServices): void {
       html = noticePage(name);
     }
     // Node has answered a request that broke off already.
-    if (!response.headersSent) response.type('html').send(html);
+    if (response.headersSent) return;
+    const body = Buffer.from(html);
+    response.type('html').set('Content-Length', String(body.length));
+    services.responses.end(response, body, owner);
   }
 }
 

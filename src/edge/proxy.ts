@@ -31,12 +31,16 @@ import {
 import { createSmallBodies } from './reading.ts';
 import { sendJson } from './reply.ts';
 import type { RequestInHand } from './request.ts';
+import type { Responses } from './responses.ts';
 
 /** Paths that are this installation's own: probes, numbers, documentation, preference centers. */
 const OWN = /^\/{1,2}(?:healthz|readyz|metrics|docs|openapi\.json|preferences|exports)(?:[/?]|$)/;
 
 /** Milliseconds for which the client's answer waits for our copy. */
 const WAIT_MS = 1000;
+
+/** Whom answers of the upstream count for: it alone reads the keys. */
+const UPSTREAM = 'upstream';
 
 /** Requests on their way to the upstream; further ones are answered with 503. */
 const MOST_AT_ONCE = 2000;
@@ -55,6 +59,8 @@ interface ProxyParts {
   /** Takes what is not forwarded, and the copies. */
   handle(request: RequestInHand, response: ServerResponse): void;
   operations: Operation[];
+  /** Bounds what answers take that clients do not read. */
+  responses: Responses;
   registry: Registry;
   log: Log;
 }
@@ -68,7 +74,7 @@ interface ProxyParts {
  */
 export async function createProxy(settings: ProxySettings, parts: ProxyParts) {
   const { upstream, patience, mostBodyBytes, mostBytes } = settings;
-  const { handle, operations, registry, log } = parts;
+  const { handle, operations, responses, registry, log } = parts;
   const isSecure = upstream.protocol === 'https:';
   const agent: Agent = isSecure ? new HttpsAgent({ keepAlive: true }) : new HttpAgent({ keepAlive: true });
   const copied = copiedOperations(operations);
@@ -113,6 +119,7 @@ export async function createProxy(settings: ProxySettings, parts: ProxyParts) {
   /** @throws {ApiError} when too many wait for the upstream already */
   async function inTurn<T>(work: () => Promise<T>): Promise<T> {
     if (forwarding >= MOST_AT_ONCE) throw new ApiError('unavailable');
+    responses.requireRoom(UPSTREAM);
     forwarding++;
     try {
       return await work();
@@ -182,7 +189,7 @@ export async function createProxy(settings: ProxySettings, parts: ProxyParts) {
       await within(WAIT_MS, copy.done).catch(copy.isLate);
     } else copies.count(operation.id, refusedBy(there.status));
     response.writeHead(there.status, endToEnd(there.headers, there.body.length));
-    response.end(there.body);
+    responses.end(response, there.body, UPSTREAM);
   }
 
   /** A request to the upstream, whose body is still to be sent, and the answer to it. */

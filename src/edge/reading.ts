@@ -205,6 +205,8 @@ export function createReading({
       holders.set(response!, bytes);
       letIn();
     },
+    /** Notes bytes that were used and are garbage now; large amounts are collected. */
+    discard,
     /** Whether the request has room already. */
     holds: ({ res }: Reader) => holders.has(res!),
     /** Bytes that large bodies may take at this moment. */

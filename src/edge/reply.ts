@@ -10,6 +10,7 @@ import { isPostgresAway } from '../store/error-cause.ts';
 import type { EdgeMetrics } from './metrics.ts';
 import type { Allowance } from './rate-limit.ts';
 import type { RequestInHand } from './request.ts';
+import type { Pieces, Responses } from './responses.ts';
 
 /** What became of a request: its reply, and what the headers, the log line and the metrics say of it. */
 export interface Answer {
@@ -22,6 +23,8 @@ export interface Answer {
   repeats?: string;
   /** Why it was refused, or why its end is not known. */
   error?: string;
+  /** The JSON text of its body, where it has been made already. */
+  text?: string | Pieces;
 }
 
 /** What is known of who sent a request, as far as it got. */
@@ -41,20 +44,31 @@ export function answerOf(reply: Reply): Answer {
   return { reply, accepted: 0, rejected: NONE_REJECTED };
 }
 
+/** A reply, and its JSON text where that has been made already. */
+type SentReply = Reply & Pick<Answer, 'text'>;
+
+interface SentAs {
+  requestId: string;
+  allowance?: Allowance | undefined;
+  /** The workspace or company that the bytes count for; absent for a caller without a key. */
+  owner?: string | undefined;
+  /** Counts bytes that are not taken at once; absent for a refusal, which has a few of them. */
+  responses?: Responses;
+}
+
 /**
  * Sends a JSON answer with the headers that every answer has. Before a limit is known its three headers are
  * there and empty, as clients of the protocol expect.
  */
 export function sendJson(
   response: ServerResponse,
-  { status, body, headers }: Reply,
-  { requestId, allowance }: { requestId: string; allowance?: Allowance | undefined },
+  { status, body, headers, text = body === undefined ? '' : JSON.stringify(body) }: SentReply,
+  { requestId, allowance, owner, responses }: SentAs,
 ): void {
-  const text = body === undefined ? '' : JSON.stringify(body);
   // A list, name by name: Node takes it as it is, and an object put together of parts costs more than all else here.
   const list = [
     'Content-Length',
-    String(Buffer.byteLength(text)),
+    String(typeof text === 'string' ? Buffer.byteLength(text) : text.bytes),
     'X-Request-Id',
     requestId,
     'X-RateLimit-Limit',
@@ -69,7 +83,9 @@ export function sendJson(
   if (text && headers?.['Content-Type'] === undefined) list.push('Content-Type', JSON_UTF8);
   for (const name in headers) list.push(name, headers[name]!);
   response.writeHead(status, list);
-  response.end(text);
+  if (typeof text !== 'string') responses!.sendPieces(response, text);
+  else if (responses) responses.end(response, text, owner);
+  else response.end(text);
 }
 
 const JSON_UTF8 = 'application/json; charset=utf-8';

@@ -18,6 +18,9 @@ const WAITING_BODY = 65_536;
 /** Bytes of all pipelined requests that wait: 2,000 without a body. */
 const MAX_WAITING_BYTES = 8_388_608;
 
+/** Pipelined requests that begin in one turn of the event loop, those of all connections together. */
+const BEGUN_IN_A_TURN = 16;
+
 /** Milliseconds between two checks of the connections. */
 const CHECK_INTERVAL = 1000;
 
@@ -47,12 +50,6 @@ interface Connection {
 
 export type Handler<Request extends IncomingMessage> = (request: Request, response: ServerResponse) => void;
 
-/** The status, the headers as a list of names and values, and the body of a response. */
-export interface ResponseHead {
-  status: number;
-  headers: string[];
-}
-
 /**
  * Bounds the memory of responses that clients do not read:
  *
@@ -62,6 +59,10 @@ export interface ResponseHead {
  */
 export class Responses {
   readonly #connections = new Map<Socket, Connection>();
+  /** Connections whose next request may begin. */
+  readonly #ready: (() => void)[] = [];
+  /** Owners that had no room for a large response, and what was held then. */
+  readonly #refused = new Map<string, { own: number; all: number }>();
   readonly #large: ByteBudget;
   readonly #small: ByteBudget;
   readonly #waiting = new ByteBudget({
@@ -70,8 +71,14 @@ export class Responses {
     mostOfStrangers: MAX_WAITING_BYTES,
   });
 
-  /** @param mostBytes bytes of unsent responses over 64 KiB; all others may take a quarter as much on top */
-  constructor(mostBytes: number) {
+  readonly #discard: (bytes: number) => void;
+
+  /**
+   * @param mostBytes bytes of unsent responses over 64 KiB; all others may take a quarter as much on top
+   * @param discard notes bytes that were used and are garbage now
+   */
+  constructor(mostBytes: number, discard: (bytes: number) => void = () => {}) {
+    this.#discard = discard;
     this.#large = new ByteBudget({ mostBytes, mostOfOne: mostBytes / 2, mostOfStrangers: mostBytes / 8 });
     const mostSmall = mostBytes / 4;
     this.#small = new ByteBudget({
@@ -144,7 +151,7 @@ export class Responses {
    */
   afterLast(socket: Socket, callback: () => void): void {
     const connection = this.#connections.get(socket);
-    if (!connection?.current || !connection.current.req.complete || isTaken(connection.current)) {
+    if (!connection?.current?.req.complete || isTaken(connection.current)) {
       callback();
       return;
     }
@@ -169,39 +176,74 @@ export class Responses {
     if (!this.#small.hasRoom(0, owner)) throw busy();
   }
 
-  /** @throws {ApiError} 503 if large responses of the owner, or of all, hold too much memory */
+  /**
+   * To be called before the work for a large response.
+   * @throws {ApiError} 503 if large responses hold too much memory, or no less than when there was no room for the last one
+   */
   requireLargeRoom(owner: string): void {
+    const refused = this.#refused.get(owner);
+    if (refused && this.#large.heldBy(owner) >= refused.own && this.#large.held >= refused.all) throw busy();
+    this.#refused.delete(owner);
     if (!this.#large.hasRoom(PIECE, owner)) throw busy();
   }
 
-  /** Room for a large response. @throws {ApiError} 503 if there is none */
-  reserve(bytes: number, owner?: string): Reservation {
+  /**
+   * Makes the JSON text of an answer that only reads.
+   * @returns the text, or its pieces if it is large
+   * @throws {ApiError} 503 if there is no room for a large one
+   */
+  async encode(
+    body: Json,
+    { owner, isLarge }: { owner: string; isLarge: boolean },
+  ): Promise<string | Pieces> {
+    if (!isLarge) {
+      const text = JSON.stringify(body);
+      if (text.length < PIECE) return text;
+    }
+    const { pieces, bytes } = await encodePieces(body);
+    // The rows and objects that it was made of took several times as much.
+    setImmediate(this.#discard, bytes);
+    if (bytes < PIECE) return Buffer.concat(pieces).toString();
     const reservation = this.#large.reserve(bytes, owner);
-    if (!reservation) throw busy();
-    return reservation;
+    if (!reservation) {
+      this.#refused.set(owner, { own: this.#large.heldBy(owner), all: this.#large.held });
+      throw busy();
+    }
+    return { bytes, pieces, reservation };
   }
 
-  /** Sends a response of a few KB; what its receiver does not take at once is counted. */
-  send(response: ServerResponse, { status, headers }: ResponseHead, text: string, owner?: string): void {
-    response.writeHead(status, headers);
-    response.end(text);
+  /** Sends a response that has its headers, and counts what its receiver does not take at once. */
+  end(response: ServerResponse, body: string | Buffer, owner?: string): void {
+    response.end(body);
     const unsent = response.socket?.writableLength ?? 0;
-    if (unsent === 0) return;
-    const { release } = this.#small.count(unsent, owner);
-    response.once('close', release);
+    if (unsent > 0 && !response.destroyed) {
+      const { release } = this.#small.count(unsent, owner);
+      response.once('close', release);
+    }
+  }
+
+  /**
+   * Sends a page whose text is made for this response alone, and has all its headers but the length.
+   * @throws {ApiError} 503 if there is no room for it
+   */
+  sendPage(response: ServerResponse, text: string, owner?: string): void {
+    const body = Buffer.from(text);
+    if (!this.#small.hasRoom(body.length, owner)) throw busy();
+    response.setHeader('Content-Length', body.length);
+    this.end(response, body, owner);
   }
 
   /** Sends a large response piece by piece, as fast as its receiver takes it; each piece is released once it was taken. */
-  sendPieces(
-    response: ServerResponse,
-    { status, headers }: ResponseHead,
-    { pieces, reservation }: Pieces,
-  ): void {
-    response.once('close', () => {
+  sendPieces(response: ServerResponse, { pieces, reservation }: Pieces): void {
+    const drop = () => {
       reservation.release();
       pieces.length = 0;
-    });
-    response.writeHead(status, headers);
+    };
+    if (response.destroyed) {
+      drop();
+      return;
+    }
+    response.once('close', drop);
     pieces.reverse();
     const writeOn = () => {
       for (let piece = pieces.pop(); piece !== undefined; piece = pieces.pop()) {
@@ -222,11 +264,18 @@ export class Responses {
 
   #whenTaken(socket: Socket, connection: Connection): void {
     const { current } = connection;
-    // One of a connection in a turn of the event loop: others have their turn in between.
-    const next = () => void setImmediate(() => this.#beginNext(socket, connection));
+    const next = () => {
+      if (this.#ready.push(() => this.#beginNext(socket, connection)) === 1) setImmediate(this.#beginReady);
+    };
     if (!current || isTaken(current)) next();
     else current.once('close', next);
   }
+
+  readonly #beginReady = (): void => {
+    for (const begin of this.#ready.splice(0, BEGUN_IN_A_TURN)) begin();
+    // Other connections have their turn in between.
+    if (this.#ready.length > 0) setImmediate(this.#beginReady);
+  };
 
   #beginNext(socket: Socket, connection: Connection): void {
     // After a response that closes the connection no other can be sent.
@@ -276,6 +325,7 @@ export class Responses {
 
 /** The text of a large response, and the room that it has. */
 export interface Pieces {
+  bytes: number;
   pieces: Buffer[];
   reservation: Reservation;
 }
@@ -307,14 +357,15 @@ function busy(): ApiError {
 }
 
 /** Makes the JSON text of a large answer, in pieces, element by element; others get their turn in between. */
-export async function encodePieces(body: Json): Promise<{ pieces: Buffer[]; bytes: number }> {
+async function encodePieces(body: Json): Promise<{ pieces: Buffer[]; bytes: number }> {
   const yieldIfLong = createSlices();
   const pieces: Buffer[] = [];
   let bytes = 0;
   let text = '';
   const flush = () => {
     const piece = Buffer.from(text);
-    for (let start = 0; start < piece.length; start += PIECE) pieces.push(piece.subarray(start, start + PIECE));
+    for (let start = 0; start < piece.length; start += PIECE)
+      pieces.push(piece.subarray(start, start + PIECE));
     bytes += piece.length;
     text = '';
   };

@@ -41,7 +41,7 @@ export async function serve(endpoint: Endpoint, exchange: Exchange, services: Ed
         ).catch((error) => refusal({ error, body: admission.body }));
 
   send(admission.known, answer);
-  if (answer.rejected.length > 0 && 'body' in admission)
+  if (answer.rejected.length > 0 && 'caller' in admission)
     services.refusedObjects.note({
       ...{ requestId, workspaceId: admission.caller.workspaceId, keyId: admission.known.keyId },
       ...{ operation: operation.id, body: admission.body, rejected: answer.rejected },
@@ -59,13 +59,18 @@ export async function serve(endpoint: Endpoint, exchange: Exchange, services: Ed
     };
   }
 
-  function send({ allowance }: Known, { reply, repeats = requestId }: Answer): void {
+  function send({ allowance, ...known }: Known, { reply, repeats = requestId, text }: Answer): void {
     const { contentType } = operation;
     const typed =
       contentType === undefined || reply.body === undefined
         ? reply
         : { ...reply, headers: { 'Content-Type': contentType, ...reply.headers } };
-    sendJson(response, typed, { requestId: repeats, allowance });
+    sendJson(response, text === undefined ? typed : { ...typed, text }, {
+      requestId: repeats,
+      allowance,
+      owner: known.companyId ?? known.workspaceId,
+      responses: services.responses,
+    });
   }
 }
 
@@ -123,6 +128,7 @@ async function admit(
     known = knownBy(key);
     request.arriving?.know();
     // Before the rate limit, which asks a Redis that may be in trouble, and counts what is not refused.
+    services.responses.requireRoom(key.companyId ?? key.workspaceId);
     const unwelcome = permit(operation, key) ?? shed(operation, key, services);
     if (unwelcome) return { error: unwelcome, known };
     const taken = services.rateLimiter.take(key, operation.bucket);

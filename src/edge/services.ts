@@ -13,6 +13,7 @@ import type { EdgeMetrics } from './metrics.ts';
 import type { RateLimiter } from './rate-limit.ts';
 import type { Reading } from './reading.ts';
 import type { RefusedObjects } from './refused-objects.ts';
+import type { Responses } from './responses.ts';
 import type { Turns } from './turns.ts';
 
 /** What every request is served with. */
@@ -31,6 +32,8 @@ export interface EdgeServices {
   /** Lets large bodies in. */
   reading: Reading;
   heads: Heads;
+  /** Bounds what responses that are not read take. */
+  responses: Responses;
   rateLimiter: RateLimiter;
   /** Of the workspaces whose requests are to be read and planned. */
   turns: Turns;

@@ -38,6 +38,8 @@ export function limitConnections(server: Server): void {
   server.on('connection', (socket: Socket) => {
     socket.destroySoon = closeThis;
   });
+  // A client may close its sending half after its request, and still reads the answer. Node alone would end both halves.
+  Object.assign(server, { httpAllowHalfOpen: true });
   server.headersTimeout = HEADERS_TIMEOUT;
   server.requestTimeout = REQUEST_TIMEOUT;
   server.keepAliveTimeout = KEEP_ALIVE_TIMEOUT;

@@ -181,6 +181,11 @@ export const settings = {
     { minimum: 131_072, maximum: 1_073_741_824, unit: 'bytes' },
     'Bytes of all other bodies that one web process has in hand, from their first byte to their answer. Past it the oldest that is still on its way is answered with 503, those without a valid key first.',
   ),
+  MAX_RESPONSE_BYTES: integer(
+    33_554_432,
+    { minimum: 1_048_576, maximum: 1_073_741_824, unit: 'bytes' },
+    'Bytes of unsent responses over 64 KiB that one web process holds. One workspace may hold half of them. Above the limit, requests for large responses are answered with 503. Smaller responses may take a quarter as much on top.',
+  ),
   MAX_ENVELOPE_OBJECTS: integer(
     2000,
     { minimum: 1, maximum: 10_000, unit: 'objects' },

@@ -17,7 +17,9 @@ export function expectError(operation: Operation, { status, body }: ApiAnswer, e
   const shown = String(body.message ?? body.detail);
   const message = shown.startsWith(documented) ? shown : documented;
   // An entry with an index names an object of the request.
-  const sent = body.errors?.[0]?.index !== undefined && { body: operation.example.body as Record<string, Json> };
+  const sent = body.errors?.[0]?.index !== undefined && {
+    body: operation.example.body as Record<string, Json>,
+  };
   expect({ status, body }).toEqual({
     status: expected,
     body: operation.errorBody?.({ message, status: expected, ...sent }) ?? { message },

@@ -4,14 +4,16 @@ import type { AddressInfo } from 'node:net';
 import express from 'express';
 import { expect, test } from 'vitest';
 import { addDocsPages } from '../../src/edge/docs-pages.ts';
+import { Responses } from '../../src/edge/responses.ts';
 
 test('an error on the way to the first page leaves /docs whole for those who ask behind it', async () => {
   let isBroken = true;
   const app = express();
-  addDocsPages(app, () => {
+  const describeApi = () => {
     if (isBroken) throw new Error('this once');
     return JSON.parse(readFileSync('generated/openapi.json', 'utf8'));
-  });
+  };
+  addDocsPages(app, describeApi, { responses: new Responses(33_554_432), addressOf: () => undefined });
   // biome-ignore lint/complexity/useMaxParams: Express knows an error handler by its four parameters.
   app.use((_error: unknown, _request: unknown, response: express.Response, _next: unknown) => {
     response.status(500).end();

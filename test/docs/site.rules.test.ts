@@ -11,14 +11,14 @@ import { packageRoot } from '../../src/platform/files.ts';
 const operations = allOperations('service_id');
 const document = JSON.parse(JSON.stringify(openApiDocument(operations)));
 const site = createSite(document);
-const textOf = (place: string) => site.page(place)!.body.toString();
+const textOf = (place: string) => site.page(place)!.toString();
 
 /** Every page that links lead to, from the first one on. */
 function crawl(): Map<string, string> {
   const pages = new Map([['', textOf('')]]);
   for (const [, text] of pages)
     for (const [, place] of text.matchAll(/href="\/docs(\/(?:guides|reference)\/[^"#]+)/g))
-      if (!pages.has(place!)) pages.set(place!, site.page(place!)?.body.toString() ?? '');
+      if (!pages.has(place!)) pages.set(place!, site.page(place!)?.toString() ?? '');
   return pages;
 }
 const pages = crawl();
@@ -79,7 +79,7 @@ describe('the pages of the documentation', () => {
   });
 
   test('are made once', () => {
-    expect(site.page('/guides/api')).toBe(site.page('/guides/api'));
+    expect(site.page('/guides/api')).toEqual(site.page('/guides/api'));
     expect(site.page('/guides/../../package.json')).toBeUndefined();
     expect(site.page('/guides/API')).toBeUndefined();
     expect(site.asset('0', 'docs.css')).toBeUndefined();

@@ -10,6 +10,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { readGuides } from '../../src/docs/guides.ts';
 import { addDocsPages } from '../../src/edge/docs-pages.ts';
 import { openApiDocument } from '../../src/edge/openapi.ts';
+import { Responses } from '../../src/edge/responses.ts';
 import { allOperations } from '../../src/operations/index.ts';
 import { openBrowser } from '../setup/browser.ts';
 import { isLong } from '../setup/length.ts';
@@ -27,7 +28,10 @@ let origin: string;
 beforeAll(async () => {
   const app = express();
   app.disable('etag');
-  addDocsPages(app, () => openApiDocument(operations));
+  addDocsPages(app, () => openApiDocument(operations), {
+    responses: new Responses(33_554_432),
+    addressOf: () => undefined,
+  });
   app.use(express.json(), (request, response) => {
     const { method, url, headers, body } = request;
     sent.push({ method, url, authorization: headers.authorization, body });

@@ -27,6 +27,7 @@ const loads: Loads = {
   memory: { usedPercent: zero, known: () => true },
   loop: { lag: zero },
   reading: { held: zero, small: { held: zero } },
+  responses: { held: zero },
   queue: { pending: zero, pendingBytes: zero },
 };
 
