@@ -72,10 +72,15 @@ async function send(response: Response, { file, type, chunks }: FileReply): Prom
   response.end();
 }
 
-/** Resolves when more can be written, or nobody takes it any more. */
+/** Milliseconds in which a receiver has to take what is buffered, 64 KiB at most. A slower one would keep its place. */
+const PATIENCE = 10_000;
+
+/** Resolves when more can be written, or when the receiver is gone or too slow, whose connection is closed. */
 function writable(response: Response): Promise<void> {
   return new Promise((resolve) => {
+    const timer = setTimeout(() => response.destroy(), PATIENCE);
     const go = () => {
+      clearTimeout(timer);
       response.off('drain', go).off('close', go);
       resolve();
     };

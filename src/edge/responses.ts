@@ -113,7 +113,7 @@ export class Responses {
         if (connection.waiting.length > 0) socket.pause();
       });
     });
-    const timer = setInterval(() => this.#closeStalled(performance.now()), CHECK_INTERVAL).unref();
+    const timer = setInterval(() => this.runOnce(performance.now()), CHECK_INTERVAL).unref();
     return { name: 'responses', stop: async () => clearInterval(timer) };
   }
 
@@ -165,7 +165,7 @@ export class Responses {
   requireRate({ socket }: ServerResponse, rate: MinimumRate): void {
     const connection = socket && this.#connections.get(socket);
     if (!connection) return;
-    Object.assign(connection, { rate, taken: takenBy(socket), since: performance.now() });
+    Object.assign(connection, { rate, since: 0 });
   }
 
   /**
@@ -306,7 +306,8 @@ export class Responses {
     return fullest!;
   }
 
-  #closeStalled(now: number): void {
+  /** Closes the connections whose receivers have not taken enough, at a time of `performance.now()`. */
+  runOnce(now: number): void {
     for (const [socket, connection] of this.#connections) {
       const { rate } = connection;
       if (socket.writableLength === 0) {
@@ -314,7 +315,7 @@ export class Responses {
         if (isTaken(connection.current)) connection.rate = PROGRESS;
         continue;
       }
-      const taken = takenBy(socket);
+      const taken = socket.bytesWritten - socket.writableLength;
       if (connection.since === 0 || taken - connection.taken >= rate.bytes) {
         connection.taken = taken;
         connection.since = now;
@@ -335,9 +336,9 @@ function isTaken(response: ServerResponse | undefined): boolean {
   return response === undefined || response.writableFinished || response.destroyed;
 }
 
-/** Bytes of a connection that its receiver, or the kernel for it, has taken. */
-function takenBy(socket: Socket): number {
-  return socket.bytesWritten - socket.writableLength;
+/** Bytes of the connection of a response that the receiver, or the kernel for it, has taken. */
+export function takenBy({ socket }: ServerResponse): number {
+  return socket ? socket.bytesWritten - socket.writableLength : 0;
 }
 
 function weightOf({ headers }: IncomingMessage): number {

@@ -10,19 +10,19 @@ import { reachable } from '../platform/lifecycle.ts';
 import { findLinkKey } from '../store/preference-centers.ts';
 import { findDownload } from '../store/segment-exports.ts';
 import { addPage, type PageLocals, refuse } from './app.ts';
+import { DownloadSlots } from './download-slots.ts';
 import { createRequestSemaphore } from './load-shedding.ts';
+import { type MinimumRate, takenBy } from './responses.ts';
 import type { EdgeServices } from './services.ts';
 
 /** Where the file of a link is. */
 const DOWNLOADS = '/exports';
 
-/** Links that are looked up at once, and files that are sent: each has an open file and a buffer. */
+/** Links that are looked up at once. */
 const LOOK_UPS = { atOnce: 2, atOnceOfOne: 1, mostWaiting: 64, mostWaitingOfOne: 8, patience: 1000 };
 
-const SENDING = { atOnce: 16, atOnceOfOne: 8, mostWaiting: 64, mostWaitingOfOne: 32, patience: 1500 };
-
-/** A receiver that takes nothing for so long has gone. */
-const IDLE_MS = 60_000;
+/** A slower receiver is cut off, so that it does not hold its slot: 64 KiB in 10 s. */
+const SLOWEST: MinimumRate = { bytes: 65_536, within: 10_000 };
 
 /** How links to files of exports are made, from the settings. */
 export function createDownloadSettings(config: Config): DownloadSettings {
@@ -35,10 +35,10 @@ export function createDownloadSettings(config: Config): DownloadSettings {
  * workspace's key, and it ends some hours after the file is whole.
  */
 export function addSegmentDownloads(app: Express, services: EdgeServices): void {
-  const { config, log, resources } = services;
+  const { config, log, resources, responses } = services;
   const { database } = resources;
   const lookUps = createRequestSemaphore(LOOK_UPS);
-  const sending = createRequestSemaphore(SENDING);
+  const slots = new DownloadSlots();
 
   addPage(app, `${DOWNLOADS}/:token`, async (request, response) => {
     response.setHeader('Cache-Control', 'no-store');
@@ -57,7 +57,11 @@ export function addSegmentDownloads(app: Express, services: EdgeServices): void 
       if (found.state !== 'ready')
         return refuse(response, found.state === 'open' ? 'exportNotReady' : 'exportFailed');
       if (found.expiresAt === null) return refuse(response, 'downloadExpired');
-      await sending.use(link.workspaceId, () => send(request, response, fileOfLink(found)));
+      const download = {
+        taken: () => takenBy(response),
+        cut: () => void response.destroy(),
+      };
+      await slots.use(link.workspaceId, download, () => send(request, response, fileOfLink(found)));
     } catch (error) {
       if (response.headersSent) return void response.destroy();
       const isMissing = error instanceof ObjectStoreError;
@@ -77,7 +81,7 @@ export function addSegmentDownloads(app: Express, services: EdgeServices): void 
       response.setHeader('Content-Length', file.bytes);
       response.setHeader('Content-Disposition', `attachment; filename="${key}"`);
       if (request.method === 'HEAD') return void response.end();
-      response.setTimeout(IDLE_MS, () => response.destroy());
+      responses.requireRate(response, SLOWEST);
       await pipeline(await store.get(key), response);
     } finally {
       store.close();

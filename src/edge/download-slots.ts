@@ -1,0 +1,69 @@
+import { createRequestSemaphore } from './load-shedding.ts';
+
+/** Downloads at once: each has an open file and a buffer. */
+const SLOTS = { atOnce: 16, atOnceOfOne: 8, mostWaiting: 64, mostWaitingOfOne: 32, patience: 1500 };
+
+/** Bytes per second from which on a download is left alone: it is over soon. */
+const FAST = 1_048_576;
+
+/** A download in progress. */
+export interface Download {
+  /** Bytes that the receiver has taken. */
+  taken(): number;
+  /** Breaks it off. */
+  cut(): void;
+}
+
+interface Running extends Download {
+  owner: string;
+  startedAt: number;
+}
+
+/**
+ * The slots of downloads. A workspace may use half of them. If another one has to wait, the share of each falls: the
+ * slowest download of a workspace that has more than its share is cut.
+ */
+export class DownloadSlots {
+  readonly #semaphore = createRequestSemaphore(SLOTS);
+  readonly #running = new Set<Running>();
+  readonly #clock: () => number;
+
+  constructor(clock: () => number = () => performance.now()) {
+    this.#clock = clock;
+  }
+
+  /** @throws {ApiError} 503 if no slot becomes free in time */
+  use(owner: string, download: Download, send: () => Promise<void>): Promise<void> {
+    this.#makeRoom(owner);
+    return this.#semaphore.use(owner, async () => {
+      const running = { ...download, owner, startedAt: this.#clock() };
+      this.#running.add(running);
+      try {
+        await send();
+      } finally {
+        this.#running.delete(running);
+      }
+    });
+  }
+
+  #makeRoom(owner: string): void {
+    if (this.#running.size < SLOTS.atOnce) return;
+    const byOwner = new Map<string, Running[]>([[owner, []]]);
+    for (const running of this.#running)
+      byOwner.set(running.owner, [...(byOwner.get(running.owner) ?? []), running]);
+    const share = Math.max(1, Math.floor(SLOTS.atOnce / byOwner.size));
+    if (byOwner.get(owner)!.length >= share) return;
+    const [slowest] = [...byOwner.values()]
+      .filter((downloads) => downloads.length > share)
+      .flat()
+      .map((running) => ({ running, rate: this.#rateOf(running) }))
+      .sort((one, other) => one.rate - other.rate);
+    if (!slowest || slowest.rate >= FAST) return;
+    this.#running.delete(slowest.running);
+    slowest.running.cut();
+  }
+
+  #rateOf({ taken, startedAt }: Running): number {
+    return taken() / Math.max(1, (this.#clock() - startedAt) / 1000);
+  }
+}
