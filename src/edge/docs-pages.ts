@@ -61,9 +61,10 @@ export function addDocsPages(
   { responses, addressOf }: DocsServices,
 ): void {
   const limit = new PublicLimit();
-  /** @returns whether the caller may go on; if not, it has been answered with 429 */
-  function isWithinLimit(request: Request, response: Response, cost?: number): boolean {
-    const retryAfter = limit.take(addressOf(request), cost);
+  const searches = new PublicLimit();
+
+  /** @returns whether the caller is within its limit; if not, it has been answered with 429 */
+  function isWithin(response: Response, retryAfter: number): boolean {
     if (retryAfter > 0) refuse(response, 'rateLimited', { 'Retry-After': String(retryAfter) });
     return retryAfter === 0;
   }
@@ -79,7 +80,7 @@ export function addDocsPages(
   ): (request: Request, response: Response) => Promise<void> {
     const documents = new Map<string, PublicDocument>();
     return async (request, response) => {
-      if (!isWithinLimit(request, response)) return;
+      if (!isWithin(response, limit.take(addressOf(request)))) return;
       const name = nameOf(request);
       let document = documents.get(name);
       if (!document) {
@@ -134,7 +135,7 @@ export function addDocsPages(
       showsPage(({ params }) => `/${part}/${params.name}`),
     );
   addPage(app, '/docs/search', async (request, response) => {
-    if (!isWithinLimit(request, response, SEARCH_COST)) return;
+    if (!isWithin(response, searches.take(addressOf(request), SEARCH_COST))) return;
     const { q } = request.query;
     const found = await (await open()).search(typeof q === 'string' ? q : '');
     response.set('Cache-Control', 'no-store').type('html');

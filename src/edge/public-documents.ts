@@ -41,7 +41,8 @@ export class PublicDocument {
     response.set({
       'Content-Type': type,
       'Cache-Control': cacheControl,
-      ETag: `"${this.#etag}${isPacked ? '-gzip' : ''}"`,
+      // Weak: the gzip form has the same content.
+      ETag: `W/"${this.#etag}"`,
       ...(!isCompressed && { Vary: 'Accept-Encoding' }),
     });
     if (request.fresh) {

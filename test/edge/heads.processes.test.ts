@@ -62,6 +62,15 @@ describe('50 names of any allowed length are asked for in one query', () => {
     expect((await get(`/subscription/status/get?external_id=ada`, { cookie: long })).status).toBe(431);
     expect((await get(`/${long}`)).status).toBe(431);
   });
+
+  test('a request with 1,000 headers is refused with 431, one with 900 is not', async () => {
+    const headers = (count: number) =>
+      Object.fromEntries(Array.from({ length: count }, (_, index) => [`x-${index}`, '1']));
+    const path = '/subscription/status/get?external_id=ada';
+    expect((await get(path, headers(1000))).status).toBe(431);
+    expect((await get(path, headers(5000))).status).toBe(431);
+    expect((await get(path, headers(900))).status).not.toBe(431);
+  });
 });
 
 describe('G5: heads of requests take no more together than they may', () => {
