@@ -9,6 +9,7 @@ import express from 'express';
 import { Registry } from 'prom-client';
 import { expect } from 'vitest';
 import { commandLine } from '../../src/admin/installation.ts';
+import { Responses } from '../../src/edge/responses.ts';
 import { addSegmentDownloads, createDownloadSettings } from '../../src/edge/segment-downloads.ts';
 import type { EdgeServices } from '../../src/edge/services.ts';
 import { listZip } from '../../src/import/unpack.ts';
@@ -127,7 +128,8 @@ export async function createScene() {
   async function download(config: Config, url: string): Promise<Response> {
     const app = express();
     const { database } = store;
-    addSegmentDownloads(app, { config, log: silent, resources: { database } } as EdgeServices);
+    const responses = new Responses(33_554_432);
+    addSegmentDownloads(app, { config, log: silent, responses, resources: { database } } as EdgeServices);
     const server = app.listen(0, '127.0.0.1');
     leaveBehind(async () => void server.close());
     await new Promise((resolve) => server.once('listening', resolve));
