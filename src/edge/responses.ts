@@ -397,7 +397,7 @@ function* partsOf(body: Json): Generator<string> {
       continue;
     }
     for (let index = 0; index < member.length; index++) {
-      yield `${index === 0 ? '[' : ','}${JSON.stringify(member[index])}`;
+      yield `${index === 0 ? '[' : ','}${JSON.stringify(member[index]) ?? 'null'}`;
       // Nobody reads it again, and its text takes as much.
       member[index] = null;
     }

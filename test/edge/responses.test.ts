@@ -7,6 +7,7 @@ import { answerBrokenRequests } from '../../src/edge/heads.ts';
 import { Responses } from '../../src/edge/responses.ts';
 import { limitConnections, serverOptions } from '../../src/platform/listen.ts';
 import { createLog, createStrangersLog } from '../../src/platform/log.ts';
+import type { Json } from '../../src/profile/json.ts';
 import { waitUntil } from '../setup/wait-until.ts';
 
 /** More than the kernel takes for a receiver that does not read. */
@@ -160,6 +161,21 @@ describe('a large response', () => {
     expect((await answer.text()) === sent).toBe(true);
     expect(held).toBe(Buffer.byteLength(sent));
     await waitUntil(() => responses.held() === 0, { what: 'the bytes to be returned' });
+  });
+
+  test('has the text that JSON.stringify makes, whatever is in it', async () => {
+    await serve((_, response) => response.end());
+    const bodies = [
+      {},
+      { a: undefined, b: [undefined, null, 1, 'x', [], {}], c: {}, d: [] },
+      { '"': [{ a: undefined }], e: 'é' },
+      [1, undefined],
+      'text',
+    ] as Json[];
+    for (const body of bodies) {
+      const text = JSON.stringify(body);
+      expect(await responses.encode(body, { owner: 'w', isLarge: true })).toBe(text);
+    }
   });
 
   test('is refused to a workspace whose responses are not read, before the work is done again', async () => {
