@@ -34,8 +34,8 @@ const FOR_EVER = 'public, max-age=31536000, immutable';
 /** Asked for again each time, and answered with 304 while it is the same. */
 const ASK_AGAIN = 'no-cache';
 
-/** A search takes milliseconds of the processor, as much as five other pages. */
-const SEARCH_COST = 5;
+/** A search takes milliseconds of the processor, as much as ten other pages. */
+const SEARCH_COST = 10;
 
 const types: Record<string, string> = {
   css: 'text/css; charset=utf-8',

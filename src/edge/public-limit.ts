@@ -1,10 +1,10 @@
 import { isIPv6 } from 'node:net';
 
 /** Requests that an address may make at once, and per second in the long run. */
-const OF_ONE = { burst: 60, perSecond: 10 };
+const OF_ONE = { burst: 200, perSecond: 20 };
 
 /** Requests of all addresses together. */
-const OF_ALL = { burst: 400, perSecond: 200 };
+const OF_ALL = { burst: 1000, perSecond: 300 };
 
 /** Addresses that are remembered; the one that was seen longest ago is forgotten first. */
 const MAX_ADDRESSES = 10_000;
