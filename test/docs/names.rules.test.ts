@@ -19,8 +19,8 @@ const files = sources.map(({ file }) => file);
 const { scripts } = JSON.parse(readFileSync(path.join(packageRoot, 'package.json'), 'utf8'));
 const program = await createProgram(() => {});
 
-/** Names that a document's own example chooses, and an error code of the vendor. */
-const EXAMPLES = ['SECRET_ACCESS_KEY', 'WAREHOUSE_SECRET', 'EMAIL_BAD_FORMAT'];
+/** Names that a document's own example chooses, an error code of the vendor, and a name of POSIX. */
+const EXAMPLES = ['SECRET_ACCESS_KEY', 'WAREHOUSE_SECRET', 'EMAIL_BAD_FORMAT', 'SHUT_WR'];
 
 /** Prefixes of settings that other programs define: OpenTelemetry's SDK, Node, npm and S3 tools. */
 const FOREIGN_SETTING =
