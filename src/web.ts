@@ -212,7 +212,7 @@ async function main(): Promise<void> {
       },
       { handle, operations, responses, registry: metrics.registry, log },
     ));
-  const take = responses.inOrder(proxy ? proxy.take : handle);
+  const take = responses.order.inOrder(proxy ? proxy.take : handle);
   const server = createServer<typeof RequestInHand>(
     { ...serverOptions, IncomingMessage: RequestInHand },
     take,
@@ -220,9 +220,9 @@ async function main(): Promise<void> {
   // An expectation that we do not know is no reason to refuse; Node alone would, with a bare 417.
   server.on('checkExpectation', take);
   limitConnections(server);
-  answerBrokenRequests(server, strangers, responses);
+  answerBrokenRequests(server, strangers, responses.order);
   const watchedHeads = heads.watch(server);
-  const watchedResponses = responses.watch(server);
+  const watchedResponses = responses.order.watch(server);
   const dependencies = watchDependencies({ pool, connection, pings, log });
   const listening = await listen(server, config.PORT, config.HOST);
   const { missing } = dependencies;

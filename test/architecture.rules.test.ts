@@ -234,3 +234,10 @@ test('the environment is looked at in one place, which alone the linter lets be'
     'src/platform/environment.ts',
   ]);
 });
+
+test('every process that listens answers pipelined requests one after the other', () => {
+  const listening = code.filter(({ text }) => /\blimitConnections\(\w+\)/.test(text));
+  expect(listening.length).toBeGreaterThanOrEqual(3);
+  const unordered = listening.filter(({ text }) => !/\.inOrder\(/.test(text));
+  expect(unordered.map(({ file }) => file)).toEqual([]);
+});

@@ -5,6 +5,7 @@ import type { Config } from '../platform/config.ts';
 import type { Service } from '../platform/lifecycle.ts';
 import { limitConnections, serverOptions, whyNotListening } from '../platform/listen.ts';
 import { createStrangersLog, type Log } from '../platform/log.ts';
+import { ResponseOrder } from '../platform/response-order.ts';
 import { traceRequests } from '../platform/tracing.ts';
 import { createRenderer } from '../preferences/renderer.ts';
 import type { QueueConnection } from '../queue/connection.ts';
@@ -116,8 +117,11 @@ export async function startBoard({
     log,
     strangers,
   });
-  const server = createServer(serverOptions, traceRequests<IncomingMessage>(app, { throughout: true }));
+  const order = new ResponseOrder();
+  const handle = traceRequests<IncomingMessage>(app, { throughout: true });
+  const server = createServer(serverOptions, order.inOrder(handle));
   limitConnections(server);
+  const watched = order.watch(server);
   server.listen(config.BOARD_PORT, config.BOARD_HOST);
   try {
     await once(server, 'listening');
@@ -135,6 +139,7 @@ export async function startBoard({
     async stop() {
       const closed = once(server, 'close');
       server.close();
+      await watched.stop();
       await live.stop();
       await history.stop();
       // An open page keeps its connection for its next poll.

@@ -5,8 +5,8 @@ import { newId } from '../platform/ids.ts';
 import type { Service } from '../platform/lifecycle.ts';
 import { closeLingering } from '../platform/listen.ts';
 import type { StrangersLog } from '../platform/log.ts';
+import type { ResponseOrder } from '../platform/response-order.ts';
 import { hasBody, type RequestInHand } from './request.ts';
-import type { Responses } from './responses.ts';
 
 /** Bytes of the longest that is not such a list, as in Node by itself. */
 const ORDINARY = 16_384;
@@ -254,13 +254,13 @@ const FAREWELL = 1000;
 export function answerBrokenRequests(
   server: Server,
   strangers: StrangersLog,
-  responses?: Pick<Responses, 'afterLast'>,
+  order?: Pick<ResponseOrder, 'afterLast'>,
 ): void {
   type HttpSocket = Socket & { _httpMessage?: ServerResponse<RequestInHand> };
   server.on('clientError', (error: NodeJS.ErrnoException, socket: HttpSocket) => {
     // What breaks off behind complete requests must not cost these their answers.
-    if (!responses || error.code === HEAD_SHED || error.code === 'ECONNRESET') answer(error, socket);
-    else responses.afterLast(socket, () => answer(error, socket));
+    if (!order || error.code === HEAD_SHED || error.code === 'ECONNRESET') answer(error, socket);
+    else order.afterLast(socket, () => answer(error, socket));
   });
 
   function answer(error: NodeJS.ErrnoException, socket: HttpSocket): void {

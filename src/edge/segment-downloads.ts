@@ -7,12 +7,13 @@ import type { DownloadSettings } from '../operations/operation.ts';
 import { isSignedDownload, readDownload } from '../operations/users.export.segment.ts';
 import type { Config } from '../platform/config.ts';
 import { reachable } from '../platform/lifecycle.ts';
+import { type MinimumRate, takenBy } from '../platform/response-order.ts';
 import { findLinkKey } from '../store/preference-centers.ts';
 import { findDownload } from '../store/segment-exports.ts';
 import { addPage, type PageLocals, refuse } from './app.ts';
 import { DownloadSlots } from './download-slots.ts';
 import { createRequestSemaphore } from './load-shedding.ts';
-import { type MinimumRate, takenBy } from './responses.ts';
+
 import type { EdgeServices } from './services.ts';
 
 /** Where the file of a link is. */
@@ -81,7 +82,7 @@ export function addSegmentDownloads(app: Express, services: EdgeServices): void 
       response.setHeader('Content-Length', file.bytes);
       response.setHeader('Content-Disposition', `attachment; filename="${key}"`);
       if (request.method === 'HEAD') return void response.end();
-      responses.requireRate(response, SLOWEST);
+      responses.order.requireRate(response, SLOWEST);
       await pipeline(await store.get(key), response);
     } finally {
       store.close();

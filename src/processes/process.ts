@@ -1,4 +1,4 @@
-import { createServer, STATUS_CODES } from 'node:http';
+import { createServer, type IncomingMessage, type ServerResponse, STATUS_CODES } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import type { Registry } from 'prom-client';
 import { type Config, readConfig } from '../platform/config.ts';
@@ -7,6 +7,7 @@ import { newId } from '../platform/ids.ts';
 import { isLeaving, type Service, stopOnSignal } from '../platform/lifecycle.ts';
 import { addressOf, limitConnections, namesOneHost, serverOptions } from '../platform/listen.ts';
 import { createLog, type Log } from '../platform/log.ts';
+import { ResponseOrder } from '../platform/response-order.ts';
 import { startTracing, stopTracing, tracing } from '../platform/tracing.ts';
 import { connectProducer, connectWorker, type QueueConnection } from '../queue/connection.ts';
 import { type Installation, joinInstallation } from '../queue/installation.ts';
@@ -242,7 +243,8 @@ async function startStatusServer(options: StatusServerOptions): Promise<Service 
     },
   };
   const mayReadMetrics = createMetricsGuard(metricsToken);
-  const server = createServer(serverOptions, async (request, response) => {
+  const order = new ResponseOrder();
+  const answer = async (request: IncomingMessage, response: ServerResponse) => {
     const { url = '', method = '', headers } = request;
     // To the letter: a rule of a proxy about a page cannot be met by another spelling.
     const page = Object.hasOwn(pages, url) ? pages[url]! : undefined;
@@ -263,8 +265,10 @@ async function startStatusServer(options: StatusServerOptions): Promise<Service 
         .writeHead(500, { 'Content-Type': JSON_TYPE })
         .end(JSON.stringify({ message: STATUS_CODES[500] }));
     }
-  });
+  };
+  const server = createServer(serverOptions, order.inOrder(answer));
   limitConnections(server);
+  const watched = order.watch(server);
   const listening = await new Promise<boolean>((resolve) => {
     server.on('error', (error: NodeJS.ErrnoException) => {
       if (error.code === 'EADDRINUSE' && !server.listening) return void server.listen(0, host);
@@ -280,6 +284,9 @@ async function startStatusServer(options: StatusServerOptions): Promise<Service 
   return {
     name: 'status server',
     at,
-    stop: () => new Promise((resolve) => (listening ? server.close(() => resolve()) : resolve())),
+    async stop() {
+      await watched.stop();
+      if (listening) await new Promise((resolve) => server.close(resolve));
+    },
   };
 }

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { ByteBudget } from '../../src/edge/byte-budget.ts';
+import { ByteBudget } from '../../src/platform/byte-budget.ts';
 
 const budget = () => new ByteBudget({ mostBytes: 100, mostOfOne: 60, mostOfStrangers: 20 });
 

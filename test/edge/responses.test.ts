@@ -30,14 +30,14 @@ async function serve(handle: (path: string, response: ServerResponse) => void): 
   begun = [];
   server = createServer(
     serverOptions,
-    responses.inOrder((request, response) => {
+    responses.order.inOrder((request, response) => {
       begun.push(request.url!);
       handle(request.url!, response);
     }),
   );
   limitConnections(server);
-  answerBrokenRequests(server, createStrangersLog(createLog('test', 'silent')), responses);
-  void responses.watch(server);
+  answerBrokenRequests(server, createStrangersLog(createLog('test', 'silent')), responses.order);
+  void responses.order.watch(server);
   server.listen(0, '127.0.0.1');
   await once(server, 'listening');
   return (server.address() as AddressInfo).port;
@@ -122,24 +122,24 @@ describe('a receiver that takes nothing', () => {
     reading.resume();
     await waitUntil(() => begun.length === 2, { what: 'the other response' });
     const now = performance.now();
-    responses.runOnce(now);
-    responses.runOnce(now + 29_000);
+    responses.order.runOnce(now);
+    responses.order.runOnce(now + 29_000);
     expect(stalled.destroyed).toBe(false);
-    responses.runOnce(now + 31_000);
+    responses.order.runOnce(now + 31_000);
     await once(stalled.resume(), 'close');
   });
 
   test('is cut off after 10 s where 64 KiB are required in that time', async () => {
     const port = await serve((_, response) => {
-      responses.requireRate(response, { bytes: 65_536, within: 10_000 });
+      responses.order.requireRate(response, { bytes: 65_536, within: 10_000 });
       response.end(LARGE);
     });
     const stalled = await open(port, get('/'));
     stalled.pause();
     await waitUntil(() => begun.length === 1, { what: 'the response' });
     const now = performance.now();
-    responses.runOnce(now);
-    responses.runOnce(now + 11_000);
+    responses.order.runOnce(now);
+    responses.order.runOnce(now + 11_000);
     await once(stalled.resume(), 'close');
   });
 });
