@@ -11,6 +11,9 @@ import { parseProcfile } from '../src/start/processes.ts';
 
 const run = promisify(execFile);
 const read = (file: string) => readFileSync(path.join(packageRoot, file), 'utf8');
+const { optionalDependencies } = JSON.parse(read('package.json')) as {
+  optionalDependencies: Record<string, string>;
+};
 const procfile = parseProcfile(read('Procfile'));
 const dockerfile = read('Dockerfile')
   .split('\n')
@@ -57,7 +60,9 @@ describe('Dockerfile', () => {
         place === '' || entry.dev || entry.devOptional || entry.optional ? [] : [place],
       );
       expect(kept).toEqual(expect.arrayContaining(needed));
-      expect(kept.filter((place) => before[place]?.dev || before[place]?.devOptional)).toEqual([]);
+      const optional = neededBy(before, Object.keys(optionalDependencies));
+      const left = kept.filter((place) => before[place]?.dev || before[place]?.devOptional);
+      expect(left.filter((place) => !optional.has(place))).toEqual([]);
       expect(kept).toContain('node_modules/@duckdb/node-bindings-linux-x64');
     } finally {
       await rm(folder, { recursive: true });
@@ -159,10 +164,21 @@ describe('package.json', () => {
 });
 
 /** The packages of a lock file by their place, with npm's marks of who needs them. */
-function readLock(
-  folder: string,
-): Record<string, { dev?: boolean; devOptional?: boolean; optional?: boolean }> {
+type Lock = Record<
+  string,
+  { dev?: boolean; devOptional?: boolean; optional?: boolean; dependencies?: Record<string, string> }
+>;
+
+function readLock(folder: string): Lock {
   return JSON.parse(readFileSync(path.join(folder, 'package-lock.json'), 'utf8')).packages;
+}
+
+/** Returns the places of packages and of everything that they depend on, as far as it is at the top of the tree. */
+function neededBy(lock: Lock, names: string[]): Set<string> {
+  const places = new Set<string>(names.map((name) => `node_modules/${name}`));
+  for (const place of places)
+    for (const name of Object.keys(lock[place]?.dependencies ?? {})) places.add(`node_modules/${name}`);
+  return places;
 }
 
 /** Files that the compiler leaves where they are. */

@@ -79,10 +79,13 @@ describe('POST /scim/v2/Users', () => {
     expect(status).toBe(409);
   });
 
-  test('RFC 7644 §3.8: what is no JSON is 415', async () => {
+  test('RFC 7644 §3.8: another media type than JSON gets 415 with the supported types', async () => {
     const type = { 'content-type': 'application/xml' };
     expect(await provider.ask('POST', '/Users', accountOf('shop'), type)).toMatchObject(
-      refusal(415, 'Unsupported Media Type'),
+      refusal(
+        415,
+        "Unsupported Media Type: Content-Type is 'application/xml'. Supported: application/json, application/scim+json",
+      ),
     );
   });
 

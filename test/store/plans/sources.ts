@@ -45,6 +45,10 @@ const apart: Record<string, string> = {
   ...Object.fromEntries(distributedAlone.map((site) => [site, 'is sent to a distributed Postgres alone'])),
   ...onNodes,
   'database.ts analyzeGrown': 'reads the catalog, and counts tables',
+  'database.ts PostgresClient': 'passes on the statements of its callers, and sets the session',
+  'pooling.ts sharesServers': 'looks for a connection pooler, and reads no table',
+  'pooling.ts backendOf': 'looks for a connection pooler, and reads no table',
+  'pooling.ts keepsNames': 'looks for a connection pooler, and reads the catalog',
 };
 
 /** A declaration at the top of a file. */
