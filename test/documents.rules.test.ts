@@ -73,6 +73,11 @@ test('DECISIONS.md says of each record when it was decided, and what holds today
 });
 
 describe('docs/adr', () => {
+  test('README.md lists every decision record', () => {
+    const index = read('docs/adr/README.md');
+    expect(decisions.filter((name) => !index.includes(`](${name})`))).toEqual([]);
+  });
+
   test.each(decisions)('%s has the sections of a decision record and at most 80 lines', (name) => {
     const record = read(`docs/adr/${name}`);
     expect(record).toMatch(/^# \S/);
