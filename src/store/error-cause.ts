@@ -97,11 +97,12 @@ function causeOfState(sqlstate: string, error: AnyError): Cause {
 
 /** SQLSTATE of an error of Postgres, also where Prisma wraps it; undefined for any other error. */
 export function sqlstateOf(error: unknown): string | undefined {
-  const { code, meta } = (error ?? {}) as {
+  const { code, meta, cause } = (error ?? {}) as {
     code?: unknown;
     meta?: { driverAdapterError?: { cause?: { originalCode?: unknown } } };
+    cause?: { originalCode?: unknown };
   };
-  const own = code === 'P2010' ? meta?.driverAdapterError?.cause?.originalCode : code;
+  const own = meta?.driverAdapterError?.cause?.originalCode ?? cause?.originalCode ?? code;
   const isState =
     typeof own === 'string' && /^[0-9A-Z]{5}$/.test(own) && !/^(E[A-Z]{4}|P[1-9]\d{3})$/.test(own);
   return isState ? own : undefined;
@@ -115,9 +116,13 @@ export function isPostgresAway(error: unknown): boolean {
     const cause = causeOf(error);
     return cause === 'infrastructure' || cause === 'conflict' || cause === 'limit';
   }
-  if (typeof code === 'string') return NETWORK.test(code) || code === 'P2024' || code === 'P2034';
-  return UNREACHABLE.test(message);
+  if (typeof code === 'string' && (NETWORK.test(code) || code === 'P2024' || code === 'P2034')) return true;
+  return UNREACHABLE.test(message) || HELD_UP.test(message);
 }
+
+/** How Postgres words a statement that another one held up, where Prisma passes on the words without their code. */
+const HELD_UP =
+  /canceling statement due to (?:statement|lock) timeout|canceling statement due to user request|deadlock detected/i;
 
 /** Codes of Node and of Prisma for a server that cannot be reached. */
 const NETWORK =
