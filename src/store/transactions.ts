@@ -150,8 +150,12 @@ function sendEach(tx: Connection, statements: (() => unknown)[]): unknown[] {
 }
 
 /** The answers to statements that were sent together. @throws what failed first */
-export function answersTo(sent: unknown[]): Promise<unknown[]> {
-  return Promise.all(sent).catch((error) => causeOf(error, sent));
+export function answersTo<T extends readonly unknown[]>(
+  sent: readonly [...T],
+): Promise<{ -readonly [K in keyof T]: Awaited<T[K]> }> {
+  return Promise.all(sent).catch((error) => causeOf(error, [...sent])) as Promise<{
+    -readonly [K in keyof T]: Awaited<T[K]>;
+  }>;
 }
 
 /** Of a statement in a transaction that another one has spoilt. */

@@ -39,6 +39,7 @@ test('of many at once one writes the key down, and everyone finds what it wrote'
   const winner = ids[inserted.indexOf(true)]!;
   expect(inserted.filter(Boolean)).toHaveLength(1);
   expect(await findKey(pool, key)).toEqual({
+    createdAt: expect.any(String),
     fingerprint: key.fingerprint,
     requestId: winner,
     leased: true,
@@ -58,6 +59,7 @@ test('of several answers the first is kept, and what is in the outbox goes', asy
   expect(recorded).toEqual([true, false]);
   const found = await findKey(pool, key);
   expect(found).toEqual({
+    createdAt: expect.any(String),
     fingerprint: key.fingerprint,
     requestId,
     leased: false,

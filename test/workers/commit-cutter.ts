@@ -4,8 +4,9 @@ import { leaveBehind } from '../setup/left-behind.ts';
 /** When the connection is cut: before Postgres hears of COMMIT, or after it has answered. */
 export type Cut = 'before' | 'after';
 
-/** How the simple protocol writes our COMMIT. */
+/** How the simple protocol writes our COMMIT, and how Postgres answers it. */
 const COMMIT = Buffer.from('commit\0');
+const COMMITTED = Buffer.from('COMMIT\0');
 
 /**
  * A TCP proxy in front of Postgres that can cut the connection on which the next COMMIT is sent, so that
@@ -35,7 +36,8 @@ export async function startCommitCutter(databaseUrl: string) {
       if (!postgres.destroyed) postgres.write(chunk);
     });
     postgres.on('data', (chunk) => {
-      if (cutOnAnswer) cut(client, postgres);
+      // Answers to the statements before COMMIT may come first.
+      if (cutOnAnswer && chunk.includes(COMMITTED)) cut(client, postgres);
       else client.write(chunk);
     });
   });

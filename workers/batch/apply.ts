@@ -4,6 +4,7 @@ import { findCrowdedEmails } from '../../src/store/email-addresses.ts';
 import { findPushTokens } from '../../src/store/profile-attributes.ts';
 import type { StreamEntries } from '../../src/store/stream-log.ts';
 import { findGroups, type Group } from '../../src/store/subscription-states.ts';
+import { answersTo } from '../../src/store/transactions.ts';
 import { ByWorkspace } from './by-workspace.ts';
 import { type Changes, emptyChanges, tokenKey } from './changes.ts';
 import type { RefusedObject } from './failures.ts';
@@ -118,7 +119,7 @@ async function applyRound(tx: Connection, wanted: WorkItem[], terms: Terms): Pro
   await terms.giveWay?.();
   const sent = writeChanges(tx, changes, now);
   const written = { ...sent, changes, round: round.slice(0, folded) };
-  const [, entries] = await Promise.all([sent.stored, logged(written, terms)]);
+  const [, entries] = await answersTo([sent.stored, logged(written, terms)]);
   await terms.giveWay?.();
   const { refused, namedElsewhere, identity } = changes;
   return {
@@ -140,7 +141,7 @@ export async function load(
   // What a poison object names may be what no statement takes.
   const isSound = ({ object }: WorkItem) => !poison.has(object.id);
   const asked = poison.size === 0 ? wanted : wanted.filter(isSound);
-  const [{ profiles, count }, groups, ownedTokens, crowdedEmails] = await Promise.all([
+  const [{ profiles, count }, groups, ownedTokens, crowdedEmails] = await answersTo([
     loadProfiles(tx, asked, Date.parse(now)),
     loadGroups(tx, asked),
     loadOwnedTokens(tx, asked),

@@ -1,5 +1,5 @@
 import type { Connection } from '../../src/store/database.ts';
-import type { Limits } from '../../src/store/transactions.ts';
+import { answersTo, type Limits } from '../../src/store/transactions.ts';
 import {
   type Applied,
   applySome,
@@ -87,7 +87,7 @@ async function tryOrCut(tx: Connection, items: WorkItem[], terms: BisectionTerms
   const begun = cutAt(items, starts);
   if (begun.length > 1) return inOrder(tx, begun, terms);
   const tried = await inSavepoint(tx, async () => {
-    const [, applied] = await Promise.all([
+    const [, applied] = await answersTo([
       setPatience(tx, items.length === 1 ? ALONE : BISECTING),
       applySome(tx, items, terms),
     ]);
@@ -150,7 +150,7 @@ type Tried<Result> = { done: Result } | { error: unknown; fault: Fault };
 /** @throws what is nobody's fault, and what has broken the connection: there is no way back to the savepoint */
 async function inSavepoint<Result>(tx: Connection, work: () => Promise<Result>): Promise<Tried<Result>> {
   try {
-    const [, done] = await Promise.all([tx.query('savepoint part'), work()]);
+    const [, done] = await answersTo([tx.query('savepoint part'), work()]);
     await tx.query('release savepoint part');
     return { done };
   } catch (error) {
@@ -175,7 +175,7 @@ async function refusedAlone(
     const loads = asked.map((item) => load(tx, [item], { now, poison }));
     // None of them sends anything any more when the savepoint is gone.
     await Promise.allSettled(loads);
-    return Promise.all(loads);
+    return answersTo(loads);
   });
   if ('error' in loaded) return new Map();
   const refused = new Map<string, string>();
