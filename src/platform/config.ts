@@ -86,7 +86,7 @@ function resolve(values: Values): Resolved {
     throw new ConfigError('wrong setting: DATABASE_DIRECT_URL needs DATABASE_URL; set both, or neither');
   return {
     DEPLOYMENT_FORM: DATABASE_URL ? 'production' : 'embedded',
-    QUEUE: QUEUE === 'postgres' || !REDIS_URL ? 'postgres' : 'redis',
+    QUEUE: (QUEUE || (REDIS_URL ? 'redis' : 'postgres')) as Resolved['QUEUE'],
   };
 }
 
