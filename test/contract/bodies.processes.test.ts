@@ -246,7 +246,8 @@ function cappedArrays({ body, example }: Operation) {
   const properties = Object.entries((body?.properties ?? {}) as Record<string, Schema>);
   return properties.flatMap(([name, schema]) => {
     const max = schema.maxItems as number | undefined;
-    if (max === undefined) return [];
+    // An array that must be empty has no element to repeat.
+    if (!max) return [];
     const given = (example.body as Record<string, Json>)?.[name];
     return [{ name, max, item: (Array.isArray(given) && given[0]) || sampleOf(schema.items as Schema) }];
   });
