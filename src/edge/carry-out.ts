@@ -244,10 +244,11 @@ function answerRead(
   const work = async () => {
     responses.requireLargeRoom(owner);
     const reply = await read();
-    if (reply.body === undefined) return answerOf(reply);
+    const { body, parts } = reply;
+    if (body === undefined && !parts) return answerOf(reply);
     return {
       ...answerOf(reply),
-      text: await responses.encode(reply.body, { owner, isLarge: isLarge === true }),
+      text: await responses.encode(parts ?? body!, { owner, isLarge: isLarge === true }),
     };
   };
   return isLarge ? largeSemaphore.use(owner, work) : work();

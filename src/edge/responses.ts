@@ -7,6 +7,7 @@ import { createSlices } from './body.ts';
 
 /** Bytes from which on a response is written in pieces, and of one piece. */
 const PIECE = 65_536;
+const MEGABYTE = 1_048_576;
 
 /**
  * Bounds the memory of responses that clients do not read. Connections have an order and a minimum progress, and unsent
@@ -60,20 +61,20 @@ export class Responses {
 
   /**
    * Makes the JSON text of an answer that only reads.
+   * @param body the body, or the parts of its text
    * @returns the text, or its pieces if it is large
    * @throws {ApiError} 503 if there is no room for a large one
    */
   async encode(
-    body: Json,
+    body: Json | AsyncIterable<string>,
     { owner, isLarge }: { owner: string; isLarge: boolean },
   ): Promise<string | Pieces> {
-    if (!isLarge) {
+    const isText = isAsyncIterable(body);
+    if (!isLarge && !isText) {
       const text = JSON.stringify(body);
       if (text.length < PIECE) return text;
     }
-    const { pieces, bytes } = await encodePieces(body);
-    // The rows and objects that it was made of took several times as much.
-    setImmediate(this.#discard, bytes);
+    const { pieces, bytes } = await encodePieces(isText ? body : partsOf(body), this.#discard);
     if (bytes < PIECE) return Buffer.concat(pieces).toString();
     const reservation = this.#large.reserve(bytes, owner);
     if (!reservation) {
@@ -145,11 +146,23 @@ function busy(): ApiError {
   return new ApiError('unavailable', undefined, { 'Retry-After': '1' });
 }
 
-/** Makes the JSON text of a large answer, in pieces, element by element; others get their turn in between. */
-async function encodePieces(body: Json): Promise<{ pieces: Buffer[]; bytes: number }> {
+function isAsyncIterable(body: Json | AsyncIterable<string>): body is AsyncIterable<string> {
+  return typeof body === 'object' && body !== null && Symbol.asyncIterator in body;
+}
+
+/**
+ * Makes pieces of the JSON text of a large answer; others get their turn in between.
+ *
+ * @param discard hears of each megabyte whose rows and objects are garbage now
+ */
+async function encodePieces(
+  parts: Iterable<string> | AsyncIterable<string>,
+  discard: (bytes: number) => void,
+): Promise<{ pieces: Buffer[]; bytes: number }> {
   const yieldIfLong = createSlices();
   const pieces: Buffer[] = [];
   let bytes = 0;
+  let discarded = 0;
   let text = '';
   const flush = () => {
     const piece = Buffer.from(text);
@@ -158,10 +171,14 @@ async function encodePieces(body: Json): Promise<{ pieces: Buffer[]; bytes: numb
     bytes += piece.length;
     text = '';
   };
-  for (const part of partsOf(body)) {
+  for await (const part of parts) {
     text += part;
     if (text.length >= PIECE) {
       flush();
+      if (bytes - discarded >= MEGABYTE) {
+        discard(bytes - discarded);
+        discarded = bytes;
+      }
       await yieldIfLong();
     }
   }

@@ -43,6 +43,8 @@ export interface RefusedRequest {
 export interface Reply {
   status: number;
   body: Json | undefined;
+  /** The JSON text of a large body instead of `body`. It is made while it is read, so that not all of it is in memory as objects. */
+  parts?: AsyncIterable<string>;
   headers?: Record<string, string>;
 }
 

@@ -51,21 +51,36 @@ export function usersExportIds(serviceIdField: string): DirectOperation {
       const found = await findExported(database.pool, workspaceId, wanted);
       const ids = [...new Set(found.map(({ id }) => id))];
       const names = shown.map(([name]) => name);
-      const users = await readUsers(database.pool, workspaceId, { ids, fields: names });
-      const invalid = unknown(
-        asked,
-        found.filter(({ id }) => users.has(id)),
-      );
-      return {
-        status: 201,
-        body: {
-          users: ids.flatMap((id) => (users.has(id) ? toUserObject(users.get(id)!, shown) : [])),
-          ...(invalid.length > 0 && { invalid_user_ids: invalid }),
-          message: 'success',
-        },
-      };
+      const pages = readUsers(database.pool, workspaceId, { ids, fields: names });
+      return { status: 201, body: undefined, parts: encodeReply(pages, { asked, found, shown }) };
     },
   };
+}
+
+/** The JSON text of the reply, user by user. */
+async function* encodeReply(
+  pages: AsyncIterable<StoredUser[]>,
+  { asked, found, shown }: { asked: NamedUser[]; found: Found[]; shown: [string, UserField][] },
+): AsyncGenerator<string> {
+  const ids = new Set<string>();
+  yield '{"users":[';
+  for await (const page of pages)
+    for (const user of page) {
+      yield `${ids.size === 0 ? '' : ','}${JSON.stringify(toUserObject(user, shown))}`;
+      ids.add(user.id);
+    }
+  const invalid = unknown(
+    asked,
+    found.filter(({ id }) => ids.has(id)),
+  );
+  if (invalid.length > 0) yield `],"invalid_user_ids":${JSON.stringify(invalid)},"message":"success"}`;
+  else yield '],"message":"success"}';
+}
+
+/** A user that an identifier names, by the place of the identifier in the request. */
+interface Found {
+  place: number;
+  id: string;
 }
 
 /** Names that we have no data for are passed over: clients ask for more than one service knows. */
@@ -187,20 +202,21 @@ const FIRST_PAGE = 4;
 const LARGEST_PAGE = 100;
 
 /**
- * Reads users page by page, each page as large as the users before let expect; one that is gone meanwhile is missing.
+ * Reads users page by page, in the order of `ids`. The size of each page follows from the size of the users before; a user
+ * that has been deleted meanwhile is missing.
  *
  * @param fields names of the wanted fields
  * @throws {ApiError} when they take more than an answer may, or one has more of something than is read
  */
-export async function readUsers(
+async function* readUsers(
   pool: Pool,
   workspaceId: string,
   { ids, fields }: { ids: string[]; fields: string[] },
-): Promise<Map<string, StoredUser>> {
-  const users = new Map<string, StoredUser>();
+): AsyncGenerator<StoredUser[]> {
   let bytes = 0;
   for (let start = 0, size = FIRST_PAGE; start < ids.length; ) {
     const page = ids.slice(start, start + size);
+    const users = new Map<string, StoredUser>();
     for (const user of await readProfiles(pool, workspaceId, { ids: page, fields })) {
       const cut = user.cut.filter((field) => fields.includes(field));
       if (cut.length > 0)
@@ -209,10 +225,10 @@ export async function readUsers(
       bytes += jsonBytesAtLeast(user);
     }
     if (bytes > MAX_EXPORT_BYTES) throw new ApiError('tooMuchToExport');
+    yield page.flatMap((id) => users.get(id) ?? []);
     start += page.length;
     size = Math.max(1, Math.min(LARGEST_PAGE, Math.floor((PAGE_BYTES * start) / Math.max(1, bytes))));
   }
-  return users;
 }
 
 /** For people. */

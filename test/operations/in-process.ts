@@ -77,10 +77,14 @@ function call(
   const check = compile(operation.body!);
   return async (body: Record<string, Json>, workspace = workspaceId): Promise<Answer> => {
     if (!check(body)) throw new BadRequest(describeError(check.errors![0]!));
-    return (await operation.handle(
+    const { parts, ...reply } = await operation.handle(
       callerOf(workspace),
       { body, query: {}, params: {} },
       resources as Resources,
-    )) as Answer;
+    );
+    if (!parts) return reply as Answer;
+    let text = '';
+    for await (const part of parts) text += part;
+    return { ...reply, body: JSON.parse(text) } as Answer;
   };
 }
