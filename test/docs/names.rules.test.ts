@@ -12,6 +12,7 @@ const documents = [
   ...['README.md', 'SECURITY.md', 'CONTRIBUTING.md'],
   ...markdownIn('docs'),
   ...markdownIn('docs/adr'),
+  ...markdownIn('docs/evidence'),
 ];
 
 const sourceText = sources.map(({ text }) => text).join('\n');

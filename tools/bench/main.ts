@@ -4,7 +4,7 @@
  *
  *   npm run bench
  *
- * The last results are in results.json and docs/performance.md.
+ * The last results are in results.json and docs/evidence/performance.md.
  */
 import { readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
