@@ -7,10 +7,11 @@ import { asHtml } from './layout.ts';
 
 /** Whom a guide is for, and the files of those guides in the order in which they are read. */
 const shelves = {
-  'Use the API': [
-    ...['docs/api.md', 'docs/segments.md', 'docs/preference-centers.md', 'docs/import.md', 'docs/export.md'],
-    ...['docs/warehouse-sync.md', 'docs/streams.md', 'docs/scim.md', 'docs/differences.md'],
-    'docs/migration.md',
+  'Get started': ['docs/quickstart.md', 'docs/concepts.md', 'docs/clients.md'],
+  Guides: [
+    ...['docs/identify-and-merge.md', 'docs/subscriptions.md', 'docs/retries.md', 'docs/segments.md'],
+    ...['docs/preference-centers.md', 'docs/import.md', 'docs/export.md', 'docs/warehouse-sync.md'],
+    ...['docs/streams.md', 'docs/scim.md', 'docs/migration.md', 'docs/differences.md', 'docs/api.md'],
   ],
   'Run it': [
     ...['docs/console.md', 'docs/operations.md', 'docs/deploy.md', 'docs/settings.md'],

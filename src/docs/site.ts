@@ -19,8 +19,8 @@ const assets = {
   'docs.js': 'src/docs/assets/docs.js',
 };
 
-/** Where pictures that guides show lie, in the repository and in what is installed. */
-const PICTURES = 'generated/screenshots';
+/** Folders of the pictures that guides show, in the repository and in an installation. File names are unique. */
+const PICTURE_FOLDERS = ['generated/screenshots', 'docs/pictures'];
 
 /** The pages of `/docs`. */
 export interface Site {
@@ -55,13 +55,11 @@ export function createSite(document: Document): Site {
     ),
   };
   const shell = createShell(contents, asset);
-  const pictures = existsSync(path.join(packageRoot, PICTURES))
-    ? readdirSync(path.join(packageRoot, PICTURES))
-    : [];
+  const pictures = findPictures();
   const places: Places = {
     files: new Map([
       ...guides.map((guide) => [guide.file, guidePath(guide)] as const),
-      ...pictures.map((name) => [`${PICTURES}/${name}`, `/docs/pictures/${name}`] as const),
+      ...[...pictures].map(([name, file]) => [file, `/docs/pictures/${name}`] as const),
       ['README.md', '/docs'],
       ['generated/openapi.json', '/openapi.json'],
     ]),
@@ -129,8 +127,20 @@ export function createSite(document: Document): Site {
       const file = files.get(name);
       return file?.version === version ? file.body : undefined;
     },
-    picture: (name) => (pictures.includes(name) ? path.join(packageRoot, PICTURES, name) : undefined),
+    picture(name) {
+      const file = pictures.get(name);
+      return file === undefined ? undefined : path.join(packageRoot, file);
+    },
   };
+}
+
+/** Files of pictures in the repository, by name. */
+function findPictures(): Map<string, string> {
+  return new Map(
+    PICTURE_FOLDERS.filter((folder) => existsSync(path.join(packageRoot, folder))).flatMap((folder) =>
+      readdirSync(path.join(packageRoot, folder)).map((name) => [name, `${folder}/${name}`] as const),
+    ),
+  );
 }
 
 const versionOf = (body: Buffer) => createHash('sha256').update(body).digest('hex').slice(0, 16);

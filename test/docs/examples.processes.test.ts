@@ -9,7 +9,9 @@ import { type Fleet, startFleet } from '../guarantees/fleet.ts';
 import { createCompany, createScimToken, ORIGIN } from '../setup/access.ts';
 import { temporaryFolder, waitUntil } from '../setup/fixtures.ts';
 import { findCurl, findPython } from '../setup/installed.ts';
+import { pathWithNpx } from '../setup/npx.ts';
 import { createGroup, createWorkspace } from '../setup/workspace.ts';
+import { type Step, stepsOf } from './steps.ts';
 
 /** What runs a file of each suffix. For curl the shell does, which has to find it. */
 const programs: Record<string, () => Promise<string>> = {
@@ -46,6 +48,12 @@ const judged: Record<string, (answer: Json) => void> = {
     }),
 };
 
+/** Starts a new workspace with the name of the examples; the workspace before it gives up the name. */
+async function createDefault() {
+  await fleet.pool.query(`update workspaces set name = id::text where name = 'default'`);
+  return createWorkspace(fleet.pool, 'default');
+}
+
 let fleet: Fleet;
 beforeAll(async () => {
   fleet = await startFleet('postgres', { edges: 1, workers: 1 });
@@ -55,9 +63,7 @@ afterAll(() => fleet?.stop());
 describe.each(languages)('the examples in $name', ({ name, suffix, write }) => {
   test('run as they are shown, one after the other, and are answered as it is said', async () => {
     const program = await programs[suffix]!();
-    // The name is the one of the examples; that of the language before gives it up.
-    await fleet.pool.query(`update workspaces set name = id::text where name = 'default'`);
-    const workspace = await createWorkspace(fleet.pool, 'default');
+    const workspace = await createDefault();
     const company = await createCompany(fleet.pool, `who reads ${name}`);
     await fleet.pool.query('update workspaces set company_id = $1 where id = $2', [company, workspace.id]);
     const token = await createScimToken(fleet.pool, company);
@@ -101,3 +107,52 @@ describe.each(languages)('the examples in $name', ({ name, suffix, write }) => {
     await failed.catch((error) => expect(`${error.stdout}${error.stderr}`).toContain('401'));
   }, 60_000);
 });
+
+/** Guides whose commands continue where the quickstart ends. */
+const guides = ['identify-and-merge', 'subscriptions', 'retries', 'api'];
+
+test('the commands of quickstart.md return what the page shows', async () => {
+  await runGuide('quickstart');
+}, 120_000);
+
+test.each(guides)(
+  'the commands of %s.md, after those of quickstart.md, return what the page shows',
+  async (name) => {
+    const before = stepsOf('quickstart').filter(({ command }) => command.startsWith('curl'));
+    await runGuide(name, before);
+  },
+  120_000,
+);
+
+async function runGuide(name: string, before: readonly Step[] = []): Promise<void> {
+  await findCurl();
+  const folder = temporaryFolder('penstock-guide-');
+  const { key } = await createDefault();
+  const env = { ...fleet.env, HOME: folder, PATH: pathWithNpx(folder), PENSTOCK_API_KEY: key, GROUP: '' };
+  const address = `http://127.0.0.1:${fleet.edges[0]!.port}`;
+  let requestId = '';
+  const run = async ({ command, answer }: Step) => {
+    const asked = command.replaceAll('http://127.0.0.1:3000', address).replaceAll('<request_id>', requestId);
+    const { stdout } = await promisify(execFile)('/bin/sh', ['-ec', asked], { env, timeout: 60_000 });
+    if (answer !== undefined) {
+      const body = stdout.slice(stdout.startsWith('HTTP/') ? stdout.indexOf('\r\n\r\n') : 0);
+      expect([command, JSON.parse(body)]).toEqual([command, answer]);
+    }
+    requestId = /^x-request-id: (\S+)/im.exec(stdout)?.[1] ?? requestId;
+    if (command.includes('groups create')) env.GROUP = /^subscription_group_id +(\S+)/m.exec(stdout)![1]!;
+    return true;
+  };
+  const steps = stepsOf(name);
+  expect(steps.filter(({ answer }) => answer !== undefined)).not.toEqual([]);
+  for (const step of [...before, ...steps]) {
+    if (STARTS.test(step.command)) continue;
+    if (READS.test(step.command)) await waitUntil(() => run(step), { what: step.command, deadline: 30_000 });
+    else await run(step);
+  }
+}
+
+/** Commands that the test replaces: `fleet` runs already, and `env` has the variables. */
+const STARTS = /^git clone |^npm |^(?:[A-Z_]+=\S* )*npm start$|^export /;
+
+/** Requests whose answer follows the workers. */
+const READS = /\/users\/export\/ids|\/requests\/|_series\?|\/status\/get\?/;

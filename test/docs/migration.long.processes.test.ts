@@ -1,5 +1,5 @@
 import { execFile } from 'node:child_process';
-import { chmodSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import path from 'node:path';
@@ -13,6 +13,7 @@ import { zipOf } from '../import/scene.ts';
 import { send } from '../setup/api.ts';
 import { temporaryFolder, waitUntil } from '../setup/fixtures.ts';
 import { endStarted, settingsWithCluster, startAndWait } from '../setup/npm-start.ts';
+import { pathWithNpx } from '../setup/npx.ts';
 
 /**
  * In the long form alone: what the page's commands do is asked by test/import, test/export/round-trip and
@@ -32,6 +33,7 @@ function blocksOf(): string[][] {
 let upstream: Server;
 const asked: string[] = [];
 let folder: string;
+let searchPath: string;
 let env: Awaited<ReturnType<typeof settingsWithCluster>>;
 
 beforeAll(async () => {
@@ -45,15 +47,7 @@ beforeAll(async () => {
   await new Promise<void>((resolve) => upstream.listen(0, '127.0.0.1', resolve));
   folder = temporaryFolder('penstock-migration-');
   env = await settingsWithCluster();
-  // Where the package is installed, `npx penstock` is its command.
-  const npx = path.join(folder, 'bin', 'npx');
-  mkdirSync(path.dirname(npx));
-  const cli = path.join(packageRoot, 'dist/src/cli.js');
-  writeFileSync(
-    npx,
-    `#!/bin/sh\n[ "$1" = penstock ] || exit 127\nshift\nexec '${process.execPath}' '${cli}' "$@"\n`,
-  );
-  chmodSync(npx, 0o755);
+  searchPath = pathWithNpx(folder);
 });
 afterAll(async () => {
   await endStarted();
@@ -66,7 +60,7 @@ const inWords = (block: string) =>
 
 /** Runs a block as it stands; every line of it has to end well. */
 function run(block: string): Promise<string> {
-  const surroundings = { PATH: `${path.join(folder, 'bin')}:${process.env.PATH}`, HOME: folder, ...env };
+  const surroundings = { PATH: searchPath, HOME: folder, ...env };
   return new Promise((resolve, reject) => {
     execFile(
       '/bin/sh',

@@ -53,6 +53,11 @@ describe('the pages of the documentation', () => {
     expect(broken).toEqual([]);
   });
 
+  test('a picture of docs/pictures is shown in the guide that has it', () => {
+    expect(pages.get('/guides/concepts')).toContain('<img src="/docs/pictures/concepts.svg" alt="A request');
+    expect(site.picture('concepts.svg')).toMatch(/docs\/pictures\/concepts\.svg$/);
+  });
+
   test('no link of a page is without words, those of an operation in a link included', () => {
     const wordless = [...pages].flatMap(([place, text]) =>
       [...text.matchAll(/<a [^>]*>\s*(?=<\/a>|<a )/g)].map(([link]) => `${place}: ${link}`),
@@ -164,7 +169,7 @@ describe('the search', () => {
   test.each([
     ['users.track', '/docs/reference/users.track'],
     ['POST /users/merge', '/docs/reference/users.merge'],
-    ['Idempotency-Key', '/docs/guides/api#send-it-again-and-see-what-became-of-it'],
+    ['Idempotency-Key', '/docs/guides/retries#retry-with-an-idempotency-key'],
     ['INTEGRATION_KEY', '/docs/guides/settings'],
     ['replay dead letter', '/docs/guides/console#pages'],
     ['subscribtion groups', '/docs/reference/subscription.groups.get'],
