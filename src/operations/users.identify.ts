@@ -27,7 +27,7 @@ export function usersIdentify(): QueuedOperation {
     bucket: 'users.identity',
     summary: 'Identify users',
     description:
-      'At least one of the three arrays, each with at most 50 elements. A user without an external id gets it when nobody has it; otherwise the user is merged into who has it, and is gone. Nothing happens when an alias or an address means nobody, when an address is left with more than one user, when the user has an external id already, or when who has the external id has an alias with the label of the one that is identified. An element that cannot be read is named in `errors`.',
+      'At least one of the three arrays, each with at most 50 elements. A user without an external id gets it if no user has it. Otherwise the user is merged into the user who has it, and is gone; an alias whose label the kept user has already then names no user. An element has no effect if its alias or address matches no user, if more than one user is left for an address, or if the user has an external id already. An element that cannot be read is named in `errors`.',
     body: bodySchema,
     replies: {
       201: {
