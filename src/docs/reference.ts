@@ -46,7 +46,9 @@ interface Operation extends Described {
   group: string;
 }
 
-/** What the first part of a path stands for. */
+const MESSAGES = 'Campaigns, Canvases and feeds';
+
+/** Titles of the groups of operations, by the tag of the OpenAPI document: the first part of the path. */
 const groups: Record<string, string> = {
   users: 'Users',
   subscription: 'Subscription groups',
@@ -56,7 +58,11 @@ const groups: Record<string, string> = {
   preference_center: 'Preference centers',
   cdi: 'Warehouse syncs',
   requests: 'Requests',
-  scim: 'Dashboard accounts (SCIM)',
+  scim: 'Console accounts (SCIM)',
+  sms: 'Phone numbers',
+  custom_attributes: 'Custom attributes',
+  segments: 'Segments',
+  ...{ campaigns: MESSAGES, canvas: MESSAGES, feed: MESSAGES },
 };
 
 export function operationsOf({ paths }: Document): Operation[] {

@@ -53,6 +53,12 @@ describe('the pages of the documentation', () => {
     expect(broken).toEqual([]);
   });
 
+  test('the first page names each group of operations in words', () => {
+    const headings = [...textOf('').matchAll(/<h3>(.*?)<\/h3>/g)].map(([, heading]) => heading!);
+    expect(headings).toContain('Users');
+    expect(headings.filter((heading) => /^[a-z_]+$/.test(heading))).toEqual([]);
+  });
+
   test('a picture of docs/pictures is shown in the guide that has it', () => {
     expect(pages.get('/guides/concepts')).toContain('<img src="/docs/pictures/concepts.svg" alt="A request');
     expect(site.picture('concepts.svg')).toMatch(/docs\/pictures\/concepts\.svg$/);
