@@ -1,4 +1,4 @@
-/** What parsing takes on the quiet machine of the table in docs/reliability.md, in ms: the median of nine. */
+/** What parsing takes on the quiet machine of the table in docs/evidence/reliability.md, in ms: the median of nine. */
 const REFERENCE_MS = 40;
 const LOOKS = 9;
 
