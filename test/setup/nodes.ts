@@ -2,7 +2,8 @@ import pg from 'pg';
 import { inject } from 'vitest';
 
 /**
- * Of a test that is about one Postgres itself, its planner or its processes: for `skipIf`. docs/scale.md lists them.
+ * Reports whether to skip a test about one Postgres itself, its planner or its processes. docs/evidence/scale.md lists
+ * these tests.
  *
  * @param _reason why its guarantee is another one where tables lie on nodes
  */

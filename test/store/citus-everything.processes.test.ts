@@ -4,7 +4,7 @@ import { describe, expect, test } from 'vitest';
 import { packageRoot } from '../../src/platform/files.ts';
 import { citusUrl } from '../setup/citus.ts';
 
-/** Tests that say what Penstock does, whichever Postgres it has. Which were green on a Citus, and when: docs/scale.md. */
+/** Tests that say what Penstock does, whichever Postgres it has. Which were green on a Citus, and when: docs/evidence/scale.md. */
 const FOLDERS = [
   ...['contract', 'model', 'identity-model', 'guarantees', 'workers', 'identity', 'subscription'],
   ...['sync', 'import', 'export', 'retention', 'preferences', 'streams'],
