@@ -71,6 +71,11 @@ export function createWorkerMetrics() {
       help: 'Objects that could not be applied, again at each replay that fails.',
       registers,
     }),
+    setAside: new Counter({
+      name: 'penstock_worker_objects_set_aside_total',
+      help: 'Objects that became dead letters because they ended two worker processes.',
+      registers,
+    }),
     retries: new Counter({
       name: 'penstock_worker_retries_total',
       help: 'Transactions that were tried again.',

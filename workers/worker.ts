@@ -32,8 +32,7 @@ async function main(): Promise<void> {
   });
   const settling = startSettling(pool, log, () => void deadLetters.forgetErased());
   const coalescer = createCoalescer(pool, {
-    metrics,
-    log,
+    ...{ metrics, log, processId: id },
     onDeadLetters: (ids) => void deadLetters.show(ids),
     onTombstones: settling.wake,
   });

@@ -1,12 +1,16 @@
 import type { Pool } from './database.ts';
 
 /** Kinds of jobs that a sync process works on. */
-export type JobKind = 'sync run' | 'segment export' | 'export callback' | 'stream delivery' | 'retention';
+export type SyncJobKind = 'sync run' | 'segment export' | 'export callback' | 'stream delivery' | 'retention';
 
-export interface JobName {
-  kind: JobKind;
-  /** A UUID. */
-  id: string;
+/** Kinds of work that a process begins and ends; envelopes and their objects are the work of workers. */
+export type WorkKind = SyncJobKind | 'envelope' | 'object';
+
+/** Jobs, envelopes or objects of one kind. */
+export interface NamedWork {
+  kind: WorkKind;
+  /** UUIDs. */
+  ids: readonly string[];
 }
 
 /** Lets a statement return before the disk: an attempt must outlive its process, but not a crash of Postgres. */
@@ -14,50 +18,74 @@ const unhurried = `(select set_config('synchronous_commit', 'off', true)) as unh
 
 /** By primary key. */
 const countStatement = `
-  select count(*)::integer as count
+  select job_attempts.job_id as id, count(*)::integer as count
   from job_attempts
-  where job_attempts.kind = $1::text and job_attempts.job_id = $2::uuid and job_attempts.process_id <> $3::uuid`;
+  where job_attempts.kind = $1::text and job_attempts.job_id = any ($2::uuid[])
+    and job_attempts.process_id <> $3::uuid
+  group by job_attempts.job_id`;
+
+/** Attempts of other processes that were begun and not ended, by id. An id without such attempts is missing. */
+export type EndedAttempts = ReadonlyMap<string, number>;
 
 /** Counts attempts of other processes that were begun and not ended. */
-export async function countAttempts(pool: Pool, { kind, id }: JobName, processId: string): Promise<number> {
-  const values = [kind, id, processId];
-  const { rows } = await pool.query<{ count: number }>({
-    name: 'count-attempts',
-    text: countStatement,
-    values,
-  });
-  return rows[0]!.count;
+export async function countAttempts(
+  pool: Pool,
+  { kind, ids }: NamedWork,
+  processId: string,
+): Promise<EndedAttempts> {
+  const values = [kind, ids, processId];
+  const { rows } = await pool.query<Counted>({ name: 'count-attempts', text: countStatement, values });
+  return toEnded(rows);
 }
 
-const beginStatement = `
-  insert into job_attempts (kind, job_id, process_id)
-  select $1::text, $2::uuid, $3::uuid
-  from ${unhurried}
-  on conflict (kind, job_id, process_id) do update set started_at = excluded.started_at`;
+interface Counted {
+  id: string;
+  count: number;
+}
 
-/** Notes that a process begins a job. */
-export async function beginAttempt(pool: Pool, { kind, id }: JobName, processId: string): Promise<void> {
-  await pool.query({ name: 'begin-attempt', text: beginStatement, values: [kind, id, processId] });
+function toEnded(rows: Counted[]): EndedAttempts {
+  return new Map(rows.map(({ id, count }) => [id, count]));
+}
+
+/** By primary key. */
+const beginStatement = `
+  with begun as (
+    insert into job_attempts (kind, job_id, process_id)
+    select $1::text, given.id, $3::uuid
+    from ${unhurried}, unnest($2::uuid[]) as given (id)
+    on conflict (kind, job_id, process_id) do update set started_at = excluded.started_at
+  )
+  ${countStatement}`;
+
+/** Records that a process begins attempts, and counts those of other processes as `countAttempts` does. */
+export async function beginAttempts(
+  pool: Pool,
+  { kind, ids }: NamedWork,
+  processId: string,
+): Promise<EndedAttempts> {
+  const values = [kind, ids, processId];
+  const { rows } = await pool.query<Counted>({ name: 'begin-attempts', text: beginStatement, values });
+  return toEnded(rows);
 }
 
 /** By primary key. */
 const endStatement = `
   delete from job_attempts
   using ${unhurried}
-  where job_attempts.kind = $1::text and job_attempts.job_id = $2::uuid
+  where job_attempts.kind = $1::text and job_attempts.job_id = any ($2::uuid[])
     and case $4::text
       when 'own' then job_attempts.process_id = $3::uuid
       when 'others' then job_attempts.process_id <> $3::uuid
       else true
     end`;
 
-/** Removes attempts at a job: the attempt of this process, the attempts of other processes, or all. */
+/** Removes the attempts of this process, the attempts of other processes, or all. */
 export async function endAttempts(
   pool: Pool,
-  { kind, id }: JobName,
+  { kind, ids }: NamedWork,
   { processId, whose }: { processId: string; whose: 'own' | 'others' | 'all' },
 ): Promise<void> {
-  await pool.query({ name: 'end-attempts', text: endStatement, values: [kind, id, processId, whose] });
+  await pool.query({ name: 'end-attempts', text: endStatement, values: [kind, ids, processId, whose] });
 }
 
 /** Reads the whole table, which is small: attempts at jobs that were deleted stay in it. */

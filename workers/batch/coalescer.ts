@@ -2,6 +2,7 @@ import type { Log } from '../../src/platform/log.ts';
 import { backOff, rest } from '../../src/platform/poll.ts';
 import type { Pool } from '../../src/store/database.ts';
 import type { WorkerMetrics } from '../metrics.ts';
+import { Attempts } from './attempts.ts';
 import {
   blameOf,
   createFailures,
@@ -51,6 +52,8 @@ const UNKNOWN: Failed = { times: 0, signature: undefined };
 interface CoalescerOptions {
   metrics: WorkerMetrics;
   log: Log;
+  /** A UUID of this life of the process; absent: a new one. */
+  processId?: string;
   /** Told the ids of dead letters that were written. */
   onDeadLetters?(ids: string[]): void;
   /** Told that something is left to do beside the lanes. */
@@ -68,7 +71,8 @@ interface CoalescerOptions {
  * the objects may be to blame the batch is taken apart. Each lane goes on for itself, beside the others, and each envelope
  * in it by bisection, until the object is found.
  */
-export function createCoalescer(pool: Pool, { metrics, log, onDeadLetters, onTombstones }: CoalescerOptions) {
+export function createCoalescer(pool: Pool, options: CoalescerOptions) {
+  const { metrics, log, processId, onDeadLetters, onTombstones } = options;
   let held: HandedIn[] = [];
   /** Lanes of which a part is in a transaction: what is held of them comes behind that part. */
   const lanesInWork = new Set<number>();
@@ -84,7 +88,8 @@ export function createCoalescer(pool: Pool, { metrics, log, onDeadLetters, onTom
   // One connection stays for everything else that this process asks the store.
   const connections = Math.max(1, pool.options.max - 1);
   const abandon = new AbortController();
-  const apart = createApart({ pool, metrics, log, signal: abandon.signal, report });
+  const attempts = new Attempts({ pool, processId, log });
+  const apart = createApart({ pool, attempts, metrics, log, signal: abandon.signal, report });
   const way = createWay();
   const [besideLanes, besideOthers] = [openBeside(), openBeside()];
 
@@ -165,11 +170,13 @@ export function createCoalescer(pool: Pool, { metrics, log, onDeadLetters, onTom
     giveBack: (left: HandedIn[], lanes: Iterable<number>) => Promise<void>,
   ): Promise<boolean> {
     const deliveries = batch.flatMap((one) => one.deliveries);
+    await attempts.begin(deliveries);
     let before = { failed: UNKNOWN, whole: false };
     if (!deliveries.some(({ id }) => apart.knows(id))) {
       const ended = await settleTogether(deliveries);
       if (ended === 'abandoned') return false;
       if ('envelopes' in ended) {
+        attempts.end(deliveries.flatMap(({ id }) => (ended.envelopes.has(id) ? [] : [id])));
         tellDone(batch, ended.envelopes);
         await giveBack(remainingOf(batch, ended.envelopes), batch.flatMap(lanesOf));
         return true;
@@ -254,7 +261,7 @@ export function createCoalescer(pool: Pool, { metrics, log, onDeadLetters, onTom
 
   function openBeside() {
     return createBeside({
-      ...{ pool, log, way, report, signal: abandon.signal },
+      ...{ pool, attempts, log, way, report, signal: abandon.signal },
       hasConnection: () => transactions < connections,
       isSuspect: apart.knows,
     });

@@ -2,6 +2,7 @@ import { within } from '../../src/platform/lifecycle.ts';
 import type { Log } from '../../src/platform/log.ts';
 import type { Pool } from '../../src/store/database.ts';
 import { isDistributed } from '../../src/store/distributed.ts';
+import type { Attempts } from './attempts.ts';
 import { countObjects, type HandedIn, LARGE, LaneTurns, lanesOf } from './handed-in.ts';
 import { type Delivery, workspacesOf } from './open.ts';
 import { type BatchResult, PART_MS, type Part, WHOLE } from './parts.ts';
@@ -50,6 +51,7 @@ export function createWay() {
 
 interface BesideOptions {
   pool: Pool;
+  attempts: Attempts;
   log: Log;
   signal: AbortSignal;
   way: Way;
@@ -64,7 +66,7 @@ interface BesideOptions {
  * all that stands in front of them. One such transaction at a time, tried once: what does not take effect by it still waits.
  */
 export function createBeside(options: BesideOptions) {
-  const { pool, log, signal, way, report, hasConnection, isSuspect } = options;
+  const { pool, attempts, log, signal, way, report, hasConnection, isSuspect } = options;
   let isBusy = false;
 
   const isFree = () => !isBusy && !signal.aborted && hasConnection();
@@ -76,12 +78,16 @@ export function createBeside(options: BesideOptions) {
     isBusy = true;
     const started = performance.now();
     try {
+      await attempts.begin(deliveries);
+      if (ids.some(isSuspect)) return false;
       // Each workspace has a transaction of its own where tables lie apart, and what is left would wait behind the flood.
       const shares = (await isDistributed(pool)) ? new Set(deliveries.flatMap(workspacesOf)).size : 1;
       const part = { ...WHOLE, milliseconds: PART_MS * shares };
       const result = await way.during(() => applyTogether(pool, deliveries, part));
       report(deliveries, result, performance.now() - started);
-      return result.kind === 'skipped' || result.left === undefined;
+      const isDone = result.kind === 'skipped' || result.left === undefined;
+      if (isDone) attempts.end(ids);
+      return isDone;
     } catch (error) {
       log.warn({ err: error, envelopes: ids }, 'not applied before its place in the lane');
       return false;

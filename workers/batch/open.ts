@@ -33,6 +33,8 @@ export interface Delivery {
   /** LANES of who delivers it; absent: one. */
   lanes?: number;
   envelope: Envelope;
+  /** A process ended in this lane lately: attempts at the envelope are recorded (attempts.ts). */
+  isWatched?: boolean;
   /** Only what this workspace has in it, on a distributed Postgres (workers/batch/shares.ts); absent: all of it. */
   share?: { workspaceId: string; of: string };
 }

@@ -2,6 +2,7 @@ import type { Log } from '../../src/platform/log.ts';
 import { backOff, rest } from '../../src/platform/poll.ts';
 import type { Pool } from '../../src/store/database.ts';
 import type { WorkerMetrics } from '../metrics.ts';
+import { type Attempts, type ChooseOne, NO_POISON } from './attempts.ts';
 import { BisectionStopped, type BisectionTerms, bisect, cutEvenly } from './bisect.ts';
 import {
   countsAgainstObject,
@@ -36,6 +37,9 @@ const TOGETHER = 'the envelope cannot take effect, though each of its objects ca
  */
 const LONGEST_BISECTION_MS = 20_000;
 
+/** A part that ends with its first object. */
+const ONE: Part = { milliseconds: 0, late: new Set(), isForOthers: false };
+
 const PART: Part = { milliseconds: PART_MS, late: new Set(), isForOthers: false };
 
 class BeginAgain extends Error {
@@ -44,6 +48,7 @@ class BeginAgain extends Error {
 
 export interface SettlingContext {
   pool: Pool;
+  attempts: Attempts;
   metrics: WorkerMetrics;
   log: Log;
   /** Aborted when what is not applied is to be left to another worker. */
@@ -67,11 +72,12 @@ export function createApart(context: SettlingContext) {
     const ended = await bisection();
     if (ended === 'left') bisections.set(delivery.id, bisection);
     else bisections.delete(delivery.id);
+    if (ended === 'done') context.attempts.end([delivery.id]);
     return ended;
   }
 
   return {
-    knows: (id: string) => bisections.has(id),
+    knows: (id: string) => bisections.has(id) || context.attempts.isSuspect(id),
 
     /**
      * A part of each envelope, one after the other. Behind one of which something is left come those of other workspaces.
@@ -105,8 +111,9 @@ type Bisection = () => Promise<'done' | 'left' | 'abandoned'>;
 function bisectionOf(
   delivery: Delivery,
   before: Before,
-  { pool, metrics, log, signal, report }: SettlingContext,
+  { pool, attempts, metrics, log, signal, report }: SettlingContext,
 ): Bisection {
+  const isSuspect = attempts.isSuspect(delivery.id);
   const poison = new Map<string, string>();
   let starts: ReadonlySet<string> = new Set();
   const objects: { id: string }[] = Array.isArray(delivery.envelope?.objects)
@@ -117,6 +124,15 @@ function bisectionOf(
   if (before.whole && before.failed.times > 0) cut(objects);
 
   return async function next() {
+    const until = performance.now() + PART_MS;
+    for (;;) {
+      const ended = await commitOne();
+      if (ended !== 'left' || !isSuspect || performance.now() > until) return ended;
+    }
+  };
+
+  /** Commits a part of the envelope, or one object of a suspect. */
+  async function commitOne(): ReturnType<Bisection> {
     for (const nextWait = backOff(FIRST_RETRY_MS, LONGEST_RETRY_MS); !signal.aborted; ) {
       const wait = nextWait();
       const started = performance.now();
@@ -124,11 +140,16 @@ function bisectionOf(
         ...{ poison: new Map(poison), starts, failed: failures.sofar() },
         found: (item: WorkItem, reason: string, fault: Fault) => note(item, { reason, fault, started }),
       };
-      const ended = await applyBisecting(pool, [delivery], { suspicion, part: PART });
+      const ended = isSuspect
+        ? await attempts.alone((chooseOne) =>
+            applyBisecting(pool, [delivery], { suspicion, part: ONE, chooseOne }),
+          )
+        : await applyBisecting(pool, [delivery], { suspicion, part: PART });
       starts = ended.starts;
       if (ended.how === 'committed') {
         const { result } = ended;
         report([delivery], result, performance.now() - started);
+        noteSetAside(ended);
         return result.kind === 'applied' && result.left ? 'left' : 'done';
       }
       const { error, hand } = ended;
@@ -143,7 +164,17 @@ function bisectionOf(
       await rest(wait, signal);
     }
     return 'abandoned';
-  };
+  }
+
+  function noteSetAside({ setAside }: { setAside: ReadonlySet<string> }): void {
+    for (const id of setAside) {
+      metrics.setAside.inc();
+      log.error(
+        { object_id: id, envelopes: [delivery.id] },
+        'an object ended its process repeatedly; set aside',
+      );
+    }
+  }
 
   /** @throws {BeginAgain} */
   async function note(
@@ -190,8 +221,10 @@ function startsOf(together: { id: string }[], all: { id: string }[]): string[] {
 export type Suspicion = Omit<BisectionTerms, 'now' | 'until'>;
 
 /** How a transaction of a bisection ended; `starts` are what it knows by then. */
-type EndedBisection = { starts: ReadonlySet<string> } & (
-  | { how: 'committed'; result: BatchResult }
+type EndedBisection = {
+  starts: ReadonlySet<string>;
+} /** `setAside`: ids of objects that ended their processes. */ & (
+  | { how: 'committed'; result: BatchResult; setAside: ReadonlySet<string> }
   /** `hand`: what was tried together at last; nothing, where it failed behind all of them: that is no object's doing. */
   | { how: 'failed'; error: unknown; hand: WorkItem[] }
 );
@@ -199,17 +232,25 @@ type EndedBisection = { starts: ReadonlySet<string> } & (
 /**
  * The same by bisection: what one of the objects is to blame for ends as its dead letter, and the others take effect.
  * It fails by what is nobody's fault, or chance.
+ *
+ * @param given.chooseOne chooses the only object that is applied; absent: all are
  */
 export async function applyBisecting(
   pool: Pool,
   deliveries: Delivery[],
-  { suspicion, part }: { suspicion: Suspicion; part: Part },
+  { suspicion, part, chooseOne }: { suspicion: Suspicion; part: Part; chooseOne?: ChooseOne },
 ): Promise<EndedBisection> {
   let { starts } = suspicion;
   let hand: WorkItem[] = [];
-  const apply: Apply = async (tx, items, { now, until, streamed }) => {
+  const setAside = new Set<string>();
+  const apply: Apply = async (tx, all, { now, until, streamed }) => {
+    const { items, poison } = chooseOne ? await chooseOne(all) : { items: all, poison: NO_POISON };
+    for (const id of poison.keys()) setAside.add(id);
     try {
-      const terms = { ...suspicion, starts, now, until, ...(streamed && { streamed }) };
+      const terms = {
+        ...{ ...suspicion, poison: new Map([...suspicion.poison, ...poison]) },
+        ...{ starts, now, until, ...(streamed && { streamed }) },
+      };
       const bisected = await bisect(tx, items, terms);
       starts = bisected.starts;
       return bisected.applied;
@@ -220,7 +261,7 @@ export async function applyBisecting(
     }
   };
   try {
-    return { how: 'committed', result: await transact(pool, deliveries, { apply, part }), starts };
+    return { how: 'committed', result: await transact(pool, deliveries, { apply, part }), starts, setAside };
   } catch (error) {
     return { how: 'failed', error, hand, starts };
   }

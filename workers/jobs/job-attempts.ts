@@ -1,13 +1,7 @@
 import { Counter, type Registry } from 'prom-client';
 import type { Log } from '../../src/platform/log.ts';
 import type { Pool } from '../../src/store/database.ts';
-import {
-  beginAttempt,
-  countAttempts,
-  endAttempts,
-  type JobKind,
-  type JobName,
-} from '../../src/store/job-attempts.ts';
+import { beginAttempts, countAttempts, endAttempts, type SyncJobKind } from '../../src/store/job-attempts.ts';
 
 /** A job that has ended so many processes without progress is set aside. */
 const MAX_ENDED = 2;
@@ -18,6 +12,14 @@ const SUSPECT_MS = 60_000;
 /** The reason of a job that was set aside, as its owner reads it. */
 export const endedTheProcess = (what: string) =>
   `ended the process: ${MAX_ENDED} sync processes ended unexpectedly while they worked on this ${what}. Their log has the cause. Fix it, then start the ${what} again`;
+
+interface JobName {
+  kind: SyncJobKind;
+  /** A UUID. */
+  id: string;
+}
+
+const workOf = ({ kind, id }: JobName) => ({ kind, ids: [id] });
 
 /** A job in the hands of this process. */
 export interface Attempt {
@@ -57,12 +59,12 @@ export class JobAttempts {
   }
 
   /** @returns `waits`: another suspect is worked on, so that this job has to be tried a little later */
-  async begin(kind: JobKind, id: string): Promise<Attempt | 'set aside' | 'waits'> {
+  async begin(kind: SyncJobKind, id: string): Promise<Attempt | 'set aside' | 'waits'> {
     await this.#noteEnds();
     const job = { kind, id };
-    const ended = await countAttempts(this.#pool, job, this.#processId);
+    const ended = (await countAttempts(this.#pool, workOf(job), this.#processId)).get(id) ?? 0;
     if (ended >= MAX_ENDED) {
-      await endAttempts(this.#pool, job, { processId: this.#processId, whose: 'all' });
+      await endAttempts(this.#pool, workOf(job), { processId: this.#processId, whose: 'all' });
       this.#setAside.inc({ kind });
       this.#log.error({ job_kind: kind, job_id: id, ended }, 'a job ended its process repeatedly; set aside');
       return 'set aside';
@@ -73,7 +75,7 @@ export class JobAttempts {
       this.#log.warn({ job_kind: kind, job_id: id, ended }, 'a job is tried again whose process ended');
     }
     try {
-      await beginAttempt(this.#pool, job, this.#processId);
+      await beginAttempts(this.#pool, workOf(job), this.#processId);
     } catch (error) {
       this.#clear(job);
       throw error;
@@ -88,7 +90,7 @@ export class JobAttempts {
         if (!isSuspect) return;
         isSuspect = false;
         this.#clear(job);
-        await endAttempts(this.#pool, job, { processId: this.#processId, whose: 'others' });
+        await endAttempts(this.#pool, workOf(job), { processId: this.#processId, whose: 'others' });
       },
       end: async (how) => {
         this.#clear(job);
@@ -106,7 +108,7 @@ export class JobAttempts {
   /** Postgres may have been away when a job ended. */
   async #noteEnds(): Promise<void> {
     for (const [key, ended] of this.#unnoted) {
-      await endAttempts(this.#pool, ended.job, { processId: this.#processId, whose: ended.whose });
+      await endAttempts(this.#pool, workOf(ended.job), { processId: this.#processId, whose: ended.whose });
       if (this.#unnoted.get(key) === ended) this.#unnoted.delete(key);
     }
   }
@@ -120,7 +122,7 @@ export interface JobAttemptsOptions {
   registry: Registry;
 }
 
-const kinds: readonly JobKind[] = [
+const kinds: readonly SyncJobKind[] = [
   'sync run',
   'segment export',
   'export callback',

@@ -11,6 +11,7 @@ import { NOT_RUNNING, runWorker } from '../../src/queue/open-worker.ts';
 import { type HeldJob, waitingIn } from '../../src/queue/waiting.ts';
 import { decodeEnvelope, READS, versionOf, type WireEnvelope } from '../../src/queue/wire.ts';
 import type { Coalescer } from '../batch/coalescer.ts';
+import { countObjects } from '../batch/handed-in.ts';
 import { type Delivery, fenceOf, ledgerKey } from '../batch/open.ts';
 import type { Fences } from '../fence/fences.ts';
 import { type Held, InWork } from './in-work.ts';
@@ -30,6 +31,12 @@ const RUN_RETRY_DELAY = 250;
 const MOST_REMOVALS = 6;
 const FIRST_REMOVAL_MS = 50;
 const LONGEST_REMOVAL_MS = 800;
+
+/**
+ * Objects of a lane whose envelopes are watched after a process ended in it: at least as many as the process may have
+ * had in hand.
+ */
+const WATCHED_OBJECTS = 20_000;
 
 /** Milliseconds between two lines about a queue that does not answer. */
 const WARN_INTERVAL = 5000;
@@ -88,8 +95,12 @@ export function startLane(lane: number, context: LaneContext): Lane {
     lastApplied = job.id;
   }
 
+  /** Objects that are still to be watched. */
+  let toWatch = 0;
+
   async function apply(job: Job<WireEnvelope>, token = ''): Promise<void> {
     const id = job.id!;
+    if (job.stalledCounter > 0) watch();
     const held = { id, token };
     if (early.delete(id)) return;
     early.clear();
@@ -107,6 +118,13 @@ export function startLane(lane: number, context: LaneContext): Lane {
     const applyFence = () => coalescer.apply({ ...delivery, id: fence.id });
     if (await fences.cross({ lane, fence, apply: applyFence, leaving: leaving.signal })) return;
     return giveBack(job, token);
+  }
+
+  /** A process ended, or was silent, with this job in work: what it had in hand comes next. */
+  function watch(): void {
+    toWatch = WATCHED_OBJECTS;
+    // Few objects at a time, so that few are suspects if the process ends again.
+    prefetch.makeWay();
   }
 
   /** Refused, it belongs to another worker by now, or to whoever finds it when its lock has run out. */
@@ -199,12 +217,12 @@ export function startLane(lane: number, context: LaneContext): Lane {
     if (ids.length > 0) await waiting.remove(ids).catch(() => {});
   }
 
-  const deliveryOf = (jobId: string, envelope: WireEnvelope): Delivery => ({
-    id: ledgerKey(jobId),
-    lane,
-    lanes: config.LANES,
-    envelope: decodeEnvelope(envelope),
-  });
+  function deliveryOf(jobId: string, wire: WireEnvelope): Delivery {
+    const delivery = { id: ledgerKey(jobId), lane, lanes: config.LANES, envelope: decodeEnvelope(wire) };
+    if (toWatch <= 0) return delivery;
+    toWatch -= countObjects([delivery]);
+    return { ...delivery, isWatched: true };
+  }
 
   const heldOf = ({ id, envelope, size }: WaitingEnvelope): Held => ({
     delivery: deliveryOf(id, envelope),

@@ -9,7 +9,12 @@ import {
   stageEnvelopes,
 } from '../../../src/store/imports.ts';
 import { setIntegrationStatus } from '../../../src/store/integrations.ts';
-import { beginAttempt, countAttempts, endAttempts, forgetAttempts } from '../../../src/store/job-attempts.ts';
+import {
+  beginAttempts,
+  countAttempts,
+  endAttempts,
+  forgetAttempts,
+} from '../../../src/store/job-attempts.ts';
 import {
   addToBoundary,
   clearBoundary,
@@ -89,9 +94,10 @@ export const ofSyncs: Asking = (
     () => meetBoundary(store, attempt, new Map(Object.entries(rows))),
     () => forgetExpected(store, attempt),
     () => forgetEndedExpected(store),
-    () => beginAttempt(store, { kind: 'sync run', id: newId() }, newId()),
-    () => countAttempts(store, { kind: 'sync run', id: newId() }, newId()),
-    () => endAttempts(store, { kind: 'sync run', id: newId() }, { processId: newId(), whose: 'all' }),
+    () => beginAttempts(store, { kind: 'object', ids: [newId(), newId()] }, newId()),
+    () => countAttempts(store, { kind: 'sync run', ids: [newId()] }, newId()),
+    () =>
+      endAttempts(store, { kind: 'envelope', ids: [newId(), newId()] }, { processId: newId(), whose: 'all' }),
     () => forgetAttempts(store),
     () => forgetRowErrors(store),
     () => forgetRuns(store),

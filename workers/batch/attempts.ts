@@ -1,0 +1,130 @@
+import { newId } from '../../src/platform/ids.ts';
+import { within } from '../../src/platform/lifecycle.ts';
+import type { Log } from '../../src/platform/log.ts';
+import type { Pool } from '../../src/store/database.ts';
+import {
+  beginAttempts,
+  type EndedAttempts,
+  endAttempts,
+  type WorkKind,
+} from '../../src/store/job-attempts.ts';
+import type { Poison } from './apply.ts';
+import type { Delivery } from './open.ts';
+import type { WorkItem } from './work-item.ts';
+
+/** An object that ended so many processes while it was applied alone is set aside. */
+const MAX_ENDED = 2;
+
+/** The reason of the dead letter of an object that was set aside. */
+export const ENDED_THE_PROCESS = `ended the process: ${MAX_ENDED} worker processes ended unexpectedly while they applied this object alone. Their log has the cause. Fix it, then replay the dead letter`;
+
+/** Longest wait in milliseconds until an attempt is recorded. A batch does not fail because it could not be recorded. */
+const RECORD_MS = 1000;
+
+export const NO_POISON: Poison = new Map();
+
+/** Chooses the object that a transaction applies alone, and records the attempt. Every further call chooses none. */
+export type ChooseOne = (items: WorkItem[]) => Promise<{ items: WorkItem[]; poison: Poison }>;
+
+/**
+ * Finds objects that end the worker processes that apply them. A lane is watched after a process ended in it: each
+ * envelope of the lane has a row in Postgres while it is applied. An envelope with a row of another process is a
+ * suspect. Its objects are applied one at a time, each with a row of its own. See docs/adr/0010.
+ */
+export class Attempts {
+  readonly #pool: Pool;
+  readonly #processId: string;
+  readonly #log: Log;
+  /** Ids of the envelopes that have a row of this process. */
+  readonly #begun = new Set<string>();
+  /** Ids of the envelopes that have a row of another process. */
+  readonly #suspects = new Set<string>();
+  /** Ends with the attempt that was begun last at an object alone. */
+  #previous: Promise<void> = Promise.resolve();
+
+  constructor({ pool, processId = newId(), log }: AttemptsOptions) {
+    this.#pool = pool;
+    this.#processId = processId;
+    this.#log = log;
+  }
+
+  /** Records attempts at those of the envelopes that are watched, and finds the suspects among them. Never rejects. */
+  async begin(deliveries: Delivery[]): Promise<void> {
+    const ids = new Set<string>();
+    for (const { id, isWatched } of deliveries) if (isWatched && !this.#begun.has(id)) ids.add(id);
+    if (ids.size === 0) return;
+    const ended = await this.#begin('envelope', [...ids]);
+    if (!ended) return;
+    for (const id of ids) this.#begun.add(id);
+    for (const id of ended.keys()) this.#suspects.add(id);
+    if (ended.size > 0)
+      this.#log.warn(
+        { envelopes: [...ended.keys()] },
+        'a process ended while it applied these envelopes; applying their objects one at a time',
+      );
+  }
+
+  /** Whether the objects of an envelope are to be applied one at a time. */
+  isSuspect(envelope: string): boolean {
+    return this.#suspects.has(envelope);
+  }
+
+  /** Removes the attempts at envelopes that have taken effect. */
+  end(envelopes: string[]): void {
+    const ids = envelopes.filter((id) => this.#begun.delete(id));
+    if (ids.length === 0) return;
+    for (const id of ids) this.#suspects.delete(id);
+    void this.#end('envelope', ids, 'all');
+  }
+
+  /**
+   * Runs a transaction about one object. One such transaction runs at a time in this process: if the process ends, only
+   * its object has a row.
+   */
+  async alone<Ended extends { how: 'committed' | 'failed' }>(
+    transaction: (chooseOne: ChooseOne) => Promise<Ended>,
+  ): Promise<Ended> {
+    const before = this.#previous;
+    let release = () => {};
+    this.#previous = new Promise((resolve) => {
+      release = resolve;
+    });
+    await before;
+    let chosen: string | undefined;
+    const chooseOne: ChooseOne = async ([first]) => {
+      if (!first || chosen !== undefined) return { items: [], poison: NO_POISON };
+      chosen = first.object.id;
+      const ended = (await this.#begin('object', [chosen]))?.get(chosen) ?? 0;
+      const poison = ended >= MAX_ENDED ? new Map([[chosen, ENDED_THE_PROCESS]]) : NO_POISON;
+      return { items: [first], poison };
+    };
+    try {
+      const ended = await transaction(chooseOne);
+      if (chosen !== undefined)
+        await this.#end('object', [chosen], ended.how === 'committed' ? 'all' : 'own');
+      return ended;
+    } finally {
+      release();
+    }
+  }
+
+  async #begin(kind: WorkKind, ids: string[]): Promise<EndedAttempts | undefined> {
+    const begun = within(RECORD_MS, beginAttempts(this.#pool, { kind, ids }, this.#processId));
+    return begun.catch((error) => void this.#log.warn({ err: error, kind }, 'an attempt was not recorded'));
+  }
+
+  /** A row that stays names what has taken effect, and is not read again. */
+  async #end(kind: WorkKind, ids: string[], whose: 'own' | 'all'): Promise<void> {
+    const ended = endAttempts(this.#pool, { kind, ids }, { processId: this.#processId, whose });
+    await within(RECORD_MS, ended).catch((error) =>
+      this.#log.debug({ err: error, kind }, 'an attempt was not removed'),
+    );
+  }
+}
+
+export interface AttemptsOptions {
+  pool: Pool;
+  /** A UUID of this life of the process; absent: a new one. */
+  processId?: string | undefined;
+  log: Log;
+}
