@@ -50,10 +50,13 @@ async function supervise(fleet: Fleet, isOver: () => Promise<boolean>): Promise<
   let deaths = 0;
   for (;;) {
     if (fleet.workers.length === 0) await fleet.startWorker();
-    const seen = await waitUntil(async () => (await waitingWorker(fleet)) ?? ((await isOver()) ? 'over' : undefined), {
-      what: 'a worker that applies the lethal event, or the end',
-      deadline: 60_000,
-    });
+    const seen = await waitUntil(
+      async () => (await waitingWorker(fleet)) ?? ((await isOver()) ? 'over' : undefined),
+      {
+        what: 'a worker that applies the lethal event, or the end',
+        deadline: 60_000,
+      },
+    );
     if (seen === 'over') return deaths;
     deaths++;
     await fleet.end(fleet.workers.find(({ name }) => name === seen.name)!);

@@ -1,5 +1,6 @@
--- Attempts at envelopes and at single objects of them, which workers begin and end after a process ended in a lane.
--- The table is small, so that its check takes no time. Processes of the release before write the other kinds.
+-- Attempts at envelopes and at single objects of them: workers begin and end them after a process ended in a lane. The
+-- release before has no such table, so that its processes write no row that the new check refuses.
+-- contract 1.0.0: the check of kinds, unused since 0.1.0
 alter table job_attempts
   drop constraint job_attempts_kind_check,
   add constraint job_attempts_kind_check check (kind in (

@@ -33,7 +33,8 @@ export const small: Record<string, string> = {
   dropped_histories: 'a row per long history that is being erased',
   sync_chunks: 'one per run under way',
   imports: 'a row per imported file',
-  job_attempts: 'a row per job that a sync process has in progress, and per job whose process ended',
+  job_attempts:
+    'a row per job, envelope or object that a process has in progress, or that outlived its process',
 };
 
 const PREFIX = 'what begins with a text';
