@@ -1,4 +1,6 @@
+import path from 'node:path';
 import { expect, test } from 'vitest';
+import { packageRoot } from '../../src/platform/files.ts';
 import { waitUntil } from '../setup/fixtures.ts';
 import { makeTriggers } from '../setup/make-triggers.ts';
 import { createWorkspace, type TestWorkspace } from '../setup/workspace.ts';
@@ -7,61 +9,45 @@ import { createClient } from './keep-alive-client.ts';
 
 const TIME = '2026-01-02T03:04:05.000Z';
 
-/** Key of an advisory lock that the test holds. */
-const LOCK = 4711;
-
 /** Deaths after which the test gives up. */
 const MAX_DEATHS = 12;
 
-/** From now on a worker that writes an event of the name `lethal` waits in the middle of its transaction. */
-async function holdLethal(fleet: Fleet): Promise<() => void> {
+/** From now on a worker ends in the middle of the transaction in which it writes an event of the name `lethal`. */
+async function makeLethal(fleet: Fleet): Promise<void> {
   await makeTriggers(fleet.pool, [
-    `create function hold_lethal() returns trigger language plpgsql as $$
+    `create function end_the_process() returns trigger language plpgsql as $$
     begin
-      perform pg_advisory_xact_lock(${LOCK});
+      raise notice 'ends the process';
       return new;
     end $$`,
-    `create trigger hold_lethal before insert on events
-      for each row when (new.name = 'lethal') execute function hold_lethal()`,
+    `create trigger end_the_process before insert on events
+      for each row when (new.name = 'lethal') execute function end_the_process()`,
   ]);
-  const holder = await fleet.pool.connect();
-  holder.on('error', () => {});
-  await holder.query('select pg_advisory_lock($1)', [LOCK]);
-  return () => holder.release(true);
 }
 
-/** The worker that waits, and its backend. */
-async function waitingWorker(fleet: Fleet): Promise<{ name: string; pid: number } | undefined> {
-  const { rows } = await fleet.pool.query<{ name: string; pid: number }>(
-    `select application_name as name, pid from pg_stat_activity
-     where datname = current_database() and application_name like 'worker-%'
-       and wait_event_type = 'Lock' and wait_event = 'advisory'`,
-  );
-  return rows[0];
-}
+const env = { NODE_OPTIONS: `--require ${path.join(packageRoot, 'test/setup/ends-at-notice.cjs')}` };
 
 const letters = (fleet: Fleet) =>
   fleet.pool.query<{ id: string; reason: string; object: { name: string } }>(
     'select id, reason, object from dead_letters',
   );
 
-/** Starts a worker again each time that one ended, as a supervisor does, until `isOver`. */
+/** Starts a worker again each time that one ended, as a supervisor does, until `isOver`. @returns how many ended */
 async function supervise(fleet: Fleet, isOver: () => Promise<boolean>): Promise<number> {
-  let deaths = 0;
-  for (;;) {
-    if (fleet.workers.length === 0) await fleet.startWorker();
-    const seen = await waitUntil(
-      async () => (await waitingWorker(fleet)) ?? ((await isOver()) ? 'over' : undefined),
-      {
-        what: 'a worker that applies the lethal event, or the end',
-        deadline: 60_000,
-      },
-    );
-    if (seen === 'over') return deaths;
-    deaths++;
-    await fleet.end(fleet.workers.find(({ name }) => name === seen.name)!);
-    await fleet.pool.query('select pg_terminate_backend($1)', [seen.pid]);
-    if (deaths === MAX_DEATHS) return deaths;
+  for (let deaths = 0; ; deaths++) {
+    // A worker may end before it is ready.
+    const worker = await fleet.startWorker(env).catch(() => undefined);
+    if (!worker) continue;
+    let ended = false;
+    void worker.exit.then(() => {
+      ended = true;
+    });
+    await waitUntil(async () => ended || (await isOver()), {
+      what: 'the end of a worker, or of its work',
+      deadline: 60_000,
+    });
+    if (!ended || deaths === MAX_DEATHS) return deaths;
+    await fleet.end(worker);
   }
 }
 
@@ -92,7 +78,7 @@ test.each(backends)(
   async (backend) => {
     const fleet = await start(backend, 1);
     const other = await createWorkspace(fleet.pool, 'other');
-    const release = await holdLethal(fleet);
+    await makeLethal(fleet);
     const users = Array.from({ length: 30 }, (_, user) => ({ external_id: `user-${user}` }));
     const request = (number: number, lethal?: number) => ({
       attributes: users.map((user) => ({ ...user, log: { add: [number] } })),
@@ -106,7 +92,6 @@ test.each(backends)(
     await send(fleet, fleet.workspace, request(1));
     await send(fleet, other, request(1));
     expect(await supervise(fleet, isApplied(fleet, 4 * users.length - 1))).toBeLessThanOrEqual(4);
-    release();
     expect((await letters(fleet)).rows).toMatchObject([lethalLetter]);
     const inOrder = `(select count(*) from profiles where custom_attributes -> 'log' = '[0, 1]')`;
     expect(await count(fleet, inOrder)).toBe(2 * users.length);
@@ -119,14 +104,13 @@ test.each(eitherBackend)(
   'G4: an object amid many envelopes and lanes ends four workers at most; queue on %s',
   async (backend) => {
     const fleet = await start(backend, 4);
-    const release = await holdLethal(fleet);
+    await makeLethal(fleet);
     const requests = 200;
     for (let number = 0; number < requests; number++) {
       const name = number === 120 ? 'lethal' : 'visited';
       await send(fleet, fleet.workspace, { events: [{ external_id: `user-${number}`, name, time: TIME }] });
     }
     expect(await supervise(fleet, isApplied(fleet, requests - 1))).toBeLessThanOrEqual(4);
-    release();
     expect((await letters(fleet)).rows).toMatchObject([lethalLetter]);
     await fleet.stop();
   },

@@ -2,12 +2,7 @@ import { newId } from '../../src/platform/ids.ts';
 import { within } from '../../src/platform/lifecycle.ts';
 import type { Log } from '../../src/platform/log.ts';
 import type { Pool } from '../../src/store/database.ts';
-import {
-  beginAttempts,
-  type EndedAttempts,
-  endAttempts,
-  type WorkKind,
-} from '../../src/store/job-attempts.ts';
+import { beginAttempts, type EndedAttempts, endAttempts } from '../../src/store/job-attempts.ts';
 import type { Poison } from './apply.ts';
 import type { Delivery } from './open.ts';
 import type { WorkItem } from './work-item.ts';
@@ -18,10 +13,15 @@ const MAX_ENDED = 2;
 /** The reason of the dead letter of an object that was set aside. */
 export const ENDED_THE_PROCESS = `ended the process: ${MAX_ENDED} worker processes ended unexpectedly while they applied this object alone. Their log has the cause. Fix it, then replay the dead letter`;
 
-/** Longest wait in milliseconds until an attempt is recorded. A batch does not fail because it could not be recorded. */
-const RECORD_MS = 1000;
+/**
+ * Longest wait in milliseconds until an attempt is recorded or removed; a transaction is open while an object waits. No
+ * batch fails because an attempt could not be recorded.
+ */
+const RECORD_MS = { envelope: 5000, object: 1000 };
 
 export const NO_POISON: Poison = new Map();
+
+type Recorded = keyof typeof RECORD_MS;
 
 /** Chooses the object that a transaction applies alone, and records the attempt. Every further call chooses none. */
 export type ChooseOne = (items: WorkItem[]) => Promise<{ items: WorkItem[]; poison: Poison }>;
@@ -108,15 +108,15 @@ export class Attempts {
     }
   }
 
-  async #begin(kind: WorkKind, ids: string[]): Promise<EndedAttempts | undefined> {
-    const begun = within(RECORD_MS, beginAttempts(this.#pool, { kind, ids }, this.#processId));
+  async #begin(kind: Recorded, ids: string[]): Promise<EndedAttempts | undefined> {
+    const begun = within(RECORD_MS[kind], beginAttempts(this.#pool, { kind, ids }, this.#processId));
     return begun.catch((error) => void this.#log.warn({ err: error, kind }, 'an attempt was not recorded'));
   }
 
   /** A row that stays names what has taken effect, and is not read again. */
-  async #end(kind: WorkKind, ids: string[], whose: 'own' | 'all'): Promise<void> {
+  async #end(kind: Recorded, ids: string[], whose: 'own' | 'all'): Promise<void> {
     const ended = endAttempts(this.#pool, { kind, ids }, { processId: this.#processId, whose });
-    await within(RECORD_MS, ended).catch((error) =>
+    await within(RECORD_MS[kind], ended).catch((error) =>
       this.#log.debug({ err: error, kind }, 'an attempt was not removed'),
     );
   }
