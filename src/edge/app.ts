@@ -1,7 +1,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Express, Request, RequestHandler, Response, Router } from 'express';
 import express from 'express';
-import { type ErrorName, errors } from '../errors.ts';
+import { type ErrorName, errorBodyOf, errors } from '../errors.ts';
 import type { Operation } from '../operations/operation.ts';
 import { NOT_IMPLEMENTED, SCIM_ROOT, SCIM_TYPE, scimErrorBody } from '../operations/scim/messages.ts';
 import { newId } from '../platform/ids.ts';
@@ -9,7 +9,7 @@ import { namesOneHost, targetOf } from '../platform/listen.ts';
 import { traceThroughout, tracing } from '../platform/tracing.ts';
 import type { Json } from '../profile/json.ts';
 import { compile } from '../schemas/compile.ts';
-import { isUnavailable, levelOf, requestLine, sendJson } from './reply.ts';
+import { isUnavailable, levelOf, requestLine, sendJson, whyUnavailable } from './reply.ts';
 import { hasBody, parseQuery, type RequestInHand, receive } from './request.ts';
 import { serve, serveTraced } from './serve.ts';
 import type { EdgeServices, Endpoint } from './services.ts';
@@ -83,17 +83,35 @@ export function createApp(operations: Operation[], services: EdgeServices, pages
     next();
   });
   pages(app);
-  app.use((_request, response) => refuse(response, 'notFound'));
+  app.use((request, response) => {
+    const known = knownWithoutSlash(request.path);
+    if (known === undefined) refuse(response, 'notFound');
+    else {
+      const fact = `The path differs from ${known} only by a trailing slash.`;
+      refuse(response, { entry: 'trailingSlash', fact });
+    }
+  });
   // biome-ignore lint/complexity/useMaxParams: Express knows an error handler by its four parameters.
   app.use((error: unknown, request: IncomingMessage, response: ServerResponse, _next: () => void) => {
     if (!response.hasHeader('X-Request-Id')) begin(request, response);
     const { status } = error as { status?: number };
     // A path that cannot be decoded names nothing.
     if (status !== undefined && status < 500) return refuse(response, 'notFound');
-    if (isUnavailable(error)) return refuse(response, 'unavailable', { 'Retry-After': '1' });
+    if (isUnavailable(error)) return refuse(response, whyUnavailable(error), { 'Retry-After': '1' });
     services.log.error({ err: error, request_id: response.getHeader('X-Request-Id') }, 'unexpected error');
     refuse(response, 'internal');
   });
+
+  const paths = [...methods.keys()].map((path) => ({
+    path,
+    pattern: new RegExp(`^${path.replace(/:\w+/g, '[^/]+')}$`),
+  }));
+  /** The known path from which an unknown one differs only by a trailing slash. */
+  function knownWithoutSlash(sent: string): string | undefined {
+    const target = withoutDoubledSlash(sent);
+    const other = target.endsWith('/') ? target.slice(0, -1) : `${target}/`;
+    return paths.find(({ pattern }) => pattern.test(other))?.path;
+  }
 
   /**
    * A request whose method and path are those of an operation, to the letter, needs no router. It goes straight to the
@@ -107,7 +125,7 @@ export function createApp(operations: Operation[], services: EdgeServices, pages
       begin(request, response);
       refuse(response, refusal, {
         Connection: 'close',
-        ...(refusal === 'unavailable' && { 'Retry-After': '1' }),
+        ...(refusal === 'tooManyHeaderBytes' && { 'Retry-After': '1' }),
       });
       return;
     }
@@ -181,16 +199,17 @@ function beginOtherRequest(
 /** Answers a request that has begun with an entry of the catalogue. */
 export function refuse(
   response: ServerResponse,
-  entry: ErrorName,
+  refused: ErrorName | { entry: ErrorName; fact: string },
   headers: Record<string, string> = {},
 ): void {
+  const { entry, fact } = typeof refused === 'string' ? { entry: refused, fact: undefined } : refused;
   const { status, message } = errors[entry];
   const requestId = String(response.getHeader('X-Request-Id'));
   if (isScim(response.req)) {
     const typed = { 'Content-Type': SCIM_TYPE, ...headers };
     sendJson(response, { status, body: scimErrorBody({ message, status }), headers: typed }, { requestId });
   } else {
-    sendJson(response, { status, body: { message }, headers }, { requestId });
+    sendJson(response, { status, body: errorBodyOf(entry, fact), headers }, { requestId });
   }
 }
 

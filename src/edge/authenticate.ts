@@ -28,7 +28,8 @@ export function createAuthenticator(pool: Pool, cacheMs: number, log: Log) {
     now: number,
   ): ApiKey | Promise<ApiKey> {
     const secret = bearer(header);
-    const found = secret === undefined ? undefined : keyCache.find(secret, now);
+    if (secret === undefined) throw keyless(header);
+    const found = keyCache.find(secret, now);
     if (found instanceof Promise) return found.then((key) => opened(key, address, now));
     return opened(found, address, now);
   }
@@ -36,7 +37,7 @@ export function createAuthenticator(pool: Pool, cacheMs: number, log: Log) {
   function opened(key: ApiKey | undefined, address: string | undefined, now: number): ApiKey {
     if (!key) throw new ApiError('invalidKey');
     seen.set(key.id, new Date(now));
-    if (!allows(key.allowlist, address)) throw new ApiError('accessDenied');
+    if (!allows(key.allowlist, address)) throw notAllowed(address);
     return key;
   }
 
@@ -115,12 +116,32 @@ function bearer(header: string | undefined): string | undefined {
     : undefined;
 }
 
+/** The same sentence for every key that is not valid: it does not say whether the key has existed. */
+function keyless(header: string | undefined): ApiError {
+  const fact =
+    header === undefined
+      ? 'The `Authorization` header is missing.'
+      : 'The `Authorization` header is not `Bearer` and an API key.';
+  return new ApiError('invalidKey', { fact });
+}
+
+function notAllowed(address: string | undefined): ApiError {
+  const fact = address
+    ? `The address ${plainAddress(address)} is not in the allowlist of the API key.`
+    : 'The API key has an allowlist, and the proxies in front of the server did not give the address of the client.';
+  return new ApiError('addressNotAllowed', { fact });
+}
+
+/** An IPv4 address that came over an IPv6 socket, as IPv4. */
+function plainAddress(address: string): string {
+  return address.replace(/^::ffff:(?=\d+\.)/i, '');
+}
+
 /** Whether an address is in an allowlist, if there is one. Who does not show an address is in none. */
 function allows(allowlist: BlockList | undefined, address: string | undefined): boolean {
   if (!allowlist) return true;
   if (address === undefined) return false;
-  // An IPv4 address that came over an IPv6 socket.
-  const plain = address.replace(/^::ffff:(?=\d+\.)/i, '');
+  const plain = plainAddress(address);
   return allowlist.check(plain, isIPv6(plain) ? 'ipv6' : 'ipv4');
 }
 
@@ -134,7 +155,10 @@ export interface ScimKey extends ApiKey {
 
 /** RFC 7644 §2: a refusal says how to come in. */
 const refused = (reason?: string) =>
-  new ApiError('scimUnauthorized', reason, { 'WWW-Authenticate': 'Bearer' });
+  new ApiError('scimUnauthorized', {
+    ...(reason !== undefined && { suffix: reason }),
+    headers: { 'WWW-Authenticate': 'Bearer' },
+  });
 
 /** Why a token that is valid, from an allowed address, does not open. */
 const OTHER_ORIGIN = "the token is valid, but 'X-Request-Origin' is not the origin that it was issued for";

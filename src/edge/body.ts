@@ -8,7 +8,7 @@ import { type Json, MAX_DEPTH } from '../profile/json.ts';
 import { isRecord, Unread } from '../profile/values.ts';
 import { findSyntaxError } from './json-position.ts';
 import { SMALL_BODY } from './reading.ts';
-import { type BodyRules, hasBody, type RequestInHand, receive } from './request.ts';
+import { type BodyRules, hasBody, type RequestInHand, receive, tooLarge } from './request.ts';
 
 /** Milliseconds of work in a row; then others get their turn. */
 const SLICE = 10;
@@ -103,7 +103,7 @@ const MAX_SHOWN = 100;
 function unsupported(header: string, value: string | undefined, supported: string): ApiError {
   const shown = value?.slice(0, MAX_SHOWN).replace(/[^\x20-\x7e]/g, '?');
   const found = shown ? `is '${shown}'` : 'is missing';
-  return new ApiError('unsupportedMediaType', `${header} ${found}. Supported: ${supported}`);
+  return new ApiError('unsupportedMediaType', { suffix: `${header} ${found}. Supported: ${supported}` });
 }
 
 /** Names the line, the column and the object of the first syntax error, if it can be found. */
@@ -111,7 +111,9 @@ function malformed(text: string): ApiError {
   const position = findSyntaxError(text);
   if (!position) return new ApiError('malformedBody');
   const { line, column, object } = position;
-  return new ApiError('malformedBody', `line ${line}, column ${column}${object ? `, in ${object}` : ''}`);
+  return new ApiError('malformedBody', {
+    suffix: `line ${line}, column ${column}${object ? `, in ${object}` : ''}`,
+  });
 }
 
 /**
@@ -127,7 +129,7 @@ export async function readJsonObject(
   const raw = await readBody(request, rules);
   if (raw.length === 0) return {};
   // Invalid UTF-8 would silently become replacement characters.
-  if (!isUtf8(raw)) throw new ApiError('malformedBody', 'the body is not UTF-8');
+  if (!isUtf8(raw)) throw new ApiError('malformedBody', { suffix: 'the body is not UTF-8' });
   // A byte order mark is no JSON, but some editors leave one.
   const text = raw[0] === 0xef && raw[1] === 0xbb ? raw.subarray(3) : raw;
   const outline = rules.byObject ? outlineOf(text) : isTooComplex(text) ? 'too complex' : 'whole';
@@ -153,7 +155,7 @@ export async function readJsonObject(
 export async function readBody(request: RequestInHand, rules: BodyRules): Promise<Buffer> {
   const { limit, reading } = rules;
   const length = Number(request.headers['content-length'] ?? 0);
-  if (length > limit) throw new ApiError('bodyTooLarge');
+  if (length > limit) throw tooLarge(limit, length);
   const decode = decoderOf(request.headers['content-encoding']?.toLowerCase());
   if (!hasBody(request)) return Buffer.alloc(0);
   const arriving = request.arriving ?? receive(request, request.res!, reading.small);
@@ -190,9 +192,9 @@ async function unpack(packed: Packed, request: RequestInHand, rules: BodyRules):
     return await packed.decode(packed.raw, { maxOutputLength: bound });
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== 'ERR_BUFFER_TOO_LARGE')
-      throw new ApiError('malformedBody', 'the body cannot be unpacked by its Content-Encoding');
+      throw new ApiError('malformedBody', { suffix: 'the body cannot be unpacked by its Content-Encoding' });
   }
-  if (bound === limit) throw new ApiError('bodyTooLarge');
+  if (bound === limit) throw tooLarge(limit);
   await reading.take(request, UNPACKING * limit);
   return unpack(packed, request, rules);
 }

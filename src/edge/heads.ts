@@ -1,6 +1,6 @@
 import { type IncomingMessage, type Server, type ServerResponse, STATUS_CODES } from 'node:http';
 import type { Socket } from 'node:net';
-import { type ErrorName, errors } from '../errors.ts';
+import { type ErrorName, errorBodyOf, errors } from '../errors.ts';
 import { newId } from '../platform/ids.ts';
 import type { Service } from '../platform/lifecycle.ts';
 import { closeLingering } from '../platform/listen.ts';
@@ -205,7 +205,7 @@ export function createHeads(mostBytes: number) {
     if (rawHeaders.length >= 2 * MAX_HEADERS) return 'headersTooLarge';
     if (bytes <= ORDINARY) return undefined;
     if (headers > ORDINARY || !mayBeLong()) return 'headersTooLarge';
-    if (held + bytes > mostBytes) return 'unavailable';
+    if (held + bytes > mostBytes) return 'tooManyHeaderBytes';
     held += bytes;
     response.once('close', () => {
       held -= bytes;
@@ -240,7 +240,7 @@ function follow(connection: Connection, request: IncomingMessage, bytes: number)
 const entries: Record<string, ErrorName> = {
   ERR_HTTP_REQUEST_TIMEOUT: 'bodyTooSlow',
   HPE_HEADER_OVERFLOW: 'headersTooLarge',
-  [HEAD_SHED]: 'unavailable',
+  [HEAD_SHED]: 'tooManyHeaderBytes',
 };
 
 /** Milliseconds in which a client may read such an answer and close its side. */
@@ -271,12 +271,12 @@ export function answerBrokenRequests(
       return;
     }
     const entry = entries[error.code ?? ''] ?? 'malformedRequest';
-    const { status, message } = errors[entry];
+    const { status } = errors[entry];
     const inHand = response?.req.requestId;
     const requestId = inHand ?? newId();
     if (inHand) response!.req.broken = entry;
     else strangers.line('info', { request_id: requestId, status, error: error.code }, 'request');
-    const body = JSON.stringify({ message });
+    const body = JSON.stringify(errorBodyOf(entry));
     const head = [
       `HTTP/1.1 ${status} ${STATUS_CODES[status]}`,
       'Content-Type: application/json; charset=utf-8',

@@ -49,7 +49,7 @@ export function addHealthPages(app: Express, sources: HealthSources): void {
 
   addPage(app, '/readyz', async (_request, response) => {
     const missing = await checkReadiness(sources.pool, sources.connection, sources.pings);
-    const overload = sources.loadShedding.reason('queue');
+    const overload = sources.loadShedding.overload('queue')?.reason;
     const stuck = sources.oldest.tooOld();
     const standstill = Math.round(sources.oldest.standstill());
     const moves = standstill === 0 || sources.readyAtStandstill;

@@ -104,7 +104,8 @@ export function createIdempotency(pool: Pool, log: Log) {
       if (!leased && (await takeLease(pool, key, { requestId, lease: attempt.lease() })))
         return carryOut(key, attempt, found);
       const pause = nextPause();
-      if (performance.now() + pause > end) throw new ApiError('keyInUse', undefined, { 'Retry-After': '1' });
+      if (performance.now() + pause > end)
+        throw new ApiError('keyInUse', { headers: { 'Retry-After': '1' } });
       await rest(pause);
     }
   }

@@ -97,6 +97,12 @@ export function highWaterMarks(
   ];
 }
 
+interface Overload {
+  reason: string;
+  /** Name of the mark; `share` if only requests that give way are refused. */
+  limit: string;
+}
+
 /**
  * Load shedding: holds values against their high-water marks. Past one, work is refused until the value has come back
  * to nine tenths of the mark by itself.
@@ -118,18 +124,21 @@ export function createLoadShedding(marks: HighWaterMark[], registry: Registry) {
 
   return {
     /**
-     * Why nothing more may be stored now, if so.
+     * Why nothing more may be stored now, if so: the sentence for the log, and the limit for the answer.
      * @param shard of whose lanes it would go to: what is too much for another one is no reason
      * @param through by what it would be stored; `half-full queue`: it gives way to what else goes through the queue
      */
-    reason(through: 'queue' | 'half-full queue' | 'store', shard?: number): string | undefined {
-      let found: string | undefined;
+    overload(through: 'queue' | 'half-full queue' | 'store', shard?: number): Overload | undefined {
+      let found: Overload | undefined;
       for (const one of marks) {
         const mark = one.waits && through === 'half-full queue' ? one.mark * HALF : one.mark;
         // Each is looked at: what nobody looks at stays over its mark.
         const refuses = isOver(one, shard) || one.value(shard) > mark;
         if (!refuses || (one.ofQueue && through === 'store')) continue;
-        found ??= `${one.name} is ${rounded(one.value(shard))} ${one.unit}, over its mark of ${mark}`;
+        found ??= {
+          reason: `${one.name} is ${rounded(one.value(shard))} ${one.unit}, over its mark of ${mark}`,
+          limit: one.value(shard) > one.mark || mark === one.mark ? one.name : 'share',
+        };
       }
       return found;
     },
@@ -206,6 +215,6 @@ export type RequestSemaphoreSettings = Omit<SemaphoreSettings, 'refusal' | 'isHe
 export function createRequestSemaphore(settings: RequestSemaphoreSettings) {
   return createSemaphore({
     ...settings,
-    refusal: () => new ApiError('unavailable', undefined, { 'Retry-After': '1' }),
+    refusal: () => new ApiError('serverBusy', { headers: { 'Retry-After': '1' } }),
   });
 }

@@ -1,12 +1,12 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { type ErrorName, errors } from '../errors.ts';
+import { type ErrorName, errors, explain } from '../errors.ts';
 import type { Operation } from '../operations/operation.ts';
 import { packageRoot } from '../platform/files.ts';
 import { grouped } from '../platform/format.ts';
-import type { Json } from '../profile/json.ts';
 import { annotations, type Schema } from '../schemas/compile.ts';
 import { buckets } from '../schemas/limits.ts';
+import { errorBody } from './reply.ts';
 
 /** A schema without our own annotations; a property may be called as one of them. */
 function documented(schema: Schema): Schema {
@@ -191,14 +191,40 @@ function errorsOf(operation: Operation): ErrorName[] {
     ...(body ? (['malformedBody', 'bodyNotObject', 'bodyTooComplex'] as const) : []),
     ...refusals,
     ...(takesKey ? (['invalidIdempotencyKey', 'idempotencyKeyReused'] as const) : []),
-    ...(auth === 'scim' ? (['scimUnauthorized'] as const) : (['invalidKey', 'accessDenied'] as const)),
+    ...(auth === 'scim'
+      ? (['scimUnauthorized'] as const)
+      : (['invalidKey', 'permissionMissing', 'addressNotAllowed'] as const)),
     ...(body ? (['bodyTooSlow', 'bodyTooLarge', 'unsupportedMediaType'] as const) : []),
     'rateLimited',
     'internal',
-    'unavailable',
+    ...overloads(operation),
     ...(takesKey && !isRead ? (['keyInUse'] as const) : []),
   ];
 }
+
+/** Causes of 503, which depend on what the operation needs. */
+function overloads({ kind, method, body, auth }: Operation): ErrorName[] {
+  const readsOnly = kind === 'direct' && method === 'GET';
+  if (auth === 'scim') return ['unavailable'];
+  return [
+    ...(kind === 'queued' ? queueOverloads : []),
+    ...(body ? (['tooManyBodyBytes'] as const) : []),
+    ...(readsOnly ? [] : (['serverBusy'] as const)),
+    'tooManyUnreadResponses',
+    'databaseUnavailable',
+    'redisUnavailable',
+    'unavailable',
+  ];
+}
+
+const queueOverloads = [
+  'queueUnavailable',
+  'queueFull',
+  'redisMemoryFull',
+  'tooManyPendingObjects',
+  'tooManyPendingBytes',
+  'workspaceOverShare',
+] as const;
 
 function responsesOf(operation: Operation): Record<string, unknown> {
   const { replies, query, example } = operation;
@@ -207,7 +233,7 @@ function responsesOf(operation: Operation): Record<string, unknown> {
   if (query)
     responses[400] = response({
       description: 'A parameter is missing or not valid.',
-      content: { schema: documented(errorSchema) },
+      content: { schema: withCodes(documented(errorSchema), operation, ['invalidRequest']) },
       type: operation.contentType,
     });
   const [accepted] = Object.keys(replies);
@@ -221,9 +247,12 @@ function responsesOf(operation: Operation): Record<string, unknown> {
   }
   for (const [status, names] of byStatus(errorsOf(operation))) {
     const own = replies[status];
-    const description = own?.description ?? names.map((name) => errors[name].message).join(' · ');
-    const schema = documented(own?.schema ?? errorSchema);
-    const examples = Object.fromEntries(names.map((name) => [name, { value: errorBody(operation, name) }]));
+    const texts = new Set(names.map((name) => errors[name].message));
+    const description = own?.description ?? [...texts].join(' · ');
+    const schema = withCodes(documented(own?.schema ?? errorSchema), operation, names);
+    const examples = Object.fromEntries(
+      names.map((name) => [name, { value: errorBody(operation, { entry: name }) }]),
+    );
     responses[status] = response({
       description,
       content: { schema, examples },
@@ -241,16 +270,35 @@ function byStatus(names: ErrorName[]): Map<number, ErrorName[]> {
   return groups;
 }
 
+/** The schema with `code` and `detail`; an error of SCIM has neither of ours. */
+function withCodes(schema: unknown, { auth }: Operation, names: ErrorName[]): unknown {
+  const { type, properties, required = [] } = schema as Record<string, unknown>;
+  const codes = names.flatMap((name) => explain(name)?.code ?? []);
+  if (auth === 'scim' || type !== 'object') return schema;
+  return {
+    ...(schema as object),
+    required: [...(required as string[]), 'code', 'detail'],
+    properties: {
+      ...(properties as object),
+      code: {
+        enum: [
+          ...new Set([
+            ...codes,
+            ...(names.some((name) => errors[name].status === 400) ? ['invalid_request'] : []),
+          ]),
+        ],
+        description: 'Stable name of the error, explained in docs/errors.md.',
+      },
+      detail: { type: 'string', description: 'The value, the limit and the remedy, for people.' },
+    },
+  };
+}
+
 const messageSchema: Schema = {
   type: 'object',
   required: ['message'],
   properties: { message: { type: 'string' } },
 };
-
-function errorBody(operation: Operation, name: ErrorName): Json {
-  const { message, status } = errors[name];
-  return operation.errorBody?.({ message, status }) ?? { message };
-}
 
 interface Answer {
   description: string;

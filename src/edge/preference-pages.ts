@@ -151,7 +151,9 @@ export function addPreferencePages(app: Express, services: EdgeServices): void {
     (request as RequestInHand).arriving?.know();
     const { granted, untilOne } = await forms.take(`${link.workspaceId}:${link.profileId}`, FORMS, 1);
     if (granted === 0)
-      throw new ApiError('rateLimited', undefined, { 'Retry-After': String(Math.ceil(untilOne / 1000)) });
+      throw new ApiError('rateLimited', {
+        headers: { 'Retry-After': String(Math.ceil(untilOne / 1000)) },
+      });
     if (!FORM.test(request.headers['content-type'] ?? '')) throw new ApiError('unsupportedMediaType');
     const body = await readBody(request as RequestInHand, { limit: MAX_FORM, reading: services.reading });
     return semaphore.use(link.workspaceId, async () => {
@@ -163,8 +165,8 @@ export function addPreferencePages(app: Express, services: EdgeServices): void {
       );
       const { workspaceId, user } = opened;
       const objects = objectsOf(choice, user, newId);
-      const reason = services.loadShedding.reason('queue', services.queue.shardOf(workspaceId));
-      if (reason) throw new QueueUnavailable(reason);
+      const found = services.loadShedding.overload('queue', services.queue.shardOf(workspaceId));
+      if (found) throw new QueueUnavailable(found.reason, { limit: found.limit });
       if (objects.length > 0) {
         const request_id = String(response.getHeader('X-Request-Id'));
         const accepted_at = new Date().toISOString();

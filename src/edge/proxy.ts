@@ -11,7 +11,7 @@ import { Agent as HttpsAgent, request as httpsRequest } from 'node:https';
 import type { AddressInfo } from 'node:net';
 import { pipeline } from 'node:stream/promises';
 import type { Registry } from 'prom-client';
-import { ApiError, type ErrorName, errors } from '../errors.ts';
+import { ApiError, type ErrorName, errorBodyOf, errors } from '../errors.ts';
 import type { Operation } from '../operations/operation.ts';
 import { newId } from '../platform/ids.ts';
 import { type Service, within } from '../platform/lifecycle.ts';
@@ -118,7 +118,7 @@ export async function createProxy(settings: ProxySettings, parts: ProxyParts) {
 
   /** @throws {ApiError} when too many wait for the upstream already */
   async function inTurn<T>(work: () => Promise<T>): Promise<T> {
-    if (forwarding >= MOST_AT_ONCE) throw new ApiError('unavailable');
+    if (forwarding >= MOST_AT_ONCE) throw new ApiError('serverBusy');
     responses.requireRoom(UPSTREAM);
     forwarding++;
     try {
@@ -158,7 +158,7 @@ export async function createProxy(settings: ProxySettings, parts: ProxyParts) {
     const counted = bodies.count(() => {
       isShed = true;
       request.destroy();
-      refuse(response, { entry: 'unavailable', headers: { 'Retry-After': '1', Connection: 'close' } });
+      refuse(response, { entry: 'serverBusy', headers: { 'Retry-After': '1', Connection: 'close' } });
     });
     try {
       const body = await readAll(request, mostBodyBytes, (bytes) => counted.grow(bytes));
@@ -218,7 +218,7 @@ export async function createProxy(settings: ProxySettings, parts: ProxyParts) {
     // The client has left, whatever it was that it waited for.
     if (response.destroyed) return;
     if (error instanceof ApiError) {
-      refuse(response, { entry: 'unavailable', headers: { 'Retry-After': '1', Connection: 'close' } });
+      refuse(response, { entry: 'serverBusy', headers: { 'Retry-After': '1', Connection: 'close' } });
       return;
     }
     copies.count(operation?.id ?? 'other', 'failed_there');
@@ -249,8 +249,8 @@ function refuse(
   response: ServerResponse,
   { entry, headers = {} }: { entry: ErrorName; headers?: Record<string, string> },
 ): void {
-  const { status, message } = errors[entry];
-  sendJson(response, { status, body: { message }, headers }, { requestId: newId() });
+  const { status } = errors[entry];
+  sendJson(response, { status, body: errorBodyOf(entry), headers }, { requestId: newId() });
 }
 
 /** Direct operations that change nothing but the workspace's data, and answer with no id of their own. */

@@ -219,7 +219,7 @@ export function createReading({
 export type Reading = ReturnType<typeof createReading>;
 
 function refusal(): ApiError {
-  return new ApiError('unavailable', undefined, { 'Retry-After': '1' });
+  return new ApiError('tooManyBodyBytes', { headers: { 'Retry-After': '1' } });
 }
 
 let gc: (() => void) | undefined;

@@ -1,5 +1,5 @@
 import type { ServerResponse } from 'node:http';
-import { ApiError, BadRequest, errors, type Rejection } from '../errors.ts';
+import { ApiError, BadRequest, type ErrorName, errors, explain, type Rejection } from '../errors.ts';
 import type { Operation, Reply } from '../operations/operation.ts';
 import { type LineFields, type Log, type StrangersLog, writeLine } from '../platform/log.ts';
 import { noteRequest } from '../platform/tracing.ts';
@@ -106,21 +106,69 @@ export function toReply(
     body: sent,
   }: { operation: Operation; requestId: string; log: Log; body?: Record<string, Json> | undefined },
 ): Reply {
-  let status: number = errors.internal.status;
-  let message: string = errors.internal.message;
+  let entry: ErrorName = 'internal';
+  let fact: string | undefined;
+  let message: string | undefined;
   let details: Json | undefined;
   let headers: Record<string, string> = {};
   if (error instanceof ApiError || error instanceof BadRequest) {
-    ({ status, message, headers } = error);
+    ({ entry, fact, message, headers } = error);
     details = (error as { errors?: Json }).errors;
   } else if (isUnavailable(error)) {
-    ({ status, message } = errors.unavailable);
+    entry = whyUnavailable(error);
     headers = { 'Retry-After': RETRY_AFTER };
   } else {
     log.error({ err: error, request_id: requestId, operation: operation.id }, 'unexpected error');
   }
+  return {
+    status: errors[entry].status,
+    body: errorBody(operation, { entry, fact, message, details, sent }),
+    headers,
+  };
+}
+
+/** The body of an error in the operation's own form; errors of SCIM have no code. */
+export function errorBody(
+  operation: Operation,
+  { entry, fact, message = errors[entry].message, details, sent }: ShownError,
+): Json {
+  const { status } = errors[entry];
+  if (operation.auth === 'scim')
+    return operation.errorBody!({ message, errors: details, status, body: sent });
   const body = operation.errorBody?.({ message, errors: details, status, body: sent }) ?? { message };
-  return { status, body, headers };
+  return { ...(body as Record<string, Json>), ...explain(entry, fact) };
+}
+
+interface ShownError {
+  entry: ErrorName;
+  fact?: string | undefined;
+  /** Absent: the text of the entry. */
+  message?: string | undefined;
+  details?: Json | undefined;
+  /** The body of the request. */
+  sent?: Record<string, Json> | undefined;
+}
+
+/** The errors for the limits of the queue and of the web process, by the name of the limit. */
+const OVER_LIMIT: Readonly<Record<string, ErrorName>> = {
+  share: 'workspaceOverShare',
+  queue_depth: 'queueFull',
+  redis_memory: 'redisMemoryFull',
+  event_loop_lag: 'serverBusy',
+  reading_bytes: 'tooManyBodyBytes',
+  small_bodies_bytes: 'tooManyBodyBytes',
+  response_bytes: 'tooManyUnreadResponses',
+  pending_objects: 'tooManyPendingObjects',
+  pending_bytes: 'tooManyPendingBytes',
+};
+
+/** The error for a failure that may be over in a moment. */
+export function whyUnavailable(error: unknown): ErrorName {
+  if (error instanceof QueueUnavailable)
+    return error.limit === undefined ? 'queueUnavailable' : (OVER_LIMIT[error.limit] ?? 'unavailable');
+  if (error instanceof RendererBusy) return 'rendererBusy';
+  if (error instanceof ApiError) return error.entry;
+  return isPostgresAway(error) ? 'databaseUnavailable' : 'redisUnavailable';
 }
 
 /** Whether the same request may well succeed in a moment. */

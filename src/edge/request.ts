@@ -249,7 +249,7 @@ export function receive(
         resolve,
         reject,
         over() {
-          if (size > limit) return fail(new ApiError('bodyTooLarge'));
+          if (size > limit) return fail(tooLarge(limit));
           pause();
           reading.take(request, room).then(() => {
             mayBeLarge();
@@ -272,5 +272,11 @@ export function receive(
 }
 
 function shed(): ApiError {
-  return new ApiError('unavailable', undefined, { 'Retry-After': '1', Connection: 'close' });
+  return new ApiError('tooManyBodyBytes', { headers: { 'Retry-After': '1', Connection: 'close' } });
+}
+
+/** @param length bytes of the body, if they are known */
+export function tooLarge(limit: number, length?: number): ApiError {
+  const found = length === undefined ? `more than ${limit}` : String(length);
+  return new ApiError('bodyTooLarge', { fact: `The body has ${found} bytes; the limit is ${limit} bytes.` });
 }

@@ -143,7 +143,7 @@ export interface Pieces {
 }
 
 function busy(): ApiError {
-  return new ApiError('unavailable', undefined, { 'Retry-After': '1' });
+  return new ApiError('tooManyUnreadResponses', { headers: { 'Retry-After': '1' } });
 }
 
 function isAsyncIterable(body: Json | AsyncIterable<string>): body is AsyncIterable<string> {

@@ -1,4 +1,5 @@
 import type { IncomingMessage } from 'node:http';
+import type { ErrorObject } from 'ajv';
 import { ApiError, BadRequest, type Rejection } from '../errors.ts';
 import type { Caller, Operation } from '../operations/operation.ts';
 import { newId } from '../platform/ids.ts';
@@ -7,6 +8,7 @@ import { traceThroughout, tracing } from '../platform/tracing.ts';
 import type { Json } from '../profile/json.ts';
 import { QueueUnavailable } from '../queue/lanes.ts';
 import { describeError } from '../schemas/compile.ts';
+import { type BucketName, buckets } from '../schemas/limits.ts';
 import { readJsonObject, requireJson } from './body.ts';
 import { type Admitted, answerDirect, answerQueued } from './carry-out.ts';
 import { readIdempotencyKey } from './idempotency.ts';
@@ -135,7 +137,7 @@ async function admit(
     const allowance = taken instanceof Promise ? await taken : taken;
     known = { ...known, allowance };
     if (operation.auth !== 'scim') services.authenticator.count(key, operation.bucket, allowance.allowed);
-    const limited = limit(allowance);
+    const limited = limit(allowance, operation.bucket, key);
     if (limited) return { error: limited, known };
     const turn = operation.kind === 'queued' ? services.turns.turn(key.workspaceId) : undefined;
     if (turn) await turn;
@@ -185,7 +187,8 @@ function knownBy({ id, companyId, workspaceId }: AnyKey): Known {
 }
 
 function permit({ permission }: Operation, { permissions }: AnyKey): ApiError | undefined {
-  if (permission !== undefined && !permissions.has(permission)) return new ApiError('accessDenied');
+  if (permission !== undefined && !permissions.has(permission))
+    return new ApiError('permissionMissing', { fact: `The API key lacks the permission \`${permission}\`.` });
 }
 
 /** What leaves something behind is refused while there is too much to do. */
@@ -196,8 +199,8 @@ function shed(
 ): QueueUnavailable | undefined {
   if (!stores(operation)) return;
   const through = placeOf(operation, services.queue.isFlooding(workspaceId));
-  const reason = services.loadShedding.reason(through, services.queue.shardOf(workspaceId));
-  if (reason) return new QueueUnavailable(reason);
+  const found = services.loadShedding.overload(through, services.queue.shardOf(workspaceId));
+  if (found) return new QueueUnavailable(found.reason, { limit: found.limit });
 }
 
 /** What an operation fills. Who floods, and what gives way to others, leaves half of the queue to them. */
@@ -210,8 +213,19 @@ function stores({ kind, method, readsOnly }: Operation): boolean {
   return kind === 'queued' || (method !== 'GET' && !readsOnly);
 }
 
-function limit({ allowed, retryAfter }: Allowance): ApiError | undefined {
-  if (!allowed) return new ApiError('rateLimited', undefined, { 'Retry-After': String(retryAfter) });
+function limit(
+  { allowed, limit, reset, retryAfter }: Allowance,
+  bucket: BucketName,
+  key: AnyKey,
+): ApiError | undefined {
+  if (allowed) return undefined;
+  const { windowSeconds } = key.limits[bucket] ?? buckets[bucket];
+  const owner = key.companyId === undefined ? 'workspace' : 'company';
+  const free = new Date(reset * 1000).toISOString();
+  return new ApiError('rateLimited', {
+    fact: `The ${owner} has used its limit of ${limit} requests per ${windowSeconds} s in the bucket \`${bucket}\`; the next request is allowed at ${free}.`,
+    headers: { 'Retry-After': String(retryAfter) },
+  });
 }
 
 function readSent(
@@ -236,9 +250,18 @@ function validate(
   body: Record<string, Json>,
   query: Record<string, Json>,
 ): BadRequest | undefined {
-  if (operation.body && checkBody && !checkBody(body))
-    return new BadRequest(describeError(checkBody.errors![0]!));
-  if (checkQuery && !checkQuery(query)) return new BadRequest(describeError(checkQuery.errors![0]!));
+  if (operation.body && checkBody && !checkBody(body)) return broken(checkBody.errors![0]!);
+  if (checkQuery && !checkQuery(query)) return broken(checkQuery.errors![0]!);
+}
+
+function broken(error: ErrorObject): BadRequest {
+  return new BadRequest(describeError(error), [], countOf(error));
+}
+
+/** Names the count and the limit of an array with too many elements. */
+function countOf({ keyword, instancePath, data, params }: ErrorObject): string | undefined {
+  if (keyword !== 'maxItems' || !Array.isArray(data)) return undefined;
+  return `'${instancePath.slice(1)}' has ${data.length} elements; the limit is ${params.limit}.`;
 }
 
 function callerOf(

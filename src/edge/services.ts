@@ -40,7 +40,7 @@ export interface EdgeServices {
   queue: GroupCommit;
   idempotency: Idempotency;
   /** Says why nothing more may be stored, by the queue or straight in the store, if so. */
-  loadShedding: Pick<LoadShedding, 'reason'>;
+  loadShedding: Pick<LoadShedding, 'overload'>;
   refusedObjects: Pick<RefusedObjects, 'note'>;
   effects: Effects;
   resources: Resources;

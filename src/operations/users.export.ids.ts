@@ -220,7 +220,9 @@ async function* readUsers(
     for (const user of await readProfiles(pool, workspaceId, { ids: page, fields })) {
       const cut = user.cut.filter((field) => fields.includes(field));
       if (cut.length > 0)
-        throw new ApiError('tooLongToExport', `${cut.join(', ')} of ${toServiceId(user.id)}`);
+        throw new ApiError('tooLongToExport', {
+          suffix: `${cut.join(', ')} of ${toServiceId(user.id)}`,
+        });
       users.set(user.id, user);
       bytes += jsonBytesAtLeast(user);
     }

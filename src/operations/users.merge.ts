@@ -12,6 +12,7 @@ import {
   prioritization,
   refusal,
   replySchema,
+  tooManyElements,
 } from './identity/elements.ts';
 import { readMergeUpdate } from './identity/selectors.ts';
 import type { QueuedOperation } from './operation.ts';
@@ -69,7 +70,8 @@ export function usersMerge(): QueuedOperation {
       if (!Array.isArray(merge_updates) || merge_updates.length === 0) {
         throw new ApiError('mergeUpdatesNotObjects');
       }
-      if (merge_updates.length > MAX_ELEMENTS) throw new ApiError('tooManyMergeUpdates');
+      if (merge_updates.length > MAX_ELEMENTS)
+        throw tooManyElements('tooManyMergeUpdates', { field: 'merge_updates', count: merge_updates.length });
       if (!areRecords(merge_updates)) throw new ApiError('mergeUpdatesNotObjects');
       const objects = merge_updates.map(
         (update, index): AcceptedMerge => ({

@@ -87,10 +87,14 @@ export function createGroupCommit(producer: LaneProducer, options: GroupCommitOp
   function wait(what: Omit<WaitingRequest, 'resolve' | 'reject'>): Promise<LaneEntry[]> {
     const { count, bytes } = what;
     if (pendingObjects + count > options.maxPendingObjects) {
-      return Promise.reject(new QueueUnavailable('too many objects are waiting for the queue'));
+      return Promise.reject(
+        new QueueUnavailable('too many objects are waiting for the queue', { limit: 'pending_objects' }),
+      );
     }
     if (pendingBytes + bytes > options.maxPendingBytes) {
-      return Promise.reject(new QueueUnavailable('too many bytes are waiting for the queue'));
+      return Promise.reject(
+        new QueueUnavailable('too many bytes are waiting for the queue', { limit: 'pending_bytes' }),
+      );
     }
     pendingObjects += count;
     pendingBytes += bytes;

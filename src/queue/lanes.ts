@@ -67,6 +67,13 @@ export interface Placing {
 /** The queue did not confirm that it stored what it was given. */
 export class QueueUnavailable extends Error {
   override name = 'QueueUnavailable';
+  /** Name of the limit that was reached; absent if the queue did not answer. */
+  readonly limit: string | undefined;
+
+  constructor(message: string, { limit, cause }: { limit?: string; cause?: unknown } = {}) {
+    super(message, cause === undefined ? {} : { cause });
+    this.limit = limit;
+  }
 }
 
 /**

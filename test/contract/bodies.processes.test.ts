@@ -1,7 +1,7 @@
 import { gzipSync } from 'node:zlib';
 import { v7 as uuidv7 } from 'uuid';
 import { describe, expect, test } from 'vitest';
-import { errors } from '../../src/errors.ts';
+import { errors, explain } from '../../src/errors.ts';
 import type { Operation } from '../../src/operations/operation.ts';
 import { usersTrack } from '../../src/operations/users.track.ts';
 import type { Json } from '../../src/profile/json.ts';
@@ -11,6 +11,8 @@ import { acceptedStatuses, errorSchemaOf, expectError, expectFit } from './expec
 import { contractScene, operations } from './scene.ts';
 
 const withBody = operations.filter(({ body }) => body);
+
+const codes = (Object.keys(errors) as (keyof typeof errors)[]).flatMap((name) => explain(name)?.code ?? []);
 
 /** Longer than the body limit, also when it is JSON. */
 const FIVE_MEGABYTES = 5 * 1024 * 1024;
@@ -102,7 +104,10 @@ describe('bodies and errors of every operation', () => {
         const text = JSON.stringify(json);
         const padded = (bytes: number) => text + ' '.repeat(bytes - Buffer.byteLength(text));
         expect(await accept(operation, { raw: padded(maxBytes) })).toMatchObject({ status });
-        expectError(operation, await accept(operation, { raw: padded(maxBytes + 1) }), 'bodyTooLarge');
+        const answer = await accept(operation, { raw: padded(maxBytes + 1) });
+        expectError(operation, answer, 'bodyTooLarge');
+        if (operation.auth !== 'scim')
+          expect(answer.body.detail).toContain(`has ${maxBytes + 1} bytes; the limit is ${maxBytes} bytes`);
       });
 
       test('accepts a gzip body, also by the name x-gzip', async () => {
@@ -177,7 +182,12 @@ describe('bodies and errors of every operation', () => {
         for (const { status, body } of refused) {
           expectFit(errorSchemaOf(operation), body);
           if (operation.auth === 'scim') expect(body).toMatchObject({ status, detail: expect.any(String) });
-          else expect(body.message).toBeTypeOf('string');
+          else
+            expect(body).toMatchObject({
+              message: expect.any(String),
+              code: expect.toBeOneOf(codes),
+              detail: expect.stringMatching(/^\S.+\.$/),
+            });
           if ('errors' in body) expectOneShape(body.errors);
         }
         // What is accepted names its elements in the same way.

@@ -1,5 +1,5 @@
 import { expect } from 'vitest';
-import { type ErrorName, errors } from '../../src/errors.ts';
+import { type ErrorName, errors, explain } from '../../src/errors.ts';
 import type { Operation } from '../../src/operations/operation.ts';
 import type { Json } from '../../src/profile/json.ts';
 import { compile, type Schema } from '../../src/schemas/compile.ts';
@@ -22,7 +22,15 @@ export function expectError(operation: Operation, { status, body }: ApiAnswer, e
   };
   expect({ status, body }).toEqual({
     status: expected,
-    body: operation.errorBody?.({ message, status: expected, ...sent }) ?? { message },
+    body: {
+      ...((operation.errorBody?.({ message, status: expected, ...sent }) as object | undefined) ?? {
+        message,
+      }),
+      ...(operation.auth !== 'scim' && {
+        code: explain(entry)!.code,
+        detail: expect.stringMatching(/^[A-Z'`].+\.$/),
+      }),
+    },
   });
   expectFit(errorSchemaOf(operation), body);
 }

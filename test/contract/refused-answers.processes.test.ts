@@ -51,7 +51,11 @@ describe('how five clients read refused answers', () => {
       ]);
       await accept(operation, {}, undefined, workspace);
       const { json } = await access().example(operation, workspace);
-      expectReadable(await accept(operation, { json }, undefined, workspace), 429, json);
+      const limited = await accept(operation, { json }, undefined, workspace);
+      expectReadable(limited, 429, json);
+      expect(limited.body.detail).toMatch(
+        / limit of 1 requests per 3600 s in the bucket `\w+`; .+ allowed at 20/,
+      );
     });
   });
 
@@ -93,6 +97,10 @@ describe('how five clients read refused answers', () => {
         : { attributes: objects(2), events: objects(76) };
       const answer = await accept(operation, { json });
       expectReadable(answer, 400, { attributes: [], events: json.events });
+      expect(answer.body).toMatchObject({
+        code: 'too_many_objects',
+        detail: expect.stringMatching(bulk ? /has 401 objects; .+ 400\./ : /has 76 objects; .+ 75\./),
+      });
       expect(answer.body.errors).toEqual([
         { type: 'Max Input Length Exceeded', input_array: 'events', index: bulk ? 400 : 75 },
       ]);

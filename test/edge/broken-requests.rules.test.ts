@@ -80,7 +80,7 @@ describe('what never becomes a request is answered in JSON', () => {
     expect(head).toMatch(new RegExp(`^HTTP/1.1 ${status} `));
     expect(head).toMatch(/\r\nContent-Type: application\/json; charset=utf-8\r\n/);
     expect(head).toMatch(/\r\nX-Request-Id: [0-9a-f-]{36}\r\n/);
-    expect(JSON.parse(body)).toEqual({ message });
+    expect(JSON.parse(body)).toEqual({ message, code: expect.any(String), detail: expect.any(String) });
   });
 
   test('a sender who leaves in the middle of a body ends the request as one that came too slowly', async () => {

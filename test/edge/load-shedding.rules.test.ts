@@ -20,9 +20,9 @@ describe('high-water marks', () => {
   test('at its mark a value is in order; past it the reason names both', () => {
     const { values, loadShedding } = scene();
     values.depth = 100;
-    expect(loadShedding.reason('queue')).toBeUndefined();
+    expect(loadShedding.overload('queue')?.reason).toBeUndefined();
     values.depth = 101;
-    expect(loadShedding.reason('queue')).toBe('depth is 101 jobs, over its mark of 100');
+    expect(loadShedding.overload('queue')?.reason).toBe('depth is 101 jobs, over its mark of 100');
   });
 
   test('once past, it is normal again by itself at nine tenths of the mark, and not before', () => {
@@ -36,29 +36,29 @@ describe('high-water marks', () => {
       [101, true],
     ] as const) {
       values.depth = depth;
-      expect([depth, loadShedding.reason('queue') !== undefined]).toEqual([depth, over]);
+      expect([depth, loadShedding.overload('queue')?.reason !== undefined]).toEqual([depth, over]);
     }
   });
 
   test('a full queue is no reason to refuse what goes straight to the store; a late process is', () => {
     const { values, loadShedding } = scene();
     values.depth = 1000;
-    expect(loadShedding.reason('store')).toBeUndefined();
-    expect(loadShedding.reason('queue')).toBeDefined();
+    expect(loadShedding.overload('store')?.reason).toBeUndefined();
+    expect(loadShedding.overload('queue')?.reason).toBeDefined();
     values.lag = 51;
-    expect(loadShedding.reason('store')).toContain('lag');
+    expect(loadShedding.overload('store')?.reason).toContain('lag');
   });
 
   test('what gives way is refused at half of a mark of what waits, and not sooner for anything else', () => {
     const { values, loadShedding } = scene();
     values.depth = 50;
     values.lag = 50;
-    expect(loadShedding.reason('half-full queue')).toBeUndefined();
+    expect(loadShedding.overload('half-full queue')?.reason).toBeUndefined();
     values.depth = 51;
-    expect(loadShedding.reason('half-full queue')).toBe('depth is 51 jobs, over its mark of 50');
-    expect(loadShedding.reason('queue')).toBeUndefined();
+    expect(loadShedding.overload('half-full queue')?.reason).toBe('depth is 51 jobs, over its mark of 50');
+    expect(loadShedding.overload('queue')?.reason).toBeUndefined();
     values.depth = 0;
-    expect(loadShedding.reason('half-full queue')).toBeUndefined();
+    expect(loadShedding.overload('half-full queue')?.reason).toBeUndefined();
   });
 
   test('values, marks and what is over are shown for machines and for people', async () => {

@@ -195,9 +195,10 @@ export function readNamedUsers(body: Record<string, Json>, serviceIdField: strin
   const serviceIds = [...listOf(body[serviceIdField]), ...listOf(body[`${serviceIdField}s`])]
     .map(String)
     .map(serviceId);
-  if (externalIds.length + serviceIds.length > MAX_IDS) throw new ApiError('tooManyIds');
+  if (externalIds.length + serviceIds.length > MAX_IDS)
+    throw tooMany('tooManyIds', externalIds.length + serviceIds.length);
   if (externalIds.length + serviceIds.length + aliases.length > MAX_IDS)
-    throw new ApiError('tooManyIdsAndAliases');
+    throw tooMany('tooManyIdsAndAliases', externalIds.length + serviceIds.length + aliases.length);
 
   const asked = [
     ...externalIds,
@@ -244,4 +245,8 @@ function phone(sent: string): NamedUser {
 
 function device(sent: string): NamedUser {
   return { sent, key: findUnstorable(sent) ? undefined : { deviceId: sent } };
+}
+
+function tooMany(entry: 'tooManyIds' | 'tooManyIdsAndAliases', count: number): ApiError {
+  return new ApiError(entry, { fact: `The request has ${count} of them; the limit is ${MAX_IDS}.` });
 }

@@ -49,12 +49,20 @@ export function elementsOf(
   const value = body[field];
   if (value === undefined || value === null) return undefined;
   if (Array.isArray(value)) {
-    if (value.length > MAX_ELEMENTS) throw new ApiError(tooMany);
+    if (value.length > MAX_ELEMENTS) throw tooManyElements(tooMany, { field, count: value.length });
     return value;
   }
   const isElement = of === 'objects' ? isRecord(value) : ['string', 'number'].includes(typeof value);
   if (!isElement) throw new BadRequest(`'${field}' is not valid: it must be an array of ${of}`);
   return [value];
+}
+
+/** Names the limit and the count. */
+export function tooManyElements(
+  entry: ErrorName,
+  { field, count }: { field: string; count: number },
+): ApiError {
+  return new ApiError(entry, { fact: `'${field}' has ${count} elements; the limit is ${MAX_ELEMENTS}.` });
 }
 
 /**

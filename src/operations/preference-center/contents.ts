@@ -170,7 +170,7 @@ export async function createCenter(
     const named = await prisma.preferenceCenter.findUnique({
       where: { workspaceId_name: { workspaceId, name } },
     });
-    throw named ? new ApiError('nameTaken', name) : error;
+    throw named ? new ApiError('nameTaken', { suffix: name }) : error;
   });
 }
 

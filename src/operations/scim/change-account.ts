@@ -69,7 +69,7 @@ export async function changeAccount(
       : await write(prisma, current, { values, now: new Date(caller.now), actor: actorOf(caller) });
     if (changed) return replyWith({ status: 200, account: changed, baseUrl, project }, prisma);
   }
-  throw new ApiError('unavailable', undefined, { 'Retry-After': '1' });
+  throw new ApiError('unavailable', { headers: { 'Retry-After': '1' } });
 }
 
 /** RFC 7644 §3.14. @throws {ScimError} 412 when the client knows another version than there is */

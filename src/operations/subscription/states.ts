@@ -6,7 +6,15 @@ import type { Json } from '../../profile/json.ts';
 import { findUnstorable, uuidOf } from '../../profile/values.ts';
 import type { Schema } from '../../schemas/compile.ts';
 import type { Channel } from '../../store/subscription-states.ts';
-import { elementsOf, email, externalId, MAX_ELEMENTS, phone, type Refusal } from '../identity/elements.ts';
+import {
+  elementsOf,
+  email,
+  externalId,
+  MAX_ELEMENTS,
+  phone,
+  type Refusal,
+  tooManyElements,
+} from '../identity/elements.ts';
 import { readExternalIdElement } from '../identity/selectors.ts';
 import { BLOCKED, type Caller } from '../operation.ts';
 import { listOf, listOrOne, withPlus } from '../query-parameters.ts';
@@ -167,7 +175,7 @@ export function readAsked(query: Record<string, Json>): Asked {
   const kind = externalIds.length > 0 ? 'external_id' : kinds[0];
   if (kind === undefined) throw new BadRequest("'external_id', 'email' or 'phone' is required");
   const names = given(kind);
-  if (names.length > MAX_ELEMENTS) throw new ApiError('tooManyIds');
+  if (names.length > MAX_ELEMENTS) throw tooManyElements('tooManyIds', { field: kind, count: names.length });
   return { kind, names: names.map((name) => ({ meant: name, known: normal[kind](name) })) };
 }
 

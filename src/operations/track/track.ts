@@ -81,7 +81,7 @@ export function tracking({
     let before = 0;
     for (const [place, { length }] of arrays.entries()) {
       const room = Math.min(ofArray, inAll - before);
-      if (length > room) throw tooManyObjects(kinds[place]!, room);
+      if (length > room) throw tooManyObjects(kinds[place]!, { index: room, count: length });
       before += length;
     }
     for (const [place, kind] of kinds.entries()) {
@@ -114,9 +114,10 @@ export function tracking({
 }
 
 /** Names the first object over the limit. */
-function tooManyObjects(kind: TrackKind, index: number): BadRequest {
+function tooManyObjects(kind: TrackKind, { index, count }: { index: number; count: number }): BadRequest {
   const type = errors.tooManyObjects.message;
-  return new BadRequest(type, [{ type, input_array: kind, index }]);
+  const fact = `'${kind}' has ${count} objects; there is room for ${index}.`;
+  return new BadRequest(type, [{ type, input_array: kind, index }], fact);
 }
 
 /**
