@@ -81,6 +81,8 @@ describe('an external id that is blocked by command', () => {
         body: {
           message: "Valid data must be provided in the 'attributes', 'events', or 'purchases' fields.",
           errors: [{ type, input_array: 'events', index: 0 }],
+          code: 'nothing_valid',
+          detail: expect.any(String),
         },
       });
     }

@@ -3,6 +3,7 @@ import { createServer, type Server } from 'node:http';
 import { type AddressInfo, connect, type Socket } from 'node:net';
 import { gzipSync } from 'node:zlib';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { errorBodyOf } from '../../src/errors.ts';
 import { limitConnections } from '../../src/platform/listen.ts';
 import { type Fleet, startFleet } from '../guarantees/fleet.ts';
 import { send } from '../setup/api.ts';
@@ -161,7 +162,7 @@ test('what nobody expected says nothing of the program: no stack, no path, no st
   const path = '/preference_center/v1/list';
   const { status, body } = await send(port, { method: 'GET', path, key });
   await fleet.pool.query('alter table hidden rename to preference_centers');
-  expect([status, body]).toEqual([500, { message: 'Internal Server Error' }]);
+  expect([status, body]).toEqual([500, errorBodyOf('internal')]);
   await waitUntil(() => fleet.edges[0]!.log.some(({ msg }) => msg === 'unexpected error'), {
     what: 'the line for the operator',
   });

@@ -1,6 +1,7 @@
 import { connect } from 'node:net';
 import { text } from 'node:stream/consumers';
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { errorBodyOf } from '../../src/errors.ts';
 import { allOperations } from '../../src/operations/index.ts';
 import { type Fleet, type Member, startFleet } from '../guarantees/fleet.ts';
 import { exampleOf, send } from '../setup/api.ts';
@@ -40,7 +41,7 @@ test.each([...probes, ...pages])('%s has the headers of every answer, its limits
 test.each([...probes, ...pages])('%s is only read: 405 with Allow for another method', async (path) => {
   for (const method of ['POST', 'DELETE', 'OPTIONS']) {
     const answer = await ask(method, path);
-    expect([answer.status, await answer.json()]).toEqual([405, { message: 'Method Not Allowed' }]);
+    expect([answer.status, await answer.json()]).toEqual([405, errorBodyOf('methodNotAllowed')]);
     expect(answer.headers.get('allow')).toBe('GET, HEAD');
     expectCommonHeaders(answer.headers, /^$/);
   }
