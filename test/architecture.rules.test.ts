@@ -49,7 +49,7 @@ const rooms: Record<string, string[]> = {
   'workers/batch': ['metrics', 'platform', 'schemas', 'profile', 'jobs', 'store', 'queue'],
   'workers/fence': ['metrics', 'platform', 'jobs', 'store'],
   'workers/lane': ['platform', 'profile', 'store', 'queue', 'workers/batch', 'workers/fence'],
-  'workers/upkeep': ['platform', 'jobs', 'store', 'queue', 'workers/batch'],
+  'workers/upkeep': ['platform', 'jobs', 'store', 'queue', 'retention', 'workers/batch'],
   'workers/jobs': ['platform', 'store'],
   'workers/streams': ['platform', 'profile', 'store', 'processes', 'streams', 'workers/jobs'],
   'workers/sync': [

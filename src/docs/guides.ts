@@ -12,7 +12,7 @@ const shelves = {
     ...['docs/identify-and-merge.md', 'docs/subscriptions.md', 'docs/retries.md', 'docs/segments.md'],
     ...['docs/preference-centers.md', 'docs/import.md', 'docs/export.md', 'docs/warehouse-sync.md'],
     ...['docs/streams.md', 'docs/scim.md', 'docs/single-sign-on.md', 'docs/migration.md'],
-    ...['docs/differences.md', 'docs/errors.md', 'docs/api.md'],
+    ...['docs/delete-a-person.md', 'docs/differences.md', 'docs/errors.md', 'docs/api.md'],
   ],
   'Run it': [
     ...['docs/console.md', 'docs/operations.md', 'docs/deploy.md', 'docs/settings.md'],

@@ -15,6 +15,7 @@ import {
   type ImportKey,
   type ImportProgress,
   insertImport,
+  STAGED_DAYS,
   type StoredImport,
 } from '../store/imports.ts';
 import { listProcesses } from '../store/processes.ts';
@@ -166,6 +167,10 @@ async function begin(
   if (!stored.digest.equals(digest))
     throw new ImportError(
       `${input.name} is another file than the ${stored.file} that was imported as ${name}; take another name`,
+    );
+  if (stored.rowsErasedAt)
+    throw new ImportError(
+      `${input.name}: this import was interrupted more than ${STAGED_DAYS} days ago, and the rows before row ${stored.rows + 1} that the queue had not confirmed were erased. Run 'penstock import drop ${stored.id}', then import the file again from its first row`,
     );
   if (isDeepStrictEqual(stored.reading, reading)) return stored;
   const way = JSON.stringify(stored.reading);

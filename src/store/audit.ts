@@ -59,6 +59,7 @@ export const auditActions = {
   'sessions.end': ['post /accounts/:id', 'post /sessions', '(signing out)'],
   'sign_ins.fail': ['(wrong passwords, and people of the OpenID provider without an account, by the minute)'],
   'streams.create': ['penstock streams create'],
+  'streams.erase': ['penstock streams erase'],
   'streams.pause': ['penstock streams pause', 'post /streams'],
   'streams.remove': ['penstock streams remove'],
   'streams.replay': ['penstock streams replay-from'],

@@ -41,6 +41,8 @@ export const distributed: Record<string, 'workspace_id' | 'owner_id'> = {
   archive_erasures: 'workspace_id',
   stream_destinations: 'workspace_id',
   stream_log: 'workspace_id',
+  stream_erasures: 'workspace_id',
+  stream_erasure_passes: 'workspace_id',
   idempotency_keys: 'owner_id',
   token_buckets: 'owner_id',
   // The last: whoever connects knows by it that the tables are distributed.

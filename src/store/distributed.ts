@@ -89,7 +89,7 @@ interface Saying extends Said {
 const sayings = new WeakMap<object, Saying>();
 
 /** Sequences whose values tell what was written before and what behind. */
-const SEQUENCES = ['failure_places', 'subscription_history_id_seq'];
+const SEQUENCES = ['failure_places', 'subscription_history_id_seq', 'stream_log_id'];
 
 const lastValuesStatement = `select ${SEQUENCES.map((name) => `pg_sequence_last_value('${name}')::text as ${name}`).join(', ')}`;
 

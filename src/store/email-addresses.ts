@@ -2,6 +2,7 @@ import { textArray, uuidArray } from './arrays.ts';
 import type { Connection } from './database.ts';
 import { MAX_HOLDERS } from './identifiers.ts';
 import { ROWS_AT_ONCE } from './merges.ts';
+import { requestErasures } from './stream-erasures.ts';
 import { marks } from './subscription-states.ts';
 
 export interface EmailState {
@@ -253,7 +254,18 @@ const dropUnheldAddressesStatement = `
     where unheld.kind = 'phone'
       and invalid_phone_numbers.workspace_id = unheld.workspace_id
       and invalid_phone_numbers.phone = unheld.address
-  )
+  ), logged as materialized (
+    select
+      unheld.workspace_id, unheld.kind, unheld.address as subject,
+      coalesce(pg_sequence_last_value('stream_log_id'), 0) as up_to, $4::timestamptz as dropped_at
+    from unheld
+    where (
+      select 1 from stream_destinations where stream_destinations.workspace_id = unheld.workspace_id
+      limit 1) is not null
+      or (
+        select 1 from stream_log where stream_log.workspace_id = unheld.workspace_id
+        limit 1) is not null
+  ), ${requestErasures('logged')}
   delete from email_addresses using unheld
   where unheld.kind = 'email'
     and email_addresses.workspace_id = unheld.workspace_id
@@ -265,8 +277,12 @@ export interface HeldAddress {
   address: string;
 }
 
-/** With the last user who has an address, its subscription states go, with their history, and what is known of it. */
-export async function dropUnheldAddresses(tx: Connection, addresses: HeldAddress[]): Promise<void> {
+/** With the last user who has an address, its subscription states go, with their history, and what is known of it. The log of streams follows. */
+export async function dropUnheldAddresses(
+  tx: Connection,
+  addresses: HeldAddress[],
+  now: string,
+): Promise<void> {
   await tx.query({
     name: 'drop-unheld-addresses',
     text: dropUnheldAddressesStatement,
@@ -274,6 +290,7 @@ export async function dropUnheldAddresses(tx: Connection, addresses: HeldAddress
       addresses.map(({ workspaceId }) => workspaceId),
       addresses.map(({ kind }) => kind),
       addresses.map(({ address }) => address),
+      now,
     ],
   });
 }

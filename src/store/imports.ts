@@ -2,6 +2,7 @@ import type { Json } from '../profile/json.ts';
 import { type Actor, audited } from './audit.ts';
 import { aloneWith } from './connections.ts';
 import type { Pool } from './database.ts';
+import { readApplied } from './ledger.ts';
 
 /** What an import is known by. */
 export interface ImportKey {
@@ -45,6 +46,8 @@ export interface StoredImport extends NewImport, ImportProgress {
   startedAt: Date;
   finishedAt: Date | null;
   staged: unknown[] | null;
+  /** When rows that the lanes may not have were erased; null: the import can be continued. */
+  rowsErasedAt: Date | null;
 }
 
 /** By primary key. */
@@ -68,7 +71,8 @@ const findImportStatement = `
     imports.accepted::float8 as accepted,
     imports.refused::float8 as refused,
     imports.refused_bytes::float8 as "refusedBytes",
-    imports.staged
+    imports.staged,
+    imports.rows_erased_at as "rowsErasedAt"
   from imports
   where imports.workspace_id = $1::uuid and imports.key = $2::bytea`;
 
@@ -112,11 +116,13 @@ const stageStatement = `
     refused = $6::bigint,
     refused_bytes = $7::bigint,
     staged = $8::json,
+    staged_at = now(),
     envelope_ids = $9::uuid[]
   where imports.workspace_id = $1::uuid
     and imports.key = $2::bytea
     and imports.rows_done = $3::bigint
-    and imports.finished_at is null`;
+    and imports.finished_at is null
+    and imports.rows_erased_at is null`;
 
 /**
  * Moves an import on behind the next rows. What was staged before has to be in the lanes; the new is to be handed over
@@ -167,6 +173,38 @@ export async function finishImport(
     values: [workspaceId, key, rows],
   });
   return rowCount === 1;
+}
+
+/** Days for which the last rows of an interrupted import are kept. */
+export const STAGED_DAYS = 7;
+
+/** Files are imported by hand: the table is small. */
+const selectStaleStatement = `
+  select imports.workspace_id as "workspaceId", imports.key, imports.envelope_ids as "envelopeIds"
+  from imports
+  where imports.staged is not null
+    and coalesce(imports.staged_at, imports.started_at) < now() - interval '${STAGED_DAYS} days'
+  limit 100`;
+
+/** By primary key. */
+const eraseStaleStatement = `
+  update imports
+  set staged = null, envelope_ids = '{}', rows_erased_at = case when $3::boolean then now() end
+  where imports.workspace_id = $1::uuid
+    and imports.key = $2::bytea
+    and coalesce(imports.staged_at, imports.started_at) < now() - interval '${STAGED_DAYS} days'`;
+
+/**
+ * Erases the last rows of imports that were interrupted `STAGED_DAYS` ago. An import whose last rows have taken effect
+ * can still be continued.
+ */
+export async function eraseStaleRows(pool: Pool): Promise<void> {
+  const { rows: stale } = await pool.query<ImportKey & Pick<StagedEnvelopes, 'envelopeIds'>>(selectStaleStatement);
+  for (const { workspaceId, key, envelopeIds } of stale) {
+    const applied = await readApplied(pool, envelopeIds);
+    const isLost = envelopeIds.some((id) => !applied.has(id));
+    await pool.query({ text: eraseStaleStatement, values: [workspaceId, key, isLost] });
+  }
 }
 
 /**

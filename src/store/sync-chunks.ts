@@ -1,5 +1,7 @@
 import { type Connection, type Pool, storable } from './database.ts';
 import { forLetters, lettersTable, letterValues, locateLetters } from './dead-letters.ts';
+import { finishRun } from './sync-runs.ts';
+import { inTransaction } from './transactions.ts';
 
 /** A row as it is shown beside the reason why it had no effect. */
 export interface ShownRow {
@@ -132,6 +134,37 @@ const removeFromOutboxStatement = 'delete from sync_chunks where sync_chunks.job
 
 export async function removeFromOutbox(tx: Connection, jobId: string): Promise<void> {
   await tx.query({ name: 'remove-from-outbox', text: removeFromOutboxStatement, values: [jobId] });
+}
+
+/** Days for which a chunk waits for a sync process. */
+const CHUNK_DAYS = 7;
+
+/** One chunk per run that has not ended. Locks the run first, as a process that works on it does. */
+const lockStaleStatement = `
+  select sync_jobs.id
+  from sync_jobs
+  where sync_jobs.finished_at is null
+    and sync_jobs.id in (
+      select sync_chunks.job_id from sync_chunks
+      where sync_chunks.staged_at < now() - interval '${CHUNK_DAYS} days')
+  limit 1
+  for update of sync_jobs skip locked`;
+
+/**
+ * Ends runs whose chunk has waited for `CHUNK_DAYS` and erases the chunk. The watermark stays before the chunk, so the
+ * next run reads its rows again.
+ */
+export async function endStaleRuns(pool: Pool): Promise<void> {
+  const endOne = () =>
+    inTransaction(pool, async (tx) => {
+      const { rows } = await tx.query<{ id: string }>(lockStaleStatement);
+      const [stale] = rows;
+      if (!stale) return false;
+      await removeFromOutbox(tx, stale.id);
+      const message = `the run was interrupted for more than ${CHUNK_DAYS} days; the next run reads its last rows again`;
+      return finishRun(tx, stale.id, { status: 'error', message });
+    });
+  while (await endOne()) {}
 }
 
 /** By primary key; there are few dead letters. */

@@ -2,6 +2,7 @@ import { NIL_UUID } from '../platform/ids.ts';
 import type { Connection, Pool } from './database.ts';
 import { dependents } from './erasures.ts';
 import { keysTable, keyValues, type MergePair, type ProfileKey } from './merges.ts';
+import { requestErasures } from './stream-erasures.ts';
 
 /** The tombstone of a profile: it is gone, and something is left to be done for it. */
 export interface Tombstone {
@@ -167,7 +168,14 @@ const statementOf = (fate: Tombstone['fate']) => `
       where archive_files.workspace_id = settled.workspace_id and archive_files.object is not null limit 1) is not null
     order by 1
     on conflict (workspace_id) do update set latest = greatest(archive_erasures.latest, excluded.latest)
-  )`
+  ), logged as materialized (
+    select
+      settled.workspace_id, 'profile' as kind, settled.id::text as subject, null::bigint as up_to,
+      null::timestamptz as dropped_at
+    from settled
+    where (
+      select 1 from stream_log where stream_log.workspace_id = settled.workspace_id limit 1) is not null
+  ), ${requestErasures('logged')}`
       : ''
   }
   delete from removed_profiles using settled
@@ -177,8 +185,8 @@ const statementOf = (fate: Tombstone['fate']) => `
 const statements = { merged: statementOf('merged'), deleted: statementOf('deleted') };
 
 /**
- * Drops those of the tombstones, all of one fate, for which nothing is left to do. The archive of a workspace is told of
- * its deleted ones: one that is begun later reads tables in which they have no rows.
+ * Drops those of the tombstones, all of one fate, for which nothing is left to do. Deleted ones are noted for the archive
+ * and the log of streams of their workspace: what is begun later reads tables in which they have no rows.
  *
  * @returns how many they were
  */

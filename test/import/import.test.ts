@@ -5,11 +5,12 @@ import pg from 'pg';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { Envelope } from '../../src/jobs/envelope.ts';
 import { readConfig } from '../../src/platform/config.ts';
+import { newId } from '../../src/platform/ids.ts';
 import { Queue } from '../../src/queue/bullmq.ts';
 import { connectWorker } from '../../src/queue/connection.ts';
 import { laneName } from '../../src/queue/lanes.ts';
 import { decodeEnvelope } from '../../src/queue/wire.ts';
-import { aloneWithImport } from '../../src/store/imports.ts';
+import { aloneWithImport, eraseStaleRows } from '../../src/store/imports.ts';
 import { expectRefusal, type PenstockOn, penstockOn } from '../admin/penstock.ts';
 import { startS3, startStrictS3 } from '../integrations/s3.ts';
 import { createDatabase, startRedis } from '../setup/fixtures.ts';
@@ -178,6 +179,35 @@ test('what was staged when an import was left is handed over first, by the same 
   expect(halves.slice(600)).toEqual(Array.from({ length: 350 }, (_, n) => `half-${n + 250}`));
   expect((await inLane()).slice(0, before.length)).toEqual(before);
   expect((await pool.query('select from imports where staged is not null')).rowCount).toBe(0);
+});
+
+test('rows of an interrupted import are erased after 7 days, and continuing it says what to do', async () => {
+  const [lost, applied] = [newId(), newId()];
+  for (const [name, id] of [
+    ['stale.csv', lost],
+    ['done.csv', applied],
+  ] as const) {
+    const file = fileOf(name, events(3).replaceAll('event-', `${name}-`));
+    await on.json(importing(file));
+    await pool.query(
+      `update imports set finished_at = null, rows_done = 2, staged = '[]', envelope_ids = array[$2::uuid],
+         staged_at = now() - interval '6 days'
+       where file = $1`,
+      [file, id],
+    );
+    await eraseStaleRows(pool);
+    expect((await pool.query('select from imports where staged is not null')).rowCount).toBe(1);
+    if (id === applied) await pool.query('insert into ledger (envelope_id) values ($1)', [id]);
+    await pool.query("update imports set staged_at = now() - interval '8 days' where file = $1", [file]);
+    await eraseStaleRows(pool);
+    expect((await pool.query('select from imports where staged is not null')).rowCount).toBe(0);
+    const again = await on.run(importing(file));
+    expect([again.code, again.stderr]).toEqual(
+      id === applied
+        ? [0, expect.any(String)]
+        : [1, expect.stringMatching(/interrupted more than 7 days ago.*import drop [0-9a-f-]{36}/)],
+    );
+  }
 });
 
 test('refused rows of a chunk that was not written down are not written twice', async () => {

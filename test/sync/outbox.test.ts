@@ -2,7 +2,13 @@ import { v7 as uuidv7 } from 'uuid';
 import { beforeAll, expect, test } from 'vitest';
 import type { Database } from '../../src/store/database.ts';
 import { openDatabase } from '../../src/store/open-database.ts';
-import { addToOutbox, findInOutbox, type OutboxChunk, type RowError } from '../../src/store/sync-chunks.ts';
+import {
+  addToOutbox,
+  endStaleRuns,
+  findInOutbox,
+  type OutboxChunk,
+  type RowError,
+} from '../../src/store/sync-chunks.ts';
 import { startRun } from '../../src/store/sync-runs.ts';
 import { inTransaction } from '../../src/store/transactions.ts';
 import { createRowJudge, makeChunk } from '../../workers/sync/chunk.ts';
@@ -69,4 +75,23 @@ test('a chunk comes back from the outbox as it was put there', async () => {
   const { id, chunk } = await makeRun();
   await put(id, chunk);
   expect(await findInOutbox(database.pool, id)).toEqual(JSON.parse(JSON.stringify(chunk)));
+});
+
+test('a run whose chunk has waited for 7 days ends with an error, and its chunk is erased', async () => {
+  const [stale, young] = [await makeRun(), await makeRun()];
+  for (const { id, chunk } of [stale, young]) await put(id, chunk);
+  await database.pool.query(
+    "update sync_chunks set staged_at = now() - interval '8 days' where job_id = $1",
+    [stale.id],
+  );
+  await endStaleRuns(database.pool);
+  expect(await findInOutbox(database.pool, stale.id)).toBeUndefined();
+  expect(await findInOutbox(database.pool, young.id)).toBeDefined();
+  const { rows } = await database.pool.query('select status, message from sync_jobs where id = any($1) order by id', [
+    [stale.id, young.id],
+  ]);
+  expect(rows).toEqual([
+    { status: 'error', message: expect.stringMatching(/interrupted for more than 7 days/) },
+    { status: 'running', message: null },
+  ]);
 });

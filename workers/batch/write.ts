@@ -229,7 +229,7 @@ function deleting(tx: Connection, { deletes, deleted }: IdentityChanges, now: st
     () => deleted.length > 0 && eraseSlice(tx, 'belongings', { keys: deleted, rowsOfEach: ROWS_AT_ONCE }),
     () => deleted.length > 0 && eraseSlice(tx, 'names', { keys: deleted, rowsOfEach: ROWS_AT_ONCE }),
     () => deleted.length > 0 && removeProfiles(tx, deleted),
-    () => addresses.length > 0 && dropUnheldAddresses(tx, addresses),
+    () => addresses.length > 0 && dropUnheldAddresses(tx, addresses, now),
   ];
 }
 

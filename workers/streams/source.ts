@@ -205,9 +205,10 @@ interface Entry {
 /** What is told of users who were deleted since: that, and whose they were. */
 const NAMELESS = new Set<unknown>(['deleted', 'merged_into', 'merged']);
 
-/** @returns nothing of a user who was deleted since, but that */
+/** @returns nothing of a user who was deleted since, but that, and nothing of an erased entry */
 function dataOf({ kind, profileId, detail }: Entry, names: ReadonlyMap<string, unknown>): string | undefined {
   const said = { ...(detail as Record<string, Json>) };
+  if (kind === 's' && Object.keys(said).length === 0) return undefined;
   if (profileId !== NIL_UUID && !names.has(profileId) && !(kind === 'i' && NAMELESS.has(said.change)))
     return undefined;
   for (const name of ['into', 'from'])

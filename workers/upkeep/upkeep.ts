@@ -7,17 +7,20 @@ import { poll } from '../../src/platform/poll.ts';
 import { openLanes, type QueueConnection, removeFinished } from '../../src/queue/connection.ts';
 import { everyShard, type LayoutSettings, laneCount, shardOfLane } from '../../src/queue/lanes.ts';
 import { decodeEnvelope, type WireEnvelope } from '../../src/queue/wire.ts';
+import { eraseDeletedFromLogs } from '../../src/retention/erase-log.ts';
 import { forgetKeyUsage } from '../../src/store/api-keys.ts';
 import { forgetAudit } from '../../src/store/audit-list.ts';
 import { blockIfDummies, findCrowdedProfiles } from '../../src/store/blocked-external-ids.ts';
 import { analyzeGrown, type Pool } from '../../src/store/database.ts';
 import { forgetArrivals } from '../../src/store/fences.ts';
 import { forgetKeys } from '../../src/store/idempotency-keys.ts';
+import { eraseStaleRows } from '../../src/store/imports.ts';
 import { forgetCutEnvelopes, forgetEnvelopes, readApplied } from '../../src/store/ledger.ts';
 import { forgetOutcomes } from '../../src/store/outcomes.ts';
 import { ensurePartitions } from '../../src/store/partitions.ts';
 import { forgetRefusedObjects } from '../../src/store/refused-objects.ts';
 import { forgetSessions } from '../../src/store/sessions.ts';
+import { endStaleRuns } from '../../src/store/sync-chunks.ts';
 import { forgetInvalidNumbers, type InvalidNumbersCursor } from '../../src/store/suppression-lists.ts';
 import { fenceOf, ledgerKey } from '../batch/open.ts';
 
@@ -46,6 +49,7 @@ const FOREVER_MS = 2 ** 31 - 1;
 const CHECK_LANES_MS = 5000;
 const BLOCK_DUMMIES_MS = 60_000;
 const LOOK_AT_SIZES_MS = 1000;
+const ERASE_LOG_MS = 60_000;
 const TIDY_STORE_MS = 3_600_000;
 
 export interface UpkeepOptions {
@@ -60,7 +64,9 @@ export interface UpkeepOptions {
  * queue, and `obliterate` there would take it away without a word. It keeps no finished job, and no failed job that took
  * effect. Then dummy
  * users, tables that begin to fill, and next month's partitions. And old rows: of the ledger, of fences, of outcomes,
- * of idempotency keys, of the audit, of sessions and of refused objects. Every worker does it; doing it twice is harmless.
+ * of idempotency keys, of the audit, of sessions and of refused objects. And deleted users in the log of streams, and
+ * rows of imports and syncs that were interrupted. Every
+ * worker does it; doing it twice is harmless.
  */
 export async function startUpkeep({ connection, pool, config, log }: UpkeepOptions): Promise<Service> {
   const lanes = openLanes<WireEnvelope>(connection, laneCount(config));
@@ -112,6 +118,8 @@ export async function startUpkeep({ connection, pool, config, log }: UpkeepOptio
     await forgetSessions(pool);
     await forgetKeyUsage(pool);
     await forgetRefusedObjects(pool);
+    await eraseStaleRows(pool);
+    await endStaleRuns(pool);
     invalidNumbers = await forgetInvalidNumbers(pool, invalidNumbers);
   }
 
@@ -120,15 +128,18 @@ export async function startUpkeep({ connection, pool, config, log }: UpkeepOptio
   const tidying = poll(TIDY_STORE_MS, tidyStore, warn);
   // No lane waits until everything that is old has gone.
   void tidying.now();
+  const leaving = new AbortController();
   const pollers = [
     ...everyShard(shards).map((shard) => poll(CHECK_LANES_MS, () => checkShard(shard), warn)),
     poll(BLOCK_DUMMIES_MS, () => blockDummyUsers(pool, log), warn),
+    poll(ERASE_LOG_MS, () => eraseDeletedFromLogs(pool, { leaving: leaving.signal }), warn),
     poll(LOOK_AT_SIZES_MS, async () => void (await analyzeGrown(pool)), warn),
     tidying,
   ];
   return {
     name: 'upkeep',
     async stop() {
+      leaving.abort();
       for (const poller of pollers) void poller.stop();
       await Promise.all(lanes.map((queue) => queue.close()));
     },

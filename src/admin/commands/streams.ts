@@ -3,7 +3,7 @@ import { v7 } from 'uuid';
 import { integrationKeys } from '../../embedded/address.ts';
 import { type Credentials, encryptCredentials, NoIntegrationKey } from '../../integrations/source.ts';
 import type { Json } from '../../profile/json.ts';
-import { type AuditAction, audited } from '../../store/audit.ts';
+import { type AuditAction, audited, recordAudit } from '../../store/audit.ts';
 import type { Connection } from '../../store/database.ts';
 import {
   createDestination,
@@ -15,6 +15,7 @@ import {
   replayFrom,
   setDestinationState,
 } from '../../store/stream-destinations.ts';
+import { eraseDeletedFromLog } from '../../retention/erase-log.ts';
 import { DeliveryError } from '../../streams/destination.ts';
 import { openDestination, openingBy, placeOf } from '../../streams/open-destination.ts';
 import { addNoun, addVerb, parseName, Refusal, refuseTaken } from '../command.ts';
@@ -63,6 +64,12 @@ export function addStreams(program: Command): void {
   about('replay-from', 'Deliver again what took effect from a time on.', ' --at 2026-11-23T08:00:00Z')
     .requiredOption('--at <time>', 'ISO 8601 with its offset; older than the log: all of it', parseTime)
     .action(replay);
+  addVerb(noun, 'erase', {
+    sentence: 'Erase deleted users from the log of streams now; a worker does so within an hour by itself.',
+    example: 'streams erase --workspace default',
+  })
+    .requiredOption('--workspace <workspace>', 'name or id of the workspace')
+    .action(erase);
   about('remove', 'Remove a stream; what it has not delivered is not delivered any more.').action(remove);
 }
 
@@ -131,6 +138,16 @@ async function find(
   const found = all.find(({ name }) => name === nameOrId) ?? all.find(({ id }) => id === nameOrId);
   if (!found) throw new Refusal(`the workspace has no stream '${nameOrId}'`);
   return found;
+}
+
+async function erase({ workspace, json }: OneOptions): Promise<void> {
+  await withInstallation(async ({ database }) => {
+    const { id, name } = await findWorkspace(database, workspace);
+    await eraseDeletedFromLog(database.pool, id);
+    const entry = { action: 'streams.erase', subject: { kind: 'workspace', id } } as const;
+    await recordAudit(database.pool, commandLine(), [{ ...entry, workspaceId: id, detail: {} }]);
+    printRow(json, { workspace: name, state: 'erased' });
+  });
 }
 
 async function list({ workspace, json }: OneOptions): Promise<void> {

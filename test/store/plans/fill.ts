@@ -112,6 +112,8 @@ const rows: Record<string, string> = {
     ${owner}, filled_id('key', n % 40), (now() at time zone 'UTC')::date - n / 80, 'bucket' || n / 40 % 2, 1`,
   'stream_log (workspace_id, at, kinds, profile_ids, ids)': `
     ${owner}, ${instant}, 'e', array[filled_id('user', n)], array[filled_id('object', n)]`,
+  'stream_erasures (workspace_id, subject_kind, subject)': `
+    ${owner}, 'profile', filled_id('user', n)::text`,
   'segment_exports (workspace_id, id, segment_id, object_prefix, fields, output_format, state, due_at, requested_at)': `
     ${owner}, filled_id('export', n), filled_id('segment', n), 'prefix' || n, '{email}', 'zip',
     case n % 500 when 0 then 'open' else 'ready' end, case n % 250 when 0 then ${instant} end,

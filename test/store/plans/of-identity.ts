@@ -88,10 +88,14 @@ export const ofIdentity: Asking = (store, { workspaceId, users }) => {
     () => markInvalidNumbers(store, workspaceId, { phones: ['+44202'], reason: 'deactivated' }),
     () => removeInvalidNumbers(store, workspaceId, ['+44202']),
     () =>
-      dropUnheldAddresses(store, [
-        { workspaceId, kind: 'email', address: merged.email },
-        { workspaceId, kind: 'phone', address: merged.phone },
-      ]),
+      dropUnheldAddresses(
+        store,
+        [
+          { workspaceId, kind: 'email', address: merged.email },
+          { workspaceId, kind: 'phone', address: merged.phone },
+        ],
+        new Date().toISOString(),
+      ),
     () => eraseSlice(store, 'names', { keys, rowsOfEach: 100 }),
     () => eraseSlice(store, 'belongings', { keys, rowsOfEach: 100 }),
     () => eraseActivity(store, 'events', { keys, limit: 1000 }),

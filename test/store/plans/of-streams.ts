@@ -25,6 +25,12 @@ import {
   trimLog,
 } from '../../../src/store/stream-destinations.ts';
 import {
+  beginErasurePass,
+  eraseFromLog,
+  isErasureWaiting,
+  selectErasingWorkspaces,
+} from '../../../src/store/stream-erasures.ts';
+import {
   advanceDestination,
   giveBackDestination,
   leaseDestinations,
@@ -73,6 +79,10 @@ export const ofStreams: Asking = (store, { workspaceId, users, objects }) => {
     // Nobody has the last of them: who is missing is looked for among the merged.
     () => readNames(store, workspaceId, [...ids, newId()]),
     () => trimLog(store, 7, 500),
+    () => selectErasingWorkspaces(store),
+    () => beginErasurePass(store, workspaceId, 0),
+    () => eraseFromLog(store, workspaceId, 100),
+    () => isErasureWaiting(store, workspaceId),
     () => watchHorizon(store).look(),
     async () => {
       await requestSegmentExport(store, asked);

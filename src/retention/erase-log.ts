@@ -1,0 +1,50 @@
+import { rest } from '../platform/poll.ts';
+import type { Pool } from '../store/database.ts';
+import {
+  beginErasurePass,
+  eraseFromLog,
+  isErasureWaiting,
+  selectErasingWorkspaces,
+} from '../store/stream-erasures.ts';
+
+/** Seconds that the first deleted user waits, so that one pass over the log serves many. */
+export const ERASE_LOG_AFTER_SECONDS = 1800;
+
+/** Rows of the log in one transaction, each with up to some hundred entries. */
+const SLICE = 100;
+
+/** Milliseconds before the command looks again whether a worker has finished the pass that it runs. */
+const LOOK_AGAIN_MS = 100;
+
+/** Runs a pass over the log of each workspace whose oldest deleted user has waited for `waitedSeconds`. */
+export async function eraseDeletedFromLogs(
+  pool: Pool,
+  {
+    waitedSeconds = ERASE_LOG_AFTER_SECONDS,
+    leaving,
+  }: { waitedSeconds?: number; leaving?: AbortSignal } = {},
+): Promise<void> {
+  for (const id of await selectErasingWorkspaces(pool)) await runPass(pool, id, { waitedSeconds, leaving });
+}
+
+/** Erases every user of a workspace who has been deleted so far from its log, whoever runs the pass. */
+export async function eraseDeletedFromLog(pool: Pool, workspaceId: string): Promise<void> {
+  while (await isErasureWaiting(pool, workspaceId)) {
+    await runPass(pool, workspaceId, { waitedSeconds: 0 });
+    if (await isErasureWaiting(pool, workspaceId)) await rest(LOOK_AGAIN_MS);
+  }
+}
+
+async function runPass(
+  pool: Pool,
+  workspaceId: string,
+  { waitedSeconds, leaving }: { waitedSeconds: number; leaving?: AbortSignal | undefined },
+): Promise<void> {
+  await beginErasurePass(pool, workspaceId, waitedSeconds);
+  for (let isRunning = true; isRunning && !leaving?.aborted; ) {
+    const started = performance.now();
+    isRunning = await eraseFromLog(pool, workspaceId, SLICE);
+    // Lanes get half of the time.
+    if (isRunning) await rest(performance.now() - started, leaving);
+  }
+}
