@@ -199,7 +199,9 @@ const eraseStaleStatement = `
  * can still be continued.
  */
 export async function eraseStaleRows(pool: Pool): Promise<void> {
-  const { rows: stale } = await pool.query<ImportKey & Pick<StagedEnvelopes, 'envelopeIds'>>(selectStaleStatement);
+  const { rows: stale } = await pool.query<ImportKey & Pick<StagedEnvelopes, 'envelopeIds'>>(
+    selectStaleStatement,
+  );
   for (const { workspaceId, key, envelopeIds } of stale) {
     const applied = await readApplied(pool, envelopeIds);
     const isLost = envelopeIds.some((id) => !applied.has(id));

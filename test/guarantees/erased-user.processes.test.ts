@@ -1,7 +1,14 @@
 import { randomBytes } from 'node:crypto';
+import { v7 as uuidv7 } from 'uuid';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { Redis } from '../../src/queue/bullmq.ts';
+import { eraseDeletedFromLog } from '../../src/retention/erase-log.ts';
+import { eraseStaleRows } from '../../src/store/imports.ts';
+import { createDestination } from '../../src/store/stream-destinations.ts';
+import { endStaleRuns } from '../../src/store/sync-chunks.ts';
+import { startRun } from '../../src/store/sync-runs.ts';
 import { waitUntil } from '../setup/fixtures.ts';
+import { createIntegration } from '../setup/integrations.ts';
 import { makeTriggers } from '../workers/batch.ts';
 import { backends, type Fleet, startFleet } from './fleet.ts';
 
@@ -73,7 +80,34 @@ describe.each(backends)('a user with personal data in every place; queue on %s',
     return JSON.stringify((await readers[type]?.()) ?? null);
   }
 
-  test('leaves nothing readable in Postgres and in the queue once the user is deleted', async () => {
+  /** What entries of the log of streams say of the user. */
+  async function mentions(): Promise<string[]> {
+    const { rows } = await fleet.pool.query<{ said: string }>(
+      `select entry.value::text as said from stream_log cross join lateral json_each(details) as entry
+      where entry.value::text ~ $1`,
+      [[MARKER, PHONE.slice(1)].join('|')],
+    );
+    return rows.map(({ said }) => said);
+  }
+
+  /** Rows that an import and a sync have not handed to the lanes. */
+  async function interruptedRows(): Promise<void> {
+    const { pool, workspace } = fleet;
+    const rows = JSON.stringify([{ external_id: MARKER, phone: PHONE }]);
+    await pool.query(
+      `insert into imports (workspace_id, key, id, file, digest, reading, staged, envelope_ids)
+      values ($1, '\\x01', $2, 'users.csv', '\\x01', '{}', $3, array[$2::uuid])`,
+      [workspace.id, uuidv7(), rows],
+    );
+    const [id, integrationId] = [uuidv7(), await createIntegration(pool, workspace.id)];
+    await startRun(pool, { id, integrationId, askedBy: 'operator' });
+    await pool.query(
+      `insert into sync_chunks (job_id, envelope_ids, entries, rows, progress) values ($1, $2, $3, '{}', '{}')`,
+      [id, [uuidv7()], rows],
+    );
+  }
+
+  test('leaves its external id in one entry of the stream log once the user is deleted', async () => {
     const post = async (path: string, body: object, headers: Record<string, string> = {}) => {
       const { status } = await fetch(`http://127.0.0.1:${fleet.edges[0]!.port}${path}`, {
         method: 'POST',
@@ -85,12 +119,35 @@ describe.each(backends)('a user with personal data in every place; queue on %s',
       });
       expect(status).toBeLessThan(300);
     };
+    await interruptedRows();
+    await createDestination(fleet.pool, {
+      ...{ workspaceId: fleet.workspace.id, id: uuidv7(), name: 'crm', kind: 'webhook' },
+      ...{ settings: { url: 'http://127.0.0.1:9/' }, secret: null },
+    });
     const user = { external_id: MARKER };
     const event = { ...user, time: new Date().toISOString(), properties: { note: MARKER } };
     const attributes = {
       ...{ ...user, first_name: MARKER, email: `${MARKER}@example.com`, phone: PHONE },
       custom: MARKER,
     };
+    await post('/users/track', { attributes: [{ ...attributes, email: `old${MARKER}@example.com` }] });
+    const refused = ['email', 'dob', 'country', 'language', 'time_zone', 'email_subscribe', 'first_name'];
+    await post(
+      '/users/track',
+      {
+        attributes: [
+          { ...attributes, email_subscribe: 'opted_in' },
+          ...refused.map((field) => ({ ...user, [field]: field === 'first_name' ? { of: MARKER } : MARKER })),
+          {
+            ...user,
+            subscription_groups: [{ subscription_group_id: MARKER, subscription_state: 'subscribed' }],
+          },
+        ],
+        events: [{ ...user, name: 'seen', time: MARKER }],
+        purchases: [{ ...user, product_id: 'hat', currency: MARKER, price: MARKER, time: MARKER }],
+      },
+      { 'Idempotency-Key': 'refused' },
+    );
     await post(
       '/users/track',
       { attributes: [attributes], events: [{ ...event, name: 'seen' }] },
@@ -107,7 +164,22 @@ describe.each(backends)('a user with personal data in every place; queue on %s',
     await waitUntil(shown, { what: 'the dead letter in the queue' });
     await post('/users/delete', { external_ids: [MARKER] });
     const explain = async () => (await places()).join(', ');
-    const nothing = async () => (await places()).length === 0;
-    await waitUntil(nothing, { what: 'the erasure', deadline: 30_000, explain });
+    const only = (place: string) => async () => (await places()).join() === place;
+    const kept = ['imports', 'stream_erasures', 'stream_log', 'sync_chunks'].map((name) => `public.${name}`);
+    await waitUntil(only(kept.join()), { what: 'the erasure', deadline: 30_000, explain });
+    for (const table of ['imports', 'sync_chunks'])
+      await fleet.pool.query(`update ${table} set staged_at = now() - interval '8 days'`);
+    await eraseStaleRows(fleet.pool);
+    await endStaleRuns(fleet.pool);
+    const erasedFromLog = async () => {
+      await eraseDeletedFromLog(fleet.pool, fleet.workspace.id);
+      return (await mentions()).length === 1;
+    };
+    await waitUntil(erasedFromLog, {
+      what: 'the pass over the log',
+      explain: async () => String(await mentions()),
+    });
+    expect(await places()).toEqual(['public.stream_log']);
+    expect(await mentions()).toEqual([`{"change":"deleted","external_id":"${MARKER}"}`]);
   });
 });

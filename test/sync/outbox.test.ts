@@ -87,9 +87,10 @@ test('a run whose chunk has waited for 7 days ends with an error, and its chunk 
   await endStaleRuns(database.pool);
   expect(await findInOutbox(database.pool, stale.id)).toBeUndefined();
   expect(await findInOutbox(database.pool, young.id)).toBeDefined();
-  const { rows } = await database.pool.query('select status, message from sync_jobs where id = any($1) order by id', [
-    [stale.id, young.id],
-  ]);
+  const { rows } = await database.pool.query(
+    'select status, message from sync_jobs where id = any($1) order by id',
+    [[stale.id, young.id]],
+  );
   expect(rows).toEqual([
     { status: 'error', message: expect.stringMatching(/interrupted for more than 7 days/) },
     { status: 'running', message: null },

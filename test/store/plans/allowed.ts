@@ -125,8 +125,10 @@ export const longReads: Record<string, string> = {
   'stream-erasures.ts beginErasurePass: what one owner has in stream_erasures': 'at most SUBJECTS',
   'stream-erasures.ts beginErasurePass: what one owner has in stream_log': 'the last of the index',
   'stream-erasures.ts eraseFromLog: a range of stream_log_pkey': PAGE,
-  'stream-erasures.ts eraseFromLog: what one owner has in stream_erasures': 'a pass over many rows of the log',
-  'stream-erasures.ts isErasureWaiting: what one owner has in stream_erasures': 'one row: whether there is any',
+  'stream-erasures.ts eraseFromLog: what one owner has in stream_erasures':
+    'a pass over many rows of the log',
+  'stream-erasures.ts isErasureWaiting: what one owner has in stream_erasures':
+    'one row: whether there is any',
   'outcomes.ts forgetOutcomes: a range of outcomes_pkey': OLD,
   'tombstones.ts selectTombstones: a range of removed_profiles_pkey': PAGE,
   'suppression-lists.ts listEmails: a range of email_addresses_hard_bounced': PAGE,

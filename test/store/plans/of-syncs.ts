@@ -2,10 +2,10 @@ import { newId } from '../../../src/platform/ids.ts';
 import {
   aloneWithImport,
   dropImport,
+  eraseStaleRows,
   findImport,
   finishImport,
   insertImport,
-  eraseStaleRows,
   listImports,
   stageEnvelopes,
 } from '../../../src/store/imports.ts';
@@ -26,9 +26,9 @@ import {
 } from '../../../src/store/sync-boundary.ts';
 import {
   addToOutbox,
+  endStaleRuns,
   findInOutbox,
   findRefused,
-  endStaleRuns,
   forgetRowErrors,
   insertRowErrors,
   removeFromOutbox,
