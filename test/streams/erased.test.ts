@@ -13,8 +13,7 @@ useStore();
 const email = (name: string, address: string, state = 'opted_in') =>
   attributes(name, { standard: { email: address }, email_subscribe: state } as never);
 
-const custom = (name: string, values: object) =>
-  attributes(name, { set: values } as never);
+const custom = (name: string, values: object) => attributes(name, { set: values } as never);
 
 /** What the log of a workspace says, as text. */
 async function logOf(workspaceId: string): Promise<string> {

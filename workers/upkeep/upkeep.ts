@@ -20,8 +20,8 @@ import { forgetOutcomes } from '../../src/store/outcomes.ts';
 import { ensurePartitions } from '../../src/store/partitions.ts';
 import { forgetRefusedObjects } from '../../src/store/refused-objects.ts';
 import { forgetSessions } from '../../src/store/sessions.ts';
-import { endStaleRuns } from '../../src/store/sync-chunks.ts';
 import { forgetInvalidNumbers, type InvalidNumbersCursor } from '../../src/store/suppression-lists.ts';
+import { endStaleRuns } from '../../src/store/sync-chunks.ts';
 import { fenceOf, ledgerKey } from '../batch/open.ts';
 
 /**

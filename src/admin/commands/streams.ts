@@ -3,6 +3,7 @@ import { v7 } from 'uuid';
 import { integrationKeys } from '../../embedded/address.ts';
 import { type Credentials, encryptCredentials, NoIntegrationKey } from '../../integrations/source.ts';
 import type { Json } from '../../profile/json.ts';
+import { eraseDeletedFromLog } from '../../retention/erase-log.ts';
 import { type AuditAction, audited, recordAudit } from '../../store/audit.ts';
 import type { Connection } from '../../store/database.ts';
 import {
@@ -15,7 +16,6 @@ import {
   replayFrom,
   setDestinationState,
 } from '../../store/stream-destinations.ts';
-import { eraseDeletedFromLog } from '../../retention/erase-log.ts';
 import { DeliveryError } from '../../streams/destination.ts';
 import { openDestination, openingBy, placeOf } from '../../streams/open-destination.ts';
 import { addNoun, addVerb, parseName, Refusal, refuseTaken } from '../command.ts';
