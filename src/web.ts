@@ -92,8 +92,8 @@ async function main(): Promise<void> {
     onLoss: producer.forget,
   });
   const lanes = laneCount(config);
-  const depth = watchDepth(connection, lanes);
-  const oldest = watchOldest(connection, {
+  const depth = watchDepth(connection.laneStore, lanes);
+  const oldest = watchOldest(connection.laneStore, {
     lanes,
     maxAgeMs: config.MAX_ENVELOPE_AGE_MS,
     log,
@@ -145,7 +145,7 @@ async function main(): Promise<void> {
   });
   const renderer = createRenderer();
   const links = createLinkSettings(config);
-  const waiting = createWaitingSearch(connection, lanes, config.QUEUE_TIMEOUT_MS);
+  const waiting = createWaitingSearch(connection.laneStore, lanes, config.QUEUE_TIMEOUT_MS);
   const syncs = createSyncQueue(connection, config.QUEUE_TIMEOUT_MS);
   const announceRun = createAnnouncer(syncs, log);
   const resources = {
@@ -245,7 +245,6 @@ async function main(): Promise<void> {
     { name: 'authenticator', stop: () => authenticator.stop() },
     depth,
     oldest,
-    waiting,
     memory,
     dependencies,
     heartbeat,

@@ -49,7 +49,7 @@ const rooms: Record<string, string[]> = {
   'workers/batch': ['metrics', 'platform', 'schemas', 'profile', 'jobs', 'store', 'queue'],
   'workers/fence': ['metrics', 'platform', 'jobs', 'store'],
   'workers/lane': ['platform', 'profile', 'store', 'queue', 'workers/batch', 'workers/fence'],
-  'workers/upkeep': ['platform', 'jobs', 'store', 'queue', 'retention', 'workers/batch'],
+  'workers/upkeep': ['platform', 'store', 'queue', 'retention', 'workers/batch'],
   'workers/jobs': ['platform', 'store'],
   'workers/streams': ['platform', 'profile', 'store', 'processes', 'streams', 'workers/jobs'],
   'workers/sync': [
@@ -173,7 +173,7 @@ test('no files import each other in a circle', () => {
 
 test.each([
   ['express', ['edge', 'board']],
-  ['bullmq', ['queue', 'workers/lane', 'workers/upkeep', 'workers/sync', 'board', 'processes']],
+  ['bullmq', ['queue', 'workers/upkeep', 'workers/sync']],
   ['ioredis', ['queue', 'limits']],
   ['pg', ['store', 'queue', 'workers/lane', 'workers/fence', 'embedded', 'integrations', 'processes']],
   ['@duckdb/node-api', ['integrations', 'object-store']],
@@ -181,6 +181,41 @@ test.each([
 ])('%s is known only to %j', (name, allowed) => {
   const users = code.filter(({ imports }) => imports.includes(name)).map(({ file }) => roomOf(file));
   expect([...new Set(users)].filter((room) => !allowed.includes(room))).toEqual([]);
+});
+
+/** The lanes as queues of BullMQ, behind the interface of src/queue/lane-store.ts. */
+const laneStores = [
+  ...['bullmq', 'bullmq-queues', 'lane-producer', 'postgres-queue'],
+  ...['lane-store-bullmq', 'lane-store-redis', 'lane-store-postgres'],
+].map((name) => `src/queue/${name}.ts`);
+
+/** Other files that know BullMQ, each with its reason. */
+const knowBullmq: Record<string, string> = {
+  'src/queue/connection.ts': 'opens the connections that the classes of BullMQ are given',
+  'src/queue/syncs.ts': 'the queue of sync runs is no lane: it uses job schedulers',
+  'workers/sync/start.ts': 'works the queue of sync runs, several at a time',
+  'workers/upkeep/dead-letters.ts': 'the dead-letter queue is no lane: it shows failed jobs to the dashboard',
+  'src/board/queues.ts': 'Bull Board takes queues of BullMQ',
+  'src/store/health.ts': 'counts the tables of its schema among those of the installation',
+  'src/queue/spans.ts': 'names it in spans, as the conventions of OpenTelemetry ask',
+};
+
+test('only the lane stores know BullMQ, its keys, tables and scripts, but for files that are named', () => {
+  const modules = ['bullmq', 'src/queue/bullmq.ts', 'src/queue/bullmq-queues.ts'];
+  const inner =
+    /'bullmq'|\bbullmq\.(?:job|meta|event)\b|\bjob_seq\b|\block_token\b|QUEUE_SCHEMA|\.toKey\(|:lock\b|stalled-check|\bmoveToWait\b/;
+  const knowing = code.filter(
+    ({ imports, text }) => imports.some((name) => modules.includes(name)) || inner.test(text),
+  );
+  expect(knowing.map(({ file }) => file).sort()).toEqual([...laneStores, ...Object.keys(knowBullmq)].sort());
+});
+
+test('only connections open a lane store: all others are given one', () => {
+  const stores = laneStores.filter((file) => /lane-store-|lane-producer/.test(file));
+  const opening = code.filter(
+    ({ file, imports }) => !stores.includes(file) && imports.some((name) => stores.includes(name)),
+  );
+  expect(opening.map(({ file }) => file)).toEqual(['src/queue/connection.ts']);
 });
 
 test('DuckDB is loaded in one place, which says when it is missing', () => {

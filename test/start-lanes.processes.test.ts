@@ -1,7 +1,8 @@
 import { v7 as uuidv7 } from 'uuid';
 import { afterEach, expect, test } from 'vitest';
 import { readConfig } from '../src/platform/config.ts';
-import { connectProducer, openQueue } from '../src/queue/connection.ts';
+import { openQueue } from '../src/queue/bullmq-queues.ts';
+import { connectProducer } from '../src/queue/connection.ts';
 import { laneName } from '../src/queue/lanes.ts';
 import { createDatabase } from './setup/fixtures.ts';
 import { begin, endStarted, output, settings, startAndWait } from './setup/npm-start.ts';

@@ -42,7 +42,7 @@ async function main(): Promise<void> {
   });
   const syncs = createSyncQueue(producerConnection, config.QUEUE_TIMEOUT_MS);
   const lanes = laneCount(config);
-  const depth = watchDepth(producerConnection, lanes);
+  const depth = watchDepth(producerConnection.laneStore, lanes);
   const throttle = { buckets: limits.buckets, waiting: depth.waiting, lanes };
   const context: SyncContext = {
     pool,

@@ -24,7 +24,9 @@ async function main(): Promise<void> {
   const { producer, producerConnection: observer } = opened;
   await installation.confirmed;
 
-  const upkeep = await dependencies.whenComplete(() => startUpkeep({ connection, pool, config, log }));
+  const upkeep = await dependencies.whenComplete(() =>
+    startUpkeep({ laneStore: connection.laneStore, pool, config, log }),
+  );
   const deadLetters = startDeadLetters({
     ...{ connection, producer, log, config },
     database: { pool },
@@ -43,7 +45,7 @@ async function main(): Promise<void> {
     ...{ id, connection, observer, databaseUrl: directUrl, coalescer, fences, config, log },
     onChange: opened.tellSoon,
   });
-  const oldest = watchOldest(observer, {
+  const oldest = watchOldest(observer.laneStore, {
     lanes: laneCount(config),
     maxAgeMs: config.MAX_ENVELOPE_AGE_MS,
     log,

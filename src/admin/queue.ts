@@ -3,11 +3,12 @@ import type { AcceptedObject } from '../jobs/envelope.ts';
 import type { Config } from '../platform/config.ts';
 import { describeFailure } from '../platform/format.ts';
 import { until } from '../platform/poll.ts';
-import { connectProducer, openLanes, QUEUE_SCHEMA, type QueueConnection } from '../queue/connection.ts';
+import { connectProducer, type QueueConnection } from '../queue/connection.ts';
 import { mendAndReplay, NotMended, type ReplayContext, replayDeadLetters } from '../queue/dead-letters.ts';
 import { createGroupCommit } from '../queue/enqueue.ts';
 import { joinInstallation } from '../queue/installation.ts';
-import { type Layout, type LayoutSettings, layoutOf, QueueUnavailable } from '../queue/lanes.ts';
+import { everyLane, type Layout, type LayoutSettings, layoutOf, QueueUnavailable } from '../queue/lanes.ts';
+import { hasQueueTables } from '../queue/postgres-queue.ts';
 import { openProducer, type PlacedProducer } from '../queue/producer.ts';
 import { recordAudit } from '../store/audit.ts';
 import type { Pool } from '../store/database.ts';
@@ -63,10 +64,7 @@ async function settingsOf(
 
 /** An installation whose queue is in Redis has no tables for one: without REDIS_URL its workers would hear nothing. */
 async function expectQueueTables(pool: Pool): Promise<void> {
-  const { rows } = await pool.query<{ found: boolean }>('select to_regnamespace($1) is not null as found', [
-    QUEUE_SCHEMA,
-  ]);
-  if (!rows[0]?.found)
+  if (!(await hasQueueTables(pool)))
     throw new Refusal('there is no queue in this database; set REDIS_URL as its workers have it');
 }
 
@@ -301,14 +299,9 @@ async function changeNow(
 }
 
 /** Envelopes that wait or are in work. */
-async function heldIn(connection: QueueConnection, lanes: number): Promise<number> {
-  const queues = openLanes(connection, lanes);
-  try {
-    const counts = await Promise.all(queues.map((queue) => queue.getJobCountByTypes('waiting', 'active')));
-    return counts.reduce((sum, count) => sum + count, 0);
-  } finally {
-    await Promise.all(queues.map((queue) => queue.close()));
-  }
+async function heldIn({ laneStore }: QueueConnection, lanes: number): Promise<number> {
+  const depths = await Promise.all(everyLane(lanes).map(laneStore.depth));
+  return depths.reduce((sum, { waiting, active }) => sum + waiting + active, 0);
 }
 
 function describe({ members, held }: Hindrance, lanes: number): string {

@@ -5,7 +5,7 @@ import { type Html, html } from '../platform/html.ts';
 import type { Log } from '../platform/log.ts';
 import type { Renderer } from '../preferences/renderer.ts';
 import type { QueueConnection } from '../queue/connection.ts';
-import type { openLaneDepths } from '../queue/depth.ts';
+import type { LaneDepths } from '../queue/depth.ts';
 import type { GroupCommit } from '../queue/enqueue.ts';
 import { type LaneProducer, type LayoutSettings, QueueUnavailable } from '../queue/lanes.ts';
 import { describeLoss } from '../queue/loss.ts';
@@ -40,7 +40,7 @@ export interface ConsoleServices {
 export interface PageServices extends ConsoleServices {
   waiting: ReturnType<typeof createWaitingSearch>;
   queue: GroupCommit;
-  depths: ReturnType<typeof openLaneDepths>;
+  depths: LaneDepths;
   fleet: Fleet;
   renderer: Renderer;
 }

@@ -1,7 +1,7 @@
 import type { Config } from '../platform/config.ts';
 import { type Disk, type RedisHealth, readDisk, readHealth } from '../processes/surroundings.ts';
 import type { QueueConnection } from '../queue/connection.ts';
-import type { LaneNow, openLaneDepths } from '../queue/depth.ts';
+import type { LaneDepths, LaneNow } from '../queue/depth.ts';
 import { type LayoutSettings, laneCount } from '../queue/lanes.ts';
 import type { Database, Pool } from '../store/database.ts';
 import { countWaiting } from '../store/dead-letters.ts';
@@ -64,7 +64,7 @@ interface Counted {
 export interface FleetOptions {
   database: Pick<Database, 'pool'>;
   connection: QueueConnection;
-  depths: ReturnType<typeof openLaneDepths>;
+  depths: LaneDepths;
   config: LayoutSettings & Pick<Config, 'DATA_DIR'>;
   missing(): string[];
   loss(): QueueLoss | undefined;

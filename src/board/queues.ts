@@ -5,10 +5,11 @@ import { ExpressAdapter } from '@bull-board/express';
 import type { Express } from 'express';
 import { SYNC_QUEUE } from '../jobs/catalog.ts';
 import { type AcceptedObject, requestPlaces } from '../jobs/envelope.ts';
-import { Queue } from '../queue/bullmq.ts';
-import { optionsOfLane, type QueueConnection } from '../queue/connection.ts';
+import type { Queue } from '../queue/bullmq.ts';
+import { openQueueToShow, optionsOfLane } from '../queue/bullmq-queues.ts';
+import type { QueueConnection } from '../queue/connection.ts';
 import type { DeadLetterJob } from '../queue/dead-letters.ts';
-import { DEAD_LETTER_QUEUE, laneName, laneTitle } from '../queue/lanes.ts';
+import { DEAD_LETTER_QUEUE, everyLane, laneName, laneTitle } from '../queue/lanes.ts';
 import { describeLoss } from '../queue/loss.ts';
 import { decodeEnvelope, type WireEnvelope } from '../queue/wire.ts';
 import type { QueueLoss } from '../store/installation.ts';
@@ -89,16 +90,10 @@ export function createQueueBoard(
   lanes: number,
   loss: () => QueueLoss | undefined,
 ) {
-  const open = (name: string, where = connection.options) => {
-    // The console only looks: the queue's settings are those of who fills it.
-    const queue = new Queue(name, { ...where, skipMetasUpdate: true }, connection.factory);
-    queue.on('error', () => {});
-    return queue;
-  };
-  const deadLetters = open(DEAD_LETTER_QUEUE);
-  const syncs = open(SYNC_QUEUE);
-  const laneQueues = Array.from({ length: lanes }, (_, lane) =>
-    open(laneName(lane), optionsOfLane(connection, lane)),
+  const deadLetters = openQueueToShow(connection, DEAD_LETTER_QUEUE);
+  const syncs = openQueueToShow(connection, SYNC_QUEUE);
+  const laneQueues = everyLane(lanes).map((lane) =>
+    openQueueToShow(connection, laneName(lane), optionsOfLane(connection, lane)),
   );
 
   const router = (whole: boolean) => {

@@ -9,7 +9,7 @@ import { ResponseOrder } from '../platform/response-order.ts';
 import { traceRequests } from '../platform/tracing.ts';
 import { createRenderer } from '../preferences/renderer.ts';
 import type { QueueConnection } from '../queue/connection.ts';
-import { openLaneDepths } from '../queue/depth.ts';
+import { createLaneDepths } from '../queue/depth.ts';
 import { createGroupCommit } from '../queue/enqueue.ts';
 import { type LaneProducer, type LayoutSettings, laneCount } from '../queue/lanes.ts';
 import { createWaitingSearch } from '../queue/waiting-search.ts';
@@ -196,9 +196,12 @@ const DEPTH_TIMEOUT_MS = 1500;
 /** What pages use beside the stores. */
 function createServices(given: ConsoleServices): PageServices & Pick<Service, 'stop'> {
   const { connection, config, producer } = given;
-  const waiting = createWaitingSearch(connection, laneCount(config), config.QUEUE_TIMEOUT_MS);
+  const waiting = createWaitingSearch(connection.laneStore, laneCount(config), config.QUEUE_TIMEOUT_MS);
   const renderer = createRenderer({ most: 1 });
-  const depths = openLaneDepths(connection, { lanes: laneCount(config), timeout: DEPTH_TIMEOUT_MS });
+  const depths = createLaneDepths(connection.laneStore, {
+    lanes: laneCount(config),
+    timeout: DEPTH_TIMEOUT_MS,
+  });
   return {
     ...given,
     waiting,
@@ -206,6 +209,6 @@ function createServices(given: ConsoleServices): PageServices & Pick<Service, 's
     renderer,
     fleet: createFleet({ ...given, depths }),
     queue: createGroupCommit(producer, { lanes: config.LANES, ...GROUP_COMMIT }),
-    stop: async () => void (await Promise.all([waiting.stop(), depths.stop(), renderer.stop()])),
+    stop: async () => void (await renderer.stop()),
   };
 }

@@ -112,7 +112,7 @@ async function bringIn(
   if (finishedAt) return { ...before, end: 'known', warned: 0 };
 
   const allLanes = lanes * connection.layout.shards;
-  const depth = watchDepth(connection, allLanes);
+  const depth = watchDepth(connection.laneStore, allLanes);
   const yielding = createYielding({
     ...{ heartbeats: () => listProcesses(pool), lanes: allLanes, waiting: depth.waiting },
     ...{ highWaterMark: config.MAX_WAITING_ENVELOPES, onWait: watching.onWait },

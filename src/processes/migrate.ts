@@ -2,9 +2,8 @@ import pg from 'pg';
 import { v7 as uuidv7 } from 'uuid';
 import { type Config, ConfigError } from '../platform/config.ts';
 import { messageOf } from '../platform/log.ts';
-import { runMigrations } from '../queue/bullmq.ts';
-import { QUEUE_SCHEMA, type QueueConnection } from '../queue/connection.ts';
-import { keepOrder, vacuumOften } from '../queue/postgres-queue.ts';
+import type { QueueConnection } from '../queue/connection.ts';
+import { migrateQueue } from '../queue/postgres-queue.ts';
 import { permissions } from '../schemas/permissions.ts';
 import { type Actor, auditIn } from '../store/audit.ts';
 import { describeApiKey, describeScimToken, newApiKey } from '../store/credentials.ts';
@@ -54,9 +53,7 @@ export async function migrate(
     if (queue === 'postgres') {
       const client = await pool.connect();
       try {
-        await runMigrations(client, QUEUE_SCHEMA);
-        await keepOrder(client);
-        await vacuumOften(client);
+        await migrateQueue(client);
       } finally {
         client.release();
       }

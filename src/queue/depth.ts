@@ -1,9 +1,7 @@
-import type { Queue } from 'bullmq';
 import { type Service, within } from '../platform/lifecycle.ts';
 import { poll } from '../platform/poll.ts';
-import { openLanes, type QueueConnection } from './connection.ts';
-import { everyShard, shardOfLane } from './lanes.ts';
-import { waitingIn } from './waiting.ts';
+import type { LaneStore } from './lane-store.ts';
+import { everyLane, everyShard, laneName, shardOfLane } from './lanes.ts';
 
 const DEPTH_REFRESH_MS = 200;
 
@@ -22,24 +20,21 @@ export interface LaneDepth {
  * How much waits in the lanes: asked for five times a second, so that a request can be refused at once without a
  * question to the queue.
  */
-export function watchDepth(connection: QueueConnection, lanes: number) {
-  const { layout } = connection;
-  const queues = openLanes<unknown>(connection, lanes);
+export function watchDepth(store: LaneStore, lanes: number) {
+  const { layout } = store;
   const shards = everyShard(layout.shards).map((shard) => ({
-    queues: queues.filter((_, lane) => shardOfLane(layout, lane) === shard),
-    waiting: 0,
-    seenAt: Number.NEGATIVE_INFINITY,
+    ...{ shard, waiting: 0, seenAt: Number.NEGATIVE_INFINITY },
   }));
 
-  async function look(shard: (typeof shards)[number]): Promise<void> {
-    shard.waiting = await countWaiting(connection, shard.queues);
-    shard.seenAt = performance.now();
+  async function look(one: (typeof shards)[number]): Promise<void> {
+    one.waiting = await store.waitingInShard(one.shard);
+    one.seenAt = performance.now();
   }
 
   // While a shard is away its last figure stands, and adding fails by itself.
-  const pollers = shards.map((shard) =>
+  const pollers = shards.map((one) =>
     poll(DEPTH_REFRESH_MS, async () => {
-      if (connection.ready()) await look(shard);
+      if (store.ready()) await look(one);
     }),
   );
 
@@ -47,7 +42,6 @@ export function watchDepth(connection: QueueConnection, lanes: number) {
     name: 'queue depth',
     async stop() {
       for (const poller of pollers) void poller.stop();
-      await Promise.all(queues.map((queue) => queue.close()));
     },
   };
   return {
@@ -61,41 +55,22 @@ export function watchDepth(connection: QueueConnection, lanes: number) {
     known: () => shards.every(({ seenAt }) => performance.now() - seenAt < FRESH_MS),
     /** Jobs that wait or are in work, of each lane; those of a shard that does not answer are left out. */
     lanes: async () => {
-      const read = await Promise.allSettled(queues.map(readLane));
+      const read = await Promise.allSettled(everyLane(lanes).map(readLane));
       const found = read.flatMap((one) => (one.status === 'fulfilled' ? [one.value] : []));
       if (found.length === 0) throw (read[0] as PromiseRejectedResult).reason;
       return found;
     },
   };
 
-  async function readLane(queue: Queue, lane: number): Promise<LaneDepth> {
-    return { lane: queue.name, shard: shardOfLane(layout, lane), depth: await depthOf(queue) };
+  async function readLane(lane: number): Promise<LaneDepth> {
+    return { lane: laneName(lane), shard: shardOfLane(layout, lane), depth: await depthOf(store, lane) };
   }
 }
 
 export type Depth = ReturnType<typeof watchDepth>;
 
-/**
- * Jobs that wait in lanes of one shard. On Redis in one round trip: asked for a lane at a time, hundreds of them would
- * take web a tenth of its processor.
- */
-async function countWaiting({ redis }: QueueConnection, queues: Queue[]): Promise<number> {
-  if (!redis) {
-    const counts = await Promise.all(queues.map((queue) => queue.getWaitingCount()));
-    return counts.reduce((sum, count) => sum + count, 0);
-  }
-  const asked = redis.pipeline();
-  for (const queue of queues) asked.llen(queue.toKey('wait'));
-  let sum = 0;
-  for (const [error, length] of (await asked.exec()) ?? []) {
-    if (error) throw error;
-    sum += Number(length);
-  }
-  return sum;
-}
-
-async function depthOf(queue: Queue): Promise<number> {
-  const { waiting = 0, active = 0 } = await queue.getJobCounts('waiting', 'active');
+async function depthOf(store: LaneStore, lane: number): Promise<number> {
+  const { waiting, active } = await store.depth(lane);
   return waiting + active;
 }
 
@@ -108,27 +83,29 @@ export interface LaneNow extends LaneDepth {
 }
 
 /** What each lane has before it, for who asks now and then: nothing is asked of the queue meanwhile. */
-export function openLaneDepths(
-  connection: QueueConnection,
-  { lanes, timeout }: { lanes: number; timeout: number },
-) {
-  const queues = openLanes<unknown>(connection, lanes);
+export function createLaneDepths(store: LaneStore, { lanes, timeout }: { lanes: number; timeout: number }) {
+  const { layout } = store;
 
-  async function readNow(queue: Queue, lane: number): Promise<LaneNow> {
-    const [depth, oldest] = await Promise.all([depthOf(queue), waitingIn(connection, queue).oldest()]);
+  async function readNow(lane: number): Promise<LaneNow> {
+    const [depth, oldest] = await Promise.all([depthOf(store, lane), store.oldest(lane)]);
     const age = (oldest?.age ?? 0) / 1000;
-    const shard = shardOfLane(connection.layout, lane);
-    return { lane: queue.name, shard, depth, oldestSeconds: Math.round(age * 10) / 10 };
+    const shard = shardOfLane(layout, lane);
+    return { lane: laneName(lane), shard, depth, oldestSeconds: Math.round(age * 10) / 10 };
   }
 
   async function look(): Promise<LaneNow[]> {
-    const read = await Promise.allSettled(queues.map((queue, lane) => within(timeout, readNow(queue, lane))));
+    const read = await Promise.allSettled(everyLane(lanes).map((lane) => within(timeout, readNow(lane))));
     const failed = read.filter((one) => one.status === 'rejected');
-    if (failed.length === queues.length) throw failed[0]!.reason;
+    if (failed.length === lanes) throw failed[0]!.reason;
     return read.map((one, lane) => {
       if (one.status === 'fulfilled') return one.value;
-      const shard = shardOfLane(connection.layout, lane);
-      return { lane: queues[lane]!.name, shard, depth: 0, oldestSeconds: 0, away: true };
+      return {
+        lane: laneName(lane),
+        shard: shardOfLane(layout, lane),
+        depth: 0,
+        oldestSeconds: 0,
+        away: true,
+      };
     });
   }
 
@@ -137,23 +114,17 @@ export function openLaneDepths(
     look,
     /** The same; undefined: the queue did not say. */
     async read(): Promise<LaneNow[] | undefined> {
-      return connection.ready() ? look().catch(() => undefined) : undefined;
-    },
-    async stop() {
-      await Promise.all(queues.map((queue) => queue.close().catch(() => {})));
+      return store.ready() ? look().catch(() => undefined) : undefined;
     },
   };
 }
+
+export type LaneDepths = ReturnType<typeof createLaneDepths>;
 
 /** Milliseconds that a single look waits for the queue. */
 const PATIENCE_MS = 5000;
 
 /** Looks at every lane once. @throws when the queue does not answer */
-export async function lookAtLanes(connection: QueueConnection, lanes: number): Promise<LaneNow[]> {
-  const depths = openLaneDepths(connection, { lanes, timeout: PATIENCE_MS });
-  try {
-    return await depths.look();
-  } finally {
-    await depths.stop();
-  }
+export function lookAtLanes(store: LaneStore, lanes: number): Promise<LaneNow[]> {
+  return createLaneDepths(store, { lanes, timeout: PATIENCE_MS }).look();
 }

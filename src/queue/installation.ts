@@ -73,14 +73,15 @@ export interface Installation extends Service {
  */
 export async function joinInstallation(joining: Joining): Promise<Installation> {
   const { name, config, pool, connection, log, additions = [], exit = () => process.exit(1) } = joining;
-  const { redis } = connection;
-  const { shards, lanes } = layoutOf(config);
+  const { redis, laneStore } = connection;
+  const { shards } = layoutOf(config);
   const spread = { lanes: laneCount(config), shards };
   const member = { id: newId(), name, host: hostname(), pid: process.pid };
   const onLoss = joining.onLoss ?? (() => {});
   const watches = everyShard(redis ? shards : 0).map((shard) =>
     watchForLoss({
-      ...{ pool, redis: redis!, shard, lanes, name, log, onLoss },
+      ...{ pool, redis: redis!, shard, name, log, onLoss },
+      oldest: () => laneStore.oldestInShard(shard),
       additions: additions[shard],
     }),
   );

@@ -4,19 +4,13 @@ import { newId } from '../platform/ids.ts';
 import { within } from '../platform/lifecycle.ts';
 import type { Log } from '../platform/log.ts';
 import { createRedisBackend, FlowProducer } from './bullmq.ts';
-import { openLane, optionsOfLane, type QueueConnection } from './connection.ts';
-import {
-  everyShard,
-  type LaneEntry,
-  type LaneProducer,
-  laneName,
-  QueueUnavailable,
-  shardOfLane,
-} from './lanes.ts';
-import { type Additions, countAdditions } from './loss.ts';
+import { limitLane, openLane, optionsOfLane, type QueueAccess, queuePool } from './bullmq-queues.ts';
+import type { StoreProducer } from './lane-store.ts';
+import { everyShard, type LaneEntry, laneName, QueueUnavailable, shardOfLane } from './lanes.ts';
+import { countAdditions } from './loss.ts';
 import { type Exec, pingRedis, type RedisClient, whenDisconnected } from './open-redis.ts';
 import { addWhereTheLanesAre, waitForReplicas } from './replicas.ts';
-import { createServerClock, readServerClock } from './server-clock.ts';
+import { createServerClock, readPostgresClock, readRedisClock } from './server-clock.ts';
 import { encodeEnvelope, type WireEnvelope } from './wire.ts';
 
 /** A finished job is removed at once: it would keep personal data of users who are deleted later. The ledger knows its id. */
@@ -31,15 +25,6 @@ interface FlowBackend {
   addJobToTransaction?(multi: ChainableCommander, ...given: unknown[]): Promise<unknown>;
 }
 
-/** A producer by the numbers that lanes have among all, which knows of each shard what its adds were answered. */
-export interface CountingProducer extends Pick<LaneProducer, 'add'> {
-  /** By shard. */
-  additions: Additions[];
-  /** @throws when an add would fail now because a connection of the producer is not open */
-  ping(): Promise<void>;
-  stop(): Promise<void>;
-}
-
 /**
  * Adds envelopes to lanes in one atomic step (one MULTI on Redis, one statement on Postgres), and to several shards in
  * one step each, side by side.
@@ -48,26 +33,21 @@ export interface CountingProducer extends Pick<LaneProducer, 'add'> {
  * here before anything is acknowledged. `timeout` is in milliseconds: BullMQ waits without end for a
  * connection that is not there.
  */
-export function createLaneProducer(connection: QueueConnection, timeout: number, log: Log): CountingProducer {
-  const own = connection.replication?.open();
-  const { layout } = connection;
-  const shards = everyShard(layout.shards).map((shard) => openShard(shard, { connection, own, timeout }));
+export function createLaneProducer(access: QueueAccess, timeout: number, log: Log): StoreProducer {
+  const own = access.replication?.open();
+  const { layout } = access;
+  const shards = everyShard(layout.shards).map((shard) => openShard(shard, { access, own, timeout }));
 
   /**
    * Lanes known to let one job through at a time. A Redis that comes back empty has forgotten that too. It would hand
    * out what is added to it to several workers at once until one of them says so again.
    */
   const limited = new Set<number>();
-  for (const redis of [connection.redis, own]) if (redis) whenDisconnected(redis, () => limited.clear());
+  for (const redis of [access.redis, own]) if (redis) whenDisconnected(redis, () => limited.clear());
 
   async function limitLanes(entries: LaneEntry[]): Promise<void> {
     const lanes = [...new Set(entries.map(({ lane }) => lane))].filter((lane) => !limited.has(lane));
-    await Promise.all(
-      lanes.map(async (lane) => {
-        const queue = openLane<WireEnvelope>(connection, lane);
-        await queue.setGlobalConcurrency(1).finally(() => queue.close());
-      }),
-    );
+    await Promise.all(lanes.map((lane) => limitLane(access, lane)));
     for (const lane of lanes) limited.add(lane);
   }
 
@@ -88,7 +68,7 @@ export function createLaneProducer(connection: QueueConnection, timeout: number,
 
   async function addOnce(shard: number, entries: LaneEntry[]): Promise<void> {
     const { flow, replicas, clock } = shards[shard]!;
-    if (!connection.ready() || (own && own.status !== 'ready'))
+    if (!access.ready() || (own && own.status !== 'ready'))
       throw new QueueUnavailable('the queue is not connected');
     const timestamp = await clock.now();
     const flows = entries.map(({ lane, id, envelope }) => ({
@@ -120,7 +100,7 @@ export function createLaneProducer(connection: QueueConnection, timeout: number,
 
   /** By an envelope of nothing: one entry of a fence alone would stand in another order than those that follow. */
   async function loadScripts(lane: number): Promise<void> {
-    const queue = openLane<WireEnvelope>(connection, lane);
+    const queue = openLane<WireEnvelope>(access, lane);
     const nothing = { requests: [], objects: [] };
     const opts = { jobId: newId(), ...OPTIONS };
     await queue.add(jobs.envelope, nothing, opts).finally(() => queue.close());
@@ -149,16 +129,16 @@ export function createLaneProducer(connection: QueueConnection, timeout: number,
 }
 
 interface Opening {
-  connection: QueueConnection;
+  access: QueueAccess;
   /** A client of the producer's own, where replicas are waited for. */
   own: RedisClient | undefined;
   timeout: number;
 }
 
 /** What adds to the lanes of one shard. */
-function openShard(shard: number, { connection, own, timeout }: Opening) {
-  const { layout, factory, replication } = connection;
-  const options = optionsOfLane(connection, shard * layout.lanes);
+function openShard(shard: number, { access, own, timeout }: Opening) {
+  const { layout, factory, replication } = access;
+  const options = optionsOfLane(access, shard * layout.lanes);
   const additions = countAdditions({ shard, shards: layout.shards });
   const waiting = own && { replicas: replication!.replicas, timeout, shard };
   const replicas = waiting && waitForReplicas(own, waiting);
@@ -171,7 +151,10 @@ function openShard(shard: number, { connection, own, timeout }: Opening) {
     makeWrapped as unknown as undefined,
   );
   flow.on('error', () => {});
-  const clock = createServerClock(() => readServerClock(connection, own ?? connection.redis, shard));
+  const redis = own ?? access.redis;
+  const clock = createServerClock(() =>
+    redis ? readRedisClock(redis, shard) : readPostgresClock(queuePool(access)),
+  );
   return { flow, additions, replicas, clock };
 }
 

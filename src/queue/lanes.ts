@@ -114,6 +114,9 @@ export const markOf = (shard: number): string => `${prefixOf(shard)}:mark`;
 /** The numbers of all shards, in their order. */
 export const everyShard = (shards: number): number[] => Array.from({ length: shards }, (_, shard) => shard);
 
+/** The numbers of so many lanes, in their order. */
+export const everyLane = (lanes: number): number[] => Array.from({ length: lanes }, (_, lane) => lane);
+
 /** Where the version of a UUID stands in its text, and where its last four digits begin. */
 const VERSION = 14;
 const TAG = 32;

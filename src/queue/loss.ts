@@ -6,7 +6,7 @@ import type { Log } from '../platform/log.ts';
 import type { Pool } from '../store/database.ts';
 import { type QueueLoss, type QueueState, rememberQueue } from '../store/installation.ts';
 import { tellLoss } from '../store/queue-losses.ts';
-import { laneName, markOf, prefixOf } from './lanes.ts';
+import { markOf, prefixOf } from './lanes.ts';
 import { movesVersionOf } from './moves.ts';
 import type { Exec, RedisClient } from './open-redis.ts';
 
@@ -16,9 +16,6 @@ const PATIENCE_MS = 2000;
 /** Looks within so many milliseconds remember nothing new: any number of processes write once a second. */
 const OFTEN_ENOUGH_MS = 1000;
 
-/** A lane hands out its jobs milliseconds apart: what is read after each other may not fit together. */
-const LOOKS_AT_LANES = 5;
-
 /** A request is accepted a while before its envelope is made: it waits for the flush before, and no longer than clients do. */
 const ACCEPTED_BEFORE_MS = 2000;
 
@@ -26,8 +23,8 @@ export interface LossWatch {
   pool: Pool;
   redis: RedisClient;
   shard: number;
-  /** Of each shard. */
-  lanes: number;
+  /** When the oldest envelope of the shard was added, in epoch milliseconds; undefined: it has none. */
+  oldest(): Promise<number | undefined>;
   /** The process. */
   name: string;
   log: Log;
@@ -45,12 +42,8 @@ export interface LossWatch {
  * The order of the steps is what makes it right: what is known is read first, then Redis. What one process reads there
  * can be no less than what another had seen before, unless something is lost.
  */
-export function watchForLoss({ pool, redis, shard, lanes, name, log, additions, onLoss }: LossWatch) {
+export function watchForLoss({ pool, redis, shard, oldest, name, log, additions, onLoss }: LossWatch) {
   let generation: number | undefined;
-  const names = Array.from(
-    { length: lanes },
-    (_, lane) => `${prefixOf(shard)}:${laneName(shard * lanes + lane)}`,
-  );
 
   /**
    * @param state as it was read a moment ago
@@ -75,7 +68,8 @@ export function watchForLoss({ pool, redis, shard, lanes, name, log, additions, 
       return 'lost';
     }
     if (last || state.age === null || state.age >= OFTEN_ENOUGH_MS) {
-      const waitingSince = await within(PATIENCE_MS, readOldest(redis, names));
+      const added = await within(PATIENCE_MS, oldest());
+      const waitingSince = added === undefined ? undefined : added - ACCEPTED_BEFORE_MS;
       await rememberQueue(pool, state.generation, { ...found, shard, now: state.now, waitingSince });
     }
     return 'seen';
@@ -101,34 +95,6 @@ async function readRedis(redis: RedisClient, shard: number): Promise<{ mark: str
     [mark, additions] = await redis.mget(keys);
   }
   return { mark: mark ?? '', additions: Number(additions ?? 0) };
-}
-
-/**
- * When the oldest envelope that waits or is in work was accepted, at the earliest; undefined: there is none.
- * @throws when the lanes move too fast to be seen
- */
-async function readOldest(redis: RedisClient, names: string[]): Promise<number | undefined> {
-  for (let attempt = 0; attempt < LOOKS_AT_LANES; attempt++) {
-    const keys = await oldestKeys(redis, names);
-    if (keys.length === 0) return undefined;
-    const times = await Promise.all(keys.map((key) => redis.hget(key, 'timestamp')));
-    // One that is gone meanwhile says nothing about those behind it.
-    if (times.every((time) => time !== null)) return Math.min(...times.map(Number)) - ACCEPTED_BEFORE_MS;
-  }
-  throw new Error('the lanes move too fast to be looked at');
-}
-
-/** Of the job that is next in each lane, and of the one in work. */
-async function oldestKeys(redis: RedisClient, names: string[]): Promise<string[]> {
-  const ids = await Promise.all(
-    names.flatMap((name) =>
-      ['active', 'wait', 'paused'].map(async (list) => {
-        const id = await redis.lindex(`${name}:${list}`, -1);
-        return id === null ? [] : [`${name}:${id}`];
-      }),
-    ),
-  );
-  return ids.flat();
 }
 
 /** What has happened and what is lost by it, without a full stop. */

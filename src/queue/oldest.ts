@@ -1,10 +1,9 @@
 import type { Service } from '../platform/lifecycle.ts';
 import type { Log } from '../platform/log.ts';
 import { poll } from '../platform/poll.ts';
-import { openLanes, type QueueConnection } from './connection.ts';
 import { FRESH_MS } from './depth.ts';
-import { shardOfLane } from './lanes.ts';
-import { waitingIn } from './waiting.ts';
+import type { LaneStore } from './lane-store.ts';
+import { everyLane, laneName, shardOfLane } from './lanes.ts';
 
 /** Milliseconds between two looks at the heads of the lanes. */
 const LOOK_MS = 2000;
@@ -30,26 +29,24 @@ export interface WatchOldestOptions {
 
 /** Looks now and then for how long the oldest envelope of each lane has been there, and says so when it is too long. */
 export function watchOldest(
-  connection: QueueConnection,
+  store: LaneStore,
   { lanes, maxAgeMs, log, standstill: watched }: WatchOldestOptions,
 ) {
-  const queues = openLanes<unknown>(connection, lanes);
-  const searches = queues.map((queue) => waitingIn(connection, queue));
   /** By lane, in the order of the lanes; times by `performance.now()`. */
   let oldest: { lane: number; envelope: string; addedAt: number }[] = [];
   const warned = new Map<number, { envelope: string; at: number }>();
   let seenAt = Number.NEGATIVE_INFINITY;
   const standstill = watched && createStandstill(watched, log);
   const countActive = async () => {
-    const counts = await Promise.allSettled(queues.map((queue) => queue.getActiveCount()));
-    return counts.reduce((sum, one) => sum + (one.status === 'fulfilled' ? one.value : 0), 0);
+    const depths = await Promise.allSettled(everyLane(lanes).map(store.depth));
+    return depths.reduce((sum, one) => sum + (one.status === 'fulfilled' ? one.value.active : 0), 0);
   };
 
   // While the queue is away, or a shard of it, what is known of it stands, and grows older.
   const looks = poll(LOOK_MS, async () => {
-    if (!connection.ready()) return standstill?.forget();
+    if (!store.ready()) return standstill?.forget();
     const before = new Map(oldest.map((one) => [one.lane, one]));
-    const found = await Promise.allSettled(searches.map((waiting) => waiting.oldest()));
+    const found = await Promise.allSettled(everyLane(lanes).map(store.oldest));
     const [first] = found;
     if (first?.status === 'rejected' && found.every(({ status }) => status === 'rejected'))
       throw first.reason;
@@ -88,7 +85,6 @@ export function watchOldest(
     name: 'oldest envelopes',
     async stop() {
       void looks.stop();
-      await Promise.all(queues.map((queue) => queue.close().catch(() => {})));
     },
   };
   return {
@@ -100,8 +96,8 @@ export function watchOldest(
     ages: () => {
       if (performance.now() - seenAt > FRESH_MS) return undefined;
       const found = new Map(aged().map(({ lane, seconds }) => [lane, seconds]));
-      return queues.map(({ name }, lane) => ({
-        ...{ lane: name, shard: shardOfLane(connection.layout, lane) },
+      return everyLane(lanes).map((lane) => ({
+        ...{ lane: laneName(lane), shard: shardOfLane(store.layout, lane) },
         seconds: found.get(lane) ?? 0,
       }));
     },

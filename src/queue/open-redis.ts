@@ -1,6 +1,6 @@
 import type { ChainableCommander } from 'ioredis';
 import type { Config } from '../platform/config.ts';
-import { Cluster, Command, Redis } from './bullmq.ts';
+import { Cluster, Command, Redis } from './ioredis.ts';
 import { everyShard, markOf } from './lanes.ts';
 
 /** A client of one Redis, or of a Redis Cluster: both take the same commands. */

@@ -1,6 +1,7 @@
-import type { ClientBase } from 'pg';
+import type { ClientBase, Pool, PoolClient } from 'pg';
 import { jobs } from '../jobs/catalog.ts';
-import { QUEUE_SCHEMA } from './connection.ts';
+import { runMigrations } from './bullmq.ts';
+import { QUEUE_SCHEMA } from './bullmq-queues.ts';
 
 /** Both halves of the advisory lock's key: "pstk", then "fnce" in ASCII, which is no lane's lease. */
 const LOCK = [0x7073746b, 0x666e6365].join(', ');
@@ -72,7 +73,7 @@ select from pg_trigger
  * Lets a job that goes back from active to waiting keep its place, and all fences stand in one order in every lane.
  * Needs BullMQ's tables; safe to repeat.
  */
-export async function keepOrder(client: ClientBase): Promise<void> {
+async function keepOrder(client: ClientBase): Promise<void> {
   await client.query(createOrderFunction);
   const { rowCount } = await client.query(findOrderTrigger);
   if (!rowCount) await client.query(createOrderTrigger);
@@ -98,7 +99,22 @@ select from pg_class
    and 'autovacuum_vacuum_threshold=1000' = any (reloptions)`;
 
 /** Has the jobs' table vacuumed as soon as the server looks at it. Needs BullMQ's tables; safe to repeat. */
-export async function vacuumOften(client: ClientBase): Promise<void> {
+async function vacuumOften(client: ClientBase): Promise<void> {
   const { rowCount } = await client.query(findSetting);
   if (!rowCount) await client.query(statement);
+}
+
+/** Makes the tables of the queue, or brings them up to date. Safe to repeat. */
+export async function migrateQueue(client: ClientBase): Promise<void> {
+  await runMigrations(client as PoolClient, QUEUE_SCHEMA);
+  await keepOrder(client);
+  await vacuumOften(client);
+}
+
+/** Whether there are tables for a queue. */
+export async function hasQueueTables(pool: Pool): Promise<boolean> {
+  const { rows } = await pool.query<{ found: boolean }>('select to_regnamespace($1) is not null as found', [
+    QUEUE_SCHEMA,
+  ]);
+  return rows[0]!.found;
 }

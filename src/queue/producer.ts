@@ -5,12 +5,12 @@ import { rest } from '../platform/poll.ts';
 import type { Pool } from '../store/database.ts';
 import { findHomes, type Home, recordHome } from '../store/queue-shards.ts';
 import type { QueueConnection } from './connection.ts';
-import { type CountingProducer, createLaneProducer } from './lane-producer.ts';
+import type { StoreProducer } from './lane-store.ts';
 import { type LaneEntry, type LaneProducer, type Placing, QueueUnavailable } from './lanes.ts';
 import { KNOWN_MS, type Move, type Moves, openMoves } from './moves.ts';
 
 /** Where a process hands its envelopes to: lanes of one shard, counted from 0, whose the workspace of each says. */
-export interface PlacedProducer extends LaneProducer, Pick<CountingProducer, 'additions' | 'ping' | 'stop'> {
+export interface PlacedProducer extends LaneProducer, Pick<StoreProducer, 'additions' | 'ping' | 'stop'> {
   /** The queue has lost something. */
   forget(): void;
   /** The shard of a workspace, and its how many-th that is. @throws {QueueUnavailable} */
@@ -30,7 +30,7 @@ interface Opening {
 
 /** The producer of a process. With one shard nobody is asked where a workspace is. */
 export function openProducer(connection: QueueConnection, { pool, timeout, log }: Opening): PlacedProducer {
-  const producer = createLaneProducer(connection, timeout, log);
+  const producer = connection.laneStore.createProducer({ timeout, log });
   const { additions, ping, stop } = producer;
   const { redis, layout } = connection;
   if (layout.shards === 1 || !redis)
@@ -65,7 +65,7 @@ interface PlacingOptions {
   shards: number;
   /** Of each shard. */
   lanes: number;
-  producer: CountingProducer;
+  producer: StoreProducer;
 }
 
 /**

@@ -3,8 +3,8 @@ import { ConfigError } from '../platform/config.ts';
 import { type Service, within } from '../platform/lifecycle.ts';
 import type { Log } from '../platform/log.ts';
 import { backOff, poll, rest } from '../platform/poll.ts';
-import type { Redis } from './bullmq.ts';
 import type { QueueConnection } from './connection.ts';
+import type { Redis } from './ioredis.ts';
 import { everyShard, markOf } from './lanes.ts';
 import {
   allServers,

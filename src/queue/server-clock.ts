@@ -1,5 +1,4 @@
 import type { Pool } from 'pg';
-import type { QueueConnection } from './connection.ts';
 import { type RedisClient, serverOfShard } from './open-redis.ts';
 
 /** Milliseconds for which the difference between the server's clock and this process's monotonic clock is used. */
@@ -33,17 +32,14 @@ export function createServerClock(read: () => Promise<number>): ServerClock {
   };
 }
 
-/** Reads the clock of the server that holds a shard. */
-export async function readServerClock(
-  { options }: Pick<QueueConnection, 'options'>,
-  redis: RedisClient | undefined,
-  shard: number,
-): Promise<number> {
-  if (redis) {
-    const [seconds, microseconds] = await serverOfShard(redis, shard).time();
-    return Number(seconds) * 1000 + Number(microseconds) / 1000;
-  }
-  const pool = options.connection as unknown as Pool;
+/** The clock of the Redis that holds a shard, in epoch milliseconds. */
+export async function readRedisClock(redis: RedisClient, shard: number): Promise<number> {
+  const [seconds, microseconds] = await serverOfShard(redis, shard).time();
+  return Number(seconds) * 1000 + Number(microseconds) / 1000;
+}
+
+/** The clock of Postgres, in epoch milliseconds. */
+export async function readPostgresClock(pool: Pool): Promise<number> {
   const { rows } = await pool.query<{ now: number }>(
     'select extract(epoch from clock_timestamp())::float8 * 1000 as now',
   );

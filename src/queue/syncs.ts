@@ -1,7 +1,7 @@
 import { type ScheduledJobData, SYNC_QUEUE, type SyncJobData, syncJobs } from '../jobs/catalog.ts';
 import { within } from '../platform/lifecycle.ts';
 import type { Log } from '../platform/log.ts';
-import { openQueue, type QueueConnection } from './connection.ts';
+import { openQueue, type QueueAccess } from './bullmq-queues.ts';
 import { QueueUnavailable } from './lanes.ts';
 
 /** When an integration is to run. */
@@ -21,7 +21,7 @@ const FORGOTTEN = { attempts: 1, removeOnComplete: true, removeOnFail: true } as
  *
  * @param timeout milliseconds, after which any of these gives up with QueueUnavailable
  */
-export function createSyncQueue(connection: QueueConnection, timeout: number) {
+export function createSyncQueue(connection: QueueAccess, timeout: number) {
   const queue = openQueue<SyncJobData | ScheduledJobData>(connection, SYNC_QUEUE);
 
   async function patient<T>(work: () => Promise<T>): Promise<T> {

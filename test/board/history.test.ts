@@ -2,7 +2,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { createFleet } from '../../src/board/fleet.ts';
 import { readHistory, recordHistory } from '../../src/board/history.ts';
 import { newId } from '../../src/platform/ids.ts';
-import { openLaneDepths } from '../../src/queue/depth.ts';
+import { createLaneDepths } from '../../src/queue/depth.ts';
 import {
   type FleetRow,
   forgetFleetHistory,
@@ -50,7 +50,7 @@ describe.each(['postgres', 'redis'] as const)('the history of a fleet whose queu
     await beatProcess(pool, processOf('web'), figures);
     await beatProcess(pool, processOf('worker'), figures);
     await laneQueues[1]!.add('envelope', {});
-    const depths = openLaneDepths(connection, { lanes: config.LANES, timeout: 5000 });
+    const depths = createLaneDepths(connection.laneStore, { lanes: config.LANES, timeout: 5000 });
     const loss = { losses: 1, latest: 1, found: 'empty', acceptedFrom: '', acceptedUntil: '' } as const;
     const told = { missing: () => [], loss: () => loss };
     const fleets = [1, 2].map(() => createFleet({ database, connection, depths, config, ...told }));
@@ -60,7 +60,6 @@ describe.each(['postgres', 'redis'] as const)('the history of a fleet whose queu
     await Promise.all(boards.map((board) => board.now()));
     await Promise.all(boards.map((board) => board.now()));
     await Promise.all(boards.map((board) => board.stop()));
-    await depths.stop();
     const [first, ...others] = await readFleetHistory(pool, { minutes: 1, from: long });
     // A minute may have begun meanwhile.
     expect(others.length).toBeLessThan(2);

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { isUnavailable } from '../../src/edge/reply.ts';
 import { redisTokenBuckets } from '../../src/limits/token-buckets.ts';
-import { Redis } from '../../src/queue/bullmq.ts';
+import { Redis } from '../../src/queue/ioredis.ts';
 import { startRedis } from '../setup/fixtures.ts';
 
 test('G5: a rate limit that a full Redis does not count is a reason for 503, not for 500', async () => {

@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { ApiKey } from '../../src/edge/key-cache.ts';
 import { type Allowance, createRateLimiter } from '../../src/edge/rate-limit.ts';
 import { memoryTokenBuckets, redisTokenBuckets, type TokenBuckets } from '../../src/limits/token-buckets.ts';
-import { Redis } from '../../src/queue/bullmq.ts';
+import { Redis } from '../../src/queue/ioredis.ts';
 import type { BucketName } from '../../src/schemas/limits.ts';
 import { startRedis, waitUntil } from '../setup/fixtures.ts';
 

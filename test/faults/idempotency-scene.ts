@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import type { Json } from '../../src/profile/json.ts';
-import { Redis } from '../../src/queue/bullmq.ts';
+import { Redis } from '../../src/queue/ioredis.ts';
 import type { Fleet } from '../guarantees/fleet.ts';
 import { type ApiAnswer, type ApiRequest, send } from '../setup/api.ts';
 import { waitUntil } from '../setup/fixtures.ts';

@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { v7 as uuidv7 } from 'uuid';
 import { beforeAll, describe, expect, test } from 'vitest';
-import { Redis } from '../../src/queue/bullmq.ts';
+import { Redis } from '../../src/queue/ioredis.ts';
 import { eraseDeletedFromLog } from '../../src/retention/erase-log.ts';
 import { eraseStaleRows } from '../../src/store/imports.ts';
 import { createDestination } from '../../src/store/stream-destinations.ts';

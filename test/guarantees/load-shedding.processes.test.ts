@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { allOperations } from '../../src/operations/index.ts';
-import { Redis } from '../../src/queue/bullmq.ts';
+import { Redis } from '../../src/queue/ioredis.ts';
 import { createAccess } from '../setup/access.ts';
 import { send } from '../setup/api.ts';
 import { liftLimits } from '../setup/examples.ts';

@@ -29,12 +29,12 @@ describe.each<QueueConnection['kind']>(['redis', 'postgres'])('queue in %s', (ki
       await producer.add([{ lane: 1, id: newId(), envelope: { requests: [], objects: [] } }]);
       vi.useRealTimers();
       setClock(reads);
-      const oldest = watchOldest(scene.connection, { lanes: LANES, maxAgeMs: 60_000, log });
+      const oldest = watchOldest(scene.connection.laneStore, { lanes: LANES, maxAgeMs: 60_000, log });
       await oldest.look();
       expect(oldest.tooOld()).toEqual([]);
       expect(oldest.ages()![1]!.seconds).toBeLessThan(60);
-      expect((await lookAtLanes(scene.connection, LANES))[1]).toMatchObject({ depth: 1 });
-      expect((await lookAtLanes(scene.connection, LANES))[1]!.oldestSeconds).toBeLessThan(60);
+      expect((await lookAtLanes(scene.connection.laneStore, LANES))[1]).toMatchObject({ depth: 1 });
+      expect((await lookAtLanes(scene.connection.laneStore, LANES))[1]!.oldestSeconds).toBeLessThan(60);
       await oldest.stop();
       await producer.stop();
       await scene.queues[1]!.drain();

@@ -1,9 +1,9 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { readConfig } from '../../src/platform/config.ts';
 import { createLog } from '../../src/platform/log.ts';
-import { Redis } from '../../src/queue/bullmq.ts';
 import { connectProducer, type QueueConnection } from '../../src/queue/connection.ts';
 import { watchDepth } from '../../src/queue/depth.ts';
+import { Redis } from '../../src/queue/ioredis.ts';
 import { createLaneProducer } from '../../src/queue/lane-producer.ts';
 import { startRedis, waitUntil } from '../setup/fixtures.ts';
 
@@ -21,7 +21,7 @@ beforeAll(async () => {
   });
   connection = connectProducer(config, DATABASE_URL);
   await waitUntil(connection.ready, { what: 'Redis' });
-  depth = watchDepth(connection, SHARDS * LANES);
+  depth = watchDepth(connection.laneStore, SHARDS * LANES);
 });
 afterAll(async () => {
   await depth.stop();

@@ -2,13 +2,9 @@ import { v7 as uuidv7 } from 'uuid';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { readConfig } from '../../src/platform/config.ts';
 import { createLog } from '../../src/platform/log.ts';
-import { Redis } from '../../src/queue/bullmq.ts';
-import {
-  connectProducer,
-  connectWorker,
-  openQueue,
-  type QueueConnection,
-} from '../../src/queue/connection.ts';
+import { openQueue } from '../../src/queue/bullmq-queues.ts';
+import { connectProducer, connectWorker, type QueueConnection } from '../../src/queue/connection.ts';
+import { Redis } from '../../src/queue/ioredis.ts';
 import { createLaneProducer } from '../../src/queue/lane-producer.ts';
 import { laneName } from '../../src/queue/lanes.ts';
 import { watchMemory } from '../../src/queue/redis.ts';
@@ -78,7 +74,13 @@ test('a lane that stands at a fence whose other entries are lost goes on with wh
     follow() {},
     abandon() {},
   };
-  const lane = startLane(0, { connection: worker, coalescer, fences, config: config(), log: silent });
+  const lane = startLane(0, {
+    laneStore: worker.laneStore,
+    coalescer,
+    fences,
+    config: config(),
+    log: silent,
+  });
   const add = (data: object) => queue.add('envelope', data, { jobId: uuidv7(), attempts: 1 });
   await add({ ...nothing, fence: { id: uuidv7(), lanes: [0, 1] } });
   await waitUntil(() => standing, { what: 'the lane at its fence' });

@@ -1,19 +1,31 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
+import { readConfig } from '../../src/platform/config.ts';
 import { newId } from '../../src/platform/ids.ts';
-import { Redis } from '../../src/queue/bullmq.ts';
+import { connectProducer, type QueueConnection } from '../../src/queue/connection.ts';
+import { Redis } from '../../src/queue/ioredis.ts';
 import { createLaneShares } from '../../workers/lane/share.ts';
 import { startRedis, waitUntil } from '../setup/fixtures.ts';
 
 let redis: Redis;
+let connection: QueueConnection;
 beforeAll(async () => {
-  redis = new Redis((await startRedis()).url);
+  const { url } = await startRedis();
+  redis = new Redis(url);
+  connection = connectProducer(readConfig({ REDIS_URL: url }), '');
+  await waitUntil(connection.ready, { what: 'Redis' });
 });
 beforeEach(async () => void (await redis.flushall()));
-afterAll(() => redis.disconnect());
+afterAll(async () => {
+  redis.disconnect();
+  await connection.stop();
+});
 
 /** A worker that opens and closes at once what it is told to. */
 function worker({ lanes = 64, reads = 1, lease = 60_000 } = {}) {
-  const shares = createLaneShares(redis, { id: newId(), layout: { shards: 1, lanes }, reads, lease });
+  const { endLease } = connection.laneStore;
+  const shares = createLaneShares(redis, {
+    ...{ id: newId(), layout: { shards: 1, lanes }, reads, lease, endLease },
+  });
   let open: number[] = [];
   return {
     shares,
@@ -211,6 +223,6 @@ test('what a killed worker had in work is handed out again with its lane, and no
     },
     { what: 'the take-over', deadline: 3000 },
   );
-  expect(await redis.exists(lockOf(left!))).toBe(0);
+  await waitUntil(async () => (await redis.exists(lockOf(left!))) === 0, { what: 'the end of the lease' });
   expect(await redis.smembers(`{penstock}:lane-${left}:stalled`)).toEqual(['job']);
 });

@@ -3,7 +3,8 @@ import { v7 as uuidv7 } from 'uuid';
 import { expect, test } from 'vitest';
 import { readConfig } from '../../src/platform/config.ts';
 import { createLog } from '../../src/platform/log.ts';
-import { connectWorker, openQueue } from '../../src/queue/connection.ts';
+import { openQueue } from '../../src/queue/bullmq-queues.ts';
+import { connectWorker } from '../../src/queue/connection.ts';
 import { laneName } from '../../src/queue/lanes.ts';
 import type { Coalescer } from '../../workers/batch/coalescer.ts';
 import type { Fences } from '../../workers/fence/fences.ts';
@@ -40,7 +41,13 @@ test('a job that took effect is not kept as failed when the queue could not be t
   };
   await queue.add('envelope', { requests: [], objects: [] }, { jobId: uuidv7(), attempts: 1 });
   const log = createLog('test', 'silent');
-  const lane = startLane(0, { connection, coalescer, fences: {} as Fences, config, log });
+  const lane = startLane(0, {
+    laneStore: connection.laneStore,
+    coalescer,
+    fences: {} as Fences,
+    config,
+    log,
+  });
 
   await waitUntil(
     async () => {

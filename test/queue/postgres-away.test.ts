@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest';
 import { readConfig } from '../../src/platform/config.ts';
-import { connectProducer, openQueue } from '../../src/queue/connection.ts';
+import { openQueue } from '../../src/queue/bullmq-queues.ts';
+import { connectProducer } from '../../src/queue/connection.ts';
 import { createDatabase } from '../setup/fixtures.ts';
 import { startProxy } from '../setup/proxy.ts';
 

@@ -1,6 +1,6 @@
 import { beforeAll, describe, expect, test } from 'vitest';
 import { readConfig } from '../../src/platform/config.ts';
-import { Redis } from '../../src/queue/bullmq.ts';
+import { Redis } from '../../src/queue/ioredis.ts';
 import { countProcessed, type Fleet, startFleet, statusOf } from '../guarantees/fleet.ts';
 import { send } from '../setup/api.ts';
 import { startRedis, type TestRedis, waitUntil } from '../setup/fixtures.ts';

@@ -1,4 +1,4 @@
-import { Redis } from '../../src/queue/bullmq.ts';
+import { Redis } from '../../src/queue/ioredis.ts';
 import type { TestRedis } from '../setup/fixtures.ts';
 
 /** The address for a user who may do everything but CONFIG, as a managed service has it. */

@@ -9,9 +9,10 @@ import {
 } from '../../src/jobs/envelope.ts';
 import { readConfig } from '../../src/platform/config.ts';
 import { createLog } from '../../src/platform/log.ts';
-import { Redis } from '../../src/queue/bullmq.ts';
-import { connectProducer, openQueue, type QueueConnection } from '../../src/queue/connection.ts';
+import { openQueue } from '../../src/queue/bullmq-queues.ts';
+import { connectProducer, type QueueConnection } from '../../src/queue/connection.ts';
 import { createGroupCommit, type GroupCommitOptions } from '../../src/queue/enqueue.ts';
+import { Redis } from '../../src/queue/ioredis.ts';
 import { createLaneProducer } from '../../src/queue/lane-producer.ts';
 import { identifierKey, type LaneProducer, laneName } from '../../src/queue/lanes.ts';
 import { decodeEnvelope, type WireEnvelope } from '../../src/queue/wire.ts';

@@ -5,8 +5,11 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { AcceptedObject } from '../../src/jobs/envelope.ts';
 import { readConfig } from '../../src/platform/config.ts';
 import { createLog } from '../../src/platform/log.ts';
-import { connectProducer, openLanes, type QueueConnection } from '../../src/queue/connection.ts';
+import type { Queue } from '../../src/queue/bullmq.ts';
+import { openLane } from '../../src/queue/bullmq-queues.ts';
+import { connectProducer, type QueueConnection } from '../../src/queue/connection.ts';
 import { createGroupCommit } from '../../src/queue/enqueue.ts';
+import { everyLane } from '../../src/queue/lanes.ts';
 import { HOLD_MS, KNOWN_MS, openMoves } from '../../src/queue/moves.ts';
 import { pack } from '../../src/queue/pack.ts';
 import { openProducer, type PlacedProducer } from '../../src/queue/producer.ts';
@@ -21,7 +24,7 @@ const log = createLog('test', 'silent');
 let redis: TestRedis;
 let pool: pg.Pool;
 let connection: QueueConnection;
-let lanes: ReturnType<typeof openLanes<WireEnvelope>>;
+let lanes: Queue<WireEnvelope>[];
 const producers: PlacedProducer[] = [];
 beforeAll(async () => {
   const { url } = await createDatabase();
@@ -31,7 +34,7 @@ beforeAll(async () => {
   const config = readConfig({ ...settings, SHARDS: String(SHARDS), LANES: String(LANES) });
   connection = connectProducer(config, url);
   await waitUntil(connection.ready, { what: 'Redis' });
-  lanes = openLanes<WireEnvelope>(connection, SHARDS * LANES);
+  lanes = everyLane(SHARDS * LANES).map((lane) => openLane<WireEnvelope>(connection, lane));
 });
 afterAll(async () => {
   for (const queue of lanes) await queue.close();

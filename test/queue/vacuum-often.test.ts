@@ -1,7 +1,7 @@
 import pg from 'pg';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { migrate } from '../../src/processes/migrate.ts';
-import { QUEUE_SCHEMA } from '../../src/queue/connection.ts';
+import { QUEUE_SCHEMA } from '../../src/queue/bullmq-queues.ts';
 import { createDatabase } from '../setup/fixtures.ts';
 
 let url: string;

@@ -1,6 +1,6 @@
 import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
-import { Redis } from '../../src/queue/bullmq.ts';
+import { Redis } from '../../src/queue/ioredis.ts';
 import { createPartition } from './cut-off.ts';
 import { leasePort } from './ports.ts';
 import { startRedis, type TestRedis } from './redis.ts';

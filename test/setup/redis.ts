@@ -1,4 +1,4 @@
-import { Redis } from '../../src/queue/bullmq.ts';
+import { Redis } from '../../src/queue/ioredis.ts';
 import { spawnOnLeash } from './leash.ts';
 import { leaveBehind, temporaryFolder } from './left-behind.ts';
 import { leasePort } from './ports.ts';

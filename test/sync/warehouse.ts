@@ -13,7 +13,8 @@ import {
 } from '../../src/integrations/source.ts';
 import { SYNC_QUEUE } from '../../src/jobs/catalog.ts';
 import { readConfig } from '../../src/platform/config.ts';
-import { connectProducer, openQueue } from '../../src/queue/connection.ts';
+import { openQueue } from '../../src/queue/bullmq-queues.ts';
+import { connectProducer } from '../../src/queue/connection.ts';
 import { createSyncQueue } from '../../src/queue/syncs.ts';
 import { startRun } from '../../src/store/sync-runs.ts';
 import type { Fleet } from '../guarantees/fleet.ts';

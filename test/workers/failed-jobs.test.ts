@@ -52,7 +52,7 @@ describe.each(['redis', 'postgres'] as const)('failed jobs of a lane on %s', (ki
     log.error = (...line: unknown[]) => void errors.push(line);
     const connection = connectWorker(config(), scene.env.DATABASE_URL);
     const pool = openPool(scene.env.DATABASE_URL);
-    const upkeep = await startUpkeep({ connection, pool, config: config(), log });
+    const upkeep = await startUpkeep({ laneStore: connection.laneStore, pool, config: config(), log });
     await waitUntil(async () => (await states(applied)).every((state) => state === 'unknown'), {
       what: 'the jobs that took effect to be gone',
     });
@@ -70,19 +70,19 @@ describe.each(['redis', 'postgres'] as const)('failed jobs of a lane on %s', (ki
   test('the mark of a fence is one that took effect when the fence is passed, and not before', async () => {
     const [whole, mark] = scene.fence([0, 2], event('ann')) as [LaneEntry, LaneEntry];
     await fail(whole, mark);
-    expect(await removeAppliedFailures(2, scene.queues[2]!, scene.pool)).toEqual([mark.id]);
+    expect(await removeAppliedFailures(2, scene.connection.laneStore, scene.pool)).toEqual([mark.id]);
     await recordAsApplied(whole.id);
-    expect(await removeAppliedFailures(2, scene.queues[2]!, scene.pool)).toEqual([]);
-    expect(await removeAppliedFailures(0, scene.queues[0]!, scene.pool)).toEqual([]);
+    expect(await removeAppliedFailures(2, scene.connection.laneStore, scene.pool)).toEqual([]);
+    expect(await removeAppliedFailures(0, scene.connection.laneStore, scene.pool)).toEqual([]);
     expect(await states([whole, mark])).toEqual(['unknown', 'unknown']);
   });
 
   test('one that somebody added by hand goes by the ledger key that its id makes', async () => {
     const entry = { ...scene.plain(1), id: `by-hand-${uuidv7()}` };
     await fail(entry);
-    expect(await removeAppliedFailures(1, scene.queues[1]!, scene.pool)).toEqual([entry.id]);
+    expect(await removeAppliedFailures(1, scene.connection.laneStore, scene.pool)).toEqual([entry.id]);
     await recordAsApplied(ledgerKey(entry.id));
-    expect(await removeAppliedFailures(1, scene.queues[1]!, scene.pool)).toEqual([]);
+    expect(await removeAppliedFailures(1, scene.connection.laneStore, scene.pool)).toEqual([]);
     expect(await stateOf(entry)).toBe('unknown');
   });
 });

@@ -3,16 +3,11 @@ import { v7 as uuidv7 } from 'uuid';
 import type { AcceptedObject, Envelope } from '../../src/jobs/envelope.ts';
 import { readConfig } from '../../src/platform/config.ts';
 import { Queue, Worker } from '../../src/queue/bullmq.ts';
-import {
-  connectProducer,
-  connectWorker,
-  optionsOfLane,
-  type QueueConnection,
-} from '../../src/queue/connection.ts';
+import { optionsOfLane } from '../../src/queue/bullmq-queues.ts';
+import { connectProducer, connectWorker, type QueueConnection } from '../../src/queue/connection.ts';
 import { createLaneProducer } from '../../src/queue/lane-producer.ts';
 import { type LaneEntry, laneName } from '../../src/queue/lanes.ts';
 import { fenceEntries } from '../../src/queue/pack.ts';
-import { waitingIn } from '../../src/queue/waiting.ts';
 import type { WireEnvelope } from '../../src/queue/wire.ts';
 import { createCoalescer } from '../../workers/batch/coalescer.ts';
 import { createFences, listenForFenceNews } from '../../workers/fence/fences.ts';
@@ -51,7 +46,6 @@ export async function createFenceScene(kind: QueueConnection['kind'], settings: 
     await queue.waitUntilReady();
     await queue.setGlobalConcurrency(1);
   }
-  const waiting = waitingIn(connection, queues[0]!);
   const stops: (() => Promise<unknown>)[] = [];
   const handing = connectWorker(config, url);
   const hand = new Worker<WireEnvelope>(
@@ -73,8 +67,7 @@ export async function createFenceScene(kind: QueueConnection['kind'], settings: 
     connection,
     producer,
     queues,
-    /** Of lane 0. */
-    waiting,
+    laneStore: connection.laneStore,
     plain: (lane: number, ...objects: AcceptedObject[]): LaneEntry => ({
       lane,
       id: uuidv7(),
@@ -90,7 +83,7 @@ export async function createFenceScene(kind: QueueConnection['kind'], settings: 
       const store = openPool(url);
       const coalescer = createCoalescer(store, { metrics, log: silent });
       const fences = createFences({ pool: store, lanes: LANES, metrics, log: silent });
-      const context = { connection: own, coalescer, fences, config, log };
+      const context = { laneStore: own.laneStore, coalescer, fences, config, log };
       const services = [
         ...(deaf ? [] : [listenForFenceNews(url, fences.hear, silent)]),
         ...lanes.map((lane) => startLane(lane, context)),

@@ -34,7 +34,13 @@ async function startCutLane() {
     },
     abandon() {},
   };
-  const lane = startLane(0, { connection, coalescer, fences: {} as never, config, log: silent });
+  const lane = startLane(0, {
+    laneStore: connection.laneStore,
+    coalescer,
+    fences: {} as never,
+    config,
+    log: silent,
+  });
   return {
     handedIn,
     /** As the coalescer does: these are not applied yet. */

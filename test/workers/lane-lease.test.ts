@@ -45,7 +45,7 @@ test('a lane that has just been taken is given up at once', async () => {
       follow() {},
       abandon() {},
     };
-    const context = { connection, coalescer, fences: {} as never, config, log: silent };
+    const context = { laneStore: connection.laneStore, coalescer, fences: {} as never, config, log: silent };
     const lane = startLane(moment, context);
     if (moment > 0) await sleep(moment * 3);
     await within(2000, lane.stop());

@@ -1,5 +1,6 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import type { AcceptedObject } from '../../src/jobs/envelope.ts';
+import type { Lease } from '../../src/queue/lane-store.ts';
 import { envelopeId, type LaneEntry } from '../../src/queue/lanes.ts';
 import { READS } from '../../src/queue/wire.ts';
 import { createOvertaking } from '../../workers/lane/overtaking.ts';
@@ -133,7 +134,7 @@ describe.each(['redis', 'postgres'] as const)('a lane on %s that somebody floods
   describe('of what is handed out with what was seen behind it', () => {
     const part = ([head, ...following]: LaneEntry[]) => {
       const seen = following.map(({ id, envelope }) => ({ id, envelope, size: 0 }));
-      const { along, beside } = createOvertaking(scene.waiting, READS).part({ ...head!, lane: 0 }, seen);
+      const { along, beside } = createOvertaking(scene.laneStore, READS).part({ ...head!, lane: 0 }, seen);
       return { along: ids(along), beside: ids(beside) };
     };
     const many = Array.from({ length: 250 }, () => event('ann'));
@@ -165,15 +166,15 @@ describe.each(['redis', 'postgres'] as const)('a lane on %s that somebody floods
 
   describe('a look', () => {
     afterEach(() => scene.queues[0]!.drain());
-    const look = (job: { id: string; token: string }, inHand: LaneEntry[]) =>
-      createOvertaking(scene.waiting, READS).find(
+    const look = (job: Lease, inHand: LaneEntry[]) =>
+      createOvertaking(scene.laneStore, READS).find(
         job,
         inHand.map(({ id, envelope }) => ({ id, lane: 0, envelope })),
       );
     const find = async (inHand: LaneEntry[], behind: LaneEntry[]) => {
       await addOneByOne([...inHand, ...behind]);
       const job = await scene.handOut('mine');
-      const found = await look({ id: job.id!, token: 'mine' }, inHand);
+      const found = await look({ lane: 0, id: job.id!, token: 'mine' }, inHand);
       await job.moveToCompleted(undefined as never, 'mine', false);
       return found.map(({ id }) => behind.findIndex((entry) => entry.id === id));
     };
@@ -206,7 +207,7 @@ describe.each(['redis', 'postgres'] as const)('a lane on %s that somebody floods
       const entries = [of([a], ann), of([b], ann), of([b], bob)];
       await addOneByOne(entries);
       const mine = await scene.handOut('mine');
-      const job = { id: mine.id!, token: 'mine' };
+      const job = { lane: 0, id: mine.id!, token: 'mine' };
       expect(ids(await look(job, entries.slice(0, 1)))).toEqual(ids(entries.slice(1)));
       await mine.moveToWait('mine');
       await (await scene.handOut('other')).moveToCompleted(undefined as never, 'other', false);

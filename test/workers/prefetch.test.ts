@@ -1,9 +1,9 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
-import type { AcceptedObject, Envelope } from '../../src/jobs/envelope.ts';
+import type { AcceptedObject } from '../../src/jobs/envelope.ts';
 import { readConfig } from '../../src/platform/config.ts';
-import { connectWorker, openQueue, QUEUE_SCHEMA } from '../../src/queue/connection.ts';
-import { type LaneEntry, laneName } from '../../src/queue/lanes.ts';
-import { waitingIn } from '../../src/queue/waiting.ts';
+import { QUEUE_SCHEMA } from '../../src/queue/bullmq-queues.ts';
+import { connectWorker } from '../../src/queue/connection.ts';
+import type { LaneEntry } from '../../src/queue/lanes.ts';
 import { startTroubleProxy } from '../../tools/chaos/trouble-proxy.ts';
 import { createPrefetch } from '../../workers/lane/prefetch.ts';
 import { waitUntil } from '../setup/fixtures.ts';
@@ -22,11 +22,11 @@ describe.each(['redis', 'postgres'] as const)('queue on %s', (kind) => {
   }
 
   describe('a read', () => {
-    const prefetch = () => createPrefetch(scene.waiting);
+    const prefetch = () => createPrefetch(scene.laneStore, 0);
     const ids = (entries: { id: string }[]) => entries.map(({ id }) => id);
     const some = (count: number, objects: AcceptedObject[] = [event('ann')]) =>
       Array.from({ length: count }, () => scene.plain(0, ...objects));
-    const held = ({ id }: { id: string }) => ({ id, token: 'mine' });
+    const held = ({ id }: { id: string }) => ({ lane: 0, id, token: 'mine' });
     afterEach(() => scene.queues[0]!.drain());
 
     test('G3: finds what stands behind the next job, in the order of the lane', async () => {
@@ -88,21 +88,24 @@ describe.each(['redis', 'postgres'] as const)('queue on %s', (kind) => {
       let reads = 0;
       let end = () => {};
       const applied = new Promise<void>((resolve) => (end = resolve));
-      const { read, take, leaveOut } = createPrefetch({
-        ...scene.waiting,
-        async ids(most) {
-          if (++looks === 3) end();
-          return scene.waiting.ids(most);
+      const { read, take, leaveOut } = createPrefetch(
+        {
+          ...scene.laneStore,
+          async head(lane, most) {
+            if (++looks === 3) end();
+            return scene.laneStore.head(lane, most);
+          },
+          async read(...asked) {
+            const found = await scene.laneStore.read(...asked);
+            if (++reads === 2) {
+              leaveOut([first!.id]);
+              await scene.laneStore.remove(0, first!.id);
+            }
+            return found;
+          },
         },
-        async jobs(...asked) {
-          const found = await scene.waiting.jobs(...asked);
-          if (++reads === 2) {
-            leaveOut([first!.id]);
-            await scene.waiting.remove([first!.id]);
-          }
-          return found;
-        },
-      });
+        0,
+      );
       await read([], applied);
       expect(ids(await take(held(entries[1]!)))).toEqual(ids(entries.slice(2)));
     });
@@ -182,15 +185,13 @@ describe.each(['redis', 'postgres'] as const)('queue on %s', (kind) => {
         const entries = some(5);
         await addOneByOne(entries);
         await scene.queues[0]!.remove(entries[0]!.id);
-        const queue = openQueue<Envelope>(far, laneName(0));
-        const { read, take } = createPrefetch(waitingIn(far, queue));
+        const { read, take } = createPrefetch(far.laneStore, 0);
         network.set({ delay: 2000 });
         void read([], Promise.resolve());
         expect(await take(held(entries[0]!))).toEqual([]);
         network.set({});
         await read([], Promise.resolve());
         expect(await take(held(entries[1]!))).toEqual([]);
-        await queue.close();
         await far.stop();
       });
 

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { Redis } from '../../src/queue/bullmq.ts';
+import { Redis } from '../../src/queue/ioredis.ts';
 import { listProcesses, unworkedLanes } from '../../src/store/processes.ts';
 import type { Circles } from '../../tools/chaos/load/circles.ts';
 import type { Load } from '../../tools/chaos/load/load.ts';

@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { readConfig } from '../../src/platform/config.ts';
 import { newId } from '../../src/platform/ids.ts';
-import { Redis } from '../../src/queue/bullmq.ts';
 import { connectProducer, connectWorker } from '../../src/queue/connection.ts';
+import { Redis } from '../../src/queue/ioredis.ts';
 import type { Fences } from '../../workers/fence/fences.ts';
 import { type Lanes, startLanes } from '../../workers/lane/lanes.ts';
 import { startRedis, waitUntil } from '../setup/fixtures.ts';

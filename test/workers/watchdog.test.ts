@@ -1,12 +1,8 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { readConfig } from '../../src/platform/config.ts';
 import { createLog } from '../../src/platform/log.ts';
-import {
-  connectProducer,
-  connectWorker,
-  openQueue,
-  type QueueConnection,
-} from '../../src/queue/connection.ts';
+import { openQueue } from '../../src/queue/bullmq-queues.ts';
+import { connectProducer, connectWorker, type QueueConnection } from '../../src/queue/connection.ts';
 import { laneName } from '../../src/queue/lanes.ts';
 import { startTroubleProxy } from '../../tools/chaos/trouble-proxy.ts';
 import { startWatchdog } from '../../workers/lane/watchdog.ts';

@@ -1,4 +1,4 @@
-import type { HeldJob } from '../../src/queue/waiting.ts';
+import type { Lease } from '../../src/queue/lane-store.ts';
 import type { Delivery } from '../batch/open.ts';
 
 /**
@@ -18,8 +18,8 @@ export interface Held {
 
 /** What of a lane is being applied: the envelope of the job in work, and those behind it that are applied with it. */
 export class InWork {
-  /** The job in work. */
-  readonly held: HeldJob;
+  /** Of the first envelope. */
+  readonly lease: Lease;
   /** The first envelope, until it has taken effect. */
   #first: Delivery | undefined;
   /** Those behind it that may not have taken effect yet, in the order of the lane. */
@@ -28,8 +28,8 @@ export class InWork {
   readonly #handedIn = new Set<Promise<void>>();
 
   /** @param first its envelope */
-  constructor(held: HeldJob, first: Delivery, behind: readonly Held[]) {
-    this.held = held;
+  constructor(lease: Lease, first: Delivery, behind: readonly Held[]) {
+    this.lease = lease;
     this.#first = first;
     this.#behind = behind;
   }

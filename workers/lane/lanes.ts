@@ -21,7 +21,8 @@ const STAND_BACK_MS = 5000;
 /** Milliseconds between two lines about the same lane. */
 const WARN_MS = 60_000;
 
-export interface LanesOptions extends LaneContext {
+export interface LanesOptions extends Omit<LaneContext, 'laneStore'> {
+  connection: QueueConnection;
   /** Of the process, a UUID. */
   id: string;
   config: LaneContext['config'] & Pick<Config, 'SHUTDOWN_TIMEOUT_MS'>;
@@ -98,7 +99,7 @@ export function startLanes(options: LanesOptions): Lanes {
       leave(version);
     };
     const service = watchdog.watch(lane, () => {
-      open[lane] = startLane(lane, { ...options, onUnreadable });
+      open[lane] = startLane(lane, { ...options, laneStore: connection.laneStore, onUnreadable });
       return open[lane];
     });
     note(lane, true);
@@ -120,6 +121,7 @@ export function startLanes(options: LanesOptions): Lanes {
     ? [
         shareLanes({
           ...{ redis: observer.redis, id, layout: layoutOf(config), reads, log },
+          endLease: observer.laneStore.endLease,
           ...{ lockDuration: config.LOCK_DURATION_MS, standBack: STAND_BACK_MS, open: openLane },
         }),
       ]

@@ -1,6 +1,7 @@
+import type { LaneStore, Lease } from '../../src/queue/lane-store.ts';
 import { SHARED, tagIn, tagOf } from '../../src/queue/lanes.ts';
 import { NEIGHBOURS_MS } from '../../src/queue/turns.ts';
-import type { HeldJob, WaitingJobs } from '../../src/queue/waiting.ts';
+
 import { versionOf, type WireEnvelope } from '../../src/queue/wire.ts';
 import { LARGE } from '../batch/handed-in.ts';
 import { type Delivery, ledgerKey, workspacesOf } from '../batch/open.ts';
@@ -24,10 +25,7 @@ const ENOUGH = 1 / 4;
  *
  * @param reads latest version of envelopes that is applied
  */
-export function createOvertaking(
-  waiting: Pick<WaitingJobs<WireEnvelope>, 'idsBehind' | 'jobs'>,
-  reads: number,
-) {
+export function createOvertaking(laneStore: Pick<LaneStore, 'window' | 'read'>, reads: number) {
   /** Envelopes that have to wait for their place: their turn took too long, or failed. */
   const inPlace = new Set<string>();
 
@@ -35,25 +33,25 @@ export function createOvertaking(
    * What may be applied beside `inHand`, in the order of the lane: the first envelopes of workspaces that have nothing in
    * hand. They still wait in the lane.
    *
-   * @param job the job in work. Once it is somebody else's nothing is found: what that worker has in work waits no longer
+   * @param lease once it is lost nothing is found: what its next holder has in work waits no longer
    * @param inHand everything of the lane that is being applied
    * @param done ids of jobs that have taken effect, and may wait in the lane for a moment longer
    */
   async function find(
-    job: HeldJob,
+    lease: Lease,
     inHand: readonly Delivery[],
     done: ReadonlySet<string> = new Set(),
   ): Promise<WaitingEnvelope[]> {
     if (!inHand.some(({ id }) => isOfOne(id))) return [];
     const held = new Set([...inHand.map(({ id }) => id), ...done]);
     const blocked = new Set(inHand.flatMap(workspacesOf).map(tagOf));
-    const ids = await waiting.idsBehind(job, MOST_JOBS);
+    const ids = await laneStore.window(lease, MOST_JOBS);
     if (!ids) return [];
     const { candidates, leftOut } = candidatesIn(ids, held, blocked);
     const found: WaitingEnvelope[] = [];
     let enough = ENOUGH;
     for (let from = 0; from < candidates.length && enough > 0; from += READ_AT_ONCE) {
-      const jobs = await waiting.jobs(candidates.slice(from, from + READ_AT_ONCE));
+      const jobs = await laneStore.read(lease.lane, candidates.slice(from, from + READ_AT_ONCE));
       for (const [index, one] of jobs.entries()) {
         const place = from + index;
         const tags = one && tagsOf(one.data, reads);

@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { within } from '../../src/platform/lifecycle.ts';
 import { backOff, createBackOff } from '../../src/platform/poll.ts';
 import { type Json, jsonBytesAtLeast } from '../../src/profile/json.ts';
-import type { HeldJob, WaitingJobs } from '../../src/queue/waiting.ts';
+import type { LaneStore, Lease } from '../../src/queue/lane-store.ts';
 import { READS, versionOf, type WireEnvelope } from '../../src/queue/wire.ts';
 
 /**
@@ -167,7 +167,8 @@ const LONGEST_PAUSE_MS = 250;
  * @param reads latest version of envelopes that is taken along
  */
 export function createPrefetch(
-  waiting: Pick<WaitingJobs<WireEnvelope>, 'ids' | 'idsBehind' | 'jobs'>,
+  laneStore: Pick<LaneStore, 'head' | 'window' | 'read'>,
+  lane: number,
   reads = READS,
 ) {
   const prefix = createPrefix(reads);
@@ -184,13 +185,13 @@ export function createPrefetch(
    * transaction was quicker than the read, it waits for another one. Otherwise each envelope of a lane full of small ones
    * would have a transaction of its own. Never rejects.
    */
-  async function take(held: HeldJob, envelope?: WireEnvelope): Promise<WaitingEnvelope[]> {
-    const following = prefix.takeFor(held.id, envelope);
+  async function take(lease: Lease, envelope?: WireEnvelope): Promise<WaitingEnvelope[]> {
+    const following = prefix.takeFor(lease.id, envelope);
     const hurried = unseen;
     forget();
     if (following.length > 0 || !hurried || afterSlow.isWaiting()) return following;
     const mine = ++reading;
-    await within(SLOW_MS, afterSlow.timed(readOnce([], mine, held))).catch(() => afterSlow.after(SLOW_MS));
+    await within(SLOW_MS, afterSlow.timed(readOnce([], mine, lease))).catch(() => afterSlow.after(SLOW_MS));
     const seen = mine === reading ? prefix.takeAll() : [];
     forget();
     return seen;
@@ -201,14 +202,16 @@ export function createPrefetch(
    * read, and begins another. Never rejects.
    */
   async function takeMore(
-    held: HeldJob,
+    lease: Lease,
     ahead: { id: string }[],
     applied: Promise<unknown>,
   ): Promise<WaitingEnvelope[]> {
     if (afterSlow.isWaiting()) return [];
     forget();
     const mine = ++reading;
-    await within(SLOW_MS, afterSlow.timed(readOnce(ahead, mine, held))).catch(() => afterSlow.after(SLOW_MS));
+    await within(SLOW_MS, afterSlow.timed(readOnce(ahead, mine, lease))).catch(() =>
+      afterSlow.after(SLOW_MS),
+    );
     if (mine !== reading) return [];
     const seen = prefix.takeAll();
     forget();
@@ -244,28 +247,28 @@ export function createPrefetch(
   }
 
   /**
-   * @param held the job in work, if it is for that, and not for the one that is handed out next. What is found will be
-   * applied whatever the lane hands out meanwhile: the job has to be held still, and `ahead` all that waits in front
+   * @param lease if it is for the job in work, and not for the one that is handed out next. What is found will be
+   * applied whatever the lane hands out meanwhile: the lease has to be held still, and `ahead` all that waits in front
    * @returns whether there may be more to find, later
    */
-  async function readOnce(ahead: { id: string }[], mine: number, held?: HeldJob): Promise<boolean> {
+  async function readOnce(ahead: { id: string }[], mine: number, lease?: Lease): Promise<boolean> {
     // When what was found is forgotten meanwhile, this look would go on in the middle: the next one begins in front.
     const look = ++looks;
     // Those that are applied now still wait.
     const most = ahead.length + prefix.inSight();
-    const ids = held ? await waiting.idsBehind(held, most) : await waiting.ids(most);
+    const ids = lease ? await laneStore.window(lease, most) : await laneStore.head(lane, most);
     if (mine !== reading || !ids) return false;
     if (look !== looks) return true;
-    if (held && ahead.some(({ id }, place) => ids[place] !== id)) return false;
+    if (lease && ahead.some(({ id }, place) => ids[place] !== id)) return false;
     const continuation = prefix.continuationIn(ids, ahead);
     if (continuation === 'lost') forget();
     if (typeof continuation === 'string') return false;
     // It will be handed out, envelope and all.
-    if (!held) prefix.beginWith(continuation);
+    if (!lease) prefix.beginWith(continuation);
     for (let rest = continuation; rest.length > 0; ) {
       const wanted = prefix.wanted();
       if (wanted.jobs === 0) break;
-      const jobs = await waiting.jobs(rest.slice(0, wanted.jobs), wanted.bytes);
+      const jobs = await laneStore.read(lane, rest.slice(0, wanted.jobs), wanted.bytes);
       if (mine !== reading) return false;
       if (look !== looks) return true;
       if (!jobs.every(prefix.add)) return false;

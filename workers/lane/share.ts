@@ -4,7 +4,8 @@ import { packageRoot } from '../../src/platform/files.ts';
 import { type Service, within } from '../../src/platform/lifecycle.ts';
 import type { Log } from '../../src/platform/log.ts';
 import { poll, until } from '../../src/platform/poll.ts';
-import { type Layout, laneName, prefixOf, shardOfLane } from '../../src/queue/lanes.ts';
+import type { LaneStore } from '../../src/queue/lane-store.ts';
+import type { Layout } from '../../src/queue/lanes.ts';
 import { type RedisClient, whenConnected } from '../../src/queue/open-redis.ts';
 
 /** Milliseconds between two heartbeats: the longest wait for a lane that another worker has given back. */
@@ -148,18 +149,6 @@ const [WORKERS, OWNERS, LATER, VERSION] = ['workers', 'owners', 'later', 'versio
 ) as [string, string, string, string];
 
 /**
- * What a worker that is gone had in work of a lane is handed out again now, and not when its lock runs out. In a step of
- * its own, since the lane may be on another server than whose it is.
- * KEYS: active jobs, stalled jobs, mark of the last check; ARGV: what the keys of the lane begin with
- */
-const handOutAgain = `
-  for _, job in ipairs(redis.call('LRANGE', KEYS[1], 0, -1)) do
-    redis.call('DEL', ARGV[1] .. ':' .. job .. ':lock')
-    redis.call('SADD', KEYS[2], job)
-  end
-  return redis.call('DEL', KEYS[3])`;
-
-/**
  * Gives a lane back that was asked for, or that has come to what this worker does not read.
  * ARGV: lane, id, version of envelopes that it takes, milliseconds for which only workers that read it are asked.
  */
@@ -178,7 +167,6 @@ const giveBack = `
 interface Commands {
   shareLanes(...given: (string | number)[]): Promise<(string | number)[]>;
   giveLaneBack(...given: (string | number)[]): Promise<number>;
-  handOutAgain(...given: string[]): Promise<number>;
 }
 
 interface LaneSharesOptions {
@@ -190,6 +178,8 @@ interface LaneSharesOptions {
   reads: number;
   /** Milliseconds of silence after which the worker's lanes belong to others. */
   lease: number;
+  /** Ends the lease that the last worker of a lane may have left. */
+  endLease: LaneStore['endLease'];
 }
 
 /**
@@ -197,21 +187,22 @@ interface LaneSharesOptions {
  * and for the number of connections. Two workers of one lane are as safe as one: the queue hands out one job of a lane
  * at a time, and the ledger knows what has taken effect.
  */
-export function createLaneShares(redis: RedisClient, { id, layout, reads, lease }: LaneSharesOptions) {
+export function createLaneShares(
+  redis: RedisClient,
+  { id, layout, reads, lease, endLease }: LaneSharesOptions,
+) {
   const lua = readFileSync(join(packageRoot, 'src/queue/share-lanes.lua'), 'utf8');
   redis.defineCommand('shareLanes', { numberOfKeys: 4, lua });
   redis.defineCommand('giveLaneBack', { numberOfKeys: 3, lua: giveBack });
-  redis.defineCommand('handOutAgain', { numberOfKeys: 3, lua: handOutAgain });
   const commands = redis as unknown as Commands;
   let version = '';
   let own: number[] = [];
 
-  /** Where this fails, the lock runs out: it is for speed alone. */
-  async function release(lane: number): Promise<void> {
-    const queue = `${prefixOf(shardOfLane(layout, lane))}:${laneName(lane)}`;
-    const keys = ['active', 'stalled', 'stalled-check'].map((list) => `${queue}:${list}`);
-    await commands.handOutAgain(...keys, queue).catch(() => {});
-  }
+  /**
+   * What a worker that is gone had in work of a lane is handed out again now, and not when its lock runs out. It is a
+   * step of its own, since the lane may be on another server than the shares. Where it fails, the lock runs out.
+   */
+  const release = (lane: number) => endLease(lane).catch(() => {});
 
   return {
     /**

@@ -1,11 +1,9 @@
-import type { Queue } from 'bullmq';
 import { type Service, within } from '../../src/platform/lifecycle.ts';
 import type { Log } from '../../src/platform/log.ts';
 import { poll } from '../../src/platform/poll.ts';
-import { openLane, type QueueConnection } from '../../src/queue/connection.ts';
+import type { QueueConnection } from '../../src/queue/connection.ts';
 import { shardOfLane } from '../../src/queue/lanes.ts';
 import { serverOfShard } from '../../src/queue/open-redis.ts';
-import { type WaitingJobs, waitingIn } from '../../src/queue/waiting.ts';
 
 /** Looks, a lock duration apart, that see nothing happen until a lane counts as silent; after as many again the process ends. */
 const PATIENCE = 3;
@@ -29,8 +27,6 @@ export interface WatchdogOptions {
 }
 
 interface Watched {
-  queue: Queue;
-  waiting: WaitingJobs<unknown>;
   reopen(): void;
   /** The job that waited first when it was looked at last, and how many looks since have found it there; absent: none did. */
   seen?: { head: string; looks: number } | undefined;
@@ -54,7 +50,7 @@ export function startWatchdog({ connection, observer, lockDuration, log, exit }:
   async function lookAt(lane: number, watched: Watched): Promise<void> {
     try {
       const asked = performance.now();
-      const head = await headOf(watched);
+      const head = await headOf(lane);
       if (performance.now() - asked < SLOW * lockDuration) await judge(lane, watched, head);
     } catch {
       // The queue is away for everyone: silence is nobody's fault.
@@ -98,10 +94,11 @@ export function startWatchdog({ connection, observer, lockDuration, log, exit }:
   }
 
   /** The next job of a lane of which nothing is in work; undefined: there is none, or somebody lets it wait. */
-  async function headOf({ queue, waiting }: Watched): Promise<string | undefined> {
-    if (!observer.ready()) throw new Error('the queue is not connected');
-    const asked = Promise.all([queue.getJobCounts('active'), queue.isPaused(), waiting.ids(1)] as const);
-    const [{ active = 0 }, paused, [next]] = await within(lockDuration, asked);
+  async function headOf(lane: number): Promise<string | undefined> {
+    const { laneStore } = observer;
+    if (!laneStore.ready()) throw new Error('the queue is not connected');
+    const asked = Promise.all([laneStore.depth(lane), laneStore.isPaused(lane), laneStore.head(lane, 1)]);
+    const [{ active }, paused, [next]] = await within(lockDuration, asked);
     return active > 0 || paused ? undefined : next;
   }
 
@@ -117,11 +114,7 @@ export function startWatchdog({ connection, observer, lockDuration, log, exit }:
     watch(lane: number, open: () => Service): Service {
       let running = open();
       const left: Promise<void>[] = [];
-      const queue = openLane(observer, lane);
-      const waiting = waitingIn(observer, queue);
       lanes.set(lane, {
-        queue,
-        waiting,
         reopened: false,
         reopen() {
           // One that hangs may never end: its successor does not wait for it.
@@ -133,7 +126,7 @@ export function startWatchdog({ connection, observer, lockDuration, log, exit }:
         name: running.name,
         async stop() {
           lanes.delete(lane);
-          await Promise.all([running.stop(), queue.close().catch(() => {}), ...left]);
+          await Promise.all([running.stop(), ...left]);
         },
       };
     },

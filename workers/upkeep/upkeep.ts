@@ -1,12 +1,17 @@
-import type { Queue } from 'bullmq';
-import { jobs } from '../../src/jobs/catalog.ts';
 import type { Config } from '../../src/platform/config.ts';
 import { type Service, within } from '../../src/platform/lifecycle.ts';
 import type { Log } from '../../src/platform/log.ts';
 import { poll } from '../../src/platform/poll.ts';
-import { openLanes, type QueueConnection, removeFinished } from '../../src/queue/connection.ts';
-import { everyShard, type LayoutSettings, laneCount, shardOfLane } from '../../src/queue/lanes.ts';
-import { decodeEnvelope, type WireEnvelope } from '../../src/queue/wire.ts';
+import type { LaneStore } from '../../src/queue/lane-store.ts';
+import {
+  everyLane,
+  everyShard,
+  type LayoutSettings,
+  laneCount,
+  laneName,
+  shardOfLane,
+} from '../../src/queue/lanes.ts';
+import { decodeEnvelope } from '../../src/queue/wire.ts';
 import { eraseDeletedFromLogs } from '../../src/retention/erase-log.ts';
 import { forgetKeyUsage } from '../../src/store/api-keys.ts';
 import { forgetAudit } from '../../src/store/audit-list.ts';
@@ -53,7 +58,7 @@ const ERASE_LOG_MS = 60_000;
 const TIDY_STORE_MS = 3_600_000;
 
 export interface UpkeepOptions {
-  connection: QueueConnection;
+  laneStore: LaneStore;
   pool: Pool;
   config: LayoutSettings & Pick<Config, 'LEDGER_DAYS' | 'AUDIT_DAYS'>;
   log: Log;
@@ -68,40 +73,41 @@ export interface UpkeepOptions {
  * rows of imports and syncs that were interrupted. Every
  * worker does it; doing it twice is harmless.
  */
-export async function startUpkeep({ connection, pool, config, log }: UpkeepOptions): Promise<Service> {
-  const lanes = openLanes<WireEnvelope>(connection, laneCount(config));
-  const { shards } = connection.layout;
+export async function startUpkeep({ laneStore, pool, config, log }: UpkeepOptions): Promise<Service> {
+  const lanes = everyLane(laneCount(config));
+  const { layout } = laneStore;
+  const { shards } = layout;
   // One whose shard is away is looked at again with the others; whoever adds to a lane sets its limit, too.
   const patience = shards === 1 ? FOREVER_MS : LIMIT_PATIENCE_MS;
-  const limited = await Promise.allSettled(
-    lanes.map((queue) => within(patience, queue.setGlobalConcurrency(1))),
-  );
+  const limited = await Promise.allSettled(lanes.map((lane) => within(patience, laneStore.limit(lane))));
   for (const one of limited)
     if (one.status === 'rejected') log.warn({ err: one.reason }, 'a lane could not be given its limit yet');
 
   /** A shard at a time: one that is away keeps only its own lanes from being looked at. */
   async function checkShard(shard: number): Promise<void> {
-    const { layout } = connection;
-    for (const [lane, queue] of lanes.entries()) {
+    for (const lane of lanes) {
       if (shardOfLane(layout, lane) !== shard) continue;
-      if ((await queue.getGlobalConcurrency()) !== 1) {
-        log.error({ lane: queue.name }, 'a lane had lost its limit of one job at a time; it is set again');
-        await queue.setGlobalConcurrency(1);
+      if (!(await laneStore.isLimited(lane))) {
+        log.error(
+          { lane: laneName(lane) },
+          'a lane had lost its limit of one job at a time; it is set again',
+        );
+        await laneStore.limit(lane);
       }
-      await checkFailed(lane, queue);
-      await removeFinished(queue);
+      await checkFailed(lane);
+      await laneStore.forgetFinished(lane);
     }
   }
 
   /** Failed jobs that have not taken effect, of which this process has told, by lane. */
   const told = new Map<number, string[]>();
 
-  async function checkFailed(lane: number, queue: Queue<WireEnvelope>): Promise<void> {
-    const lost = await removeAppliedFailures(lane, queue, pool);
+  async function checkFailed(lane: number): Promise<void> {
+    const lost = await removeAppliedFailures(lane, laneStore, pool);
     const news = lost.filter((id) => !told.get(lane)?.includes(id));
     told.set(lane, lost);
     if (news.length > 0)
-      log.error({ lane: queue.name, jobs: news }, 'jobs of a lane have failed and have not taken effect');
+      log.error({ lane: laneName(lane), jobs: news }, 'jobs of a lane have failed and have not taken effect');
   }
 
   /** The list of invalid numbers is gone through a page at a time. */
@@ -141,7 +147,6 @@ export async function startUpkeep({ connection, pool, config, log }: UpkeepOptio
     async stop() {
       leaving.abort();
       for (const poller of pollers) void poller.stop();
-      await Promise.all(lanes.map((queue) => queue.close()));
     },
   };
 }
@@ -160,10 +165,10 @@ const MOST_MARKS = 20;
  */
 export async function removeAppliedFailures(
   lane: number,
-  queue: Queue<WireEnvelope>,
+  laneStore: Pick<LaneStore, 'failed' | 'read' | 'remove'>,
   pool: Pool,
 ): Promise<string[]> {
-  const failed = await queue.getRanges(['failed'], 0, MOST_FAILED - 1, true);
+  const failed = await laneStore.failed(lane, MOST_FAILED);
   if (failed.length === 0) return [];
   const keys = new Map(failed.map((id) => [id, ledgerKey(id)]));
   const applied = await readApplied(pool, [...keys.values()]);
@@ -171,14 +176,14 @@ export async function removeAppliedFailures(
 
   // The mark of a fence has an id of its own, and takes effect with the fence.
   for (const id of unknown.slice(0, MOST_MARKS)) {
-    const job = await queue.getJob(id);
-    if (job?.name !== jobs.fence) continue;
-    const fence = fenceOf({ id: ledgerKey(id), lane, envelope: decodeEnvelope(job.data) });
+    const [one] = await laneStore.read(lane, [id]);
+    if (!one?.data?.fence) continue;
+    const fence = fenceOf({ id: ledgerKey(id), lane, envelope: decodeEnvelope(one.data) });
     if (fence) keys.set(id, fence.id);
   }
   if (unknown.length > 0) for (const id of await readApplied(pool, [...keys.values()])) applied.add(id);
 
   const isApplied = (id: string) => applied.has(keys.get(id)!);
-  for (const id of failed.filter(isApplied)) await queue.remove(id, { removeChildren: false });
+  for (const id of failed.filter(isApplied)) await laneStore.remove(lane, id);
   return failed.filter((id) => !isApplied(id));
 }

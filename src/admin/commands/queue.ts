@@ -83,9 +83,9 @@ async function show({ json }: { json?: boolean }): Promise<void> {
     const processes = (await presentMembers(pool)).map(({ name, host, pid }) => ({ name, host, pid }));
     const { objects, namedElsewhere } = await readTotals(pool);
     const waiting = spread
-      ? await withQueueConnection(installation, (connection) => lookAtLanes(connection, spread.lanes)).catch(
-          () => null,
-        )
+      ? await withQueueConnection(installation, ({ laneStore }) =>
+          lookAtLanes(laneStore, spread.lanes),
+        ).catch(() => null)
       : [];
     const laneRows = waiting?.map(({ lane, depth, oldestSeconds }) => ({
       lane,

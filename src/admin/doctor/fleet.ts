@@ -1,7 +1,6 @@
-import { openLane, type QueueConnection } from '../../queue/connection.ts';
+import type { QueueConnection } from '../../queue/connection.ts';
 import { type LaneNow, lookAtLanes } from '../../queue/depth.ts';
 import { type LayoutSettings, laneCount, laneName } from '../../queue/lanes.ts';
-import { waitingIn } from '../../queue/waiting.ts';
 import { READS, versionOf } from '../../queue/wire.ts';
 import { readTotals } from '../../store/counters.ts';
 import type { Pool } from '../../store/database.ts';
@@ -54,7 +53,7 @@ export async function lookAtFleet(pool: Pool, connection: QueueConnection | unde
     listLosses(pool, MOST_LOSSES),
     streamsInTrouble(pool),
     connection && installationLanes !== null
-      ? lookAtLanes(connection, installationLanes).catch(() => null)
+      ? lookAtLanes(connection.laneStore, installationLanes).catch(() => null)
       : null,
   ]);
   return {
@@ -182,25 +181,19 @@ function judgeSpread(fleet: FleetNow, settings: LayoutSettings): Finding[] {
  * Whether each lane begins with something that workers of this release read.
  * @throws when the queue does not answer
  */
-export async function checkEnvelopes(connection: QueueConnection, lanes: number): Promise<Finding[]> {
+export async function checkEnvelopes({ laneStore }: QueueConnection, lanes: number): Promise<Finding[]> {
   const findings: Finding[] = [];
   for (let lane = 0; lane < lanes; lane++) {
-    const queue = openLane<unknown>(connection, lane);
-    try {
-      const waiting = waitingIn(connection, queue);
-      const [first] = await waiting.jobs(await waiting.ids(1));
-      const version = versionOf(first?.data);
-      if (version > READS)
-        findings.push(
-          error(
-            'envelopes',
-            `${queue.name} waits for a worker of a later release: version ${version} comes next, this one reads ${READS}`,
-            'Start workers of the release that wrote it; see docs/upgrade.md.',
-          ),
-        );
-    } finally {
-      await queue.close();
-    }
+    const [first] = await laneStore.read(lane, await laneStore.head(lane, 1));
+    const version = versionOf(first?.data);
+    if (version > READS)
+      findings.push(
+        error(
+          'envelopes',
+          `${laneName(lane)} waits for a worker of a later release: version ${version} comes next, this one reads ${READS}`,
+          'Start workers of the release that wrote it; see docs/upgrade.md.',
+        ),
+      );
   }
   return findings.length > 0 ? findings : [ok('envelopes', 'workers of this release read what comes next')];
 }

@@ -1,8 +1,8 @@
 import { messageOf } from '../../platform/log.ts';
 import { skewOf } from '../../processes/heartbeat.ts';
 import { healthOf } from '../../processes/surroundings.ts';
-import type { Cluster, Redis } from '../../queue/bullmq.ts';
 import type { QueueConnection } from '../../queue/connection.ts';
+import type { Cluster, Redis } from '../../queue/ioredis.ts';
 import { allServers, isCluster, laneServers, nameOf } from '../../queue/open-redis.ts';
 import {
   memoryOf,

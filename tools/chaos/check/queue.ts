@@ -1,6 +1,7 @@
 import { readConfig } from '../../../src/platform/config.ts';
-import { connectProducer, openLanes } from '../../../src/queue/connection.ts';
-import { laneCount } from '../../../src/queue/lanes.ts';
+import { openLane } from '../../../src/queue/bullmq-queues.ts';
+import { connectProducer } from '../../../src/queue/connection.ts';
+import { everyLane, laneCount } from '../../../src/queue/lanes.ts';
 import type { Fleet } from '../../../test/setup/fleet.ts';
 
 export interface QueueCounts {
@@ -16,7 +17,7 @@ export interface QueueCounts {
 export async function countQueue({ env }: Fleet): Promise<QueueCounts> {
   const config = readConfig(env);
   const connection = connectProducer(config, config.DATABASE_URL);
-  const queues = openLanes(connection, laneCount(config));
+  const queues = everyLane(laneCount(config)).map((lane) => openLane(connection, lane));
   try {
     if (connection.redis && connection.redis.status !== 'ready') {
       await new Promise((resolve, reject) => {

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { Redis } from '../../../src/queue/bullmq.ts';
+import { Redis } from '../../../src/queue/ioredis.ts';
 import { waitUntil } from '../../../test/setup/wait-until.ts';
 import { knockFor, untilAccepted } from '../answers.ts';
 import type { Scenario } from '../scenario.ts';

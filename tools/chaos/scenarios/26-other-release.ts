@@ -1,6 +1,7 @@
 import { v7 as uuidv7 } from 'uuid';
 import { readConfig } from '../../../src/platform/config.ts';
-import { connectProducer, openQueue } from '../../../src/queue/connection.ts';
+import { openQueue } from '../../../src/queue/bullmq-queues.ts';
+import { connectProducer } from '../../../src/queue/connection.ts';
 import { laneName } from '../../../src/queue/lanes.ts';
 import type { Fleet } from '../../../test/setup/fleet.ts';
 import { waitUntil } from '../../../test/setup/wait-until.ts';

@@ -1,0 +1,190 @@
+import type { Writable } from 'node:stream';
+import type { QueueAccess } from './bullmq-queues.ts';
+import type { LaneStore } from './lane-store.ts';
+import { createLaneStore, type LaneBackend, type LaneQueue } from './lane-store-bullmq.ts';
+import { isCluster, type RedisClient } from './open-redis.ts';
+
+/** Lanes in Redis, or in a Redis Cluster. */
+export function openRedisLanes(access: QueueAccess & { redis: RedisClient }): LaneStore {
+  return createLaneStore(access, createRedisBackend(access.redis));
+}
+
+/**
+ * Reads jobs until their data is as much as is wanted: many small ones are one command, and of large ones no more than
+ * that comes over. BullMQ gives one job a command, with all that it knows of it.
+ * KEYS: the jobs; ARGV: bytes
+ */
+const readJobs = `
+  local found, left = {}, tonumber(ARGV[1])
+  for place, key in ipairs(KEYS) do
+    if left <= 0 then break end
+    local job = redis.call('HMGET', key, 'data', 'timestamp')
+    found[place] = job
+    left = left - #(job[1] or '')
+  end
+  return found`;
+
+/**
+ * Removes jobs that wait behind the lease, and tells which of them did not wait. The first that is handed out is the
+ * last of the list. From there they are found at once, while BullMQ looks for each from the other end, through all that
+ * waits. Nothing is removed when the lease is lost.
+ * KEYS: the lock, the list, the jobs; ARGV: token, their ids
+ */
+const completeWaiting = `
+  if redis.call('GET', KEYS[1]) ~= ARGV[1] then return false end
+  local missing = {}
+  for place = 2, #ARGV do
+    if redis.call('LREM', KEYS[2], -1, ARGV[place]) == 1 then
+      redis.call('UNLINK', KEYS[place + 1])
+    else
+      missing[#missing + 1] = ARGV[place]
+    end
+  end
+  return missing`;
+
+/**
+ * The first of what waits, as long as the lease is held under this token. The first that is handed out is the last of
+ * the list.
+ * KEYS: the lock, the list; ARGV: token, how many
+ */
+const readWindow = `
+  if redis.call('GET', KEYS[1]) ~= ARGV[1] then return false end
+  return redis.call('LRANGE', KEYS[2], -tonumber(ARGV[2]), -1)`;
+
+/**
+ * When a job was added and the server's clock, in milliseconds.
+ * KEYS: the job
+ */
+const readTimes = `
+  local added = redis.call('HGET', KEYS[1], 'timestamp')
+  if not added then return false end
+  local clock = redis.call('TIME')
+  return { added, string.format('%.0f', tonumber(clock[1]) * 1000 + math.floor(tonumber(clock[2]) / 1000)) }`;
+
+/**
+ * Deletes the locks of what is in work, marks it as stalled, and lets the next search for stalled jobs begin at once.
+ * KEYS: active jobs, stalled jobs, mark of the last check; ARGV: what the keys of the lane begin with
+ */
+const endLease = `
+  for _, job in ipairs(redis.call('LRANGE', KEYS[1], 0, -1)) do
+    redis.call('DEL', ARGV[1] .. job .. ':lock')
+    redis.call('SADD', KEYS[2], job)
+  end
+  return redis.call('DEL', KEYS[3])`;
+
+/** Jobs that one command removes: Redis does nothing else meanwhile. */
+const REMOVED_AT_ONCE = 256;
+
+interface Commands {
+  completeWaiting(keys: number, ...given: string[]): Promise<string[] | null>;
+  readWindow(...given: (string | number)[]): Promise<string[] | null>;
+  readTimes(key: string): Promise<[added: string, now: string] | null>;
+  readJobs(keys: number, ...given: (string | number)[]): Promise<[data: string | null, timestamp: string][]>;
+  endLease(...given: string[]): Promise<number>;
+}
+
+/** What is sent before the next turn of the event loop leaves in one write: a call of the system for each costs more. */
+async function inOneWrite<Answer>(redis: RedisClient, send: () => Promise<Answer>): Promise<Answer> {
+  // The client of a cluster has a connection to each of its servers.
+  const stream = isCluster(redis) ? undefined : (redis as unknown as { stream?: Writable }).stream;
+  stream?.cork();
+  const answer = send();
+  setImmediate(() => stream?.uncork());
+  return answer;
+}
+
+/** Looks at lanes that are handed out and added to meanwhile: two reads one after the other may not fit together. */
+const LOOKS_AT_LANES = 5;
+
+function createRedisBackend(client: RedisClient): LaneBackend {
+  client.defineCommand('readJobs', { lua: readJobs });
+  client.defineCommand('completeWaiting', { lua: completeWaiting });
+  client.defineCommand('readTimes', { lua: readTimes, numberOfKeys: 1 });
+  client.defineCommand('readWindow', { lua: readWindow, numberOfKeys: 2 });
+  client.defineCommand('endLease', { lua: endLease, numberOfKeys: 3 });
+  const redis = client as RedisClient & Commands;
+  const lockOf = (queue: LaneQueue, id: string) => `${queue.toKey(id)}:lock`;
+
+  /** Keys of the jobs that are next in each lane, and of those in work. */
+  async function oldestKeys(queues: LaneQueue[]): Promise<string[]> {
+    const keys = await Promise.all(
+      queues.flatMap((queue) =>
+        ['active', 'wait', 'paused'].map(async (list) => {
+          const id = await redis.lindex(queue.toKey(list), -1);
+          return id === null ? [] : [queue.toKey(id)];
+        }),
+      ),
+    );
+    return keys.flat();
+  }
+
+  return {
+    head: (queue, most) => queue.getRanges(['waiting'], 0, most - 1, true),
+    async window(queue, { id, token }, most) {
+      const ids = await redis.readWindow(lockOf(queue, id), queue.toKey('wait'), token, most);
+      return ids?.reverse();
+    },
+    async read(queue, ids, bytes) {
+      if (ids.length === 0) return [];
+      const found = await redis.readJobs(ids.length, ...ids.map((id) => queue.toKey(id)), bytes);
+      return found.map(([data, timestamp], place) =>
+        data === null
+          ? undefined
+          : {
+              ...{ id: ids[place]!, data: JSON.parse(data), timestamp: Number(timestamp) },
+              characters: data.length,
+            },
+      );
+    },
+    async complete(queue, { id, token }, ids) {
+      const removed: Promise<string[] | null>[] = [];
+      for (let from = 0; from < ids.length; from += REMOVED_AT_ONCE) {
+        const some = ids.slice(from, from + REMOVED_AT_ONCE);
+        const keys = [lockOf(queue, id), queue.toKey('wait'), ...some.map((one) => queue.toKey(one))];
+        removed.push(redis.completeWaiting(keys.length, ...keys, token, ...some));
+      }
+      const answers = await Promise.all(removed);
+      // Gone, or in some other place that BullMQ knows.
+      const missing = answers.flatMap((answer) => answer ?? []);
+      await inOneWrite(redis, () =>
+        Promise.all(missing.map((one) => queue.remove(one, { removeChildren: false }))),
+      );
+      return !answers.includes(null);
+    },
+    async oldest(queue) {
+      const [[inWork], [next]] = await Promise.all([
+        queue.getRanges(['active'], 0, 0, true),
+        queue.getRanges(['waiting'], 0, 0, true),
+      ]);
+      const id = inWork ?? next;
+      if (id === undefined) return undefined;
+      const [timestamp, now] = ((await redis.readTimes(queue.toKey(id))) ?? []).map(Number);
+      return timestamp === undefined ? undefined : { id, timestamp, age: Math.max(0, now! - timestamp) };
+    },
+    async endLease(queue) {
+      const keys = ['active', 'stalled', 'stalled-check'].map((list) => queue.toKey(list));
+      await redis.endLease(...keys, queue.toKey(''));
+    },
+    /** One round trip: asked for a lane at a time, hundreds of them would take web a tenth of its processor. */
+    async countWaiting(queues) {
+      const asked = redis.pipeline();
+      for (const queue of queues) asked.llen(queue.toKey('wait'));
+      let sum = 0;
+      for (const [error, length] of (await asked.exec()) ?? []) {
+        if (error) throw error;
+        sum += Number(length);
+      }
+      return sum;
+    },
+    async oldestOf(queues) {
+      for (let attempt = 0; attempt < LOOKS_AT_LANES; attempt++) {
+        const keys = await oldestKeys(queues);
+        if (keys.length === 0) return undefined;
+        const times = await Promise.all(keys.map((key) => redis.hget(key, 'timestamp')));
+        // One that is gone meanwhile says nothing about those behind it.
+        if (times.every((time) => time !== null)) return Math.min(...times.map(Number));
+      }
+      throw new Error('the lanes move too fast to be looked at');
+    },
+  };
+}

@@ -1,0 +1,157 @@
+import type { Log } from '../platform/log.ts';
+import type { LaneProducer, Layout } from './lanes.ts';
+import type { Additions } from './loss.ts';
+import type { WireEnvelope } from './wire.ts';
+
+/** An envelope in a lane. */
+export interface StoredEnvelope {
+  id: string;
+  data: WireEnvelope;
+  /** When it was added, in epoch milliseconds by the clock of the server. */
+  timestamp: number;
+  /** Length of the JSON text that `data` was parsed from; absent where the store does not know it. */
+  characters?: number;
+}
+
+/** The first envelope of a lane, without its data: that may have 4 MB, and callers ask often. */
+export interface OldestEnvelope extends Pick<StoredEnvelope, 'id' | 'timestamp'> {
+  /** Milliseconds since it was added, by the clock of the server that holds it. */
+  age: number;
+}
+
+/**
+ * The right to work a lane. A lane has one lease at a time over the whole fleet: the lane hands out its first envelope
+ * to one worker, and the next one only when that worker has finished or given back the envelope, or has lost the lease.
+ */
+export interface Lease {
+  lane: number;
+  /** Id of the envelope that was handed out. */
+  id: string;
+  /** Names the holder to the store. */
+  token: string;
+}
+
+/** An envelope that was handed out with its lease. */
+export interface LeasedEnvelope {
+  lease: Lease;
+  data: WireEnvelope;
+  /** How many leases of this envelope ended without being finished or given back: their holders died or froze. */
+  stalled: number;
+}
+
+/** What becomes of the envelope that was handed out: it leaves its lane, or goes back to the head of the lane. */
+export type LeaseEnd = 'finish' | 'giveBack';
+
+/** Works the envelope that a lease is for. It must not throw: the envelope would be set aside as failed. */
+export type LeaseHandler = (leased: LeasedEnvelope) => Promise<LeaseEnd>;
+
+export interface LeaseOptions {
+  /** Milliseconds after which a lease that is not renewed is lost. The store renews it while the handler runs. */
+  lockDuration: number;
+  /** Milliseconds between two searches for leases that are lost. A lane is handed out again after the second one. */
+  stalledInterval: number;
+  log: Log;
+}
+
+/** A worker of a lane. */
+export interface LaneWorker {
+  /** Takes no more envelopes. Resolves when the handler has ended and the store knows how. */
+  close(): Promise<void>;
+}
+
+/** Envelopes that wait, and those that are leased: at most one. */
+export interface LaneDepth {
+  waiting: number;
+  active: number;
+}
+
+/** Adds envelopes to lanes by the numbers that the lanes have among all shards. */
+export interface StoreProducer extends Pick<LaneProducer, 'add'> {
+  /** What the adds to each shard were answered. */
+  additions: Additions[];
+  /** @throws when an add would fail now because a connection of the producer is not open */
+  ping(): Promise<void>;
+  stop(): Promise<void>;
+}
+
+export interface StoreProducerOptions {
+  /** Milliseconds for an add. */
+  timeout: number;
+  log: Log;
+}
+
+/**
+ * The lanes in the store that keeps them. Everything that web, workers, the console and `penstock` ask of a lane goes
+ * through this interface; only its implementations know the keys, tables and scripts of BullMQ. docs/adr/0049 gives the
+ * reasons, and test/queue/lane-store.*.test.ts checks the contract on each store.
+ *
+ * Lanes are numbered through all shards. No method waits longer than its connection does: callers give it a deadline.
+ */
+export interface LaneStore {
+  readonly layout: Layout;
+  /** False while it is known that the store does not answer. */
+  ready(): boolean;
+
+  /**
+   * Opens what adds envelopes. An add of entries for one shard is atomic, and on disk when it is answered; entries for
+   * several shards are one add for each. An id that the lane holds already is not added again. Before the first add to
+   * a lane, and after each lost connection, the lane gets its limit.
+   */
+  createProducer(options: StoreProducerOptions): StoreProducer;
+
+  /** Gives a lane its limit of one lease at a time. A store that came back empty has forgotten it. */
+  limit(lane: number): Promise<void>;
+  isLimited(lane: number): Promise<boolean>;
+
+  /**
+   * Works a lane: hands its first envelope to the handler, then the next one, in the order in which they were added. An
+   * envelope whose lease is lost goes back to the head of its lane, and its `stalled` count grows.
+   */
+  lease(lane: number, handler: LeaseHandler, options: LeaseOptions): LaneWorker;
+  /**
+   * Ends the lease of a lane whose holder is gone, so that the next search for lost leases finds it. A holder that is
+   * alive finds it lost.
+   */
+  endLease(lane: number): Promise<void>;
+
+  /** Ids of the first envelopes that wait, in the order of the lane. */
+  head(lane: number, most: number): Promise<string[]>;
+  /**
+   * Ids of the first envelopes that wait behind a lease; undefined when the lease is lost. Another worker may have been
+   * handed envelopes since, which then wait no longer: what waits would have a gap in front that only the store can see.
+   */
+  window(lease: Lease, most: number): Promise<string[] | undefined>;
+  /**
+   * Reads envelopes that wait, are leased or have failed.
+   * @param bytes of data that are enough: envelopes behind those are left out; absent: all of them are read
+   * @returns them in the order of the ids; undefined in the place of each that is gone
+   */
+  read(lane: number, ids: string[], bytes?: number): Promise<(StoredEnvelope | undefined)[]>;
+  /**
+   * Removes envelopes that took effect behind a lease, as far as they wait.
+   * @returns false when the lease is lost: some may be left, and another worker may have been handed them
+   */
+  complete(lease: Lease, ids: string[]): Promise<boolean>;
+
+  depth(lane: number): Promise<LaneDepth>;
+  /** Envelopes that wait in all lanes of a shard. */
+  waitingInShard(shard: number): Promise<number>;
+  /** The envelope that is leased, else the first that waits. */
+  oldest(lane: number): Promise<OldestEnvelope | undefined>;
+  /**
+   * When the oldest envelope of a shard was added, in epoch milliseconds; undefined: its lanes are empty.
+   * @throws when the lanes move too fast to be looked at
+   */
+  oldestInShard(shard: number): Promise<number | undefined>;
+  /** Ids of the envelopes that wait or are leased and lie in a range of ids, both ends included; sorted. */
+  find(lane: number, range: [from: string, to: string]): Promise<string[]>;
+  /** Whether an operator has paused the lane: it hands out nothing. */
+  isPaused(lane: number): Promise<boolean>;
+
+  /** Ids of the first envelopes that were set aside as failed. */
+  failed(lane: number, most: number): Promise<string[]>;
+  /** Removes an envelope that has failed or waits. One that is leased stays. */
+  remove(lane: number, id: string): Promise<void>;
+  /** Removes finished envelopes that a process of an earlier release has kept; 1,000 at most. */
+  forgetFinished(lane: number): Promise<void>;
+}
