@@ -1,0 +1,408 @@
+import { beforeAll, describe, expect, onTestFinished, test } from 'vitest';
+import type { Envelope } from '../../src/jobs/envelope.ts';
+import { type Config, readConfig } from '../../src/platform/config.ts';
+import { newId } from '../../src/platform/ids.ts';
+import { createLog } from '../../src/platform/log.ts';
+import { openLane } from '../../src/queue/bullmq-queues.ts';
+import { connectProducer, connectWorker, type QueueConnection } from '../../src/queue/connection.ts';
+import type { LaneStore, LeasedEnvelope, LeaseEnd, StoreProducer } from '../../src/queue/lane-store.ts';
+import { type LaneEntry, QueueUnavailable } from '../../src/queue/lanes.ts';
+import { waitUntil } from '../setup/wait-until.ts';
+
+/** One for each case. */
+const LANES = 16;
+
+const log = createLog('test', 'silent');
+
+/** Milliseconds: a lost lease is found within two intervals. */
+const LEASE = { lockDuration: 20_000, stalledInterval: 250, log };
+
+/** A server under a lane store, and what may happen to it. */
+export interface StoreServer {
+  env: Record<string, string>;
+  databaseUrl: string;
+  /** Forgets what all lanes held and their limits, and drops its connections, as a server does that came back empty. */
+  comeBackEmpty(): Promise<void>;
+  /** Lets the lock of a lane's lease run out. */
+  expireLock(lane: number): Promise<void>;
+  /** Fails while an add is on its way, and resolves when the server, or its successor, answers again. */
+  failDuring(add: () => Promise<void>): Promise<void>;
+  stop(): Promise<void>;
+}
+
+/** The contract of a lane store (src/queue/lane-store.ts), which every implementation keeps. */
+export function describeLaneStore(name: string, start: () => Promise<StoreServer>): void {
+  describe(`a lane store on ${name}`, () => {
+    let server: StoreServer;
+    let connection: QueueConnection;
+    let store: LaneStore;
+    let producer: StoreProducer;
+    /** Those of two worker processes. */
+    let workers: [QueueConnection, QueueConnection];
+    let config: Config;
+    let free = 0;
+    let lane: number;
+
+    beforeAll(async () => {
+      server = await start();
+      config = readConfig({ ...server.env, LANES: String(LANES), QUEUE_TIMEOUT_MS: '5000' });
+      connection = connectProducer(config, server.databaseUrl);
+      store = connection.laneStore;
+      producer = store.createProducer({ timeout: 5000, log });
+      workers = [connectWorker(config, server.databaseUrl), connectWorker(config, server.databaseUrl)];
+      await waitUntil(() => store.ready(), { what: 'the store' });
+      return async () => {
+        await producer.stop();
+        await Promise.all([connection, ...workers].map((one) => one.stop()));
+        await server.stop();
+      };
+    });
+
+    const entry = (its = lane): LaneEntry => ({ lane: its, id: newId(), envelope: envelopeOf('x') });
+    const entries = (count: number) => Array.from({ length: count }, () => entry());
+    const idsOf = (some: readonly { id: string }[]) => some.map(({ id }) => id);
+
+    /** Adds so many to the lane of the case, one add after the other. */
+    async function addOneByOne(count: number): Promise<LaneEntry[]> {
+      const added = entries(count);
+      for (const one of added) await producer.add([one]);
+      return added;
+    }
+
+    /** Works the lane of the case; each envelope that it is handed stays in its hands until it ends it. */
+    function work({ laneStore } = workers[0]) {
+      const taken: LeasedEnvelope[] = [];
+      const ends: ((end: LeaseEnd) => void)[] = [];
+      let seen = 0;
+      let isClosing = false;
+      const worker = laneStore.lease(
+        lane,
+        async (leased) => {
+          taken.push(leased);
+          if (isClosing) return 'giveBack';
+          return new Promise((resolve) => ends.push(resolve));
+        },
+        LEASE,
+      );
+      const close = () => {
+        isClosing = true;
+        const closed = worker.close();
+        for (const end of ends.splice(0)) end('giveBack');
+        return closed;
+      };
+      onTestFinished(close);
+      return {
+        taken,
+        /** The envelope that it is handed next. */
+        async next(): Promise<LeasedEnvelope> {
+          await waitUntil(() => taken.length > seen, { what: 'the next envelope', deadline: 15_000 });
+          return taken[seen++]!;
+        },
+        finish: () => ends.shift()!('finish'),
+        /** Takes no more, and gives back what it has. */
+        close,
+      };
+    }
+
+    const isEmpty = async () => Object.values(await store.depth(lane)).every((count) => count === 0);
+    const settled = (what = 'an empty lane') => waitUntil(isEmpty, { what, deadline: 15_000 });
+
+    /** A case has a lane of its own. */
+    const check = (claim: string, body: () => Promise<void>) =>
+      test(claim, async () => {
+        lane = free++;
+        await body();
+      });
+
+    check('G1: an add of which one entry is refused stores nothing, in no lane', async () => {
+      const other = free++;
+      // No store takes a whole number for an id.
+      const refused = { ...entry(), id: '7' };
+      await expect(producer.add([entry(), entry(other), refused])).rejects.toBeInstanceOf(QueueUnavailable);
+      expect(await Promise.all([store.head(lane, 9), store.head(other, 9)])).toEqual([[], []]);
+      const added = [entry(), entry(other), entry()];
+      await producer.add(added);
+      expect(await store.head(lane, 9)).toEqual(idsOf([added[0]!, added[2]!]));
+      expect(await store.head(other, 9)).toEqual(idsOf([added[1]!]));
+    });
+
+    check('G3: a lane hands out its envelopes in the order in which they were added', async () => {
+      const added = [...(await addOneByOne(3)), ...entries(3)];
+      await producer.add(added.slice(3));
+      const { next, finish } = work();
+      for (const { id, envelope } of added) {
+        const { lease, data, stalled } = await next();
+        expect([lease.lane, lease.id, stalled]).toEqual([lane, id, 0]);
+        expect(data.objects).toEqual(envelope.objects);
+        finish();
+      }
+      await settled();
+    });
+
+    check('G3: two workers of a lane never have a lease at the same time', async () => {
+      const added = await addOneByOne(6);
+      const both = workers.map((one) => work(one));
+      const order: string[] = [];
+      let counts = [0, 0];
+      for (let number = 0; number < added.length; number++) {
+        const holder = await waitUntil(() => both.find(({ taken }, at) => taken.length > counts[at]!), {
+          what: 'the next lease',
+        });
+        order.push(holder.taken.at(-1)!.lease.id);
+        expect((await store.depth(lane)).active).toBe(1);
+        expect(both.reduce((sum, { taken }) => sum + taken.length, 0)).toBe(number + 1);
+        counts = both.map(({ taken }) => taken.length);
+        holder.finish();
+      }
+      expect(order).toEqual(idsOf(added));
+      await settled();
+    });
+
+    check('the window shows what waits behind the lease, and what is completed there is gone', async () => {
+      const added = await addOneByOne(5);
+      const { next, finish } = work();
+      const { lease } = await next();
+      const { laneStore } = workers[0];
+      expect(await laneStore.window(lease, 3)).toEqual(idsOf(added.slice(1, 4)));
+      expect(await laneStore.complete(lease, [added[2]!.id, newId(), added[3]!.id])).toBe(true);
+      expect(await laneStore.window(lease, 9)).toEqual(idsOf([added[1]!, added[4]!]));
+      expect(await laneStore.complete(lease, [])).toBe(true);
+      finish();
+      expect((await next()).lease.id).toBe(added[1]!.id);
+      finish();
+      expect((await next()).lease.id).toBe(added[4]!.id);
+      finish();
+      await settled();
+    });
+
+    check('more envelopes than one command removes are completed at once', async () => {
+      const added = entries(600);
+      await producer.add(added);
+      const { next, finish } = work();
+      const { lease } = await next();
+      expect(await store.complete(lease, idsOf(added.slice(1, 599)))).toBe(true);
+      expect(await store.window(lease, 9)).toEqual([added[599]!.id]);
+      expect(await store.read(lane, idsOf(added.slice(1, 4)))).toEqual([undefined, undefined, undefined]);
+      expect(await store.complete(lease, [added[599]!.id])).toBe(true);
+      finish();
+      await settled();
+    });
+
+    for (const [how, lose] of [
+      ['ended', () => store.endLease(lane)],
+      ['run out', () => server.expireLock(lane)],
+    ] as const)
+      check(
+        `G3: with a lease that has ${how}, window and complete refuse, and the envelope is first again`,
+        async () => {
+          const added = await addOneByOne(4);
+          const [first, second] = workers.map((one) => one.laneStore) as [LaneStore, LaneStore];
+          const silent = work(workers[0]);
+          const { lease } = await silent.next();
+          const other = work(workers[1]);
+          await lose();
+          const again = await other.next();
+          expect([again.lease.id, again.stalled]).toEqual([lease.id, 1]);
+          expect(await first.window(lease, 9)).toBeUndefined();
+          expect(await first.complete(lease, [added[1]!.id])).toBe(false);
+          expect(await second.window(again.lease, 9)).toEqual(idsOf(added.slice(1)));
+          // What the first holder says of it is not heard any more.
+          silent.finish();
+          await waitUntil(async () => (await store.depth(lane)).active === 1, {
+            what: 'the lease of the other',
+          });
+          expect(await second.window(again.lease, 9)).toEqual(idsOf(added.slice(1)));
+          await silent.close();
+          other.finish();
+          expect((await other.next()).lease.id).toBe(added[1]!.id);
+        },
+      );
+
+    check('G3: what is given back is handed out next, and has not stalled', async () => {
+      const added = await addOneByOne(3);
+      const first = work();
+      expect((await first.next()).lease.id).toBe(added[0]!.id);
+      await first.close();
+      expect(await store.head(lane, 9)).toEqual(idsOf(added));
+      const { next, finish } = work(workers[1]);
+      for (const { id } of added) {
+        const { lease, stalled } = await next();
+        expect([lease.id, stalled]).toEqual([id, 0]);
+        finish();
+      }
+      await settled();
+    });
+
+    check('an id that the lane holds is not added again, and one that has left it is', async () => {
+      const added = await addOneByOne(2);
+      await producer.add(added);
+      expect(await store.head(lane, 9)).toEqual(idsOf(added));
+      const { next, finish } = work();
+      await next();
+      await producer.add(added);
+      expect(await store.depth(lane)).toEqual({ waiting: 1, active: 1 });
+      finish();
+      await next();
+      await producer.add(added.slice(0, 1));
+      finish();
+      expect((await next()).lease.id).toBe(added[0]!.id);
+      finish();
+      await settled();
+    });
+
+    check('an envelope that is removed is not handed out; one that is leased stays', async () => {
+      const added = await addOneByOne(3);
+      const { next, finish } = work();
+      const { lease } = await next();
+      await store.remove(lane, lease.id);
+      await store.remove(lane, added[1]!.id);
+      await store.remove(lane, newId());
+      expect(await store.depth(lane)).toEqual({ waiting: 1, active: 1 });
+      expect(await store.window(lease, 9)).toEqual([added[2]!.id]);
+      finish();
+      expect((await next()).lease.id).toBe(added[2]!.id);
+      finish();
+      await settled();
+    });
+
+    check('depth, oldest, find and read agree with what was added', async () => {
+      const before = Date.now() - 1000;
+      const waitingBefore = await store.waitingInShard(0);
+      expect(await store.oldest(lane)).toBeUndefined();
+      const added = await addOneByOne(4);
+      const ids = idsOf(added);
+      const range = ([from, to]: [number, number]): [string, string] => [ids[from]!, ids[to]!];
+      expect(await store.depth(lane)).toEqual({ waiting: 4, active: 0 });
+      expect(await store.waitingInShard(0)).toBe(waitingBefore + 4);
+      const oldest = (await store.oldest(lane))!;
+      expect(oldest.id).toBe(ids[0]);
+      expect(oldest.age).toBeLessThan(60_000);
+      expect(oldest.timestamp).toBeGreaterThan(before);
+      expect(await store.oldestInShard(0)).toBeLessThanOrEqual(oldest.timestamp);
+      expect(await store.find(lane, range([1, 2]))).toEqual(ids.slice(1, 3));
+      const [third, gone, first] = await store.read(lane, [ids[2]!, newId(), ids[0]!]);
+      expect([third?.id, gone, first?.id]).toEqual([ids[2], undefined, ids[0]]);
+      expect(third!.data.objects).toEqual(added[2]!.envelope.objects);
+
+      const { next, finish } = work();
+      await next();
+      expect(await store.depth(lane)).toEqual({ waiting: 3, active: 1 });
+      expect((await store.oldest(lane))?.id).toBe(ids[0]);
+      expect(await store.find(lane, range([0, 3]))).toEqual(ids);
+      finish();
+      await next();
+      expect((await store.oldest(lane))?.id).toBe(ids[1]);
+      expect(await store.find(lane, range([0, 3]))).toEqual(ids.slice(1));
+    });
+
+    check(
+      'G5: of many envelopes no more are read than make the bytes that are wanted, and one at least',
+      async () => {
+        const added = entries(200);
+        await producer.add(added);
+        const ids = idsOf(added);
+        expect(await store.head(lane, 5)).toEqual(ids.slice(0, 5));
+        expect(await store.head(lane, 1000)).toEqual(ids);
+        expect(idsOf((await store.read(lane, ids, 1)) as never)).toEqual(ids.slice(0, 1));
+        const some = idsOf((await store.read(lane, ids, 4000)) as never);
+        expect(some).toEqual(ids.slice(0, some.length));
+        expect(some.length).toBeGreaterThan(5);
+        expect(some.length).toBeLessThan(100);
+        expect(await store.read(lane, ids)).toHaveLength(ids.length);
+        expect(await store.read(lane, [])).toEqual([]);
+      },
+    );
+
+    check('an envelope whose handler throws is set aside as failed until it is removed', async () => {
+      const [failing, following] = await addOneByOne(2);
+      const handed: string[] = [];
+      const worker = workers[0].laneStore.lease(
+        lane,
+        async ({ lease: { id } }) => {
+          handed.push(id);
+          if (id === failing!.id) throw new Error('broken off');
+          return 'finish';
+        },
+        LEASE,
+      );
+      onTestFinished(() => worker.close());
+      await settled();
+      expect(handed).toEqual(idsOf([failing!, following!]));
+      expect(await store.failed(lane, 9)).toEqual([failing!.id]);
+      expect((await store.read(lane, [failing!.id]))[0]?.data.objects).toEqual(failing!.envelope.objects);
+      await store.remove(lane, failing!.id);
+      expect(await store.failed(lane, 9)).toEqual([]);
+    });
+
+    check('a lane that an operator has paused says so', async () => {
+      expect(await store.isPaused(lane)).toBe(false);
+      const queue = openLane(connection, lane);
+      onTestFinished(() => queue.close());
+      await queue.pause();
+      expect(await store.isPaused(lane)).toBe(true);
+      await queue.resume();
+      expect(await store.isPaused(lane)).toBe(false);
+    });
+
+    check(
+      'G1, G3: adds that a failure interrupts are stored once when they are repeated, behind those before',
+      async () => {
+        const added = await addOneByOne(3);
+        const interrupted = entries(3);
+        await server.failDuring(() => producer.add(interrupted));
+        await waitUntil(() => store.ready(), { what: 'the store' });
+        await waitUntil(() => producer.add(interrupted).then(() => true), { what: 'the repeated add' });
+        await waitUntil(
+          async () => {
+            expect(await store.head(lane, 99)).toEqual(idsOf([...added, ...interrupted]));
+            return true;
+          },
+          { what: 'each envelope once', deadline: 10_000 },
+        );
+        const { next, finish } = work();
+        for (const { id } of [...added, ...interrupted]) {
+          expect((await next()).lease.id).toBe(id);
+          finish();
+        }
+        await settled();
+      },
+    );
+
+    check('G3: an add to a store that came back empty gives the lane its limit first', async () => {
+      await addOneByOne(1);
+      expect(await store.isLimited(lane)).toBe(true);
+      await server.comeBackEmpty();
+      await waitUntil(async () => !(await store.isLimited(lane)), { what: 'the empty store' });
+      // In Postgres tables do not come back empty without their processes.
+      if (!connection.redis) {
+        await producer.stop();
+        producer = store.createProducer({ timeout: 5000, log });
+      }
+      await waitUntil(() => producer.add([entry()]).then(() => true), { what: 'an add' });
+      expect(await store.isLimited(lane)).toBe(true);
+    });
+
+    check('a limit that is lost is told, and can be set again', async () => {
+      const queue = openLane(connection, lane);
+      onTestFinished(() => queue.close());
+      await store.limit(lane);
+      expect(await store.isLimited(lane)).toBe(true);
+      await queue.removeGlobalConcurrency();
+      expect(await store.isLimited(lane)).toBe(false);
+      await store.limit(lane);
+      expect(await store.isLimited(lane)).toBe(true);
+    });
+  });
+}
+
+function envelopeOf(user: string): Envelope {
+  const request = { request_id: newId(), workspace_id: newId(), accepted_at: '2026-01-02T03:04:05Z' };
+  const object = {
+    ...{ kind: 'events', id: newId(), index: 0, request: 0 },
+    identifier: { external_id: user },
+  };
+  return {
+    requests: [request],
+    objects: [{ ...object, name: 'seen', time: '2026-01-31T12:00:00.000Z' } as Envelope['objects'][number]],
+  };
+}

@@ -1,0 +1,38 @@
+import { LANES_KEY, startRedisCluster } from '../setup/redis-cluster.ts';
+import { waitUntil } from '../setup/wait-until.ts';
+import { describeLaneStore, type StoreServer } from './lane-store-cases.ts';
+
+describeLaneStore('a Redis Cluster', async (): Promise<StoreServer> => {
+  const cluster = await startRedisCluster({ primaries: 3, replicas: 1 });
+  const primary = () => cluster.primaryOf(LANES_KEY);
+  return {
+    // What was acknowledged outlives the loss of its primary.
+    env: { ...cluster.env, REDIS_WAIT_REPLICAS: '1' },
+    databaseUrl: '',
+    async comeBackEmpty() {
+      const index = await primary();
+      await cluster.ask(index, 'FLUSHALL');
+      await cluster.ask(index, 'CLIENT', 'KILL', 'TYPE', 'normal', 'SKIPME', 'yes');
+    },
+    async expireLock(lane) {
+      const index = await primary();
+      const locks = await cluster.ask(index, 'KEYS', `{penstock}:lane-${lane}:*:lock`);
+      for (const lock of locks as string[]) await cluster.ask(index, 'PEXPIRE', lock, 1);
+    },
+    async failDuring(add) {
+      const before = await primary();
+      const ended = add().catch(() => {});
+      await cluster.nodes[before]!.kill();
+      await ended;
+      const isPromoted = async () => {
+        const now = await primary();
+        return now !== before && now >= 0;
+      };
+      await waitUntil(isPromoted, { what: 'the replica to be promoted' });
+      // It is the replica of its successor, which acknowledges nothing without one.
+      await cluster.restart(before);
+      await cluster.settled();
+    },
+    stop: cluster.stop,
+  };
+});
