@@ -6,16 +6,12 @@ import { type Layout, laneName, prefixOf, shardOfLane } from './lanes.ts';
 import type { RedisClient } from './open-redis.ts';
 import type { Replication } from './replicas.ts';
 
-/**
- * What BullMQ's classes need to reach the queue. They take `options` and, as their last argument, `factory`.
- */
+/** Arguments with which BullMQ's classes reach the queue: `options` and, as the last argument, `factory`. */
 export interface QueueAccess {
   kind: Config['QUEUE'];
   options: Pick<QueueOptions, 'connection' | 'prefix' | 'skipVersionCheck'>;
   layout: Layout;
-  /**
-   * Typed as absent: BullMQ's types tie each class to one backend, while to us the two are interchangeable.
-   */
+  /** Typed as absent, because BullMQ's types tie each class to one backend, and Penstock uses both alike. */
   factory: undefined;
   /** Absent when the queue lives in Postgres. */
   redis: RedisClient | undefined;
@@ -28,16 +24,15 @@ export interface QueueAccess {
 /** The schema that BullMQ's own tables live in. */
 export const QUEUE_SCHEMA = 'bullmq';
 
-/** What BullMQ's classes keep of a first look at their tables; it is `private` there. */
+/** Private members in which BullMQ's classes cache their first query. */
 interface Starting {
   waitUntilReady(): Promise<void>;
   readyPromise: Promise<void> | undefined;
 }
 
 /**
- * BullMQ's Postgres backend, which remembers that its first look at its tables failed for as long as it lives. A lane
- * that is opened at the moment at which Postgres goes away would never work again. Here a failed look is forgotten, and
- * the next call looks again.
+ * Creates BullMQ's Postgres backend, and makes it repeat a first query that failed. BullMQ caches the failure for the
+ * lifetime of the backend, so a lane that is opened while Postgres is unavailable would never work.
  */
 export const createPatientBackend: typeof createPostgresBackend = (...given) => {
   const backend = createPostgresBackend(...given);
@@ -55,37 +50,34 @@ export const createPatientBackend: typeof createPostgresBackend = (...given) => 
   return backend;
 };
 
-/** The Postgres of a queue that lives there. */
+/** Returns the pool of a queue in Postgres. */
 export const queuePool = ({ options }: Pick<QueueAccess, 'options'>): pg.Pool =>
   options.connection as unknown as pg.Pool;
 
-/** What BullMQ's classes need to find a lane: the keys of its shard have a prefix of their own. */
+/** Returns the options with which BullMQ's classes find a lane: the keys of each shard have a prefix of their own. */
 export function optionsOfLane({ options, layout }: QueueAccess, lane: number) {
   const shard = shardOfLane(layout, lane);
   return shard === 0 ? options : { ...options, prefix: prefixOf(shard) };
 }
 
-/** As `openQueue`, for the lane of this number. */
+/** Opens the queue of a lane. */
 export function openLane<Data>(access: QueueAccess, lane: number): Queue<Data> {
   return openQueue(access, laneName(lane), optionsOfLane(access, lane));
 }
 
 /**
- * Gives a lane its limit of one job in work. A new handle writes the other settings of the lane as well, which an empty
- * store has forgotten too.
+ * Limits a lane to one active job. Uses a new handle, because opening a handle also writes the other settings of the
+ * lane, which a store that came back empty has lost as well.
  */
 export async function limitLane(access: QueueAccess, lane: number): Promise<void> {
   const queue = openLane(access, lane);
   await queue.setGlobalConcurrency(1).finally(() => queue.close());
 }
 
-/** Entries that BullMQ keeps of its stream of events, which only the dashboard reads; 10,000 unless told. */
+/** Entries that BullMQ keeps in the event stream of a queue. Its default is 10,000, and Penstock does not read them. */
 const MAX_EVENTS = 200;
 
-/**
- * A queue to look at or to add to. Every handle is opened here, since each one writes its options into the
- * queue's own settings.
- */
+/** Opens a queue to read from or add to. Opening a handle writes its options into the settings of the queue. */
 export function openQueue<Data>(
   access: QueueAccess,
   name: string,
@@ -94,19 +86,20 @@ export function openQueue<Data>(
   return openBy(access, name, { ...where, streams: { events: { maxLen: MAX_EVENTS } } });
 }
 
-/** A queue to look at and nothing else: its settings stay those of the process that fills it. */
+/** Opens a queue to show it. Its settings stay those of the process that adds to it. */
 export function openQueueToShow(access: QueueAccess, name: string, where = access.options): Queue {
   return openBy(access, name, { ...where, skipMetasUpdate: true });
 }
 
 function openBy<Data>({ factory }: QueueAccess, name: string, options: QueueOptions): Queue<Data> {
-  const queue = new Queue<Data>(name, options, factory);
+  // BullMQ caches a failed first answer for the lifetime of the handle, which is shared and lives as long as its connection.
+  const queue = new Queue<Data>(name, { ...options, skipVersionCheck: true }, factory);
   // Errors come back from the calls themselves; without a listener this event would end the process.
   queue.on('error', () => {});
   return queue;
 }
 
-/** Finished jobs that one step removes from a queue at most. */
+/** Most finished jobs that one call removes. */
 const FINISHED_AT_ONCE = 1000;
 
 /**
@@ -117,7 +110,7 @@ export async function removeFinished(queue: Queue): Promise<void> {
   await queue.clean(0, FINISHED_AT_ONCE, 'completed');
 }
 
-/** Empties a queue's log of events, in which BullMQ repeats why a job failed. No process reads it. */
+/** Empties the event stream of a queue, in which BullMQ repeats the reasons of failures. No process reads it. */
 export async function forgetEvents(access: QueueAccess, queue: Queue): Promise<void> {
   // BullMQ trims its log only approximately.
   if (access.redis) return void (await access.redis.del(queue.toKey('events')));

@@ -17,7 +17,7 @@ import type { WireEnvelope } from './wire.ts';
 
 export type LaneQueue = Queue<WireEnvelope>;
 
-/** What BullMQ does not offer, or not at the price that the lanes need: each server is asked in its own language. */
+/** Operations that BullMQ lacks, or that are too slow in BullMQ: each server has commands or statements of its own. */
 export interface LaneBackend {
   head(queue: LaneQueue, most: number): Promise<string[]>;
   window(queue: LaneQueue, lease: Lease, most: number): Promise<string[] | undefined>;
@@ -25,18 +25,18 @@ export interface LaneBackend {
   complete(queue: LaneQueue, lease: Lease, ids: string[]): Promise<boolean>;
   oldest(queue: LaneQueue): Promise<OldestEnvelope | undefined>;
   endLease(queue: LaneQueue): Promise<void>;
-  /** Over lanes of one shard. */
+  /** @param queues lanes of one shard */
   countWaiting(queues: LaneQueue[]): Promise<number>;
   oldestOf(queues: LaneQueue[]): Promise<number | undefined>;
 }
 
-/** States of the envelopes that are still to be applied. */
+/** States of envelopes that still have to be applied. */
 const PRESENT = ['waiting', 'active'] as const;
 
-/** Lanes as queues of BullMQ, which both stores share. */
+/** Implements a lane store with the classes of BullMQ, which both servers share. */
 export function createLaneStore(access: QueueAccess, backend: LaneBackend): LaneStore {
   const { layout } = access;
-  /** By lane, as far as one was needed. They share the connection, and end with it. */
+  /** Handles by lane, opened at their first use. They share the connection, and end with it. */
   const queues: LaneQueue[] = [];
 
   function queueOf(lane: number): LaneQueue {
@@ -74,7 +74,7 @@ export function createLaneStore(access: QueueAccess, backend: LaneBackend): Lane
     oldest: (lane) => backend.oldest(queueOf(lane)),
     oldestInShard: (shard) => backend.oldestOf(queuesOf(shard)),
     async find(lane, [from, to]) {
-      // What is handed out meanwhile is found where it comes to, since that is looked at last.
+      // The active jobs are read last, so a job that becomes active in between is found there.
       const ids = await queueOf(lane).getRanges([...PRESENT], 0, -1);
       return ids.filter((id) => id >= from && id <= to).sort();
     },
@@ -86,21 +86,21 @@ export function createLaneStore(access: QueueAccess, backend: LaneBackend): Lane
   };
 }
 
-/** BullMQ gives a job up for good that stalls more often than this; ours are never given up. */
+/** BullMQ fails a job that stalls more often than this. An envelope may stall any number of times. */
 const MAX_STALLED = 1_000_000;
 
-/** Seconds that an idle lane waits for its next job: also the longest sleep after a graceful hand-over. */
+/** Seconds that one command of an idle lane waits for the next job, and the longest delay after a job is given back. */
 const DRAIN_DELAY = 0.5;
 
-/** Milliseconds before the lane asks again after an error of the queue. */
+/** Milliseconds before BullMQ asks for a job again after an error. */
 const RUN_RETRY_DELAY = 250;
 
-/** Times that a job which has taken effect is removed at most, and milliseconds between them; then it is left to the upkeep. */
+/** Attempts to remove a finished job, and milliseconds between them. After these attempts the upkeep removes the job. */
 const MOST_REMOVALS = 6;
 const FIRST_REMOVAL_MS = 50;
 const LONGEST_REMOVAL_MS = 800;
 
-/** Milliseconds between two lines about a queue that does not answer. */
+/** Milliseconds between two log lines about a queue that does not answer. */
 const WARN_INTERVAL = 5000;
 
 interface Leasing extends LeaseOptions {
@@ -110,9 +110,8 @@ interface Leasing extends LeaseOptions {
 }
 
 /**
- * A lane's worker of BullMQ. What is finished is told to the queue in the command that fetches the next job. What is
- * given back goes to the head of the lane: BullMQ puts it where jobs are taken next on Redis; on Postgres it keeps its
- * place in the order.
+ * Runs BullMQ's worker for a lane. BullMQ completes a finished job in the command that fetches the next job. A job that is
+ * given back returns to the head of the lane: on Redis BullMQ puts it there, and on Postgres it keeps its `seq`.
  */
 function leaseLane(
   access: QueueAccess,
@@ -120,17 +119,17 @@ function leaseLane(
 ): LaneWorker {
   const stop = new AbortController();
 
-  /** The last job that was finished; the queue may not know of it yet. */
+  /** Id of the last job that the handler finished. BullMQ may fail to complete it. */
   let lastFinished: string | undefined;
 
-  /** The connection that broke when it was to be completed may break again. */
+  /** Removes a finished job that BullMQ could not complete. Retries, because the connection may break again. */
   async function removeFinishedJob(id: string): Promise<void> {
     const nextWait = backOff(FIRST_REMOVAL_MS, LONGEST_REMOVAL_MS);
     for (let times = 0; times < MOST_REMOVALS; times++) {
       await rest(times === 0 ? 0 : nextWait(), stop.signal);
       if (stop.signal.aborted) return;
       try {
-        // Of one that is gone nothing is said: an answer that got lost may have been that of its removal.
+        // Removing a job that is gone succeeds. The answer to an earlier attempt may have been lost.
         return await remove(lane, id);
       } catch (error) {
         log.debug({ err: error, lane, job: id }, 'a job that has taken effect is not removed yet');
@@ -151,7 +150,7 @@ function leaseLane(
           stalled: job.stalledCounter,
         });
         if (end === 'giveBack') {
-          // Refused, it belongs to another worker by now, or to whoever finds it when its lock has run out.
+          // If this fails, another worker has the job already, or gets it when its lock expires.
           await job.moveToWait(token).catch(() => {});
           throw new WaitingError();
         }
@@ -167,13 +166,13 @@ function leaseLane(
       },
       access.factory,
     );
-    // The handler does not throw: the connection was lost when the queue was to be told that the job is completed, and
-    // BullMQ calls that failed. It has taken effect, and nobody has to look at it.
+    // BullMQ also reports a job as failed when the connection is lost while the job is completed. Such a job has taken
+    // effect, and no operator has to look at it.
     opened.on('failed', (job) => {
       if (job?.id !== undefined && job.id === lastFinished) void removeFinishedJob(job.id);
     });
     opened.on('error', (error) => {
-      // BullMQ reports every try; one line says enough until it is over.
+      // BullMQ emits an error for each attempt. One line in five seconds is enough.
       if (performance.now() - warned < WARN_INTERVAL) return;
       warned = performance.now();
       log.warn({ err: error, lane }, 'the queue did not answer');

@@ -7,21 +7,19 @@ export function openPostgresLanes(access: QueueAccess): LaneStore {
   return createLaneStore(access, createPostgresBackend(access));
 }
 
-/** As `move_to_active` chooses, by the index that it uses. */
+/** Selects in the order in which BullMQ's `move_to_active` takes jobs, with the same index. */
 const selectIds = `
   select id from job where queue = $1 and state = 'waiting' order by priority, seq limit $2`;
 
-/**
- * The same behind a job in work, in one look. Of one that is held by somebody else, or by nobody, there is no row.
- */
+/** Selects the same ids behind a lease. Returns no row when the token does not hold the lease. */
 const selectWindow = `
   select array(${selectIds}) as ids
   from job held
   where held.queue = $1 and held.id = $3 and held.state = 'active' and held.lock_token = $4`;
 
 /**
- * By primary key. Data is measured as it is stored. How much that is which is compressed is only known when it is
- * unpacked, so that a job of it counts as $4 bytes at least.
+ * Selects jobs by primary key until their data has $3 bytes. The size is that of the stored form. Compressed data counts
+ * as at least $4 bytes, because Postgres has to decompress a value to measure it.
  */
 const selectJobs = `
   select sized.id, sized.data, sized.timestamp
@@ -38,12 +36,12 @@ const selectJobs = `
   where coalesce(sized.before, 0) < $3::float8
   order by sized.place`;
 
-/** 4 MB, more than which an envelope has seldom, by as many as were read at once before their sizes were asked for. */
+/** Bytes for which a compressed envelope counts at least: 4 MB, the usual limit of an envelope, divided by 32. */
 const COMPRESSED_BYTES = 131_072;
 
 /**
- * By BullMQ's own function, which leaves a job alone that somebody holds. Nothing is removed, and no row returned, when
- * the lease is lost.
+ * Removes jobs with BullMQ's own function, which keeps a job that is locked. Returns no row, and removes no job, when the
+ * lease is lost.
  */
 const completeJobs = `
   select remove($1, ids.id, false) from unnest($2::text[]) as ids (id)
@@ -51,7 +49,7 @@ const completeJobs = `
     select from job where queue = $1 and id = $3 and state = 'active' and lock_token = $4
   )`;
 
-/** As the search for stalled jobs finds them: marked before, and their locks run out. */
+/** Puts active jobs into the state that the next search for stalled jobs acts on: marked, with an expired lock. */
 const endLeases = `
   with ended as (
     update job set lock_token = null, locked_until_ms = 0, stalled_marked = true
@@ -59,7 +57,7 @@ const endLeases = `
   )
   delete from meta where queue = $1 and field = 'stalled-check'`;
 
-/** One lane has one job in work at a time. */
+/** A lane has at most one active job. */
 const oldestColumns = `
   id, added_at_ms::float8 as timestamp,
   greatest(0, extract(epoch from clock_timestamp())::float8 * 1000 - added_at_ms) as age`;
@@ -71,8 +69,8 @@ const selectOldest = `
     where queue = $1 and state = 'waiting' order by priority, seq limit 1)`;
 
 /**
- * BullMQ's Postgres backend gives the last of the waiting jobs where the first are asked for, unless all are, and a job
- * at a time. `get_range` counts from the newest, `getRanges` turns that around. So Postgres is asked here.
+ * Reads jobs with statements of its own. For the first n waiting jobs, `getRanges` of BullMQ's Postgres backend returns the
+ * last n, because `get_range` counts from the newest job. It also reads one job per statement.
  */
 function createPostgresBackend(access: QueueAccess): LaneBackend {
   const pool = queuePool(access);

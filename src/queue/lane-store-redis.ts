@@ -10,8 +10,8 @@ export function openRedisLanes(access: QueueAccess & { redis: RedisClient }): La
 }
 
 /**
- * Reads jobs until their data is as much as is wanted: many small ones are one command, and of large ones no more than
- * that comes over. BullMQ gives one job a command, with all that it knows of it.
+ * Reads jobs until their data has the given number of bytes. One command reads many small jobs, and few large ones.
+ * BullMQ reads each job with a command of its own, and reads all its fields.
  * KEYS: the jobs; ARGV: bytes
  */
 const readJobs = `
@@ -25,9 +25,9 @@ const readJobs = `
   return found`;
 
 /**
- * Removes jobs that wait behind the lease, and tells which of them did not wait. The first that is handed out is the
- * last of the list. From there they are found at once, while BullMQ looks for each from the other end, through all that
- * waits. Nothing is removed when the lease is lost.
+ * Removes jobs that wait behind the lease, and returns the ids that are not in the list. The next job of the lane is the
+ * last element of the list, so a search from that end finds these jobs at once. BullMQ searches from the other end,
+ * through the whole list. When the lease is lost, the script removes nothing and returns false.
  * KEYS: the lock, the list, the jobs; ARGV: token, their ids
  */
 const completeWaiting = `
@@ -43,7 +43,7 @@ const completeWaiting = `
   return missing`;
 
 /**
- * The first of what waits, as long as the lease is held under this token. The first that is handed out is the last of
+ * Reads the ids of the first waiting jobs if the token holds the lease. The next job of the lane is the last element of
  * the list.
  * KEYS: the lock, the list; ARGV: token, how many
  */
@@ -52,7 +52,7 @@ const readWindow = `
   return redis.call('LRANGE', KEYS[2], -tonumber(ARGV[2]), -1)`;
 
 /**
- * When a job was added and the server's clock, in milliseconds.
+ * Reads when a job was added, and the server's clock, both in milliseconds.
  * KEYS: the job
  */
 const readTimes = `
@@ -62,7 +62,7 @@ const readTimes = `
   return { added, string.format('%.0f', tonumber(clock[1]) * 1000 + math.floor(tonumber(clock[2]) / 1000)) }`;
 
 /**
- * Deletes the locks of what is in work, marks it as stalled, and lets the next search for stalled jobs begin at once.
+ * Deletes the locks of active jobs, marks the jobs as stalled, and lets the next search for stalled jobs start at once.
  * KEYS: active jobs, stalled jobs, mark of the last check; ARGV: what the keys of the lane begin with
  */
 const endLease = `
@@ -72,7 +72,7 @@ const endLease = `
   end
   return redis.call('DEL', KEYS[3])`;
 
-/** Jobs that one command removes: Redis does nothing else meanwhile. */
+/** Most jobs that one command removes. Redis runs no other command during a script. */
 const REMOVED_AT_ONCE = 256;
 
 interface Commands {
@@ -83,9 +83,9 @@ interface Commands {
   endLease(...given: string[]): Promise<number>;
 }
 
-/** What is sent before the next turn of the event loop leaves in one write: a call of the system for each costs more. */
+/** Sends the commands of one turn of the event loop in one write. A write for each command costs more system calls. */
 async function inOneWrite<Answer>(redis: RedisClient, send: () => Promise<Answer>): Promise<Answer> {
-  // The client of a cluster has a connection to each of its servers.
+  // A cluster client has a connection to each server, and no stream of its own.
   const stream = isCluster(redis) ? undefined : (redis as unknown as { stream?: Writable }).stream;
   stream?.cork();
   const answer = send();
@@ -93,8 +93,8 @@ async function inOneWrite<Answer>(redis: RedisClient, send: () => Promise<Answer
   return answer;
 }
 
-/** Looks at lanes that are handed out and added to meanwhile: two reads one after the other may not fit together. */
-const LOOKS_AT_LANES = 5;
+/** Attempts to read the first jobs of all lanes: a job may leave its lane between the command that finds it and the next. */
+const MOST_ATTEMPTS = 5;
 
 function createRedisBackend(client: RedisClient): LaneBackend {
   client.defineCommand('readJobs', { lua: readJobs });
@@ -105,7 +105,7 @@ function createRedisBackend(client: RedisClient): LaneBackend {
   const redis = client as RedisClient & Commands;
   const lockOf = (queue: LaneQueue, id: string) => `${queue.toKey(id)}:lock`;
 
-  /** Keys of the jobs that are next in each lane, and of those in work. */
+  /** Returns the keys of the first waiting job and of the active job of each lane. */
   async function oldestKeys(queues: LaneQueue[]): Promise<string[]> {
     const keys = await Promise.all(
       queues.flatMap((queue) =>
@@ -144,7 +144,7 @@ function createRedisBackend(client: RedisClient): LaneBackend {
         removed.push(redis.completeWaiting(keys.length, ...keys, token, ...some));
       }
       const answers = await Promise.all(removed);
-      // Gone, or in some other place that BullMQ knows.
+      // These jobs are gone, or BullMQ keeps them in another list.
       const missing = answers.flatMap((answer) => answer ?? []);
       await inOneWrite(redis, () =>
         Promise.all(missing.map((one) => queue.remove(one, { removeChildren: false }))),
@@ -165,7 +165,7 @@ function createRedisBackend(client: RedisClient): LaneBackend {
       const keys = ['active', 'stalled', 'stalled-check'].map((list) => queue.toKey(list));
       await redis.endLease(...keys, queue.toKey(''));
     },
-    /** One round trip: asked for a lane at a time, hundreds of them would take web a tenth of its processor. */
+    /** Uses one round trip. With a command for each of some hundred lanes web would spend a tenth of its CPU time on it. */
     async countWaiting(queues) {
       const asked = redis.pipeline();
       for (const queue of queues) asked.llen(queue.toKey('wait'));
@@ -177,11 +177,11 @@ function createRedisBackend(client: RedisClient): LaneBackend {
       return sum;
     },
     async oldestOf(queues) {
-      for (let attempt = 0; attempt < LOOKS_AT_LANES; attempt++) {
+      for (let attempt = 0; attempt < MOST_ATTEMPTS; attempt++) {
         const keys = await oldestKeys(queues);
         if (keys.length === 0) return undefined;
         const times = await Promise.all(keys.map((key) => redis.hget(key, 'timestamp')));
-        // One that is gone meanwhile says nothing about those behind it.
+        // The age of a job that has left the lane in between is unknown, and so is that of the job after it.
         if (times.every((time) => time !== null)) return Math.min(...times.map(Number));
       }
       throw new Error('the lanes move too fast to be looked at');

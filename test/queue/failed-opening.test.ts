@@ -136,3 +136,18 @@ test('a worker whose first reply from Redis is an error takes jobs once Redis an
   operator.disconnect();
   await connection.stop();
 });
+
+test('the lanes of a worker whose first reply from Redis is an error can be read once Redis answers again', async () => {
+  const operator = new Redis(redisUrl);
+  const connection = connectWorker(readConfig({ DATABASE_URL: url, REDIS_URL: redisUrl, LANES: '2' }), url);
+  await waitUntil(() => connection.ready(), { what: 'the queue' });
+  const { laneStore } = connection;
+  await operator.call('ACL', 'SETUSER', 'default', '-info');
+  await laneStore.head(1, 1).catch(() => {});
+  await operator.call('ACL', 'SETUSER', 'default', '+info');
+  await laneStore.limit(1);
+  expect(await laneStore.isLimited(1)).toBe(true);
+  expect(await laneStore.head(1, 1)).toEqual([]);
+  operator.disconnect();
+  await connection.stop();
+});

@@ -199,8 +199,8 @@ export function createLaneShares(
   let own: number[] = [];
 
   /**
-   * What a worker that is gone had in work of a lane is handed out again now, and not when its lock runs out. It is a
-   * step of its own, since the lane may be on another server than the shares. Where it fails, the lock runs out.
+   * Lets a lane hand out the envelope of a worker that is gone now, and not when its lock expires. This is a separate
+   * command, because the lane may be on another server than the shares. If it fails, the lock expires.
    */
   const release = (lane: number) => endLease(lane).catch(() => {});
 
