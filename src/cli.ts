@@ -1,4 +1,3 @@
-#!/usr/bin/env node
 import { runProgram } from './admin/program.ts';
 
 // A reader that has seen enough (`penstock … | head`) is no error.
@@ -7,6 +6,12 @@ process.stdout.on('error', (error: NodeJS.ErrnoException) => {
   process.exit(0);
 });
 
-process.exitCode = await runProgram(process.argv.slice(2));
+/** Runs the program of `npm start`, which exits by itself. */
+async function start(): Promise<void> {
+  await import('./start.ts');
+  await new Promise(() => {});
+}
+
+process.exitCode = await runProgram(process.argv.slice(2), start);
 // The migration engine leaves a timer behind, which would hold the finished process for ten seconds.
 process.stdout.write('', () => process.exit());

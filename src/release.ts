@@ -1,4 +1,5 @@
 import { type Config, ConfigError, readConfig } from './platform/config.ts';
+import { START_COMMAND } from './platform/files.ts';
 import { describeFailure } from './platform/format.ts';
 import { createLog, type Log } from './platform/log.ts';
 import { directDatabaseUrl } from './processes/dependencies.ts';
@@ -18,7 +19,7 @@ async function release(): Promise<void> {
   const log = createLog('release', config.LOG_LEVEL, { format: config.LOG_FORMAT });
   if (config.DEPLOYMENT_FORM === 'embedded') {
     throw new ConfigError(
-      'wrong setting: DATABASE_URL is empty; npm start migrates the embedded Postgres itself',
+      `wrong setting: DATABASE_URL is empty; ${START_COMMAND} migrates the embedded Postgres itself`,
     );
   }
   await requirePostgres(directDatabaseUrl(config));

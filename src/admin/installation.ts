@@ -3,6 +3,7 @@ import path from 'node:path';
 import { validate } from 'uuid';
 import type { Company, Prisma, Workspace } from '../generated/prisma/client.ts';
 import { type Config, readConfig } from '../platform/config.ts';
+import { START_COMMAND } from '../platform/files.ts';
 import { codeOf, describeFailure } from '../platform/format.ts';
 import { findDatabaseUrl } from '../processes/dependencies.ts';
 import { type Actor, type AuditEntry, auditIn } from '../store/audit.ts';
@@ -111,7 +112,9 @@ function unreachable(config: Config, error: unknown): Refusal {
 
 function nothingRuns(config: Config): Refusal {
   const folder = path.resolve(config.DATA_DIR);
-  return new Refusal(`no Penstock is running on ${folder}; start it with npm start or set DATABASE_URL`);
+  return new Refusal(
+    `no Penstock is running on ${folder}; start it with ${START_COMMAND} or set DATABASE_URL`,
+  );
 }
 
 /** Who it is, as far as a command knows: the account of the machine that it runs under. */

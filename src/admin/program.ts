@@ -1,11 +1,12 @@
-import { readFileSync } from 'node:fs';
-import path from 'node:path';
 import { Command, CommanderError } from 'commander';
-import { packageRoot } from '../platform/files.ts';
+import { packageVersion } from '../platform/files.ts';
 import { describeFailure } from '../platform/format.ts';
 import { PENSTOCK } from './command.ts';
 
-type Add = (program: Command) => void;
+/** Runs the program of `npm start`. Nothing in this folder may import it, because it builds on this folder. */
+export type Start = () => Promise<void>;
+
+type Add = (program: Command, start: Start) => void;
 
 /** Nouns that list all other nouns, so they need them loaded. */
 const NAMES_ALL = ['completion', 'help'];
@@ -20,6 +21,10 @@ interface Group {
  * which takes half of the time that all files take.
  */
 const groups: Group[] = [
+  {
+    heading: 'Run:',
+    nouns: { start: async () => (await import('./commands/start.ts')).addStart },
+  },
   {
     heading: 'Check and operate:',
     nouns: {
@@ -82,14 +87,18 @@ const groups: Group[] = [
  *
  * @param fail is given what Commander has to say about words that it does not understand
  * @param word the first one typed: if it is a noun, no other is added
+ * @param start action of `penstock start`
  */
-export async function createProgram(fail: (text: string) => void, word = ''): Promise<Command> {
-  const { version } = JSON.parse(readFileSync(path.join(packageRoot, 'package.json'), 'utf8'));
+export async function createProgram(
+  fail: (text: string) => void,
+  word = '',
+  start: Start = async () => {},
+): Promise<Command> {
   const command = new Command('penstock')
     .description(
       'Administer a Penstock: that of DATABASE_URL, else the embedded one that runs on DATA_DIR (default .penstock).',
     )
-    .version(version)
+    .version(packageVersion)
     .addHelpText('after', `\nExample:\n  $ ${PENSTOCK} keys create --workspace default --permissions all`)
     .configureOutput({ outputError: fail })
     .showSuggestionAfterError(true)
@@ -99,7 +108,7 @@ export async function createProgram(fail: (text: string) => void, word = ''): Pr
   for (const { heading, nouns } of ['--version', '-V'].includes(word) ? [] : groups) {
     command.commandsGroup(heading);
     const wanted = Object.entries(nouns).filter(([noun]) => !named || noun === word);
-    for (const add of await Promise.all(wanted.map(([, load]) => load()))) add(command);
+    for (const add of await Promise.all(wanted.map(([, load]) => load()))) add(command, start);
   }
   return command;
 }
@@ -110,7 +119,7 @@ export async function createProgram(fail: (text: string) => void, word = ''): Pr
  * @param words what the command line holds behind `penstock`
  * @returns the exit code
  */
-export async function runProgram(words: string[]): Promise<number> {
+export async function runProgram(words: string[], start?: Start): Promise<number> {
   let code = 0;
   const fail = (text: string) => {
     code = 1;
@@ -118,7 +127,7 @@ export async function runProgram(words: string[]): Promise<number> {
     process.stderr.write(`${line.startsWith('error:') ? line : `error: ${line}`}\n`);
   };
   try {
-    const program = await createProgram(fail, words[0]);
+    const program = await createProgram(fail, words[0], start);
     await program.parseAsync(words, { from: 'user' });
   } catch (error) {
     // Commander has said what is wrong, or shown the help, before it throws.

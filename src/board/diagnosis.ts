@@ -1,3 +1,4 @@
+import { START_COMMAND } from '../platform/files.ts';
 import { grouped } from '../platform/format.ts';
 import { whatIsLost } from '../queue/loss.ts';
 import { BEAT_SECONDS, type SeenProcess, SILENT_SECONDS, unworkedLanes } from '../store/processes.ts';
@@ -147,7 +148,7 @@ function stuck(found: Findings): Verdict | undefined {
       return {
         tone: 'bad',
         sentence: `No worker runs: ${what}.`,
-        advice: 'Start one: npm start, or the line “worker” of the Procfile.',
+        advice: `Start one: ${START_COMMAND}, or the line “worker” of the Procfile.`,
       };
     const only =
       workers.length === 1 ? 'The only worker' : `None of ${workers.length} workers is heard; the last,`;
@@ -202,7 +203,7 @@ function partsMissing({ processes = [] }: Findings): Verdict | undefined {
       return {
         tone: 'bad',
         sentence: `No ${name} process is heard: ${effect}.`,
-        advice: `Start one: npm start, or the line “${name}” of the Procfile.`,
+        advice: `Start one: ${START_COMMAND}, or the line “${name}” of the Procfile.`,
       };
   const lacking = living.find(({ missing }) => missing.length > 0);
   if (lacking)

@@ -4,6 +4,7 @@ import { readFileSync, rmSync, statSync } from 'node:fs';
 import { connect, createServer, type Server } from 'node:net';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
+import { START_COMMAND } from '../platform/files.ts';
 import { isAlive } from '../platform/lifecycle.ts';
 import type { Log } from '../platform/log.ts';
 import { until } from '../platform/poll.ts';
@@ -35,12 +36,14 @@ export async function lockDataDir(dataDir: string, log: Log): Promise<() => Prom
     deadline: Date.now() + PATIENCE_MS,
     isSo: (found) => typeof found !== 'string',
     inVain(owner) {
-      if (!told) log.warn(`waiting for the end of another npm start (process ${owner}) on ${dataDir}`);
+      if (!told) log.warn(`waiting for the end of another ${START_COMMAND} (process ${owner}) on ${dataDir}`);
       told = true;
     },
   });
   if (typeof got === 'string')
-    throw new DataDirInUse(`another npm start (process ${got}) is running on ${dataDir}, its DATA_DIR`);
+    throw new DataDirInUse(
+      `another ${START_COMMAND} (process ${got}) is running on ${dataDir}, its DATA_DIR`,
+    );
   got.unref();
   return () => new Promise((resolve) => got.close(() => resolve()));
 }
@@ -204,7 +207,7 @@ export function chooseServerUser(cluster: string, program: string, home: string)
   if (succeeds([...prefix, ...command])) return { owner, ids: {}, prefix };
   throw new Error(
     `Postgres does not run as root, and user ${owner.uid} cannot reach ${program} and ${home}: ` +
-      'move them to a folder that others may pass through, or run npm start as another user',
+      `move them to a folder that others may pass through, or run ${START_COMMAND} as another user`,
   );
 }
 

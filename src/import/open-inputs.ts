@@ -3,8 +3,9 @@ import { opendir, stat } from 'node:fs/promises';
 import path from 'node:path';
 import type { BucketAccess } from '../integrations/bucket-client.ts';
 import type { Scratch } from '../integrations/files/scratch.ts';
-import { SourceError, s3PlaceOf } from '../integrations/source.ts';
+import { BUCKET_CLIENT, SourceError, s3PlaceOf } from '../integrations/source.ts';
 import { MANIFEST, UNFINISHED } from '../platform/files.ts';
+import { importOptional } from '../platform/optional-package.ts';
 import type { Reach } from '../platform/reach.ts';
 import type { Watcher } from '../platform/steps.ts';
 import { type Input, openInput } from './open-input.ts';
@@ -39,8 +40,11 @@ export async function* openInputs(named: string, opening: Opening): AsyncGenerat
     return;
   }
   const { region, endpoint, credentials } = await opening.accessTo(address.bucket);
-  // What reaches buckets is large, and seldom needed.
-  const { fetchObjects } = await import('../integrations/bucket.ts');
+  const { fetchObjects } = await importOptional(
+    BUCKET_CLIENT,
+    () => import('../integrations/bucket.ts'),
+    (message, options) => new ImportError(message, options),
+  );
   const place = { type: 's3', ...address, region, ...(endpoint !== undefined && { endpoint }) } as const;
   try {
     for await (const { name, path } of fetchObjects(place, credentials, {

@@ -1,24 +1,21 @@
 import path from 'node:path';
 import type { DuckDBConnection } from '@duckdb/node-api';
+import { importOptional } from '../platform/optional-package.ts';
 
 export type DuckDbModule = typeof import('@duckdb/node-api');
 
+const PACKAGE = {
+  name: '@duckdb/node-api',
+  users: 'Parquet files and syncs from files',
+};
+
 /**
- * DuckDB, when it is needed: most processes never load it, and an install may be without the program for its machine.
- * @throws {Error} that `toError` makes of a sentence for whoever has installed it, when it is not there
+ * Loads DuckDB. Most processes never need it.
+ * @throws {Error} made by `toError`, if the package or its build for this machine is not installed
  */
-export async function importDuckDb(
+export const importDuckDb = (
   toError: (message: string, options: ErrorOptions) => Error,
-): Promise<DuckDbModule> {
-  try {
-    return await import('@duckdb/node-api');
-  } catch (cause) {
-    throw toError(
-      'the package @duckdb/node-api, which reads and writes files of rows, is not installed for this machine: install it with npm ci --include=optional',
-      { cause },
-    );
-  }
-}
+): Promise<DuckDbModule> => importOptional(PACKAGE, () => import('@duckdb/node-api'), toError);
 
 /**
  * What DuckDB keeps in memory at most; the rest lies on the disk. It takes far less for rows of a few hundred bytes; but

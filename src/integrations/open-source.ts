@@ -1,4 +1,6 @@
+import { importOptional } from '../platform/optional-package.ts';
 import {
+  BUCKET_CLIENT,
   type Credentials,
   type Source,
   type SourceDefinition,
@@ -32,7 +34,11 @@ export async function openSource(
       if (!credentials || !('access_key_id' in credentials)) {
         throw new SourceError('config', 'a bucket needs an access_key_id and a secret_access_key');
       }
-      const { openBucket } = await import('./bucket.ts');
+      const { openBucket } = await importOptional(
+        BUCKET_CLIENT,
+        () => import('./bucket.ts'),
+        (message, options) => new SourceError('failed', message, options),
+      );
       return openBucket(definition, credentials, options);
     }
   }

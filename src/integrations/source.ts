@@ -1,5 +1,6 @@
 import { createCipheriv, createDecipheriv, randomBytes } from 'node:crypto';
 import { shortened } from '../platform/format.ts';
+import type { OptionalPackage } from '../platform/optional-package.ts';
 import type { Reach } from '../platform/reach.ts';
 
 /**
@@ -71,6 +72,9 @@ export type IdentifierColumn =
   | 'service_id'
   | 'email'
   | 'phone';
+
+/** Package that reaches buckets. Modules that import it are loaded when a bucket is opened. */
+export const BUCKET_CLIENT: OptionalPackage = { name: '@aws-sdk/client-s3', users: 'S3 buckets' };
 
 /** Characters of a message. */
 const MOST_MESSAGE = 2000;

@@ -1,6 +1,7 @@
 import type { BucketAccess } from '../integrations/bucket-client.ts';
-import { s3PlaceOf } from '../integrations/source.ts';
+import { BUCKET_CLIENT, s3PlaceOf } from '../integrations/source.ts';
 import { pathOfUrl } from '../platform/files.ts';
+import { importOptional } from '../platform/optional-package.ts';
 import { type AddressSettings, type Reach, reachOfSources } from '../platform/reach.ts';
 import { type ObjectStore, ObjectStoreError, requireKey, requirePrefix } from './object-store.ts';
 
@@ -22,8 +23,11 @@ export async function openObjectStore(url: string, { reach, accessTo }: OpenOpti
     const { bucket, prefix } = address;
     const place = { bucket, prefix: prefix === '' || prefix.endsWith('/') ? prefix : `${prefix}/` };
     requirePrefix(place.prefix);
-    // What reaches buckets is large, and seldom needed.
-    const { openBucketStore } = await import('./bucket-store.ts');
+    const { openBucketStore } = await importOptional(
+      BUCKET_CLIENT,
+      () => import('./bucket-store.ts'),
+      (message, options) => new ObjectStoreError('config', message, options),
+    );
     return guarded(openBucketStore(place, await accessTo(bucket), { reach }));
   }
   const { openFolderStore } = await import('./folder-store.ts');

@@ -14,6 +14,11 @@ function findUp(folder: string): string {
   return findUp(parent);
 }
 
+/** Command that starts everything on this machine, for messages: the folder is a clone or an installed package. */
+export const START_COMMAND = packageRoot.split(path.sep).includes('node_modules')
+  ? 'npx penstock start'
+  : 'npm start';
+
 /** The release, as package.json has it. */
 export const packageVersion: string = JSON.parse(
   readFileSync(path.join(packageRoot, 'package.json'), 'utf8'),

@@ -1,6 +1,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Config } from './config.ts';
 import type { TracedProcess, Tracing } from './open-telemetry.ts';
+import { importOptional } from './optional-package.ts';
 
 type Sdk = typeof import('./open-telemetry.ts');
 
@@ -16,8 +17,17 @@ const FAREWELL = { most: 1500, share: 0.3 };
 /** Loads the SDK, if there is a collector to send spans to. Before the log and the stores, which look at `tracing`. */
 export async function startTracing(config: Config, self: TracedProcess): Promise<void> {
   if (config.OTEL_EXPORTER_OTLP_ENDPOINT === '' || config.OTEL_SDK_DISABLED === 'true') return;
-  const { openTelemetry, failSpan, idsOf, traceparentOf } = await import('./open-telemetry.ts');
-  tracing = { ...(await openTelemetry(config, self)), failSpan, idsOf, traceparentOf };
+  tracing = await importOptional(
+    {
+      name: '@opentelemetry/sdk-trace-base',
+      users: 'traces',
+      alternative: ', or set OTEL_SDK_DISABLED=true',
+    },
+    async () => {
+      const { openTelemetry, failSpan, idsOf, traceparentOf } = await import('./open-telemetry.ts');
+      return { ...(await openTelemetry(config, self)), failSpan, idsOf, traceparentOf };
+    },
+  );
 }
 
 /** Sends the last spans, and makes no more of them; never rejects. */

@@ -1,6 +1,7 @@
 import path from 'node:path';
 import { databaseUrlOf } from '../embedded/address.ts';
 import { type Config, ConfigError } from '../platform/config.ts';
+import { START_COMMAND } from '../platform/files.ts';
 import { type Service, within } from '../platform/lifecycle.ts';
 import type { Log } from '../platform/log.ts';
 import { backOff, rest } from '../platform/poll.ts';
@@ -214,7 +215,7 @@ export function databaseUrl(config: Config): string {
   const url = findDatabaseUrl(config);
   if (url) return url;
   throw new ConfigError(
-    `DATABASE_URL is empty and no embedded Postgres was ever started in DATA_DIR (${path.resolve(config.DATA_DIR)}); npm start starts one`,
+    `DATABASE_URL is empty and no embedded Postgres was ever started in DATA_DIR (${path.resolve(config.DATA_DIR)}); ${START_COMMAND} starts one`,
   );
 }
 

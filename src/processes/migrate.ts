@@ -1,6 +1,7 @@
 import pg from 'pg';
 import { v7 as uuidv7 } from 'uuid';
 import { type Config, ConfigError } from '../platform/config.ts';
+import { START_COMMAND } from '../platform/files.ts';
 import { messageOf } from '../platform/log.ts';
 import type { QueueConnection } from '../queue/connection.ts';
 import { migrateQueue } from '../queue/postgres-queue.ts';
@@ -82,7 +83,7 @@ export async function requirePostgres(databaseUrl: string): Promise<void> {
   } catch (error) {
     const reason = messageOf(error) || String((error as { code?: unknown }).code ?? 'no answer');
     throw new ConfigError(
-      `the Postgres of DATABASE_URL does not let us in (${reason}): start it, or correct DATABASE_URL; without DATABASE_URL npm start runs one of its own`,
+      `the Postgres of DATABASE_URL does not let us in (${reason}): start it, or correct DATABASE_URL; without DATABASE_URL ${START_COMMAND} runs one of its own`,
     );
   } finally {
     await client.end().catch(() => {});

@@ -1,6 +1,7 @@
 import { isIP, type Socket } from 'node:net';
 import type { GenericError, MessageToProduce, Producer } from '@platformatic/kafka';
 import { within } from '../platform/lifecycle.ts';
+import { importOptional } from '../platform/optional-package.ts';
 import { type Reach, RefusedAddress } from '../platform/reach.ts';
 import { type Batch, DeliveryError, type Destination } from './destination.ts';
 
@@ -185,17 +186,17 @@ function guard(connection: Connection): void {
   });
 }
 
-/** It is an optional package: npm leaves it out where Node is older than it wants. */
-async function loadClient() {
-  try {
-    return await import('@platformatic/kafka');
-  } catch (cause) {
-    throw new DeliveryError(
-      'the package @platformatic/kafka is not installed: it wants Node 20.19.4, 22.18 or 24.6, or newer',
-      { cause },
-    );
-  }
-}
+/** npm omits the client on Node versions that the client does not support. */
+const loadClient = () =>
+  importOptional(
+    {
+      name: '@platformatic/kafka',
+      users: 'streams to Kafka',
+      alternative: ' on Node 20.19.4, 22.18, 24.6 or newer',
+    },
+    () => import('@platformatic/kafka'),
+    (message, options) => new DeliveryError(message, options),
+  );
 
 const saysUnknownTopic = (error: unknown) =>
   (error as Partial<GenericError>).findBy?.('apiId', 'UNKNOWN_TOPIC_OR_PARTITION') != null;

@@ -40,14 +40,22 @@ export async function settingsWithCluster() {
   return env;
 }
 
-export function begin(env: Record<string, string> & { DATA_DIR: string }): TestProcess {
-  const start = startProcess('dist/src/start.js', env);
+type StartSettings = Record<string, string> & { DATA_DIR: string };
+
+export function begin(
+  env: StartSettings,
+  run: (env: StartSettings) => TestProcess = (all) => startProcess('dist/src/start.js', all),
+): TestProcess {
+  const start = run(env);
   started.push({ start, folder: env.DATA_DIR });
   return start;
 }
 
-export async function startAndWait(env: Record<string, string> & { DATA_DIR: string }): Promise<TestProcess> {
-  const start = begin(env);
+export async function startAndWait(
+  env: StartSettings,
+  run?: (env: StartSettings) => TestProcess,
+): Promise<TestProcess> {
+  const start = begin(env, run);
   await waitUntil(() => output(start).includes('Penstock is ready'), {
     what: 'the greeting',
     deadline: 60_000,

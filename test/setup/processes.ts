@@ -23,9 +23,14 @@ export const quickly = process.env.VITEST
  * what programs need to run at all. Killed at the end at the latest.
  */
 export function startProcess(file: string, env: Record<string, string>, args: string[] = []): TestProcess {
+  return startCommand([process.execPath, ...quickly, file, ...args], env, packageRoot);
+}
+
+/** Starts a command in a folder, with the same environment and end as `startProcess`. */
+export function startCommand(command: string[], env: Record<string, string>, cwd: string): TestProcess {
   const { PATH, HOME, TMPDIR } = process.env;
-  const { child, exit } = spawnOnLeash([process.execPath, ...quickly, file, ...args], {
-    cwd: packageRoot,
+  const { child, exit } = spawnOnLeash(command, {
+    cwd,
     env: { PATH, HOME, ...(TMPDIR && { TMPDIR }), ...env },
     stdout: 'pipe',
   });

@@ -1,5 +1,6 @@
 import { type Command, CommanderError } from 'commander';
 import type { Config } from '../../platform/config.ts';
+import { START_COMMAND } from '../../platform/files.ts';
 import { findDatabaseUrl } from '../../processes/dependencies.ts';
 import { laneCount } from '../../queue/lanes.ts';
 import { openDatabase } from '../../store/open-database.ts';
@@ -48,7 +49,7 @@ async function examine({ json }: { json?: boolean }): Promise<void> {
 async function checkStores(config: Config): Promise<Finding[]> {
   const databaseUrl = findDatabaseUrl(config);
   if (!databaseUrl) {
-    const advice = 'Start it by npm start, set DATA_DIR to its folder, or set DATABASE_URL.';
+    const advice = `Start it by ${START_COMMAND}, set DATA_DIR to its folder, or set DATABASE_URL.`;
     return [error('postgres', 'DATABASE_URL is empty, and no Penstock was ever started on DATA_DIR', advice)];
   }
   const database = openDatabase(databaseUrl, 2);
@@ -60,7 +61,7 @@ async function checkStores(config: Config): Promise<Finding[]> {
     const advice =
       config.DEPLOYMENT_FORM === 'production'
         ? 'Start the Postgres of DATABASE_URL, or correct DATABASE_URL.'
-        : 'Start Penstock by npm start, or set DATA_DIR to the folder of one that runs.';
+        : `Start Penstock by ${START_COMMAND}, or set DATA_DIR to the folder of one that runs.`;
     const postgres = await attempt('postgres', advice, () => checkPostgres(pool, databaseUrl));
     const findings = [...certificates, ...postgres, ...checkPooling(config, databaseUrl)];
     if (findings.some(({ check, level }) => check === 'migrations' && level === 'error')) return findings;

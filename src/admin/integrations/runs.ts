@@ -1,6 +1,7 @@
 import { v7, validate } from 'uuid';
 import { nextRun } from '../../integrations/schedule.ts';
 import type { SourceDefinition } from '../../integrations/source.ts';
+import { START_COMMAND } from '../../platform/files.ts';
 import { until } from '../../platform/poll.ts';
 import { type AuditEntry, audited } from '../../store/audit.ts';
 import type { Database } from '../../store/database.ts';
@@ -169,7 +170,7 @@ async function ended(installation: Installation, integrationId: string, id: stri
       told = true;
       // On stderr, so that what is printed in the end stays as it is.
       process.stderr.write(
-        "No row has been synced yet. Without a sync process (the Procfile's sync, or npm start) the job waits for one; it goes on when this command is ended.\n",
+        `No row has been synced yet. Without a sync process (the Procfile's sync, or ${START_COMMAND}) the job waits for one; it goes on when this command is ended.\n`,
       );
     },
   });

@@ -1,0 +1,11 @@
+import type { Command } from 'commander';
+import { described } from '../command.ts';
+import type { Start } from '../program.ts';
+
+export function addStart(program: Command, start: Start): void {
+  described(program.command('start'), {
+    sentence:
+      'Run web, worker, sync and console on this machine until Ctrl-C, with an embedded Postgres in DATA_DIR unless DATABASE_URL is set.',
+    example: 'start',
+  }).action(start);
+}

