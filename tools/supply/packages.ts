@@ -87,7 +87,7 @@ export function packagesPage(): string {
     '',
     '<!-- Generated from package-lock.json by npm run generate. -->',
     '',
-    `${packages.length} packages, as \`npm ci --omit=dev\` installs them. Those marked \`*\` are for some machines only, or come with the`,
+    `${packages.length} packages, as \`npm ci --omit=dev\` installs them. Those marked \`*\` are optional, are for some machines only, or come with the`,
     'command line of Prisma, which no process loads.',
     '',
     '| Licence | Packages |',
