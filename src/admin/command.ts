@@ -25,6 +25,9 @@ function commandName(npmCommand: string | undefined): string {
   return 'penstock';
 }
 
+/** Runs the program of `npm start`. No file of this folder may import that program, because it builds on this folder. */
+export type Start = () => Promise<void>;
+
 /** What every command of the admin tool is described with. */
 interface Description {
   sentence: string;

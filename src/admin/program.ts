@@ -1,10 +1,7 @@
 import { Command, CommanderError } from 'commander';
 import { packageVersion } from '../platform/files.ts';
 import { describeFailure } from '../platform/format.ts';
-import { PENSTOCK } from './command.ts';
-
-/** Runs the program of `npm start`. Nothing in this folder may import it, because it builds on this folder. */
-export type Start = () => Promise<void>;
+import { PENSTOCK, type Start } from './command.ts';
 
 type Add = (program: Command, start: Start) => void;
 

@@ -103,14 +103,15 @@ describe('penstock --help', () => {
     expect(await named()).toContain(noun);
   });
 
-  test('groups its commands and begins with status and doctor', async () => {
+  test('groups its commands, and begins with start, status and doctor', async () => {
     const { stdout } = await penstock(['--help']);
     const headings = stdout.match(/^[A-Z][A-Za-z ]+:$/gm);
     expect(headings).toEqual([
-      ...['Options:', 'Check and operate:', 'Users and data:', 'Workspaces and access:'],
+      ...['Options:', 'Run:', 'Check and operate:', 'Users and data:', 'Workspaces and access:'],
       ...['Connections:', 'Shell and help:', 'Example:'],
     ]);
     const [, first] = stdout.split('Check and operate:\n');
+    expect(stdout).toMatch(/^Run:\n {2}start /m);
     expect(first?.match(/^ {2}([a-z-]+) /gm)?.slice(0, 2)).toEqual(['  status ', '  doctor ']);
   });
 

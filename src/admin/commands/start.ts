@@ -1,6 +1,5 @@
 import type { Command } from 'commander';
-import { described } from '../command.ts';
-import type { Start } from '../program.ts';
+import { described, type Start } from '../command.ts';
 
 export function addStart(program: Command, start: Start): void {
   described(program.command('start'), {
