@@ -4,20 +4,41 @@ import { describe, expect, test } from 'vitest';
 import { allOperations } from '../src/operations/index.ts';
 import { ConfigError, readConfig, settings } from '../src/platform/config.ts';
 import { packageRoot } from '../src/platform/files.ts';
+import { type ProcessName, processNames } from '../src/platform/settings/define.ts';
+import { settingGroups } from '../src/platform/settings.ts';
 import { NAMED_ATTRIBUTES } from '../src/profile/attributes.ts';
 import { describeApiKey } from '../src/store/credentials.ts';
-import { envExample, settingsPage } from '../tools/generate/settings.ts';
+import { envExample, productionSettings, settingsPage } from '../tools/generate/settings.ts';
+import { sources } from './setup/sources.ts';
 
 const DATABASE_URL = 'postgresql://db.example.com/penstock';
 
 describe('settings', () => {
-  test.each(Object.entries(settings))('%s has a default, a unit and a sentence', (_name, setting) => {
+  test.each(Object.entries(settings))('%s has a default, a unit and whole sentences', (_name, setting) => {
     expect(setting.default).toBeDefined();
-    expect(setting.description).toMatch(/^[A-Z].+\.$/);
+    expect(setting.description).toMatch(/^[A-Z`].+\.$/);
     // A text may be of no unit; a number without one would have to be guessed.
     if (setting.type === 'integer') expect(setting.unit).not.toBe('');
     else expect(setting.unit).toBeTypeOf('string');
   });
+
+  test('every setting is in exactly one group', () => {
+    const grouped = Object.values(settingGroups).flatMap((group) => Object.keys(group));
+    expect(grouped.toSorted()).toEqual(Object.keys(settings).toSorted());
+  });
+
+  test.each(Object.entries(settings))(
+    'the example of %s is valid and not the default',
+    (name, { example }) => {
+      expect(example).not.toBe(String(settings[name as keyof typeof settings].default));
+      const others = {
+        ...{ DATABASE_URL, REDIS_URL: 'redis://cache', OIDC_CLIENT_ID: 'console' },
+        ...{ BOARD_URL: 'https://console.example.com', BOOTSTRAP_SCIM_TOKEN: 'x'.repeat(16) },
+        ...{ BOOTSTRAP_SCIM_ORIGIN: 'https://idp.example', MAX_PENDING_BYTES: '67108864' },
+      };
+      expect(String(readConfig({ ...others, [name]: example })[name as keyof typeof settings])).toBe(example);
+    },
+  );
 
   test('without any environment every setting has its default', () => {
     const resolved = { DEPLOYMENT_FORM: 'embedded', QUEUE: 'postgres' };
@@ -62,8 +83,8 @@ describe('settings', () => {
   test.each([
     ['REDIS_URL', 'localhost:6379', 'redis:// or rediss://'],
     ['REDIS_URL', 'http://localhost', 'redis:// or rediss://'],
-    ['REDIS_SENTINELS', 'one:26379 two:26379', 'host:port, with commas between'],
-    ['REDIS_SENTINELS', 'redis://user:secret@one', 'host:port, with commas between'],
+    ['REDIS_SENTINELS', 'one:26379 two:26379', 'host:port, with several separated by commas'],
+    ['REDIS_SENTINELS', 'redis://user:secret@one', 'host:port, with several separated by commas'],
     ['DATABASE_URL', 'localhost:5432/penstock', 'postgres:// or postgresql://'],
     ['DATABASE_URL', 'mysql://root:hunter2hunter2@localhost', 'postgres:// or postgresql://'],
     ['BOOTSTRAP_API_KEY', 'hunter2', '16 to 500 visible ASCII characters'],
@@ -181,19 +202,82 @@ describe('settings', () => {
 describe('what is generated from the settings (npm run generate)', () => {
   const read = (file: string) => readFileSync(path.join(packageRoot, file), 'utf8');
 
-  test('.env.example is current, and says nothing but the defaults', () => {
+  test('.env.example is current, and sets only the twelve settings of production', () => {
     const text = read('.env.example');
     expect(text).toBe(envExample());
     const lines = text.split('\n').filter((line) => line && !line.startsWith('#'));
-    expect(readConfig(Object.fromEntries(lines.map((line) => line.split('='))))).toEqual(readConfig({}));
+    const values = Object.fromEntries(lines.map((line) => line.split('=')));
+    expect(Object.keys(values)).toEqual(Object.keys(productionSettings));
+    expect(lines).toHaveLength(12);
+    expect(readConfig({ ...values, DATABASE_URL })).toEqual(readConfig({ DATABASE_URL }));
   });
 
-  test('docs/settings.md is current, and names every setting', () => {
+  test('.env.example lists every other setting with its default', () => {
+    const lines = read('.env.example').match(/^#?[A-Z][A-Z0-9_]+=.*$/gm)!;
+    const values = Object.fromEntries(lines.map((line) => line.replace('#', '').split('=')));
+    const { DEPLOYMENT_FORM, ...others } = values;
+    expect(Object.keys(values).toSorted()).toEqual(Object.keys(settings).toSorted());
+    expect(readConfig(others)).toEqual(readConfig({}));
+  });
+
+  test('docs/settings.md is current and has a heading for every group and setting', () => {
     const text = read('docs/settings.md');
     expect(text).toBe(settingsPage());
-    for (const name of Object.keys(settings)) expect(text).toContain(`| \`${name}\` |`);
+    for (const title of Object.keys(settingGroups)) expect(text).toContain(`\n## ${title}\n`);
+    for (const name of Object.keys(settings)) expect(text).toContain(`\n### ${name}\n`);
   });
 });
+
+describe('the processes that read a setting', () => {
+  const entries: Record<ProcessName, string> = {
+    ...{ web: 'src/web.ts', worker: 'workers/worker.ts', sync: 'workers/sync.ts', board: 'src/board.ts' },
+    ...{ release: 'src/release.ts', cli: 'src/cli.ts', start: 'src/start.ts' },
+  };
+  const modules = new Map(sources.map((source) => [source.file, source]));
+  const loaded = Object.fromEntries(processNames.map((name) => [name, filesLoadedBy(entries[name])]));
+  const readers = Object.keys(settings).map((name) => ({ name, files: filesReading(name) }));
+
+  test.each(readers)('$name is read in the code of each process that it names', ({ name, files }) => {
+    const { readBy } = settings[name as keyof typeof settings];
+    expect(readBy.filter((process) => !files.some((file) => loaded[process]!.has(file)))).toEqual([]);
+  });
+
+  test.each(readers)('$name names each process whose own code reads it', ({ name, files }) => {
+    const { readBy } = settings[name as keyof typeof settings];
+    const own = files.filter((file) => !SHARED.test(file));
+    const reading = processNames.filter((process) => own.some((file) => loaded[process]!.has(file)));
+    expect(reading.filter((process) => !(readBy as readonly string[]).includes(process))).toEqual([]);
+  });
+
+  /** The entry and every file of ours that it loads, at once or later. */
+  function filesLoadedBy(entry: string): Set<string> {
+    const files = new Set([entry]);
+    for (const file of files) {
+      const { loads = [], opens = [] } = modules.get(file) ?? {};
+      for (const next of [...loads, ...opens]) if (modules.has(next)) files.add(next);
+    }
+    return files;
+  }
+
+  function filesReading(name: string): string[] {
+    const pattern = new RegExp(
+      `\\b(?:[cC]onfig|settings)\\.${name}\\b|[{,]\\s*${name}\\b(?=\\s*[,:}])|'${name}'`,
+    );
+    return sources
+      .filter(({ file }) => /^(?:src|workers)\//.test(file) && !DEFINES.test(file))
+      .filter(({ text }) => pattern.test(text.replace(COMMENTS, '')))
+      .map(({ file }) => file);
+  }
+});
+
+const COMMENTS = /\/\*[\s\S]*?\*\/|^\s*\/\/.*$/gm;
+
+/** Files that define settings, check all of them, or have other symbols with the name of one. */
+const DEFINES = /^src\/platform\/(?:settings(?:\/\w+)?|config|listen)\.ts$/;
+
+/** Code that several processes load and of which each calls only a part. */
+const SHARED =
+  /^src\/(?:platform|processes|queue|embedded|store|object-store|export|streams)\/|^src\/admin\/(?:queue|installation)\.ts$/;
 
 /** The names of all members that a JSON Schema knows, at every depth. */
 function collectMembers(schema: unknown, names: Set<string>): void {

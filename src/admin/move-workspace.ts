@@ -12,7 +12,7 @@ import { type Home, recordHome } from '../store/queue-shards.ts';
 import { inTransaction } from '../store/transactions.ts';
 import { Refusal } from './command.ts';
 import { commandLine, type Installation } from './installation.ts';
-import { QUEUE_TIMEOUT_MS, withQueue } from './queue.ts';
+import { ADMIN_TIMEOUT_MS, withQueue } from './queue.ts';
 
 /** Milliseconds within which all that waits of a workspace has to be applied, so that holding it promises an end. */
 const SHORT_MS = 250;
@@ -105,7 +105,7 @@ async function tryToMove(moving: Moving): Promise<number | undefined> {
   const { connection, workspaceId, home, to } = moving;
   if (!(await isApplied(moving, SHORT_MS))) return undefined;
   const redis = connection.redis!;
-  const moves = openMoves(redis, QUEUE_TIMEOUT_MS);
+  const moves = openMoves(redis, ADMIN_TIMEOUT_MS);
   const number = home.moves + 1;
   const begun = performance.now();
   const left = () => HOLD_MS - RESERVE_MS - (performance.now() - begun);

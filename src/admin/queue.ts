@@ -27,7 +27,7 @@ import { Refusal } from './command.ts';
 import { commandLine, type Installation } from './installation.ts';
 
 /** A person at a terminal waits longer than a request at the edge may, for which the setting is made. */
-export const QUEUE_TIMEOUT_MS = 10_000;
+export const ADMIN_TIMEOUT_MS = 10_000;
 
 const CONNECT_TIMEOUT_MS = 3000;
 
@@ -42,7 +42,10 @@ export async function withQueueConnection<T>(
   if (config.QUEUE === 'postgres') await expectQueueTables(database.pool);
   // Whatever the settings of this command say: what it looks at is where the processes have it.
   const settings = await settingsOf(database.pool, config).catch(() => config);
-  const connection = connectProducer({ ...config, ...settings, QUEUE_TIMEOUT_MS }, databaseUrl);
+  const connection = connectProducer(
+    { ...config, ...settings, QUEUE_TIMEOUT_MS: ADMIN_TIMEOUT_MS },
+    databaseUrl,
+  );
   try {
     const deadline = Date.now() + CONNECT_TIMEOUT_MS;
     if (!(await until(() => connection.ready(), { every: 20, deadline })))
@@ -142,7 +145,7 @@ export async function withQueue(
   const { config, database } = installation;
   await withQueueConnection(installation, async (connection) => {
     const log = pino({ level: 'silent' });
-    const producer = openProducer(connection, { pool: database.pool, timeout: QUEUE_TIMEOUT_MS, log });
+    const producer = openProducer(connection, { pool: database.pool, timeout: ADMIN_TIMEOUT_MS, log });
     const settings = await settingsOf(database.pool, config);
     const layout = layoutOf(settings);
     const membership = await joinInstallation({

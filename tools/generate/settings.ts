@@ -1,37 +1,124 @@
-import { settings } from '../../src/platform/config.ts';
+import { grouped } from '../../src/platform/format.ts';
+import type { ProcessName } from '../../src/platform/settings/define.ts';
+import { type SettingName, settingGroups, settings } from '../../src/platform/settings.ts';
 
-/** The text of .env.example: every setting with its sentence, unit and default. */
-export function envExample(): string {
-  const entries = Object.entries(settings).map(([name, setting]) => {
-    const unit = setting.unit ? ` [${setting.unit}]` : '';
-    return `# ${setting.description}${unit}\n${name}=${setting.default}\n`;
-  });
-  const head =
-    '# Every setting with its default; an empty value counts as unset. docker compose reads .env.\n';
-  return [head, ...entries].join('\n');
+interface Setting {
+  type: 'string' | 'integer';
+  default: string | number;
+  unit: string;
+  description: string;
+  example: string;
+  readBy: readonly ProcessName[];
+  enum?: readonly string[];
+  minimum?: number;
+  maximum?: number;
 }
 
-/** The text of docs/settings.md: every setting with its default, unit and sentence. */
-export function settingsPage(): string {
-  return `${head}\n${settingsTable()}\n`;
-}
+/** The settings that an installation in production needs, with the value of .env.example if it is not the default. */
+export const productionSettings: Partial<Record<SettingName, string>> = {
+  DEPLOYMENT_FORM: 'production',
+  DATABASE_URL: '',
+  REDIS_URL: '',
+  LANES: '1',
+  INTEGRATION_KEY: '',
+  BOARD_PASSWORD: '',
+  METRICS_TOKEN: '',
+  PUBLIC_URL: '',
+  BOARD_URL: '',
+  TRUST_PROXY_HOPS: '0',
+  ALLOWED_NETWORKS: '',
+  SHUTDOWN_DELAY_MS: '0',
+};
 
-const head = `# Settings
-
-<!-- Generated from src/platform/settings.ts by npm run generate: change them there. -->
-
-Every setting is an environment variable with a default, so that a first start needs none. A process reads them once, at its
-start: a wrong value ends it with one sentence that names the setting and the rule. An empty value counts as
-unset. \`.env.example\` has the same list; \`docker compose\` reads \`.env\`. What the processes are, and which settings have to be
-equal on all of them, is in [operations.md](operations.md).
+const ENV_HEAD = `# Settings of Penstock. An empty value means the default. docker compose reads this file as .env.
+# The first twelve lines are what an installation in production needs. All other settings follow by group, with their
+# defaults: remove the # to change one. docs/settings.md has the same list, with the processes that read each setting.
 `;
 
-function settingsTable(): string {
-  const rows = Object.entries(settings).map(([name, setting]) => {
-    const { default: value, unit, description } = setting;
-    const amount = setting.type === 'integer' && unit !== 'port' ? ` ${unit}` : '';
-    const shown = value === '' ? '(empty)' : `\`${value}\`${amount}`;
-    return `| \`${name}\` | ${shown} | ${description.replaceAll('|', '\\|')} |`;
+/** Returns the text of .env.example: first the settings of production, then all others, commented out. */
+export function envExample(): string {
+  const production = Object.entries(productionSettings).map(([name, value]) => {
+    const { description, example } = settings[name as SettingName];
+    const [first] = /^.+?\.(?= |$)/.exec(description)!;
+    return `${comment(`${first} Example: ${example}`)}${name}=${value}\n`;
   });
-  return ['| Setting | Default | Meaning |', '|---|---|---|', ...rows].join('\n');
+  const groups = Object.entries(settingGroups).flatMap(([title, group]) => {
+    const others = Object.entries(group as Record<string, Setting>).filter(
+      ([name]) => !Object.hasOwn(productionSettings, name),
+    );
+    return [
+      `# --- ${title} ---\n`,
+      ...others.map(([name, setting]) => {
+        const unit = setting.unit && setting.type === 'integer' ? ` Unit: ${setting.unit}.` : '';
+        return `${comment(`${setting.description}${unit} Example: ${setting.example}`)}#${name}=${setting.default}\n`;
+      }),
+    ];
+  });
+  return [ENV_HEAD, ...production, ...groups].join('\n');
+}
+
+const WIDTH = 110;
+
+/** Wraps the text into comment lines. */
+function comment(text: string): string {
+  const lines = [''];
+  for (const word of text.replaceAll('`', '').split(' ')) {
+    if (lines.at(-1)!.length + word.length >= WIDTH) lines.push('');
+    lines[lines.length - 1] += ` ${word}`;
+  }
+  return lines.map((line) => `#${line}\n`).join('');
+}
+
+const PAGE_HEAD = `# Settings
+
+<!-- Generated from src/platform/settings by npm run generate: change them there. -->
+
+Every setting is an environment variable, and every setting has a default. An empty value means the default.
+Processes read the settings once, at their start: restart the named processes after you change one. If a value is
+invalid, the process exits with one line that names the setting and the rule. \`.env.example\` has the same list and
+begins with the twelve settings that an installation in production needs.
+[operations.md](operations.md#the-processes) describes the processes; \`npm start\` passes all settings to the processes that it starts.
+`;
+
+/** Returns the text of docs/settings.md: every setting under the heading of its group. */
+export function settingsPage(): string {
+  const groups = Object.entries(settingGroups).flatMap(([title, group]) => [
+    `## ${title}\n`,
+    ...Object.entries(group as Record<string, Setting>).map(
+      ([name, setting]) => `### ${name}\n\n${linked(setting.description)}\n\n${factsOf(setting)}\n`,
+    ),
+  ]);
+  return [PAGE_HEAD, ...groups].join('\n');
+}
+
+const processTitles: Readonly<Record<ProcessName, string>> = {
+  ...{ web: 'web', worker: 'worker', sync: 'sync', board: 'board', release: 'release' },
+  ...{ cli: 'the command `penstock`', start: '`npm start`' },
+};
+
+/** The default, the accepted values, an example, and the processes that read the setting. */
+function factsOf({ default: value, unit, minimum, maximum, enum: values, example, readBy }: Setting): string {
+  const amount = minimum === undefined || unit === 'port' ? '' : ` ${unit}`;
+  const range = minimum === undefined ? [] : [`Range: ${grouped(minimum)} to ${grouped(maximum!)}`];
+  const choice = values ? [`Values: ${values.filter(Boolean).map(code).join(', ')}`] : [];
+  const facts = [
+    `Default: ${value === '' ? 'empty' : `${code(value)}${amount}`}`,
+    ...range,
+    ...choice,
+    ...(values && values.length < 4 ? [] : [`Example: ${code(example)}`]),
+    `Read by: ${readBy.map((name) => processTitles[name]).join(', ')}`,
+  ];
+  return facts.map((fact) => `- ${fact}`).join('\n');
+}
+
+const code = (text: string | number) => `\`${text}\``;
+
+/** The description with links to the pages that it names, and with names of settings as code. */
+function linked(description: string): string {
+  return description
+    .replace(/\bdocs\/([\w-]+\.md)/g, '[$1]($1)')
+    .replace(/\b[A-Z][A-Z0-9]+(?:_[A-Z0-9]+)+\b/g, (name) =>
+      Object.hasOwn(settings, name) ? code(name) : name,
+    )
+    .replace(/\bs3:\/\/bucket\/prefix\b/g, code('s3://bucket/prefix'));
 }
