@@ -3,6 +3,7 @@ import { readFileSync } from 'node:fs';
 import path from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { parse } from 'yaml';
+import { anchorOf, guidePath } from '../../src/docs/guides.ts';
 import { packageRoot } from '../../src/platform/files.ts';
 import { SILENT_SECONDS } from '../../src/store/processes.ts';
 import { findPromtool } from '../setup/installed.ts';
@@ -15,7 +16,7 @@ interface Rule {
   expr: string;
   for?: string;
   labels: { severity: string };
-  annotations: { summary: string; runbook: string };
+  annotations: { summary: string; description: string; runbook_url: string };
 }
 
 const { groups } = parse(read('monitoring/alerts.yml')) as { groups: { interval: string; rules: Rule[] }[] };
@@ -72,8 +73,17 @@ test.each(queries)('the dashboard asks for what is exported: %s, %s', (_, expr) 
 describe.each(rules)('$alert', (rule) => {
   test('asks for what is exported', () => expectKnown(rule.expr));
 
-  test('leads to its section of the runbook, which says what it means, how to see why, what to do', () => {
-    expect(rule.annotations.runbook).toBe(`docs/runbook.md#${rule.alert.toLowerCase()}`);
+  test('has a summary with place and fault, and a description with impact and first step', () => {
+    const { summary, description } = rule.annotations;
+    expect(summary).toMatch(/^[^:]+: .+[^.]$/);
+    // One sentence says what suffers, another one what to do.
+    expect(description).toMatch(/\. .+\.$/);
+  });
+
+  test('links to its section of the runbook, which says what it means, how to see why, what to do', () => {
+    expect(rule.annotations.runbook_url).toBe(
+      `http://web:3000${guidePath({ name: 'runbook' })}#${anchorOf(rule.alert)}`,
+    );
     const section = read('docs/runbook.md')
       .split(/^## /m)
       .find((part) => part.startsWith(`${rule.alert}\n`));
