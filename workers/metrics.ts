@@ -21,13 +21,13 @@ export function createWorkerMetrics() {
   const registers = [registry];
   const envelopes = new Counter({
     name: 'penstock_worker_envelopes_applied_total',
-    help: 'Envelopes that took effect, by lane.',
+    help: 'Jobs that took effect, by lane.',
     labelNames: ['lane'],
     registers,
   });
   const effectSeconds = new Histogram({
     name: 'penstock_worker_effect_seconds',
-    help: 'Time from the acceptance of an envelope, by the clock of web, until it has taken effect; replays left out.',
+    help: 'Seconds from the acceptance of a job (by the clock of web) until it took effect, without replays.',
     buckets: [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800],
     registers,
   });
@@ -57,7 +57,7 @@ export function createWorkerMetrics() {
     },
     batches: new Counter({
       name: 'penstock_worker_batches_total',
-      help: 'Transactions, by outcome.',
+      help: 'Transactions of this worker, by outcome.',
       labelNames: ['outcome'],
       registers,
     }),
@@ -68,7 +68,7 @@ export function createWorkerMetrics() {
     }),
     deadLetters: new Counter({
       name: 'penstock_worker_dead_letters_total',
-      help: 'Objects that could not be applied, again at each replay that fails.',
+      help: 'Objects that could not be applied, including each failed replay.',
       registers,
     }),
     setAside: new Counter({
@@ -78,12 +78,12 @@ export function createWorkerMetrics() {
     }),
     retries: new Counter({
       name: 'penstock_worker_retries_total',
-      help: 'Transactions that were tried again.',
+      help: 'Transactions that were retried.',
       registers,
     }),
     applySeconds: new Histogram({
       name: 'penstock_worker_apply_seconds',
-      help: 'Time of one transaction.',
+      help: 'Seconds for one transaction.',
       buckets: [0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5],
       registers,
     }),
@@ -95,12 +95,12 @@ export function createWorkerMetrics() {
     }),
     fences: new Counter({
       name: 'penstock_worker_fences_total',
-      help: 'Fences between lanes that this process has applied.',
+      help: 'Fences (points at which lanes wait for each other) that this process has applied.',
       registers,
     }),
     fenceWaitSeconds: new Histogram({
       name: 'penstock_worker_fence_wait_seconds',
-      help: 'Time that a lane has stood at a fence: the first until all others have come, the others until it is passed.',
+      help: 'Seconds for which a lane waited at a fence: the first lane until all others arrived, the others until the fence was passed.',
       buckets: [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10],
       registers,
     }),

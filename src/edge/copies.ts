@@ -71,7 +71,7 @@ interface CopyOptions {
 export function addProxyMetric(registry: Registry): Counter<'operation' | 'outcome'> {
   return new Counter({
     name: 'penstock_proxied_requests_total',
-    help: 'Requests that PROXY_UPSTREAM was asked, by operation (other: not copied) and by how they ended here beside there.',
+    help: 'Requests sent to PROXY_UPSTREAM, by operation (other: not copied) and by outcome of the copy compared with the upstream.',
     labelNames: ['operation', 'outcome'],
     registers: [registry],
   });

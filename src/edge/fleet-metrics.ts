@@ -73,8 +73,12 @@ export function addFleetMetrics(registry: Registry, sources: FleetSources): { re
     for (const part of parts) await part(Math.max(0, end - performance.now()));
   }
 
-  const depths = gauge('penstock_queue_depth', 'Jobs that wait or are in work, by lane.', 'lane');
-  const ofShards = gauge('penstock_queue_shard_depth', 'The same by shard: a set of lanes.', 'shard');
+  const depths = gauge('penstock_queue_depth', 'Jobs that wait or are being applied, by lane.', 'lane');
+  const ofShards = gauge(
+    'penstock_queue_shard_depth',
+    'Jobs that wait or are being applied, by shard (a set of lanes).',
+    'shard',
+  );
   read([depths, ofShards], depth.lanes, (lanes: LaneDepth[]) => {
     for (const { lane, shard = 0, depth: jobs } of lanes) {
       depths.set({ lane }, jobs);
@@ -86,23 +90,26 @@ export function addFleetMetrics(registry: Registry, sources: FleetSources): { re
     registry,
     {
       name: 'penstock_queue_standstill_seconds',
-      help: 'For how long jobs have waited while no worker takes any; 0 while the fleet moves.',
+      help: 'Seconds for which jobs have waited while no worker took one; 0 while workers take jobs.',
     },
     oldest.standstill,
   );
 
-  const since = 'since the installation was made';
+  const since = 'since the installation was created';
   const objects = gauge('penstock_installation_objects_applied', `Objects that took effect ${since}.`);
-  const envelopes = gauge('penstock_installation_envelopes_applied', `Envelopes that took effect ${since}.`);
+  const envelopes = gauge('penstock_installation_envelopes_applied', `Jobs that took effect ${since}.`);
   const elsewhere = gauge(
     'penstock_installation_objects_named_elsewhere',
-    'Objects whose user goes by a name of another lane: nothing orders them with those that use it. 0 with LANES=1.',
+    'Objects that identify their user in another way than the identifier that chose the lane, so that no order holds between the two lanes. 0 with LANES=1.',
   );
   const dead = gauge(
     'penstock_installation_dead_letters',
-    `Objects that could not be applied ${since}, again at each replay that fails.`,
+    `Objects that could not be applied ${since}, including each failed replay.`,
   );
-  const deadWaiting = gauge('penstock_dead_letters_waiting', 'Dead letters that nobody has replayed.');
+  const deadWaiting = gauge(
+    'penstock_dead_letters_waiting',
+    'Dead letters that are neither replayed nor discarded.',
+  );
   read(
     [objects, envelopes, elsewhere, dead, deadWaiting],
     () => readTotals(pool),
@@ -133,21 +140,18 @@ export function addFleetMetrics(registry: Registry, sources: FleetSources): { re
     },
   );
 
-  const unfinished = gauge(
-    'penstock_sync_runs_unfinished',
-    'Runs of warehouse integrations that have not ended.',
-  );
+  const unfinished = gauge('penstock_sync_runs_unfinished', 'Runs of integrations that are not finished.');
   const oldestRun = gauge(
     'penstock_sync_oldest_run_seconds',
-    'Time since the oldest run that has not ended was begun; 0: there is none.',
+    'Seconds since the start of the oldest unfinished run; 0 without such a run.',
   );
   const failing = gauge(
     'penstock_sync_failing_integrations',
-    'Active integrations whose last run ended as error or config_error.',
+    'Active integrations whose last run ended with error or config_error.',
   );
   const failed = gauge(
     'penstock_sync_integration_failing',
-    '1 for each of them, 20 at most.',
+    '1 for each active integration whose last run ended with error or config_error; at most 20 integrations.',
     'workspace',
     'integration',
   );
@@ -164,12 +168,12 @@ export function addFleetMetrics(registry: Registry, sources: FleetSources): { re
 
   const processes = gauge(
     'penstock_processes',
-    'Processes that have said within 20 seconds that they are there, by name.',
+    'Processes that sent a heartbeat in the last 20 seconds, by name.',
     'process',
   );
   const unworked = gauge(
     'penstock_queue_lanes_unworked',
-    'Lanes that no living worker works, by the heartbeats of the workers.',
+    'Lanes without a worker, according to the heartbeats of the workers.',
   );
   read(
     [processes, unworked],
@@ -184,19 +188,19 @@ export function addFleetMetrics(registry: Registry, sources: FleetSources): { re
 
   const bytes = gauge(
     'penstock_table_bytes',
-    `What the largest ${MOST_TABLES} tables take, with their partitions: heap, toast (values kept apart), indexes.`,
+    `Bytes of the largest ${MOST_TABLES} tables with their partitions, by part: heap, toast (large values), indexes.`,
     'table',
     'part',
   );
   const rows = gauge(
     'penstock_table_rows',
-    'Rows by state, as the statistics have it: live, dead.',
+    'Rows of the largest tables by state (live, dead), according to the statistics of Postgres.',
     'table',
     'state',
   );
   const partitions = gauge(
     'penstock_partition_bytes',
-    `What the last ${MOST_PARTITIONS} monthly partitions take, with their indexes.`,
+    `Bytes of the last ${MOST_PARTITIONS} monthly partitions with their indexes.`,
     'table',
     'partition',
   );
@@ -217,13 +221,17 @@ export function addFleetMetrics(registry: Registry, sources: FleetSources): { re
 
   const lag = gauge(
     'penstock_replication_lag_seconds',
-    'How far the slowest replica is behind, by store; absent: it has none, or does not tell.',
+    'Seconds by which the slowest replica is behind, by store; absent without a replica or without the right to read it.',
     'store',
   );
-  const lagBytes = gauge('penstock_replication_lag_bytes', 'As penstock_replication_lag_seconds.', 'store');
+  const lagBytes = gauge(
+    'penstock_replication_lag_bytes',
+    'Bytes by which the slowest replica is behind, by store; absent without a replica or without the right to read it.',
+    'store',
+  );
   const persistence = gauge(
     'penstock_redis_persistence_failing',
-    '1 while Redis could not write to its disk the last time that it tried.',
+    '1 if the last attempt of Redis to write to its disk failed.',
   );
   const surroundings = createSurroundings(sources);
   read([lag, lagBytes, persistence], () => Promise.all([readReplication(pool), surroundings.redis()]), show);
@@ -240,15 +248,19 @@ export function addFleetMetrics(registry: Registry, sources: FleetSources): { re
 
   const expiry = gauge(
     'penstock_certificate_expiry_timestamp_seconds',
-    'Until when the certificate is valid that a store has shown to this process.',
+    'Unix time at which the certificate of a store expires, by store.',
     'store',
   );
   const free = gauge(
     'penstock_disk_free_bytes',
-    'What is free where this process writes: data (DATA_DIR), tmp (TMPDIR).',
+    'Free bytes of the disks that this process writes to: data (DATA_DIR), tmp (TMPDIR).',
     'disk',
   );
-  const size = gauge('penstock_disk_size_bytes', 'How much the same disks hold.', 'disk');
+  const size = gauge(
+    'penstock_disk_size_bytes',
+    'Size in bytes of the disks that this process writes to: data (DATA_DIR), tmp (TMPDIR).',
+    'disk',
+  );
   read([expiry, free, size], surroundings.local, ({ certificates, disks }) => {
     for (const { store, until } of certificates) expiry.set({ store }, until.getTime() / 1000);
     for (const disk of disks) {

@@ -175,26 +175,36 @@ function addMarkMetrics(
     const [unit, factor] = baseUnits[one.unit]!;
     // Not `reading_bytes_bytes`.
     const subject = `penstock_web_${one.name.replace(new RegExp(`_${unit}$`), '')}`;
-    const of = `Of the high-water mark ${one.name}`;
-    addGauge(registry, { name: `${subject}_${unit}`, help: `${of}: what is held against it.` }, () => {
-      const value = shownValue(one);
-      return value === undefined ? undefined : value * factor;
-    });
+
     addGauge(
       registry,
-      { name: `${subject}_limit_${unit}`, help: `${of}: past it, work is refused with 503.` },
+      { name: `${subject}_${unit}`, help: `Current value of the load limit ${one.name}.` },
+      () => {
+        const value = shownValue(one);
+        return value === undefined ? undefined : value * factor;
+      },
+    );
+    addGauge(
+      registry,
+      {
+        name: `${subject}_limit_${unit}`,
+        help: `Load limit ${one.name}: above it, requests are refused with 503.`,
+      },
       () => one.mark * factor,
     );
   }
   new Gauge({
-    ...{ name: 'penstock_high_water_used_ratio', help: 'What part of each high-water mark is used.' },
+    ...{
+      name: 'penstock_high_water_used_ratio',
+      help: 'Share of each load limit that is used, from 0 to 1.',
+    },
     ...{ labelNames: ['mark'], registers },
     collect() {
       for (const one of marks) this.set({ mark: one.name }, (shownValue(one) ?? Number.NaN) / one.mark);
     },
   });
   new Gauge({
-    ...{ name: 'penstock_high_water_over', help: '1 while work is refused for this high-water mark.' },
+    ...{ name: 'penstock_high_water_over', help: '1 while requests are refused because of this load limit.' },
     ...{ labelNames: ['mark'], registers },
     collect() {
       for (const one of marks) this.set({ mark: one.name }, isOver(one) ? 1 : 0);

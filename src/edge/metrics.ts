@@ -13,7 +13,7 @@ export function createEdgeMetrics() {
   const shownAs = boundLabel();
   const refused = new Counter({
     name: 'penstock_requests_refused_total',
-    help: 'Requests answered with 429 or 503, by status, workspace (the first 50 by id, the others as other) and rate-limit bucket.',
+    help: 'Requests answered with 429 or 503, by status, workspace (50 by id, all others as other) and rate-limit bucket.',
     labelNames: ['status', 'workspace_id', 'bucket'],
     registers: [registry],
   });
@@ -39,27 +39,27 @@ export function createEdgeMetrics() {
     }),
     duration: new Histogram({
       name: 'penstock_request_seconds',
-      help: 'Time from the first byte of a request to its answer.',
+      help: 'Seconds from the first byte of a request to its response.',
       labelNames: ['operation'],
       buckets: [0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5],
       registers: [registry],
     }),
     accepted: new Counter({
       name: 'penstock_objects_accepted_total',
-      help: 'Objects that were stored in the queue.',
+      help: 'Objects that were accepted and stored in the queue.',
       labelNames: ['operation'],
       registers: [registry],
     }),
     rejected: new Counter({
       name: 'penstock_objects_rejected_total',
-      help: 'Objects that were refused with an error of their own.',
+      help: 'Objects that were refused, each with an error in the response.',
       labelNames: ['operation'],
       registers: [registry],
     }),
     rejectedReasons: countReasons(registry),
     refusalsDropped: new Counter({
       name: 'penstock_refused_objects_dropped_total',
-      help: 'Refused objects that the list of refused objects does not count, because memory was full or Postgres failed.',
+      help: 'Refused objects that the console does not count, because memory was full or Postgres failed.',
       registers: [registry],
     }),
   };
@@ -69,7 +69,7 @@ export function createEdgeMetrics() {
 function countReasons(registry: Registry): Counter<'reason'> {
   const counter = new Counter({
     name: 'penstock_objects_rejected_reasons_total',
-    help: 'The objects of penstock_objects_rejected_total by reason.',
+    help: 'Objects that were refused, by reason.',
     labelNames: ['reason'] as const,
     registers: [registry],
   });

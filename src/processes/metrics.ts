@@ -21,7 +21,7 @@ export function createRegistry(name: ProcessName): Registry {
   for (const misnamed of MISNAMED) registry.removeSingleMetric(misnamed);
   new Gauge({
     name: 'penstock_build_info',
-    help: 'Always 1; its labels say what runs.',
+    help: 'Always 1; the labels have the process and its release.',
     labelNames: ['process', 'version', 'node_version'],
     registers: [registry],
   }).set({ process: name, version: packageVersion, node_version: process.version }, 1);
@@ -33,7 +33,7 @@ export function addDependencyMetric(registry: Registry, missing: () => string[])
   const names: Missing[] = ['postgres', 'migrations', 'redis', 'queue', 'producer'];
   new Gauge({
     name: 'penstock_dependency_up',
-    help: '1 while this process has what it cannot do without: Postgres, its migrations, Redis, the queue in Postgres, its producer.',
+    help: '1 while this process can use the dependency: postgres, migrations, redis, queue (in Postgres), producer.',
     labelNames: ['dependency'],
     registers: [registry],
     collect() {
@@ -46,7 +46,7 @@ export function addDependencyMetric(registry: Registry, missing: () => string[])
 /** Shows by how much Postgres's clock differs from that of this process. */
 export function addClockMetric(registry: Registry, skew: () => number | undefined): void {
   const help =
-    "Seconds by which Postgres's clock is ahead of this process's (negative: behind), beside the time that asking took.";
+    'Seconds by which the clock of Postgres is ahead of the clock of this process (negative: behind), without the round trip.';
   addGauge(registry, { name: 'penstock_clock_skew_seconds', help }, skew);
 }
 
@@ -58,7 +58,7 @@ export function addSpanMetric(
   if (!counts) return;
   new Counter({
     name: 'penstock_spans_total',
-    help: 'Spans of traces by outcome: exported, failed (the collector did not take them), dropped (too many were waiting).',
+    help: 'Spans by outcome: exported, failed (the collector did not accept them), dropped (too many were waiting).',
     labelNames: ['outcome'],
     registers: [registry],
     collect() {
@@ -75,7 +75,7 @@ export function addOldestMetric(
 ): void {
   new Gauge({
     name: 'penstock_queue_oldest_seconds',
-    help: 'Age of the oldest envelope that waits or is in work, by lane; absent while it is not known.',
+    help: 'Age in seconds of the oldest job that waits or is being applied, by lane; absent while unknown.',
     labelNames: ['lane'],
     registers: [registry],
     collect() {
@@ -85,7 +85,7 @@ export function addOldestMetric(
   });
   new Gauge({
     name: 'penstock_queue_shard_oldest_seconds',
-    help: 'The same by shard: that of the lane with the oldest.',
+    help: 'Age in seconds of the oldest job that waits or is being applied, by shard (a set of lanes).',
     labelNames: ['shard'],
     registers: [registry],
     collect() {

@@ -120,7 +120,7 @@ export function printedLoss({ acceptedFrom, acceptedUntil, ...loss }: QueueLoss)
 export function addLossMetric(registry: Registry, loss: () => QueueLoss | undefined): void {
   new Gauge({
     name: 'penstock_queue_losses_unconfirmed',
-    help: 'Times that the queue had lost accepted objects, as far as nobody has confirmed them.',
+    help: 'Unacknowledged queue losses.',
     registers: [registry],
     collect() {
       this.set(loss()?.losses ?? 0);

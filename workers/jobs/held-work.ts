@@ -28,7 +28,7 @@ export class HeldWork {
     const overdue = () => this.overdue();
     new Gauge({
       name: 'penstock_sync_overdue_jobs',
-      help: 'Jobs in this process that have made no progress for longer than their limit, by kind.',
+      help: 'Jobs of this process that have made no progress for longer than their limit, by kind.',
       labelNames: ['kind'],
       registers: [registry],
       collect() {

@@ -65,19 +65,19 @@ export function createStreamMetrics(registry: Registry) {
   };
   const lag = new Gauge({
     name: 'penstock_stream_lag_seconds',
-    help: 'Age of the oldest thing that a destination has not got; 0: it has all.',
+    help: 'Age in seconds of the oldest change that a destination has not received; 0 if it has received all.',
     labelNames,
     registers,
   });
   const failing = new Gauge({
     name: 'penstock_stream_failing',
-    help: 'Vain tries since the last delivery, by destination.',
+    help: 'Failed delivery attempts since the last success, by destination.',
     labelNames,
     registers,
   });
   const lost = new Gauge({
     name: 'penstock_stream_lost_rows',
-    help: 'Rows of the log that were trimmed before a destination had got them.',
+    help: 'Rows of the stream log that were dropped before a destination received them.',
     labelNames,
     registers,
   });
@@ -89,19 +89,19 @@ export function createStreamMetrics(registry: Registry) {
   });
   const failures = new Counter({
     name: 'penstock_stream_failures_total',
-    help: 'Vain tries of this process to deliver, by destination.',
+    help: 'Failed delivery attempts of this process, by destination.',
     labelNames,
     registers,
   });
   const abandoned = new Counter({
     name: 'penstock_stream_abandoned_total',
-    help: 'Deliveries of this process that made no progress until their lease ended, by destination.',
+    help: 'Deliveries of this process that were abandoned because they made no progress until their lease expired, by destination.',
     labelNames,
     registers,
   });
   const gaveWay = new Counter({
     name: 'penstock_stream_yielded_seconds_total',
-    help: 'Seconds that destinations have waited in this process, as it gave way to what clients send.',
+    help: 'Seconds for which this process delayed deliveries in favor of workers, summed over destinations.',
     registers,
   });
   return {

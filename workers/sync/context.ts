@@ -93,13 +93,13 @@ export function createSyncMetrics() {
   const shownAs = boundLabel();
   const rows = new Counter({
     name: 'penstock_sync_rows_total',
-    help: 'Rows of warehouses that this process has settled, by integration and outcome: synced or failed.',
+    help: 'Rows of warehouses that this process has finished, by integration and outcome (synced, failed).',
     labelNames: ['integration', 'outcome'],
     registers,
   });
   const runs = new Counter({
     name: 'penstock_sync_runs_ended_total',
-    help: 'Runs that ended in this process, by integration and status.',
+    help: 'Runs that this process has finished, by integration and status.',
     labelNames: ['integration', 'status'],
     registers,
   });
@@ -121,7 +121,7 @@ export function createSyncMetrics() {
     },
     working: new Gauge({
       name: 'penstock_sync_runs_working',
-      help: 'Runs that this process has in hand.',
+      help: 'Runs that this process is working on.',
       registers,
     }),
     skipped: new Counter({
@@ -132,12 +132,12 @@ export function createSyncMetrics() {
     }),
     retries: new Counter({
       name: 'penstock_sync_retries_total',
-      help: 'Times that a run had to wait for Postgres or the queue to come back.',
+      help: 'Times that a run waited because Postgres or the queue was unavailable.',
       registers,
     }),
     chunkSeconds: new Histogram({
       name: 'penstock_sync_chunk_seconds',
-      help: 'Time from the hand-over of a chunk of rows until it has taken effect: what a live request behind it waits.',
+      help: 'Seconds from enqueuing a chunk of rows until it took effect, which is the longest delay of a live request behind it.',
       buckets: [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5],
       registers,
     }),

@@ -24,23 +24,23 @@ export function createRetentionMetrics(registry: Registry) {
   const registers = [registry];
   const finished = new Gauge({
     name: 'penstock_retention_last_run_timestamp_seconds',
-    help: 'When a run of the retention last came to its end, whether or not single months failed.',
+    help: 'Unix time at which a run of the retention last finished, with or without failed months.',
     registers,
   });
   const overdue = new Gauge({
     name: 'penstock_retention_overdue',
-    help: 'Months of workspaces, events and purchases apart, that are past their time and still have rows or unfinished files.',
+    help: 'Months older than the retention that still have rows or unfinished files; each workspace and table counts separately.',
     registers,
   });
   const failing = new Gauge({
     name: 'penstock_retention_failing',
-    help: 'Months of workspaces, events and purchases apart, with which the last try failed, by task: archive or erase.',
+    help: 'Months whose last attempt failed, by task (archive, erase); each workspace and table counts separately.',
     labelNames: ['task'],
     registers,
   });
   const failures = new Counter({
     name: 'penstock_retention_failures_total',
-    help: 'Months with which this process has failed, again at each try, by task: archive, erase, or run for all of it.',
+    help: 'Failed attempts of this process, by task: archive or erase of a month, or run (all months).',
     labelNames: ['task'],
     registers,
   });

@@ -255,7 +255,7 @@ export function startSegmentExports({
 export function createExportMetric(registry: Registry): Counter<'outcome'> {
   const ended = new Counter({
     name: 'penstock_segment_exports_total',
-    help: 'Exports of segments by how they ended in this process: ready, failed (for good), told, not_told (given up).',
+    help: 'Segment exports that this process has finished, by outcome: ready, failed, told (callback delivered), not_told (callback given up).',
     labelNames: ['outcome'],
     registers: [registry],
   });
