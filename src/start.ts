@@ -83,7 +83,7 @@ async function sayIfRedisIsAway(config: Config, log: Log): Promise<void> {
     await within(REDIS_PATIENCE_MS, once(redis, 'ready'));
   } catch (error) {
     log.warn(
-      `the Redis of REDIS_URL does not answer (${describeFailure(error)}): everything waits for it; start it, or correct REDIS_URL; without REDIS_URL the queue is in Postgres`,
+      `Redis at REDIS_URL does not answer (${describeFailure(error)}); all processes wait for it. Start Redis, correct REDIS_URL, or remove it to keep the queue in Postgres`,
     );
   } finally {
     redis.disconnect();
@@ -124,7 +124,7 @@ async function followLanes(installation: Installation, log: Log): Promise<void> 
       : `LANES is to be ${LANES} and was ${before}`;
   const say = (hindrance: string) => log.warn(`${what}: ${hindrance}`);
   await changeLanes(installation, { lanes: LANES, shards: SHARDS, wait, say });
-  log.info({ lanes: LANES, before }, 'the number of lanes is changed');
+  log.info({ lanes: LANES, before }, 'number of lanes changed');
 }
 
 interface RunOptions {

@@ -106,7 +106,9 @@ describe.each(eitherBackend)('/readyz, with the queue in %s', (backend) => {
     await comesTo(worker!, { status: 503, body: { message: 'not ready', missing: [], stuck } });
     await comesTo(web!, { status: 200, body: { message: 'ready', stuck } });
     const lines = () =>
-      processes.map(({ log }) => log.filter(({ msg }) => /^an envelope waits too long/.test(String(msg))));
+      processes.map(({ log }) =>
+        log.filter(({ msg }) => /^oldest job of a lane exceeded MAX_ENVELOPE_AGE_MS/.test(String(msg))),
+      );
     // Lines are gathered before they are written.
     await waitUntil(() => lines().every(({ length }) => length > 0), { what: 'a line of each' });
     // Both look every two seconds; several looks at one envelope are one line.
@@ -140,7 +142,7 @@ describe.each(eitherBackend)('/readyz, with the queue in %s', (backend) => {
     await send();
     const stands = { message: 'not ready', missing: [], standstill_seconds: expect.any(Number) };
     await comesTo(web.port, { status: 503, body: stands });
-    const line = () => web.log.find(({ msg }) => /^the fleet stands still: jobs wait/.test(String(msg)));
+    const line = () => web.log.find(({ msg }) => /^standstill: jobs are waiting/.test(String(msg)));
     await waitUntil(line, { what: 'a line' });
     expect(line()).toMatchObject({ level: 50 });
     const metrics = await (await fetch(`http://127.0.0.1:${web.port}/metrics`)).text();

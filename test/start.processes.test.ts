@@ -226,11 +226,11 @@ describe('npm start', () => {
   test.each([
     [
       'json',
-      /^\{"level":40,.*"msg":"the Redis of REDIS_URL does not answer .*start it, or correct REDIS_URL/m,
+      /^\{"level":40,.*"msg":"Redis at REDIS_URL does not answer .*Start Redis, correct REDIS_URL/m,
     ],
     [
       'readable',
-      /^\d\d:\d\d:\d\d {2}start {4}WARN the Redis of REDIS_URL does not answer .*start it, or correct/m,
+      /^\d\d:\d\d:\d\d {2}start {4}WARN Redis at REDIS_URL does not answer .*Start Redis, correct/m,
     ],
   ])(
     'a Redis that is away is said in one sentence while it is waited for (LOG_FORMAT=%s)',

@@ -110,7 +110,7 @@ function giveWay(nice: number, log: Log): void {
   try {
     if (getPriority() < nice) setPriority(nice);
   } catch (error) {
-    log.warn({ err: error }, 'this process does not give way to others: SYNC_NICE has no effect');
+    log.warn({ err: error }, 'nice value could not be set; SYNC_NICE has no effect');
   }
 }
 

@@ -163,7 +163,7 @@ export function createAccounts({ prisma, pool }: Pick<Database, 'prisma' | 'pool
       const actor: Actor = { kind: 'operator', name: user, via: 'dashboard', address };
       audited(pool, actor, async (tx) => {
         return { result: undefined, entries: await leaveSession(tx, hashApiKey(secret)) };
-      }).catch((error) => log.warn({ err: error }, 'the session that a browser had was not ended'));
+      }).catch((error) => log.warn({ err: error }, 'previous session of a browser was not ended'));
     },
 
     /** Who has opened the session of a cookie, and may do what now; nothing when it is over. */
@@ -173,7 +173,7 @@ export function createAccounts({ prisma, pool }: Pick<Database, 'prisma' | 'pool
       if (!session) return undefined;
       if (session.isStale)
         await touchSession(pool, session.id, client).catch((error) =>
-          log.warn({ err: error }, 'the last use of a session was not noted'),
+          log.warn({ err: error }, 'last use of a session was not recorded'),
         );
       return { ...(await accountViewer(prisma, session.account)), sessionId: session.id };
     },
@@ -191,7 +191,7 @@ export function createAccounts({ prisma, pool }: Pick<Database, 'prisma' | 'pool
       const actor: Actor = { kind: 'operator', name: user, via: 'dashboard', address };
       const subject = { kind: 'operator', id: 'BOARD_USER' };
       recordAudit(pool, actor, [{ action, subject }]).catch((error) =>
-        log.warn({ err: error, action }, 'not audited: Postgres does not answer'),
+        log.warn({ err: error, action }, 'audit entry was not written: Postgres does not answer'),
       );
     },
 

@@ -159,8 +159,8 @@ export function createBoardApp({
   app.use((error: { status?: number }, _request: Request, response: Response, _next: NextFunction) => {
     const status = error.status ?? 500;
     const isKnown = viewerOf(response) !== undefined;
-    if (status >= 500 && isKnown) log.error({ err: error }, 'the console could not answer');
-    else if (status >= 500) strangers.line('error', { err: error }, 'the console could not answer');
+    if (status >= 500 && isKnown) log.error({ err: error }, 'request to the console failed');
+    else if (status >= 500) strangers.line('error', { err: error }, 'request to the console failed');
     // What was begun can only be cut off, so that nobody takes it for whole.
     if (response.headersSent) response.destroy();
     else response.status(status).json({ message: status >= 500 ? 'Internal Server Error' : 'Bad Request' });

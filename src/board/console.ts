@@ -146,7 +146,7 @@ export function createConsole<Services extends Pick<ConsoleServices, 'config' | 
   router.use((error: unknown, request: Request, response: Response, next: NextFunction) => {
     const found = sorryOf(error);
     if (!found || response.headersSent) return next(error);
-    if (found.status >= 500) services.log.warn({ err: error }, 'the console could not answer');
+    if (found.status >= 500) services.log.warn({ err: error }, 'request to the console failed');
     sendSorry(request, response, found);
   });
   return router;

@@ -125,7 +125,7 @@ export function createLive({
     }
   }
 
-  const failed = (error: unknown) => log.warn({ err: error }, 'the health page is not live');
+  const failed = (error: unknown) => log.warn({ err: error }, 'live updates of the health page failed');
   const looks = poll(LOOK_MS, look, failed);
   const checks = poll(checkMs, check, failed);
 

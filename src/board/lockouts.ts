@@ -174,7 +174,7 @@ export function createFailedSignIns(
       await inTransaction(pool, (tx) => write(tx, names, accounts));
     } catch (error) {
       for (const [name, failed] of names) add(name, failed);
-      log.warn({ err: error }, 'failed sign-ins were not audited yet');
+      log.warn({ err: error }, 'failed sign-ins were not written to the audit log; will retry');
     }
   }
 

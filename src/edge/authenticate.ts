@@ -73,7 +73,7 @@ export function createAuthenticator(pool: Pool, cacheMs: number, log: Log) {
     const taken = counted;
     counted = new Map();
     await addKeyUsage(pool, [...taken.values()]).catch((error) => {
-      log.warn({ err: error }, 'requests of keys not noted yet');
+      log.warn({ err: error }, 'request counts of API keys were not saved; will retry');
       // As many rows as there are keys and buckets, however long it lasts.
       for (const [name, row] of taken) {
         const later = counted.get(name);
@@ -90,7 +90,9 @@ export function createAuthenticator(pool: Pool, cacheMs: number, log: Log) {
     if (seen.size === 0) return;
     const taken = seen;
     seen = new Map();
-    await touchApiKeys(pool, taken).catch((error) => log.warn({ err: error }, 'last use of keys not noted'));
+    await touchApiKeys(pool, taken).catch((error) =>
+      log.warn({ err: error }, 'last use of API keys was not saved'),
+    );
   }
 
   return {
@@ -177,7 +179,7 @@ export function createScimAuthenticator(pool: Pool, log: Log) {
   async function note(id: string, at: Date): Promise<void> {
     noting.add(id);
     await touchScimToken(pool, id, at)
-      .catch((error) => log.warn({ err: error }, 'last use of a SCIM token not noted'))
+      .catch((error) => log.warn({ err: error }, 'last use of a SCIM token was not saved'))
       .finally(() => noting.delete(id));
   }
 

@@ -163,8 +163,8 @@ export function createCopies({ port, mostBytes, registry, log }: CopyOptions) {
         : { request_id: here.headers['x-request-id'], status: here.status, errors: ours!.errors }),
       ...(ours?.message && { message: ours.message }),
     };
-    if (outcome === 'not_kept') log.error(line, 'a request that the upstream took was not kept');
-    else log.warn(line, 'the upstream and we have judged a request differently');
+    if (outcome === 'not_kept') log.error(line, 'copy of an upstream request was not stored');
+    else log.warn(line, 'upstream and copy returned different results for a request');
   }
 
   /** The upstream has taken what may change users, and nothing was carried out here. */
@@ -172,7 +172,7 @@ export function createCopies({ port, mostBytes, registry, log }: CopyOptions) {
     count('other', 'not_copied');
     log.warn(
       { outcome: 'not_copied', method, path: path.slice(0, MOST_CHARACTERS), upstream_status: status },
-      'the upstream took a request that is not copied: the copy here may lack what it changed',
+      'upstream accepted a request that is not copied; local data may differ',
     );
   }
 

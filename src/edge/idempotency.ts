@@ -126,11 +126,11 @@ export function createIdempotency(pool: Pool, log: Log) {
     if (!entries) {
       log.warn(
         { request_id: found.requestId, operation: key.operation },
-        'a repeated request was packed differently from the one that the queue lost; its kept answer stands',
+        'repeated request differs in its jobs from the request that the queue lost; returned the stored response',
       );
       return undefined;
     }
-    log.info({ request_id: found.requestId, again: beginning.requestId }, 'a lost request was repeated');
+    log.info({ request_id: found.requestId, again: beginning.requestId }, 'lost request was repeated');
     return { ...beginning, outbox: { ...beginning.outbox!, entries }, envelopes };
   }
 
@@ -155,7 +155,7 @@ export function createIdempotency(pool: Pool, log: Log) {
       const found = await findKey(pool, key);
       return (found?.requestId === requestId && found.answer) || reply;
     } catch (error) {
-      log.warn({ err: error, request_id: requestId }, 'an answer could not be kept');
+      log.warn({ err: error, request_id: requestId }, 'response for an Idempotency-Key was not stored');
       // The one that is written down already, and that the next one will give.
       return outbox?.answer ?? reply;
     }

@@ -156,7 +156,7 @@ export function createKeyCache(pool: Pool, cacheMs: number, log: Log) {
     } catch (error) {
       entry.failedAt = now;
       if (!opens(entry, now)) throw error;
-      log.warn({ err: error }, 'Postgres did not answer; the keys known already stay valid for a minute');
+      log.warn({ err: error }, 'Postgres did not answer; cached API keys stay valid for a minute');
     }
   }
 

@@ -205,7 +205,10 @@ export function addPreferencePages(app: Express, services: EdgeServices): void {
       return documentOf(html, headOf(opened));
     } catch (error) {
       if (!(error instanceof TemplateError || error instanceof RendererBusy)) throw error;
-      log.warn({ preference_center: center.id, error: error.message }, 'a confirmation could not be shown');
+      log.warn(
+        { preference_center: center.id, error: error.message },
+        'confirmation page of a preference center failed; default page shown',
+      );
       return noticePage('saved');
     }
   }
@@ -228,7 +231,7 @@ export function addPreferencePages(app: Express, services: EdgeServices): void {
       if (name === 'broken' && !(error instanceof TemplateError)) {
         log.error(
           { err: error, request_id: response.getHeader('X-Request-Id') },
-          'a page could not be shown',
+          'page of a preference center failed',
         );
       }
       if (name === 'busy') response.setHeader('Retry-After', RETRY_AFTER);

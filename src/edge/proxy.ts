@@ -224,7 +224,7 @@ export async function createProxy(settings: ProxySettings, parts: ProxyParts) {
     copies.count(operation?.id ?? 'other', 'failed_there');
     log.warn(
       { reason: messageOf(error), ...(operation && { operation: operation.id }) },
-      'the upstream has not answered',
+      'upstream did not answer',
     );
     if (response.headersSent) response.destroy();
     else refuse(response, { entry: error instanceof UpstreamSilent ? 'upstreamSilent' : 'upstreamAway' });

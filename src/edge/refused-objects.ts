@@ -246,7 +246,7 @@ export class RefusedObjects implements Service {
       await addRefusedRequests(this.#pool, [...taken.requests.values()]);
       await addRefusedObjects(this.#pool, [...taken.groups.values()]);
     } catch (error) {
-      if (taken.attempts === 0) this.#log.warn({ err: error }, 'refused objects were not stored yet');
+      if (taken.attempts === 0) this.#log.warn({ err: error }, 'refused objects were not stored; will retry');
       if (taken.attempts + 1 >= MAX_ATTEMPTS) this.#drop(taken);
       else this.#takeBack(taken);
     }
@@ -276,7 +276,7 @@ export class RefusedObjects implements Service {
     let dropped = 0;
     for (const { objects } of groups.values()) dropped += objects;
     this.#metrics.refusalsDropped.inc(dropped);
-    this.#log.warn({ dropped }, 'refused objects were dropped: Postgres did not take them for a minute');
+    this.#log.warn({ dropped }, 'refused objects were dropped: Postgres was unavailable for a minute');
   }
 
   async stop(): Promise<void> {

@@ -67,7 +67,7 @@ export function addSegmentDownloads(app: Express, services: EdgeServices): void 
       if (response.headersSent) return void response.destroy();
       const isMissing = error instanceof ObjectStoreError;
       if (isMissing)
-        log.error({ err: error, export_id: link.exportId }, 'the file of an export cannot be read');
+        log.error({ err: error, export_id: link.exportId }, 'file of a segment export could not be read');
       const name: ErrorName = 'unavailable';
       refuse(response, name, { 'Retry-After': '2' });
     }

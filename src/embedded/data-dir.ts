@@ -36,7 +36,7 @@ export async function lockDataDir(dataDir: string, log: Log): Promise<() => Prom
     deadline: Date.now() + PATIENCE_MS,
     isSo: (found) => typeof found !== 'string',
     inVain(owner) {
-      if (!told) log.warn(`waiting for the end of another ${START_COMMAND} (process ${owner}) on ${dataDir}`);
+      if (!told) log.warn(`waiting for another ${START_COMMAND} (process ${owner}) on ${dataDir} to stop`);
       told = true;
     },
   });
@@ -124,7 +124,7 @@ export async function stopLeftOver(cluster: string, log: Log): Promise<boolean> 
     rmSync(pidFile, { force: true });
     return false;
   }
-  log.warn({ pid }, 'stopping the embedded Postgres of a start that was killed');
+  log.warn({ pid }, 'stopping the embedded Postgres of an npm start that was killed');
   const begin = Date.now();
   const left = [...requests];
   await until(() => !isAlive(pid), {

@@ -211,7 +211,7 @@ async function onFreePort<T>(home: string, start: (port: number) => Promise<T>, 
       return await start(port);
     } catch (error) {
       if (!(error instanceof PortLost) || left === 1) throw error;
-      log.warn({ port }, 'another program has taken the port of the embedded Postgres: trying another one');
+      log.warn({ port }, 'port of the embedded Postgres is in use; trying another port');
     }
   }
 }

@@ -204,7 +204,7 @@ export function createKeptTokenBuckets({ counter, pool, log, clock = Date.now }:
       warned = false;
     } catch (error) {
       for (const key of keys) changed.add(key);
-      if (!warned) log.warn({ err: error }, 'rate limits of long windows could not be written yet');
+      if (!warned) log.warn({ err: error }, 'rate limits of long windows were not saved; will retry');
       warned = true;
     }
   }

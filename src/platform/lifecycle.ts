@@ -32,7 +32,7 @@ export function stopOnSignal(services: Service[], log: Log, { deadline, delay }:
       await sleep(delay);
     }
     const timer = setTimeout(() => {
-      log.error({ signal, deadline }, 'not stopped in time');
+      log.error({ signal, deadline }, 'process did not stop in time');
       process.exit(1);
     }, deadline);
     timer.unref();
@@ -40,7 +40,7 @@ export function stopOnSignal(services: Service[], log: Log, { deadline, delay }:
       try {
         await service.stop();
       } catch (error) {
-        log.warn({ service: service.name, err: error }, 'a service did not stop cleanly');
+        log.warn({ service: service.name, err: error }, 'service did not stop cleanly');
       }
     }
     log.info({ signal }, 'stopped');

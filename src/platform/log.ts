@@ -224,7 +224,8 @@ export function createStrangersLog(log: Log, now: () => number = () => performan
   function tell(): void {
     clearTimeout(timer);
     timer = undefined;
-    if (leftOut > 0) log.warn({ left_out: leftOut }, 'requests of strangers that have no line of their own');
+    if (leftOut > 0)
+      log.warn({ left_out: leftOut }, 'unauthenticated requests not logged individually (rate-limited)');
     leftOut = 0;
   }
 

@@ -260,7 +260,7 @@ async function startStatusServer(options: StatusServerOptions): Promise<Service 
       response.writeHead(status, { 'Content-Type': type }).end(body);
     } catch (error) {
       // Without this, a metric that cannot be collected would end the process.
-      log.warn({ err: error, page: url }, 'a status page failed');
+      log.warn({ err: error, page: url }, 'request to /healthz, /readyz or /metrics failed');
       response
         .writeHead(500, { 'Content-Type': JSON_TYPE })
         .end(JSON.stringify({ message: STATUS_CODES[500] }));
@@ -272,7 +272,7 @@ async function startStatusServer(options: StatusServerOptions): Promise<Service 
   const listening = await new Promise<boolean>((resolve) => {
     server.on('error', (error: NodeJS.ErrnoException) => {
       if (error.code === 'EADDRINUSE' && !server.listening) return void server.listen(0, host);
-      log.warn({ err: error, port }, 'no health and metrics of this process');
+      log.warn({ err: error, port }, 'health and metrics are not served: the port could not be opened');
       resolve(false);
     });
     server.on('listening', () => resolve(true));

@@ -148,7 +148,7 @@ export async function joinInstallation(joining: Joining): Promise<Installation> 
         warned = false;
       } catch (error) {
         if (error instanceof ConfigError) return leaveAtOnce(error);
-        if (!warned) log.warn({ err: error }, 'the installation could not be looked at; tried again');
+        if (!warned) log.warn({ err: error }, 'number of lanes could not be checked; will retry');
         warned = true;
       }
     }
@@ -164,7 +164,7 @@ export async function joinInstallation(joining: Joining): Promise<Installation> 
     await forgetMembers(pool);
   } catch (error) {
     if (error instanceof ConfigError) throw error;
-    log.warn({ err: error }, 'it is not known yet how many lanes this installation has; tried again');
+    log.warn({ err: error }, 'number of lanes could not be read; will retry');
     warned = true;
   }
   const looks = poll(LOOK_MS, look);

@@ -59,7 +59,7 @@ export function createLaneProducer(access: QueueAccess, timeout: number, log: Lo
       await addOnce(shard, entries);
     } catch (error) {
       if (!failing.has(shard))
-        log.warn({ err: (error as Error).cause ?? error, shard }, 'objects could not be added to the queue');
+        log.warn({ err: (error as Error).cause ?? error, shard }, 'objects were not added to the queue');
       failing.add(shard);
       throw error;
     }
@@ -88,7 +88,7 @@ export function createLaneProducer(access: QueueAccess, timeout: number, log: Lo
         throw new QueueUnavailable('the queue did not store the objects', { cause: error });
       // After a restart or SCRIPT FLUSH the server has forgotten BullMQ's scripts, and a transaction cannot
       // load them; a plain add does.
-      log.warn('the queue had lost its scripts; they are loaded again');
+      log.warn('Redis had lost the scripts of the queue; loaded them again');
       try {
         await within(timeout, loadScripts(entries[0]!.lane));
         await within(timeout, addAll());

@@ -175,7 +175,7 @@ function leaseLane(
       // BullMQ emits an error for each attempt. One line in five seconds is enough.
       if (performance.now() - warned < WARN_INTERVAL) return;
       warned = performance.now();
-      log.warn({ err: error, lane }, 'the queue did not answer');
+      log.warn({ err: error, lane }, 'queue did not answer');
     });
     return opened;
   }

@@ -62,8 +62,7 @@ export function watchForLoss({ pool, redis, shard, oldest, name, log, additions,
       const told = await tellLoss(pool, state.generation, {
         ...{ ...found, shard, found: lost, known, by: name },
       });
-      if (told === false)
-        log.info('Redis is not the one that it was; it had been drained, so nothing is lost');
+      if (told === false) log.info('Redis was replaced while the queue was empty; no data lost');
       if (told !== undefined) begin(state.generation + 1);
       return 'lost';
     }

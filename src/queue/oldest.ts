@@ -69,7 +69,7 @@ export function watchOldest(
       const last = warned.get(old.lane);
       if (last?.envelope === old.envelope && now - last.at < WARN_MS) continue;
       warned.set(old.lane, { envelope: old.envelope, at: now });
-      log.error(old, 'an envelope waits too long, and its lane with it');
+      log.error(old, 'oldest job of a lane exceeded MAX_ENVELOPE_AGE_MS; the lane is stuck');
     }
   }
 
@@ -153,11 +153,11 @@ export function createStandstill({ afterMs, hasWorkers }: StandstillOptions, log
     if (now - toldAt < WARN_MS) return;
     toldAt = now;
     const why = workers
-      ? 'workers are there and take none: look at their logs and /readyz'
-      : 'no worker is there: start one (a line of the Procfile: worker)';
+      ? 'workers are running and take none; check their logs and /readyz'
+      : 'no worker is running; start one (see worker in the Procfile)';
     log.error(
       { seconds: Math.round((now - since) / 1000), workers },
-      `the fleet stands still: jobs wait, and ${why}`,
+      `standstill: jobs are waiting, and ${why}`,
     );
   }
 

@@ -92,19 +92,19 @@ async function check(redis: Redis, { shards, node }: Looked, log: Log): Promise<
     found = await readRedisSettings(redis);
     isForAll = node !== undefined && shards > 1 && (await refusesForOthers(redis));
   } catch (error) {
-    log.warn({ err: error, ...(node && { node }) }, 'the settings of Redis could not be read yet');
+    log.warn({ err: error, ...(node && { node }) }, 'settings of Redis could not be read; will retry');
     return false;
   }
   const { evicts, appends, syncs } = found;
   if (evicts !== undefined && evicts !== 'noeviction') {
     throw new ConfigError(
-      `the Redis ${node ? `node ${node}` : 'of REDIS_URL'} has maxmemory-policy ${evicts} and may throw accepted objects away; set maxmemory-policy to noeviction`,
+      `the Redis ${node ? `node ${node}` : 'of REDIS_URL'} has maxmemory-policy ${evicts} and can drop accepted objects; set maxmemory-policy to noeviction`,
     );
   }
   if (evicts === undefined)
     log.warn(
       { ...(node && { node }) },
-      'Redis does not tell its maxmemory-policy; it must be noeviction, or accepted objects get lost',
+      'maxmemory-policy of Redis could not be read; it must be noeviction, or Redis can drop accepted objects',
     );
   if (appends !== 'yes' || syncs !== 'always')
     log.warn(
@@ -117,7 +117,7 @@ async function check(redis: Redis, { shards, node }: Looked, log: Log): Promise<
 
 /** What shards are for, and a server of a cluster does not give unless told. */
 export const REFUSES_FOR_OTHERS =
-  'cluster-require-full-coverage is yes: while the primary of one shard is away, this server refuses its own shards as well';
+  'cluster-require-full-coverage is yes: if the primary of one shard is unavailable, this server also stops serving its own slots';
 
 /** Whether a server of a cluster answers only while every slot is served; false where a managed service does not tell. */
 export async function refusesForOthers(server: Redis): Promise<boolean> {
@@ -130,7 +130,7 @@ export function whatACrashLoses({ appends, syncs }: RedisSettings): string {
   if (appends === 'no')
     return `a crash of Redis loses every accepted object that is not applied yet, back to its last snapshot; ${advice}`;
   if (appends === undefined || syncs === undefined)
-    return `Redis does not tell when it writes to disk; unless it has appendonly yes and appendfsync always, a crash of it loses accepted objects`;
+    return `the persistence settings of Redis could not be read; without appendonly yes and appendfsync always, a crash of Redis loses accepted objects`;
   const span = syncs === 'everysec' ? 'of its last second or two' : 'that the system has not written to disk';
   return `a crash of Redis loses accepted objects ${span}; ${advice}`;
 }
@@ -207,7 +207,7 @@ export function keepAnswering({ redis, layout }: QueueConnection, every: number,
     unanswered = answered || moved ? 0 : unanswered + 1;
     if (unanswered < PATIENCE) return;
     unanswered = 0;
-    log.error('the connection to Redis does not answer; it is made anew');
+    log.error('connection to Redis did not answer; reconnecting');
     redis?.disconnect(true);
   }
 

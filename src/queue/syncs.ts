@@ -98,7 +98,7 @@ export function createAnnouncer({ add }: Pick<SyncQueue, 'add'>, log: Log) {
     return add(runId).catch((error) => {
       log.warn(
         { err: error, run_id: runId },
-        'the queue did not take a sync run; it will be found in its table',
+        'sync run was not added to the queue; upkeep will add it from its table',
       );
     });
   };

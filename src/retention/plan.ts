@@ -187,7 +187,7 @@ export function createAttempts(
         for (const { workspaceId, month, kind } of months) {
           log.error(
             { err: error, ...aboutMonth({ workspaceId, month, kind }), task },
-            'the retention failed with a month; the others go on',
+            'retention of a month failed; other months continue',
           );
           const key = keyOf({ workspaceId, month, kind });
           if (attempts.failed.has(key)) continue;

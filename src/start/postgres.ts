@@ -39,7 +39,7 @@ export function keepPostgresRunning(
     let nextWait = backOff(FIRST_WAIT_MS, LONGEST_WAIT_MS);
     for (let failures = 0; !signal.aborted; ) {
       const wait = nextWait();
-      log.warn({ wait }, 'the embedded Postgres ended by itself and is started again');
+      log.warn({ wait }, 'embedded Postgres exited unexpectedly; restarting');
       await rest(wait, signal);
       if (signal.aborted) return;
       const reason = await livesUntilItEnds();

@@ -63,7 +63,7 @@ function keepRunning(line: ProcfileLine, { env, log, deadline, onHopeless }: Pro
       }
       ends++;
       const wait = nextWait();
-      log.warn({ name: line.name, code, signal, wait }, 'a process ended by itself and is started again');
+      log.warn({ name: line.name, code, signal, wait }, 'process exited unexpectedly; restarting');
       restart = setTimeout(run, wait);
       if (ends >= HOPELESS_ENDS) onHopeless(line.name);
     });
@@ -78,7 +78,7 @@ function keepRunning(line: ProcfileLine, { env, log, deadline, onHopeless }: Pro
     const ended = new Promise((resolve) => running.once('exit', resolve));
     running.kill('SIGTERM');
     const timer = setTimeout(() => {
-      log.warn({ name: line.name }, 'a process did not stop in time and is killed');
+      log.warn({ name: line.name }, 'process did not stop in time; killing it');
       running.kill('SIGKILL');
     }, deadline + KILL_AFTER_MS);
     await ended;

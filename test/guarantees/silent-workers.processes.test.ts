@@ -77,7 +77,7 @@ describe('the host of Redis vanishes without a word, and another has its address
   test('edge and worker make their connections anew, and all goes on without a restart', async () => {
     await applies(fleet, 10);
     expect(await fleet.fallen()).toEqual([]);
-    const msg = 'the connection to Redis does not answer; it is made anew';
+    const msg = 'connection to Redis did not answer; reconnecting';
     for (const { log, name } of [...fleet.edges, ...fleet.workers])
       await waitUntil(() => log.some((line) => line.msg === msg), { what: `the line of ${name}` });
   });

@@ -102,7 +102,7 @@ test('a failed add logs its cause once, and the first add that succeeds afterwar
   await comesBack(() => producer.add([entry()]), 'an add');
   await producer.add([entry()]);
   expect(lines).toEqual([
-    ['objects could not be added to the queue', 'the queue is not connected'],
+    ['objects were not added to the queue', 'the queue is not connected'],
     ['objects were added to the queue again', undefined],
   ]);
   await producer.stop();

@@ -59,7 +59,7 @@ describe.each(['redis', 'postgres'] as const)('queue on %s', (kind) => {
     expect(await show()).toMatchObject({ lanes: 4, objects: 0, named_elsewhere: 0, processes: [] });
   });
 
-  test('G3: the number of lanes is changed when every lane is empty and nobody runs, not before', async () => {
+  test('G3: number of lanes changed when every lane is empty and nobody runs, not before', async () => {
     const member = await join('worker');
     const beside = await on.run('queue set-lanes 2 --wait 1');
     expect(beside).toMatchObject({

@@ -38,7 +38,7 @@ describe.each([
     expect(await process.exit).toMatchObject({ code: 1 });
     expect(process.log.filter(({ text }) => text)).toEqual([
       {
-        text: `${name}: the Redis of REDIS_URL has maxmemory-policy allkeys-lru and may throw accepted objects away; set maxmemory-policy to noeviction`,
+        text: `${name}: the Redis of REDIS_URL has maxmemory-policy allkeys-lru and can drop accepted objects; set maxmemory-policy to noeviction`,
       },
     ]);
   });

@@ -50,7 +50,7 @@ describe.each([
 
   test('a Redis that does not tell when it writes is used, with a warning', async () => {
     expect(await warnings(await withoutConfig(await startRedis()))).toEqual([
-      expect.stringMatching(/^yes unknown: Redis does not tell/),
+      expect.stringMatching(/^yes unknown: the persistence settings of Redis could not be read/),
     ]);
   });
 });

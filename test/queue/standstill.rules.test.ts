@@ -18,13 +18,13 @@ function scene(workers: boolean) {
 
 describe('a fleet stands still', () => {
   test.each([
-    ['jobs wait and no worker is there', { workers: false, active: 0 }, /no worker is there/],
+    ['jobs wait and no worker is running', { workers: false, active: 0 }, /no worker is running/],
     [
       'what is in work is in the hands of a worker that is gone',
       { workers: false, active: 1 },
-      /no worker is there/,
+      /no worker is running/,
     ],
-    ['workers are there and take nothing', { workers: true, active: 0 }, /workers are there and take none/],
+    ['workers are there and take nothing', { workers: true, active: 0 }, /workers are running and take none/],
   ])('when %s', async (_, { workers, active }, reason) => {
     const { lookTwice } = scene(workers);
     expect(await lookTwice(['a'], active)).toBe(true);

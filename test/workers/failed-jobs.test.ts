@@ -58,7 +58,7 @@ describe.each(['redis', 'postgres'] as const)('failed jobs of a lane on %s', (ki
     });
     await waitUntil(() => errors.length > 0, { what: 'the line about the other one' });
     expect(errors).toEqual([
-      [{ lane: 'lane-0', jobs: [lost.id] }, 'jobs of a lane have failed and have not taken effect'],
+      [{ lane: 'lane-0', jobs: [lost.id] }, 'jobs of a lane failed and did not take effect'],
     ]);
     expect(await stateOf(lost)).toBe('failed');
     await upkeep.stop();

@@ -179,7 +179,7 @@ describe('G4: a statement that the store cannot plan is a fault of the service',
     await waitUntil(() => told.length > 6, { what: 'it to be told more often than anything is tried' });
     expect(told.at(-1)).toEqual({
       reason: unplannable,
-      message: expect.stringContaining('a statement of ours'),
+      message: expect.stringContaining('a statement of Penstock'),
     });
     await coalescer.apply(deliver(workspace, [point('carl')], 2));
     expect(isOver).toBe(false);

@@ -235,7 +235,10 @@ export function createCoalescer(pool: Pool, options: CoalescerOptions) {
           if (isOurStatement(error)) return UNKNOWN;
           const times = await failures.count(error);
           if (times > 0 && (fault === 'lasting' || times >= triesOf(error))) {
-            log.error({ err: error, envelopes }, 'what may fail the same way each time is tried apart');
+            log.error(
+              { err: error, envelopes },
+              'batch failed repeatedly; retrying its objects individually',
+            );
             most = Math.max(1, Math.min(most, countObjects(deliveries)) >> 1);
             return failures.sofar();
           }

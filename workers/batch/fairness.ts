@@ -89,7 +89,7 @@ export function createBeside(options: BesideOptions) {
       if (isDone) attempts.end(ids);
       return isDone;
     } catch (error) {
-      log.warn({ err: error, envelopes: ids }, 'not applied before its place in the lane');
+      log.warn({ err: error, envelopes: ids }, 'small jobs could not be applied ahead of their turn');
       return false;
     } finally {
       isBusy = false;

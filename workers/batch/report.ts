@@ -57,8 +57,7 @@ export function reportRetry(
   { error, envelopes, wait }: { error: unknown; envelopes: string[]; wait: number },
 ): void {
   const line = { err: error, envelopes, retry_in_ms: wait };
-  if (isOurStatement(error))
-    log.error(line, 'not applied yet: the store cannot carry out a statement of ours');
+  if (isOurStatement(error)) log.error(line, 'not applied yet: Postgres rejected a statement of Penstock');
   else log.warn(line, 'not applied yet');
 }
 

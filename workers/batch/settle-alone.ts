@@ -183,7 +183,10 @@ function bisectionOf(
   ): Promise<void> {
     if (fault === 'refused') return;
     if (!(await isWell(pool))) throw new BeginAgain();
-    log.error({ object_id: id, envelopes: [delivery.id], reason }, 'an object fails the same way each time');
+    log.error(
+      { object_id: id, envelopes: [delivery.id], reason },
+      'object cannot be applied; moved to dead letters',
+    );
     poison.set(id, reason);
     if (performance.now() - started > LONGEST_BISECTION_MS) throw new BeginAgain();
   }

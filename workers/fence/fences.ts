@@ -191,7 +191,7 @@ export function createFences({ pool, lanes, metrics, log }: FencesOptions) {
   }
 
   function warn(fence: Fence, lane: number, missing: number[]): void {
-    log.warn({ fence: fence.id, lane, missing }, 'a lane waits long at a fence');
+    log.warn({ fence: fence.id, lane, missing }, 'lane has waited long at a fence');
   }
 
   async function pass(barrier: Barrier, fence: Fence, apply: () => Promise<void>): Promise<void> {
@@ -224,7 +224,7 @@ export function createFences({ pool, lanes, metrics, log }: FencesOptions) {
     try {
       await work();
     } catch (error) {
-      log.warn({ err: error, fence: fence.id }, 'the store did not answer about a fence');
+      log.warn({ err: error, fence: fence.id }, 'state of a fence could not be read');
     }
   }
 
@@ -268,7 +268,7 @@ export function listenForFenceNews(databaseUrl: string, hear: (news: FenceNews) 
       await lost;
     },
     report: (error) =>
-      log.warn({ err: error }, 'news of fences cannot be heard now; lanes look for them instead'),
+      log.warn({ err: error }, 'notifications about fences are unavailable; polling instead'),
   });
   return { name: 'news of fences', stop };
 }

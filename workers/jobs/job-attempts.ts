@@ -66,13 +66,13 @@ export class JobAttempts {
     if (ended >= MAX_ENDED) {
       await endAttempts(this.#pool, workOf(job), { processId: this.#processId, whose: 'all' });
       this.#setAside.inc({ kind });
-      this.#log.error({ job_kind: kind, job_id: id, ended }, 'a job ended its process repeatedly; set aside');
+      this.#log.error({ job_kind: kind, job_id: id, ended }, 'job ended its process repeatedly; set aside');
       return 'set aside';
     }
     if (ended > 0) {
       if (this.#suspect && this.#suspect.until > performance.now()) return 'waits';
       this.#suspect = { job, until: performance.now() + SUSPECT_MS };
-      this.#log.warn({ job_kind: kind, job_id: id, ended }, 'a job is tried again whose process ended');
+      this.#log.warn({ job_kind: kind, job_id: id, ended }, 'retrying a job whose process ended');
     }
     try {
       await beginAttempts(this.#pool, workOf(job), this.#processId);

@@ -76,7 +76,7 @@ export function startLanes(options: LanesOptions): Lanes {
     if (!isNews) return;
     log.error(
       { lane, version, reads },
-      'an envelope of a later release waits, and its lane with it: this worker leaves it to one of that release; start one',
+      'next job of a lane was written by a later release; the lane waits. Start a worker of that release',
     );
   }
 
@@ -200,11 +200,11 @@ export function withLaneLease({ databaseUrl, lane, patience, start, log }: LaneL
       const stopped = service.stop();
       // One that hangs may never end: nothing waits for it but the end of the process.
       await within(patience, stopped).catch(() => {
-        if (!ends) log.warn({ lane }, 'a lane hangs as it is closed; it is given up');
+        if (!ends) log.warn({ lane }, 'lane did not close in time; abandoned');
       });
       if (ends) await stopped;
     },
-    report: (error) => log.warn({ err: error, lane }, 'the lease of a lane could not be asked for'),
+    report: (error) => log.warn({ err: error, lane }, 'lease of a lane could not be acquired'),
   });
   return {
     name: `lane ${lane}`,

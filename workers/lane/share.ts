@@ -103,7 +103,7 @@ export function shareLanes({ redis, lockDuration, standBack, open, log, ...given
     const stopped = one.lane.stop().catch(() => {});
     // One that hangs may never end: its successor does not wait for it, here or at another worker.
     await within(lockDuration, stopped).catch(() => {
-      if (!leaves) log.warn({ lane: number }, 'a lane hangs as it is closed; it is given up');
+      if (!leaves) log.warn({ lane: number }, 'lane did not close in time; abandoned');
     });
     one.isClosed = true;
     // Nobody takes a lane that its worker has closed and Redis has not heard of: it is told until it answers.
@@ -125,7 +125,7 @@ export function shareLanes({ redis, lockDuration, standBack, open, log, ...given
   const beating = poll(BEAT_MS, beat, (error) => {
     if (performance.now() - warned < WARN_MS) return;
     warned = performance.now();
-    log.warn({ err: error }, 'the lanes cannot be shared out now; this worker keeps those that it has');
+    log.warn({ err: error }, 'lanes could not be redistributed; this worker keeps its lanes');
   });
   void beating.now();
   const forget = whenConnected(redis, () => void beating.now());

@@ -69,15 +69,12 @@ export function startWatchdog({ connection, observer, lockDuration, log, exit }:
     seen.looks = 0;
     if (watched.reopened) {
       if (!(await answers(lane))) return;
-      log.fatal(
-        { lane },
-        'jobs of a lane wait and none is in work, also since it was reopened; this worker ends',
-      );
+      log.fatal({ lane }, 'lane has waiting jobs and makes no progress, also after it was reopened; exiting');
       exit();
       return;
     }
     watched.reopened = true;
-    log.error({ lane }, 'jobs of a lane wait and none is in work; the lane is reopened');
+    log.error({ lane }, 'lane has waiting jobs and makes no progress; reopening it');
     connection.redis?.disconnect(true);
     watched.reopen();
   }

@@ -44,7 +44,7 @@ export async function deliverFile(
       if (await renewDestination(pool, leased, { milliseconds: LEASE_MS })) lease.renew();
       else lost.abort(new Error('the lease is gone'));
     },
-    (error) => log.warn({ err: error, ...fieldsOf(leased) }, 'the lease of a stream was not renewed'),
+    (error) => log.warn({ err: error, ...fieldsOf(leased) }, 'lease of a stream was not renewed'),
   );
   try {
     return await deliverOne(leased, { ...context, progress }, linked.signal);

@@ -71,7 +71,7 @@ export function startStreams({ context, days, atOnce = MOST_AT_ONCE }: StreamsOp
     { gathers: false, most: atOnce, working: new Set<Promise<void>>() },
     { gathers: true, most: MOST_FILES_AT_ONCE, working: new Set<Promise<void>>() },
   ];
-  const failed = (error: unknown) => log.warn({ err: error }, 'streams wait for Postgres');
+  const failed = (error: unknown) => log.warn({ err: error }, 'streams are waiting for Postgres');
 
   async function begin({ gathers, most, working }: (typeof places)[number]): Promise<void> {
     const limit = most - working.size;
@@ -124,7 +124,7 @@ export function startStreams({ context, days, atOnce = MOST_AT_ONCE }: StreamsOp
         if (trimmed.lost.length > 0)
           log.error(
             { destinations: trimmed.lost, days },
-            'what destinations of streams have not got was trimmed',
+            'stream log was trimmed before destinations received all changes',
           );
       }
     },
@@ -211,9 +211,9 @@ async function deliverTo(
     if (isOwn)
       log.error(
         { err: error, ...fieldsOf(leased) },
-        'a stream was not delivered, by a mistake of this program',
+        'delivery to a stream failed because of a fault in Penstock',
       );
-    else log.warn({ err: error, ...fieldsOf(leased) }, 'a stream was not delivered');
+    else log.warn({ err: error, ...fieldsOf(leased) }, 'delivery to a stream failed');
     const backOff = { retryMs: FIRST_RETRY_MS, mostMs: LONGEST_RETRY_MS };
     const isGone = error instanceof DeliveryError && error.isGone;
     // Without an answer the lease runs out by itself.
@@ -222,7 +222,7 @@ async function deliverTo(
     lease.release();
     await attempt.end(leaving.aborted || !isOurs ? 'given back' : undefined);
     await within(CLOSING_MS, Promise.resolve(destination?.close())).catch((error) =>
-      log.warn({ err: error, destination: leased.id }, 'a destination did not close'),
+      log.warn({ err: error, destination: leased.id }, 'destination did not close'),
     );
   }
 }
@@ -241,7 +241,7 @@ async function beginDelivery(
     else return attempt;
   } catch (error) {
     // Without an answer the lease runs out by itself.
-    log.warn({ err: error, destination: leased.id }, 'a stream waits for Postgres');
+    log.warn({ err: error, destination: leased.id }, 'stream is waiting for Postgres');
     await giveBackDestination(pool, leased, { retryMs: FIRST_RETRY_MS }).catch(() => {});
   }
   return undefined;

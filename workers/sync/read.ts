@@ -232,7 +232,7 @@ async function openChecked(run: Run, context: SyncContext, signal: AbortSignal):
 /** One that opens too slowly to be waited for closes when it has opened. */
 async function closeOpened(opening: Promise<Source>, { log }: SyncContext): Promise<void> {
   const closed = opening.then(
-    (source) => source.close().catch((error) => log.warn({ err: error }, 'a source did not close')),
+    (source) => source.close().catch((error) => log.warn({ err: error }, 'source did not close')),
     () => {},
   );
   await Promise.race([closed, sleep(CLOSE_MS, undefined, { ref: false })]);

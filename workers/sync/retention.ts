@@ -83,7 +83,7 @@ export function startRetention({ databaseUrl, config, log, metrics, attempts }: 
     (error) => {
       if (stopping.signal.aborted) return;
       metrics.failed('run', 1);
-      log.error({ err: error }, 'the retention failed; nothing is lost, and the next hour goes on');
+      log.error({ err: error }, 'retention failed; no data lost, will retry within an hour');
     },
   );
   void poller.now();
@@ -117,7 +117,7 @@ export async function lookAtRetention({
     if (config.ARCHIVE_URL === '' && wanted > 0)
       log.error(
         { months: due.length, workspaces_with_deletes: workspaces.length },
-        'the retention waits: ARCHIVE_URL is not set; see docs/retention.md',
+        'retention is waiting: ARCHIVE_URL is not set; see docs/retention.md',
       );
     else if (wanted === 0 || (await run(retention, { config, metrics }))) await noteFinished(pool);
   } finally {

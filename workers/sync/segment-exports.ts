@@ -99,7 +99,7 @@ export function startSegmentExports({
   const caller = createCaller(reachOf(config));
   const working = { open: new Set<Promise<void>>(), ready: new Set<Promise<void>>() };
   const ended = createExportMetric(registry);
-  const warn = (error: unknown) => log.warn({ err: error }, 'exports of segments wait for Postgres');
+  const warn = (error: unknown) => log.warn({ err: error }, 'segment exports are waiting for Postgres');
 
   async function lease(state: 'open' | 'ready', most: number): Promise<void> {
     const limit = most - working[state].size;
@@ -157,7 +157,7 @@ export function startSegmentExports({
         (error instanceof ObjectStoreError && error.reason === 'config');
       if (isPermanent || ends.isLate())
         return await fail(ends.isLate() ? 'it was not whole within a day' : message);
-      log.warn({ ...line, err: error, tries: wanted.tries }, 'an export of a segment is tried again');
+      log.warn({ ...line, err: error, tries: wanted.tries }, 'segment export failed; will retry');
       const retryMs = retryAfter(wanted.tries);
       // An outage of Postgres takes no try away from the export.
       await giveBackExport(pool, lease, isPostgresAway(error) ? { retryMs } : { retryMs, error: message });
@@ -188,7 +188,7 @@ export function startSegmentExports({
     async function fail(reason: string): Promise<void> {
       await endExport(pool, lease, reason);
       ended.inc({ outcome: 'failed' });
-      log.error({ ...line, reason }, 'an export of a segment has failed');
+      log.error({ ...line, reason }, 'segment export failed permanently');
     }
   }
 
@@ -206,7 +206,10 @@ export function startSegmentExports({
     await endExport(pool, lease, error);
     ended.inc({ outcome: error === null ? 'told' : 'not_told' });
     if (error !== null)
-      log.warn({ export_id: ready.id, error }, 'the callback of an export was not reached, and is given up');
+      log.warn(
+        { export_id: ready.id, error },
+        'callback of a segment export could not be delivered; giving up',
+      );
   }
 
   async function posted(ready: LeasedExport, attempt: Attempt): Promise<string | null> {

@@ -41,10 +41,15 @@ async function startScheduled(
         return true;
       }
       // Where the queue does not take it, the next sweep finds it.
-      await syncs.add(id).catch((error) => log.warn({ err: error, job_id: id }, 'a run waits for the queue'));
+      await syncs
+        .add(id)
+        .catch((error) => log.warn({ err: error, job_id: id }, 'run is waiting for the queue'));
       return true;
     } catch (error) {
-      log.warn({ err: error, integration_id: integrationId }, 'a scheduled run could not be started yet');
+      log.warn(
+        { err: error, integration_id: integrationId },
+        'scheduled run could not be started; will retry',
+      );
       await rest(RETRY_MS, leaving);
     }
   }
@@ -120,7 +125,7 @@ export function startSyncs({ connection, syncs, context, config }: SyncsOptions)
     opened.on('error', (error) => {
       if (performance.now() - warned < WARN_INTERVAL) return;
       warned = performance.now();
-      log.warn({ err: error }, 'the queue of syncs did not answer');
+      log.warn({ err: error }, 'queue of syncs did not answer');
     });
     return opened;
   }
@@ -162,13 +167,13 @@ export function startSyncUpkeep(pool: Pool, syncs: SyncQueue, log: Log): Service
       try {
         return [{ id, pattern: patternOf(schedule) }];
       } catch (error) {
-        log.error({ err: error, integration_id: id }, 'an integration has a schedule that cannot be read');
+        log.error({ err: error, integration_id: id }, 'schedule of an integration is invalid');
         return [];
       }
     });
     const { changed, made } = await syncs.follow(wanted);
     for (const one of scheduled) if (made.includes(one.id)) await catchUp(one);
-    if (changed > 0) log.info({ changed }, 'the schedules of integrations are those of their table again');
+    if (changed > 0) log.info({ changed }, 'integration schedules resynchronized from the database');
   }
 
   /** Of a queue that came back empty, no scheduler knows that a time has passed meanwhile. */
@@ -187,7 +192,7 @@ export function startSyncUpkeep(pool: Pool, syncs: SyncQueue, log: Log): Service
     await forgetAttempts(pool);
   }
 
-  const warn = (error: unknown) => log.warn({ err: error }, 'upkeep of syncs failed; tried again later');
+  const warn = (error: unknown) => log.warn({ err: error }, 'upkeep of syncs failed; will retry');
   const pollers = [poll(NUDGE_MS, nudge, warn), poll(FOLLOW_MS, follow, warn), poll(TIDY_MS, tidy, warn)];
   for (const { now } of pollers) void now();
   return {

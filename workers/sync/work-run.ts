@@ -174,7 +174,7 @@ export async function workOff(jobId: string, context: SyncContext, leaving: Leav
       } catch (error) {
         if (leaving.soon.aborted) return false;
         metrics.retries.inc();
-        log.warn({ err: error, job_id: jobId, retry_in_ms: pause }, 'a run could not be gone on with yet');
+        log.warn({ err: error, job_id: jobId, retry_in_ms: pause }, 'run could not be resumed; will retry');
       }
       await rest(pause, leaving.soon);
       if (leaving.soon.aborted) return false;

@@ -197,7 +197,7 @@ export function startDeadLetters(options: DeadLettersOptions): DeadLetters {
       connection.factory,
     );
     opened.on('error', (error) => {
-      if (!warned) log.warn({ err: error }, 'the dead-letter queue did not answer');
+      if (!warned) log.warn({ err: error }, 'dead-letter queue did not answer');
       warned = true;
     });
     return opened;
@@ -211,7 +211,7 @@ export function startDeadLetters(options: DeadLettersOptions): DeadLetters {
       warned = false;
       await shown.sweep();
     },
-    (error) => log.warn({ err: error }, 'dead letters could not be swept'),
+    (error) => log.warn({ err: error }, 'cleanup of dead letters failed; will retry'),
   );
   void sweeps.now();
 
@@ -220,10 +220,16 @@ export function startDeadLetters(options: DeadLettersOptions): DeadLetters {
     async forgetErased() {
       await shown
         .forgetErased()
-        .catch((error) => log.warn({ err: error }, 'erased dead letters are still in the queue'));
+        .catch((error) =>
+          log.warn({ err: error }, 'erased dead letters could not be removed from the queue; will retry'),
+        );
     },
     async show(ids) {
-      await shown.show(ids).catch((error) => log.warn({ err: error }, 'dead letters could not be shown yet'));
+      await shown
+        .show(ids)
+        .catch((error) =>
+          log.warn({ err: error }, 'dead letters could not be copied to the dead-letter queue; will retry'),
+        );
     },
     async stop() {
       const swept = sweeps.stop();
@@ -249,7 +255,7 @@ async function workOff(job: Job<DeadLetterJob>, { log, ...context }: DeadLetters
   const { dead_letter_id, request_id } = job.data;
   const asked = { ...context, actor: RETRY };
   const { enqueued, unknown } = await replayDeadLetters(asked, [dead_letter_id]).catch((error) => {
-    log.warn({ dead_letter_id, request_id, err: error }, 'a dead letter could not be replayed');
+    log.warn({ dead_letter_id, request_id, err: error }, 'dead letter could not be replayed');
     throw new UnrecoverableError(
       `Not replayed, retry it again: ${error.message}. Failed first: ${job.data.reason}`,
     );

@@ -72,7 +72,7 @@ export function startSettling(pool: Pool, log: Log, onFailuresErased: () => void
       try {
         while (!stopping.signal.aborted && (await settleSome())) {}
       } catch (error) {
-        log.warn({ err: error }, 'removed profiles could not be settled yet');
+        log.warn({ err: error }, 'cleanup of merged or deleted profiles failed; will retry');
       }
       if (!awake) await doze();
     }

@@ -42,8 +42,12 @@ export async function blockDummyUsers(pool: Pool, log: Log): Promise<void> {
   if (crowded.length === 0) return;
   for (const { workspaceId, blocked, leftOut } of await blockIfDummies(pool, crowded)) {
     const whose = { workspace_id: workspaceId };
-    if (blocked > 0) log.warn({ ...whose, blocked }, 'dummy users are blocked from now on');
-    if (leftOut > 0) log.error({ ...whose, left_out: leftOut }, 'dummy users go on: no more can be blocked');
+    if (blocked > 0) log.warn({ ...whose, blocked }, 'dummy users were blocked');
+    if (leftOut > 0)
+      log.error(
+        { ...whose, left_out: leftOut },
+        'blocked-user limit reached; some dummy users are not blocked',
+      );
   }
 }
 
@@ -81,7 +85,8 @@ export async function startUpkeep({ laneStore, pool, config, log }: UpkeepOption
   const patience = shards === 1 ? FOREVER_MS : LIMIT_PATIENCE_MS;
   const limited = await Promise.allSettled(lanes.map((lane) => within(patience, laneStore.limit(lane))));
   for (const one of limited)
-    if (one.status === 'rejected') log.warn({ err: one.reason }, 'a lane could not be given its limit yet');
+    if (one.status === 'rejected')
+      log.warn({ err: one.reason }, 'concurrency limit of a lane could not be set; will retry');
 
   /** A shard at a time: one that is away keeps only its own lanes from being looked at. */
   async function checkShard(shard: number): Promise<void> {
@@ -90,7 +95,7 @@ export async function startUpkeep({ laneStore, pool, config, log }: UpkeepOption
       if (!(await laneStore.isLimited(lane))) {
         log.error(
           { lane: laneName(lane) },
-          'a lane had lost its limit of one job at a time; it is set again',
+          'lane had lost its concurrency limit of one job; limit set again',
         );
         await laneStore.limit(lane);
       }
@@ -107,7 +112,7 @@ export async function startUpkeep({ laneStore, pool, config, log }: UpkeepOption
     const news = lost.filter((id) => !told.get(lane)?.includes(id));
     told.set(lane, lost);
     if (news.length > 0)
-      log.error({ lane: laneName(lane), jobs: news }, 'jobs of a lane have failed and have not taken effect');
+      log.error({ lane: laneName(lane), jobs: news }, 'jobs of a lane failed and did not take effect');
   }
 
   /** The list of invalid numbers is gone through a page at a time. */
@@ -130,7 +135,7 @@ export async function startUpkeep({ laneStore, pool, config, log }: UpkeepOption
   }
 
   await ensurePartitions(pool);
-  const warn = (error: unknown) => log.warn({ err: error }, 'upkeep failed; tried again later');
+  const warn = (error: unknown) => log.warn({ err: error }, 'upkeep failed; will retry');
   const tidying = poll(TIDY_STORE_MS, tidyStore, warn);
   // No lane waits until everything that is old has gone.
   void tidying.now();
