@@ -46,11 +46,11 @@ async function startWithout(file: string, portSetting: string, env: Env) {
   };
 }
 
-const goesOn = 'this process waits, and resumes by itself when';
+const goesOn = 'this process is waiting and resumes by itself when';
 const sentences = {
   postgres: new RegExp(`^Postgres does not answer \\(connection refused\\); ${goesOn} it does$`),
   migrations: new RegExp(
-    `^Postgres lacks tables of this version: run the release step \\(node dist/src/release.js, or penstock migrate\\); ${goesOn} that is done$`,
+    `^Postgres does not have the tables of this release: run the release step \\(node dist/src/release.js, or penstock migrate\\); ${goesOn} that is done$`,
   ),
   redis: new RegExp(`^Redis does not answer \\(connection refused\\); ${goesOn} it does$`),
 };
@@ -77,7 +77,7 @@ test('each process logs one line when a store goes missing and one when the stor
   await say(503, ['migrations', 'redis']);
 
   expect((await startProcess('dist/src/release.js', { DATABASE_URL: url }).exit).code).toBe(0);
-  await hear(/^Postgres has the tables of this version$/);
+  await hear(/^Postgres has the tables of this release$/);
   await say(503, ['redis']);
 
   await startRedis({ port: redisPort });

@@ -27,7 +27,7 @@ test('G3: npm start with another LANES takes it over when its lanes are empty, a
   const third = begin({ ...env, LANES: '1' });
   expect(await third.exit).toMatchObject({ code: 1 });
   expect(output(third)).toContain(
-    'npm start: the number of lanes is still 2: the lanes hold 1 envelopes, which a worker with LANES=2 applies',
+    'npm start: the number of lanes is still 2: the lanes still hold 1 jobs; run a worker with LANES=2 until they are empty',
   );
   await lane.close();
   await connection.stop();

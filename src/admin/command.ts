@@ -74,7 +74,7 @@ const MAX_NAME = 255;
 export function parseName(text: string): string {
   const name = text.trim();
   if (name === '' || name.length > MAX_NAME) {
-    throw new InvalidArgumentError(`A name has 1 to ${MAX_NAME} characters.`);
+    throw new InvalidArgumentError(`A name must have 1 to ${MAX_NAME} characters.`);
   }
   return name;
 }
@@ -82,7 +82,7 @@ export function parseName(text: string): string {
 /** As the edge takes it: every character of it counts. */
 export function parseExternalId(text: string): string {
   if (text === '' || Buffer.byteLength(text) > MAX_EXTERNAL_ID_BYTES) {
-    throw new InvalidArgumentError(`An external id has 1 to ${MAX_EXTERNAL_ID_BYTES} bytes.`);
+    throw new InvalidArgumentError(`An external id must have 1 to ${MAX_EXTERNAL_ID_BYTES} bytes.`);
   }
   return text;
 }
@@ -91,7 +91,7 @@ export function parseExternalId(text: string): string {
 export function parseReason(text: string): string {
   const reason = text.trim();
   if (reason === '' || reason.length > MAX_NAME) {
-    throw new InvalidArgumentError(`A reason has 1 to ${MAX_NAME} characters.`);
+    throw new InvalidArgumentError(`A reason must have 1 to ${MAX_NAME} characters.`);
   }
   return reason;
 }
@@ -99,13 +99,13 @@ export function parseReason(text: string): string {
 export function parseCount(text: string): number {
   const count = Number(text);
   if (text.trim() === '' || !Number.isInteger(count) || count < 1 || count > MAX_INTEGER) {
-    throw new InvalidArgumentError(`It is a whole number from 1 to ${MAX_INTEGER}.`);
+    throw new InvalidArgumentError(`Must be a whole number from 1 to ${MAX_INTEGER}.`);
   }
   return count;
 }
 
 export function parseId(text: string): string {
-  if (!validate(text)) throw new InvalidArgumentError('An id is a UUID.');
+  if (!validate(text)) throw new InvalidArgumentError('An id must be a UUID.');
   return text.toLowerCase();
 }
 
@@ -116,7 +116,7 @@ export function parseIds(text: string, before: string[] = []): string[] {
 /** A day in UTC, as usage is counted. */
 export function parseDay(text: string): Date {
   const day = DateTime.fromFormat(text, 'yyyy-MM-dd', { zone: 'utc' });
-  if (!day.isValid) throw new InvalidArgumentError('A day is written YYYY-MM-DD.');
+  if (!day.isValid) throw new InvalidArgumentError('A day must be written as YYYY-MM-DD.');
   return day.toJSDate();
 }
 
@@ -126,7 +126,7 @@ export function parsePermissions(text: string): Permission[] {
   if (names.includes('all')) return [...permissions];
   const unknown = names.filter((name) => !permissions.some((permission) => permission === name));
   if (unknown.length > 0 || names.length === 0) {
-    const wrong = unknown.length > 0 ? `There is no permission ${unknown.join(', ')}. ` : '';
+    const wrong = unknown.length > 0 ? `Unknown permission: ${unknown.join(', ')}. ` : '';
     throw new InvalidArgumentError(`${wrong}The permissions are: all, ${permissions.join(', ')}.`);
   }
   return permissions.filter((permission) => names.includes(permission));
@@ -137,7 +137,7 @@ export function parseWorkspacePermissions(text: string): string[] {
   const names = listOf(text);
   const unknown = names.filter((name) => !workspacePermissions.includes(name));
   if (unknown.length > 0 || names.length === 0) {
-    const wrong = unknown.length > 0 ? `There is no workspace permission ${unknown.join(', ')}. ` : '';
+    const wrong = unknown.length > 0 ? `Unknown workspace permission: ${unknown.join(', ')}. ` : '';
     throw new InvalidArgumentError(`${wrong}The permissions are: ${workspacePermissions.join(', ')}.`);
   }
   return names;
@@ -147,7 +147,7 @@ export function parseWorkspacePermissions(text: string): string[] {
 export function parseOrigin(text: string): string {
   if (!/^[!-~]{1,255}$/.test(text)) {
     throw new InvalidArgumentError(
-      'An origin has 1 to 255 visible ASCII characters, as https://idp.example.',
+      'An origin must have 1 to 255 visible ASCII characters, for example https://idp.example.',
     );
   }
   return text;
@@ -156,7 +156,7 @@ export function parseOrigin(text: string): string {
 /** Of a page, without a slash at the end. */
 export function parseBaseUrl(text: string): string {
   if (!URL.canParse(text) || !/^https?:$/.test(new URL(text).protocol)) {
-    throw new InvalidArgumentError('It is a URL that starts with http:// or https://.');
+    throw new InvalidArgumentError('Must be a URL that starts with http:// or https://.');
   }
   return text.replace(/\/+$/, '');
 }
@@ -166,8 +166,10 @@ export function parseIpAllowlist(text: string): string[] {
   const entries = listOf(text);
   const wrong = entries.filter((entry) => !isAddressOrSubnet(entry));
   if (wrong.length > 0 || entries.length === 0) {
-    const named = wrong.length > 0 ? `${wrong.join(', ')} is none. ` : '';
-    throw new InvalidArgumentError(`${named}An entry is an IP address or a subnet such as 10.0.0.0/8.`);
+    const named = wrong.length > 0 ? `Invalid: ${wrong.join(', ')}. ` : '';
+    throw new InvalidArgumentError(
+      `${named}An entry must be an IP address or a subnet, for example 10.0.0.0/8.`,
+    );
   }
   return entries;
 }

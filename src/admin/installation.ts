@@ -79,7 +79,7 @@ export async function withInstallation(work: (installation: Installation) => Pro
       "select to_regclass('workspaces') is not null as found",
     );
     if (!rows[0]?.found) {
-      throw new Refusal(`the database has no tables of Penstock yet; make them with ${PENSTOCK} migrate`);
+      throw new Refusal(`the database has no tables of Penstock yet; create them with ${PENSTOCK} migrate`);
     }
     await work(installation);
   });

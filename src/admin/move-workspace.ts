@@ -60,7 +60,7 @@ export async function moveWorkspace(
   await withQueue(installation, async ({ connection, producer, layout }) => {
     const { pool } = installation.database;
     if (to >= layout.shards)
-      throw new Refusal(`there is no shard ${to}: SHARDS is ${layout.shards}, counted from 0`);
+      throw new Refusal(`shard ${to} does not exist: SHARDS is ${layout.shards}, and shards count from 0`);
     if (layout.shards === 1) return;
     const home = await producer.homeOf(workspaceId);
     if (home.shard === to) return;
@@ -70,13 +70,11 @@ export async function moveWorkspace(
       deadline: Date.now() + wait * 1000,
       isSo: (ms) => ms !== undefined,
       inVain: () =>
-        say(
-          'more of the workspace waits than is applied in a moment; its requests go on, and it is tried again',
-        ),
+        say('too many jobs of the workspace are waiting; its requests continue, and the move is retried'),
     });
     if (held === undefined)
       throw new Refusal(
-        `it stays in shard ${home.shard}: more of it waited all the time than is applied at once`,
+        `the workspace stays in shard ${home.shard}: too many of its jobs were waiting during the whole time. Try again later, or raise the time limit`,
       );
     moved = { from: home.shard, held };
     const detail = { from: home.shard, to };
@@ -110,7 +108,7 @@ async function tryToMove(moving: Moving): Promise<number | undefined> {
   const begun = performance.now();
   const left = () => HOLD_MS - RESERVE_MS - (performance.now() - begun);
   if (!(await moves.begin(home.shard, workspaceId, { to, number })))
-    throw new Refusal('somebody else moves this workspace at this moment');
+    throw new Refusal('another process is moving this workspace; wait until it has finished');
   try {
     await rest(KNOWN_MS + 10);
     // By this process's clock as well: another primary of the shard may have another one.

@@ -191,8 +191,8 @@ export function addList<Found extends { id: string }, O extends Owner = never>(
   else if (owner !== undefined)
     verb.option(`--${owner} <${owner}>`, `only ${many} of this ${owner} (name or id)`);
   verb
-    .option('--limit <number>', `most ${many} to show`, parseCount, 100)
-    .option('--after <id>', `go on behind this ${one}`, parseId)
+    .option('--limit <number>', `maximum number of ${many} to show`, parseCount, 100)
+    .option('--after <id>', `start after this ${one} (paging)`, parseId)
     .action(async (options: Options) => {
       await withInstallation(async ({ database }) => {
         const ownerId = owner && (await owners[owner](database, options[owner]));

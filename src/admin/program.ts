@@ -93,7 +93,7 @@ export async function createProgram(
 ): Promise<Command> {
   const command = new Command('penstock')
     .description(
-      'Administer a Penstock: that of DATABASE_URL, else the embedded one that runs on DATA_DIR (default .penstock).',
+      'Administer the Penstock of DATABASE_URL, or else the embedded one in DATA_DIR (default .penstock).',
     )
     .version(packageVersion)
     .addHelpText('after', `\nExample:\n  $ ${PENSTOCK} keys create --workspace default --permissions all`)

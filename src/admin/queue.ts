@@ -49,7 +49,7 @@ export async function withQueueConnection<T>(
   try {
     const deadline = Date.now() + CONNECT_TIMEOUT_MS;
     if (!(await until(() => connection.ready(), { every: 20, deadline })))
-      throw new Refusal('the queue of REDIS_URL cannot be reached');
+      throw new Refusal('the queue at REDIS_URL cannot be reached');
     return await work(connection);
   } finally {
     await connection.stop();
@@ -68,7 +68,7 @@ async function settingsOf(
 /** An installation whose queue is in Redis has no tables for one: without REDIS_URL its workers would hear nothing. */
 async function expectQueueTables(pool: Pool): Promise<void> {
   if (!(await hasQueueTables(pool)))
-    throw new Refusal('there is no queue in this database; set REDIS_URL as its workers have it');
+    throw new Refusal('this database has no queue; set REDIS_URL to the value that the workers have');
 }
 
 export interface Replayed {
@@ -98,7 +98,7 @@ export async function replayInChunks(
         if (!(error instanceof QueueUnavailable)) throw error;
         const reason = describeFailure(error.cause ?? error);
         throw new Refusal(
-          `the queue did not take the letters (${reason}); ${replayed.enqueued} are with the workers, run it again for the rest`,
+          `the queue did not accept all dead letters (${reason}); ${replayed.enqueued} were enqueued. Run the command again for the others`,
         );
       });
       replayed.enqueued += result.enqueued.length;
@@ -125,7 +125,9 @@ export async function mendInQueue(
       if (error instanceof NotMended) throw new Refusal(error.message);
       if (!(error instanceof QueueUnavailable)) throw error;
       const reason = describeFailure(error.cause ?? error);
-      throw new Refusal(`it is mended, but the queue did not take it (${reason}); replay it`);
+      throw new Refusal(
+        `the object was replaced, but the queue did not accept it (${reason}); replay the dead letter`,
+      );
     });
   });
 }
@@ -247,7 +249,9 @@ export async function changeLanes(
   const { pool } = installation.database;
   const spread = await readSpread(pool);
   if (spread === undefined)
-    throw new Refusal('no process has run yet: the first that starts decides the number of lanes by LANES');
+    throw new Refusal(
+      'no process has run yet: the first process to start fixes the number of lanes by LANES',
+    );
   const before = lanesOf(spread);
   const after = { lanes: change.lanes, shards: change.shards ?? before.shards };
   if (before.lanes === after.lanes && before.shards === after.shards) return { before, after };
@@ -315,6 +319,8 @@ function describe({ members, held }: Hindrance, lanes: number): string {
       ? `${named.join(', ')}${more} runs, or was killed less than ${SILENCE_MS / 1000} s ago`
       : '';
   const holding =
-    held > 0 ? `the lanes hold ${held} envelopes, which a worker with LANES=${lanes} applies` : '';
+    held > 0
+      ? `the lanes still hold ${held} jobs; run a worker with LANES=${lanes} until they are empty`
+      : '';
   return [running, holding].filter(Boolean).join('; ');
 }

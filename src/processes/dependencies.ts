@@ -24,7 +24,7 @@ const LONGEST_REPEAT_MS = 300_000;
 /** A dependency that comes and goes in less than these milliseconds is not logged each time. */
 const STEADY_MS = 60_000;
 
-const waits = 'this process waits, and resumes by itself';
+const waits = 'this process is waiting and resumes by itself';
 
 /** Reasons in our words, by the code of Node or the SQLSTATE; the library's own text is not stable. */
 const REASONS: Record<string, string> = {
@@ -44,7 +44,8 @@ const release = 'run the release step (node dist/src/release.js, or penstock mig
 /** One sentence each, the same in every process. */
 const sentences: Record<Missing, (reason: string) => string> = {
   postgres: (reason) => `Postgres does not answer (${reason}); ${waits} when it does`,
-  migrations: () => `Postgres lacks tables of this version: ${release}; ${waits} when that is done`,
+  migrations: () =>
+    `Postgres does not have the tables of this release: ${release}; ${waits} when that is done`,
   redis: (reason) => `Redis does not answer (${reason}); ${waits} when it does`,
   queue: (reason) =>
     `the queue in Postgres does not answer (${reason}): if it has no tables, ${release}; ${waits} when it does`,
@@ -54,7 +55,7 @@ const sentences: Record<Missing, (reason: string) => string> = {
 
 const back: Record<Missing, string> = {
   postgres: 'Postgres answers',
-  migrations: 'Postgres has the tables of this version',
+  migrations: 'Postgres has the tables of this release',
   redis: 'Redis answers',
   queue: 'the queue in Postgres answers',
   producer: 'this process can add objects to the queue again',

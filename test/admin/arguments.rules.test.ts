@@ -84,6 +84,6 @@ describe('an allowlist', () => {
     ...['10.0.0.0/33', '10.0.0', '1.2.3.4/', '1.2.3.4/8/8', '10.0.0.0/08', '10.0.0.0/8.0', '256.0.0.1'],
     ...['::1/129', '::1/-1', 'fe80::1%eth0', 'shop.com', '', ','],
   ])('%j is none', (entry) => {
-    expect(() => parseIpAllowlist(entry)).toThrow('An entry is an IP address or a subnet');
+    expect(() => parseIpAllowlist(entry)).toThrow('An entry must be an IP address or a subnet');
   });
 });

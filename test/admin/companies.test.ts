@@ -21,7 +21,7 @@ describe('companies', () => {
   test('the company default is there from the start; names are unique', async () => {
     const { companies } = await on.json('companies list');
     expect(companies.map(({ name }: { name: string }) => name)).toEqual(['default', 'school']);
-    expectRefusal(await on.run('companies create --name school'), "'school'", 'unique');
+    expectRefusal(await on.run('companies create --name school'), "'school'", 'already exists');
   });
 
   test('a workspace belongs to default, or to the company that is named', async () => {
@@ -56,7 +56,7 @@ describe('teams and permission sets', () => {
     expect((await on.json('permission-sets list --company default')).permission_sets).toEqual([]);
     expect((await on.json('permission-sets list')).permission_sets).toEqual([set]);
     expectRefusal(await on.run([...words, 'basic_access']), "'Analyst'");
-    expectRefusal(await on.run([...words, 'fly']), 'no workspace permission fly', 'view_segments');
+    expectRefusal(await on.run([...words, 'fly']), 'Unknown workspace permission: fly', 'view_segments');
   });
 });
 

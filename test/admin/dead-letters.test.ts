@@ -186,7 +186,7 @@ describe.each(['postgres', 'redis'] as const)('dead-letters replay, with the que
 
     const { code, stdout, stderr } = await scene.on.run('dead-letters replay --all');
     expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
-    expect(stdout).toBe('204 handed to the workers, 0 had taken effect before\n');
+    expect(stdout).toBe('204 enqueued, 0 had already taken effect\n');
     expect((await scene.inLane()).filter((id) => letters.includes(id)).sort()).toEqual(letters);
   });
 });
@@ -198,7 +198,7 @@ describe('dead-letters replay', () => {
     expectRefusal(await on.run(['dead-letters', 'replay', nobody, '--all']), '--all');
     expectRefusal(
       await on.run(['dead-letters', 'replay', nobody, '--workspace', 'shop']),
-      '--workspace goes with --all',
+      '--workspace needs --all',
     );
     expectRefusal(await on.run('dead-letters replay 7'), 'UUID');
     expectRefusal(await on.run('dead-letters replay --all --workspace moon'), "'moon'");
@@ -245,7 +245,7 @@ describe('dead-letters discard', () => {
       ...['dead-letters', 'discard', one, nobody, '--reason', 'a test of the shop', '--json'],
     ]);
     expect({ code, ...JSON.parse(stdout) }).toEqual({ code: 1, discarded: 1, not_waiting: [nobody] });
-    expect(stderr).toBe(`error: no dead letter waits with the id ${nobody}\n`);
+    expect(stderr).toBe(`error: no waiting dead letter has the id ${nobody}\n`);
     expect(await scene.on.json(['dead-letters', 'show', one])).toMatchObject({
       state: 'discarded',
       discard_reason: 'a test of the shop',
@@ -275,7 +275,7 @@ describe('dead-letters mend', () => {
     const { object } = await scene.on.json(['dead-letters', 'show', id]);
     writeFileSync(file, JSON.stringify({ ...object, name: 'mended' }));
     const { code, stdout } = await scene.on.run(['dead-letters', 'mend', id, '--file', file]);
-    expect({ code, stdout }).toEqual({ code: 0, stdout: 'mended, and handed to the workers\n' });
+    expect({ code, stdout }).toEqual({ code: 0, stdout: 'replaced and enqueued\n' });
     expect(await scene.on.json(['dead-letters', 'show', id])).toMatchObject({
       ...{ state: 'replaying', object: { name: 'mended' }, mended_at: expect.any(String) },
     });

@@ -92,19 +92,21 @@ const overTls = () => `rediss://127.0.0.1:${redisPort}`;
 test('penstock doctor says until when the certificates of the stores are valid, and which ends soon', async () => {
   writeFileSync(at('both.crt'), execFileSync('cat', [at('long.crt'), at('short.crt')]));
   expect(await examine('verify-full', overTls(), 'both')).toEqual([
-    ['ok', 'that of postgres is valid until …'],
-    ['warning', 'that of redis is valid until …'],
+    ['ok', 'the certificate of postgres is valid until …'],
+    ['warning', 'the certificate of redis is valid until …'],
   ]);
 });
 
 test('penstock doctor names one that keeps the processes out: not trusted, or over', async () => {
   expect(await examine('verify-full', overTls(), 'long')).toEqual([
-    ['ok', 'that of postgres is valid until …'],
-    ['error', 'that of redis is not trusted here: DEPTH_ZERO_SELF_SIGNED_CERT'],
+    ['ok', 'the certificate of postgres is valid until …'],
+    ['error', 'the certificate of redis is not trusted on this machine: DEPTH_ZERO_SELF_SIGNED_CERT'],
   ]);
   await showOnPostgres('over');
   const seen = () => examine('verify-full', plainRedis, 'over');
-  await expect.poll(seen, { timeout: 20_000 }).toEqual([['error', 'that of postgres is valid until …']]);
+  await expect
+    .poll(seen, { timeout: 20_000 })
+    .toEqual([['error', 'the certificate of postgres is valid until …']]);
 });
 
 test('where the settings ask for no TLS, it says nothing of certificates', async () => {

@@ -18,13 +18,13 @@ describe('Postgres', () => {
 
   test('that is in order is one line with its release', () => {
     expect(judgePostgres(sound)).toEqual([
-      { check: 'postgres', level: 'ok', finding: 'Postgres 16.4, settings in order', advice: null },
+      { check: 'postgres', level: 'ok', finding: 'Postgres 16.4, settings are correct', advice: null },
     ]);
   });
 
   test.for([
     ['an old release', { version: 130_011 }, 'error', 'too old'],
-    ['a replica', { inRecovery: true }, 'error', 'takes no writes'],
+    ['a replica', { inRecovery: true }, 'error', 'the server is read-only'],
     ['no connection to spare', { connections: 95 }, 'warning', '95 of 100'],
     ['an old transaction', { oldestTransactionSeconds: 3600 }, 'warning', '60 min'],
   ] as const)('%s', ([, change, level, words]) => {
@@ -77,7 +77,7 @@ test('the disk of a Postgres on this machine is looked at, whether it listens on
     });
   expect(await checkPostgresDisk('postgresql://db.example/penstock', '/')).toMatchObject({
     level: 'ok',
-    finding: 'the disk of Postgres (db.example) cannot be seen from here: watch it there',
+    finding: 'the disk of Postgres (db.example) cannot be checked from this machine; monitor it there',
   });
 });
 
@@ -127,7 +127,9 @@ describe('the fleet', () => {
     const silent = process('worker', { lanes: [0], silentSeconds: 60, pid: 7 });
     const lanes = [{ lane: 'lane-0', depth: 1, oldestSeconds: 25 }];
     const found = judgeFleet({ ...well, processes: [...well.processes, silent], lanes }, { LANES: 1 });
-    expect(found.find(({ check }) => check === 'lanes')!.finding).toContain('no living worker');
+    expect(found.find(({ check }) => check === 'lanes')!.finding).toContain(
+      'no worker has applied a job of this lane',
+    );
   });
 
   test.for<[string, Partial<FleetNow>, Finding['level'], string]>([
@@ -136,13 +138,13 @@ describe('the fleet', () => {
       'a worker that is silent beside another',
       { processes: [...well.processes, process('worker', { silentSeconds: 60, pid: 7 })] },
       'warning',
-      'worker (7 on h) fell silent 60 s ago',
+      'worker (7 on h) sent its last heartbeat 60 s ago',
     ],
     [
       'one that lacks Redis',
       { processes: [process('web'), process('worker', { missing: ['redis'] })] },
       'error',
-      'does not have redis',
+      'cannot use redis',
     ],
     [
       'two releases',
@@ -155,7 +157,7 @@ describe('the fleet', () => {
       'a lane that is stuck',
       { lanes: [{ lane: 'lane-0', depth: 3, oldestSeconds: 40 }] },
       'error',
-      'the oldest of 3 envelopes of lane-0 has been there for 40 s',
+      'the oldest of 3 jobs of lane-0 has waited for 40 s',
     ],
     [
       'a lane that no living worker holds',
@@ -172,7 +174,7 @@ describe('the fleet', () => {
         ],
       },
       'error',
-      '3 envelopes of lane-0 has been there for 21 s, and no living worker has applied anything of this lane',
+      '3 jobs of lane-0 has waited for 21 s, and no worker has applied a job of this lane',
     ],
     [
       'a lane that waits, and that no living worker has open',
@@ -181,7 +183,7 @@ describe('the fleet', () => {
         lanes: [{ lane: 'lane-0', depth: 3, oldestSeconds: 40 }],
       },
       'error',
-      'for 40 s, and no living worker works this lane',
+      'for 40 s, and the lane has no worker',
     ],
     [
       'lanes that no living worker has open, though nothing waits',
@@ -194,7 +196,7 @@ describe('the fleet', () => {
         ],
       },
       'warning',
-      'no living worker works lane-0',
+      'no worker has lane-0',
     ],
     ['a loss', { losses: 1 }, 'error', 'lost'],
     ['dead letters', { deadLetters: 2 }, 'warning', '2 wait'],
@@ -210,12 +212,12 @@ describe('the fleet', () => {
       'warning',
       'in a row and is 400 s behind: 503',
     ],
-    ['a stream that gives way', { streams: [stream({})] }, 'warning', 'its receiver takes what it gets'],
+    ['a stream that gives way', { streams: [stream({})] }, 'warning', 'its destination accepts messages'],
     [
       'a stream that has lost something',
       { streams: [stream({ lost: 2 })] },
       'error',
-      'has not got 2 transactions',
+      'did not receive 2 transactions',
     ],
   ])('with %s says so, and what to do', ([, change, level, words]) => {
     const found = worst(judgeFleet({ ...well, ...change }, { LANES: 1 }));

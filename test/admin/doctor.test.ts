@@ -166,7 +166,7 @@ describe('penstock doctor', () => {
     const { of } = await examine({ DATABASE_URL: bare.url, REDIS_URL: redis });
     expect(of('partitions')[0]).toMatchObject({
       level: 'error',
-      finding: `there is no partition events_${month}`,
+      finding: `missing partition: events_${month}`,
     });
   });
 
@@ -293,7 +293,7 @@ describe('penstock status', () => {
     expect((await command.run('workers')).stdout).toMatch(/^h 1 +1\.0\.0 +works +0 +5 min +0 +0 s$/m);
     await pool.query("update processes set held = '[]'");
     await pool.end();
-    expect((await command.run('workers')).stdout).toMatch(/^! nobody works lanes 0\n\nworker /);
+    expect((await command.run('workers')).stdout).toMatch(/^! no worker has lanes 0\n\nworker /);
   });
 
   test('shows the rest while the queue does not answer', async () => {

@@ -96,7 +96,7 @@ describe('an integration', () => {
     const { code, stdout, stderr } = await waiting;
     expect({ code, stderr }).toEqual({
       code: 1,
-      stderr: `error: 1 row failed; penstock integrations logs ${other} --job ${job} tells which and why\n`,
+      stderr: `error: 1 row failed; see penstock integrations logs ${other} --job ${job}\n`,
     });
     expect(JSON.parse(stdout)).toMatchObject({ job_id: job, status: 'partial' });
     await scene.pool.query('delete from integrations where id = $1', [other]);

@@ -109,18 +109,18 @@ describe('integrations create', () => {
     const source = { type: 'folder', path: place, format: 'csv' } as const;
     await createIntegration(scene.pool, scene.shop, { name: 'first', source });
     const second = fromFolder('second', `${place}/.`);
-    expectRefusal(await on.run(second), "'first'", 'each table serves one integration');
+    expectRefusal(await on.run(second), "'first'", 'a table can have only one integration');
     expect(await on.json(inSchool(second))).toMatchObject({ workspace: 'school' });
   });
 
   test('a name is taken once in a workspace', async () => {
     await createIntegration(scene.pool, scene.shop, { name: 'taken' });
-    expectRefusal(await on.run(fromFolder('taken')), "named 'taken' already");
+    expectRefusal(await on.run(fromFolder('taken')), "with the name 'taken'");
   });
 
   test.each([
     ['--schedule', 'every 5 minutes', 'more often than every 15 minutes'],
-    ['--contact-emails', 'ada', "'ada' is no email address"],
+    ['--contact-emails', 'ada', "'ada' is not an email address"],
   ])('%s %j is refused with the rule', async (option, value, rule) => {
     expectRefusal(await on.run(fromFolder('wrong', csvFolder(), option, value)), rule);
   });
@@ -140,7 +140,7 @@ describe('integrations create', () => {
       'https://me:hunter2@s3',
     );
     const refused = await on.run(endpoint);
-    expectRefusal(refused, '--endpoint is a URL', 'without a user or a password');
+    expectRefusal(refused, '--endpoint must be a URL', 'without user and password');
     expect(refused.stderr).not.toContain('hunter2');
     expectRefusal(await bare('s3'), '--bucket, --region, --format, --access-key-id');
   });

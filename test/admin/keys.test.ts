@@ -69,7 +69,7 @@ describe('keys create', () => {
 
   test('an unknown permission is refused by name, with the names that there are', async () => {
     const outcome = await on.run('keys create --workspace shop --permissions users.track,users.fly --json');
-    expectRefusal(outcome, 'no permission users.fly', 'users.merge');
+    expectRefusal(outcome, 'Unknown permission: users.fly', 'users.merge');
   });
 
   test('no permission at all is refused', async () => {
@@ -83,7 +83,7 @@ describe('keys create', () => {
     const outcome = await on.run(
       'keys create --workspace shop --permissions all --ip-allowlist 10.0.0.0/8,10.0.0.0/33',
     );
-    expectRefusal(outcome, '10.0.0.0/33 is none', 'IP address or a subnet');
+    expectRefusal(outcome, 'Invalid: 10.0.0.0/33', 'IP address or a subnet');
   });
 
   test('an unknown workspace is refused by name', async () => {

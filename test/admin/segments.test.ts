@@ -70,6 +70,6 @@ describe('penstock segments', () => {
     expect(await on.json(asked)).toEqual({
       ...{ filter: 'attribute country equals "DE"', users: 0, matched: 0, sample: [] },
     });
-    expectRefusal(await on.run('segments preview --workspace shop'), 'give either --segment or --definition');
+    expectRefusal(await on.run('segments preview --workspace shop'), 'set either --segment or --definition');
   });
 });

@@ -33,7 +33,7 @@ test('penstock streams makes, shows, tests, pauses, replays and removes a stream
   expect(await on.json('streams resume crm --workspace shop')).toMatchObject({ state: 'active' });
   const at = '2026-01-31T12:00:00.000Z';
   expect(await on.json(`streams replay-from crm --workspace shop --at ${at}`)).toMatchObject({ from: at });
-  expectRefusal(await on.run(create('crm', receiver.url)), "'crm' already");
+  expectRefusal(await on.run(create('crm', receiver.url)), "with the name 'crm'");
   expect(await on.json('streams remove crm --workspace shop')).toMatchObject({ removed: true });
   expectRefusal(await on.run('streams show crm --workspace shop'), "no stream 'crm'");
   const { stdout } = await on.run('audit --json --limit 10');
@@ -66,9 +66,9 @@ test('a stream to a topic of Kafka keeps its password to itself; what contradict
   const refused: [options: string, rule: string][] = [
     [`${kafka} --name a`, '--topic'],
     [`${kafka} --name a --topic b --url https://example.com`, 'one of --url, --kafka and --to'],
-    [`${kafka} --name a --topic b --user us`, '--sasl and --user go together'],
-    [`${kafka} --name a --topic b --secret-env PASSWORD`, 'goes with --sasl'],
-    [`${create('a', 'https://example.com')} --topic b`, '--topic goes with --kafka'],
+    [`${kafka} --name a --topic b --user us`, 'set --sasl and --user together'],
+    [`${kafka} --name a --topic b --secret-env PASSWORD`, 'set --sasl and --user as well'],
+    [`${create('a', 'https://example.com')} --topic b`, '--topic needs --kafka'],
     ['streams create --workspace shop --name a --kafka broker --topic b', 'host:port'],
     [`${kafka} --name a --topic b/c`, 'letters, digits'],
   ];
@@ -98,10 +98,10 @@ test('a stream to files is made, tried and shown; what contradicts itself, or li
     [`${files} a --to ${folder}`, 's3://bucket/prefix or file:///folder'],
     [`${files} a --to s3://${bucket}`, 'S3_REGION is not set'],
     [`${files} a --to s3://${bucket} --region eu`, '--access-key-id'],
-    [`${files} a --to file://${folder} --region eu`, 'go with s3://'],
-    [`${files} a --to file://${folder} --secret-env SECRET`, 'goes with --access-key-id'],
-    [`${files} a --url https://example.com --format ndjson`, '--format goes with --to'],
-    [`${files} a --to file://${folder} --topic b`, '--topic goes with --kafka'],
+    [`${files} a --to file://${folder} --region eu`, 'need a target that starts with s3://'],
+    [`${files} a --to file://${folder} --secret-env SECRET`, 'needs --access-key-id'],
+    [`${files} a --url https://example.com --format ndjson`, '--format needs --to'],
+    [`${files} a --to file://${folder} --topic b`, '--topic needs --kafka'],
     [`${files} a --to file://${folder} --from yesterday`, '2026-11-23T08:00:00Z'],
   ];
   for (const [options, rule] of refused) expect((await on.run(options)).stderr).toContain(rule);

@@ -83,9 +83,9 @@ describe('users history', () => {
     [[], 'one of --external-id, --email and --phone'],
     [['--email', email, '--phone', phone], 'one of --external-id, --email and --phone'],
     [['--external-id', 'nobody'], "no user of the workspace has the external id 'nobody'"],
-    [['--email', 'nobody'], 'no email address'],
-    [['--phone', '12'], 'no phone number'],
-    [['--email', email, '--after', 'x'], 'the page before'],
+    [['--email', 'nobody'], 'Not a valid email address'],
+    [['--phone', '12'], 'Not a valid phone number'],
+    [['--email', email, '--after', 'x'], 'the previous page'],
   ])('%j is refused with the rule', async (args, rule) => {
     expectRefusal(await on.run(['users', 'history', '--workspace', scene.workspaceId, ...args]), rule);
   });

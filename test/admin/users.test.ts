@@ -104,7 +104,7 @@ describe('users blocked', () => {
 
   test('a place to go on that cannot be is refused', async () => {
     for (const place of ['x', 'x/y', `${shop}/%`, `${shop}/a/b`]) {
-      expectRefusal(await on.run(['users', 'blocked', '--after', place]), '--after', 'page before');
+      expectRefusal(await on.run(['users', 'blocked', '--after', place]), '--after', 'previous page');
     }
   });
 });

@@ -40,7 +40,7 @@ test('for people a list is an aligned table, and the way to the next page is no 
 });
 
 test('a name is taken once', async () => {
-  expectRefusal(await on.run('workspaces create --name shop --json'), "'shop'", 'unique');
+  expectRefusal(await on.run('workspaces create --name shop --json'), "'shop'", 'already exists');
 });
 
 test('a name that is empty or too long is refused with the rule', async () => {

@@ -86,15 +86,15 @@ test('options that contradict each other are refused before anything is written'
   const folder = path.join(temporaryFolder(), 'never');
   const refused = async (rule: string, ...args: string[]) =>
     expectRefusal(await on.run([...command, '--to', folder, ...args]), rule);
-  await refused('--fields goes with --what profiles', '--fields', 'email');
-  await refused('--from and --until go with', '--what', 'states', '--from', '2026-01-01');
-  await refused('is not behind', '--from', '2026-01-02', '--until', '2026-01-02');
-  await refused('A time is written', '--from', 'yesterday');
+  await refused('--fields needs --what profiles', '--fields', 'email');
+  await refused('--from and --until need', '--what', 'states', '--from', '2026-01-01');
+  await refused('must be later than', '--from', '2026-01-02', '--until', '2026-01-02');
+  await refused('A time must be written', '--from', 'yesterday');
   await refused('ends in .parquet', '--to', `${folder}.parquet`, '--format', 'ndjson');
-  await refused('--no-gzip rules out', '--to', `${folder}.ndjson.gz`, '--no-gzip');
+  await refused('--no-gzip is set', '--to', `${folder}.ndjson.gz`, '--no-gzip');
   await refused('is no key of an object', '--to', `${folder} a.ndjson`);
   await refused("'nobody'", '--workspace', 'nobody');
-  await refused('has no segment', '--segment', v7());
+  await refused('has no active segment', '--segment', v7());
   expect(existsSync(folder)).toBe(false);
 });
 

@@ -96,7 +96,7 @@ test('everything killed and Redis back empty: every process says so, on every ch
       ...{ noticed_by: expect.any(String), confirmed_at: null },
     },
   ]);
-  expectRefusal(await penstock(['queue', 'confirm-loss', '2'], env), 'there is no loss 2');
+  expectRefusal(await penstock(['queue', 'confirm-loss', '2'], env), 'no loss has the number 2');
   expect((await penstock(['queue', 'confirm-loss', '1'], env)).code).toBe(0);
   await waitUntil(async () => !(await saying()).includes(true), { what: 'silence' });
 });

@@ -54,8 +54,5 @@ test('files of a folder are imported in order, each known by what it holds, and 
   expect(JSON.parse(more.stdout).imports.map(({ state }: { state: string }) => state)).toEqual([
     ...['imported before', 'imported before', 'imported before', 'imported'],
   ]);
-  expectRefusal(
-    await on.run(importing(folder, '--name', 'x')),
-    '--name and --rejects go with one file alone',
-  );
+  expectRefusal(await on.run(importing(folder, '--name', 'x')), '--name and --rejects need exactly one file');
 });

@@ -258,7 +258,7 @@ test('an import that was begun in another way is not gone on with; by a new name
 test('what cannot be read or written is refused in one line, with file and rule', async () => {
   expectRefusal(await on.run(importing('/nowhere/users.csv')), '/nowhere/users.csv cannot be read: ENOENT');
   const nameless = fileOf('export', 'external_id,name,time\n');
-  expectRefusal(await on.run(importing(nameless)), 'say it with --format');
+  expectRefusal(await on.run(importing(nameless)), 'set it with --format');
   const file = fileOf('full.csv', `${header}u,full,never,1\n`);
   expectRefusal(
     await on.run(importing(file, '--rejects', '/dev/full')),
@@ -323,7 +323,7 @@ test('a file of refused rows that is there is not written over, unless told; the
   expect(readFileSync(rejects, 'utf8')).toBe('of somebody\n');
   // Nothing was begun: the same holds of a second try.
   expectRefusal(await on.run(importing(file)), `${rejects} is there already`);
-  expectRefusal(await on.run(importing(file, '--rejects', file, '--force')), 'which would be written over');
+  expectRefusal(await on.run(importing(file, '--rejects', file, '--force')), 'name another file');
   expect(readFileSync(file, 'utf8')).toBe(content);
   expect((await on.run(importing(file, '--force'))).code).toBe(2);
   expect(readFileSync(rejects, 'utf8')).toContain('over-1');
@@ -352,10 +352,10 @@ test('imports are listed a page at a time, and one that is dropped begins again;
   const key = { workspaceId: rows[0].workspace_id, key: rows[0].key };
   expectRefusal(
     (await aloneWithImport(pool, key, () => on.run(['import', 'drop', last.id])))!,
-    'at this moment',
+    'a process is importing it',
   );
   expect(await on.json(['import', 'drop', last.id])).toMatchObject({ id: last.id, state: 'dropped' });
-  expectRefusal(await on.run(['import', 'drop', last.id]), 'there is no import');
+  expectRefusal(await on.run(['import', 'drop', last.id]), 'no import has the id');
   const { rows: told } = await pool.query("select detail from audit where action = 'imports.drop'");
   expect(told).toEqual([{ detail: { file, rows: 2 } }]);
   expect((await on.json(importing(file))).imports).toMatchObject([{ state: 'imported', rows: 2 }]);

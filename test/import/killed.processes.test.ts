@@ -92,7 +92,7 @@ test('an import that is killed again and again beside live requests brings each 
   stopped.kill('SIGTERM');
   expect((await stopped.exit).code).toBe(1);
   const { text } = stopped.log.at(-1)!;
-  expect(text).toMatch(/^error: .*events\.csv: stopped behind row \d+; run the same command again to go on$/);
+  expect(text).toMatch(/^error: .*events\.csv: stopped after row \d+; run the same command again to resume$/);
   const last = await run(file, '--type', 'events');
   expect([last.code, last.stderr]).toEqual([0, '']);
   expect(JSON.parse(last.stdout).imports).toMatchObject([

@@ -70,7 +70,7 @@ describe.each(['redis', 'postgres'] as const)('queue on %s', (kind) => {
     const inVain = await on.run('queue set-lanes 2 --wait 1');
     expect(inVain.code).toBe(1);
     expect(inVain.stderr).toMatch(
-      /error: the number of lanes is still 4: worker .* runs.*; the lanes hold 1 envelopes/,
+      /error: the number of lanes is still 4: worker .* runs.*; the lanes still hold 1 jobs/,
     );
     const changing = on.run('queue set-lanes 2');
     let changed = false;
@@ -112,7 +112,7 @@ describe.each(['redis', 'postgres'] as const)('queue on %s', (kind) => {
 
   test('lanes that hold something while nobody runs are not waited for', async () => {
     await installation.producer.add([{ lane: 3, id: uuidv7(), envelope: { requests: [], objects: [] } }]);
-    expectRefusal(await on.run('queue set-lanes 2'), 'still 4: the lanes hold 1 envelopes', 'LANES=4');
+    expectRefusal(await on.run('queue set-lanes 2'), 'still 4: the lanes still hold 1 jobs', 'LANES=4');
     for (const queue of installation.laneQueues) await queue.drain();
   });
 

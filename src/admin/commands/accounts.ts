@@ -22,35 +22,36 @@ import { addList, printRow, type Row } from '../output.ts';
 
 export function addAccounts(program: Command): void {
   const noun = addNoun(program, 'accounts', {
-    sentence: 'Show dashboard accounts and invite them to the console; they are made and changed over SCIM.',
+    sentence:
+      'Show console accounts and invite them. Your identity provider creates and changes accounts over SCIM.',
     example: 'accounts list --company default',
   });
   addList(noun, {
     one: 'account',
     many: 'accounts',
-    sentence: 'List the dashboard accounts, the oldest first.',
+    sentence: 'List the console accounts, oldest first.',
     example: 'accounts list --company default --json',
     owner: 'company',
     find: (prisma, page) => prisma.account.findMany({ ...page, include: named }),
     rowOf,
   });
   addVerb(noun, 'show', {
-    sentence: 'Show one dashboard account with its permissions.',
+    sentence: 'Show one console account with its permissions.',
     example: 'accounts show ada@example.com',
   })
     .argument('<account>', 'email address or id')
-    .option('--company <company>', 'its company, where several have an account of this address')
+    .option('--company <company>', 'company of the account, if several have an account with this address')
     .action(show);
   addVerb(noun, 'invite', {
     sentence:
-      'Print a link by which a person sets the password of an account: once, within three days; an earlier link ends.',
+      'Print a link to set the password of an account. It works once, for three days, and replaces an earlier link.',
     example: 'accounts invite ada@example.com',
   })
     .argument('<account>', 'email address or id')
-    .option('--company <company>', 'its company, where several have an account of this address')
+    .option('--company <company>', 'company of the account, if several have an account with this address')
     .option(
       '--board-url <url>',
-      'how people reach the console (default: BOARD_URL, or BOARD_HOST and BOARD_PORT)',
+      'address of the console (default: BOARD_URL, or BOARD_HOST and BOARD_PORT)',
       parseBaseUrl,
     )
     .action(invite);
@@ -82,7 +83,7 @@ async function invite(account: string, options: OneOptions & { boardUrl?: string
         user_name: found.userName,
         expires_at: expiresAt.toISOString(),
       },
-      'Give the link to nobody else. The console shows what clients sent to every workspace of this installation.',
+      'Do not share the link: with it, anyone can set the password. The console shows data of every workspace of this installation.',
     );
   });
 }
@@ -132,23 +133,23 @@ function rowOf(account: Shown): Row {
   };
 }
 
-const KEEP = 'Keep the scim_token now: it is stored nowhere and cannot be shown again.';
+const KEEP = 'Save the scim_token now: it is not stored and cannot be shown again.';
 
 export function addScimTokens(program: Command): void {
   const noun = addNoun(program, 'scim-tokens', {
-    sentence: 'Issue, list, rotate and revoke SCIM tokens, by which an identity provider manages accounts.',
+    sentence: 'Issue, list, rotate and revoke SCIM tokens, with which an identity provider manages accounts.',
     example: 'scim-tokens list --company default',
   });
   addVerb(noun, 'issue', {
-    sentence: 'Make a SCIM token and show its secret, once.',
+    sentence: 'Create a SCIM token and show its secret once.',
     example: 'scim-tokens issue --company default --origin https://idp.example --ip-allowlist 10.0.0.0/8',
   })
-    .requiredOption('--company <company>', 'name or id of the company whose accounts it manages')
-    .requiredOption('--origin <origin>', 'what X-Request-Origin has to be', parseOrigin)
-    .option('--name <name>', 'what a person calls it', parseName, 'SCIM token')
+    .requiredOption('--company <company>', 'name or id of the company whose accounts the token manages')
+    .requiredOption('--origin <origin>', 'required value of the X-Request-Origin header', parseOrigin)
+    .option('--name <name>', 'name for humans', parseName, 'SCIM token')
     .option(
       '--ip-allowlist <list>',
-      'addresses and subnets, with commas between them, that it works from (default: any)',
+      'addresses and subnets from which it can be used, separated by commas (default: any)',
       parseIpAllowlist,
     )
     .action(issue);
@@ -156,20 +157,21 @@ export function addScimTokens(program: Command): void {
     one: 'token',
     many: 'tokens',
     nouns: 'scim tokens',
-    sentence: 'List the SCIM tokens, the oldest first; secrets are stored nowhere and cannot be listed.',
+    sentence: 'List the SCIM tokens, oldest first, without their secrets.',
     example: 'scim-tokens list --company default --json',
     owner: 'company',
     find: (prisma, page) => prisma.scimToken.findMany({ ...page, select: columns }),
     rowOf: tokenRowOf,
   });
   addVerb(noun, 'rotate', {
-    sentence: 'Give a SCIM token a new secret and show it, once; the old one is refused from then on.',
+    sentence:
+      'Replace the secret of a SCIM token and show it once. The old secret stops working immediately.',
     example: 'scim-tokens rotate 019a2f6e-6f0b-7c3e-9d5a-3f1b2c4d5e6f',
   })
     .argument('<id>', 'id of the token', parseId)
     .action(rotate);
   addVerb(noun, 'revoke', {
-    sentence: 'Revoke a SCIM token for good: it is refused from then on.',
+    sentence: 'Revoke a SCIM token permanently.',
     example: 'scim-tokens revoke 019a2f6e-6f0b-7c3e-9d5a-3f1b2c4d5e6f',
   })
     .argument('<id>', 'id of the token', parseId)

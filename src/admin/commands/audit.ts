@@ -7,24 +7,28 @@ import { printPage, type Row } from '../output.ts';
 
 export function addAudit(program: Command): void {
   addVerb(program, 'audit', {
-    sentence: 'Show who did what, when and from where, the latest first; kept for AUDIT_DAYS.',
+    sentence:
+      'Show the audit log, newest first: who did what, when and from where. Entries are kept for AUDIT_DAYS.',
     example: 'audit --action api_keys.create --from 2026-01-01 --json',
   })
-    .option('--company <company>', 'only what is about this company (name or id)')
+    .option('--company <company>', 'only entries about this company (name or id)')
     .addOption(
-      new Option('--action <action>', 'only this action, such as api_keys.create').choices(
+      new Option('--action <action>', 'only this action, for example api_keys.create').choices(
         Object.keys(auditActions),
       ),
     )
-    .option('--actor <name>', 'only what this one did: an email address, or the user of a machine, in full')
+    .option(
+      '--actor <name>',
+      'only entries of this actor: the full email address, or the operating system user',
+    )
     .option(
       '--subject <id>',
-      'only what was done to this: the id of a key, of an account, of a dead letter …',
+      'only entries about this object: the id of a key, an account, a dead letter and so on',
     )
-    .option('--from <day>', 'from this day on, as 2026-01-31 (UTC)', parseDay)
-    .option('--to <day>', 'until this day, itself among them', parseDay)
-    .option('--limit <number>', 'most entries to show', parseCount, 50)
-    .option('--after <id>', 'go on behind this entry', parseId)
+    .option('--from <day>', 'first day (UTC), for example 2026-01-31', parseDay)
+    .option('--to <day>', 'last day (UTC), included', parseDay)
+    .option('--limit <number>', 'maximum number of entries to show', parseCount, 50)
+    .option('--after <id>', 'start after this entry (paging)', parseId)
     .action(show);
 }
 

@@ -17,19 +17,19 @@ import { addList, printRow, type Row } from '../output.ts';
 
 export function addCompanies(program: Command): void {
   const noun = addNoun(program, 'companies', {
-    sentence: 'Make and list companies: each owns workspaces, and has dashboard accounts and SCIM tokens.',
+    sentence: 'Create and list companies. A company owns workspaces, console accounts and SCIM tokens.',
     example: 'companies list',
   });
   addVerb(noun, 'create', {
-    sentence: 'Make a company.',
+    sentence: 'Create a company.',
     example: 'companies create --name "Shop and Sons"',
   })
-    .requiredOption('--name <name>', 'name, unlike that of any other company', parseName)
+    .requiredOption('--name <name>', 'name, unique among companies', parseName)
     .action(create);
   addList(noun, {
     one: 'company',
     many: 'companies',
-    sentence: 'List the companies, the oldest first.',
+    sentence: 'List the companies, oldest first.',
     example: 'companies list --json',
     find: (prisma, page) => prisma.company.findMany(page),
     rowOf,
@@ -45,7 +45,7 @@ async function create({ name, json }: { name: string; json?: boolean }): Promise
         result: made,
         entries: [{ action: 'companies.create', subject, companyId: made.id, detail: { name } }],
       };
-    }).catch(refuseTaken(`a company is named '${name}' already; names of companies are unique`));
+    }).catch(refuseTaken(`a company with the name '${name}' already exists; choose another name`));
     printRow(json, rowOf(company));
   });
 }
@@ -56,20 +56,20 @@ function rowOf(company: Company): Row {
 
 export function addTeams(program: Command): void {
   const noun = addNoun(program, 'teams', {
-    sentence: 'Make and list teams: parts of a workspace that dashboard accounts get permissions in.',
+    sentence: 'Create and list teams: parts of a workspace in which console accounts have permissions.',
     example: 'teams list --workspace default',
   });
   addVerb(noun, 'create', {
-    sentence: 'Make a team and show its id, which SCIM takes as teamId.',
+    sentence: 'Create a team and show its id, which SCIM calls teamId.',
     example: 'teams create --workspace default --name Berlin',
   })
-    .requiredOption('--workspace <workspace>', 'name or id of its workspace')
-    .requiredOption('--name <name>', 'name, unlike that of any other team of the workspace', parseName)
+    .requiredOption('--workspace <workspace>', 'name or id of the workspace')
+    .requiredOption('--name <name>', 'name, unique among the teams of the workspace', parseName)
     .action(createTeam);
   addList(noun, {
     one: 'team',
     many: 'teams',
-    sentence: 'List the teams, the oldest first.',
+    sentence: 'List the teams, oldest first.',
     example: 'teams list --workspace default --json',
     owner: 'workspace',
     find: (prisma, page) => prisma.team.findMany({ ...page, include: ofWorkspace }),
@@ -85,7 +85,7 @@ async function createTeam(options: { workspace: string; name: string; json?: boo
       const made = await tx.team.create({ data: { id: v7(), workspaceId, name }, include: ofWorkspace });
       const subject = { kind: 'team', id: made.id };
       return { result: made, entries: [{ action: 'teams.create', subject, workspaceId, detail: { name } }] };
-    }).catch(refuseTaken(`a team of this workspace is named '${options.name}' already`));
+    }).catch(refuseTaken(`this workspace already has a team with the name '${options.name}'`));
     printRow(options.json, rowOfTeam(team));
   });
 }
@@ -103,19 +103,19 @@ function rowOfTeam(team: Prisma.TeamGetPayload<{ include: typeof ofWorkspace }>)
 
 export function addPermissionSets(program: Command): void {
   const noun = addNoun(program, 'permission-sets', {
-    sentence: 'Make and list permission sets: workspace permissions of dashboard accounts, under one name.',
+    sentence: 'Create and list permission sets: named lists of workspace permissions for console accounts.',
     example: 'permission-sets list --company default',
   });
   addVerb(noun, 'create', {
-    sentence: 'Make a permission set and show its id, which SCIM takes as appGroupPermissionSetId.',
+    sentence: 'Create a permission set and show its id, which SCIM calls appGroupPermissionSetId.',
     example:
       'permission-sets create --company default --name Analyst --permissions basic_access,view_segments',
   })
-    .requiredOption('--company <company>', 'name or id of its company')
-    .requiredOption('--name <name>', 'name, unlike that of any other set of the company', parseName)
+    .requiredOption('--company <company>', 'name or id of the company')
+    .requiredOption('--name <name>', 'name, unique among the permission sets of the company', parseName)
     .requiredOption(
       '--permissions <list>',
-      'names of workspace permissions, with commas between them',
+      'names of workspace permissions, separated by commas',
       parseWorkspacePermissions,
     )
     .action(createSet);
@@ -123,7 +123,7 @@ export function addPermissionSets(program: Command): void {
     one: 'set',
     many: 'sets',
     nouns: 'permission sets',
-    sentence: 'List the permission sets, the oldest first.',
+    sentence: 'List the permission sets, oldest first.',
     example: 'permission-sets list --company default --json',
     owner: 'company',
     find: (prisma, page) => prisma.permissionSet.findMany({ ...page, include: ofCompany }),
@@ -147,7 +147,7 @@ async function createSet({ company, name, permissions, json }: SetOptions): Prom
       const subject = { kind: 'permission_set', id: made.id };
       const detail = { name, permissions };
       return { result: made, entries: [{ action: 'permission_sets.create', subject, companyId, detail }] };
-    }).catch(refuseTaken(`a permission set of this company is named '${name}' already`));
+    }).catch(refuseTaken(`this company already has a permission set with the name '${name}'`));
     printRow(json, rowOfSet(set));
   });
 }
@@ -170,32 +170,32 @@ const WAIT = 60;
 export function addWorkspaces(program: Command): void {
   const noun = addNoun(program, 'workspaces', {
     sentence:
-      'Make, list and move workspaces: each has users, keys and limits of its own, and a shard of the lanes.',
+      'Create, list and move workspaces. A workspace has its own users, keys and limits, and belongs to one shard.',
     example: 'workspaces list',
   });
   addVerb(noun, 'create', {
-    sentence: 'Make a workspace, in the shard that has fewest.',
+    sentence: 'Create a workspace in the shard with the fewest workspaces.',
     example: 'workspaces create --name shop',
   })
-    .requiredOption('--name <name>', 'name, unlike that of any other workspace', parseName)
+    .requiredOption('--name <name>', 'name, unique among workspaces', parseName)
     .option('--company <company>', 'name or id of the company that owns it', 'default')
     .action(createWorkspace);
   addList(noun, {
     one: 'workspace',
     many: 'workspaces',
-    sentence: 'List the workspaces, the oldest first.',
+    sentence: 'List the workspaces, oldest first.',
     example: 'workspaces list --limit 20',
     find: (prisma, page) => prisma.workspace.findMany({ ...page, include: ofOwner }),
     rowOf: workspaceRowOf,
   });
   addVerb(noun, 'move', {
     sentence:
-      'Move a workspace to another shard, while it sends: its requests are held for less than a second, and nothing is lost or out of order.',
+      'Move a workspace to another shard while clients send requests. Requests wait for less than a second; nothing is lost or reordered.',
     example: 'workspaces move shop --shard 3',
   })
     .argument('<workspace>', 'name or id of the workspace')
-    .requiredOption('--shard <number>', 'shard that it is to have, counted from 0', parseShard)
-    .option('--wait <seconds>', 'longest wait for a moment at which little of it waits', parseCount, WAIT)
+    .requiredOption('--shard <number>', 'target shard, counted from 0', parseShard)
+    .option('--wait <seconds>', 'maximum time to wait until few of its jobs are waiting', parseCount, WAIT)
     .action(move);
 }
 
@@ -203,7 +203,7 @@ function parseShard(text: string): number {
   const shard = Number(text);
   const most = settings.SHARDS.maximum! - 1;
   if (text.trim() === '' || !Number.isInteger(shard) || shard < 0 || shard > most)
-    throw new InvalidArgumentError(`It is a whole number from 0 to ${most}.`);
+    throw new InvalidArgumentError(`Must be a whole number from 0 to ${most}.`);
   return shard;
 }
 
@@ -224,7 +224,7 @@ async function createWorkspace({ name, company, json }: CreateOptions): Promise<
       const subject = { kind: 'workspace', id: made.id };
       const entry = { subject, workspaceId: made.id, companyId, detail: { name } };
       return { result: made, entries: [{ action: 'workspaces.create', ...entry }] };
-    }).catch(refuseTaken(`a workspace is named '${name}' already; names of workspaces are unique`));
+    }).catch(refuseTaken(`a workspace with the name '${name}' already exists; choose another name`));
     printRow(json, workspaceRowOf(workspace));
   });
 }

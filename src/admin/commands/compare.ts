@@ -10,12 +10,12 @@ const DIFFERENT = 2;
 export function addCompare(program: Command): void {
   addVerb(program, 'compare', {
     sentence:
-      'Compare two exports of users, field by field: of the service that one moves from, and of this one. Exits with 2 when they differ.',
+      'Compare two exports of users field by field: the export of another service, and one of this service. Exits with 2 if they differ.',
     example: 'compare segment-export.zip ./users --shown 50',
   })
-    .argument('<theirs>', 'a file or a folder: NDJSON, packed or not, zip or Parquet')
-    .argument('<ours>', 'likewise, of penstock export')
-    .option('--shown <number>', 'differences to show', parseCount, 20)
+    .argument('<theirs>', 'file or folder of the other service: NDJSON (also compressed), zip or Parquet')
+    .argument('<ours>', 'file or folder of penstock export, in the same formats')
+    .option('--shown <number>', 'maximum number of differences to show', parseCount, 20)
     .action(compare);
 }
 

@@ -13,10 +13,10 @@ interface Place {
 
 export function addCompletion(program: Command): void {
   described(program.command('completion'), {
-    sentence: 'Print what a shell needs to complete the words of this command.',
+    sentence: 'Print the completion script for a shell.',
     example: 'completion bash >> ~/.bashrc',
   })
-    .addArgument(new Argument('<shell>', 'for which one').choices(shells))
+    .addArgument(new Argument('<shell>', 'shell for which to print the script').choices(shells))
     .action((shell: Shell) => void process.stdout.write(scripts[shell](placesOf(program))));
 }
 

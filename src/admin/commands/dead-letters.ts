@@ -38,48 +38,48 @@ const CHUNK = 100;
 export function addDeadLetters(program: Command): void {
   const noun = addNoun(program, 'dead-letters', {
     sentence:
-      'List, show, replay, mend and discard dead letters: accepted objects that could not be applied, with the reason.',
+      'List, show, replay, correct and discard dead letters: accepted objects that could not be applied.',
     example: 'dead-letters list --state waiting',
   });
   addVerb(noun, 'list', {
-    sentence: 'List the dead letters, the latest accepted first.',
+    sentence: 'List the dead letters, newest first.',
     example: 'dead-letters list --workspace default --state waiting --limit 20',
   })
     .option('--workspace <workspace>', 'only this workspace (name or id)')
-    .addOption(new Option('--state <state>', 'only letters in this state').choices(states))
-    .option('--limit <number>', 'most letters to show', parseCount, 50)
-    .option('--after <id>', 'go on behind this letter', parseId)
+    .addOption(new Option('--state <state>', 'only dead letters in this state').choices(states))
+    .option('--limit <number>', 'maximum number of dead letters to show', parseCount, 50)
+    .option('--after <id>', 'start after this dead letter (paging)', parseId)
     .action(list);
   addVerb(noun, 'show', {
-    sentence: 'Show one dead letter: the object, why it could not be applied, and the request that held it.',
+    sentence:
+      'Show one dead letter: the object, the reason why it could not be applied, and the request that contained it.',
     example: 'dead-letters show 019a2f6e-6f0b-7c3e-9d5a-3f1b2c4d5e6f',
   })
-    .argument('<id>', 'id of the letter', parseId)
+    .argument('<id>', 'id of the dead letter', parseId)
     .action(show);
   addVerb(noun, 'replay', {
-    sentence: 'Hand dead letters to the workers again; each takes effect once, however often it is replayed.',
+    sentence: 'Enqueue dead letters again. Each takes effect at most once, however often you replay it.',
     example: 'dead-letters replay --all --workspace default',
   })
-    .argument('[ids...]', 'ids of the letters', parseIds)
-    .option('--all', 'every letter that has not taken effect yet')
+    .argument('[ids...]', 'ids of the dead letters', parseIds)
+    .option('--all', 'all dead letters that have not taken effect yet')
     .option('--workspace <workspace>', 'with --all: only this workspace (name or id)')
     .action(replay);
   addVerb(noun, 'discard', {
-    sentence: 'Give dead letters up: they are kept with the reason, and nobody replays them any more.',
+    sentence: 'Discard dead letters. They are kept with your reason, and are not replayed any more.',
     example: 'dead-letters discard 019a2f6e-6f0b-7c3e-9d5a-3f1b2c4d5e6f --reason "a test of the shop"',
   })
-    .argument('<ids...>', 'ids of the letters', parseIds)
-    .requiredOption('--reason <reason>', 'why, for whoever reads it later', parseReason)
+    .argument('<ids...>', 'ids of the dead letters', parseIds)
+    .requiredOption('--reason <reason>', 'reason, shown with the dead letter', parseReason)
     .action(discard);
   addVerb(noun, 'mend', {
-    sentence:
-      'Put a mended object into the place of the one that failed, and replay it; what came first is kept.',
+    sentence: 'Replace the object of a dead letter with a corrected one and replay it. The original is kept.',
     example: 'dead-letters mend 019a2f6e-6f0b-7c3e-9d5a-3f1b2c4d5e6f --file mended.json',
   })
-    .argument('<id>', 'id of the letter', parseId)
+    .argument('<id>', 'id of the dead letter', parseId)
     .requiredOption(
       '--file <path>',
-      'JSON of the object, as `show --json` prints it under `object`; - for standard input',
+      'file with the JSON of the corrected object, in the form of `object` in `show --json`; - reads standard input',
     )
     .action(mend);
 }
@@ -149,10 +149,8 @@ interface ReplayOptions {
 }
 
 async function replay(ids: string[], { all, workspace, json }: ReplayOptions): Promise<void> {
-  if (ids.length > 0 === Boolean(all))
-    throw new Refusal('name the letters by their ids, or all of them with --all');
-  if (workspace !== undefined && !all)
-    throw new Refusal('--workspace goes with --all; an id needs no workspace');
+  if (ids.length > 0 === Boolean(all)) throw new Refusal('name the dead letters by their ids, or use --all');
+  if (workspace !== undefined && !all) throw new Refusal('--workspace needs --all; an id needs no workspace');
   // Loaded here alone: no other command needs the queue.
   const { replayInChunks } = await import('../queue.ts');
   await withInstallation(async (installation) => {
@@ -164,10 +162,8 @@ async function replay(ids: string[], { all, workspace, json }: ReplayOptions): P
     const { enqueued, alreadyReplayed, discarded, unknown } = replayed;
     if (json) printJson({ enqueued, already_replayed: alreadyReplayed, discarded, unknown });
     else {
-      const given = discarded > 0 ? `, ${discarded} were discarded` : '';
-      process.stdout.write(
-        `${enqueued} handed to the workers, ${alreadyReplayed} had taken effect before${given}\n`,
-      );
+      const given = discarded > 0 ? `, ${discarded} had been discarded` : '';
+      process.stdout.write(`${enqueued} enqueued, ${alreadyReplayed} had already taken effect${given}\n`);
     }
     if (unknown.length > 0) throw new Refusal(`no dead letter has the id ${unknown.join(', ')}`);
   });
@@ -189,7 +185,7 @@ async function discard(ids: string[], { reason, json }: { reason: string; json?:
     const left = ids.filter((id) => !discarded.includes(id.toLowerCase()));
     if (json) printJson({ discarded: discarded.length, not_waiting: left });
     else process.stdout.write(`${discarded.length} discarded\n`);
-    if (left.length > 0) throw new Refusal(`no dead letter waits with the id ${left.join(', ')}`);
+    if (left.length > 0) throw new Refusal(`no waiting dead letter has the id ${left.join(', ')}`);
   });
 }
 
@@ -199,7 +195,7 @@ async function mend(id: string, { file, json }: { file: string; json?: boolean }
   await withInstallation(async (installation) => {
     await mendInQueue(installation, id, { text, by: operator() });
     if (json) printJson({ dead_letter_id: id, mended: true });
-    else process.stdout.write('mended, and handed to the workers\n');
+    else process.stdout.write('replaced and enqueued\n');
   });
 }
 

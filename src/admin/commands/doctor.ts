@@ -25,7 +25,7 @@ import { withQueueConnection } from '../queue.ts';
 export function addDoctor(program: Command): void {
   addVerb(program, 'doctor', {
     sentence:
-      'Look at settings, stores, disks, files and the fleet, and say what to do; exits 1 when something is wrong.',
+      'Check settings, stores, disks, files and processes, and print what to do. Exits with 1 if a check fails.',
     example: 'doctor',
   }).action(examine);
 }
@@ -49,8 +49,8 @@ async function examine({ json }: { json?: boolean }): Promise<void> {
 async function checkStores(config: Config): Promise<Finding[]> {
   const databaseUrl = findDatabaseUrl(config);
   if (!databaseUrl) {
-    const advice = `Start it by ${START_COMMAND}, set DATA_DIR to its folder, or set DATABASE_URL.`;
-    return [error('postgres', 'DATABASE_URL is empty, and no Penstock was ever started on DATA_DIR', advice)];
+    const advice = `Run ${START_COMMAND}, set DATA_DIR to the folder of the installation, or set DATABASE_URL.`;
+    return [error('postgres', `DATABASE_URL is empty, and ${START_COMMAND} has never run in DATA_DIR`, advice)];
   }
   const database = openDatabase(databaseUrl, 2);
   const { pool } = database;
@@ -60,8 +60,8 @@ async function checkStores(config: Config): Promise<Finding[]> {
     );
     const advice =
       config.DEPLOYMENT_FORM === 'production'
-        ? 'Start the Postgres of DATABASE_URL, or correct DATABASE_URL.'
-        : `Start Penstock by ${START_COMMAND}, or set DATA_DIR to the folder of one that runs.`;
+        ? 'Start the Postgres server of DATABASE_URL, or correct DATABASE_URL.'
+        : `Run ${START_COMMAND}, or set DATA_DIR to the folder of a running installation.`;
     const postgres = await attempt('postgres', advice, () => checkPostgres(pool, databaseUrl));
     const findings = [...certificates, ...postgres, ...checkPooling(config, databaseUrl)];
     if (findings.some(({ check, level }) => check === 'migrations' && level === 'error')) return findings;
@@ -89,7 +89,7 @@ function checkPooling(config: Config, databaseUrl: string): Finding[] {
   if (knownPooling(databaseUrl)?.mode !== 'transaction' || config.DATABASE_DIRECT_URL) return [];
   const found =
     'DATABASE_URL leads through a connection pooler in transaction mode, without DATABASE_DIRECT_URL';
-  const advice = 'Set DATABASE_DIRECT_URL to the address of Postgres itself: docs/connection-poolers.md.';
+  const advice = 'Set DATABASE_DIRECT_URL to the address of Postgres itself; see docs/connection-poolers.md.';
   return [
     config.QUEUE === 'postgres' ? error('postgres', found, advice) : warning('postgres', found, advice),
   ];

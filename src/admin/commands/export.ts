@@ -42,24 +42,28 @@ interface Options extends TargetOptions {
 export function addExport(program: Command): void {
   const verb = addVerb(program, 'export', {
     sentence:
-      'Write users, events, purchases or subscription states of a workspace as NDJSON or Parquet; run again after a kill, it goes on.',
+      'Write users, events, purchases or subscription states of a workspace as NDJSON or Parquet. Run the same command again to resume an interrupted export.',
     example: 'export --workspace default --what events --from 2026-01-01 --to ./events',
   })
     .requiredOption('--workspace <workspace>', 'name or id of the workspace')
     .requiredOption(
       '--to <place>',
-      'a folder, s3://bucket/prefix, or one file: .ndjson, .ndjson.gz, .parquet',
+      'target: a folder, s3://bucket/prefix, or one file (.ndjson, .ndjson.gz, .parquet)',
     )
-    .addOption(new Option('--what <what>', 'what is written').choices(whats).default('profiles'))
-    .addOption(new Option('--format <format>', 'how it is written; ndjson unless told').choices(formats))
-    .option('--no-gzip', 'ndjson: do not pack it')
-    .option('--segment <id>', 'only of users whom this segment means', parseId)
-    .option('--fields <names>', 'profiles: their fields, with commas between; all unless told', collectNames)
-    .option('--from <time>', 'events, purchases: only what has happened since, in ISO 8601', parseInstant)
-    .option('--until <time>', 'events, purchases: only what has happened before, in ISO 8601', parseInstant)
+    .addOption(new Option('--what <what>', 'data to export').choices(whats).default('profiles'))
+    .addOption(new Option('--format <format>', 'file format (default: ndjson)').choices(formats))
+    .option('--no-gzip', 'ndjson: do not compress the files')
+    .option('--segment <id>', 'only users in this segment', parseId)
+    .option(
+      '--fields <names>',
+      'profiles: fields to export, separated by commas (default: all)',
+      collectNames,
+    )
+    .option('--from <time>', 'events, purchases: only from this time on, in ISO 8601', parseInstant)
+    .option('--until <time>', 'events, purchases: only before this time, in ISO 8601', parseInstant)
     .option('--region <region>', 's3: region of the bucket')
-    .option('--endpoint <url>', 's3: address of a service other than AWS')
-    .option('--access-key-id <id>', 's3: who writes it; unless told, the settings S3_* say how it is reached')
+    .option('--endpoint <url>', 's3: address of an S3-compatible service (default: AWS)')
+    .option('--access-key-id <id>', 's3: access key id (default: the settings S3_*)')
     .action(exportTo);
   addSecretOptions(verb);
 }
@@ -69,7 +73,7 @@ const collectNames = (text: string) => text.split(',').map((name) => name.trim()
 function parseInstant(text: string): string {
   const time = parseTime(text);
   if (time === undefined)
-    throw new InvalidArgumentError('A time is written 2026-01-31T12:00:00Z, or 2026-01-31.');
+    throw new InvalidArgumentError('A time must be written as 2026-01-31T12:00:00Z or 2026-01-31.');
   return toIso(time);
 }
 
@@ -124,7 +128,7 @@ async function write(wanted: Wanted, { store, file }: Target, job: Job): Promise
       ...{ bytes: files.reduce((sum, { bytes }) => sum + bytes, 0), archived_months },
     },
     archived_months.length > 0
-      ? `Rows that came in ${archived_months.join(', ')} are in the archive, and not in this export.`
+      ? `Rows of ${archived_months.join(', ')} are in the archive and not in this export.`
       : undefined,
   );
 }
@@ -145,21 +149,21 @@ function auditOf({ what, workspace, segment, fields, from, until }: Wanted, to: 
 async function wantedOf(options: Options, installation: Installation): Promise<Omit<Wanted, 'format'>> {
   const { config, database } = installation;
   const { what, from = null, until = null } = options;
-  if (what !== 'profiles' && options.fields) throw new Refusal(`--fields goes with --what profiles alone`);
+  if (what !== 'profiles' && options.fields) throw new Refusal(`--fields needs --what profiles`);
   if (what !== 'events' && what !== 'purchases' && (from ?? until) !== null)
-    throw new Refusal('--from and --until go with --what events and --what purchases alone');
+    throw new Refusal('--from and --until need --what events or --what purchases');
   if (from !== null && until !== null && from >= until)
-    throw new Refusal(`--until ${until} is not behind --from ${from}`);
+    throw new Refusal(`--until ${until} must be later than --from ${from}`);
   const { id, name } = await findWorkspace(database, options.workspace);
   const known = Object.keys(userFields(config.SERVICE_ID_FIELD));
   const fields = what === 'profiles' ? (options.fields ?? known) : null;
   const unknown = fields?.find((field) => !known.includes(field));
   if (unknown !== undefined)
-    throw new Refusal(`--fields: a user has no field '${unknown}'; there are ${known.join(', ')}`);
+    throw new Refusal(`--fields: unknown field '${unknown}'; known fields are ${known.join(', ')}`);
   const common = { what, workspace: { id, name }, fields, from, until };
   if (options.segment === undefined) return { ...common, segment: null };
   const segment = await findSegment(database.pool, id, options.segment);
-  if (!segment) throw new Refusal(`the workspace has no segment ${options.segment} that is not archived`);
+  if (!segment) throw new Refusal(`the workspace has no active segment ${options.segment}`);
   const { definition } = segment;
   return { ...common, segment: { id: segment.id, name: segment.name, definition } };
 }
@@ -167,8 +171,8 @@ async function wantedOf(options: Options, installation: Installation): Promise<O
 /** What is whole stays: a person should know that nothing is lost. */
 function inWords(error: unknown, where: string, isOneFile: boolean): unknown {
   const goOn = isOneFile
-    ? 'nothing of it is there: the same command begins it anew'
-    : `files of ${where} that are whole stay: run the same command again to go on`;
+    ? 'no file was written; run the same command again to start over'
+    : `complete files in ${where} are kept; run the same command again to resume`;
   if (error instanceof ExportError && error.message !== 'stopped') return new Refusal(error.message);
   if (error instanceof ObjectStoreError || error instanceof ExportError || error instanceof ParquetError)
     return new Refusal(`${error.message}; ${goOn}`);
@@ -187,7 +191,7 @@ function createBar(where: string, { json }: Options) {
       bar = showRows({ name: where, length: total, read: () => Math.min(looked, total) });
       bar.begin(rows);
       if (files.length > 0 && !json)
-        process.stderr.write(`${where}: goes on behind ${files.length} files with ${rows} rows\n`);
+        process.stderr.write(`${where}: resuming after ${files.length} files with ${rows} rows\n`);
     },
     move(reached: Reached): void {
       looked = reached.looked;
@@ -230,9 +234,9 @@ export async function openTarget(options: TargetOptions, installation: Installat
   const at = options.to.lastIndexOf('/') + 1;
   const [folder, file] = [options.to.slice(0, at) || '.', options.to.slice(at)];
   if (options.format !== undefined && !ending.startsWith(options.format))
-    throw new Refusal(`--to: ${file} ends in .${ending}, and --format says ${options.format}`);
+    throw new Refusal(`--to: ${file} ends in .${ending}, but --format is ${options.format}`);
   if (!options.gzip && ending === 'ndjson.gz')
-    throw new Refusal(`--to: ${file} ends in .gz, which --no-gzip rules out`);
+    throw new Refusal(`--to: ${file} ends in .gz, but --no-gzip is set`);
   try {
     requireKey(file);
   } catch (error) {

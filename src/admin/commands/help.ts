@@ -7,7 +7,7 @@ export function addHelp(program: Command): void {
     .helpCommand(false)
     .command('help')
     .description('Show the help of a command.')
-    .argument('[words...]', 'words of the command, for example: keys create')
+    .argument('[words...]', 'command, for example: keys create')
     .addHelpText('after', `\nExample:\n  $ ${PENSTOCK} help keys create`)
     .action((words: string[]) => {
       let command = program;

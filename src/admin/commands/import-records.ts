@@ -8,16 +8,16 @@ import { pageOf, printJson, printPage, printRow, type Row, table } from '../outp
 /** Adds what looks at imports that were begun, and forgets one. */
 export function addImportRecords(noun: Command): void {
   addVerb(noun, 'list', {
-    sentence: 'List the imports that were begun, the oldest first.',
+    sentence: 'List the imports, oldest first.',
     example: 'import list --workspace default --json',
   })
     .option('--workspace <workspace>', 'only imports of this workspace (name or id)')
-    .option('--limit <number>', 'most imports to show', parseCount, 100)
-    .option('--after <id>', 'go on behind this import', parseId)
+    .option('--limit <number>', 'maximum number of imports to show', parseCount, 100)
+    .option('--after <id>', 'start after this import (paging)', parseId)
     .action(list);
   addVerb(noun, 'drop', {
     sentence:
-      'Forget an import: its file begins again from the first row, and rows that the queue does not have yet are lost.',
+      'Delete the record of an import. The same file then starts again from its first row, and rows that are not yet enqueued are lost.',
     example: 'import drop 019a2f6e-6f0b-7c3e-9d5a-3f1b2c4d5e6f',
   })
     .argument('<id>', 'id of the import', parseId)
@@ -47,12 +47,12 @@ async function drop(id: string, _: unknown, command: Command): Promise<void> {
   const { json } = command.optsWithGlobals<{ json?: boolean }>();
   await withInstallation(async ({ database: { pool } }) => {
     const [found] = await listImports(pool, { id, limit: 1 });
-    if (!found) throw new Refusal(`there is no import ${id}`);
+    if (!found) throw new Refusal(`no import has the id ${id}`);
     const dropped = await aloneWithImport(pool, found, async () => {
       await dropImport(pool, found, commandLine());
       return true;
     });
-    if (!dropped) throw new Refusal(`${found.file}: a process brings it in at this moment; end that first`);
+    if (!dropped) throw new Refusal(`${found.file}: a process is importing it; stop that process first`);
     printRow(json, { ...rowOf(found), state: 'dropped' });
   });
 }

@@ -51,34 +51,34 @@ interface Options extends SecretOptions {
 export function addImport(program: Command): void {
   const verb = addVerb(program, 'import', {
     sentence:
-      'Bring files of users, events, purchases or subscription states in, in order with live requests; each row once, however often it is run.',
+      'Import files of users, events, purchases or subscription states, in order with live requests. Each row takes effect once, however often you run the command.',
     example: 'import users.csv.gz --workspace default --type users --map external_id=Customer --dry-run',
   })
     .argument(
       '<files...>',
-      'files, or folders of them, or objects of a bucket as s3://bucket/key, or all beneath s3://bucket/folder/',
+      'files, folders, objects of a bucket (s3://bucket/key), or all objects below s3://bucket/folder/',
     )
-    .option('--workspace <workspace>', 'name or id of the workspace; required')
+    .option('--workspace <workspace>', 'name or id of the workspace (required)')
     .addOption(
-      new Option('--type <type>', 'what the rows are, where the format does not say it').choices(types),
+      new Option('--type <type>', 'type of the rows, if the format does not define it').choices(types),
     )
     .addOption(
-      new Option('--format <format>', 'how the rows are written; by the ending unless told').choices([
+      new Option('--format <format>', 'format of the rows (default: by the file name extension)').choices([
         ...layouts,
         ...vendorNames,
       ]),
     )
-    .option('--map <field=column,...>', 'which columns become which fields', collectMap)
-    .option('--ignore <columns>', 'columns to leave out, with commas between', collectNames)
-    .option('--delimiter <character>', 'what parts the values of a CSV file')
-    .option('--update-existing-only', 'make no user who is not there')
-    .option('--name <name>', 'know the import by this name instead of by what the file holds')
-    .option('--rejects <file>', 'where refused rows go; beside the file unless told')
-    .option('--force', 'write refused rows over a file that is there')
+    .option('--map <field=column,...>', 'fields and the columns that they are read from', collectMap)
+    .option('--ignore <columns>', 'columns to ignore, separated by commas', collectNames)
+    .option('--delimiter <character>', 'separator of the values in a CSV file')
+    .option('--update-existing-only', 'do not create users that do not exist')
+    .option('--name <name>', "identify the import by this name instead of the file's checksum")
+    .option('--rejects <file>', 'file for refused rows (default: next to the imported file)')
+    .option('--force', 'overwrite an existing file of refused rows')
     .option('--region <region>', 's3: region of the bucket')
-    .option('--endpoint <url>', 's3: address of a service other than AWS')
-    .option('--access-key-id <id>', 's3: who reads it')
-    .option('--dry-run', `show what the first ${SHOWN} rows become, judge all, and send none`)
+    .option('--endpoint <url>', 's3: address of an S3-compatible service (default: AWS)')
+    .option('--access-key-id <id>', 's3: access key id')
+    .option('--dry-run', `show the result of the first ${SHOWN} rows, validate all rows, and import none`)
     .action(importFiles);
   addSecretOptions(verb);
   addImportRecords(verb);
@@ -94,12 +94,12 @@ function collectNames(text: string, before: string[] = []): string[] {
 
 async function importFiles(files: string[], options: Options): Promise<void> {
   const { json, rejects, name, workspace } = options;
-  if (workspace === undefined) throw new Refusal('--workspace is required: whose users they are');
+  if (workspace === undefined) throw new Refusal('--workspace is required: the workspace of the users');
   // Loaded here alone: few other commands need the queue.
   const { withQueue } = await import('../queue.ts');
   const isMany = files.length > 1 || files.some(namesMany);
   if (isMany && (rejects !== undefined || name !== undefined))
-    throw new Refusal('--name and --rejects go with one file alone');
+    throw new Refusal('--name and --rejects need exactly one file');
   const leaving = new AbortController();
   const leave = () => leaving.abort();
   process.once('SIGINT', leave).once('SIGTERM', leave);
@@ -131,7 +131,7 @@ async function importFiles(files: string[], options: Options): Promise<void> {
 /** Files before the one that fails are done: a person should know. */
 function inWords(error: unknown, done: Row[]): unknown {
   if (!(error instanceof ImportError)) return error;
-  const before = done.length > 0 ? ` (${done.length} files before it are done)` : '';
+  const before = done.length > 0 ? ` (${done.length} files before it were imported)` : '';
   return new Refusal(`${error.message}${before}`);
 }
 
@@ -193,7 +193,7 @@ function wantedOf(input: Input, { workspaceId, options, installation }: Job): Wa
   } = options;
   const refusedPath = rejects ?? usualPath(input, dryRun === true);
   if (isSameFile(refusedPath, input.path))
-    throw new Refusal(`--rejects is ${input.name} itself, which would be written over: name another file`);
+    throw new Refusal(`--rejects is the imported file ${input.name} itself; name another file`);
   const serviceIdField = installation.config.SERVICE_ID_FIELD;
   return {
     ...{ input, workspaceId, updateExistingOnly, name },
@@ -208,14 +208,14 @@ function wantedOf(input: Input, { workspaceId, options, installation }: Job): Wa
 function formOf(input: Input, { format, type }: Options): Pick<RowOptions, 'layout' | 'type' | 'vendor'> {
   const vendor = vendorNames.find((one) => one === format);
   if (!vendor) {
-    if (!type) throw new Refusal(`--type is required: what the rows are (${types.join(', ')})`);
+    if (!type) throw new Refusal(`--type is required: the type of the rows (${types.join(', ')})`);
     return { layout: (format as Layout | undefined) ?? layoutOf(input), type, vendor };
   }
   const form = vendorFormats[vendor];
   const layout = tableOf(input) ?? form.layout;
   if (type && !form.types.includes(type))
     throw new Refusal(
-      `--type ${type} does not go with --format ${vendor}${form.types.length > 0 ? `, which has ${form.types.join(' or ')}` : ': each row says what it is'}`,
+      `--type ${type} cannot be combined with --format ${vendor}${form.types.length > 0 ? `, which has ${form.types.join(' or ')}` : ': each row has its own type'}`,
     );
   return { layout, type: type ?? form.types[0] ?? 'events', vendor };
 }
@@ -236,7 +236,7 @@ function layoutOf({ name, innerName, kind }: Input): Layout {
   if (table) return table;
   const layout = endings[path.extname(innerName.toLowerCase().replace(/\.(gz|zst)$/, ''))];
   if (layout) return layout;
-  throw new ImportError(`${name}: its name does not say how its rows are written; say it with --format`);
+  throw new ImportError(`${name}: the format cannot be derived from the file name; set it with --format`);
 }
 
 async function tryOut(wanted: Wanted, { installation, options, leaving }: Job): Promise<Row> {
@@ -288,14 +288,14 @@ async function bringIn(
     onBegin(stored) {
       bar.begin(stored.rows);
       if (stored.rows > 0 && !options.json)
-        process.stderr.write(`${input.name}: goes on behind row ${stored.rows}\n`);
+        process.stderr.write(`${input.name}: resuming after row ${stored.rows}\n`);
     },
     onProgress: ({ rows }) => bar.move(rows),
-    onWait: () => void process.stderr.write('the lanes are full; is a worker running?\n'),
+    onWait: () => void process.stderr.write('waiting: the queue is full. Check that a worker is running\n'),
   }).finally(bar.stop);
   const { end, rows, accepted, refused, warned } = imported;
   if (end === 'left')
-    throw new Refusal(`${input.name}: stopped behind row ${rows}; run the same command again to go on`);
+    throw new Refusal(`${input.name}: stopped after row ${rows}; run the same command again to resume`);
   const state = end === 'known' ? 'imported before' : 'imported';
   return { file: input.name, state, rows, accepted, refused, warned, rejects: shownPath(refused, wanted) };
 }

@@ -14,81 +14,75 @@ import { pageOf, printPage, printRow } from '../output.ts';
 export function addIntegrations(program: Command): void {
   const noun = addNoun(program, 'integrations', {
     sentence:
-      'Define warehouse integrations, whose rows are synced into profiles, and run and follow their syncs.',
+      'Define integrations, which sync rows of a warehouse into profiles, and run and watch their syncs.',
     example: 'integrations list --workspace default',
   });
   const making = addVerb(noun, 'create', {
-    sentence: 'Define an integration, when a test of its source succeeds.',
+    sentence: 'Define an integration. Its source is tested first.',
     example:
       'integrations create --workspace default --name users --kind attributes --source folder --path ./exports --format csv --schedule "every 15 minutes"',
   })
-    .requiredOption('--workspace <workspace>', 'name or id of its workspace')
-    .requiredOption('--name <name>', 'name, unlike that of any other integration of the workspace', parseName)
+    .requiredOption('--workspace <workspace>', 'name or id of the workspace')
+    .requiredOption('--name <name>', 'name, unique among the integrations of the workspace', parseName)
     .addOption(
-      new Option('--kind <kind>', 'what its rows are; it cannot be changed')
+      new Option('--kind <kind>', 'type of the rows; cannot be changed later')
         .choices(kinds)
         .makeOptionMandatory(),
     );
   addSourceOptions(making)
     .option(
       '--warehouse-type <type>',
-      'what clients are told that it is, such as redshift (default: the source)',
+      'warehouse type that the API reports, for example redshift (default: the source)',
       parseName,
     )
     .option('--schedule <schedule>', SCHEDULE, parseSchedule)
     .option('--contact-emails <list>', CONTACTS, parseContacts, '')
-    .option('--update-existing-only', 'rows of users that there are not change nothing')
-    .option('--draft', 'if the test fails, keep it as a draft')
+    .option('--update-existing-only', 'ignore rows of users that do not exist')
+    .option('--draft', 'if the test fails, store the integration as a draft')
     .action(create);
   addVerb(noun, 'list', {
-    sentence: 'List the integrations, the oldest first.',
+    sentence: 'List the integrations, oldest first.',
     example: 'integrations list --workspace default --json',
   })
     .option('--workspace <workspace>', 'only integrations of this workspace (name or id)')
-    .option('--limit <number>', 'most integrations to show', parseCount, 100)
-    .option('--after <id>', 'go on behind this integration', parseId)
+    .option('--limit <number>', 'maximum number of integrations to show', parseCount, 100)
+    .option('--after <id>', 'start after this integration (paging)', parseId)
     .action(list);
 
   /** A verb about one integration. */
   const about = (verb: string, sentence: string, options = '') =>
     addVerb(noun, verb, { sentence, example: `integrations ${verb} users${options}` })
-      .argument('<integration>', 'its name or id')
-      .option('--workspace <workspace>', 'its workspace, where several have an integration of this name');
-  about('show', 'Show an integration with everything but its credentials.').action(show);
-  about(
-    'test',
-    'Test whether the source of an integration can be read, from where this command runs.',
-  ).action(test);
+      .argument('<integration>', 'name or id of the integration')
+      .option('--workspace <workspace>', 'workspace, if several have an integration with this name');
+  about('show', 'Show an integration without its credentials.').action(show);
+  about('test', 'Test from this machine whether the source of an integration can be read.').action(test);
   addSecretOptions(
     about('update', 'Change the schedule, the contacts or the secret of an integration.', ' --schedule daily')
       .option('--schedule <schedule>', SCHEDULE, parseSchedule)
-      .option('--on-demand', 'no schedule any more')
+      .option('--on-demand', 'remove the schedule')
       .option('--contact-emails <list>', CONTACTS, parseContacts),
   ).action(update);
-  about('pause', 'Pause an integration: it is not synced until it is resumed.').action(pause);
-  about(
-    'resume',
-    'Activate an integration that is paused, or a draft whose source can be read by now.',
-  ).action(resume);
-  about('delete', 'Delete an integration with its logs; what it synced stays.').action(remove);
+  about('pause', 'Pause an integration. It is not synced until you resume it.').action(pause);
+  about('resume', 'Activate a paused integration, or a draft whose source can now be read.').action(resume);
+  about('delete', 'Delete an integration and its logs. Synced data stays.').action(remove);
   about('sync', 'Start a sync of an integration now.', ' --wait')
-    .option('--wait', 'wait until it has ended')
+    .option('--wait', 'wait until the sync has finished')
     .action(sync);
-  about('cancel', 'End the sync of an integration that is in progress.').action(cancel);
+  about('cancel', 'Cancel the running sync of an integration.').action(cancel);
   about(
     'logs',
-    'List the sync jobs of an integration, the newest first, or the rows of one that failed.',
+    'List the sync jobs of an integration, newest first, or the failed rows of one job.',
     ' --limit 10',
   )
-    .option('--job <id>', 'the rows of this job that failed, with the reason', parseId)
-    .option('--limit <number>', 'most jobs or rows to show', parseCount, 50)
-    .option('--after <id>', 'go on behind this job, or with --job behind this row')
+    .option('--job <id>', 'show the failed rows of this job, with their reasons', parseId)
+    .option('--limit <number>', 'maximum number of jobs or rows to show', parseCount, 50)
+    .option('--after <id>', 'start after this job, or with --job after this row (paging)')
     .action(logs);
 }
 
 const SCHEDULE =
-  "when it is synced, in UTC: 'every 15 minutes' at the most, 'every hour', 'daily', 'weekly', 'monthly' or a cron expression of five fields (default: on demand)";
-const CONTACTS = 'email addresses of those who look after it, with commas between them';
+  "schedule in UTC: 'every 15 minutes' (the shortest), 'every hour', 'daily', 'weekly', 'monthly' or a cron expression with five fields (default: on demand)";
+const CONTACTS = 'email addresses of the contacts, separated by commas';
 
 interface ListOptions {
   workspace?: string;
@@ -130,6 +124,6 @@ function parseContacts(text: string): string {
   // Takes back those that there were.
   if (addresses.length === 1 && addresses[0] === '') return '';
   const wrong = addresses.filter((address) => normalizeEmail(address) === undefined);
-  if (wrong.length > 0) throw new InvalidArgumentError(`'${wrong[0]}' is no email address.`);
+  if (wrong.length > 0) throw new InvalidArgumentError(`'${wrong[0]}' is not an email address.`);
   return addresses.join(',');
 }

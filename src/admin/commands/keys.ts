@@ -20,29 +20,31 @@ import { addList, printRow, type Row } from '../output.ts';
 
 export function addKeys(program: Command): void {
   const noun = addNoun(program, 'keys', {
-    sentence:
-      'Make, list and revoke API keys. Permissions and allowlist of a key never change: make a new key.',
+    sentence: 'Create, list and revoke API keys. To change permissions or the allowlist, create a new key.',
     example: 'keys list --workspace default',
   });
   addVerb(noun, 'create', {
-    sentence: 'Make an API key and show its secret, once.',
+    sentence: 'Create an API key and show its secret once.',
     example:
       'keys create --workspace default --permissions users.track,users.merge --ip-allowlist 10.0.0.0/8',
   })
-    .requiredOption('--workspace <workspace>', 'name or id of the workspace it opens')
-    .requiredOption('--permissions <list>', 'names with commas between them, or all', parsePermissions)
-    .option('--name <name>', 'what a person calls it', parseName, 'API key')
-    .option('--secret-file <path>', 'file with a secret that clients have already, or - for standard input')
+    .requiredOption('--workspace <workspace>', 'name or id of the workspace of the key')
+    .requiredOption('--permissions <list>', 'names separated by commas, or all', parsePermissions)
+    .option('--name <name>', 'name for humans', parseName, 'API key')
+    .option(
+      '--secret-file <path>',
+      'file with an existing secret that clients already use; - reads standard input',
+    )
     .option(
       '--ip-allowlist <list>',
-      'addresses and subnets, with commas between them, that it works from (default: any)',
+      'addresses and subnets from which it can be used, separated by commas (default: any)',
       parseIpAllowlist,
     )
     .action(create);
   addList(noun, {
     one: 'key',
     many: 'keys',
-    sentence: 'List the API keys, the oldest first; secrets are stored nowhere and cannot be listed.',
+    sentence: 'List the API keys, oldest first, without their secrets.',
     example: 'keys list --workspace default --json',
     owner: 'workspace',
     find: (prisma, page) => prisma.apiKey.findMany({ ...page, select: apiKeyColumns }),
@@ -58,12 +60,12 @@ export function addKeys(program: Command): void {
     }),
   });
   addVerb(noun, 'revoke', {
-    sentence: 'Revoke an API key permanently: every process refuses it within KEY_CACHE_MS.',
+    sentence: 'Revoke an API key permanently. Takes effect within KEY_CACHE_MS.',
     example: 'keys revoke 019a2f6e-6f0b-7c3e-9d5a-3f1b2c4d5e6f',
   })
     .argument('[id]', 'id of the key', parseId)
     .option('--id <id>', 'id of the key, as an option', parseId)
-    .option('--identifier <identifier>', 'visible start of the key')
+    .option('--identifier <identifier>', 'first characters of the key, as keys list shows them')
     .action(revoke);
 }
 
@@ -89,7 +91,7 @@ function readSecret(path: string): string {
   }
   const secret = text.trim();
   if (!SECRET.test(secret))
-    throw new Refusal('--secret-file: a secret has 32 to 500 characters without spaces, on one line');
+    throw new Refusal('--secret-file: a secret must have 32 to 500 characters without spaces, on one line');
   return secret;
 }
 
@@ -102,12 +104,12 @@ async function create(options: CreateOptions): Promise<void> {
     const { secret, key } = await makeApiKey(database, commandLine(), {
       ...{ workspaceId: workspace.id, name, permissions: given, ipAllowlist },
       ...(own !== undefined && { secret: own }),
-    }).catch(refuseTaken('a key has this secret already'));
+    }).catch(refuseTaken('another key already has this secret'));
     if (own !== undefined) return printRow(options.json, rowOf(key));
     printRow(
       options.json,
       { api_key: secret, ...rowOf(key) },
-      'Keep the api_key now: it is stored nowhere and cannot be shown again.',
+      'Save the api_key now: it is not stored and cannot be shown again.',
     );
   });
 }

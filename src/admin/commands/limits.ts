@@ -14,27 +14,27 @@ import { pageOf, printPage, printRow, type Row } from '../output.ts';
 
 export function addLimits(program: Command): void {
   const noun = addNoun(program, 'limits', {
-    sentence: 'Show and change how many requests a workspace may make: of one bucket, in one window.',
+    sentence: 'Show and change the rate limits of a workspace.',
     example: 'limits list --workspace default',
   });
   addVerb(noun, 'set', {
-    sentence: 'Give a workspace a limit of its own for one bucket.',
+    sentence: 'Set the rate limit of a workspace for one bucket.',
     example: 'limits set --workspace default --bucket users.track --requests 100000 --window-seconds 60',
   })
     .requiredOption('--workspace <workspace>', 'name or id of the workspace')
     .addOption(bucketOption().makeOptionMandatory())
-    .requiredOption('--requests <number>', 'requests that it may make in a window', parseCount)
+    .requiredOption('--requests <number>', 'maximum number of requests in a window', parseCount)
     .requiredOption('--window-seconds <number>', 'length of the window in seconds', parseCount)
     .action(set);
   addVerb(noun, 'list', {
-    sentence:
-      'List the limits that hold for a workspace; without one, those that every workspace starts with.',
+    sentence: 'List the rate limits of a workspace, or the defaults without --workspace.',
     example: 'limits list --workspace default --json',
   })
     .option('--workspace <workspace>', 'name or id of the workspace')
     .action(list);
   addVerb(noun, 'reset', {
-    sentence: 'Take back the limits that a workspace was given, of one bucket or of all.',
+    sentence:
+      'Remove the limits that were set for a workspace, for one bucket or all. The defaults apply again.',
     example: 'limits reset --workspace default --bucket users.track',
   })
     .requiredOption('--workspace <workspace>', 'name or id of the workspace')
@@ -96,7 +96,9 @@ function rowOf(bucket: string, { requests, windowSeconds }: Limit, overridden: b
 }
 
 function bucketOption(): Option {
-  return new Option('--bucket <bucket>', 'endpoints that share the limit').choices(Object.keys(buckets));
+  return new Option('--bucket <bucket>', 'bucket: endpoints that share a limit').choices(
+    Object.keys(buckets),
+  );
 }
 
 /** Days that are shown when `--from` does not say: about what an invoice covers. */
@@ -104,14 +106,14 @@ const DEFAULT_DAYS = 31;
 
 export function addUsage(program: Command): void {
   addVerb(program, 'usage', {
-    sentence: 'Show the objects that took effect per workspace and day (UTC), the latest day first.',
+    sentence: 'Show the objects that took effect per workspace and day (UTC), newest day first.',
     example: 'usage --workspace default --from 2026-07-01 --to 2026-07-31',
   })
     .option('--workspace <workspace>', 'only this workspace (name or id)')
     .option('--from <day>', `first day, YYYY-MM-DD (default: ${DEFAULT_DAYS} days up to --to)`, parseDay)
     .option('--to <day>', 'last day, YYYY-MM-DD (default: today)', parseDay)
-    .option('--limit <number>', 'most rows to show', parseCount, 1000)
-    .option('--after <day/id>', 'go on behind this row', parsePlace)
+    .option('--limit <number>', 'maximum number of rows to show', parseCount, 1000)
+    .option('--after <day/id>', 'start after this row (paging)', parsePlace)
     .action(usage);
 }
 
@@ -185,7 +187,7 @@ interface Place {
 
 function parsePlace(text: string): Place {
   const [day = '', workspaceId = '', ...rest] = text.split('/');
-  if (rest.length > 0) throw new InvalidArgumentError('It is what the page before ended with.');
+  if (rest.length > 0) throw new InvalidArgumentError('Must be the value printed after the previous page.');
   return { day: parseDay(day), workspaceId: parseId(workspaceId) };
 }
 

@@ -7,7 +7,7 @@ import { printJson, printRow } from '../output.ts';
 
 export function addMigrate(program: Command): void {
   addVerb(program, 'migrate', {
-    sentence: 'Bring the tables up to date, as every start and every release does; safe to repeat.',
+    sentence: 'Migrate the tables to this release, as npm start and release do. Safe to repeat.',
     example: 'migrate',
   }).action(bringUpToDate);
 }
@@ -29,12 +29,12 @@ async function bringUpToDate({ json }: { json?: boolean }): Promise<void> {
 
 export function addSeries(program: Command): void {
   const noun = addNoun(program, 'series', {
-    sentence: 'Count anew what is told of events and purchases by name and by hour.',
+    sentence: 'Recompute event and purchase counters.',
     example: 'series recount',
   });
   addVerb(noun, 'recount', {
     sentence:
-      'Count all events and purchases anew, of every workspace: after an upgrade from 0.1.0, or to leave out those of deleted users. The lanes wait meanwhile.',
+      'Recompute the event and purchase counters of every workspace, after an upgrade from 0.1.0 or to exclude deleted users. Lanes wait meanwhile.',
     example: 'series recount',
   }).action(recount);
 }

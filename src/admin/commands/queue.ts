@@ -13,42 +13,42 @@ const SHOWN = 100;
 
 /** Behind a count of objects that another lane could have overtaken. */
 const ADVICE =
-  'Objects named users by names of other lanes: nothing orders them with those that use the first name. ' +
-  'Where that order matters, name each user in one way, or have one lane.';
+  'Some objects identified a user in another way than earlier objects, and are in another lane: the order between the two lanes is not guaranteed. ' +
+  'If that order matters, identify each user in one way, or use one lane.';
 
 /** Seconds that a change of lanes waits unless told. */
 const WAIT = 60;
 
 export function addQueue(program: Command): void {
   const noun = addNoun(program, 'queue', {
-    sentence: 'Show the queue, change its number of lanes and shards, and confirm what it has lost.',
+    sentence: 'Show the queue, change its number of lanes and shards, and acknowledge losses.',
     example: 'queue show',
   });
   addVerb(noun, 'show', {
     sentence:
-      'Show what waits in each lane, how often a user was named across lanes, and the running processes.',
+      'Show the jobs of each lane, how often users were identified across lanes, and the running processes.',
     example: 'queue show',
   }).action(show);
   addVerb(noun, 'set-lanes', {
     sentence:
-      'Change the number of lanes, as soon as every lane is empty and no process runs; then start them with that LANES.',
+      'Change the number of lanes as soon as every lane is empty and no process runs. Then start all processes with that LANES.',
     example: 'queue set-lanes 4',
   })
     .argument('<lanes>', `number of lanes, at most ${settings.LANES.maximum}`, parseLanes)
     .option('--shards <number>', `number of shards, at most ${settings.SHARDS.maximum}`, parseShards)
     .option(
       '--wait <seconds>',
-      'longest wait for empty lanes and for the end of the processes',
+      'maximum time to wait for empty lanes and for the processes to stop',
       parseCount,
       WAIT,
     )
     .action(change);
   addVerb(noun, 'losses', {
-    sentence: `List the times at which Redis had lost accepted objects, the latest ${SHOWN} first.`,
+    sentence: `List the latest ${SHOWN} losses of accepted objects by Redis, newest first.`,
     example: 'queue losses',
   }).action(losses);
   addVerb(noun, 'confirm-loss', {
-    sentence: 'Say that a loss is known, and those before it: what says so until then falls silent.',
+    sentence: 'Acknowledge a queue loss and all earlier ones, and clear the alert.',
     example: 'queue confirm-loss 1',
   })
     .argument('<number>', 'number of the loss', parseCount)
@@ -58,14 +58,14 @@ export function addQueue(program: Command): void {
 function parseLanes(text: string): number {
   const lanes = parseCount(text);
   const most = settings.LANES.maximum;
-  if (lanes > most) throw new InvalidArgumentError(`It is a whole number from 1 to ${most}.`);
+  if (lanes > most) throw new InvalidArgumentError(`Must be a whole number from 1 to ${most}.`);
   return lanes;
 }
 
 function parseShards(text: string): number {
   const shards = parseCount(text);
   const most = settings.SHARDS.maximum;
-  if (shards > most) throw new InvalidArgumentError(`It is a whole number from 1 to ${most}.`);
+  if (shards > most) throw new InvalidArgumentError(`Must be a whole number from 1 to ${most}.`);
   return shards;
 }
 
@@ -97,7 +97,7 @@ async function show({ json }: { json?: boolean }): Promise<void> {
     printRow(false, totals, namedElsewhere > 0 ? ADVICE : undefined);
     process.stdout.write('\n');
     if (laneRows) printPage(false, 'lanes', { rows: laneRows, next: null });
-    else process.stdout.write('the queue cannot be reached, so what waits is not known\n');
+    else process.stdout.write('the queue cannot be reached; the number of waiting jobs is unknown\n');
     process.stdout.write('\n');
     printPage(false, 'processes', { rows: processes, next: null });
   });
@@ -141,7 +141,8 @@ async function losses({ json }: { json?: boolean }): Promise<void> {
 async function confirm(number: number, { json }: { json?: boolean }): Promise<void> {
   await withInstallation(async ({ database: { pool } }) => {
     const [latest] = await listLosses(pool, 1);
-    if (!latest || number > latest.id) throw new Refusal(`there is no loss ${number}`);
+    if (!latest || number > latest.id)
+      throw new Refusal(`no loss has the number ${number}; see penstock queue losses`);
     const confirmed = await audited(pool, commandLine(), async (tx) => {
       const result = await confirmLosses(tx, number);
       const subject = { kind: 'queue_loss', id: String(number) };

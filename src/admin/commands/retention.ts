@@ -25,45 +25,50 @@ const MOST_MONTHS = 1200;
 
 export function addRetention(program: Command): void {
   const noun = addNoun(program, 'retention', {
-    sentence: 'Keep events and purchases for so many months, archive those that go, and bring them back.',
+    sentence: 'Keep events and purchases for a number of months, archive older months, and restore them.',
     example: 'retention show',
   });
   addVerb(noun, 'show', {
-    sentence: 'Show what each workspace keeps, and what of it is archived.',
+    sentence: 'Show how many months each workspace keeps, and which months are archived.',
     example: 'retention show',
   }).action(show);
   addVerb(noun, 'set', {
-    sentence: 'Say how many months a workspace keeps.',
+    sentence: 'Set how many months a workspace keeps.',
     example: 'retention set --workspace default --months 24',
   })
     .requiredOption('--workspace <workspace>', 'name or id of the workspace')
     .requiredOption(
       '--months <months>',
-      'a number; forever; or default, as many as RETENTION_MONTHS says',
+      'a number of months, forever, or default (the value of RETENTION_MONTHS)',
       parseMonths,
     )
     .action(set);
   addVerb(noun, 'plan', {
-    sentence: 'List the months that the next run lets go, and change nothing.',
+    sentence: 'List the months that the next run would archive and drop, without a change.',
     example: 'retention plan',
   }).action(plan);
   addVerb(noun, 'run', {
-    sentence: 'Archive the months that are older than what is kept, and drop them; safe to repeat.',
+    sentence: 'Archive and drop the months that are older than the retention. Safe to repeat.',
     example: 'retention run --dry-run',
   })
-    .option('--dry-run', 'only list what would go')
-    .option('--without-archive', 'drop them for good, without an archive')
+    .option('--dry-run', 'only list the months, without a change')
+    .option('--without-archive', 'drop the months permanently, without an archive')
     .action(run);
   addVerb(noun, 'restore', {
-    sentence: 'Bring a month back from the archive, without deleted users; safe to repeat.',
+    sentence: 'Restore a month from the archive, without deleted users. Safe to repeat.',
     example: 'retention restore --workspace default --month 2025-03',
   })
     .requiredOption('--workspace <workspace>', 'name or id of the workspace')
     .requiredOption('--month <month>', 'as 2025-03', parseMonth)
-    .option('--days <days>', 'for so many days no run lets it go again', parseCount, HELD_DAYS)
+    .option(
+      '--days <days>',
+      'number of days for which no run archives and drops the month again',
+      parseCount,
+      HELD_DAYS,
+    )
     .action(restore);
   addVerb(noun, 'erase', {
-    sentence: `Erase deleted users from the archive now; by schedule it is done ${ERASE_AFTER_DAYS} days after a delete.`,
+    sentence: `Erase deleted users from the archive now. The schedule does it ${ERASE_AFTER_DAYS} days after a delete.`,
     example: 'retention erase --workspace default',
   })
     .requiredOption('--workspace <workspace>', 'name or id of the workspace')
@@ -83,7 +88,7 @@ function parseMonths(text: string): Months {
 
 function parseMonth(text: string): string {
   if (/^\d{4}-(0[1-9]|1[0-2])$/.test(text)) return text;
-  throw new Refusal(`--month must be a month as 2025-03 (it is '${text}')`);
+  throw new Refusal(`--month must be a month, for example 2025-03 (it is '${text}')`);
 }
 
 async function withRetention(
@@ -179,7 +184,7 @@ async function run({ dryRun, withoutArchive, json }: RunOptions): Promise<void> 
   await withRetention(async (retention) => {
     if (!retention.store && !withoutArchive)
       throw new Refusal(
-        'there is no archive: set ARCHIVE_URL to a folder or to s3://bucket/prefix, or give --without-archive to drop the months for good',
+        'ARCHIVE_URL is not set. Set it to a folder or to s3://bucket/prefix, or use --without-archive to drop the months permanently',
       );
     const done = alone(await runRetention(retention, withoutArchive ? 'discard' : 'archive'));
     await noteFinished(retention.pool);
@@ -199,7 +204,7 @@ async function run({ dryRun, withoutArchive, json }: RunOptions): Promise<void> 
 /** What was done is printed; a script sees all the same that it was not all. */
 function requireWhole({ failed }: { failed: number }): void {
   if (failed > 0)
-    throw new Refusal(`${failed} months failed, and the others went on; see ${PENSTOCK} retention show`);
+    throw new Refusal(`${failed} months failed, the others succeeded; see ${PENSTOCK} retention show`);
 }
 
 async function restore(options: {
@@ -241,6 +246,6 @@ async function erase({ workspace, json }: { workspace: string; json?: boolean })
 function alone<T>(done: T | undefined): T {
   if (done !== undefined) return done;
   throw new Refusal(
-    `another process is at the retention just now; try again later, and see ${PENSTOCK} retention show`,
+    `another process is running the retention; try again later, and see ${PENSTOCK} retention show`,
   );
 }

@@ -35,33 +35,34 @@ const MAX_PURPOSE = 1000;
 
 export function addSegments(program: Command): void {
   const noun = addNoun(program, 'segments', {
-    sentence: 'Name filters over the users of a workspace; count and sample whom they mean.',
+    sentence:
+      'Manage segments: named filters over the users of a workspace. Count and list the users who match.',
     example: 'segments list --workspace default',
   });
   const definition = '--definition <json>';
-  const words = 'the filter as JSON (docs/segments.md), or @ and the path of a file that holds it';
+  const words = 'the filter as JSON (docs/segments.md), or @ and the path of a file with it';
   addVerb(noun, 'create', {
-    sentence: 'Name a filter, and show its id, which clients send as segment_id.',
+    sentence: 'Create a segment and show its id, which clients send as segment_id.',
     example: `segments create --workspace default --name Everyone --definition '{"all":[]}'`,
   })
-    .requiredOption('--workspace <workspace>', 'name or id of its workspace')
-    .requiredOption('--name <name>', 'name, unlike that of any other segment of the workspace', parseName)
+    .requiredOption('--workspace <workspace>', 'name or id of the workspace')
+    .requiredOption('--name <name>', 'name, unique among the segments of the workspace', parseName)
     .requiredOption(definition, words, parseDefinition)
-    .option('--purpose <text>', 'what it is for, in your words', parsePurpose, '')
+    .option('--purpose <text>', 'purpose, in your own words', parsePurpose, '')
     .action(create);
   addVerb(noun, 'update', {
-    sentence: 'Give a segment another filter, name or purpose.',
+    sentence: 'Change the filter, name or purpose of a segment.',
     example: `segments update 019a2f6e-6f0b-7c3e-9d5a-3f1b2c4d5e6f --name Readers`,
   })
     .argument('<id>', 'id of the segment', parseId)
-    .option('--name <name>', 'another name', parseName)
+    .option('--name <name>', 'new name', parseName)
     .option(definition, words, parseDefinition)
-    .option('--purpose <text>', 'what it is for, in your words', parsePurpose)
+    .option('--purpose <text>', 'purpose, in your own words', parsePurpose)
     .action(update);
   addList(noun, {
     one: 'segment',
     many: 'segments',
-    sentence: 'List the segments, the oldest first, archived ones too.',
+    sentence: 'List the segments, oldest first, including archived ones.',
     example: 'segments list --workspace default --json',
     owner: 'workspace',
     find: (prisma, page) => prisma.segment.findMany({ ...page, include: named }),
@@ -77,26 +78,24 @@ export function addSegments(program: Command): void {
     }),
   });
   addVerb(noun, 'preview', {
-    sentence:
-      'Count the users whom a segment, or a filter that has no name yet, means now, and show some of them.',
+    sentence: 'Count the users who match a segment or an unsaved filter now, and show some of them.',
     example: `segments preview --workspace default --definition '{"attribute":"country","equals":"DE"}'`,
   })
     .requiredOption('--workspace <workspace>', 'name or id of the workspace')
     .option('--segment <id>', 'id of a segment', parseId)
     .option(definition, words, parseDefinition)
-    .option('--sample <number>', 'users that are shown', parseCount, 10)
+    .option('--sample <number>', 'maximum number of users to show', parseCount, 10)
     .action(preview);
   addVerb(noun, 'exports', {
-    sentence:
-      'List the exports that /users/export/segment was asked for, the newest first, and what is wrong with them.',
+    sentence: 'List the exports requested with POST /users/export/segment, newest first, with their errors.',
     example: 'segments exports --workspace default',
   })
     .requiredOption('--workspace <workspace>', 'name or id of the workspace')
-    .option('--limit <number>', 'exports at most', parseCount, 50)
-    .option('--after <id>', 'go on behind this export', parseId)
+    .option('--limit <number>', 'maximum number of exports to show', parseCount, 50)
+    .option('--after <id>', 'start after this export (paging)', parseId)
     .action(exports);
   addVerb(noun, 'archive', {
-    sentence: 'Archive a segment: nobody can use it any more, and its name stays taken.',
+    sentence: 'Archive a segment permanently. It can no longer be used, and its name stays reserved.',
     example: 'segments archive 019a2f6e-6f0b-7c3e-9d5a-3f1b2c4d5e6f',
   })
     .argument('<id>', 'id of the segment', parseId)
@@ -109,7 +108,7 @@ function parseDefinition(text: string): Definition {
   try {
     const json = text.startsWith('@') ? readFileSync(text.slice(1), 'utf8') : text;
     if (json.length > MAX_DEFINITION_CHARACTERS)
-      throw new Error(`it has more than ${MAX_DEFINITION_CHARACTERS} characters`);
+      throw new Error(`a definition can have at most ${MAX_DEFINITION_CHARACTERS} characters`);
     given = JSON.parse(json) as Json;
   } catch (error) {
     throw new Refusal(`--definition cannot be read as JSON: ${(error as Error).message}`);
@@ -122,7 +121,7 @@ function parseDefinition(text: string): Definition {
 }
 
 function parsePurpose(text: string): string {
-  if (text.length > MAX_PURPOSE) throw new Refusal(`--purpose: it has at most ${MAX_PURPOSE} characters`);
+  if (text.length > MAX_PURPOSE) throw new Refusal(`--purpose must have at most ${MAX_PURPOSE} characters`);
   return text.replaceAll('\u0000', '').toWellFormed();
 }
 
@@ -135,7 +134,9 @@ interface Given {
 }
 
 const taken = (name: string) =>
-  refuseTaken(`a segment of this workspace is named '${name}' already; archived segments keep their names`);
+  refuseTaken(
+    `this workspace already has a segment with the name '${name}' (archived segments keep their names)`,
+  );
 
 async function create({ workspace, name, definition, purpose, json }: Given): Promise<void> {
   await withInstallation(async ({ database }) => {
@@ -155,7 +156,7 @@ async function create({ workspace, name, definition, purpose, json }: Given): Pr
 
 async function update(id: string, { name, definition, purpose, json }: Partial<Given>): Promise<void> {
   if (name === undefined && definition === undefined && purpose === undefined)
-    throw new Refusal('nothing is changed: give --name, --definition or --purpose');
+    throw new Refusal('nothing to change: set --name, --definition or --purpose');
   await withInstallation(async ({ database }) => {
     const segment = await change(database, async (tx) => {
       const given = {
@@ -188,7 +189,7 @@ interface PreviewOptions {
 
 async function preview({ workspace, segment, definition, sample, json }: PreviewOptions): Promise<void> {
   if ((segment === undefined) === (definition === undefined))
-    throw new Refusal('give either --segment or --definition');
+    throw new Refusal('set either --segment or --definition');
   await withInstallation(async ({ database }) => {
     const { id: workspaceId } = await findWorkspace(database, workspace);
     const filter = definition ?? (await definitionOf(database, workspaceId, segment!));

@@ -16,10 +16,10 @@ const CLEAR = '\u001b[H\u001b[2J';
 
 export function addStatus(program: Command): void {
   addVerb(program, 'status', {
-    sentence: 'Show the fleet on one screen: processes, lanes, rates, dead letters, syncs.',
+    sentence: 'Show processes, lanes, rates, dead letters and syncs on one screen.',
     example: 'status --watch',
   })
-    .option('--watch [seconds]', `show it again and again (every ${EVERY} s unless told)`, parseCount)
+    .option('--watch [seconds]', `refresh the screen every so many seconds (default: ${EVERY})`, parseCount)
     .action(show);
 }
 
@@ -110,7 +110,7 @@ function screenOf(now: FleetNow): string {
       .filter((name) => !processes.some((one) => one.name === name && one.silentSeconds < SILENT_SECONDS))
       .map((name) => `no ${name} runs`),
     ...(lanes === null ? ['the queue does not answer'] : []),
-    ...(losses > 0 ? [`the queue has lost accepted objects: penstock queue losses`] : []),
+    ...(losses > 0 ? ['the queue lost accepted objects; see penstock queue losses'] : []),
     ...syncs.failing.map(
       ({ workspace, integration }) => `the last run of ${integration} (${workspace}) failed`,
     ),
@@ -143,7 +143,7 @@ function screenOf(now: FleetNow): string {
     rows.length > 0 ? table(rows) : 'no processes\n',
     laneRows.length > 0 ? table(laneRows) : '',
     [
-      `accepted ${rateOf(now, 'web')}/s, applied ${rateOf(now, 'worker')}/s, ${objects} objects in all`,
+      `accepted ${rateOf(now, 'web')}/s, applied ${rateOf(now, 'worker')}/s, ${objects} objects in total`,
       `refused objects ${refusedPerSecond(now)}/s (${refused.objects} within ${Math.ceil(refused.seconds / 60)} min)`,
       `dead letters ${deadLetters}, syncs under way ${syncs.unfinished}, failing ${syncs.failing.length}`,
       '',
@@ -170,7 +170,7 @@ export function duration(seconds: number): string {
 
 export function addWorkers(program: Command): void {
   addVerb(program, 'workers', {
-    sentence: 'Show which worker works which lanes, since when, and how far behind each is.',
+    sentence: 'Show the lanes of each worker, since when it has them, and how far behind they are.',
     example: 'workers',
   }).action(showWorkers);
 }
@@ -240,7 +240,7 @@ function workersScreen(now: FleetNow): string {
   const workers = workingNow(now);
   const troubles = [
     ...(now.lanes === null ? ['the queue does not answer'] : []),
-    ...(missing.length > 0 ? [`nobody works lanes ${rangesOf(missing)}`] : []),
+    ...(missing.length > 0 ? [`no worker has lanes ${rangesOf(missing)}`] : []),
   ];
   const rows = workers.map(({ worker, alive, lanes }): Row => {
     const latest = lanes

@@ -54,18 +54,21 @@ interface Target {
 
 export function addTargetOptions(command: Command): Command {
   const withStreams = command
-    .option('--url <url>', 'webhook: where its messages are sent by POST', parse(refusalOfUrl))
-    .option('--kafka <brokers>', 'Kafka: brokers that are asked first, as host:port,host:port', parseBrokers)
-    .option('--topic <topic>', 'Kafka: its topic, which has to be there', parse(refusalOfTopic))
-    .option('--tls', 'Kafka: speak TLS, with authorities that Node knows (NODE_EXTRA_CA_CERTS)')
-    .addOption(new Option('--sasl <mechanism>', 'Kafka: how it is asked who we are').choices(saslMechanisms))
-    .option('--user <name>', 'Kafka: who we are; the password is the secret');
+    .option('--url <url>', 'webhook: URL to which messages are sent by POST', parse(refusalOfUrl))
+    .option('--kafka <brokers>', 'Kafka: bootstrap brokers, as host:port,host:port', parseBrokers)
+    .option('--topic <topic>', 'Kafka: existing topic', parse(refusalOfTopic))
+    .option(
+      '--tls',
+      'Kafka: use TLS with the certificate authorities of Node (add yours with NODE_EXTRA_CA_CERTS)',
+    )
+    .addOption(new Option('--sasl <mechanism>', 'Kafka: SASL mechanism').choices(saslMechanisms))
+    .option('--user <name>', 'Kafka: SASL user name (password: --secret-file or --secret-env)');
   return addFileOptions(withStreams, parse(refusalOfPlace))
     .option(
       '--secret-env <variable>',
-      'variable that holds the secret (default for a webhook: a new one is made)',
+      'environment variable with the secret (default for a webhook: a new secret is created)',
     )
-    .option('--secret-file <file>', 'file that holds it; - is standard input');
+    .option('--secret-file <file>', 'file with the secret; - reads standard input');
 }
 
 const parse = (refusalOf: (text: string) => string | undefined) => (text: string) => {
@@ -85,13 +88,13 @@ function parseBrokers(text: string): string[] {
 export async function readTarget(options: TargetOptions, config: Config): Promise<Target> {
   const { url, kafka, to } = options;
   if ([url, kafka, to].filter((one) => one !== undefined).length !== 1)
-    throw new Refusal('give one of --url, --kafka and --to');
+    throw new Refusal('set one of --url, --kafka and --to');
   for (const [name, flag] of Object.entries(fileOptions))
     if (to === undefined && options[name as keyof typeof fileOptions] !== undefined)
-      throw new Refusal(`${flag} goes with --to`);
+      throw new Refusal(`${flag} needs --to`);
   if (kafka) return readKafka({ ...options, kafka }, config);
   for (const name of ['topic', 'tls', 'sasl', 'user'] as const)
-    if (options[name] !== undefined) throw new Refusal(`--${name} goes with --kafka`);
+    if (options[name] !== undefined) throw new Refusal(`--${name} needs --kafka`);
   if (to !== undefined) return readFiles({ ...options, to }, config, (host) => requireAllowed(host, config));
   requireAllowed(new URL(url!).hostname, config);
   const isGiven = namesSecret(options);
@@ -115,10 +118,12 @@ async function readKafka(
 ): Promise<Target> {
   if (topic === undefined) throw new Refusal('--kafka needs --topic');
   for (const broker of brokers) requireAllowed(hostOf(broker), config);
-  if ((mechanism === undefined) !== (user === undefined)) throw new Refusal('--sasl and --user go together');
+  if ((mechanism === undefined) !== (user === undefined)) throw new Refusal('set --sasl and --user together');
   if (mechanism === undefined || user === undefined) {
     if (namesSecret(options))
-      throw new Refusal('a secret of Kafka is a password: it goes with --sasl and --user');
+      throw new Refusal(
+        'the secret of a Kafka destination is its SASL password; set --sasl and --user as well',
+      );
     return { kind: 'kafka', settings: { brokers, topic, tls } };
   }
   const credentials = { user, password: await readSecret(options, `Password of ${user}`) };
@@ -166,14 +171,13 @@ const GATHER_MS = 240_000;
 
 function addFileOptions(command: Command, parsePlace: (text: string) => string): Command {
   return command
-    .option('--to <place>', 'files: s3://bucket/prefix or file:///folder', parsePlace)
-    .addOption(new Option('--format <format>', 'files: gzipped NDJSON unless told').choices(streamFormats))
+    .option('--to <place>', 'files: target, s3://bucket/prefix or file:///folder', parsePlace)
+    .addOption(
+      new Option('--format <format>', 'files: format (default: gzipped NDJSON)').choices(streamFormats),
+    )
     .option('--region <region>', 's3: region of the bucket')
-    .option('--endpoint <url>', 's3: address of a service other than AWS')
-    .option(
-      '--access-key-id <id>',
-      's3: who writes it; unless told, the settings S3_* say how it is reached',
-    );
+    .option('--endpoint <url>', 's3: address of an S3-compatible service (default: AWS)')
+    .option('--access-key-id <id>', 's3: access key id (default: the settings S3_*)');
 }
 
 /**
@@ -191,9 +195,10 @@ async function readFiles(
     ...{ kind: 'files', settings: { to, format, ...settings }, gatherMs: GATHER_MS },
   });
   const hasOwn = region !== undefined || endpoint !== undefined || accessKeyId !== undefined;
-  if (!hasOwn && namesSecret(options)) throw new Refusal('a secret of files goes with --access-key-id');
+  if (!hasOwn && namesSecret(options)) throw new Refusal('the secret of a bucket needs --access-key-id');
   if (!isBucketPlace(to)) {
-    if (hasOwn) throw new Refusal('--region, --endpoint and --access-key-id go with s3://');
+    if (hasOwn)
+      throw new Refusal('--region, --endpoint and --access-key-id need a target that starts with s3://');
     saying(() => requireFolder(folderOf(to)!, places));
     return made({});
   }

@@ -30,25 +30,25 @@ interface OneOptions {
 
 export function addStreams(program: Command): void {
   const noun = addNoun(program, 'streams', {
-    sentence: 'Send what takes effect in a workspace on to receivers, and follow how far each has come.',
+    sentence: 'Send the changes of a workspace to destinations, and show the progress of each stream.',
     example: 'streams list --workspace default',
   });
   const creating = addVerb(noun, 'create', {
     sentence:
-      'Begin a stream to a webhook, whose secret is shown this once, to a topic of Kafka, or to files of a folder or a bucket.',
+      'Create a stream to a webhook (its secret is shown once), a Kafka topic, or files in a folder or bucket.',
     example: 'streams create --workspace default --name crm --url https://crm.example.com/penstock',
   })
-    .requiredOption('--workspace <workspace>', 'name or id of its workspace')
-    .requiredOption('--name <name>', 'name, unlike that of any other stream of the workspace', parseName);
+    .requiredOption('--workspace <workspace>', 'name or id of the workspace')
+    .requiredOption('--name <name>', 'name, unique among the streams of the workspace', parseName);
   addTargetOptions(creating)
     .option(
       '--from <time>',
-      'begin with what took effect at a time, as far as the log has it; beginning: all of it (default: from now on)',
+      'start with the changes from this time on, as far as the log has them; beginning: the whole log (default: now)',
       parseBeginning,
     )
     .action(create);
   addVerb(noun, 'list', {
-    sentence: 'List the streams of a workspace, the oldest first.',
+    sentence: 'List the streams of a workspace, oldest first.',
     example: 'streams list --workspace default --json',
   })
     .requiredOption('--workspace <workspace>', 'name or id of the workspace')
@@ -56,21 +56,27 @@ export function addStreams(program: Command): void {
   const about = (verb: string, sentence: string, option = '') =>
     addVerb(noun, verb, { sentence, example: `streams ${verb} crm --workspace default${option}` })
       .argument('<stream>', 'its name or id')
-      .requiredOption('--workspace <workspace>', 'name or id of its workspace');
-  about('show', 'Show a stream, how far it has come and what was wrong last.').action(show);
-  about('test', 'Send an empty batch to the receiver now.').action(test);
-  about('pause', 'Stop delivering; nothing is lost for as long as the log is kept.').action(setTo('paused'));
-  about('resume', 'Go on delivering, or try again at once.').action(setTo('active'));
-  about('replay-from', 'Deliver again what took effect from a time on.', ' --at 2026-11-23T08:00:00Z')
-    .requiredOption('--at <time>', 'ISO 8601 with its offset; older than the log: all of it', parseTime)
+      .requiredOption('--workspace <workspace>', 'name or id of the workspace');
+  about('show', 'Show a stream, its progress and its last error.').action(show);
+  about('test', 'Send an empty batch to the destination now.').action(test);
+  about('pause', 'Pause the delivery. No change is lost while the log has it (STREAM_LOG_DAYS).').action(
+    setTo('paused'),
+  );
+  about('resume', 'Resume the delivery, or retry immediately.').action(setTo('active'));
+  about('replay-from', 'Deliver the changes from a time on again.', ' --at 2026-11-23T08:00:00Z')
+    .requiredOption(
+      '--at <time>',
+      'time in ISO 8601 with offset; a time before the log delivers the whole log',
+      parseTime,
+    )
     .action(replay);
   addVerb(noun, 'erase', {
-    sentence: 'Erase deleted users from the log of streams now; a worker does so within an hour by itself.',
+    sentence: 'Erase deleted users from the log of streams now. A worker does this within an hour.',
     example: 'streams erase --workspace default',
   })
     .requiredOption('--workspace <workspace>', 'name or id of the workspace')
     .action(erase);
-  about('remove', 'Remove a stream; what it has not delivered is not delivered any more.').action(remove);
+  about('remove', 'Remove a stream. Undelivered changes are not delivered.').action(remove);
 }
 
 const TIME = /^\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d)$/;
@@ -78,7 +84,7 @@ const TIME = /^\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d)$/;
 function parseTime(text: string): Date {
   const at = new Date(text);
   if (!TIME.test(text) || Number.isNaN(at.getTime()))
-    throw new InvalidArgumentError('It must be a time as 2026-11-23T08:00:00Z.');
+    throw new InvalidArgumentError('Must be a time, for example 2026-11-23T08:00:00Z.');
   return at;
 }
 
@@ -99,14 +105,14 @@ async function create({ workspace, name, json, from, ...options }: CreateOptions
     const begun = from && { from: from.toISOString() };
     await audited(database.pool, commandLine(), async (tx) => {
       if (!(await createDestination(tx, made)))
-        throw new Refusal(`the workspace has ${MAX_DESTINATIONS} streams, the most that one may have`);
+        throw new Refusal(`a workspace can have at most ${MAX_DESTINATIONS} streams; remove one first`);
       return { result: undefined, entries: [entryOf('streams.create', made, { name, kind, ...begun })] };
-    }).catch(refuseTaken(`a stream of this workspace is named '${name}' already`));
+    }).catch(refuseTaken(`this workspace already has a stream with the name '${name}'`));
     const row = rowOf(await find({ workspace, json: true }, id, database));
     printRow(
       json,
       newSecret ? { ...row, secret: newSecret } : row,
-      newSecret && 'Its secret is shown this once.',
+      newSecret && 'Save the secret now: it is not shown again.',
     );
   });
 }

@@ -23,13 +23,13 @@ import { addList, printRow, type Row } from '../output.ts';
 export function addPreferenceCenters(program: Command): void {
   const noun = addNoun(program, 'preference-centers', {
     sentence:
-      'List and show preference centers, and revoke the links that open them. They are written through the API.',
+      'List and show preference centers, and revoke their links. Create and change them through the API.',
     example: 'preference-centers list --workspace default',
   });
   addList(noun, {
     one: 'preference center',
     many: 'preference centers',
-    sentence: 'List the preference centers of a workspace, the oldest id first, drafts too.',
+    sentence: 'List the preference centers of a workspace, oldest first, including drafts.',
     example: 'preference-centers list --workspace default --json',
     owner: 'workspace',
     required: true,
@@ -37,24 +37,19 @@ export function addPreferenceCenters(program: Command): void {
     rowOf: centerRowOf,
   });
   addVerb(noun, 'show', {
-    sentence: 'Show a preference center with its templates, and when its links were last revoked.',
+    sentence: 'Show a preference center with its templates and the last revocation of its links.',
     example: 'preference-centers show 019a2f6e-6f0b-7c3e-9d5a-3f1b2c4d5e6f --workspace default',
   })
     .argument('<id>', 'id of the preference center', parseId)
     .requiredOption('--workspace <workspace>', 'name or id of the workspace')
     .action(show);
   addVerb(noun, 'revoke', {
-    sentence:
-      'Revoke the links of a preference center or of a user that were made until now: they open nothing from now on.',
+    sentence: 'Revoke all existing links of a preference center or of a user permanently.',
     example: 'preference-centers revoke --workspace default --external-id ada',
   })
     .requiredOption('--workspace <workspace>', 'name or id of the workspace')
-    .option('--center <id>', 'links to this preference center, whoever they are for', parseId)
-    .option(
-      '--external-id <id>',
-      'links for this user, whichever preference center they open',
-      parseExternalId,
-    )
+    .option('--center <id>', 'links of all users to this preference center', parseId)
+    .option('--external-id <id>', 'links of this user to all preference centers', parseExternalId)
     .action(revoke);
 }
 
@@ -87,7 +82,7 @@ interface RevokeOptions {
 
 async function revoke({ workspace, center, externalId, json }: RevokeOptions): Promise<void> {
   if ((center === undefined) === (externalId === undefined)) {
-    throw new Refusal('name the links to revoke by one of --center and --external-id');
+    throw new Refusal('set one of --center and --external-id');
   }
   await withInstallation(async ({ database }) => {
     const { id: workspaceId, name } = await findWorkspace(database, workspace);
@@ -142,33 +137,32 @@ const channels = ['email', 'sms', 'whatsapp'];
 
 export function addGroups(program: Command): void {
   const noun = addNoun(program, 'groups', {
-    sentence: 'Make, list and archive subscription groups: what users subscribe to and unsubscribe from.',
+    sentence:
+      'Create, list and archive subscription groups, to which users subscribe and from which they unsubscribe.',
     example: 'groups list --workspace default',
   });
   addVerb(noun, 'create', {
-    sentence: 'Make a subscription group and show its id, which clients send as subscription_group_id.',
+    sentence: 'Create a subscription group and show its id, which clients send as subscription_group_id.',
     example: 'groups create --workspace default --name News --channel email',
   })
     .requiredOption('--workspace <workspace>', 'name or id of its workspace')
-    .requiredOption('--name <name>', 'name, unlike that of any other group of the workspace', parseName)
+    .requiredOption('--name <name>', 'name, unique among the groups of the workspace', parseName)
     .addOption(
-      new Option('--channel <channel>', 'what its messages are sent by')
-        .choices(channels)
-        .makeOptionMandatory(),
+      new Option('--channel <channel>', 'channel of its messages').choices(channels).makeOptionMandatory(),
     )
     .action(create);
   addList(noun, {
     one: 'group',
     many: 'groups',
     nouns: 'subscription groups',
-    sentence: 'List the subscription groups, the oldest first, archived ones too.',
+    sentence: 'List the subscription groups, oldest first, including archived ones.',
     example: 'groups list --workspace default --json',
     owner: 'workspace',
     find: (prisma, page) => prisma.subscriptionGroup.findMany({ ...page, include: named }),
     rowOf,
   });
   addVerb(noun, 'archive', {
-    sentence: 'Archive a subscription group: its states stay, and changes to them are ignored from then on.',
+    sentence: 'Archive a subscription group. Its states stay, and later changes to them are ignored.',
     example: 'groups archive 019a2f6e-6f0b-7c3e-9d5a-3f1b2c4d5e6f',
   })
     .argument('<id>', 'id of the group', parseId)
@@ -195,7 +189,9 @@ async function create({ workspace, name, channel, json }: CreateOptions): Promis
         entries: [{ action: 'subscription_groups.create', subject, workspaceId, detail }],
       };
     }).catch(
-      refuseTaken(`a group of this workspace is named '${name}' already; archived groups keep their names`),
+      refuseTaken(
+        `this workspace already has a group with the name '${name}' (archived groups keep their names)`,
+      ),
     );
     printRow(json, rowOf(group));
   });
@@ -238,26 +234,23 @@ function rowOf(group: Prisma.SubscriptionGroupGetPayload<{ include: typeof named
 
 export function addPhoneNumbers(program: Command): void {
   const noun = addNoun(program, 'phone-numbers', {
-    sentence: 'Keep the list of phone numbers that no message reaches.',
+    sentence: 'Manage the list of phone numbers that no message reaches.',
     example: 'phone-numbers mark-invalid +14155552671 --workspace default --reason deactivated',
   });
   addVerb(noun, 'mark-invalid', {
-    sentence: 'Put phone numbers on the list that GET /sms/invalid_phone_numbers tells of.',
+    sentence: 'Add phone numbers to the list that GET /sms/invalid_phone_numbers returns.',
     example: 'phone-numbers mark-invalid +14155552671 --workspace default --reason deactivated',
   })
     .argument('<phones...>', 'phone numbers in E.164', parsePhone)
-    .requiredOption('--workspace <workspace>', 'name or id of their workspace')
-    .addOption(
-      new Option('--reason <reason>', 'what is known of them')
-        .choices(invalidReasons)
-        .default('provider_error'),
-    )
+    .requiredOption('--workspace <workspace>', 'name or id of the workspace')
+    .addOption(new Option('--reason <reason>', 'reason').choices(invalidReasons).default('provider_error'))
     .action(markInvalid);
 }
 
 function parsePhone(text: string, before: string[] = []): string[] {
   const read = normalizePhone(text);
-  if (!read?.valid) throw new InvalidArgumentError('It is a phone number in E.164, such as +14155552671.');
+  if (!read?.valid)
+    throw new InvalidArgumentError('Must be a phone number in E.164, for example +14155552671.');
   return [...before, read.phone];
 }
 

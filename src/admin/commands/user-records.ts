@@ -31,7 +31,7 @@ export function addUserRecords(noun: Command): void {
   })
     .argument('<text>', 'identifier of the user; an alias as label:name or by its name', parseSearchText)
     .requiredOption('--workspace <workspace>', 'name or id of the workspace')
-    .option('--limit <number>', 'most users to show', parseCount, 50)
+    .option('--limit <number>', 'maximum number of users to show', parseCount, 50)
     .action(find);
   addSelector(
     addVerb(noun, 'show', {

@@ -30,29 +30,32 @@ export function addUsers(program: Command): void {
   });
   addUserRecords(noun);
   addVerb(noun, 'block', {
-    sentence:
-      'Block an external id: every process refuses its objects within KEY_CACHE_MS; what is stored stays.',
+    sentence: 'Block an external id. Its objects are refused within KEY_CACHE_MS, and stored data stays.',
     example: 'users block --workspace default --external-id undefined --reason "a bug of the shop"',
   })
     .requiredOption('--workspace <workspace>', 'name or id of the workspace')
     .requiredOption('--external-id <id>', 'external id, as clients send it', parseExternalId)
-    .option('--reason <reason>', 'why, for whoever lists it later', parseReason, 'blocked by command')
+    .option(
+      '--reason <reason>',
+      'reason, shown in the list of blocked ids',
+      parseReason,
+      'blocked by command',
+    )
     .action(block);
   addVerb(noun, 'unblock', {
-    sentence:
-      'Let a blocked external id in again, within KEY_CACHE_MS and for good: no rule blocks it again.',
+    sentence: 'Unblock an external id permanently. Takes effect within KEY_CACHE_MS.',
     example: 'users unblock --workspace default --external-id undefined',
   })
     .requiredOption('--workspace <workspace>', 'name or id of the workspace')
     .requiredOption('--external-id <id>', 'external id, as clients send it', parseExternalId)
     .action(unblock);
   addVerb(noun, 'blocked', {
-    sentence: 'List the blocked external ids with the reason: that of a person, or the rule that was broken.',
+    sentence: 'List the blocked external ids, with the reason of the operator or the rule that blocked them.',
     example: 'users blocked --workspace default --json',
   })
     .option('--workspace <workspace>', 'only this workspace (name or id)')
-    .option('--limit <number>', 'most external ids to show', parseCount, 100)
-    .option('--after <workspace/id>', 'go on behind this one', parsePlace)
+    .option('--limit <number>', 'maximum number of external ids to show', parseCount, 100)
+    .option('--after <workspace/id>', 'start after this one (paging)', parsePlace)
     .action(blocked);
   addUsersHistory(noun);
 }
@@ -82,7 +85,7 @@ async function insertBlocked(database: Database, id: Key, reason: string): Promi
     where: { workspaceId: id.workspaceId, unblockedAt: null },
   });
   if (others >= MAX_BLOCKED) {
-    throw new Refusal(`a workspace has at most ${MAX_BLOCKED} blocked external ids; unblock one first`);
+    throw new Refusal(`a workspace can have at most ${MAX_BLOCKED} blocked external ids; unblock one first`);
   }
   return change(database, async (tx) => {
     const result = await tx.blockedExternalId.upsert({
@@ -161,7 +164,7 @@ function parsePlace(text: string): Key {
     if (rest.length > 0) throw new URIError();
     return { workspaceId: parseId(workspaceId), externalId: decodeURIComponent(encoded) };
   } catch {
-    throw new InvalidArgumentError('It is what the page before ended with.');
+    throw new InvalidArgumentError('Must be the value printed after the previous page.');
   }
 }
 
@@ -179,15 +182,19 @@ function rowOf(workspace: string, { externalId, reason, blockedAt }: BlockedExte
 export function addUsersHistory(noun: Command): void {
   addVerb(noun, 'history', {
     sentence:
-      'Show what became of the subscription states of a user or an address, the latest first: from what, to what, when, by which request.',
+      'Show the changes of subscription states of a user or an address, newest first, with the request of each change.',
     example: 'users history --workspace default --external-id ada',
   })
     .requiredOption('--workspace <workspace>', 'name or id of the workspace')
-    .option('--external-id <id>', 'of this user, and of the addresses that the user has now', parseExternalId)
-    .option('--email <address>', 'of this email address, whoever has it', parseEmail)
-    .option('--phone <number>', 'of this phone number, whoever has it', parsePhone)
-    .option('--limit <number>', 'most changes to show', parseCount, 100)
-    .option('--after <place>', 'go on behind this one', parseChangePlace)
+    .option(
+      '--external-id <id>',
+      'changes of this user, and of the current addresses of the user',
+      parseExternalId,
+    )
+    .option('--email <address>', 'changes of this email address, for all users', parseEmail)
+    .option('--phone <number>', 'changes of this phone number, for all users', parsePhone)
+    .option('--limit <number>', 'maximum number of changes to show', parseCount, 100)
+    .option('--after <place>', 'start after this one (paging)', parseChangePlace)
     .action(history);
 }
 
@@ -203,7 +210,7 @@ interface Options {
 
 async function history({ workspace, externalId, email, phone, ...options }: Options): Promise<void> {
   if ([externalId, email, phone].filter((given) => given !== undefined).length !== 1) {
-    throw new Refusal('name whose history it is by one of --external-id, --email and --phone');
+    throw new Refusal('set one of --external-id, --email and --phone');
   }
   await withInstallation(async ({ database }) => {
     const { id } = await findWorkspace(database, workspace);
@@ -249,17 +256,18 @@ function changeRowOf({ kind, subject, subscription, group, from, to, at, request
 
 function parseEmail(text: string): string {
   const email = normalizeEmail(text);
-  if (email === undefined) throw new InvalidArgumentError('It is no email address that a user can have.');
+  if (email === undefined) throw new InvalidArgumentError('Not a valid email address.');
   return email;
 }
 
 function parsePhone(text: string): string {
   const number = searchedPhone(text);
-  if (!number?.valid) throw new InvalidArgumentError('It is no phone number that a user is found by.');
+  if (!number?.valid) throw new InvalidArgumentError('Not a valid phone number.');
   return number.phone;
 }
 
 function parseChangePlace(text: string): string {
-  if (!/^\d{1,18}$/.test(text)) throw new InvalidArgumentError('It is what the page before ended with.');
+  if (!/^\d{1,18}$/.test(text))
+    throw new InvalidArgumentError('Must be the value printed after the previous page.');
   return text;
 }

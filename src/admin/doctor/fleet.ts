@@ -88,20 +88,20 @@ function judgeProcesses(processes: SeenProcess[]): Finding[] {
   const nameOf = ({ name, host, pid }: SeenProcess) => `${name} (${pid} on ${host})`;
   for (const name of ['web', 'worker'] as const)
     if (!alive.some((one) => one.name === name))
-      findings.push(error('processes', `no ${name} runs`, `Start one: the line ${name} of the Procfile.`));
+      findings.push(error('processes', `no ${name} runs`, `Start one: see ${name} in the Procfile.`));
   for (const one of processes.filter(({ silentSeconds }) => silentSeconds >= SILENT_SECONDS))
     findings.push(
       warning(
         'processes',
-        `${nameOf(one)} fell silent ${Math.round(one.silentSeconds)} s ago`,
-        'It was killed, is frozen, or cannot reach Postgres: look at its last log line. After an hour it is forgotten.',
+        `${nameOf(one)} sent its last heartbeat ${Math.round(one.silentSeconds)} s ago`,
+        'The process was killed, is frozen, or cannot reach Postgres. Read its last log line. It is removed from the list after an hour.',
       ),
     );
   for (const one of alive.filter(({ missing }) => missing.length > 0))
     findings.push(
       error(
         'processes',
-        `${nameOf(one)} does not have ${one.missing.join(', ')}`,
+        `${nameOf(one)} cannot use ${one.missing.join(', ')}`,
         'See PenstockDependencyAway in docs/runbook.md.',
       ),
     );
@@ -111,10 +111,12 @@ function judgeProcesses(processes: SeenProcess[]): Finding[] {
       warning(
         'processes',
         `releases ${versions.sort().join(' and ')} run together`,
-        'Go on with the upgrade: see docs/upgrade.md.',
+        'Finish the upgrade, or revert it: see docs/upgrade.md.',
       ),
     );
-  return findings.length > 0 ? findings : [ok('processes', `${alive.length} run, all of one release`)];
+  return findings.length > 0
+    ? findings
+    : [ok('processes', `${alive.length} processes run, all of one release`)];
 }
 
 function judgeLanes(fleet: FleetNow, settings: LayoutSettings): Finding[] {
@@ -126,7 +128,7 @@ function judgeLanes(fleet: FleetNow, settings: LayoutSettings): Finding[] {
       error(
         'lanes',
         `${away.length === 1 ? 'shard' : 'shards'} ${away.join(', ')} of the lanes cannot be reached`,
-        'Its workspaces are answered 503, the others go on: bring back the primary of Redis that has it.',
+        'Requests of its workspaces are answered with 503; other workspaces continue. Restore the Redis primary of the shard.',
       ),
     );
   const nobodys = new Set(unworkedLanes(processes, installationLanes ?? 0).map(laneName));
@@ -134,12 +136,12 @@ function judgeLanes(fleet: FleetNow, settings: LayoutSettings): Finding[] {
   const worked = new Set(workers.flatMap((worker) => worker.lanes.map(laneName)));
   for (const { lane, oldestSeconds, depth } of lanes ?? []) {
     if (oldestSeconds <= (worked.has(lane) ? LONG_WAIT : UNWORKED_WAIT)) continue;
-    const age = `the oldest of ${depth} envelopes of ${lane} has been there for ${Math.round(oldestSeconds)} s`;
+    const age = `the oldest of ${depth} jobs of ${lane} has waited for ${Math.round(oldestSeconds)} s`;
     const unworked = nobodys.has(lane)
-      ? ', and no living worker works this lane'
+      ? ', and the lane has no worker'
       : worked.has(lane)
         ? ''
-        : ', and no living worker has applied anything of this lane for 10 s';
+        : ', and no worker has applied a job of this lane for 10 s';
     findings.push(error('lanes', `${age}${unworked}`, 'See PenstockLaneStuck in docs/runbook.md.'));
   }
   // That there is none at all is said of the processes.
@@ -147,11 +149,11 @@ function judgeLanes(fleet: FleetNow, settings: LayoutSettings): Finding[] {
     findings.push(
       warning(
         'lanes',
-        `no living worker works ${[...nobodys].join(', ')}`,
-        'Workers take such a lane within five seconds: look again, then at their logs.',
+        `no worker has ${[...nobodys].join(', ')}`,
+        'Workers take such a lane within five seconds. Run the check again; if it fails again, read the logs of the workers.',
       ),
     );
-  return findings.length > 0 ? findings : [ok('lanes', 'nothing waits for long in any lane')];
+  return findings.length > 0 ? findings : [ok('lanes', 'no job has waited long in any lane')];
 }
 
 function judgeSpread(fleet: FleetNow, settings: LayoutSettings): Finding[] {
@@ -164,7 +166,7 @@ function judgeSpread(fleet: FleetNow, settings: LayoutSettings): Finding[] {
       error(
         'lanes',
         `SHARDS is ${SHARDS} here, and the installation has ${installationShards}`,
-        `Set SHARDS=${installationShards}, or change it by penstock queue set-lanes ${LANES} --shards ${SHARDS}.`,
+        `Set SHARDS=${installationShards}, or change the installation with penstock queue set-lanes ${LANES} --shards ${SHARDS}.`,
       ),
     ];
   if (installationLanes === laneCount(settings)) return [];
@@ -172,7 +174,7 @@ function judgeSpread(fleet: FleetNow, settings: LayoutSettings): Finding[] {
     error(
       'lanes',
       `LANES is ${LANES} here, and the installation has ${lanes}`,
-      `Set LANES=${lanes}, or change it by penstock queue set-lanes ${LANES}.`,
+      `Set LANES=${lanes}, or change the installation with penstock queue set-lanes ${LANES}.`,
     ),
   ];
 }
@@ -195,18 +197,18 @@ export async function checkEnvelopes({ laneStore }: QueueConnection, lanes: numb
         ),
       );
   }
-  return findings.length > 0 ? findings : [ok('envelopes', 'workers of this release read what comes next')];
+  return findings.length > 0 ? findings : [ok('envelopes', 'workers of this release can read the next jobs')];
 }
 
 function judgeWaiting({ deadLetters, losses, syncs }: FleetNow): Finding[] {
   const findings: Finding[] = [];
   if (losses > 0)
     findings.push(
-      error('queue', `Redis has lost accepted objects ${losses} times`, 'See penstock queue losses.'),
+      error('queue', `Redis lost accepted objects ${losses} times`, 'See penstock queue losses.'),
     );
   if (deadLetters > 0)
     findings.push(
-      warning('dead letters', `${deadLetters} wait for a person`, 'See penstock dead-letters list.'),
+      warning('dead letters', `${deadLetters} wait for an operator`, 'See penstock dead-letters list.'),
     );
   for (const { workspace, integration } of syncs.failing)
     findings.push(
@@ -258,7 +260,7 @@ export function judgeStreams(troubles: StreamTrouble[]): Finding[] {
     if (lost > 0)
       return error(
         'streams',
-        `${stream} has not got ${lost} transactions, which the log no longer has`,
+        `${stream} did not receive ${lost} transactions, which the log no longer has`,
         'See PenstockStreamLost in docs/runbook.md.',
       );
     const behind = `${Math.round(lag)} s behind`;
@@ -266,12 +268,12 @@ export function judgeStreams(troubles: StreamTrouble[]): Finding[] {
       return warning(
         'streams',
         `${stream} has failed ${failures} times in a row and is ${behind}: ${lastError ?? 'unknown'}`,
-        'Mend the receiver, then penstock streams resume, which tries at once.',
+        'Fix the destination, then run penstock streams resume, which retries immediately.',
       );
     return warning(
       'streams',
-      `${stream} is ${behind}, and its receiver takes what it gets`,
-      'A sync process gives way while the machine is full: see penstock_stream_yielded_seconds_total, STREAM_YIELD_SECONDS and PenstockStreamLags in docs/runbook.md.',
+      `${stream} is ${behind}, and its destination accepts messages`,
+      'A sync process is throttled while the machine has no idle CPU. See penstock_stream_yielded_seconds_total, STREAM_YIELD_SECONDS and PenstockStreamLags in docs/runbook.md.',
     );
   });
 }

@@ -37,12 +37,11 @@ export function checkSettings(): { config: Config | undefined; findings: Finding
     config = readConfig();
   } catch (wrong) {
     if (!(wrong instanceof ConfigError)) throw wrong;
-    const advice =
-      'Set it as its rule says (docs/settings.md has all of them); nothing else could be looked at.';
+    const advice = 'Correct the setting (see docs/settings.md). No other check could run.';
     return { config: undefined, findings: [error('settings', wrong.message, advice)] };
   }
   const findings = [...openDoors(config), ...missingKeys(config)];
-  return { config, findings: findings.length > 0 ? findings : [ok('settings', 'every setting is in order')] };
+  return { config, findings: findings.length > 0 ? findings : [ok('settings', 'every setting is valid')] };
 }
 
 const LOOPBACK = /^(127\.|localhost$|::1$)/;
@@ -51,19 +50,19 @@ function* openDoors(config: Config): Iterable<Finding> {
   if (!LOOPBACK.test(config.HOST) && config.METRICS_TOKEN === '')
     yield warning(
       'settings',
-      `HOST is ${config.HOST} and METRICS_TOKEN is empty: whoever reaches PORT reads /metrics`,
-      'Set METRICS_TOKEN, or close /metrics in the proxy.',
+      `HOST is ${config.HOST} and METRICS_TOKEN is empty: everyone who reaches PORT can read /metrics`,
+      'Set METRICS_TOKEN, or block /metrics in the proxy.',
     );
   if (!LOOPBACK.test(config.BOARD_HOST))
     yield warning(
       'settings',
-      `BOARD_HOST is ${config.BOARD_HOST}: the console listens beyond this machine`,
-      'Have only a proxy with TLS, or a private network, reach it.',
+      `BOARD_HOST is ${config.BOARD_HOST}: other machines can reach the console`,
+      'Allow access only from a proxy with TLS or from a private network.',
     );
   if (config.MAX_REDIS_MEMORY_PERCENT > 95)
     yield warning(
       'settings',
-      `MAX_REDIS_MEMORY_PERCENT is ${config.MAX_REDIS_MEMORY_PERCENT}: near 100 Redis refuses the workers too`,
+      `MAX_REDIS_MEMORY_PERCENT is ${config.MAX_REDIS_MEMORY_PERCENT}: near 100, Redis also refuses the workers`,
       'Set it to 95 or less.',
     );
 }
@@ -73,7 +72,7 @@ function* missingKeys({ DEPLOYMENT_FORM, INTEGRATION_KEY }: Config): Iterable<Fi
     yield warning(
       'settings',
       'INTEGRATION_KEY is empty: credentials of integrations, streams to webhooks and buckets cannot be stored or read',
-      'Make a key with `openssl rand -base64 32` and set it as INTEGRATION_KEY on sync and for this command.',
+      'Create a key with `openssl rand -base64 32`, and set it as INTEGRATION_KEY for sync and for this command.',
     );
 }
 
@@ -109,7 +108,7 @@ export async function checkPostgresDisk(databaseUrl: string, dataDirectory?: str
     if (disk) return judgeDisk(disk);
   }
   const where = onSocket ? 'Postgres' : `Postgres (${hostname})`;
-  return ok('disk', `the disk of ${where} cannot be seen from here: watch it there`);
+  return ok('disk', `the disk of ${where} cannot be checked from this machine; monitor it there`);
 }
 
 /** By the part of it that is free. */
@@ -121,7 +120,7 @@ export function judgeDisk({
   const free = freeBytes / sizeBytes;
   const found = `${Math.round(free * 1000) / 10} % of the disk of ${path.resolve(folder)} is free (${gigabytes(freeBytes)})`;
   if (free > LOW) return ok('disk', found);
-  const advice = 'Make room: see PenstockDiskFilling in docs/runbook.md.';
+  const advice = 'Free space: see PenstockDiskFilling in docs/runbook.md.';
   return free > VERY_LOW ? warning('disk', found, advice) : error('disk', found, advice);
 }
 
@@ -136,13 +135,13 @@ export function checkFiles({ DATA_DIR }: Config): Finding[] {
     existsSync(file),
   );
   const open = files.filter((file) => (statSync(file).mode & 0o077) !== 0);
-  if (open.length === 0) return [ok('files', 'files with secrets are closed to others')];
+  if (open.length === 0) return [ok('files', 'files with secrets are readable only by their owner')];
   return open.map((file) => {
     const mode = (statSync(file).mode & 0o777).toString(8);
     const judge = file === '.env' ? warning : error;
     return judge(
       'files',
-      `${file} has mode ${mode}: others of this machine may read it`,
+      `${file} has mode ${mode}: other users of this machine can read it`,
       `chmod 600 ${file}`,
     );
   });
@@ -229,7 +228,11 @@ async function ask({ store, host, verifies, ca }: Encrypted, socket: net.Socket)
     const [answer] = (await once(socket, 'data')) as [Buffer];
     if (answer[0] !== 'S'.charCodeAt(0))
       return [
-        error('certificate', 'Postgres offers no TLS, and DATABASE_URL asks for it', 'Set ssl = on there.'),
+        error(
+          'certificate',
+          'DATABASE_URL requires TLS, and Postgres does not offer it',
+          'Set ssl = on in Postgres.',
+        ),
       ];
   }
   const named = net.isIP(host) ? {} : { servername: host };
@@ -238,15 +241,15 @@ async function ask({ store, host, verifies, ca }: Encrypted, socket: net.Socket)
   await once(secure, 'secureConnect');
   const until = new Date(secure.getPeerCertificate().valid_to);
   const left = (until.getTime() - Date.now()) / 1000;
-  const found = `that of ${store} is valid until ${until.toISOString()}`;
+  const found = `the certificate of ${store} is valid until ${until.toISOString()}`;
   if (left <= 0) return [error('certificate', found, 'Renew it on the server.')];
   const { authorizationError: distrust } = secure;
   if (verifies && distrust)
     return [
       error(
         'certificate',
-        `that of ${store} is not trusted here: ${distrust}`,
-        'Name the authority by NODE_EXTRA_CA_CERTS (for Postgres also sslrootcert), and the host as the certificate does.',
+        `the certificate of ${store} is not trusted on this machine: ${distrust}`,
+        'Set NODE_EXTRA_CA_CERTS (for Postgres also sslrootcert) to the authority, and use the host name of the certificate.',
       ),
     ];
   return [left > SOON ? ok('certificate', found) : warning('certificate', found, 'Renew it on the server.')];

@@ -54,27 +54,29 @@ export async function checkPostgres(pool: Pool, databaseUrl: string): Promise<Fi
     ...judgeClock('Postgres', health.now, { asked, answered: Date.now() }),
   ];
   if (!(await isMigrated(pool, PATIENCE_MS))) {
-    findings.push(error('migrations', 'Postgres lacks tables of this version', 'Run penstock migrate.'));
+    findings.push(
+      error('migrations', 'Postgres does not have the tables of this release', 'Run penstock migrate.'),
+    );
     return findings;
   }
-  findings.push(ok('migrations', 'Postgres has the tables of this version'));
+  findings.push(ok('migrations', 'Postgres has the tables of this release'));
   const months = await findMissingPartitions(pool, 1);
   findings.push(
     months.length === 0
-      ? ok('partitions', 'this month and the next have their partitions')
+      ? ok('partitions', 'the partitions of this month and the next exist')
       : error(
           'partitions',
-          `there is no partition ${months.join(', ')}`,
-          'Start a worker: it makes them at its start and each day. Without one, events of that month cannot be stored.',
+          `missing partition: ${months.join(', ')}`,
+          'Start a worker, which creates partitions at its start and every day. Without the partition, events of that month cannot be stored.',
         ),
   );
   const { fences, seconds } = await readStuckFences(pool, LONG_FENCE);
   findings.push(
     fences === 0
-      ? ok('fences', 'no lane stands at a fence')
+      ? ok('fences', 'no lane waits at a fence')
       : warning(
           'fences',
-          `lanes have stood at ${fences} fences, for ${Math.round(seconds)} s at most`,
+          `lanes wait at ${fences} fences, for up to ${Math.round(seconds)} s`,
           'Every lane needs a worker: see penstock status, and PenstockLaneStuck in docs/runbook.md.',
         ),
   );
@@ -85,7 +87,7 @@ export async function checkPostgres(pool: Pool, databaseUrl: string): Promise<Fi
       warning(
         'replication',
         `a replica of Postgres is ${Math.round(lagSeconds!)} s behind`,
-        'Look at its disk and network: see PenstockReplicationLag in docs/runbook.md.',
+        'Check its disk and network: see PenstockReplicationLag in docs/runbook.md.',
       ),
     );
   return findings;
@@ -104,18 +106,18 @@ export function judgePostgres({
   if (version < 140_000)
     findings.push(error('postgres', `${release} is too old`, 'Use Postgres 14 or newer.'));
   if (inRecovery || settings.default_transaction_read_only === 'on')
-    findings.push(error('postgres', 'it takes no writes', 'Let DATABASE_URL lead to the primary.'));
+    findings.push(error('postgres', 'the server is read-only', 'Set DATABASE_URL to the primary.'));
   for (const [name, why] of [
     ['fsync', 'a crash of its machine can destroy the database'],
     ['full_page_writes', 'a crash of its machine can destroy pages'],
-    ['synchronous_commit', 'a crash loses commits: with the queue in Postgres, accepted objects'],
+    ['synchronous_commit', 'a crash loses commits, and with the queue in Postgres also accepted objects'],
   ] as const)
     if (settings[name] === 'off')
       findings.push(error('postgres', `${name} is off: ${why}`, `Set ${name} = on.`));
   for (const name of ['autovacuum', 'track_counts'])
     if (settings[name] === 'off')
       findings.push(
-        warning('postgres', `${name} is off: tables grow and plans go stale`, `Set ${name} = on.`),
+        warning('postgres', `${name} is off: tables grow, and query plans become stale`, `Set ${name} = on.`),
       );
   const most = Number(settings.max_connections ?? 0);
   if (most - connections < SPARE_CONNECTIONS)
@@ -130,11 +132,11 @@ export function judgePostgres({
     findings.push(
       warning(
         'postgres',
-        `a transaction has been open for ${Math.round(oldestTransactionSeconds / 60)} min: it may hold locks, and nothing is vacuumed`,
+        `a transaction has been open for ${Math.round(oldestTransactionSeconds / 60)} min: it can hold locks, and prevents vacuum`,
         'Find it in pg_stat_activity by xact_start, and end it.',
       ),
     );
-  return findings.length > 0 ? findings : [ok('postgres', `${release}, settings in order`)];
+  return findings.length > 0 ? findings : [ok('postgres', `${release}, settings are correct`)];
 }
 
 /** By a store's clock, and ours before and after the question; all in epoch milliseconds. */
@@ -159,7 +161,7 @@ export function judgeBloat(tables: Pick<TableSize, 'table' | 'liveRows' | 'deadR
     warning(
       'bloat',
       `${table} has ${deadRows} dead rows`,
-      `Run vacuum analyze ${table}; look for a long transaction, and let autovacuum come more often (autovacuum_naptime).`,
+      `Run vacuum analyze ${table}. Check for a long transaction, and run autovacuum more often (autovacuum_naptime).`,
     ),
   );
 }
@@ -180,7 +182,7 @@ export async function attempt(
 
 /** Redis: settings, memory, disk, clock, replicas; of a cluster, of each server that has lanes, and its state. */
 export async function checkRedis({ redis, replication, layout }: QueueConnection): Promise<Finding[]> {
-  if (!redis) return [ok('redis', 'there is none: the queue is in Postgres')];
+  if (!redis) return [ok('redis', 'not used: the queue is in Postgres')];
   const { shards } = layout;
   const findings = isCluster(redis) ? await checkCluster(redis, shards) : [];
   for (const server of laneServers(redis, shards)) {
@@ -196,7 +198,7 @@ export async function checkRedis({ redis, replication, layout }: QueueConnection
   }
   return findings.some(({ check, level }) => check === 'redis' && level !== 'ok')
     ? findings
-    : [ok('redis', 'settings and memory in order'), ...findings];
+    : [ok('redis', 'settings and memory are correct'), ...findings];
 }
 
 async function checkServer(redis: Redis): Promise<Finding[]> {
@@ -206,8 +208,8 @@ async function checkServer(redis: Redis): Promise<Finding[]> {
     findings.push(
       error(
         'redis',
-        `maxmemory-policy is ${settings.evicts}: it throws accepted objects away`,
-        'Set maxmemory-policy noeviction; no process starts on it otherwise.',
+        `maxmemory-policy is ${settings.evicts}: Redis can drop accepted objects`,
+        'Set maxmemory-policy noeviction. Processes do not start with another policy.',
       ),
     );
   if (settings.appends !== 'yes' || settings.syncs !== 'always')
@@ -216,7 +218,11 @@ async function checkServer(redis: Redis): Promise<Finding[]> {
   const { used, most } = memoryOf(info);
   if (most === 0)
     findings.push(
-      warning('redis', 'it has no maxmemory: a flood takes the machine, not a 503', 'Set maxmemory.'),
+      warning(
+        'redis',
+        'maxmemory is not set: a burst can use up the memory of the machine instead of being refused with 503',
+        'Set maxmemory.',
+      ),
     );
   else if (used / most > 0.7)
     findings.push(
@@ -227,10 +233,11 @@ async function checkServer(redis: Redis): Promise<Finding[]> {
       ),
     );
   const { writes, lagSeconds = 0 } = healthOf(info);
-  if (!writes) findings.push(error('redis', 'it could not write to its disk', 'Make room on its disk.'));
+  if (!writes)
+    findings.push(error('redis', 'Redis could not write to its disk', 'Free space on the disk of Redis.'));
   if (lagSeconds > LONG_LAG)
     findings.push(
-      warning('replication', `a replica of Redis is ${lagSeconds} s behind`, 'Look at its network.'),
+      warning('replication', `a replica of Redis is ${lagSeconds} s behind`, 'Check its network.'),
     );
   const asked = Date.now();
   const [seconds, microseconds] = await redis.time();
@@ -251,12 +258,12 @@ async function checkReplicas(server: Redis, wanted: number): Promise<Finding[]> 
   if (wanted === 0) return [];
   const found = await countReplicas(server);
   if (found >= wanted)
-    return [ok('replicas', `${found} replicas are connected, and ${wanted} are waited for`)];
+    return [ok('replicas', `${found} replicas are connected, and REDIS_WAIT_REPLICAS needs ${wanted}`)];
   return [
     error(
       'replicas',
-      `REDIS_WAIT_REPLICAS is ${wanted}, and ${found} are connected: nothing is accepted`,
-      'Bring the replicas back, or lower REDIS_WAIT_REPLICAS.',
+      `REDIS_WAIT_REPLICAS is ${wanted}, and ${found} replicas are connected: no request is accepted`,
+      'Restore the replicas, or lower REDIS_WAIT_REPLICAS.',
     ),
   ];
 }
@@ -265,8 +272,7 @@ async function checkReplicas(server: Redis, wanted: number): Promise<Finding[]> 
 async function checkCluster(redis: Cluster, shards: number): Promise<Finding[]> {
   const findings: Finding[] = [];
   const state = /cluster_state:(\w+)/.exec(String(await redis.cluster('INFO')))?.[1];
-  if (state !== 'ok')
-    findings.push(error('redis', 'the cluster is down', 'Look at redis-cli --cluster check.'));
+  if (state !== 'ok') findings.push(error('redis', 'the cluster is down', 'Run redis-cli --cluster check.'));
   // A replica too: it may have a shard one day.
   for (const server of shards > 1 ? allServers(redis) : []) {
     // One that is away is missed by the check of the slots.
@@ -275,7 +281,7 @@ async function checkCluster(redis: Cluster, shards: number): Promise<Finding[]> 
       warning(
         'redis',
         `${nameOf(server)}: ${REFUSES_FOR_OTHERS}`,
-        'Set cluster-require-full-coverage no in the configuration file of every server: what CONFIG SET says is gone after a restart.',
+        'Set cluster-require-full-coverage no in the configuration file of every server. A value from CONFIG SET is lost at a restart.',
       ),
     );
   }
@@ -284,8 +290,8 @@ async function checkCluster(redis: Cluster, shards: number): Promise<Finding[]> 
     findings.push(
       warning(
         'redis',
-        `${nameOf(server)} has lanes and no replica: while it is away nothing is accepted${shards > 1 ? ' for its shards' : ''}`,
-        'Give it a replica.',
+        `${nameOf(server)} has lanes and no replica: while it is unavailable, no request is accepted${shards > 1 ? ' for its shards' : ''}`,
+        'Add a replica.',
       ),
     );
   }

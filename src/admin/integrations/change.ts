@@ -43,7 +43,7 @@ export async function pause(nameOrId: string, { workspace, json }: OneOptions): 
       action: 'integrations.pause',
       data: { status: 'paused' },
       json,
-      note: `A job that is in progress goes on; ${PENSTOCK} integrations cancel ends it.`,
+      note: `A running job continues; to cancel it, run ${PENSTOCK} integrations cancel.`,
     });
   });
 }
@@ -68,11 +68,11 @@ export interface UpdateOptions extends OneOptions, SecretOptions {
 /** Name, source and kind stay: another source is another integration. */
 export async function update(nameOrId: string, options: UpdateOptions): Promise<void> {
   const { schedule, onDemand, contactEmails, workspace, json } = options;
-  if (schedule !== undefined && onDemand) throw new Refusal('give one of --schedule and --on-demand');
+  if (schedule !== undefined && onDemand) throw new Refusal('set one of --schedule and --on-demand');
   const nothing = schedule === undefined && !onDemand && contactEmails === undefined && !namesSecret(options);
   if (nothing)
     throw new Refusal(
-      'say what to change: --schedule, --on-demand, --contact-emails, --secret-env or --secret-file',
+      'nothing to change: set --schedule, --on-demand, --contact-emails, --secret-env or --secret-file',
     );
   await withInstallation(async (installation) => {
     const integration = await findIntegration(installation.database, nameOrId, workspace);
@@ -115,9 +115,9 @@ export async function remove(nameOrId: string, { workspace, json }: OneOptions):
       return { result, entries: result ? [{ action: 'integrations.delete', ...entry }] : [] };
     });
     if (!isDeleted)
-      throw new Refusal(`a job of '${name}' is in progress; end it with ${PENSTOCK} integrations cancel`);
+      throw new Refusal(`a job of '${name}' is in progress; cancel it with ${PENSTOCK} integrations cancel`);
     if (json) printJson({ integration_id: id, deleted: true });
-    else process.stdout.write(`${name} is deleted, with its logs; what it synced stays\n`);
+    else process.stdout.write(`${name} and its logs were deleted; synced data stays\n`);
   });
 }
 

@@ -90,14 +90,16 @@ export async function create(options: CreateOptions): Promise<void> {
     const encrypted = credentials && encryptCredentials(credentials, made.id, integrationKeys(config));
     const failure = await whyNot(made, options, installation);
     if (failure && !options.draft)
-      throw new Refusal(`${failure.message}; mend it, or keep the integration as a draft with --draft`);
+      throw new Refusal(
+        `${failure.message}. Fix the source, or store the integration as a draft with --draft`,
+      );
     await store({ ...made, encrypted, status: failure ? 'draft' : 'active' }, options, installation);
     printRow(
       options.json,
       longRow(await findIntegration(database, made.id), new Date()),
       failure
-        ? `It is a draft: ${failure.message}. ${PENSTOCK} integrations resume tests again and activates it.`
-        : `Columns and connection are in order. ${PENSTOCK} integrations sync ${made.id} starts a sync now.`,
+        ? `Stored as a draft: ${failure.message}. To test again and activate it, run ${PENSTOCK} integrations resume.`
+        : `Connection and columns are valid. To start a sync now, run ${PENSTOCK} integrations sync ${made.id}.`,
     );
   });
 }
@@ -144,7 +146,9 @@ async function store(
     });
     const taken = others.find((other) => isSameSource(other.source as unknown as SourceDefinition, source));
     if (taken)
-      throw new Refusal(`the integration '${taken.name}' has this source; each table serves one integration`);
+      throw new Refusal(
+        `the integration '${taken.name}' already has this source; a table can have only one integration`,
+      );
     const made = await tx.integration.create({
       data: {
         id,
@@ -165,6 +169,6 @@ async function store(
     return { result: made, entries: [{ action: 'integrations.create', subject, workspaceId, detail }] };
   }).catch((error) => {
     if (codeOf(error) !== 'P2002') throw error;
-    throw new Refusal(`an integration of this workspace is named '${name}' already`);
+    throw new Refusal(`this workspace already has an integration with the name '${name}'`);
   });
 }

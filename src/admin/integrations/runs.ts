@@ -146,9 +146,9 @@ export async function sync(nameOrId: string, options: OneOptions & { wait?: bool
       runRow(run),
       options.wait
         ? undefined
-        : `It has begun; ${PENSTOCK} integrations logs ${integrationId} tells how it goes.`,
+        : `The sync has started. To see its progress, run ${PENSTOCK} integrations logs ${integrationId}.`,
     );
-    const where = `${PENSTOCK} integrations logs ${integrationId} --job ${run.id} tells which and why`;
+    const where = `see ${PENSTOCK} integrations logs ${integrationId} --job ${run.id}`;
     if (run.status === 'error' || run.status === 'config_error') {
       const which = run.status === 'error' && run.rowsFailed > 0 ? `; ${where}` : '';
       throw new Refusal(`the sync failed: ${run.message}${which}`);
@@ -170,7 +170,7 @@ async function ended(installation: Installation, integrationId: string, id: stri
       told = true;
       // On stderr, so that what is printed in the end stays as it is.
       process.stderr.write(
-        `No row has been synced yet. Without a sync process (the Procfile's sync, or ${START_COMMAND}) the job waits for one; it goes on when this command is ended.\n`,
+        `No row has been synced yet. If no sync process is running, start one (${START_COMMAND}, or sync in the Procfile). The job continues if you stop this command.\n`,
       );
     },
   });
@@ -199,7 +199,7 @@ export async function cancel(nameOrId: string, options: OneOptions): Promise<voi
     printRow(
       options.json,
       runRow(await requireRun(installation, integrationId, id)),
-      'It ends when the rows in hand have taken effect; what was synced stays.',
+      'The job ends when the current rows have taken effect. Synced data stays.',
     );
   });
 }
@@ -228,7 +228,7 @@ export async function logs(nameOrId: string, options: LogsOptions): Promise<void
       return rowErrors(installation, options.job, options);
     }
     if (options.after !== undefined && !validate(options.after))
-      throw new Refusal('--after is the id of a job');
+      throw new Refusal('--after must be the id of a job');
     const found = await selectRuns(database.pool, id, { after: options.after, limit: options.limit + 1 });
     const { shown, next } = pageOf(found, options.limit, (last) => last.id);
     printPage(options.json, 'sync jobs', { rows: shown.map(runRow), next });
@@ -237,7 +237,7 @@ export async function logs(nameOrId: string, options: LogsOptions): Promise<void
 
 async function rowErrors({ database }: Installation, jobId: string, { limit, after, json }: LogsOptions) {
   if (after !== undefined && !/^\d{1,15}$/.test(after))
-    throw new Refusal('with --job, --after is the number of a row');
+    throw new Refusal('with --job, --after must be the number of a row');
   const behind = after === undefined ? -1 : Number(after);
   const found = await selectRowErrors(database.pool, jobId, { after: behind, limit: limit + 1 });
   const { shown, next } = pageOf(found, limit, (last) => String(last.number));

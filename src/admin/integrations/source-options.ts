@@ -23,11 +23,8 @@ export interface SecretOptions {
 
 export function addSecretOptions(command: Command): Command {
   return command
-    .option('--secret-env <name>', 'environment variable that holds the password or secret access key')
-    .option(
-      '--secret-file <file>',
-      'file that holds it; - reads it from stdin (default: asks on the terminal)',
-    );
+    .option('--secret-env <name>', 'environment variable with the password or secret access key')
+    .option('--secret-file <file>', 'file with it; - reads standard input (default: asks on the terminal)');
 }
 
 export function namesSecret({ secretEnv, secretFile }: SecretOptions): boolean {
@@ -46,7 +43,7 @@ export async function readSecret(options: SecretOptions, what: string): Promise<
 
 async function find({ secretEnv, secretFile }: SecretOptions, what: string): Promise<string> {
   if (secretEnv !== undefined && secretFile !== undefined)
-    throw new Refusal('give one of --secret-env and --secret-file');
+    throw new Refusal('set one of --secret-env and --secret-file');
   if (secretEnv !== undefined) {
     const value = variableNamed(secretEnv);
     if (value === undefined) throw new Refusal(`the environment has no variable ${secretEnv}`);
@@ -54,8 +51,7 @@ async function find({ secretEnv, secretFile }: SecretOptions, what: string): Pro
   }
   if (secretFile === '-') return text(process.stdin);
   if (secretFile !== undefined) return readFile(secretFile);
-  if (!process.stdin.isTTY)
-    throw new Refusal('a secret is needed: name its place with --secret-env or --secret-file');
+  if (!process.stdin.isTTY) throw new Refusal('a secret is required: set --secret-env or --secret-file');
   return askFor(what);
 }
 
@@ -111,24 +107,24 @@ export interface SourceOptions extends SecretOptions {
 
 export function addSourceOptions(command: Command): Command {
   command
-    .addOption(new Option('--source <source>', 'where the rows are').choices(types).makeOptionMandatory())
-    .option('--host <host>', 'postgres: its address')
-    .option('--port <number>', 'postgres: its port', parseCount, 5432)
-    .option('--database <database>', 'postgres: database of the table')
-    .option('--table <table>', 'postgres: table or view, with its schema if need be: exports.users')
+    .addOption(new Option('--source <source>', 'kind of the source').choices(types).makeOptionMandatory())
+    .option('--host <host>', 'postgres: host')
+    .option('--port <number>', 'postgres: port', parseCount, 5432)
+    .option('--database <database>', 'postgres: database')
+    .option('--table <table>', 'postgres: table or view, for example exports.users')
     .addOption(
-      new Option('--tls <tls>', 'postgres: whether the connection is encrypted, and its certificate verified')
+      new Option('--tls <tls>', 'postgres: encryption, and verification of the certificate')
         .choices(['off', 'on', 'verified'])
         .default('verified'),
     )
-    .option('--user <user>', 'postgres: who reads it')
-    .option('--path <path>', 'folder: a folder or one file, where the sync process runs')
+    .option('--user <user>', 'postgres: user name')
+    .option('--path <path>', 'folder: path of a folder or file on the machine of the sync process')
     .addOption(new Option('--format <format>', 'folder, s3: format of the files').choices(fileFormats))
     .option('--bucket <bucket>', 's3: name of the bucket')
-    .option('--prefix <prefix>', 's3: how the names of its objects begin', '')
+    .option('--prefix <prefix>', 's3: prefix of the object keys', '')
     .option('--region <region>', 's3: region of the bucket')
-    .option('--endpoint <url>', 's3: address of a service other than AWS')
-    .option('--access-key-id <id>', 's3: who reads it');
+    .option('--endpoint <url>', 's3: address of an S3-compatible service (default: AWS)')
+    .option('--access-key-id <id>', 's3: access key id');
   return addSecretOptions(command);
 }
 
@@ -140,7 +136,7 @@ export function readDefinition(options: SourceOptions): SourceDefinition {
   const { source: type, port, tls, prefix } = options;
   if (type === 'postgres') {
     const { host, database, table } = needed(options, 'host', 'database', 'table', 'user');
-    if (port > LARGEST_PORT) throw new Refusal(`--port is at most ${LARGEST_PORT}`);
+    if (port > LARGEST_PORT) throw new Refusal(`--port must be at most ${LARGEST_PORT}`);
     return { type, host, port, database, table, tls };
   }
   if (type === 'folder') {
@@ -160,7 +156,7 @@ export function requireEndpoint(endpoint: string): void {
     : { protocol: '', username: '', password: '' };
   if (!/^https?:$/.test(protocol) || username !== '' || password !== '')
     throw new Refusal(
-      '--endpoint is a URL that starts with http:// or https://, without a user or a password',
+      '--endpoint must be a URL that starts with http:// or https://, without user and password',
     );
 }
 
