@@ -23,19 +23,19 @@ const LONGEST = 128;
 const FEWEST_DIFFERENT = 5;
 
 /** For whoever chooses one. */
-export const PASSWORD_RULE = `It has ${SHORTEST} characters or more; a few words that do not belong together will do.`;
+export const PASSWORD_RULE = `Use at least ${SHORTEST} characters, for example several unrelated words.`;
 
 /** What is wrong with a new password, in words; nothing when it will do. Length counts for more than mixture. */
 export function passwordProblem(password: string, email: string): string | undefined {
   const characters = [...password];
   if (characters.length < SHORTEST || characters.length > LONGEST)
-    return `A password has ${SHORTEST} to ${LONGEST} characters.`;
+    return `A password must have ${SHORTEST} to ${LONGEST} characters.`;
   if (new Set(characters).size < FEWEST_DIFFERENT)
-    return `A password has at least ${FEWEST_DIFFERENT} different characters.`;
+    return `A password must have at least ${FEWEST_DIFFERENT} different characters.`;
   const [name = ''] = email.split('@');
   const lowered = password.toLowerCase();
   if (lowered.includes(email) || (name.length > 3 && lowered.includes(name)))
-    return 'A password does not contain your email address.';
+    return 'A password must not contain your email address.';
   return undefined;
 }
 

@@ -153,7 +153,7 @@ export function createBoardApp({
     (full && accountId === undefined ? queues : maskedQueues)(request, response, next);
   });
   app.use((request, response) => {
-    sendSorry(request, response, new Sorry(404, 'There is no such page.'));
+    sendSorry(request, response, new Sorry(404, 'Page not found.'));
   });
   // biome-ignore lint/complexity/useMaxParams: Express knows an error handler by its four parameters.
   app.use((error: { status?: number }, _request: Request, response: Response, _next: NextFunction) => {
@@ -200,7 +200,7 @@ function refuseUnclear(request: Request, response: Response, next: NextFunction)
 
 function refuseOtherOrigins(request: Request, response: Response, next: NextFunction): void {
   if (isSameOrigin(request)) next();
-  else response.status(403).json({ message: 'Only the console itself may send this.' });
+  else response.status(403).json({ message: 'This request must come from a page of the console.' });
 }
 
 /** Jobs on a page of the console: each may be an envelope of megabytes, and all of a page are in memory at once. */
@@ -226,7 +226,7 @@ function refusePacked(request: Request, response: Response, next: NextFunction):
 /** Nothing is done to the queues by themselves: what a job is the picture of would stay as it is. */
 function refuseChanges(request: Request, response: Response, next: NextFunction): void {
   if (SAFE.includes(request.method)) next();
-  else response.status(403).json({ message: 'The queues can be looked at, and nothing else.' });
+  else response.status(403).json({ message: 'The queues are read-only.' });
 }
 
 /** What people sent is not left behind in the browser. */

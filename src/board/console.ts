@@ -129,7 +129,7 @@ export function createConsole<Services extends Pick<ConsoleServices, 'config' | 
     const seconds = actions.secondsLeft(who);
     if (seconds > 0) {
       response.set('Retry-After', String(seconds));
-      throw new Sorry(429, `You have done ${MOST_ACTIONS} things within a minute. Go on in ${seconds} s.`);
+      throw new Sorry(429, `You can submit ${MOST_ACTIONS} actions per minute. Try again in ${seconds} s.`);
     }
     actions.count(who);
     next();
@@ -199,7 +199,7 @@ async function serve<Services extends Pick<ConsoleServices, 'config' | 'loss' | 
   else if ('file' in reply) {
     services.log.info({ path: request.path, account_id: viewer.accountId }, 'console download');
     if (!(await download(response, reply)))
-      throw new Sorry(503, 'Others download files at this moment. Try again when they have theirs.');
+      throw new Sorry(503, 'Too many downloads are running. Try again in a few seconds.');
   } else {
     const loss = services.loss();
     const { title, body, status = 200, refresh } = reply;
@@ -214,9 +214,9 @@ function enter(right: Page['right'], viewer: Viewer): Workspace[] {
   const isOperator = viewer.accountId === undefined;
   if (right === 'anyone' || (right === 'operator' && isOperator)) return [];
   if (right === 'company' && viewer.full) return [];
-  if (right === 'operator') throw new Sorry(403, 'Only BOARD_USER may do that.');
+  if (right === 'operator') throw new Sorry(403, 'Only BOARD_USER can do this.');
   if (right === 'company')
-    throw new Sorry(403, "Your account lacks the company permission 'admin' or 'manage_company_settings'.");
+    throw new Sorry(403, "Your account needs the company permission 'admin' or 'manage_company_settings'.");
   const workspaces = viewer.workspacesWith(right);
   if (workspaces.length === 0) throw viewer.full ? noWorkspace() : lacking(right);
   return workspaces;
@@ -246,34 +246,35 @@ export const viewerOf = (response: Response) => response.locals.viewer as Viewer
 
 export function lacking(right: Right): Sorry {
   const names = rights[right].map((name) => `'${name}'`).join(' or ');
-  return new Sorry(403, `Your account lacks the permission ${names} of a workspace.`);
+  return new Sorry(403, `Your account needs the permission ${names} in a workspace.`);
 }
 
 /** For who has every right there is. */
 const noWorkspace = () =>
   new Sorry(
     503,
-    'No workspace is known: Postgres does not answer, or there is none yet (penstock workspaces create).',
+    'No workspace found: Postgres does not answer, or no workspace exists yet (penstock workspaces create).',
   );
 
 /** What an error means to whoever asked; undefined: nothing that could be told. */
 function sorryOf(error: unknown): Sorry | undefined {
   if (error instanceof Sorry) return error;
   if (error instanceof QueueUnavailable)
-    return new Sorry(503, 'The queue does not answer. Nothing was changed that is not said; try again.');
+    return new Sorry(503, 'The queue is not reachable. Your change was not saved. Try again.');
   const { type } = error as { type?: string };
-  if (type === 'entity.too.large') return new Sorry(400, 'The form holds more than it may.');
-  if (type === 'parameters.too.many') return new Sorry(400, `A form has at most ${MOST_FIELDS} values.`);
-  if (isPostgresAway(error)) return new Sorry(503, 'Postgres does not answer. Try again when it does.');
+  if (type === 'entity.too.large')
+    return new Sorry(400, 'The form is too large. Send fewer or shorter values.');
+  if (type === 'parameters.too.many') return new Sorry(400, `A form can have at most ${MOST_FIELDS} values.`);
+  if (isPostgresAway(error)) return new Sorry(503, 'Postgres does not answer. Try again later.');
   return undefined;
 }
 
 const titles: Record<number, string> = {
-  400: 'That will not do',
+  400: 'Invalid request',
   403: 'Not allowed',
   404: 'Not found',
-  409: 'Not now',
-  429: 'Too much at once',
+  409: 'Conflict',
+  429: 'Too many requests',
   503: 'Not available',
 };
 
@@ -297,6 +298,6 @@ export async function chosenWorkspace({
   const id = query('workspace');
   if (id === '') return undefined;
   const found = await findWorkspace(id);
-  if (!found) throw new Sorry(404, 'There is no such workspace, or your account has no right in it.');
+  if (!found) throw new Sorry(404, 'Workspace not found, or your account has no permission in it.');
   return found;
 }

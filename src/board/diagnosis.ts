@@ -45,26 +45,26 @@ export function diagnose(found: Findings): Verdict {
   const told = causes.flatMap((cause) => cause(found) ?? []);
   return (
     told.find(({ tone }) => tone === 'bad') ??
-    told[0] ?? { tone: 'good', sentence: 'All is well: what is accepted takes effect within seconds.' }
+    told[0] ?? { tone: 'good', sentence: 'All is well: accepted objects take effect within seconds.' }
   );
 }
 
 const stores: Record<string, [sentence: string, advice: string]> = {
   postgres: [
-    'Postgres does not answer: nothing that is accepted takes effect, and little can be shown.',
-    'Bring it back; every process goes on by itself then. DATABASE_URL says where it is looked for.',
+    'Postgres does not answer: accepted objects do not take effect, and most pages are unavailable.',
+    'Start Postgres, or correct DATABASE_URL. Every process then resumes by itself.',
   ],
   migrations: [
-    'Postgres lacks tables of this release.',
-    'Run the release step: penstock migrate. Every process goes on by itself then.',
+    'Postgres does not have the tables of this release.',
+    'Run the release step: penstock migrate. Every process then resumes by itself.',
   ],
   redis: [
-    'Redis does not answer: requests are refused with 503, and nothing is applied.',
-    'Bring it back; every process goes on by itself then. REDIS_URL says where it is looked for.',
+    'Redis does not answer: requests are refused with 503, and accepted objects do not take effect.',
+    'Start Redis, or correct REDIS_URL. Every process then resumes by itself.',
   ],
   producer: [
-    'The console cannot add objects to the queue, so a replay is refused.',
-    'It tries again and continues by itself. The log of the console has the cause.',
+    'The console cannot add objects to the queue. Replays are refused.',
+    'The console retries by itself. Its log has the cause.',
   ],
   queue: [
     'The queue in Postgres does not answer.',
@@ -76,7 +76,7 @@ function storesAway({ missing, lanes, processes }: Findings): Verdict | undefine
   const name =
     missing[0] ?? (processes === undefined ? 'postgres' : lanes === undefined ? 'queue' : undefined);
   if (name === undefined) return undefined;
-  const [sentence, advice] = stores[name] ?? [`This process lacks ${name}.`, 'Its log says why.'];
+  const [sentence, advice] = stores[name] ?? [`This process cannot use ${name}.`, 'Its log has the cause.'];
   return { tone: 'bad', sentence, advice };
 }
 
@@ -85,9 +85,9 @@ function takesNoRows({ processes = [], postgres }: Findings): Verdict | undefine
   if (postgres?.readOnly)
     return {
       tone: 'bad',
-      sentence: 'Postgres only reads: nothing that is accepted takes effect.',
+      sentence: 'Postgres is read-only: accepted objects do not take effect.',
       advice:
-        'It is a standby, or default_transaction_read_only is on. DATABASE_URL has to lead to the one that writes.',
+        'The server is a standby, or default_transaction_read_only is on. Set DATABASE_URL to the primary.',
     };
   // A board shows this: where none of them could write its row, the store is the cause.
   const boards = processes.filter(({ name }) => name === 'board');
@@ -95,9 +95,9 @@ function takesNoRows({ processes = [], postgres }: Findings): Verdict | undefine
   const seconds = Math.min(...boards.map(({ silentSeconds }) => silentSeconds));
   return {
     tone: 'bad',
-    sentence: `Postgres answers and takes no rows: not even this process could write that it is there for ${duration(seconds)}.`,
+    sentence: `Postgres is reachable but rejects writes (last heartbeat written ${duration(seconds)} ago).`,
     advice:
-      'Its disk may be full, or a lock is held on the table processes: its log says more. Every process goes on by itself.',
+      'Check for a full disk, or a lock on the table processes. The log of Postgres has the cause. Every process then resumes by itself.',
   };
 }
 
@@ -107,7 +107,7 @@ function lost({ loss }: Findings): Verdict | undefined {
   return {
     tone: 'bad',
     sentence: `${whatIsLost(loss)}.`,
-    advice: `Let clients send that time again, or take it from your records; then run: penstock queue confirm-loss ${loss.latest}.`,
+    advice: `Ask clients to send the requests of that time again, or send them from your records. Then run: penstock queue confirm-loss ${loss.latest}.`,
   };
 }
 
@@ -148,22 +148,25 @@ function stuck(found: Findings): Verdict | undefined {
       return {
         tone: 'bad',
         sentence: `No worker runs: ${what}.`,
-        advice: `Start one: ${START_COMMAND}, or the line “worker” of the Procfile.`,
+        advice: `Start one: ${START_COMMAND}, or “worker” in the Procfile.`,
       };
     const only =
-      workers.length === 1 ? 'The only worker' : `None of ${workers.length} workers is heard; the last,`;
+      workers.length === 1
+        ? 'The only worker'
+        : `None of ${workers.length} workers has sent a heartbeat; the last one,`;
     return {
       tone: 'bad',
-      sentence: `${only} ${silent.host} (pid ${silent.pid}) has been silent for ${duration(silent.silentSeconds)}: ${what}.`,
+      sentence: `${only} ${silent.host} (pid ${silent.pid}) has sent no heartbeat for ${duration(silent.silentSeconds)}: ${what}.`,
       advice:
-        'It is stopped, frozen, or cut off from Postgres. Restart it, or start another: its lanes are taken over within seconds, and nothing is lost or done twice.',
+        'The worker is stopped, frozen, or cannot reach Postgres. Restart it, or start another worker, which takes over its lanes within seconds. Nothing is lost or applied twice.',
     };
   }
   if (silent)
     return {
       tone: 'bad',
-      sentence: `Worker ${silent.host} (pid ${silent.pid}) has been silent for ${duration(silent.silentSeconds)}, and ${what}.`,
-      advice: 'It may hold these lanes. Restart it; until then the others take over what they can.',
+      sentence: `Worker ${silent.host} (pid ${silent.pid}) has sent no heartbeat for ${duration(silent.silentSeconds)}, and ${what}.`,
+      advice:
+        'The worker may still have these lanes. Restart it; other workers take over lanes that are free.',
     };
   const rate = living.reduce((sum, { objectsPerSecond }) => sum + objectsPerSecond, 0);
   const nobodys = new Set(unworkedLanes(processes, lanes.length));
@@ -171,24 +174,24 @@ function stuck(found: Findings): Verdict | undefined {
   if (left.length > 0)
     return {
       tone: 'bad',
-      sentence: `Nobody works ${lanesIn(left)} though ${count(living.length, 'worker')} ${living.length === 1 ? 'runs' : 'run'}: ${what}.`,
+      sentence: `No worker has ${lanesIn(left)} although ${count(living.length, 'worker')} ${living.length === 1 ? 'runs' : 'run'}: ${what}.`,
       advice:
-        'Workers take such a lane within five seconds. If this lasts, their logs say whether Redis lets them share the lanes out.',
+        'Workers take such a lane within five seconds. If this state lasts, check in their logs whether the lanes could be redistributed.',
     };
   const standing = late.filter(({ lane }) => !living.some((worker) => worker.lanes.includes(lane)));
   if (standing.length > 0)
     return {
       tone: 'bad',
-      sentence: `${standing.length === 1 ? 'A lane stands' : 'Lanes stand'} still though ${count(living.length, 'worker')} ${living.length === 1 ? 'runs' : 'run'}: ${what}.`,
+      sentence: `${standing.length === 1 ? 'A lane makes' : 'Lanes make'} no progress although ${count(living.length, 'worker')} ${living.length === 1 ? 'runs' : 'run'}: ${what}.`,
       advice:
         releasesOf(found).length > 1
-          ? 'Two releases run: if the first envelope is of the later one, only its workers read it. Go on with the upgrade.'
-          : 'The log of the workers says what the first envelope fails with. “Requests” shows what stands in front of a request.',
+          ? 'Two releases run: if the first job was written by the later one, only workers of that release can read it. Finish the upgrade.'
+          : 'The log of the workers has the error of the first job. “Requests” shows which jobs are in front of a request.',
     };
   return {
     tone: 'warn',
     sentence: `The workers are behind: ${what}. They apply ${grouped(Math.round(rate))} objects/s.`,
-    advice: 'If it does not shrink, start another worker, or find who sends so much under “Queues”.',
+    advice: 'If the number does not fall, start another worker, or find the sender under “Queues”.',
   };
 }
 
@@ -196,30 +199,30 @@ function stuck(found: Findings): Verdict | undefined {
 function partsMissing({ processes = [] }: Findings): Verdict | undefined {
   const living = processes.filter((one) => !isSilent(one));
   for (const [name, effect] of [
-    ['web', 'nothing is accepted'],
-    ['worker', 'what is accepted waits'],
+    ['web', 'requests are not answered'],
+    ['worker', 'accepted objects wait'],
   ] as const)
     if (!living.some((one) => one.name === name))
       return {
         tone: 'bad',
-        sentence: `No ${name} process is heard: ${effect}.`,
-        advice: `Start one: ${START_COMMAND}, or the line “${name}” of the Procfile.`,
+        sentence: `No ${name} process has sent a heartbeat: ${effect}.`,
+        advice: `Start one: ${START_COMMAND}, or “${name}” in the Procfile.`,
       };
   const lacking = living.find(({ missing }) => missing.length > 0);
   if (lacking)
     return {
       tone: 'bad',
-      sentence: `${nameOf(lacking)} does not reach ${lacking.missing.join(' and ')}.`,
+      sentence: `${nameOf(lacking)} cannot reach ${lacking.missing.join(' and ')}.`,
       advice:
-        'It waits, and goes on by itself. Its settings or the network between them are the cause, as others reach it.',
+        'Other processes can reach it. Check the settings of this process and its network. The process resumes by itself.',
     };
   const silent = processes.find(isSilent);
   if (silent)
     return {
       tone: 'warn',
-      sentence: `${nameOf(silent)} has been silent for ${duration(silent.silentSeconds)}; others do its work.`,
+      sentence: `${nameOf(silent)} has sent no heartbeat for ${duration(silent.silentSeconds)}; other processes do its work.`,
       advice:
-        'If it was taken away on purpose, this ends by itself an hour after it was last heard. Otherwise restart it.',
+        'If you removed the process on purpose, this message disappears an hour after its last heartbeat. Otherwise restart it.',
     };
   return undefined;
 }
@@ -228,14 +231,14 @@ function forPeople({ deadLetters, failingSyncs }: Findings): Verdict | undefined
   if (deadLetters > 0)
     return {
       tone: 'warn',
-      sentence: `${count(deadLetters, 'dead letter')} ${deadLetters === 1 ? 'waits' : 'wait'} for a person; everything else is well.`,
-      advice: 'See their reasons under “Dead letters”, and replay, mend or discard them.',
+      sentence: `${count(deadLetters, 'dead letter')} ${deadLetters === 1 ? 'waits' : 'wait'} for an operator; everything else is well.`,
+      advice: 'Open “Dead letters” for the reasons, then replay, correct or discard them.',
     };
   if (failingSyncs > 0)
     return {
       tone: 'warn',
       sentence: `The last run of ${count(failingSyncs, 'integration')} ended in an error; everything else is well.`,
-      advice: 'See why under “Syncs”.',
+      advice: 'Open “Syncs” for the reasons.',
     };
   return undefined;
 }

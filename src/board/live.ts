@@ -139,7 +139,10 @@ export function createLive({
       const own = [...streams].filter((one) => one.owner === owner).length;
       if (own >= MOST_OF_ONE || streams.size >= MOST) {
         response.set('Retry-After', '30');
-        const sorry = new Sorry(503, 'Too many windows are live. Close one, or load the page again by hand.');
+        const sorry = new Sorry(
+          503,
+          'Too many windows receive live updates. Close one, or reload this page manually.',
+        );
         return sendSorry(request, response, sorry);
       }
       response.set({

@@ -43,13 +43,16 @@ const CALLBACK = `${PLACE}/callback`;
 
 /** Why somebody is not signed in. Nothing that the provider or the address says is repeated. */
 const problems = {
-  refused: [403, 'The provider has not signed you in.'],
-  stale: [400, 'This sign-in was begun in another browser, or too long ago. Begin it once more.'],
-  unverified: [403, 'The provider does not vouch for an address of yours.'],
-  unknown: [403, 'You have no account here. Ask your administrator for one.'],
-  inactive: [403, 'Your account is not active.'],
-  busy: [429, 'Too many people are signing in. Try again.'],
-  away: [503, 'The provider does not answer as it should. Try again, or sign in with a password.'],
+  refused: [403, 'The provider did not sign you in. Try again.'],
+  stale: [400, 'This sign-in was started in another browser, or too long ago. Start again.'],
+  unverified: [
+    403,
+    'The provider did not confirm your email address. Ask the administrator of the provider.',
+  ],
+  unknown: [403, 'No account matches your sign-in. Ask your administrator for an account.'],
+  inactive: [403, 'Your account is not active. Ask your administrator.'],
+  busy: [429, 'Too many sign-ins are in progress. Try again in a few seconds.'],
+  away: [503, 'The provider did not answer correctly. Try again, or sign in with a password.'],
 } as const satisfies Record<string, readonly [number, string]>;
 
 type Problem = keyof typeof problems;

@@ -171,6 +171,4 @@ function showLoss(server: ExpressAdapter, router: Express, loss: () => QueueLoss
 
 /** Bull Board refuses them in queues that are read only; this holds also for what is about all queues. */
 const refuseChanges: BeforeHook = ({ method }) =>
-  method === 'get'
-    ? { allow: true }
-    : { allow: false, status: 403, message: 'The queues can be looked at, and nothing else.' };
+  method === 'get' ? { allow: true } : { allow: false, status: 403, message: 'The queues are read-only.' };

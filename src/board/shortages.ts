@@ -41,23 +41,23 @@ export const amount = (value: number, unit: string) =>
     ? `${grouped(Math.round(value / MB))} MB`
     : `${grouped(Math.round(value * 10) / 10)} ${unit === 'percent' ? '%' : unit}`;
 
-const tooMuch = 'More is accepted than the queue stores: see how fast the stores answer, below.';
+const tooMuch =
+  'Web accepts objects faster than the queue stores them. Check the latency of the stores below.';
 const slowSenders =
-  'Too much comes at once, or from slow senders. Start another web process; behind a proxy, bound its connections.';
+  'Too many requests arrive at once, or clients send slowly. Start another web process, or limit the connections in your proxy.';
 
 /** What to do about a mark, by its name. */
 const remedies: Record<string, string> = {
   queue_depth:
-    'More comes than is applied: start another worker, or find who sends so much under “Workspaces”.',
-  redis_memory:
-    'Start another worker so that it empties, raise its maxmemory, or take away what else is in this Redis.',
-  event_loop_lag: 'It has too much to do: start another web process.',
+    'Objects arrive faster than they are applied. Start another worker, or find the sender under “Workspaces”.',
+  redis_memory: 'Start another worker, raise maxmemory, or remove other data from this Redis.',
+  event_loop_lag: 'The process is overloaded. Start another web process.',
   pending_objects: tooMuch,
   pending_bytes: tooMuch,
   reading_bytes: slowSenders,
   small_bodies_bytes: slowSenders,
   response_bytes:
-    'Clients ask for large responses and do not read them. Find the workspace under “Workspaces”, or raise MAX_RESPONSE_BYTES.',
+    'Clients request large responses and do not read them. Find the workspace under “Workspaces”, or raise MAX_RESPONSE_BYTES.',
 };
 
 /** The marks of web for which something holds, the fullest first, and by how many of its processes. */
@@ -69,7 +69,7 @@ function marksOf({ processes = [] }: Found, holds: (level: MarkLevel) => boolean
   const [name, { value, mark, unit }] = fullest;
   return {
     ...{ name, all: web.length, having: told.filter((marks) => marks.length > 0).length },
-    what: `${name} stands at ${amount(value, unit)}, its mark at ${amount(mark, unit)}`,
+    what: `${name} is ${amount(value, unit)} (limit ${amount(mark, unit)})`,
   };
 }
 
@@ -83,7 +83,7 @@ export function refusing(found: Found): Verdict | undefined {
   return {
     tone: having === all ? 'bad' : 'warn',
     sentence: `${who} requests with 503: ${what}.`,
-    advice: `${remedies[name] ?? 'The log of web says more.'} It ends by itself at nine tenths of the mark.`,
+    advice: `${remedies[name] ?? 'The log of web has the cause.'} Requests are accepted again when the value has fallen to 90 % of the limit.`,
   };
 }
 
@@ -94,7 +94,7 @@ export function nearlyRefusing(found: Found): Verdict | undefined {
   return {
     tone: 'warn',
     sentence: `Web is about to refuse requests: ${near.what}.`,
-    advice: remedies[near.name] ?? 'The log of web says more.',
+    advice: remedies[near.name] ?? 'The log of web has the cause.',
   };
 }
 
@@ -104,9 +104,9 @@ export function refusedOtherwise({ processes = [] }: Found): Verdict | undefined
   if (rate === 0) return undefined;
   return {
     tone: 'warn',
-    sentence: `Web refuses ${amount(Math.max(0.1, rate), 'requests/s')} with 429 or 503, and none of its marks is over.`,
+    sentence: `Web refuses ${amount(Math.max(0.1, rate), 'requests/s')} with 429 or 503, although no load limit is exceeded.`,
     advice:
-      'Mostly a workspace sends more than its limit: its page under “Workspaces” has it. The log of web has each answer with its key.',
+      'Usually a workspace exceeds its rate limit. Its page under “Workspaces” shows the limit, and the log of web has each response with its key.',
   };
 }
 
@@ -120,7 +120,7 @@ export function diskFull({ disk }: Found): Verdict | undefined {
     tone: isFull ? 'bad' : 'warn',
     sentence: `The disk of DATA_DIR is ${isFull ? 'full' : 'nearly full'}: ${gigabytes(disk.freeBytes)} of ${gigabytes(disk.sizeBytes)} are free.`,
     advice:
-      'Make room on it. What cannot be written is answered with 503, and every process goes on by itself when there is room.',
+      'Free space on the disk. Until then requests can be answered with 503; every process then resumes by itself.',
   };
 }
 
@@ -130,8 +130,9 @@ export function redisCannotWrite({ redis }: Found): Verdict | undefined {
   return {
     tone: 'bad',
     sentence:
-      'Redis could not write its file: it may refuse what comes, and a crash of it would lose what was accepted.',
-    advice: 'Mostly its disk is full: make room there. Its log says why; it recovers by itself.',
+      'Redis could not write its file: Redis can refuse new objects, and a crash would lose accepted objects.',
+    advice:
+      'Usually the disk of Redis is full: free space there. The log of Redis has the cause. Redis recovers by itself.',
   };
 }
 
@@ -143,7 +144,7 @@ export function connectionsUsed({ postgres }: Found): Verdict | undefined {
     tone: areUsedUp ? 'bad' : 'warn',
     sentence: `The connections of Postgres are ${areUsedUp ? '' : 'nearly '}used up: ${grouped(postgres.used)} of ${grouped(postgres.most)}.`,
     advice:
-      'Who needs another one is refused by it. Raise max_connections, lower DATABASE_POOL_SIZE, or end what else is connected.',
+      'Postgres refuses further connections. Raise max_connections, lower DATABASE_POOL_SIZE, or close other clients.',
   };
 }
 
@@ -156,15 +157,15 @@ export function storesSlow({ postgres, redis }: Found): Verdict | undefined {
     if (store && store.latency >= SLOW_MS)
       return {
         tone: 'warn',
-        sentence: `${name} answers in ${grouped(Math.round(store.latency))} ms: all that waits for it is slower.`,
-        advice: `See what its machine does, and the network towards it: below ${SLOW_MS} ms nothing is said of it.`,
+        sentence: `${name} answers in ${grouped(Math.round(store.latency))} ms, which slows down requests and workers.`,
+        advice: `Check the load of its machine and the network. This message appears above ${SLOW_MS} ms.`,
       };
   const { lagSeconds = 0 } = redis ?? {};
   if (lagSeconds < LAG_SECONDS) return undefined;
   return {
     tone: 'warn',
-    sentence: `A replica of Redis is ${duration(lagSeconds)} behind: a failover now could lose as much.`,
-    advice: 'See its disk, and the network towards it.',
+    sentence: `A replica of Redis is ${duration(lagSeconds)} behind: a failover now could lose the changes of this time.`,
+    advice: 'Check the disk of the replica and the network.',
   };
 }
 
@@ -177,7 +178,7 @@ export function largeProcess({ processes = [] }: Found): Verdict | undefined {
     tone: 'warn',
     sentence: `${large.name} ${large.host} (pid ${large.pid}) has ${amount(large.residentBytes, 'bytes')} of memory.`,
     advice:
-      'If it grows without an end, restart it by SIGTERM, which loses nothing. Of web: lower MAX_READING_BYTES and MAX_SMALL_BODIES_BYTES.',
+      'If the memory keeps growing, restart the process with SIGTERM, which loses nothing. For web, lower MAX_READING_BYTES and MAX_SMALL_BODIES_BYTES.',
   };
 }
 
@@ -191,7 +192,7 @@ export function releasesDiffer(found: Found): Verdict | undefined {
   if (releases.length < 2) return undefined;
   return {
     tone: 'warn',
-    sentence: `${releases.length} releases run side by side: ${releases.join(' and ')}.`,
-    advice: 'That is meant for the time of an upgrade: go on with it, or back.',
+    sentence: `${releases.length} releases are running: ${releases.join(' and ')}.`,
+    advice: 'Two releases may run together only during an upgrade. Finish the upgrade, or revert it.',
   };
 }

@@ -37,7 +37,7 @@ describe('what moves, what must not, and what the keyboard does, in a browser', 
     const before = Number(await letters.textContent());
     await letterIn(shop, { reason: 'while somebody looks' });
     await page
-      .getByText(`${before + 1} dead letters wait for a person`)
+      .getByText(`${before + 1} dead letters wait for an operator`)
       .or(letters.getByText(String(before + 1)))
       .first()
       .waitFor();
@@ -99,7 +99,7 @@ describe('what moves, what must not, and what the keyboard does, in a browser', 
     await page.getByRole('searchbox').waitFor();
     await page.keyboard.type('user-1');
     await page.keyboard.press('Enter');
-    await page.getByRole('heading', { name: 'Users who were found' }).waitFor();
+    await page.getByRole('heading', { name: 'Users found' }).waitFor();
     await tabTo(page, 'user-1');
     await page.keyboard.press('Enter');
     await page.getByRole('heading', { name: 'user-1', exact: true }).waitFor();
@@ -123,7 +123,7 @@ describe('what moves, what must not, and what the keyboard does, in a browser', 
     const replayed = await choose('one to replay');
     await tabTo(page, 'Replay the chosen');
     await page.keyboard.press('Enter');
-    await page.getByRole('status').getByText('Handed to the workers again').waitFor();
+    await page.getByRole('status').getByText('Enqueued again').waitFor();
     expect(await replayed()).toBe('replaying');
 
     const first = await choose('one to discard');

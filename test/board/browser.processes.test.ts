@@ -93,7 +93,7 @@ describe('the console in a browser', () => {
     await page.getByRole('alert').getByText('is no JSON').waitFor();
     await settles('a filter that is none');
     await page.getByLabel('Filter as JSON').fill('{"all": []}');
-    await page.getByRole('button', { name: 'Count whom it means' }).click();
+    await page.getByRole('button', { name: 'Count matching users' }).click();
     await page.getByText('all of the workspace').waitFor();
     await settles('a count');
     await page.goto(`${url}/keys?workspace=${scene.hall}`);
@@ -104,13 +104,13 @@ describe('the console in a browser', () => {
     await settles('a key that is shown once');
     await page.goto(`${url}${scene.places.find((one) => one.startsWith('/accounts/'))}`);
     await page.getByRole('button', { name: 'Invite' }).first().click();
-    await page.getByText('Give the link to nobody else').waitFor();
+    await page.getByText('Do not share the link').waitFor();
     await settles('an invitation that is shown once');
     await page.goto(`${url}/teams`);
     await page.getByLabel('Workspace').fill('nowhere');
     await page.getByLabel('Name').last().fill('Berlin');
     await page.getByRole('button', { name: 'Make a team' }).click();
-    await page.getByText('is the name or the id').waitFor();
+    await page.getByText('must be the name or id').waitFor();
     await settles('a sentence about what will not do');
     await page.close();
   }, 60_000);
@@ -119,7 +119,7 @@ describe('the console in a browser', () => {
     const page = await browser.newPage();
     await signIn(page, url);
     for (const [allowlist, title] of [
-      ['nowhere', 'That will not do'],
+      ['nowhere', 'Invalid request'],
       ['', 'The key is made'],
     ] as const) {
       await page.goto(`${url}/keys?workspace=${scene.hall}`);
@@ -185,7 +185,7 @@ describe('the console in a browser', () => {
       await page.getByRole('link', { name: 'one that is chosen' }).click();
       await page.getByRole('checkbox').check();
       await page.getByRole('button', { name: 'Replay the chosen' }).click();
-      await page.getByRole('status').getByText('Handed to the workers again').waitFor();
+      await page.getByRole('status').getByText('Enqueued again').waitFor();
       expect((await read(installation.database, id)).state).toBe('replaying');
     } finally {
       await plain.close();

@@ -134,10 +134,10 @@ describe('preference centers', () => {
     );
     const answer = await scene.operator.get(`/preference-centers/${broken}/preview`, html);
     const text = await answer.text();
-    expect([answer.status, text]).toEqual([200, expect.stringContaining('It cannot be shown: line 1: ')]);
+    expect([answer.status, text]).toEqual([200, expect.stringContaining('The preview failed: line 1: ')]);
     expect(text).not.toContain('<img');
     expect((await page(scene.operator, `/preference-centers/${broken}?user=user-1`)).text).toContain(
-      'It is a draft',
+      'The preference center is a draft',
     );
   });
 

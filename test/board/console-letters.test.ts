@@ -281,7 +281,7 @@ describe('syncs', () => {
 describe('the first page', () => {
   test('says that no worker runs while something waits, and what to do', async () => {
     const { text } = await page(scene.operator, '/');
-    expect(text).toMatch(/class="verdict bad"[^>]*><p><strong>No web process is heard|No worker/);
+    expect(text).toMatch(/class="verdict bad"[^>]*><p><strong>No web process has sent a heartbeat|No worker/);
   });
 
   test('of our pages none is kept by the browser, none loads from elsewhere, and none may run a script of its own', async () => {

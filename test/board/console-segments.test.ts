@@ -78,10 +78,10 @@ describe('a segment', () => {
   });
 
   test.each([
-    ['{"all": [', "'definition' is no JSON from line 1, character 10 on."],
-    ['{"all": [\n{"attribute": x}]}', "'definition' is no JSON: Unexpected token"],
+    ['{"all": [', "'definition' is not valid JSON from line 1, character 10 on."],
+    ['{"all": [\n{"attribute": x}]}', "'definition' is not valid JSON: Unexpected token"],
     ['{"all": [{"event": "read", "last_in_days": 0}]}', 'definition.all[0].last_in_days is not valid'],
-    ['{"all": [\n{"event" "x"}]}', "'definition' is no JSON from line 2, character 10 on."],
+    ['{"all": [\n{"event" "x"}]}', "'definition' is not valid JSON from line 2, character 10 on."],
     ['{"attribute": "password", "equals": "x"}', 'definition.attribute is not valid'],
   ])(
     'that says %s is refused with the place and the rule, and stays in the form',
@@ -100,7 +100,7 @@ describe('a segment', () => {
     const { status, text } = await sends(scene.operator, '/segments', {
       ...{ action: 'create', name: 'Teal', definition: german },
     });
-    expect([status, text]).toEqual([400, expect.stringContaining('has this name already')]);
+    expect([status, text]).toEqual([400, expect.stringContaining('already has this name')]);
   });
 
   test('is made, changed and archived by whom SCIM allows it, and confirms nobody to who may not know', async () => {

@@ -219,7 +219,7 @@ describe('users', () => {
       const answer = await post(scene.operator, path, { confirm });
       expect([answer.status, await answer.text()]).toEqual([
         400,
-        expect.stringContaining('Nothing was deleted.'),
+        expect.stringContaining('The user was not deleted.'),
       ]);
     }
     const answer = await post(scene.operator, path, { confirm: toServiceId(id) });

@@ -57,13 +57,13 @@ const cases: [name: string, change: Partial<Findings>, tone: string, sentence: R
   ['Postgres away', { missing: ['postgres'] }, 'bad', /^Postgres does not answer/],
   ['Postgres silent', { processes: undefined }, 'bad', /^Postgres does not answer/],
   ['Redis away', { missing: ['redis'], lanes: undefined }, 'bad', /^Redis does not answer/],
-  ['tables missing', { missing: ['migrations'] }, 'bad', /^Postgres lacks tables/],
+  ['tables missing', { missing: ['migrations'] }, 'bad', /^Postgres does not have the tables/],
   ['queue silent', { lanes: undefined }, 'bad', /^The queue in Postgres does not answer/],
   [
     'the only worker frozen',
     { lanes: stuck, processes: [one('web'), one('worker', { silentSeconds: 47 })] },
     'bad',
-    /^The only worker w-7 \(pid 42\) has been silent for 47 s: 121 jobs wait in lanes 0 and 1, the oldest for 45 s\.$/,
+    /^The only worker w-7 \(pid 42\) has sent no heartbeat for 47 s: 121 jobs wait in lanes 0 and 1, the oldest for 45 s\.$/,
   ],
   [
     'no worker',
@@ -75,13 +75,13 @@ const cases: [name: string, change: Partial<Findings>, tone: string, sentence: R
     'one of two workers frozen',
     { lanes: stuck, processes: [one('web'), one('worker'), one('worker', { pid: 43, silentSeconds: 30 })] },
     'bad',
-    /^Worker w-7 \(pid 43\) has been silent for 30 s, and 121 jobs wait/,
+    /^Worker w-7 \(pid 43\) has sent no heartbeat for 30 s, and 121 jobs wait/,
   ],
   [
     'lanes that stand still under a living worker',
     { lanes: stuck },
     'bad',
-    /^Lanes stand still though 1 worker runs: 121 jobs wait/,
+    /^Lanes make no progress although 1 worker runs: 121 jobs wait/,
   ],
   [
     'lanes that nobody has taken',
@@ -90,7 +90,7 @@ const cases: [name: string, change: Partial<Findings>, tone: string, sentence: R
       processes: [one('web'), one('worker', { held: [{ lane: 1, since: '2026-01-02T03:04:05.000Z' }] })],
     },
     'bad',
-    /^Nobody works lane 0 though 1 worker runs: 121 jobs wait/,
+    /^No worker has lane 0 although 1 worker runs: 121 jobs wait/,
   ],
   [
     'workers behind',
@@ -98,18 +98,23 @@ const cases: [name: string, change: Partial<Findings>, tone: string, sentence: R
     'warn',
     /^The workers are behind: 121 jobs wait .* They apply 5,400 objects\/s\.$/,
   ],
-  ['no web', { processes: [one('worker')] }, 'bad', /^No web process is heard: nothing is accepted\.$/],
+  [
+    'no web',
+    { processes: [one('worker')] },
+    'bad',
+    /^No web process has sent a heartbeat: requests are not answered\.$/,
+  ],
   [
     'a process that lacks Redis',
     { processes: [one('web', { missing: ['redis'] }), one('worker')] },
     'bad',
-    /^web w-7 \(pid 42\) does not reach redis\.$/,
+    /^web w-7 \(pid 42\) cannot reach redis\.$/,
   ],
   [
     'a spare that fell silent',
     { processes: [one('web'), one('worker'), one('worker', { silentSeconds: 120 })] },
     'warn',
-    /^worker w-7 \(pid 42\) has been silent for 2 min; others do its work\.$/,
+    /^worker w-7 \(pid 42\) has sent no heartbeat for 2 min; other processes do its work\.$/,
   ],
   [
     'a full disk',
@@ -127,13 +132,13 @@ const cases: [name: string, change: Partial<Findings>, tone: string, sentence: R
     'Postgres that only reads',
     { postgres: { latency: 2, used: 1, most: 100, readOnly: true } },
     'bad',
-    /^Postgres only reads: /,
+    /^Postgres is read-only: /,
   ],
   [
     'Postgres that takes no rows',
     { processes: (['web', 'worker', 'board'] as const).map((name) => one(name, { silentSeconds: 40 })) },
     'bad',
-    /^Postgres answers and takes no rows: not even this process could write that it is there for 40 s\.$/,
+    /^Postgres is reachable but rejects writes \(last heartbeat written 40 s ago\)\.$/,
   ],
   [
     'Redis that cannot write its file',
@@ -145,37 +150,37 @@ const cases: [name: string, change: Partial<Findings>, tone: string, sentence: R
     'too much that waits',
     markedAs(depthOf(60_000, true)),
     'bad',
-    /^Web refuses requests with 503: queue_depth stands at 60,000 jobs, its mark at 50,000 jobs\.$/,
+    /^Web refuses requests with 503: queue_depth is 60,000 jobs \(limit 50,000 jobs\)\.$/,
   ],
   [
     'a full Redis',
     markedAs({ redis_memory: { value: 92.5, mark: 90, unit: 'percent', over: true } }),
     'bad',
-    /^Web refuses requests with 503: redis_memory stands at 92\.5 %, its mark at 90 %\.$/,
+    /^Web refuses requests with 503: redis_memory is 92\.5 % \(limit 90 %\)\.$/,
   ],
   [
     'one of two web processes that refuses',
     markedAs(depthOf(10, false), { event_loop_lag: { value: 900, mark: 500, unit: 'ms', over: true } }),
     'warn',
-    /^1 of 2 web processes refuses requests with 503: event_loop_lag stands at 900 ms, its mark at 500 ms\.$/,
+    /^1 of 2 web processes refuses requests with 503: event_loop_lag is 900 ms \(limit 500 ms\)\.$/,
   ],
   [
     'bodies that come slowly',
     markedAs(bytesOf('reading_bytes', 63)),
     'warn',
-    /^Web is about to refuse requests: reading_bytes stands at 63 MB, its mark at 64 MB\.$/,
+    /^Web is about to refuse requests: reading_bytes is 63 MB \(limit 64 MB\)\.$/,
   ],
   [
     'small bodies that are held back',
     markedAs(bytesOf('small_bodies_bytes', 64)),
     'warn',
-    /^Web is about to refuse requests: small_bodies_bytes stands at 64 MB/,
+    /^Web is about to refuse requests: small_bodies_bytes is 64 MB/,
   ],
   [
     'requests that are refused for no mark',
     { processes: [one('web', { refusedPerSecond: 12.34 }), one('worker')] },
     'warn',
-    /^Web refuses 12\.3 requests\/s with 429 or 503, and none of its marks is over\.$/,
+    /^Web refuses 12\.3 requests\/s with 429 or 503, although no load limit is exceeded\.$/,
   ],
   [
     'connections that are used up',
@@ -205,13 +210,13 @@ const cases: [name: string, change: Partial<Findings>, tone: string, sentence: R
     'a slow Postgres',
     { postgres: { latency: 1200.4, used: 1, most: 100, readOnly: false } },
     'warn',
-    /^Postgres answers in 1,200 ms: /,
+    /^Postgres answers in 1,200 ms, /,
   ],
   [
     'a slow Redis',
     { redis: { latency: 300, used: 1, most: 0, writes: true } },
     'warn',
-    /^Redis answers in 300 ms: /,
+    /^Redis answers in 300 ms, /,
   ],
   [
     'a replica that is behind',
@@ -229,9 +234,9 @@ const cases: [name: string, change: Partial<Findings>, tone: string, sentence: R
     'two releases',
     { processes: [one('web'), one('worker'), newer()] },
     'warn',
-    /^2 releases run side by side: 0\.1\.0 and 0\.2\.0\.$/,
+    /^2 releases are running: 0\.1\.0 and 0\.2\.0\.$/,
   ],
-  ['dead letters', { deadLetters: 1, failingSyncs: 2 }, 'warn', /^1 dead letter waits for a person/],
+  ['dead letters', { deadLetters: 1, failingSyncs: 2 }, 'warn', /^1 dead letter waits for an operator/],
   ['failed syncs', { failingSyncs: 2 }, 'warn', /^The last run of 2 integrations ended in an error/],
 ];
 
@@ -261,7 +266,7 @@ test('what stops now comes before what is lost already, and both before what onl
 test('processes that are gone neither refuse nor are of another release', () => {
   const gone = { silentSeconds: 60, marks: depthOf(60_000, true), refusedPerSecond: 5 };
   const processes = [one('web'), one('web', gone), one('worker'), newer(60)];
-  expect(diagnose({ ...well, processes }).sentence).toMatch(/^web w-7 .* has been silent for 1 min/);
+  expect(diagnose({ ...well, processes }).sentence).toMatch(/^web w-7 .* has sent no heartbeat for 1 min/);
 });
 
 test('a lane that stands while two releases run may wait for the later one', () => {

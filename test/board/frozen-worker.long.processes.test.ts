@@ -52,7 +52,7 @@ test('the only worker freezes while jobs wait: the first page names it, for how 
   await untilItSays(/^The only worker/);
   const said = (await sentence(/^The only worker/).textContent())!;
   const [, pid, silent, jobs, oldest] =
-    /^The only worker \S+ \(pid (\d+)\) has been silent for (\d+) s: (\d+) jobs? waits? in lanes? [\d, and to]+, the oldest for (\d+) s\.$/
+    /^The only worker \S+ \(pid (\d+)\) has sent no heartbeat for (\d+) s: (\d+) jobs? waits? in lanes? [\d, and to]+, the oldest for (\d+) s\.$/
       .exec(said)!
       .map(Number);
   expect([pid, jobs! > 0 && jobs! <= 12]).toEqual([worker!.pid, true]);

@@ -101,7 +101,7 @@ describe('without an account that may, there is a plain sentence and no session:
     const email = `${uuidv7()}@example.com`;
     provider.people.set(email, { email, email_verified: true });
     expect(await refusal(email)).toMatchObject({
-      ...{ status: 403, text: expect.stringContaining('You have no account here.') },
+      ...{ status: 403, text: expect.stringContaining('No account matches your sign-in.') },
     });
     const { rows } = await pool().query('select from accounts where email = $1', [email]);
     expect(rows).toEqual([]);
@@ -111,13 +111,16 @@ describe('without an account that may, there is a plain sentence and no session:
     const { id, email } = await person();
     await pool().query('update accounts set active = false where id = $1', [id]);
     const { status, text } = await refusal(email);
-    expect([status, text.includes('Your account is not active.')]).toEqual([403, true]);
+    expect([status, text.includes('Your account is not active. Ask your administrator.')]).toEqual([
+      403,
+      true,
+    ]);
   });
 
   test('one of a company for which the provider does not speak', async () => {
     const company = await createCompany(pool() as never, `company-${uuidv7()}`);
     const { email } = await person({}, company);
-    expect((await refusal(email)).text).toContain('You have no account here.');
+    expect((await refusal(email)).text).toContain('No account matches your sign-in.');
   });
 
   test.each([
@@ -127,12 +130,12 @@ describe('without an account that may, there is a plain sentence and no session:
   ])('one whose address %s', async (_, change) => {
     const { email } = await person(change);
     const { status, text } = await refusal(email);
-    expect([status, text.includes('does not vouch for an address of yours')]).toEqual([403, true]);
+    expect([status, text.includes('did not confirm your email address')]).toEqual([403, true]);
   });
 
   test('one whom the provider refuses, whose words are not repeated', async () => {
     const { status, text } = await refusal('');
-    expect([status, text.includes('The provider has not signed you in.')]).toEqual([403, true]);
+    expect([status, text.includes('The provider did not sign you in. Try again.')]).toEqual([403, true]);
     expect(text).not.toMatch(/no<\/script|&lt;script|access_denied/);
   });
 });
@@ -287,7 +290,7 @@ describe('while the provider', () => {
       const visitor = createVisitor(lone);
       const answer = await visitor.get('/sign-in/oidc', { accept: 'text/html' });
       expect([answer.status, await answer.text()]).toEqual([
-        ...[503, expect.stringContaining('The provider does not answer as it should.')],
+        ...[503, expect.stringContaining('The provider did not answer correctly.')],
       ]);
       expect((await visitor.signIn()).status).toBe(303);
       const late = await startProvider(`${lone.url}/sign-in/oidc/callback`, { port: at });

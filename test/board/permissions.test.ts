@@ -76,7 +76,7 @@ test('every request of Bull Board that could change something is refused, whoeve
         });
         expect([method, path, answer.status, await answer.json()]).toEqual([
           ...[method, path, 403],
-          { message: 'The queues can be looked at, and nothing else.' },
+          { message: 'The queues are read-only.' },
         ]);
       }
     }

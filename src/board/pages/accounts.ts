@@ -242,7 +242,7 @@ function invitationPage(
   { secret, expiresAt }: { secret: string; expiresAt: Date },
 ): Html {
   return html`<h1>An invitation for ${userName}</h1>
-<p class="banner warn" role="status">Give the link to nobody else: whoever opens it sets the password of the account, once, until ${moment(expiresAt)}. It is not shown again, and an earlier one has ended.</p>
+<p class="banner warn" role="status">Do not share the link: with it, anyone can set the password of the account, once, until ${moment(expiresAt)}. The link is not shown again, and replaces earlier links.</p>
 <p><code class="secret">${origin}/invitation?token=${secret}</code></p>
 <p class="actions"><a class="button" href="/accounts/${id}">To the account</a></p>`;
 }

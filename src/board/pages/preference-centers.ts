@@ -154,7 +154,7 @@ ${tabs('Template', templates, { present: shown.template, to: (template) => place
 
 /** Why a link would open nothing for the user. */
 function closedFor({ external_id, email }: StoredUser, { state }: PreferenceCenter): Part {
-  if (state !== 'active') return 'It is a draft: its links open nothing.';
+  if (state !== 'active') return 'The preference center is a draft: its links do not work.';
   if (external_id !== null && email !== null) return undefined;
   return 'A link opens nothing for this user, who lacks an external id or an email address.';
 }
@@ -205,10 +205,10 @@ const preview: Page<PageServices> = {
       return { framed: quiet(documentOf(rendered.html, head)) };
     } catch (error) {
       if (error instanceof RendererBusy)
-        throw new Sorry(503, 'Others look at previews at this moment. Try again.');
+        throw new Sorry(503, 'Too many previews are running. Try again in a few seconds.');
       if (!(error instanceof TemplateError)) throw error;
       return {
-        framed: html`<!doctype html><title>No preview</title><p>It cannot be shown: ${error.message}</p>`
+        framed: html`<!doctype html><title>No preview</title><p>The preview failed: ${error.message}</p>`
           .text,
       };
     }

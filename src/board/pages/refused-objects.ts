@@ -31,7 +31,7 @@ const list: Page<PageServices> = {
     const { services, workspaces, query } = visit;
     const chosen = await chosenWorkspace(visit);
     const range = ranges.find(({ name }) => name === query('range'));
-    if (!range) throw new Sorry(404, 'There is no such range. Choose hour, week, month, or none for a day.');
+    if (!range) throw new Sorry(404, 'Unknown range. Choose hour, week or month, or omit it for a day.');
     const reason = query('reason') || undefined;
     const found = await sumRefusedObjects(services.database.pool, {
       workspaceIds: chosen ? [chosen.id] : workspaces.map(({ id }) => id),

@@ -46,7 +46,7 @@ const ask: Page<PageServices> = {
     if (isRequestId(given)) return { to: pathWith(`/requests/${given}`, { workspace: chosen?.id }) };
     const body = html`<h1>Requests</h1>
 <p class="lead">What became of each object of a request. Its id is in the header X-Request-Id of the answer, in the log, and in every dead letter.</p>
-${given !== '' && html`<p class="banner bad" role="alert">A request id is a UUID of version 7, such as 019c13ec-a2e2-7c84-bea2-c5e0d85f1e01.</p>`}
+${given !== '' && html`<p class="banner bad" role="alert">Invalid request id. It must be a UUID of version 7, for example 019c13ec-a2e2-7c84-bea2-c5e0d85f1e01.</p>`}
 <form class="row" method="get" action="/requests" role="search">
 <label class="grow">Request id <input type="search" name="id" value="${given}" maxlength="100" required autofocus></label>
 ${workspaceChoice(workspaces, chosen)}<button class="main">Follow</button></form>`;
@@ -68,7 +68,7 @@ const follow: Page<PageServices> = {
   right: 'delivery',
   async handle({ services, viewer, workspaces, findWorkspace, params, query }) {
     const id = (params.id ?? '').toLowerCase();
-    if (!isRequestId(id)) throw new Sorry(404, 'That is no request id: one is a UUID of version 7.');
+    if (!isRequestId(id)) throw new Sorry(404, 'Invalid request id. It must be a UUID of version 7.');
     const chosen = await chosenWorkspace({ findWorkspace, query });
     const among = chosen ? [chosen] : workspaces;
     if (among.length > MOST_WORKSPACES)

@@ -52,7 +52,8 @@ export function indented(definition: Definition): string {
 }
 
 export const problemOf = ({ problem }: Shown): Part =>
-  problem !== undefined && html`<p class="banner bad" role="alert">${problem} Nothing has changed.</p>`;
+  problem !== undefined &&
+  html`<p class="banner bad" role="alert">${problem} The segment was not changed.</p>`;
 
 /** Cut where a table has it. What would tell who somebody is stays hidden. */
 export function inWords(definition: Definition, pii: boolean, most = MAX_DEFINITION_CHARACTERS): string {
@@ -80,14 +81,14 @@ ${
   html`<label>Name, unlike that of any other segment of the workspace <input name="name" value="${given.name}" maxlength="${MAX_NAME}" autocomplete="off"></label>
 <label>What it is for <input name="purpose" value="${given.purpose}" maxlength="${MAX_PURPOSE}" autocomplete="off"></label>`
 }
-<p class="actions">${mayCount && html`<button name="action" value="count">Count whom it means</button>`}
-${mayEdit && html`<button class="main" name="action" value="${segment ? 'update' : 'create'}">${segment ? 'Change the segment' : 'Make the segment'}</button>`}</p></form>`;
+<p class="actions">${mayCount && html`<button name="action" value="count">Count matching users</button>`}
+${mayEdit && html`<button class="main" name="action" value="${segment ? 'update' : 'create'}">${segment ? 'Save segment' : 'Create segment'}</button>`}</p></form>`;
 }
 
 /** @throws {InvalidDefinition} naming the place and the rule */
 function readFilter(text: string): Definition {
   if (text.length > MAX_DEFINITION_CHARACTERS)
-    throw new InvalidDefinition(`'definition' has at most ${MAX_DEFINITION_CHARACTERS} characters.`);
+    throw new InvalidDefinition(`'definition' must have at most ${MAX_DEFINITION_CHARACTERS} characters.`);
   let given: Json;
   try {
     given = JSON.parse(text) as Json;
@@ -96,10 +97,10 @@ function readFilter(text: string): Definition {
     const [, at] = /position (\d+)/.exec(message) ?? [];
     // What stands in a wrong place is quoted with what is around it, and has no position then.
     if (at === undefined && !/end of JSON/.test(message))
-      throw new InvalidDefinition(`'definition' is no JSON: ${message.slice(0, 200)}.`);
+      throw new InvalidDefinition(`'definition' is not valid JSON: ${message.slice(0, 200)}.`);
     const lines = text.slice(0, at === undefined ? text.length : Number(at)).split('\n');
     throw new InvalidDefinition(
-      `'definition' is no JSON from line ${lines.length}, character ${lines.at(-1)!.length + 1} on.`,
+      `'definition' is not valid JSON from line ${lines.length}, character ${lines.at(-1)!.length + 1} on.`,
     );
   }
   try {
@@ -116,11 +117,12 @@ export function readWords({ field }: Visit<PageServices>): SegmentWords {
   if (name === '' || name.length > MAX_NAME)
     throw new InvalidDefinition(`'name' has 1 to ${MAX_NAME} characters.`);
   if (purpose.length > MAX_PURPOSE)
-    throw new InvalidDefinition(`'purpose' has at most ${MAX_PURPOSE} characters.`);
+    throw new InvalidDefinition(`'purpose' must have at most ${MAX_PURPOSE} characters.`);
   return { name, purpose, definition };
 }
 
-export const TAKEN = 'Another segment of the workspace has this name already; archived ones keep theirs.';
+export const TAKEN =
+  'Another segment of the workspace already has this name (archived segments keep their names).';
 
 /** The page again, with what was written and why it will not do. */
 export async function tryAgain(
@@ -156,7 +158,7 @@ export async function countMembers(
   if (!viewer.can('users', workspaceId)) throw lacking('users');
   const definition = readFilter(field('definition'));
   if (asksWho(definition) && !viewer.can('pii', workspaceId)) throw lacking('pii');
-  if (counts >= MOST_COUNTS) throw new Sorry(503, 'Others count at this moment. Try again in a second.');
+  if (counts >= MOST_COUNTS) throw new Sorry(503, 'Too many counts are running. Try again in a few seconds.');
   const number = (name: string) => (/^\d{1,12}$/.test(field(name)) ? Number(field(name)) : 0);
   let [users, matched] = [number('users'), number('matched')];
   let after: string | undefined = isUuid(field('after')) ? field('after') : NIL_UUID;

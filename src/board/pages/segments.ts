@@ -65,8 +65,8 @@ ${
     ? empty(
         'No segments',
         viewer.can('edit_segments', workspace.id)
-          ? 'Write a filter below, count whom it means, and name it.'
-          : 'Whoever has the permission “edit_segments” makes one.',
+          ? 'Write a filter below, count the matching users, and save it with a name.'
+          : 'You need the permission “edit_segments” to create one.',
       )
     : table('Segments', ['Name', 'Filter', 'State', 'Made'], rows)
 }
@@ -85,13 +85,14 @@ const make: Page<PageServices> = {
   async handle(visit) {
     const { services, viewer, actor, field, findWorkspace } = visit;
     const workspace = await findWorkspace(field('workspace'));
-    if (!workspace) throw new Sorry(400, "'workspace' is the id of one in which you may see segments.");
+    if (!workspace)
+      throw new Sorry(400, "'workspace' must be the id of a workspace in which you can see segments.");
     return tryAgain(
       visit,
       async () => {
         if (field('action') === 'count')
           return { counted: await countMembers(visit, workspace, '/segments') };
-        if (field('action') !== 'create') throw new Sorry(400, "'action' is count or create.");
+        if (field('action') !== 'create') throw new Sorry(400, "'action' must be count or create.");
         if (!viewer.can('edit_segments', workspace.id)) throw lacking('edit_segments');
         const words = { workspaceId: workspace.id, ...readWords(visit) };
         const made = await createSegment(services.database.pool, actor, words);
@@ -113,7 +114,7 @@ async function findOne(visit: Visit<PageServices>): Promise<{ segment: ShownSegm
   const ids = among.map((one) => one.id);
   const segment = isUuid(id) ? await findShownSegment(services.database.pool, ids, id) : undefined;
   const workspace = among.find((one) => one.id === segment?.workspaceId);
-  if (!segment || !workspace) throw new Sorry(404, 'There is no such segment in your workspaces.');
+  if (!segment || !workspace) throw new Sorry(404, 'Segment not found in your workspaces.');
   return { segment, workspace };
 }
 
@@ -191,12 +192,12 @@ const act: Page<PageServices> = {
           case 'archive': {
             if (!viewer.can('archive_segments', workspaceId)) throw lacking('archive_segments');
             if (field('confirm').trim() !== 'archive')
-              throw new Sorry(400, "Type 'archive' to confirm. Nothing has changed.");
+              throw new Sorry(400, "Type 'archive' to confirm. The segment was not archived.");
             const ending = await archiveSegment(services.database.pool, actor, { id, workspaceId, name });
             return back(ending === 'done' ? 'archived' : 'as_before');
           }
           default:
-            throw new Sorry(400, "'action' is count, update or archive.");
+            throw new Sorry(400, "'action' must be count, update or archive.");
         }
       },
       async (shown) => ({ title: name, body: segmentPage(viewer, one, shown) }),

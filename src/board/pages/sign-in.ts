@@ -75,7 +75,7 @@ ${alert(problem)}
 export function invitationEndedPage(): string {
   return plain(
     'Invitation',
-    html`${alert('This invitation was used, replaced, or is too old. Ask whoever sent it for another one.')}
+    html`${alert('This invitation was used or replaced, or has expired. Ask your administrator for a new one.')}
 <p><a href="/sign-in">Sign in</a> if you have set a password already.</p>`,
   );
 }
@@ -169,7 +169,7 @@ const act: Page<PageServices> = {
     switch (field('action')) {
       case 'end': {
         const id = field('id').toLowerCase();
-        if (!isUuid(id)) throw new Sorry(400, "'id' is that of a session.");
+        if (!isUuid(id)) throw new Sorry(400, "'id' must be the id of a session.");
         const ended = await end(visit, [id], false);
         // Whichever account it was, nobody is led anywhere but to a page that shows sessions.
         const back = /^\/(?:sessions\?of=all|accounts\/[0-9a-f-]{36})$/.test(field('back'))
@@ -184,7 +184,7 @@ const act: Page<PageServices> = {
         return { to: pathWith('/sessions', { done: ended > 0 ? 'ended' : 'nothing_ended' }) };
       }
       default:
-        throw new Sorry(400, "'action' is end or end_others.");
+        throw new Sorry(400, "'action' must be end or end_others.");
     }
   },
 };

@@ -94,14 +94,14 @@ const act: Page<PageServices> = {
   async handle(visit) {
     const { services, viewer, field, actor } = visit;
     const [id, action] = [field('id'), field('action')];
-    if (action !== 'pause' && action !== 'resume') throw new Sorry(400, "'action' is pause or resume.");
+    if (action !== 'pause' && action !== 'resume') throw new Sorry(400, "'action' must be pause or resume.");
     const workspace = await viewer.find('syncs', field('workspace'));
     const { pool } = services.database;
     const own = workspace
       ? await listDestinations(pool, { workspaceId: workspace.id, limit: MAX_DESTINATIONS })
       : [];
     const stream = isUuid(id) ? own.find((one) => one.id === id) : undefined;
-    if (!workspace || !stream) throw new Sorry(404, 'There is no such stream in your workspaces.');
+    if (!workspace || !stream) throw new Sorry(404, 'Stream not found in your workspaces.');
     await audited(pool, actor, async (tx) => {
       const isSet = await setDestinationState(
         tx,

@@ -40,7 +40,7 @@ async function findIntegration({
   const id = params.id ?? '';
   const [found] = isUuid(id) ? await selectIntegrations(services.database.pool, { id, limit: 1 }) : [];
   if (!found || !(await viewer.find('syncs', found.workspaceId)))
-    throw new Sorry(404, 'There is no such integration in your workspaces.');
+    throw new Sorry(404, 'Integration not found in your workspaces.');
   return found;
 }
 
@@ -66,8 +66,8 @@ ${present && progress(present)}
       ['Schedule', integration.schedule ?? 'on demand'],
       ['Source', html`<span class="id">${whereIs(integration)}</span>`],
       ['Read up to', moment(integration.lastTimestamp)],
-      ['Who is told', integration.contactEmails],
-      ['Users that there are not', integration.updateExistingOnly ? 'are passed over' : 'are made'],
+      ['Contacts', integration.contactEmails],
+      ['Unknown users', integration.updateExistingOnly ? 'ignored' : 'created'],
       ['Made', moment(integration.createdAt)],
     ])}</div>
 <h2>Runs</h2>${
@@ -159,8 +159,12 @@ const act: Page<PageServices> = {
           return { result, entries: result === 'started' ? [entry('syncs.start', { run })] : [] };
         });
         if (started === 'started') return back('begun');
-        if (started === 'in progress') throw new Sorry(409, 'Another run of it is in progress.');
-        throw new Sorry(409, `It is ${status}: resume it first.`);
+        if (started === 'in progress')
+          throw new Sorry(
+            409,
+            'Another run of the integration is in progress. Wait until it has finished, or cancel it.',
+          );
+        throw new Sorry(409, `The integration is ${status}. Resume it first.`);
       }
       case 'cancel': {
         const run = await audited(pool, visit.actor, async (tx) => {
@@ -185,7 +189,7 @@ const act: Page<PageServices> = {
         return back(isPause ? 'paused' : 'resumed');
       }
       default:
-        throw new Sorry(400, "'action' is sync, cancel, pause or resume.");
+        throw new Sorry(400, "'action' must be sync, cancel, pause or resume.");
     }
   },
 };

@@ -124,12 +124,13 @@ const make: Page<PageServices> = {
         const text = field('workspace').trim();
         const OR = [{ name: text }, ...(isUuid(text) ? [{ id: text }] : [])];
         const workspace = await prisma.workspace.findFirst({ where: { companyId, OR } });
-        if (!workspace) throw new Sorry(400, "'workspace' is the name or the id of one of the company.");
+        if (!workspace)
+          throw new Sorry(400, "'workspace' must be the name or id of a workspace of the company.");
         requireDone(await makeTeam(pool, actor, { workspaceId: workspace.id, companyId, name }), 'team');
         break;
       }
       default:
-        throw new Sorry(400, "'action' is make_set or make_team.");
+        throw new Sorry(400, "'action' must be make_set or make_team.");
     }
     return { to: pathWith('/teams', { company: companyId, done: 'made' }) };
   },
@@ -145,7 +146,7 @@ async function findTeam({ services, viewer, params }: Visit<PageServices>) {
         include: { workspace: { select: { name: true, companyId: true } } },
       })
     : null;
-  if (team === null) throw new Sorry(404, 'There is no such team in your company.');
+  if (team === null) throw new Sorry(404, 'Team not found in your company.');
   return team;
 }
 
@@ -189,7 +190,7 @@ const act: Page<PageServices> = {
         return { to: pathWith('/teams', { company: companyId, done: 'removed' }) };
       }
       default:
-        throw new Sorry(400, "'action' is rename or delete.");
+        throw new Sorry(400, "'action' must be rename or delete.");
     }
   },
 };

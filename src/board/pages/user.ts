@@ -56,7 +56,7 @@ async function findUser({
   params,
   query,
 }: Visit<PageServices>): Promise<Seen> {
-  const nobody = new Sorry(404, 'There is no such user in your workspaces. A deleted one is gone for good.');
+  const nobody = new Sorry(404, 'User not found in your workspaces. Deleted users cannot be restored.');
   const given = params.service_id ?? '';
   if (!SERVICE_ID.test(given)) throw nobody;
   const { pool } = services.database;
@@ -263,7 +263,7 @@ const remove: Page<PageServices> = {
     const { path, word, id, workspace } = await findForDelete(visit);
     if (field('confirm').trim() !== word) {
       const back = userPath(viewer, { id, workspaceId: workspace.id });
-      return form({ path, word, back, problem: 'That is not the service id. Nothing was deleted.' });
+      return form({ path, word, back, problem: 'The service id does not match. The user was not deleted.' });
     }
     const serviceIdField = services.config.SERVICE_ID_FIELD;
     const requestId = newId();

@@ -67,7 +67,7 @@ const search: Page<PageServices> = {
   async handle({ services, viewer, workspaces, findWorkspace, query }) {
     const text = query('q');
     if (text.length > MAX_QUERY)
-      throw new Sorry(400, `What is looked for has at most ${MAX_QUERY} characters.`);
+      throw new Sorry(400, `Search text can have at most ${MAX_QUERY} characters.`);
     const chosen = await chosenWorkspace({ findWorkspace, query });
     const among = chosen ? [chosen] : workspaces;
     const found = await find(services, viewer, { text, workspaces: among });
@@ -99,7 +99,7 @@ function results(viewer: Viewer, { found, text, several, names }: Results): Part
     );
   if (found.length === 0)
     return empty(
-      `Nobody is found for “${text.slice(0, 80)}”`,
+      `No user found for “${text.slice(0, 80)}”`,
       'Case counts in external ids and aliases. An alias may be written as label:name. Whoever was just sent may still wait in a lane: the first page says how much does.',
     );
   const rows = found.map((user) => {
@@ -116,12 +116,12 @@ function results(viewer: Viewer, { found, text, several, names }: Results): Part
       moment(user.updatedAt),
     ];
   });
-  const caption = text === '' ? 'Users who were made last' : 'Users who were found';
+  const caption = text === '' ? 'Newest users' : 'Users found';
   return html`<h2>${caption}</h2>${table(
     caption,
     ['User', 'Name', 'Email', 'Phone', ...(several ? ['Workspace'] : []), 'Made', 'Updated'],
     rows,
-  )}${found.length === MOST && html`<p class="faint pager">The first ${MOST} are shown. Write more of it to find others.</p>`}`;
+  )}${found.length === MOST && html`<p class="faint pager">The first ${MOST} are shown. Enter more of the text to narrow the search.</p>`}`;
 }
 
 export const userListPages = [search];

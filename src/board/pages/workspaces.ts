@@ -25,7 +25,7 @@ const list: Page<PageServices> = {
   async handle({ services, viewer, workspaces, findWorkspace, query }) {
     if (query('q') !== '') {
       const found = await findWorkspace(query('q'));
-      if (!found) throw new Sorry(404, 'There is no such workspace, or your account has no right in it.');
+      if (!found) throw new Sorry(404, 'Workspace not found, or your account has no permission in it.');
       return { to: `/workspaces/${found.id}` };
     }
     // One order, that of the database: of ids, and so of their making.
@@ -68,7 +68,7 @@ const show: Page<PageServices> = {
   right: 'usage',
   async handle({ services, viewer, findWorkspace, params }) {
     const workspace = isUuid(params.id ?? '') ? await findWorkspace(params.id!) : undefined;
-    if (!workspace) throw new Sorry(404, 'There is no such workspace, or your account has no right in it.');
+    if (!workspace) throw new Sorry(404, 'Workspace not found, or your account has no permission in it.');
     const { prisma } = services.database;
     const [overrides, usage] = await Promise.all([
       prisma.rateLimit.findMany({ where: { workspaceId: workspace.id } }),
@@ -185,9 +185,10 @@ const act: Page<PageServices> = {
     const { services, viewer, params, actor, field } = visit;
     const workspaceId = params.id ?? '';
     if ((await viewer.find('usage', workspaceId))?.id !== workspaceId)
-      throw new Sorry(404, 'There is no such workspace.');
+      throw new Sorry(404, 'Workspace not found.');
     const bucket = field('bucket');
-    if (!Object.hasOwn(buckets, bucket)) throw new Sorry(400, "'bucket' is one of those in the list.");
+    if (!Object.hasOwn(buckets, bucket))
+      throw new Sorry(400, "'bucket' must be one of the buckets in the list.");
     const back = (done: string) => ({ to: pathWith(`/workspaces/${workspaceId}`, { done }) });
     switch (field('action')) {
       case 'set': {
@@ -205,7 +206,7 @@ const act: Page<PageServices> = {
         return back(count > 0 ? 'unlimited' : 'as_before');
       }
       default:
-        throw new Sorry(400, "'action' is set or reset.");
+        throw new Sorry(400, "'action' must be set or reset.");
     }
   },
 };
@@ -214,7 +215,7 @@ const act: Page<PageServices> = {
 function readCount({ field }: Visit<PageServices>, name: string): number {
   const count = Number(field(name));
   if (!/^\d{1,10}$/.test(field(name)) || count < 1 || count > MAX_INTEGER)
-    throw new Sorry(400, `'${name}' is a whole number from 1 to ${MAX_INTEGER}.`);
+    throw new Sorry(400, `'${name}' must be a whole number from 1 to ${MAX_INTEGER}.`);
   return count;
 }
 
