@@ -78,14 +78,14 @@ export function normalizeAttributes(
   }
   const bytes = customBytes(delta.set ?? {});
   if (bytes > MAX_CUSTOM_BYTES)
-    return { error: `the custom attributes are too large: together they may take ${COUNTED}` };
+    return { error: `the custom attributes are too large: ${bytes} bytes, ${COUNTED}` };
   const judged = warnings ? { delta, warnings } : { delta };
   if (object.push_token_import !== true) return judged;
   if (!delta.push_tokens) return { error: "'push_tokens' is required" };
   // Each token makes a user with all of the attributes.
   if (bytes * delta.push_tokens.length > MAX_CUSTOM_BYTES)
     return {
-      error: `'push_tokens' is not valid: the custom attributes of all tokens together may take ${COUNTED}`,
+      error: `'push_tokens' is not valid: the custom attributes of all tokens together are too large: ${bytes * delta.push_tokens.length} bytes, ${COUNTED}`,
     };
   return judged;
 }

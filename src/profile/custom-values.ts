@@ -160,7 +160,7 @@ function dropped(name: string): Finding {
 export const MAX_CUSTOM_BYTES = 262_144;
 
 /** How they are counted, for those who sent too many. */
-export const COUNTED = `at most ${MAX_CUSTOM_BYTES} bytes as stored: a text or name its length in UTF-8 and 4, a number 12, an object or array 8`;
+export const COUNTED = `limit ${MAX_CUSTOM_BYTES} bytes. Send fewer or shorter attributes. A name or text counts with its length in UTF-8 plus 4, a number with 12, an object or array with 8`;
 
 /** What custom attributes take, each with its name; what is null takes nothing. */
 export function customBytes(attributes: Record<string, Json>): number {

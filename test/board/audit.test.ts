@@ -209,7 +209,7 @@ describe('the page', () => {
     expect(first).toEqual({ rows: [], next: expect.any(String), looked: MOST_LOOKED_THROUGH });
     const second = await searchAudit(pool(), { actor: name, before: first.next, limit: 50 });
     expect(second.rows.map(({ subjectId }) => subjectId)).toEqual([rare]);
-    expect((await page(scene.operator, `/audit?actor=${name}`)).text).toContain('None among these');
+    expect((await page(scene.operator, `/audit?actor=${name}`)).text).toContain('No matching entries yet');
   });
 
   test('shows markup as text, and hands formulas out as text', async () => {

@@ -133,12 +133,12 @@ describe('the console in a browser', () => {
     await page.goto(`${url}/dead-letters/${scene.letter}`);
     await page.getByLabel('JSON').fill('{');
     await page.getByRole('button', { name: 'Save and replay' }).click();
-    await page.getByRole('alert').getByText('Nothing has changed').waitFor();
+    await page.getByRole('alert').getByText('The dead letter was not changed').waitFor();
     expect(await troublesOf(page)).toEqual([]);
     await page.goto(url + scene.lettersOfHall);
     await page.getByRole('checkbox').check();
     await page.getByRole('button', { name: 'Discard the chosen' }).click();
-    await page.getByText('Say why it is discarded').waitFor();
+    await page.getByText('Enter a reason').waitFor();
     expect(await troublesOf(page, [narrow])).toEqual([]);
     await page.close();
   });

@@ -123,7 +123,7 @@ describe('dead letters', () => {
       const { path } = groupsOf(shown)[0]!;
       expect((await page(scene.operator, path)).text).toContain(id);
       await scene.query("update dead_letters set reason = 'zulu' where id = $1", id);
-      expect((await page(scene.operator, path)).text).toContain('Not found any more');
+      expect((await page(scene.operator, path)).text).toContain('Reason not found');
       const group = new URL(path, 'http://x').searchParams.get('group')!;
       const form = { action: 'discard_group', workspace: scene.school, group, why: 'gone' };
       expect((await post(scene.operator, '/dead-letters', form)).status).toBe(400);

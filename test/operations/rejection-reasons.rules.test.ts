@@ -23,8 +23,8 @@ const texts: [text: string, reason: string, field: string][] = [
     'external_ids',
   ],
   ["'external_id' must be fewer than 988 bytes", 'too_large', 'external_id'],
-  ['the custom attributes are too large: together they may take 256 KB', 'too_large', ''],
-  ['a request has at most 1000 objects of one user', 'too_many', ''],
+  ['the custom attributes are too large: 300000 bytes, limit 262144 bytes', 'too_large', ''],
+  ['too many objects for this user: at most 1000 objects per request. Send the rest in another request.', 'too_many', ''],
   ["'push_tokens' is not valid: it must have at most 100 elements", 'too_many', 'push_tokens'],
   ["'a.b[3].c' is not valid: it must not contain the character \\u0000", 'unstorable', 'a.b[].c'],
   [

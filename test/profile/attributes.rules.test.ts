@@ -201,8 +201,8 @@ describe('G8: what one object may carry is limited', () => {
 
   test('its custom attributes in all', () => {
     expect(errorOf(many(950))).toBeUndefined();
-    expect(errorOf(many(1000))).toBe(
-      'the custom attributes are too large: together they may take at most 262144 bytes as stored: a text or name its length in UTF-8 and 4, a number 12, an object or array 8',
+    expect(errorOf(many(1000))).toMatch(
+      /^the custom attributes are too large: 2\d{5} bytes, limit 262144 bytes\. Send fewer or shorter attributes\. /,
     );
   });
 
@@ -238,8 +238,8 @@ describe('G8: what one object may carry is limited', () => {
   test('what an import writes to each user that it makes', () => {
     const sent = { push_token_import: true, push_tokens: tokens(100) };
     expect(errorOf({ ...sent, ...many(9) })).toBeUndefined();
-    expect(errorOf({ ...sent, ...many(10) })).toBe(
-      "'push_tokens' is not valid: the custom attributes of all tokens together may take at most 262144 bytes as stored: a text or name its length in UTF-8 and 4, a number 12, an object or array 8",
+    expect(errorOf({ ...sent, ...many(10) })).toMatch(
+      /^'push_tokens' is not valid: the custom attributes of all tokens together are too large: 2\d{5} bytes, limit 262144 bytes\. /,
     );
   });
 });

@@ -98,7 +98,7 @@ async function findHolder({ services, viewer, params }: Visit<PageServices>) {
   const where = { id, ...(viewer.accountId !== undefined && { companyId: viewer.companyId ?? '' }) };
   const select = { id: true, companyId: true, appGroups: true, version: true };
   const account = isUuid(id) ? await services.database.prisma.account.findFirst({ where, select }) : null;
-  if (account === null) throw new Sorry(404, 'There is no such account in your company.');
+  if (account === null) throw new Sorry(404, 'Account not found in your company.');
   return account;
 }
 
@@ -115,10 +115,10 @@ const act: Page<PageServices> = {
     const to = (done: string) => ({ to: pathWith(`/accounts/${account.id}`, { done }) });
     if (changed === undefined) return to('as_before');
     if (changed.appGroups.length > MOST_GROUPS)
-      throw new Sorry(409, `An account has at most ${MOST_GROUPS} workspaces.`);
+      throw new Sorry(409, `An account can have at most ${MOST_GROUPS} workspaces.`);
     const ending = await giveGroups(services.database.pool, actor, { account, ...changed });
     if (ending !== 'done')
-      throw new Sorry(409, 'Somebody was faster: nothing was changed. Look at the account again.');
+      throw new Sorry(409, 'The account was changed by someone else at the same time. Reload the account and try again.');
     return to(changed.gives ? 'given' : 'taken');
   },
 };
@@ -146,7 +146,7 @@ async function change(visit: Visit<PageServices>, account: Holder): Promise<Chan
       return { appGroups, workspaceId: group.workspace, detail: { taken: 'team', team: of } };
     }
     default:
-      throw new Sorry(400, "'action' is give_set, give_team, take or take_team.");
+      throw new Sorry(400, "'action' must be give_set, give_team, take or take_team.");
   }
 }
 
@@ -160,7 +160,7 @@ function wanted(field: Visit<PageServices>['field'], name: string) {
 async function workspaceOf({ services, field }: Visit<PageServices>, companyId: string): Promise<string> {
   const where = { companyId, ...wanted(field, 'workspace') };
   const workspace = await services.database.prisma.workspace.findFirst({ where, select: { id: true } });
-  if (!workspace) throw new Sorry(400, "'workspace' is the name or the id of one of the company.");
+  if (!workspace) throw new Sorry(400, "'workspace' must be the name or id of a workspace of the company.");
   return workspace.id;
 }
 
@@ -172,14 +172,14 @@ function withGroup(groups: AppGroup[], workspace: string, change: (group: AppGro
 }
 
 const tooMuch = () =>
-  new Sorry(403, 'You cannot give permissions that you do not hold in this workspace yourself.');
+  new Sorry(403, 'You can only give permissions that you have in this workspace.');
 
 async function giveSet(visit: Visit<PageServices>, { companyId, appGroups }: Holder): Promise<Changed> {
   const { services, viewer, field } = visit;
   const workspaceId = await workspaceOf(visit, companyId);
   const where = { companyId, ...wanted(field, 'set') };
   const set = await services.database.prisma.permissionSet.findFirst({ where });
-  if (!set) throw new Sorry(400, "'set' is the name or the id of a permission set of the company.");
+  if (!set) throw new Sorry(400, "'set' must be the name or id of a permission set of the company.");
   if (!viewer.holds(set.permissions, workspaceId)) throw tooMuch();
   return {
     appGroups: withGroup(appGroups as AppGroup[], workspaceId, (group) => ({
@@ -196,18 +196,18 @@ async function giveTeam(visit: Visit<PageServices>, { companyId, appGroups }: Ho
   const workspaceId = await workspaceOf(visit, companyId);
   const where = { workspaceId, ...wanted(field, 'team') };
   const found = await services.database.prisma.team.findFirst({ where, select: { id: true } });
-  if (!found) throw new Sorry(400, "'team' is the name or the id of a team of the workspace.");
+  if (!found) throw new Sorry(400, "'team' must be the name or id of a team of the workspace.");
   const given = fields('permission');
   const permissions = teamPermissions.filter((one) => given.includes(one));
   if (permissions.length === 0 || given.some((one) => !permissions.includes(one)))
-    throw new Sorry(400, "'permission' names one permission of a team at least, and none that there is not.");
+    throw new Sorry(400, "'permission' must be one or more of the listed permissions of a team.");
   if (!viewer.holds(permissions, workspaceId)) throw tooMuch();
   const team = { team: found.id, permissions };
   return {
     appGroups: withGroup(appGroups as AppGroup[], workspaceId, ({ teams = [], ...group }) => {
       const others = teams.filter((one) => one.team !== team.team);
       if (others.length >= MOST_GROUPS)
-        throw new Sorry(409, `An account has at most ${MOST_GROUPS} teams of a workspace.`);
+        throw new Sorry(409, `An account can have at most ${MOST_GROUPS} teams of a workspace.`);
       return { ...group, teams: [...others, team] };
     }),
     gives: { team: team.team },

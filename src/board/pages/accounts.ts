@@ -43,7 +43,7 @@ export async function chosenCompany({ services, viewer, query }: Visit<PageServi
               where: isUuid(wanted) ? { id: wanted } : { name: wanted },
             })
           : undefined));
-  if (!company) throw new Sorry(404, 'There is no such company, or it is not yours.');
+  if (!company) throw new Sorry(404, 'Company not found, or your account does not belong to it.');
   const choice = (path: string) =>
     companies.length > 1 &&
     html`<form class="row" method="get" action="${path}">${companyField(companies, company)}<button>Show</button></form>`;
@@ -72,7 +72,7 @@ const list: Page<PageServices> = {
   async handle(visit) {
     const { services, query } = visit;
     const text = query('q');
-    if (text.length > MAX_TEXT) throw new Sorry(400, `'q' has at most ${MAX_TEXT} characters.`);
+    if (text.length > MAX_TEXT) throw new Sorry(400, `'q' must have at most ${MAX_TEXT} characters.`);
     const after = /^\d{1,15}$/.test(query('after')) ? Number(query('after')) : undefined;
     const { company, choice } = await chosenCompany(visit);
     const { pool, prisma } = services.database;
@@ -112,11 +112,11 @@ function accountTable(accounts: Listed[], text: string): Part {
     return text === ''
       ? empty(
           'No accounts yet',
-          html`An identity provider makes them over SCIM, with a token of <code>penstock scim-tokens issue</code>.`,
+          html`An identity provider creates accounts over SCIM with a token from <code>penstock scim-tokens issue</code>.`,
         )
       : empty(
-          `Nobody is found for “${text.slice(0, 80)}”`,
-          'Write less of the address, or choose another company.',
+          `No account found for “${text.slice(0, 80)}”`,
+          'Enter a shorter part of the address, or choose another company.',
         );
   return table(
     'Accounts',
@@ -150,7 +150,7 @@ async function findOne({ services, viewer, params }: Visit<PageServices>): Promi
   const account = isUuid(id)
     ? await services.database.prisma.account.findFirst({ where, select: whole })
     : null;
-  if (account === null) throw new Sorry(404, 'There is no such account in your company.');
+  if (account === null) throw new Sorry(404, 'Account not found in your company.');
   return account;
 }
 
@@ -190,7 +190,7 @@ async function accountPage({ services, viewer }: Visit<PageServices>, account: W
     ['Changed', moment(account.modifiedAt)],
   ])}</div>
 <div class="actions">${account.active && button('invite', account.passwordHash === null ? 'Invite' : 'Invite to set a new password', 'main')}
-${isInvited && button('uninvite', 'Take the invitation back', 'danger')}
+${isInvited && button('uninvite', 'Revoke the invitation', 'danger')}
 <a class="button" href="${pathWith('/audit', { subject: id })}">What was done to it</a></div>
 <h2>Permissions by workspace</h2>${groups}${forms}
 <h2>Sessions</h2>${sessionTable(sessions, { viewer, back: `/accounts/${id}` })}
@@ -209,7 +209,7 @@ const act: Page<PageServices> = {
     switch (field('action')) {
       case 'invite': {
         const invited = await inviteAccount(services.database, actor, { id, companyId });
-        if (!invited) throw new Sorry(409, 'The account is not active: the identity provider activates it.');
+        if (!invited) throw new Sorry(409, 'The account is not active. Activate it in your identity provider.');
         return { title: 'An invitation', body: invitationPage(visit, account, invited) };
       }
       case 'uninvite': {
@@ -231,7 +231,7 @@ const act: Page<PageServices> = {
         return back(ended > 0 ? 'ended' : 'nothing_ended');
       }
       default:
-        throw new Sorry(400, "'action' is invite, uninvite or sign_out.");
+        throw new Sorry(400, "'action' must be invite, uninvite or sign_out.");
     }
   },
 };

@@ -34,10 +34,10 @@ function readAsked({ viewer, query }: Visit<PageServices>): Asked {
     ...{ subject: query('subject'), from: query('from'), to: query('to') },
   };
   for (const [name, value] of Object.entries(given))
-    if (value.length > MAX_TEXT) throw new Sorry(400, `'${name}' has at most ${MAX_TEXT} characters.`);
+    if (value.length > MAX_TEXT) throw new Sorry(400, `'${name}' must have at most ${MAX_TEXT} characters.`);
   if (given.action !== '' && !Object.hasOwn(auditActions, given.action))
-    throw new Sorry(400, "'action' is one of those in the list.");
-  if (given.company !== '' && !isUuid(given.company)) throw new Sorry(400, "'company' is the id of one.");
+    throw new Sorry(400, "'action' must be one of the actions in the list.");
+  if (given.company !== '' && !isUuid(given.company)) throw new Sorry(400, "'company' must be the id of a company.");
   const to = readDay('to', given.to);
   const search = {
     // Whose the viewer is decides, whatever the address says.
@@ -69,7 +69,7 @@ function readDay(name: string, text: string): DateTime | undefined {
   if (text === '') return undefined;
   const day = DateTime.fromFormat(text, 'yyyy-MM-dd', { zone: 'utc' });
   if (!day.isValid || day.year < 1970 || day.year > 9000)
-    throw new Sorry(400, `'${name}' is a day, as 2026-01-31.`);
+    throw new Sorry(400, `'${name}' must be a day, for example 2026-01-31.`);
   return day;
 }
 
@@ -126,13 +126,13 @@ ${
 function entries(rows: AuditRow[], isCut: boolean): Part {
   if (rows.length === 0 && isCut)
     return empty(
-      'None among these',
-      `${MOST_LOOKED_THROUGH} entries were looked through. “Older” goes on behind them.`,
+      'No matching entries yet',
+      `${MOST_LOOKED_THROUGH} entries were searched. “Older” continues after them.`,
     );
   if (rows.length === 0)
-    return empty('No entries', 'Take a filter away, or do something: every action appears here at once.');
+    return empty('No entries', 'Remove a filter. Every action appears here immediately.');
   return table(
-    'Entries of the audit',
+    'Entries of the audit log',
     ['When', 'Who', 'What', 'Done to', 'Workspace', 'Through', 'Detail'],
     rows.map((row) => [
       moment(row.at),

@@ -42,7 +42,7 @@ async function findLetter({ services, findWorkspace, params }: Visit<PageService
   const id = params.id ?? '';
   const letter = isUuid(id) ? await readLetter(services.database.pool, id, MAX_MENDED_BYTES) : undefined;
   const workspace = letter && (await findWorkspace(letter.workspaceId));
-  if (!letter || !workspace) throw new Sorry(404, 'There is no such dead letter in your workspaces.');
+  if (!letter || !workspace) throw new Sorry(404, 'Dead letter not found in your workspaces.');
   return { letter, workspace };
 }
 
@@ -67,7 +67,7 @@ function letterPage({ viewer }: Visit<PageServices>, { letter, workspace }: Foun
   // One whose replay never reached the queue goes on under the same envelope.
   const mayReplay = viewer.can('change', workspace.id) && ['waiting', 'replaying'].includes(letter.state);
   return html`<h1>Dead letter <span class="id">${letter.id}</span></h1>
-${mending && html`<p class="banner bad" role="alert">${mending.problem}. Nothing has changed.</p>`}
+${mending && html`<p class="banner bad" role="alert">${mending.problem}. The dead letter was not changed.</p>`}
 <p class="lead wrap">${pii ? letter.reason : MASK}</p>
 <div class="card">${facts([
     ['State', badge(letter.state, letter.state === 'waiting' ? 'bad' : 'calm')],
@@ -105,7 +105,7 @@ function objectOf({ object, bytes }: WholeLetter, pii: boolean): Part {
 }
 
 function mendForm({ id, object }: WholeLetter, given: string | undefined): Html {
-  return html`<h2>Mend and replay</h2>
+  return html`<h2>Correct and replay</h2>
 <p class="lead">The object as the workers take it. Its kind stays, and what came first is kept.</p>
 <form class="stack" method="post" action="/dead-letters/${id}"><label>JSON <textarea name="object" spellcheck="false" autocomplete="off">${given ?? legible(object!)}</textarea></label>
 <p class="actions"><button class="main" name="action" value="mend">Save and replay</button></p></form>`;
@@ -155,7 +155,7 @@ const act: Page<PageServices> = {
         }
       }
       default:
-        throw new Sorry(400, "'action' is replay, mend or discard.");
+        throw new Sorry(400, "'action' must be replay, mend or discard.");
     }
   },
 };
@@ -196,13 +196,13 @@ export async function groupsOf(
   const { services, viewer, query } = visit;
   const [kind, beginning, key] = ['kind', 'reason', 'after'].map((name) => query(name) || undefined);
   if (beginning !== undefined && beginning.length > MOST_OF_BEGINNING)
-    throw new Sorry(400, `'reason' has at most ${MOST_OF_BEGINNING} characters.`);
+    throw new Sorry(400, `'reason' must have at most ${MOST_OF_BEGINNING} characters.`);
   // A search confirms nothing that the page would mask.
   const workspaceIds = beginning === undefined ? ids : ids.filter((id) => viewer.can('pii', id));
   if (workspaceIds.length === 0) throw lacking('pii');
   const after = key === undefined ? undefined : await groupOf(visit, ids, key);
   if (key !== undefined && after === undefined)
-    throw new Sorry(404, 'The group behind which this page begins has changed. Begin with the first page.');
+    throw new Sorry(404, 'The last group of the previous page has changed. Start again with the first page.');
   const { groups, last } = await selectGroups(services.database.pool, {
     ...{ workspaceIds, kind, beginning, after },
   });
@@ -213,10 +213,10 @@ export async function groupsOf(
   if (last)
     return html`${empty('None so far', `Of the ${MAX_LOOKED} groups that were looked through none begins so. “More” goes on behind them.`)}${next}`;
   if (kind !== undefined || beginning !== undefined || after !== undefined)
-    return empty('None', 'Nothing else waits whose kind and reason are these.');
+    return empty('None', 'No other dead letter has this kind and reason.');
   return empty(
-    'Nothing waits for you',
-    'Everything that was accepted has been applied, or is on its way. What fails appears here with its reason.',
+    'No dead letters',
+    'All accepted objects have been applied, or are in the queue. Objects that fail appear here with their reason.',
   );
 }
 
@@ -266,8 +266,8 @@ export const MAX_REASON = 500;
 /** Why something is discarded, for whoever reads it later. @throws {Sorry} without a reason */
 export function readReason(given: string): string {
   const reason = given.trim();
-  if (reason === '') throw new Sorry(400, 'Say why it is discarded: the reason is kept with it.');
-  if (reason.length > MAX_REASON) throw new Sorry(400, `A reason has at most ${MAX_REASON} characters.`);
+  if (reason === '') throw new Sorry(400, 'Enter a reason. It is kept with the dead letter.');
+  if (reason.length > MAX_REASON) throw new Sorry(400, `A reason must have at most ${MAX_REASON} characters.`);
   return reason;
 }
 

@@ -62,15 +62,15 @@ async function contentOf(
     const next = letters.length > PAGE ? letters[PAGE - 1]!.id : undefined;
     return letters.length === 0
       ? empty(
-          kind === undefined ? 'None' : 'None of this kind',
+          kind === undefined ? 'None' : 'No dead letters in this state',
           state === 'discarded'
-            ? 'What a person gives up is kept here with the reason.'
-            : 'Nothing is on its way through the lanes again.',
+            ? 'Discarded dead letters are kept here with the reason.'
+            : 'No dead letter is being replayed.',
         )
       : html`${closedTable(viewer, letters.slice(0, PAGE), state)}
 ${next && nextPage('/dead-letters', { state, kind, workspace: chosen?.id, before: next })}`;
   }
-  if (state !== '') throw new Sorry(404, 'Dead letters are waiting, replaying or discarded.');
+  if (state !== '') throw new Sorry(404, 'Unknown state. Choose waiting, replaying or discarded.');
   if (query('group') !== '' && chosen) {
     const key = query('group');
     const group = await groupOf(visit, [chosen.id], key);
@@ -104,8 +104,8 @@ ${group && html`<h2 class="wrap">${viewer.can('pii', workspace.id) ? group.reaso
       group
         ? empty('None left', 'All of this group were replayed or discarded.')
         : empty(
-            'Not found any more',
-            'The group has changed since it was shown. Choose it anew among all reasons.',
+            'Reason not found',
+            'The group has changed since the page was loaded. Choose it again from all reasons.',
           )
     }`;
   const mayChange = viewer.can('change', workspace.id);
@@ -176,7 +176,7 @@ const act: Page<PageServices> = {
       : group
         ? (await selectOfGroup(pool, { ...group, limit: MOST_AT_ONCE })).map(({ id }) => id)
         : [];
-    if (ids.length === 0) throw new Sorry(400, 'Choose the dead letters first.');
+    if (ids.length === 0) throw new Sorry(400, 'Select at least one dead letter.');
     const back = (done: string) => ({
       to: pathWith('/dead-letters', { workspace: workspaceId, group: field('group'), done }),
     });
@@ -200,7 +200,7 @@ const act: Page<PageServices> = {
         return back(discarded.length > 0 ? 'discarded' : 'nothing');
       }
       default:
-        throw new Sorry(400, "'action' is replay, replay_group, discard or discard_group.");
+        throw new Sorry(400, "'action' must be replay, replay_group, discard or discard_group.");
     }
   },
 };

@@ -55,14 +55,14 @@ export async function chosenUser(
         fields: ['custom_attributes', 'subscription_groups'],
       })
     : [];
-  if (!user) throw new Sorry(404, 'There is no user with this external id in the workspace. Case counts.');
+  if (!user) throw new Sorry(404, 'No user of the workspace has this external id. Upper and lower case are different.');
   return user;
 }
 
 /** What the user has said of a group; `undefined` where nobody is chosen. */
 function stateOf(user: StoredUser, id: string): Part {
   const told = user.subscription_groups?.find((one) => one.id === id);
-  if (!told) return html`<span class="faint">nothing said</span>`;
+  if (!told) return html`<span class="faint">no state</span>`;
   const state = told.status.toLowerCase();
   return badge(state, state === 'subscribed' ? 'good' : 'bad');
 }
@@ -110,10 +110,10 @@ ${centersOf(viewer, workspace)}`;
 };
 
 function nothing({ name }: Workspace, after: string): Part {
-  if (after !== '') return empty('None behind this one', html`<a href="/groups">The first ones</a>`);
+  if (after !== '') return empty('No more groups', html`<a href="/groups">The first ones</a>`);
   return empty(
     'No subscription group yet',
-    html`Make one: <code>penstock groups create --workspace ${name} --name News --channel email</code>.`,
+    html`Create one: <code>penstock groups create --workspace ${name} --name News --channel email</code>.`,
   );
 }
 

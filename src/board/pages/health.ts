@@ -88,15 +88,15 @@ function figures({ lanes, processes, letters, rates }: FleetState): Html {
 function processTable(processes: SeenProcess[] | undefined): Html {
   if (!processes || processes.length === 0)
     return empty(
-      'None is known',
-      'Every process says so within five seconds of its start, as soon as Postgres answers.',
+      'No processes',
+      'Every process appears within five seconds of its start if Postgres answers.',
     );
   return table(
     'Processes',
     [
       'Process',
       'State',
-      'Last heard',
+      'Last heartbeat',
       { name: 'Objects', number: true },
       { name: 'Memory', number: true },
       { name: 'Busy', number: true },
@@ -126,7 +126,7 @@ function laneTable({ lanes, processes = [], rates }: FleetState): Html {
   if (!lanes)
     return empty(
       'Unknown',
-      'The queue does not say what waits. The sentence above says why, as far as it is known.',
+      'The number of waiting jobs is unknown. See the message above for the cause.',
     );
   const nobodys = new Set(unworkedLanes(processes, lanes.length));
   const shards = new Set(lanes.map(({ shard = 0 }) => shard)).size;
@@ -151,7 +151,7 @@ function laneTable({ lanes, processes = [], rates }: FleetState): Html {
           ? `${worked.worker.host}, pid ${worked.worker.pid}`
           : nobodys.has(lane)
             ? badge('nobody', depth === 0 ? 'warn' : 'bad')
-            : html`<span class="faint">${depth === 0 ? 'idle' : 'nobody in the last 10 s'}</span>`,
+            : html`<span class="faint">${depth === 0 ? 'idle' : 'no worker in the last 10 s'}</span>`,
       ];
     }),
   );
@@ -229,7 +229,7 @@ function storeTable({ postgres, redis, disk, lanes }: FleetState, kind: Kind): H
 function markTable(processes: SeenProcess[] | undefined, kind: Kind): Html {
   const web = living(processes ?? [], 'web').filter(({ marks }) => marks);
   if (web.length === 0)
-    return empty('No mark is known', 'Web processes say every five seconds how near they are to theirs.');
+    return empty('No load limits', 'Web processes report every five seconds how much of each limit is used.');
   const used = (process: SeenProcess, name: string) => {
     const { value, mark } = process.marks![name] ?? { value: 0, mark: 1 };
     return value / mark;
@@ -238,8 +238,8 @@ function markTable(processes: SeenProcess[] | undefined, kind: Kind): Html {
     (name) => kind === 'redis' || name !== 'redis_memory',
   );
   return table(
-    'High-water marks',
-    ['Mark', 'State', { name: 'Held against it', number: true }, { name: 'Mark at', number: true }, 'Of'],
+    'Load limits',
+    ['Mark', 'State', { name: 'Value', number: true }, { name: 'Mark at', number: true }, 'Of'],
     names.map((name) => {
       const having = web.filter(({ marks }) => marks![name]);
       const fullest = having.reduce((before, one) => (used(one, name) > used(before, name) ? one : before));
@@ -247,7 +247,7 @@ function markTable(processes: SeenProcess[] | undefined, kind: Kind): Html {
       const { value, mark, unit } = fullest.marks![name]!;
       return [
         html`<code>${name}</code>`,
-        over > 0 ? badge(`refuses in ${over} of ${web.length}`, 'bad') : badge('takes work', 'good'),
+        over > 0 ? badge(`refuses in ${over} of ${web.length}`, 'bad') : badge('accepts requests', 'good'),
         amount(value, unit),
         amount(mark, unit),
         web.length === 1 ? 'the web process' : `${fullest.host}, pid ${fullest.pid}`,

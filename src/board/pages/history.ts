@@ -71,11 +71,11 @@ export const chartsHead = (range: RangeName): Html =>
 /** Charts of a range; says so where there is nothing to draw. */
 export async function charts(pool: Pool, range: RangeName): Promise<Html> {
   const points = await readHistory(pool, range).catch(() => undefined);
-  if (!points) return empty('Unknown', 'Postgres does not answer: what it holds of the past is not lost.');
+  if (!points) return empty('Unknown', 'Postgres does not answer. The stored history is not lost.');
   if (!points.some(({ workers }) => workers !== undefined))
     return empty(
-      `Nothing is recorded of the last ${range}`,
-      'This process writes a row a minute while it runs and Postgres answers. Look again in a minute.',
+      `No history for the last ${range}`,
+      'This process writes one row per minute while Postgres answers. Reload the page in a minute.',
     );
   const times = points.map(({ at }) => at);
   const drawn = plans.map(({ name, lines, show, least }) =>
@@ -139,8 +139,8 @@ ${rangeTabs('/history', range)}
 ${
   recorded.length === 0
     ? empty(
-        `Nothing is recorded of the last ${range}`,
-        'This process writes a row a minute while it runs and Postgres answers. Look again in a minute.',
+        `No history for the last ${range}`,
+        'This process writes one row per minute while Postgres answers. Reload the page in a minute.',
       )
     : table(
         `The last ${range}`,

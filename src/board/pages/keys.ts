@@ -53,8 +53,8 @@ ${
     ? empty(
         'No keys yet',
         makers.length > 0
-          ? 'Make one below; its secret is shown once.'
-          : 'Whoever has the permission “edit_api_keys” makes one.',
+          ? 'Create one below. Its secret is shown once.'
+          : 'You need the permission “edit_api_keys” to create one.',
       )
     : keyTable(found.slice(0, PAGE), several)
 }
@@ -100,7 +100,7 @@ ${
     : html`<label>Workspace <select name="workspace" required>${workspaces.map(({ id, name }) => html`<option value="${id}"${id === chosen?.id && html` selected`}>${name}</option>`)}</select></label>`
 }
 <label>Name, for whoever looks for it later <input name="name" maxlength="${MAX_NAME}" required autocomplete="off"></label>
-<label>Addresses and subnets that it works from, with commas between them; empty: any <input name="allowlist" maxlength="5000" autocomplete="off" placeholder="10.0.0.0/8, 192.0.2.7"></label>
+<label>Addresses and subnets from which the key can be used, separated by commas; empty: any <input name="allowlist" maxlength="5000" autocomplete="off" placeholder="10.0.0.0/8, 192.0.2.7"></label>
 <fieldset><legend>Permissions</legend><div class="choices">${permissions.map((name) => html`<label class="check"><input type="checkbox" name="permission" value="${name}"> <code>${name}</code></label>`)}</div></fieldset>
 <p class="actions"><button class="main">Make the key</button></p></form>`;
 }
@@ -111,14 +111,14 @@ const make: Page<PageServices> = {
   right: 'edit_keys',
   async handle({ services, findWorkspace, actor, field, fields }) {
     const workspace = await findWorkspace(field('workspace'));
-    if (!workspace) throw new Sorry(400, "'workspace' is the id of one in which you may make keys.");
+    if (!workspace) throw new Sorry(400, "'workspace' must be the id of a workspace in which you can create keys.");
     const name = field('name').trim();
     if (name === '' || name.length > MAX_NAME)
       throw new Sorry(400, `'name' has 1 to ${MAX_NAME} characters.`);
     const given = fields('permission');
     const wanted = permissions.filter((one) => given.includes(one));
     if (wanted.length === 0 || given.some((one) => !wanted.some((known) => known === one)))
-      throw new Sorry(400, "'permission' names one permission at least, and none that there is not.");
+      throw new Sorry(400, "'permission' must be one or more of the listed permissions.");
     const ipAllowlist = readAllowlist(field('allowlist'));
     const { secret, key } = await makeApiKey(services.database, actor, {
       ...{ workspaceId: workspace.id, name, permissions: wanted, ipAllowlist },
@@ -136,12 +136,12 @@ const make: Page<PageServices> = {
 function readAllowlist(text: string): string[] {
   const entries = [...new Set(text.split(',').map((one) => one.trim()))].filter((one) => one !== '');
   if (entries.length > MAX_ALLOWED)
-    throw new Sorry(400, `'allowlist' has at most ${MAX_ALLOWED} addresses and subnets.`);
+    throw new Sorry(400, `'allowlist' must have at most ${MAX_ALLOWED} addresses and subnets.`);
   const wrong = entries.find((one) => !isAddressOrSubnet(one));
   if (wrong !== undefined)
     throw new Sorry(
       400,
-      `'allowlist': ${wrong.slice(0, 80)} is neither an IP address nor a subnet such as 10.0.0.0/8.`,
+      `'allowlist': ${wrong.slice(0, 80)} is not an IP address or a subnet, for example 10.0.0.0/8.`,
     );
   return entries;
 }
@@ -153,7 +153,7 @@ async function findKey({ services, findWorkspace, params }: Visit<PageServices>)
     ? await services.database.prisma.apiKey.findUnique({ where: { id }, select: apiKeyColumns })
     : null;
   if (key === null || !(await findWorkspace(key.workspaceId)))
-    throw new Sorry(404, 'There is no such key in your workspaces.');
+    throw new Sorry(404, 'API key not found in your workspaces.');
   return key;
 }
 
@@ -186,7 +186,7 @@ ${problem !== undefined && html`<p class="banner bad" role="alert">${problem}</p
     ['Last seen', moment(key.lastSeenAt)],
     ['Made', moment(key.createdAt)],
     ['Revoked', key.revokedAt && moment(key.revokedAt)],
-    ['Works from', key.ipAllowlist.length === 0 ? 'any address' : key.ipAllowlist.join(', ')],
+    ['Allowed from', key.ipAllowlist.length === 0 ? 'any address' : key.ipAllowlist.join(', ')],
     ['Permissions', html`<span class="wrap">${key.permissions.join(', ')}</span>`],
   ])}</div>
 <h2>Requests</h2>
@@ -221,7 +221,7 @@ ${table(
 
 function revokeForm({ id, identifier }: ShownApiKey): Html {
   return html`<h2>Revoke</h2>
-<p class="lead">For good: every web process refuses it within KEY_CACHE_MS.</p>
+<p class="lead">Permanent. Every web process refuses the key within KEY_CACHE_MS.</p>
 <form class="stack card" method="post" action="/keys/${id}">
 <label>Type ${identifier} to confirm <input name="confirm" autocomplete="off" spellcheck="false" data-word="${identifier}" required></label>
 <p class="actions"><button class="danger">Revoke the key</button></p></form>`;
@@ -237,7 +237,7 @@ const revoke: Page<PageServices> = {
     if (!viewer.can('keys', key.workspaceId)) throw lacking('keys');
     if (field('confirm').trim() !== key.identifier) {
       const usage = await readKeyUsage(services.database.pool, key, DAYS);
-      const problem = 'That is not how the key begins. Nothing has changed.';
+      const problem = 'The first characters of the key do not match. The key was not revoked.';
       const body = keyPage(key, { usage, mayRevoke: key.revokedAt === null, problem });
       return { title: key.name, body, status: 400 };
     }

@@ -24,7 +24,7 @@ export function readPermissions({ fields }: Pick<Visit<PageServices>, 'fields'>)
   const given = fields('permission');
   const wanted = workspacePermissions.filter((one) => given.includes(one));
   if (wanted.length === 0 || given.some((one) => !wanted.includes(one)))
-    throw new Sorry(400, "'permission' names one permission at least, and none that there is not.");
+    throw new Sorry(400, "'permission' must be one or more of the listed permissions.");
   return wanted;
 }
 
@@ -37,10 +37,10 @@ export function readName({ field }: Pick<Visit<PageServices>, 'field'>): string 
 
 /** @param what as the sentence names it. @throws {Sorry} unless it is done */
 export function requireDone(ending: Ending, what: string): void {
-  if (ending === 'taken') throw new Sorry(409, `Another ${what} has this name already.`);
+  if (ending === 'taken') throw new Sorry(409, `Another ${what} already has this name.`);
   if (ending === 'used')
-    throw new Sorry(409, `Accounts have this ${what}: take it from them first. Nothing was changed.`);
-  if (ending === 'gone') throw new Sorry(404, `There is no such ${what} in your company.`);
+    throw new Sorry(409, `Accounts still have this ${what}. Remove it from them first.`);
+  if (ending === 'gone') throw new Sorry(404, `This ${what} was not found in your company.`);
 }
 
 /** Who has it, so that it can be taken from them. */
@@ -59,7 +59,7 @@ export function holderList(holders: { id: string; userName: string }[]): Html {
 export function deleteForm(action: string, holders: number): Part {
   return holders === 0
     ? html`<form method="post" action="${action}"><p class="actions"><button class="danger" name="action" value="delete">Delete</button></p></form>`
-    : html`<p class="faint">It can be deleted when nobody has it.</p>`;
+    : html`<p class="faint">You can delete it when no account has it.</p>`;
 }
 
 /** @throws {Sorry} when there is none in the viewer's company */
@@ -67,7 +67,7 @@ async function findSet({ services, viewer, params }: Visit<PageServices>) {
   const id = params.id ?? '';
   const where = { id, ...(viewer.accountId !== undefined && { companyId: viewer.companyId ?? '' }) };
   const set = isUuid(id) ? await services.database.prisma.permissionSet.findFirst({ where }) : null;
-  if (set === null) throw new Sorry(404, 'There is no such permission set in your company.');
+  if (set === null) throw new Sorry(404, 'Permission set not found in your company.');
   return set;
 }
 
@@ -111,7 +111,7 @@ const act: Page<PageServices> = {
         return { to: pathWith('/teams', { company: companyId, done: 'removed' }) };
       }
       default:
-        throw new Sorry(400, "'action' is change or delete.");
+        throw new Sorry(400, "'action' must be change or delete.");
     }
   },
 };

@@ -66,7 +66,7 @@ interface PathPlace {
 function readBrackets(text: string, attribute: Attribute, { path, field }: PathPlace): ValueFilter {
   const wrong = (reason: string) =>
     invalid(`'${field}' is not valid: '${quoted(path)}' ${reason}`, 'invalidPath');
-  if (!attribute.multiValued) throw wrong('filters what is no list');
+  if (!attribute.multiValued) throw wrong('is not a list, so it cannot have a filter');
   try {
     return readValueFilter(text, attribute);
   } catch (error) {

@@ -61,7 +61,7 @@ export function readPage(query: Record<string, Json>): Page {
   if (cursor === undefined) return { skip: Math.max(1, Number(startIndex ?? 1)) - 1, limit };
   if (startIndex !== undefined) throw invalid("'cursor' and 'startIndex' cannot be used together");
   if (!/^\d{0,15}$/.test(cursor))
-    throw invalid("'cursor' is not valid: it is what a page before ended with", 'invalidCursor');
+    throw invalid("'cursor' is not valid: use 'nextCursor' from the previous response", 'invalidCursor');
   return { skip: 0, limit, after: Number(cursor || 0) };
 }
 

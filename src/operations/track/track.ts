@@ -92,7 +92,7 @@ export function tracking({
         if ('error' in verdict) rejected.push({ type: verdict.error, input_array: kind, index });
         else if (!hasRoom(verdict.object))
           rejected.push({
-            type: `a request has at most ${limits.ofUser} objects of one user`,
+            type: `too many objects for this user: at most ${limits.ofUser} objects per request. Send the rest in another request.`,
             input_array: kind,
             index,
           });

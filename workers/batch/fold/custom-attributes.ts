@@ -12,7 +12,7 @@ import { type Json, JsonText, storedNameBytes } from '../../../src/profile/json.
 import { hasAny, put, quoted } from '../../../src/profile/values.ts';
 import { RELOAD } from '../work-item.ts';
 
-const TOO_LARGE = `the custom attributes of the user would be too large: they may take ${COUNTED}`;
+const TOO_LARGE = `the custom attributes of the user would be too large: ${COUNTED}`;
 const TOO_MUCH = "the '$update' operations of the object match too much: name fewer objects at once";
 
 /** Why an increment is refused: the rule that a number breaks which is sent as it is. */
