@@ -120,8 +120,8 @@ async function followLanes(installation: Installation, log: Log): Promise<void> 
   const wait = SILENCE_MS / 1000 + 5;
   const what =
     before === LANES
-      ? `SHARDS is to be ${SHARDS} and was ${spread.shards}`
-      : `LANES is to be ${LANES} and was ${before}`;
+      ? `changing SHARDS from ${spread.shards} to ${SHARDS}`
+      : `changing LANES from ${before} to ${LANES}`;
   const say = (hindrance: string) => log.warn(`${what}: ${hindrance}`);
   await changeLanes(installation, { lanes: LANES, shards: SHARDS, wait, say });
   log.info({ lanes: LANES, before }, 'number of lanes changed');
@@ -154,7 +154,7 @@ function run({ config, ports, apiKey, end, log }: RunOptions): () => Promise<voi
     log,
     deadline: config.SHUTDOWN_DELAY_MS + config.SHUTDOWN_TIMEOUT_MS,
     onHopeless: (name) => {
-      if (!ready) end.because(`the process ${name} does not start`, 1);
+      if (!ready) end.because(`the process ${name} did not start`, 1);
     },
   });
 
@@ -223,7 +223,7 @@ function banner(facts: BannerFacts): string {
 
   API        ${api}   (documentation: ${api}/docs)
   Console    ${board}   user ${boardUser}, ${randomPassword ? `password ${boardPassword} (until the next start)` : 'password as in BOARD_PASSWORD'}
-${apiKey ? `  API key    ${apiKey}   (shown this once: keep it)\n` : ''}
+${apiKey ? `  API key    ${apiKey}   (shown this once: save it)\n` : ''}
   Track a user's attributes and an event, read the profile back, sign in to the console:
 
 ${post(`${api}/users/track`, key, track)}

@@ -89,12 +89,12 @@ test('two releases at once make one workspace with one key', async () => {
   expect(await keys(url)).toHaveLength(1);
 });
 
-const NEXT = 'start it, or correct DATABASE_URL; without DATABASE_URL npm start runs one of its own';
+const NEXT = 'Start it, or correct DATABASE_URL. Without DATABASE_URL, npm start runs its own Postgres';
 
 test('a release that cannot be made says why in one line, by the setting, with what to do, and exits 1', async () => {
   expect(await release({ DATABASE_URL: 'postgresql://nobody@127.0.0.1:1/nothing' })).toEqual({
     code: 1,
-    text: `release: the Postgres of DATABASE_URL does not let us in (connect ECONNREFUSED 127.0.0.1:1): ${NEXT}`,
+    text: `release: the Postgres server of DATABASE_URL refuses the connection (connect ECONNREFUSED 127.0.0.1:1). ${NEXT}`,
   });
   expect((await release({ DATABASE_URL: 'postgresql://nobody@localhost:1/nothing' })).text).toContain(
     'ECONNREFUSED',

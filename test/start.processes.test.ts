@@ -208,12 +208,12 @@ describe('npm start', () => {
     [
       'a Postgres that is away',
       { DATABASE_URL: 'postgresql://p:secret@127.0.0.1:1/penstock' },
-      'the Postgres of DATABASE_URL does not let us in (connect ECONNREFUSED 127.0.0.1:1): start it, or correct',
+      'the Postgres server of DATABASE_URL refuses the connection (connect ECONNREFUSED 127.0.0.1:1). Start it, or correct',
     ],
     [
       'an address of somebody else',
       { HOST: '192.0.2.1' },
-      'HOST 192.0.2.1 is no address of this machine: set HOST',
+      'HOST 192.0.2.1 is not an address of this machine; set HOST',
     ],
   ])('%s is said by its setting, with what to do', async (_, wrong, words) => {
     const start = begin({ ...(await settings()), ...wrong });
@@ -224,10 +224,7 @@ describe('npm start', () => {
   });
 
   test.each([
-    [
-      'json',
-      /^\{"level":40,.*"msg":"Redis at REDIS_URL does not answer .*Start Redis, correct REDIS_URL/m,
-    ],
+    ['json', /^\{"level":40,.*"msg":"Redis at REDIS_URL does not answer .*Start Redis, correct REDIS_URL/m],
     [
       'readable',
       /^\d\d:\d\d:\d\d {2}start {4}WARN Redis at REDIS_URL does not answer .*Start Redis, correct/m,

@@ -42,7 +42,7 @@ export async function lockDataDir(dataDir: string, log: Log): Promise<() => Prom
   });
   if (typeof got === 'string')
     throw new DataDirInUse(
-      `another ${START_COMMAND} (process ${got}) is running on ${dataDir}, its DATA_DIR`,
+      `another ${START_COMMAND} (process ${got}) is running on ${dataDir}; stop it, or set DATA_DIR to another folder`,
     );
   got.unref();
   return () => new Promise((resolve) => got.close(() => resolve()));

@@ -135,7 +135,7 @@ async function makeHome(home: string): Promise<void> {
   } catch (error) {
     const reason = (error as NodeJS.ErrnoException).code ?? (error as Error).message;
     throw new ConfigError(
-      `DATA_DIR ${home} cannot be made or written to (${reason}): set DATA_DIR to a folder of this user, or DATABASE_URL to a Postgres of your own`,
+      `DATA_DIR ${home} cannot be created or written to (${reason}); set DATA_DIR to a folder of this user, or DATABASE_URL to your own Postgres`,
     );
   }
 }
@@ -193,7 +193,7 @@ async function initialise({ initdb, cluster, password, user }: NewCluster): Prom
     renameSync(unfinished, cluster);
   } catch (error) {
     const { stderr, message } = error as { stderr?: string; message: string };
-    throw new Error(`the embedded Postgres could not be made: ${stderr?.trim() || message}`, {
+    throw new Error(`the embedded Postgres could not be created: ${stderr?.trim() || message}`, {
       cause: error,
     });
   } finally {

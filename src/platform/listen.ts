@@ -130,11 +130,11 @@ export function whyNotListening(
   [host, address]: [setting: string, address: string],
 ): string {
   if (code === 'EADDRINUSE')
-    return `${port} ${number} is in use on ${address}: stop what listens there, or set ${port} to another port`;
+    return `${port} ${number} is in use on ${address}; stop the program that uses it, or set ${port} to another port`;
   if (code === 'EACCES')
-    return `${port} ${number} is not open to this user: set ${port} to one above 1023, or let a proxy have it`;
+    return `${port} ${number} is not allowed for this user; set ${port} above 1023, or use a proxy`;
   if (code === 'EADDRNOTAVAIL' || code === 'ENOTFOUND' || code === 'EAI_AGAIN')
-    return `${host} ${address} is no address of this machine: set ${host} to one of them, or to 0.0.0.0 for all`;
+    return `${host} ${address} is not an address of this machine; set ${host} to one, or to 0.0.0.0 for all`;
   return `${port} ${number} cannot be listened on at ${host} ${address}: ${message}`;
 }
 

@@ -83,7 +83,7 @@ export async function requirePostgres(databaseUrl: string): Promise<void> {
   } catch (error) {
     const reason = messageOf(error) || String((error as { code?: unknown }).code ?? 'no answer');
     throw new ConfigError(
-      `the Postgres of DATABASE_URL does not let us in (${reason}): start it, or correct DATABASE_URL; without DATABASE_URL ${START_COMMAND} runs one of its own`,
+      `the Postgres server of DATABASE_URL refuses the connection (${reason}). Start it, or correct DATABASE_URL. Without DATABASE_URL, ${START_COMMAND} runs its own Postgres`,
     );
   } finally {
     await client.end().catch(() => {});

@@ -49,7 +49,7 @@ export function keepPostgresRunning(
         nextWait = backOff(FIRST_WAIT_MS, LONGEST_WAIT_MS);
       } else if (++failures === MOST_FAILURES) {
         return onHopeless(
-          `the embedded Postgres ended by itself and did not come back in ${MOST_FAILURES} tries: ${reason}`,
+          `the embedded Postgres exited unexpectedly and could not be restarted in ${MOST_FAILURES} attempts: ${reason}`,
         );
       }
     }
@@ -123,7 +123,7 @@ async function problemOf(
   const host = config[hostName];
   if (port === 0) return undefined;
   const double = listeners.find(([other]) => other !== name && config[other] === port);
-  if (double) return `${name} and ${double[0]} are both ${port}: set one of them to another port`;
+  if (double) return `${name} and ${double[0]} are both ${port}; set one of them to another port`;
   try {
     await tryListen(port, host);
     return undefined;

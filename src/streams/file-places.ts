@@ -67,7 +67,7 @@ export function requireFolder(folder: string, { folders }: FilePlaces): void {
   if (isBeneath) return;
   throw new ObjectStoreError(
     'config',
-    `${folder} is not among the folders that streams may write to: ${folders.join(', ')} (STREAM_FOLDERS)`,
+    `${folder} is not in a folder to which streams can write: ${folders.join(', ')} (set STREAM_FOLDERS)`,
   );
 }
 

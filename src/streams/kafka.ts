@@ -41,7 +41,7 @@ const TOPIC = /^(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}$/;
 export function refusalOfBrokers(brokers: string[]): string | undefined {
   if (brokers.length === 0 || brokers.length > MOST_BROKERS) return `must be 1 to ${MOST_BROKERS}`;
   const odd = brokers.find((one) => !BROKER.test(one) || partsOf(one).port > 65_535 || partsOf(one).port < 1);
-  return odd === undefined ? undefined : 'must be host:port, with commas between them';
+  return odd === undefined ? undefined : 'must be host:port, with several separated by commas';
 }
 
 /** @returns which rule it breaks, to stand behind its name; undefined if none */
@@ -84,7 +84,7 @@ export function openKafka(options: KafkaOptions): Destination {
     for (const broker of brokers) await reach.requireWhollyAllowed(hostOf(broker));
     producer = await createProducer(options, milliseconds);
     const { brokers: found } = await producer.metadata({ topics: [topic] }).catch((error) => {
-      throw saysUnknownTopic(error) ? new DeliveryError(`there is no topic ${topic}`) : error;
+      throw saysUnknownTopic(error) ? new DeliveryError(`the topic ${topic} does not exist`) : error;
     });
     for (const { host } of found.values()) await reach.requireWhollyAllowed(host);
     return producer;

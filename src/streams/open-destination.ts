@@ -54,39 +54,41 @@ export function openDestination(
 ): Destination | FileDestination {
   const { kind, settings } = stored;
   if (kind === 'files') {
-    if (!isFilesSettings(settings)) throw new DeliveryError('its place is none');
+    if (!isFilesSettings(settings))
+      throw new DeliveryError('destination URL is missing, or is not s3://bucket/prefix or file:///folder');
     const account = settings.access_key_id === undefined ? undefined : accountOf(stored, keys);
     return openFiles({ settings, account, reach, places: files, serviceIdField });
   }
   if (kind === 'kafka') {
-    if (!isKafkaSettings(settings)) throw new DeliveryError('its brokers or its topic are none');
+    if (!isKafkaSettings(settings)) throw new DeliveryError('destination has no valid brokers or topic');
     const { brokers, topic, tls, sasl } = settings;
     const account = sasl && { sasl, password: passwordOf(stored, keys) };
     return openKafka({ brokers, topic, tls, ...account, reach });
   }
   if (kind !== 'webhook')
-    throw new DeliveryError(`this release knows no destinations of the kind ${JSON.stringify(kind)}`);
+    throw new DeliveryError(`this release does not support destinations of the kind ${JSON.stringify(kind)}`);
   const { url } = settings;
-  if (typeof url !== 'string' || refusalOfUrl(url)) throw new DeliveryError('its address is none');
+  if (typeof url !== 'string' || refusalOfUrl(url))
+    throw new DeliveryError('destination URL is missing or invalid');
   return openWebhook({ url, secret: secretOf(stored, keys), reach });
 }
 
 function secretOf(stored: StoredDestination, keys: readonly Buffer[]): string {
   const credentials = credentialsOf(stored, keys);
   if (credentials && 'webhook_secret' in credentials) return credentials.webhook_secret;
-  throw new DeliveryError('its secret is missing');
+  throw new DeliveryError('secret of the destination is missing');
 }
 
 function passwordOf(stored: StoredDestination, keys: readonly Buffer[]): string {
   const credentials = credentialsOf(stored, keys);
   if (credentials && 'password' in credentials) return credentials.password;
-  throw new DeliveryError('its password is missing');
+  throw new DeliveryError('SASL password of the destination is missing');
 }
 
 function accountOf(stored: StoredDestination, keys: readonly Buffer[]) {
   const credentials = credentialsOf(stored, keys);
   if (credentials && 'access_key_id' in credentials) return credentials;
-  throw new DeliveryError('its secret access key is missing');
+  throw new DeliveryError('secret access key of the destination is missing');
 }
 
 function credentialsOf({ id, secret }: StoredDestination, keys: readonly Buffer[]) {

@@ -30,9 +30,9 @@ describe('groups', () => {
     const { text } = await page(looks, '/groups?user=user-1');
     for (const shown of ['News', scene.group, 'Old &lt;b&gt;news&lt;/b&gt;', 'archived'])
       expect(text).toContain(shown);
-    expect(text).toMatch(/>unsubscribed<.*>nothing said</s);
+    expect(text).toMatch(/>unsubscribed<.*>no state</s);
     expect(text).not.toContain('ada@gmail.com');
-    expect((await page(looks, '/groups')).text).not.toContain('nothing said');
+    expect((await page(looks, '/groups')).text).not.toContain('no state');
     await scene.query('delete from subscription_states');
   });
 

@@ -84,7 +84,7 @@ describe('the process board', () => {
     const board = startProcess('dist/src/board.js', { DATABASE_URL, BOARD_PORT: String(port) });
     expect(await board.exit).toEqual({ code: 1, signal: null });
     expect(board.log).toContainEqual({
-      text: `board: BOARD_PORT ${port} is in use on 127.0.0.1: stop what listens there, or set BOARD_PORT to another port`,
+      text: `board: BOARD_PORT ${port} is in use on 127.0.0.1; stop the program that uses it, or set BOARD_PORT to another port`,
     });
     server.close();
   });

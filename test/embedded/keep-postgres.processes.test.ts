@@ -72,7 +72,7 @@ test('one that cannot be started any more is given up after five tries, in its o
   kill();
   await waitUntil(() => reasons.length > 0, { what: 'the end of all tries' });
   expect(reasons).toEqual([
-    'the embedded Postgres ended by itself and did not come back in 5 tries: the embedded Postgres did not start: FATAL:  broken on purpose',
+    'the embedded Postgres exited unexpectedly and could not be restarted in 5 attempts: the embedded Postgres did not start: FATAL:  broken on purpose',
   ]);
 });
 

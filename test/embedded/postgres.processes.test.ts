@@ -157,7 +157,9 @@ test('the data directory belongs to one owner at a time', async () => {
   const home = temporaryFolder();
   const first = await start(home);
   await expect(start(home)).rejects.toThrow(
-    new DataDirInUse(`another npm start (process ${process.pid}) is running on ${home}, its DATA_DIR`),
+    new DataDirInUse(
+      `another npm start (process ${process.pid}) is running on ${home}; stop it, or set DATA_DIR to another folder`,
+    ),
   );
   await first.stop();
   await (await start(home)).stop();

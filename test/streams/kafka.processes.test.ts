@@ -115,7 +115,7 @@ test('what keeps messages from a topic is said in a sentence', async () => {
   };
   expect(sentences).toMatchObject({
     password: expect.stringMatching(/authentication/i),
-    topic: 'there is no topic nothing',
+    topic: 'the topic nothing does not exist',
     networks: expect.stringContaining('REFUSED_NETWORKS'),
     name: expect.stringContaining('ENOTFOUND'),
     port: expect.stringContaining('ECONNREFUSED'),
