@@ -210,7 +210,7 @@ describe('G8: what one object may carry is limited', () => {
     const empties = (count: number) => Array.from({ length: count }, () => ({}));
     const lists = (count: number) => ({ one: empties(count), other: empties(count) });
     expect(errorOf(lists(16_000))).toBeUndefined();
-    expect(errorOf(lists(17_000))).toContain('262144 bytes as stored');
+    expect(errorOf(lists(17_000))).toContain('limit 262144 bytes');
   });
 
   test('what users have in earnest is far from it', () => {
