@@ -95,7 +95,7 @@ describe('dead letters', () => {
         reasons: ['zero price'],
         next: undefined,
       });
-      expect((await reasonsOf({ kind: 'nothing' })).text).toContain('whose kind and reason are these');
+      expect((await reasonsOf({ kind: 'nothing' })).text).toContain('has this kind and reason');
       const found = await reasonsOf({ reason: 'unknown VALUE 22', kind: 'events' });
       expect(found.reasons).toHaveLength(11);
       // Behind a thousand others: the page says that it has not looked at all, and goes on.
