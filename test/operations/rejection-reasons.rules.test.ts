@@ -24,7 +24,11 @@ const texts: [text: string, reason: string, field: string][] = [
   ],
   ["'external_id' must be fewer than 988 bytes", 'too_large', 'external_id'],
   ['the custom attributes are too large: 300000 bytes, limit 262144 bytes', 'too_large', ''],
-  ['too many objects for this user: at most 1000 objects per request. Send the rest in another request.', 'too_many', ''],
+  [
+    'too many objects for this user: at most 1000 objects per request. Send the rest in another request.',
+    'too_many',
+    '',
+  ],
   ["'push_tokens' is not valid: it must have at most 100 elements", 'too_many', 'push_tokens'],
   ["'a.b[3].c' is not valid: it must not contain the character \\u0000", 'unstorable', 'a.b[].c'],
   [

@@ -31,7 +31,8 @@ test('of one user 100 objects are accepted, and those behind them are named', ()
   const { objects, rejected, reply } = plan({ attributes, events });
   expect(objects).toHaveLength(101);
   expect(rejected).toHaveLength(2);
-  const type = 'too many objects for this user: at most 100 objects per request. Send the rest in another request.';
+  const type =
+    'too many objects for this user: at most 100 objects per request. Send the rest in another request.';
   expect(reply.body).toEqual({
     ...{ attributes_processed: 60, events_processed: 41, message: 'success' },
     errors: [40, 41].map((index) => ({ type, input_array: 'events', index })),

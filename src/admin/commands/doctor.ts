@@ -50,7 +50,9 @@ async function checkStores(config: Config): Promise<Finding[]> {
   const databaseUrl = findDatabaseUrl(config);
   if (!databaseUrl) {
     const advice = `Run ${START_COMMAND}, set DATA_DIR to the folder of the installation, or set DATABASE_URL.`;
-    return [error('postgres', `DATABASE_URL is empty, and ${START_COMMAND} has never run in DATA_DIR`, advice)];
+    return [
+      error('postgres', `DATABASE_URL is empty, and ${START_COMMAND} has never run in DATA_DIR`, advice),
+    ];
   }
   const database = openDatabase(databaseUrl, 2);
   const { pool } = database;

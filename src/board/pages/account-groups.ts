@@ -118,7 +118,10 @@ const act: Page<PageServices> = {
       throw new Sorry(409, `An account can have at most ${MOST_GROUPS} workspaces.`);
     const ending = await giveGroups(services.database.pool, actor, { account, ...changed });
     if (ending !== 'done')
-      throw new Sorry(409, 'The account was changed by someone else at the same time. Reload the account and try again.');
+      throw new Sorry(
+        409,
+        'The account was changed by someone else at the same time. Reload the account and try again.',
+      );
     return to(changed.gives ? 'given' : 'taken');
   },
 };
@@ -171,8 +174,7 @@ function withGroup(groups: AppGroup[], workspace: string, change: (group: AppGro
   return groups.map((one) => (one === group ? change(one) : one));
 }
 
-const tooMuch = () =>
-  new Sorry(403, 'You can only give permissions that you have in this workspace.');
+const tooMuch = () => new Sorry(403, 'You can only give permissions that you have in this workspace.');
 
 async function giveSet(visit: Visit<PageServices>, { companyId, appGroups }: Holder): Promise<Changed> {
   const { services, viewer, field } = visit;

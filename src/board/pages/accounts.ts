@@ -209,7 +209,8 @@ const act: Page<PageServices> = {
     switch (field('action')) {
       case 'invite': {
         const invited = await inviteAccount(services.database, actor, { id, companyId });
-        if (!invited) throw new Sorry(409, 'The account is not active. Activate it in your identity provider.');
+        if (!invited)
+          throw new Sorry(409, 'The account is not active. Activate it in your identity provider.');
         return { title: 'An invitation', body: invitationPage(visit, account, invited) };
       }
       case 'uninvite': {

@@ -37,7 +37,8 @@ function readAsked({ viewer, query }: Visit<PageServices>): Asked {
     if (value.length > MAX_TEXT) throw new Sorry(400, `'${name}' must have at most ${MAX_TEXT} characters.`);
   if (given.action !== '' && !Object.hasOwn(auditActions, given.action))
     throw new Sorry(400, "'action' must be one of the actions in the list.");
-  if (given.company !== '' && !isUuid(given.company)) throw new Sorry(400, "'company' must be the id of a company.");
+  if (given.company !== '' && !isUuid(given.company))
+    throw new Sorry(400, "'company' must be the id of a company.");
   const to = readDay('to', given.to);
   const search = {
     // Whose the viewer is decides, whatever the address says.

@@ -267,7 +267,8 @@ export const MAX_REASON = 500;
 export function readReason(given: string): string {
   const reason = given.trim();
   if (reason === '') throw new Sorry(400, 'Enter a reason. It is kept with the dead letter.');
-  if (reason.length > MAX_REASON) throw new Sorry(400, `A reason must have at most ${MAX_REASON} characters.`);
+  if (reason.length > MAX_REASON)
+    throw new Sorry(400, `A reason must have at most ${MAX_REASON} characters.`);
   return reason;
 }
 

@@ -55,7 +55,11 @@ export async function chosenUser(
         fields: ['custom_attributes', 'subscription_groups'],
       })
     : [];
-  if (!user) throw new Sorry(404, 'No user of the workspace has this external id. Upper and lower case are different.');
+  if (!user)
+    throw new Sorry(
+      404,
+      'No user of the workspace has this external id. Upper and lower case are different.',
+    );
   return user;
 }
 

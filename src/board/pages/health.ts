@@ -124,10 +124,7 @@ function processTable(processes: SeenProcess[] | undefined): Html {
 
 function laneTable({ lanes, processes = [], rates }: FleetState): Html {
   if (!lanes)
-    return empty(
-      'Unknown',
-      'The number of waiting jobs is unknown. See the message above for the cause.',
-    );
+    return empty('Unknown', 'The number of waiting jobs is unknown. See the message above for the cause.');
   const nobodys = new Set(unworkedLanes(processes, lanes.length));
   const shards = new Set(lanes.map(({ shard = 0 }) => shard)).size;
   return table(

@@ -111,7 +111,8 @@ const make: Page<PageServices> = {
   right: 'edit_keys',
   async handle({ services, findWorkspace, actor, field, fields }) {
     const workspace = await findWorkspace(field('workspace'));
-    if (!workspace) throw new Sorry(400, "'workspace' must be the id of a workspace in which you can create keys.");
+    if (!workspace)
+      throw new Sorry(400, "'workspace' must be the id of a workspace in which you can create keys.");
     const name = field('name').trim();
     if (name === '' || name.length > MAX_NAME)
       throw new Sorry(400, `'name' has 1 to ${MAX_NAME} characters.`);

@@ -38,8 +38,7 @@ export function readName({ field }: Pick<Visit<PageServices>, 'field'>): string 
 /** @param what as the sentence names it. @throws {Sorry} unless it is done */
 export function requireDone(ending: Ending, what: string): void {
   if (ending === 'taken') throw new Sorry(409, `Another ${what} already has this name.`);
-  if (ending === 'used')
-    throw new Sorry(409, `Accounts still have this ${what}. Remove it from them first.`);
+  if (ending === 'used') throw new Sorry(409, `Accounts still have this ${what}. Remove it from them first.`);
   if (ending === 'gone') throw new Sorry(404, `This ${what} was not found in your company.`);
 }
 
