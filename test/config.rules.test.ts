@@ -254,7 +254,9 @@ describe('the processes that read a setting', () => {
     const files = new Set([entry]);
     for (const file of files) {
       const { loads = [], opens = [] } = modules.get(file) ?? {};
-      for (const next of [...loads, ...opens]) if (modules.has(next)) files.add(next);
+      // `penstock start` loads this other program into its process.
+      const others = [...loads, ...opens].filter((next) => next !== entries.start);
+      for (const next of others) if (modules.has(next)) files.add(next);
     }
     return files;
   }

@@ -105,7 +105,7 @@ export const queueSettings = {
     description:
       'The address of Redis or Valkey for the queue and the rate limits. Configure that server with `appendonly yes`, `appendfsync always` and `maxmemory-policy noeviction`. Empty: the queue is in Postgres, and each web process counts the rate limits by itself.',
     example: 'rediss://penstock:secret@redis.example.com:6379',
-    readBy: processNames,
+    readBy: [...servers, 'cli', 'start'],
     pattern: '^(rediss?://.+)?$',
     rule: 'must start with redis:// or rediss://',
   }),
@@ -121,20 +121,20 @@ export const queueSettings = {
     description:
       'The Sentinels that know the primary, as host:port separated by commas. REDIS_URL then gives user, password, database and TLS, and its host and port are not used.',
     example: 'sentinel-1:26379,sentinel-2:26379,sentinel-3:26379',
-    readBy: processNames,
+    readBy: [...servers, 'cli', 'start'],
     ...HOSTS,
   }),
   REDIS_SENTINEL_NAME: text({
     description: 'The name of the primary in the configuration of REDIS_SENTINELS.',
     default: 'mymaster',
     example: 'penstock',
-    readBy: processNames,
+    readBy: [...servers, 'cli', 'start'],
   }),
   REDIS_CLUSTER_NODES: text({
     description:
       'Some nodes of a Redis or Valkey Cluster, as host:port separated by commas. The other nodes are discovered. REDIS_URL then gives user, password and TLS, and its host and port are not used. Empty: REDIS_URL is a single server.',
     example: 'redis-1:6379,redis-2:6379,redis-3:6379',
-    readBy: processNames,
+    readBy: [...servers, 'cli', 'start'],
     ...HOSTS,
   }),
   REDIS_WAIT_REPLICAS: integer({

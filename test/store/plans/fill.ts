@@ -125,6 +125,11 @@ const rows: Record<string, string> = {
 
 /** What stays small however many users there are. `n` begins at 0. */
 const few: Record<string, [count: number, values: string]> = {
+  'imports (workspace_id, key, id, file, digest, reading, staged, envelope_ids, started_at)': [
+    2,
+    `${owner}, ${digest}, filled_id('import', n), 'users.csv', ${digest}, '{}', '[]', array[filled_id('event', n)],
+    now() - interval '30 days'`,
+  ],
   'companies (id, name)': [ROWS / ACCOUNTS + 1, "filled_id('company', n), 'company' || n"],
   'workspaces (id, name, company_id)': [
     100,
