@@ -202,9 +202,13 @@ describe('npm start', () => {
     [
       'a DATA_DIR where nothing can be made',
       { DATA_DIR: '/proc/data' },
-      'DATA_DIR /proc/data cannot be made',
+      'DATA_DIR /proc/data cannot be created or written to',
     ],
-    ['a DATA_DIR that is a file', { DATA_DIR: '/etc/passwd' }, 'DATA_DIR /etc/passwd cannot be made'],
+    [
+      'a DATA_DIR that is a file',
+      { DATA_DIR: '/etc/passwd' },
+      'DATA_DIR /etc/passwd cannot be created or written to',
+    ],
     [
       'a Postgres that is away',
       { DATABASE_URL: 'postgresql://p:secret@127.0.0.1:1/penstock' },

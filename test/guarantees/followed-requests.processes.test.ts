@@ -1,5 +1,6 @@
 import { v7 as uuidv7 } from 'uuid';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { errorBodyOf } from '../../src/errors.ts';
 import { findTrace } from '../../src/jobs/traces.ts';
 import { findTraces } from '../../src/store/ledger.ts';
 import { type PenstockOn, penstockOn } from '../admin/penstock.ts';
@@ -11,7 +12,7 @@ import { makeTriggers, refuseEvents } from '../workers/batch.ts';
 import { eitherBackend, type Fleet, startFleet } from './fleet.ts';
 
 const time = '2026-01-02T03:04:05Z';
-const UNKNOWN = { status: 404, body: { message: 'Nothing is known of an accepted request with this id' } };
+const UNKNOWN = { status: 404, body: errorBodyOf('unknownRequest') };
 
 describe.each(eitherBackend)('G6: what is accepted can be followed; queue on %s, four lanes', (backend) => {
   let fleet: Fleet;

@@ -311,7 +311,10 @@ test('a bucket that cannot be reached, and a wrong key, are said in one line', a
   const nowhere = 'http://127.0.0.1:1';
   expectRefusal(await on.run(from(nowhere)), `bucket rows at ${nowhere}`, 'ECONNREFUSED');
   expectRefusal(await on.run(from(await startStrictS3())), 'bucket rows', 'SignatureDoesNotMatch');
-  expectRefusal(await on.run(from('ftp://x')), '--endpoint is a URL that starts with http:// or https://');
+  expectRefusal(
+    await on.run(from('ftp://x')),
+    '--endpoint must be a URL that starts with http:// or https://',
+  );
 });
 
 test('a file of refused rows that is there is not written over, unless told; the source never', async () => {

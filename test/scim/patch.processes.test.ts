@@ -197,7 +197,12 @@ describe('RFC 7644 §3.5.2: PATCH', () => {
       'invalidPath',
       "'name..x'",
     ],
-    ['a filter on what is no list', [{ op: 'remove', path: 'name[a eq "b"]' }], 'invalidPath', 'no list'],
+    [
+      'a filter on what is no list',
+      [{ op: 'remove', path: 'name[a eq "b"]' }],
+      'invalidPath',
+      'is not a list',
+    ],
     [
       'a filter that chooses nothing',
       [{ op: 'replace', path: 'permissions.appGroup[appGroupName eq "x"]', value: {} }],
