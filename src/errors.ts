@@ -409,7 +409,8 @@ export const errors = {
     message: 'Internal Server Error',
     code: 'internal_error',
     meaning: 'The server met an error that it did not expect.',
-    remedy: 'Send the request again. If the error stays, give the `X-Request-Id` to the operator.',
+    remedy:
+      'Send the request again with the same `Idempotency-Key`. If the error stays, give the `X-Request-Id` to the operator.',
   },
   notImplemented: {
     status: 501,
@@ -458,7 +459,8 @@ export const errors = {
     message: 'Service Unavailable',
     code: 'queue_unavailable',
     meaning: 'The queue did not confirm that it stored the objects.',
-    remedy: 'Send the request again after the seconds in `Retry-After`.',
+    remedy:
+      'Send the request again after the seconds in `Retry-After`, with the same `Idempotency-Key` if it had one.',
   },
   queueFull: {
     status: 503,
