@@ -89,8 +89,8 @@ describe('the console in a browser', () => {
     const settles = async (place: string) => expect([place, await troublesOf(page)]).toEqual([place, []]);
     await page.goto(`${url}/segments?workspace=${scene.hall}`);
     await page.getByLabel('Filter as JSON').fill('{"all": [}');
-    await page.getByRole('button', { name: 'Make the segment' }).click();
-    await page.getByRole('alert').getByText('is no JSON').waitFor();
+    await page.getByRole('button', { name: 'Create segment' }).click();
+    await page.getByRole('alert').getByText('is not valid JSON').waitFor();
     await settles('a filter that is none');
     await page.getByLabel('Filter as JSON').fill('{"all": []}');
     await page.getByRole('button', { name: 'Count matching users' }).click();
@@ -228,7 +228,7 @@ describe('the console in a browser', () => {
     await page.goto(`${url}/invitation?token=${secret}`);
     expect(await findings(page)).toEqual([]);
     expect(await page.getByLabel('Email address').inputValue()).toBe('ada@example.com');
-    await page.getByText('12 characters or more').waitFor();
+    await page.getByText('at least 12 characters').waitFor();
     const choose = async (password: string) => {
       await page.getByLabel('New password').fill(password);
       await page.getByLabel('Once more').fill(password);
