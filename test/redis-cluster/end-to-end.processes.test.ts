@@ -133,7 +133,7 @@ test('every process says that it is ready, and doctor finds the cluster in order
   // A test's Redis has no maxmemory: that is all there is to say, of the server that has the lanes.
   const { port } = cluster.nodes[await cluster.primaryOf(LANES_KEY)]!;
   expect(ofRedis.map(({ level, finding }) => `${level} ${finding}`)).toEqual([
-    expect.stringMatching(`^warning 127.0.0.1:${port}: it has no maxmemory`),
+    expect.stringMatching(`^warning 127.0.0.1:${port}: maxmemory is not set`),
   ]);
   expect(findings.find(({ check }) => check === 'replicas')).toMatchObject({ level: 'ok' });
   const status = await spawnPenstock(['status', '--json'], fleet.env);
