@@ -89,12 +89,8 @@ test('a workspace that is made gets the shard that has fewest', async () => {
 test('G3: other lanes, or fewer shards, need every lane of all shards empty', async () => {
   for (const queue of installation.laneQueues) await queue.drain();
   await holdOne(11);
-  expectRefusal(
-    await on.run('queue set-lanes 4 --shards 1'),
-    'the number of shards is still 3',
-    '1 envelopes',
-  );
-  expectRefusal(await on.run('queue set-lanes 2'), 'the number of lanes is still 4', '1 envelopes');
+  expectRefusal(await on.run('queue set-lanes 4 --shards 1'), 'the number of shards is still 3', '1 jobs');
+  expectRefusal(await on.run('queue set-lanes 2'), 'the number of lanes is still 4', '1 jobs');
   await installation.connection.redis!.flushall();
 });
 

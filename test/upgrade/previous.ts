@@ -96,10 +96,10 @@ export function buildPrevious(): string {
 /** What this release has besides does not matter to it; what only its tests need is for the release before. */
 function requireSamePackages(): void {
   const { dependencies: then } = JSON.parse(readPrevious('package.json')) as Manifest;
-  const { dependencies, devDependencies } = JSON.parse(
+  const { dependencies, devDependencies, optionalDependencies } = JSON.parse(
     readFileSync(path.join(packageRoot, 'package.json'), 'utf8'),
-  ) as Manifest & { devDependencies: Record<string, string> };
-  const now = { ...devDependencies, ...dependencies };
+  ) as Manifest & Record<'devDependencies' | 'optionalDependencies', Record<string, string>>;
+  const now = { ...devDependencies, ...optionalDependencies, ...dependencies };
   const majorOf = (version = '') => version.split('.')[0];
   const names = Object.keys(then).filter((name) => majorOf(then[name]) !== majorOf(now[name]));
   if (names.length === 0) return;
