@@ -95,6 +95,6 @@ test('a workspace moves to another primary, and who begins and doctor look at al
   ]);
   for (const { port } of cluster.nodes)
     expect(findings.map(({ finding }) => finding)).toContainEqual(
-      expect.stringMatching(`^127.0.0.1:${port}: it has no maxmemory`),
+      expect.stringMatching(`^127.0.0.1:${port}: maxmemory is not set`),
     );
 });
