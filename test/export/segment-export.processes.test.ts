@@ -53,10 +53,15 @@ test('an export whose process is killed in the middle is written by another, who
   );
   await fleet.end(first);
   expect((await fetch(body.url)).status).toBe(404);
-  // What a dead process had in hand is free when its lease has run out.
-  await pool.query('update segment_exports set due_at = now()');
   await fleet.startSync();
-  await waitUntil(() => receiver.taken.length > 0, { what: 'the callback', deadline: 60_000 });
+  // What a dead process had in hand is free when its lease has run out. A last renewal may still be in progress.
+  const freeLease = () =>
+    pool.query('update segment_exports set due_at = now() where leased_by = $1', [before.holder]);
+  const isTold = async () => {
+    await freeLease();
+    return receiver.taken.length > 0;
+  };
+  await waitUntil(isTold, { what: 'the callback', deadline: 60_000 });
   const { rows } = await pool.query('select state, tries, users, leased_by from segment_exports');
   expect(rows[0]).toMatchObject({ state: 'ready', users: USERS });
   expect(rows[0].leased_by).not.toBe(before.holder);
