@@ -1,3 +1,5 @@
+#!/usr/bin/env node
+// A clone in which `npx` linked this file as the program of an earlier release starts it directly.
 import { runProgram } from './admin/program.ts';
 
 // A reader that has seen enough (`penstock … | head`) is no error.
