@@ -44,11 +44,13 @@ export function openFolderStore(folder: string): ObjectStore {
     }
   }
 
-  /** Once is enough: what is left behind takes room, and harms nobody. */
   async function sweep(): Promise<void> {
-    if (isSwept) return;
     isSwept = true;
-    for (const name of await readdir(unfinished)) {
+    const left = await readdir(unfinished).catch((error: NodeJS.ErrnoException) => {
+      if (error.code === 'ENOENT') return [];
+      throw error;
+    });
+    for (const name of left) {
       const file = path.join(unfinished, name);
       const found = await stat(file).catch(() => undefined);
       if (found && found.mtimeMs < Date.now() - LEFT_MS) await rm(file, { force: true });
@@ -67,7 +69,7 @@ export function openFolderStore(folder: string): ObjectStore {
     const says = <T>(doing: Promise<T>) => inWords(doing, { name: target, doing: 'written' });
     await says(makeFolder(path.dirname(target)));
     await says(makeFolders(unfinished, { mode: 0o700 }));
-    await says(sweep());
+    if (!isSwept) await says(sweep());
     const file = await says(open(temporary, 'wx', 0o600));
     try {
       for await (const chunk of from) {
@@ -154,6 +156,7 @@ export function openFolderStore(folder: string): ObjectStore {
     where: root,
     put,
     get,
+    sweep,
     stat: statObject,
     async list(prefix, { after = '', limit = MOST_LISTED } = {}) {
       const objects: StoredObject[] = [];

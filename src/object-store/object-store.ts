@@ -22,6 +22,8 @@ export interface ObjectStore {
   list(prefix: string, page?: ListPage): Promise<{ objects: StoredObject[]; next: string | null }>;
   /** Whether or not it is there. */
   remove(key: string): Promise<void>;
+  /** Removes what processes that died a day ago or earlier had not finished; absent: the store keeps no such parts. */
+  sweep?(): Promise<void>;
   close(): void;
 }
 

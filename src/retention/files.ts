@@ -87,6 +87,8 @@ export function alone<T>(
 ): Promise<T | undefined> {
   return aloneWithRetention(retention.pool, async (lease) => {
     await scratch.tidy();
+    // An archive that cannot be reached fails at its next file, which names it.
+    await retention.store?.sweep?.().catch(() => {});
     const { signal, release } = linkSignals({ signals: [retention.signal, lease.signal] });
     try {
       return await work({ ...retention, signal, lease });

@@ -1,3 +1,5 @@
+import { readdirSync, utimesSync, writeFileSync } from 'node:fs';
+import path from 'node:path';
 import { Readable } from 'node:stream';
 import { gunzipSync } from 'node:zlib';
 import { beforeEach, describe, expect, test } from 'vitest';
@@ -113,8 +115,14 @@ describe('without a bucket', () => {
     expect(archivesOf(config)).toHaveLength(1);
     await pool.query(`update segment_exports set expires_at = now() - interval '2 hours'`);
     expect((await download(config, body.url)).status).toBe(410);
+    const leftByKill = path.join(config.DATA_DIR, 'segment-exports/.unfinished/left');
+    writeFileSync(leftByKill, 'half of the users');
+    utimesSync(leftByKill, 1, 1);
     await tidyExports(pool as never, config);
     expect(archivesOf(config)).toEqual([]);
+    // No file has a user of the export any more.
+    const files = readdirSync(config.DATA_DIR, { recursive: true, withFileTypes: true });
+    expect(files.filter((file) => file.isFile())).toEqual([]);
     expect((await download(config, body.url)).status).toBe(410);
   });
 

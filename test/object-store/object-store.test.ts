@@ -167,6 +167,12 @@ test('a folder follows no link, keeps its files for their owner, and removes wha
   expect(await keysOf(store)).toEqual([]);
   await store.put('a', of('x'));
   expect(readdirSync(path.join(folder, '.unfinished'))).toEqual([]);
+  writeFileSync(left, 'half');
+  await store.sweep!();
+  expect(readFileSync(left, 'utf8')).toBe('half');
+  utimesSync(left, 1, 1);
+  await store.sweep!();
+  expect(readdirSync(path.join(folder, '.unfinished'))).toEqual([]);
   expect(readFileSync(path.join(folder, 'a'), 'utf8')).toBe('x');
 });
 

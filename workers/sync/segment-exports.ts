@@ -267,10 +267,13 @@ export function createExportMetric(registry: Registry): Counter<'outcome'> {
   return ended;
 }
 
-/** Removes files whose link has opened nothing for a while, or whose export has failed, and forgets what became of old exports: some at a time. */
+/**
+ * Removes files whose link has expired, files of failed exports and parts that a dead process has left in a folder, and
+ * forgets old exports: some at a time.
+ */
 export async function tidyExports(pool: Pool, config: ExportFilesSettings): Promise<void> {
   const expired = await listExpired(pool, { milliseconds: GRACE_MS, limit: TIDIED });
-  if (expired.length > 0) {
+  if (expired.length > 0 || !isBucket(config)) {
     const store = await openExportFiles(config);
     try {
       for (const one of expired) {
@@ -278,6 +281,7 @@ export async function tidyExports(pool: Pool, config: ExportFilesSettings): Prom
         else await store.remove(fileOfLink(one));
         await noteRemoved(pool, one);
       }
+      await store.sweep?.();
     } finally {
       store.close();
     }
