@@ -13,10 +13,10 @@ export const ERASE_LOG_AFTER_SECONDS = 1800;
 /** Rows of the log in one transaction, each with up to some hundred entries. */
 const SLICE = 100;
 
-/** Milliseconds before the command looks again whether a worker has finished the pass that it runs. */
+/** Milliseconds between two checks whether another process has finished its pass. */
 const LOOK_AGAIN_MS = 100;
 
-/** Runs a pass over the log of each workspace whose oldest deleted user has waited for `waitedSeconds`. */
+/** Runs a pass over the log of each workspace in which the oldest deleted user has waited for `waitedSeconds`. */
 export async function eraseDeletedFromLogs(
   pool: Pool,
   {
@@ -27,7 +27,7 @@ export async function eraseDeletedFromLogs(
   for (const id of await selectErasingWorkspaces(pool)) await runPass(pool, id, { waitedSeconds, leaving });
 }
 
-/** Erases every user of a workspace who has been deleted so far from its log, whoever runs the pass. */
+/** Erases all deleted users of a workspace from its log, and waits while another process runs the pass. */
 export async function eraseDeletedFromLog(pool: Pool, workspaceId: string): Promise<void> {
   while (await isErasureWaiting(pool, workspaceId)) {
     await runPass(pool, workspaceId, { waitedSeconds: 0 });

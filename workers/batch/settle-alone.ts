@@ -226,7 +226,8 @@ export type Suspicion = Omit<BisectionTerms, 'now' | 'until'>;
 /** How a transaction of a bisection ended; `starts` are what it knows by then. */
 type EndedBisection = {
   starts: ReadonlySet<string>;
-} /** `setAside`: ids of objects that ended their processes. */ & (
+} & /** `setAside`: ids of objects that ended their processes. */
+(
   | { how: 'committed'; result: BatchResult; setAside: ReadonlySet<string> }
   /** `hand`: what was tried together at last; nothing, where it failed behind all of them: that is no object's doing. */
   | { how: 'failed'; error: unknown; hand: WorkItem[] }

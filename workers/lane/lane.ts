@@ -13,10 +13,7 @@ import { type Held, InWork } from './in-work.ts';
 import { createLooks, createOvertaking } from './overtaking.ts';
 import { createPrefetch, type WaitingEnvelope } from './prefetch.ts';
 
-/**
- * Objects of a lane whose envelopes are watched after a process ended in it: at least as many as the process may have
- * had in hand.
- */
+/** Number of objects that a lane watches after a process ended in it: at least as many as the process may have held. */
 const WATCHED_OBJECTS = 20_000;
 
 export interface Lane extends Service {
@@ -86,7 +83,7 @@ export function startLane(lane: number, context: LaneContext): Lane {
     return isPassed ? 'finish' : 'giveBack';
   }
 
-  /** A process ended, or was silent, with this job in work: what it had in hand comes next. */
+  /** Watches the next objects: a process ended or froze while it held this lane, and they are what it had read. */
   function watch(): void {
     toWatch = WATCHED_OBJECTS;
     // Few objects at a time, so that few are suspects if the process ends again.

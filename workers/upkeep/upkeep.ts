@@ -69,13 +69,14 @@ export interface UpkeepOptions {
 }
 
 /**
- * What a worker looks after beside its lanes. Each lane still lets one job through at a time: the limit lives in the
- * queue, and `obliterate` there would take it away without a word. It keeps no finished job, and no failed job that took
- * effect. Then dummy
- * users, tables that begin to fill, and next month's partitions. And old rows: of the ledger, of fences, of outcomes,
- * of idempotency keys, of the audit, of sessions and of refused objects. And deleted users in the log of streams, and
- * rows of imports and syncs that were interrupted. Every
- * worker does it; doing it twice is harmless.
+ * Starts the maintenance that each worker does. Several workers may do it at the same time. It
+ *
+ * - restores the limit of one job at a time in each lane, which `obliterate` on the dashboard removes with the queue;
+ * - removes finished jobs, and failed jobs that took effect;
+ * - blocks dummy users, analyzes tables that grow, and creates the partitions of the next month;
+ * - erases deleted users from the log of streams;
+ * - deletes old rows: ledger, fences, outcomes, idempotency keys, audit, sessions, refused objects, and rows of
+ *   interrupted imports and syncs.
  */
 export async function startUpkeep({ laneStore, pool, config, log }: UpkeepOptions): Promise<Service> {
   const lanes = everyLane(laneCount(config));
