@@ -223,11 +223,11 @@ function startsOf(together: { id: string }[], all: { id: string }[]): string[] {
 /** What is known of objects that fail. */
 export type Suspicion = Omit<BisectionTerms, 'now' | 'until'>;
 
-/** How a transaction of a bisection ended; `starts` are what it knows by then. */
-type EndedBisection = {
-  starts: ReadonlySet<string>;
-} & /** `setAside`: ids of objects that ended their processes. */
-(
+/**
+ * How a transaction of a bisection ended; `starts` are what it knows by then, `setAside` holds the ids of objects that
+ * ended their processes.
+ */
+type EndedBisection = { starts: ReadonlySet<string> } & (
   | { how: 'committed'; result: BatchResult; setAside: ReadonlySet<string> }
   /** `hand`: what was tried together at last; nothing, where it failed behind all of them: that is no object's doing. */
   | { how: 'failed'; error: unknown; hand: WorkItem[] }
