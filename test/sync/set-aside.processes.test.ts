@@ -40,11 +40,18 @@ test('a run during which its process is killed repeatedly is set aside; other ru
     warehouse.credentials,
   );
   const run = await asker.begin(lethal);
+  /** A process removes the row of a job just after the job has ended. One that is killed before leaves the row. */
+  const whenAttempts = (count: number) =>
+    waitUntil(async () => (await fleet.pool.query('select from job_attempts')).rowCount === count, {
+      what: `${count} attempts that are left`,
+      deadline: 60_000,
+    });
   const succeed = async () =>
     expect(await whenEnded(fleet, await asker.begin(good), 60_000)).toMatchObject({ status: 'success' });
   for (let kills = 1; kills <= 2; kills++) {
     await waitUntil(() => silent.connections() >= kills, { what: 'the run', deadline: 60_000 });
     await succeed();
+    await whenAttempts(kills);
     await fleet.end(fleet.syncs[0]!);
     await fleet.startSync();
   }
@@ -52,16 +59,13 @@ test('a run during which its process is killed repeatedly is set aside; other ru
     status: 'error',
     message: expect.stringMatching(/^ended the process: /),
   });
+  await whenAttempts(0);
   // A third kill, while nothing is known of the run any more.
   await fleet.end(fleet.syncs[0]!);
   await fleet.startSync();
   await succeed();
   expect(silent.connections()).toBe(2);
-  // A process removes the row of a job just after the job has ended.
-  await waitUntil(async () => (await fleet.pool.query('select from job_attempts')).rowCount === 0, {
-    what: 'no attempt that is left',
-    deadline: 60_000,
-  });
+  await whenAttempts(0);
   await asker.stop();
   await fleet.stop();
   await warehouse.stop();
