@@ -7,7 +7,7 @@ import { packageRoot } from '../../src/platform/files.ts';
 import { settings } from '../../src/platform/settings.ts';
 import { sources } from '../setup/sources.ts';
 
-/** Documents that describe the present. CHANGELOG.md and DECISIONS.md also name what existed earlier. */
+/** Documents that describe the present. CHANGELOG.md also names what existed earlier. */
 const documents = [
   ...['README.md', 'SECURITY.md', 'CONTRIBUTING.md'],
   ...markdownIn('docs'),
