@@ -17,7 +17,7 @@ const shelves = {
   'Run it': [
     ...['docs/console.md', 'docs/operations.md', 'docs/deploy.md', 'docs/settings.md'],
     ...['docs/connection-poolers.md', 'docs/backup.md'],
-    ...['docs/retention.md', 'docs/runbook.md', 'docs/reliability.md', 'SECURITY.md', 'docs/upgrade.md'],
+    ...['docs/retention.md', 'docs/runbook.md', 'docs/reliability.md', 'docs/security.md', 'docs/upgrade.md'],
     ...['docs/stability.md', 'docs/scale.md'],
   ],
 };

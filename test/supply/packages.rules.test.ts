@@ -50,16 +50,16 @@ test('generated/packages.md is current: npm run generate', () => {
   expect(readFileSync(path.join(packageRoot, 'generated/packages.md'), 'utf8')).toBe(packagesPage());
 });
 
-test('SECURITY.md counts them as they are', () => {
+test('docs/evidence/dependencies.md counts them as they are', () => {
   const places = packages.flatMap((one) => one.places).length;
-  const page = readFileSync(path.join(packageRoot, 'SECURITY.md'), 'utf8');
+  const page = readFileSync(path.join(packageRoot, 'docs/evidence/dependencies.md'), 'utf8');
   const [, counted, of] = /npm counts (\d+) places in the lock file, of (\d+) packages/.exec(page) ?? [];
   expect([Number(counted), Number(of)]).toEqual([places, packages.length]);
 });
 
 describe('the snapshot of advisories', () => {
   const snapshot = readSnapshot();
-  const page = readFileSync(path.join(packageRoot, 'SECURITY.md'), 'utf8');
+  const page = readFileSync(path.join(packageRoot, 'docs/evidence/dependencies.md'), 'utf8');
 
   test('was asked about every package of production and no other, and knows of none that is not explained', () => {
     expect(Object.keys(snapshot.packages)).toEqual([...new Set(packages.map(({ name }) => name))].sort());
@@ -68,9 +68,11 @@ describe('the snapshot of advisories', () => {
     expect(advisories.filter(({ ids }) => !ids.some((id) => page.includes(id)))).toEqual([]);
   });
 
-  test('has a date, which SECURITY.md tells', () => {
+  test('has a date, which docs/evidence/dependencies.md has', () => {
     expect(new Date(snapshot.date).getTime()).toBeLessThan(Date.now());
-    expect(page).toContain(`generated/advisories.json](generated/advisories.json) as of ${snapshot.date}`);
+    expect(page).toContain(
+      `generated/advisories.json](../../generated/advisories.json) as of ${snapshot.date}`,
+    );
   });
 
   test('finds an advisory of a version that has one, and a package that nobody has looked up', () => {

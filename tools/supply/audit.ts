@@ -70,7 +70,7 @@ function main(): number {
   }
   if (values.database)
     answers.push({ source: values.database, advisories: askDatabase(values.database, packages) });
-  const explained = readFileSync(path.join(packageRoot, 'SECURITY.md'), 'utf8');
+  const explained = readFileSync(path.join(packageRoot, 'docs/evidence/dependencies.md'), 'utf8');
   let open = 0;
   for (const { source, advisories, reason } of answers) {
     if (!advisories) {
@@ -82,15 +82,15 @@ function main(): number {
       const isExplained = ids.some((id) => explained.includes(id));
       if (!isExplained) open++;
       process.stdout.write(
-        `  ${name}: ${ids.join(', ')}: ${title}${isExplained ? ' (see SECURITY.md)' : ''}\n`,
+        `  ${name}: ${ids.join(', ')}: ${title}${isExplained ? ' (see docs/evidence/dependencies.md)' : ''}\n`,
       );
     }
   }
   if (answers.some(({ advisories }) => advisories)) return open > 0 ? 1 : 0;
   process.stdout.write(
-    'No source of advisories answers: nothing is known of today. SECURITY.md says what was reviewed, and when; a copy of\n' +
-      "GitLab's advisory database is looked into by npm run audit -- --database <folder>, and the one that is kept\n" +
-      'in generated/advisories.json by npm run audit -- --offline\n',
+    'No source of advisories answered. docs/evidence/dependencies.md lists what was reviewed, and when. To check a copy\n' +
+      "of GitLab's advisory database, run npm run audit -- --database <folder>. To check generated/advisories.json, run\n" +
+      'npm run audit -- --offline\n',
   );
   return 2;
 }
