@@ -9,26 +9,32 @@ import { asHtml } from './layout.ts';
 const shelves = {
   'Get started': ['docs/quickstart.md', 'docs/concepts.md', 'docs/clients.md'],
   Guides: [
-    ...['docs/identify-and-merge.md', 'docs/subscriptions.md', 'docs/retries.md', 'docs/segments.md'],
-    ...['docs/preference-centers.md', 'docs/import.md', 'docs/export.md', 'docs/warehouse-sync.md'],
-    ...['docs/streams.md', 'docs/scim.md', 'docs/single-sign-on.md', 'docs/migration.md'],
-    ...['docs/delete-a-person.md', 'docs/differences.md', 'docs/errors.md', 'docs/api.md'],
+    ...['docs/identify-and-merge.md', 'docs/subscriptions.md', 'docs/retries.md', 'docs/import.md'],
+    ...['docs/export.md', 'docs/segments.md', 'docs/warehouse-sync.md', 'docs/streams.md'],
+    ...['docs/preference-centers.md', 'docs/scim.md', 'docs/single-sign-on.md', 'docs/migration.md'],
+    ...['docs/delete-a-person.md', 'docs/console.md'],
   ],
-  'Run it': [
-    ...['docs/console.md', 'docs/operations.md', 'docs/deploy.md', 'docs/settings.md'],
-    ...['docs/connection-poolers.md', 'docs/backup.md'],
-    ...['docs/retention.md', 'docs/runbook.md', 'docs/reliability.md', 'docs/security.md', 'docs/upgrade.md'],
-    ...['docs/stability.md', 'docs/scale.md'],
+  Operate: [
+    ...['docs/production-checklist.md', 'docs/deploy.md', 'docs/operations.md', 'docs/scale.md'],
+    ...['docs/connection-poolers.md', 'docs/backup.md', 'docs/upgrade.md', 'docs/retention.md'],
+    ...['docs/monitoring.md', 'docs/runbook.md', 'docs/troubleshooting.md', 'docs/security.md'],
   ],
+  Reference: [
+    ...['docs/api.md', 'docs/errors.md', 'docs/rate-limits.md', 'docs/permissions.md', 'docs/settings.md'],
+    ...['docs/command-line.md', 'docs/metrics.md', 'docs/differences.md', 'docs/stability.md'],
+  ],
+  Explanation: ['docs/architecture.md', 'docs/reliability.md', 'docs/performance.md'],
 };
 
 export interface Guide {
   name: string;
   title: string;
   shelf: string;
-  /** Of the repository. */
+  /** Path of the file in the repository. */
   file: string;
   markdown: string;
+  /** Tasks for which docs/README.md names the page, for the search. */
+  tasks: string;
 }
 
 /** A part of a guide under its heading, as text. */
@@ -48,11 +54,16 @@ export interface Places {
 
 /** @throws where a file of the list is not there */
 export function readGuides(): Guide[] {
+  const index = readFileSync(path.join(packageRoot, 'docs/README.md'), 'utf8').split('\n');
   return Object.entries(shelves).flatMap(([shelf, files]) =>
     files.map((file) => {
       const markdown = readFileSync(path.join(packageRoot, file), 'utf8');
       const title = /^# (.+)$/m.exec(markdown)![1]!;
-      return { name: path.basename(file, '.md').toLowerCase(), title, shelf, file, markdown };
+      const tasks = index
+        .filter((row) => row.includes(`](${path.basename(file)})`))
+        .map((row) => row.split('|')[1]!.trim())
+        .join('; ');
+      return { name: path.basename(file, '.md').toLowerCase(), title, shelf, file, markdown, tasks };
     }),
   );
 }

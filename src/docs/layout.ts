@@ -70,27 +70,27 @@ function navigation({ guides, operations }: Contents, present: string): Part {
           link(path, html`<span class="method">${method}</span> ${breakable(route)}`),
       )}</ul></details>`,
   );
-  return html`${shelves}<p class="shelf">Reference</p>${groups}`;
+  return html`${shelves}<p class="shelf">API endpoints</p>${groups}`;
 }
 
 /** The first page: where to begin, and everything there is. */
 export function startPage({ guides, operations }: Contents, sample: Html): Html {
   return html`<h1>Documentation</h1>
 <p class="lead">Penstock takes events, purchases, attributes and changes of identity over REST, and applies them to Postgres. A 2xx
-means that what was sent is on disk, and will take effect once, in order.</p>
+response means that the objects are on disk and take effect once, in order.</p>
 <h2 id="try-it">A first request</h2>
-<p>The examples read the environment: <code>PENSTOCK_URL</code> is the address, such as <code>http://127.0.0.1:3000</code>, and
-<code>PENSTOCK_API_KEY</code> a key with the permission of the operation. Where they occur,
-<code>SUBSCRIPTION_GROUP_ID</code> is a group of emails (<code>penstock groups create</code>), <code>SCIM_TOKEN</code> and
-<code>SCIM_ORIGIN</code> are a token with its origin (<code>penstock scim-tokens issue</code>).</p>
+<p>The examples read environment variables. <code>PENSTOCK_URL</code> is the address, for example <code>http://127.0.0.1:3000</code>.
+<code>PENSTOCK_API_KEY</code> is a key with the permission of the operation. Some examples also read
+<code>SUBSCRIPTION_GROUP_ID</code>, the id of an email group (<code>penstock groups create</code>), and <code>SCIM_TOKEN</code> with
+<code>SCIM_ORIGIN</code>, a token with its origin (<code>penstock scim-tokens issue</code>).</p>
 ${sample}
-<h2 id="contents">Guides</h2>
+<h2 id="contents">Pages</h2>
 <div class="shelves">${[...guides].map(
     ([shelf, entries]) =>
       html`<div class="card"><h3>${shelf}</h3><ul>${entries.map(({ path, title }) => html`<li><a href="${path}">${title}</a></li>`)}</ul></div>`,
   )}</div>
-<h2>Reference</h2>
-<p>The same as a document for programs: <a href="/openapi.json">/openapi.json</a>.</p>
+<h2>API endpoints</h2>
+<p>The OpenAPI document for programs: <a href="/openapi.json">/openapi.json</a>.</p>
 ${[...operations].map(
   ([group, entries]) => html`<h3>${group}</h3>
 <div class="scroll" role="group" aria-label="Operations: ${group}" tabindex="0"><table><tbody>${entries.map(

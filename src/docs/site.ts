@@ -105,7 +105,10 @@ export function createSite(document: Document): Site {
     for (const guide of guides) {
       const own = guidePath(guide);
       for (const { heading, anchor, text } of sectionsOf(guide))
-        parts.push({ title: guide.title, heading, text, path: anchor ? `${own}#${anchor}` : own });
+        parts.push({
+          ...{ title: guide.title, heading, text, tasks: anchor ? '' : guide.tasks },
+          path: anchor ? `${own}#${anchor}` : own,
+        });
       // Others get their turn.
       await setImmediate();
     }
@@ -179,6 +182,8 @@ export interface Found {
   /** Its address, with the anchor of its heading. */
   path: string;
   text: string;
+  /** What a reader can do with the page. */
+  tasks?: string;
 }
 
 const MOST_FOUND = 30;
@@ -190,12 +195,21 @@ const CHUNK = 5;
 
 export type Search = (query: string) => Found[];
 
-/** An index over parts of pages: all words have to be there, by their beginnings, long ones with a typing error. */
+/** Words of a task that say nothing about its page. */
+const COMMON = new Set(
+  'a an and do for from how i in is it my of on or our the this to what when with'.split(' '),
+);
+
+/**
+ * Returns a search over parts of pages. A part matches if it has all words of the query, except common ones. A word matches
+ * by its beginning, and a long word also with a typing error.
+ */
 export async function createSearch(parts: readonly Found[]): Promise<Search> {
   const index = new MiniSearch<Found & { id: number }>({
-    fields: ['title', 'heading', 'text'],
+    fields: ['title', 'heading', 'text', 'tasks'],
+    processTerm: (term) => (COMMON.has(term.toLowerCase()) ? null : term.toLowerCase()),
     searchOptions: {
-      boost: { heading: 4, title: 2 },
+      boost: { tasks: 6, heading: 4, title: 2 },
       prefix: (word) => word.length > 2,
       fuzzy: (word) => (word.length > 4 ? 0.2 : false),
       combineWith: 'AND',

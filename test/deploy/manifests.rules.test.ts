@@ -6,7 +6,7 @@ import { readConfig, settings } from '../../src/platform/config.ts';
 import { packageRoot } from '../../src/platform/files.ts';
 import { parseProcfile } from '../../src/start/processes.ts';
 import { digestOf, renderings } from '../../tools/deploy/renderings.ts';
-import { exported } from '../monitoring/exported.ts';
+import { exported } from '../../tools/generate/registries.ts';
 import { faultsOf, type Manifest } from './schemas.ts';
 
 // biome-ignore lint/suspicious/noExplicitAny: what each kind has is proved by its schema.

@@ -6,8 +6,8 @@ import { parse } from 'yaml';
 import { anchorOf, guidePath } from '../../src/docs/guides.ts';
 import { packageRoot } from '../../src/platform/files.ts';
 import { SILENT_SECONDS } from '../../src/store/processes.ts';
+import { exported } from '../../tools/generate/registries.ts';
 import { findPromtool } from '../setup/installed.ts';
-import { exported } from './exported.ts';
 
 const read = (file: string) => readFileSync(path.join(packageRoot, file), 'utf8');
 
@@ -80,14 +80,15 @@ describe.each(rules)('$alert', (rule) => {
     expect(description).toMatch(/\. .+\.$/);
   });
 
-  test('links to its section of the runbook, which says what it means, how to see why, what to do', () => {
+  test('links to its section of the runbook with meaning, impact, diagnosis and fix', () => {
     expect(rule.annotations.runbook_url).toBe(
       `http://web:3000${guidePath({ name: 'runbook' })}#${anchorOf(rule.alert)}`,
     );
     const section = read('docs/runbook.md')
       .split(/^## /m)
       .find((part) => part.startsWith(`${rule.alert}\n`));
-    for (const part of ['**Means**: ', '**See why**: ', '**Do**: ']) expect(section).toContain(part);
+    for (const part of ['**Meaning**:', '**Impact**:', '**Diagnose**:', '**Fix**:'])
+      expect(section).toContain(part);
     expect(['info', 'warning', 'critical']).toContain(rule.labels.severity);
   });
 
@@ -134,7 +135,16 @@ test.each(shownAfter)('%s: page, scrape, look and `for` are a minute together at
   expect(shown(past) + scrape! + interval! + hold!).toBeLessThanOrEqual(60);
 });
 
-test('the runbook knows every fault, and every section that it leads to', () => {
+test('the runbook lists the alerts by severity, with the severity of their rules', () => {
+  const listed = [...read('docs/runbook.md').matchAll(/^\| (critical|warning|info) \| \[(\w+)\]/gm)];
+  const severities = listed.map(([, severity]) => severity!);
+  const order = ['critical', 'warning', 'info'];
+  expect(severities).toEqual([...severities].sort((one, other) => order.indexOf(one) - order.indexOf(other)));
+  const ofRules = rules.map(({ alert, labels }) => `${labels.severity} ${alert}`).sort();
+  expect(listed.map(([, severity, alert]) => `${severity} ${alert}`).sort()).toEqual(ofRules);
+});
+
+test('the runbook lists every fault', () => {
   const faults = [...read('docs/runbook.md').matchAll(/^\| (\d+) \|/gm)].map(([, number]) => Number(number));
   expect(faults).toEqual(Array.from({ length: 30 }, (_, index) => index + 1));
 });

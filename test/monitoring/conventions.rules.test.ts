@@ -1,9 +1,6 @@
-import { readFileSync } from 'node:fs';
-import path from 'node:path';
 import { expect, test } from 'vitest';
-import { packageRoot } from '../../src/platform/files.ts';
 import { boundLabel } from '../../src/processes/metrics.ts';
-import { exported } from './exported.ts';
+import { exported } from '../../tools/generate/registries.ts';
 
 const all = exported();
 const ours = all.filter(({ name }) => name.startsWith('penstock_'));
@@ -55,14 +52,4 @@ test('what the whole installation has counted is a gauge: its counters stand on 
 test('a label with any number of values shows the first of them, and the others as one', () => {
   const shownAs = boundLabel(2);
   expect(['a', 'b', 'c', 'a', undefined].map(shownAs)).toEqual(['a', 'b', 'other', 'a', 'other']);
-});
-
-test('docs/operations.md knows every metric of ours, and none that is not there', () => {
-  const page = readFileSync(path.join(packageRoot, 'docs/operations.md'), 'utf8');
-  const named = new Set(page.match(/\bpenstock_[a-z_]+[a-z]\b/g));
-  const names = ours.map(({ name }) => name);
-  expect([...named].filter((name) => !names.includes(name))).toEqual([]);
-  // Smaller than a line of the tables: values and limits of single marks, and what sync waits for.
-  const left = names.filter((name) => !named.has(name) && !/^penstock_(?:web|sync|disk)_/.test(name));
-  expect(left).toEqual([]);
 });

@@ -6,7 +6,7 @@ import { createProgram } from '../../src/admin/program.ts';
 import { allOperations } from '../../src/operations/index.ts';
 import { packageRoot } from '../../src/platform/files.ts';
 import { settings } from '../../src/platform/settings.ts';
-import { exported } from '../monitoring/exported.ts';
+import { exported } from '../../tools/generate/registries.ts';
 
 /** Each command that does something, and each of its options: `keys create`, `keys create --workspace`. */
 function commandsOf(command: Command, words: string[] = []): string[] {

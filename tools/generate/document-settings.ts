@@ -2,7 +2,11 @@ import { mkdirSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { packageRoot } from '../../src/platform/files.ts';
 import { packagesPage } from '../supply/packages.ts';
+import { commandLinePage } from './command-line.ts';
 import { errorsPage } from './errors.ts';
+import { metricsPage } from './metrics.ts';
+import { permissionsPage } from './permissions.ts';
+import { rateLimitsPage } from './rate-limits.ts';
 import { envExample, settingsPage } from './settings.ts';
 
 // Writes what is generated from the settings of src/platform/settings.ts; test/config.rules.test.ts holds it against them.
@@ -11,6 +15,11 @@ mkdirSync(path.join(packageRoot, 'docs'), { recursive: true });
 writeFileSync(path.join(packageRoot, 'docs/settings.md'), settingsPage());
 // And the codes of errors, from src/errors.ts: test/edge/error-codes.rules.test.ts.
 writeFileSync(path.join(packageRoot, 'docs/errors.md'), errorsPage());
+// Reference pages, which test/docs/reference.rules.test.ts compares with the program.
+writeFileSync(path.join(packageRoot, 'docs/command-line.md'), await commandLinePage());
+writeFileSync(path.join(packageRoot, 'docs/metrics.md'), metricsPage());
+writeFileSync(path.join(packageRoot, 'docs/permissions.md'), permissionsPage());
+writeFileSync(path.join(packageRoot, 'docs/rate-limits.md'), rateLimitsPage());
 // And the packages of production, from package-lock.json: test/supply/packages.rules.test.ts.
 mkdirSync(path.join(packageRoot, 'generated'), { recursive: true });
 writeFileSync(path.join(packageRoot, 'generated/packages.md'), packagesPage());

@@ -1,4 +1,4 @@
-import type { Registry } from 'prom-client';
+import { Registry } from 'prom-client';
 import { addProxyMetric } from '../../src/edge/copies.ts';
 import { addFleetMetrics, type FleetSources } from '../../src/edge/fleet-metrics.ts';
 import { createLoadShedding, highWaterMarks, type Loads } from '../../src/edge/load-shedding.ts';
@@ -31,10 +31,8 @@ const loads: Loads = {
   queue: { pending: zero, pendingBytes: zero },
 };
 
-/** What each process registers, with no store behind it: names, types and labels are all that is looked at. */
-export function registries(): Record<ProcessName, Registry> {
-  const web = createEdgeMetrics().registry;
-  createLoadShedding(highWaterMarks(readConfig({}), loads), web);
+/** Registers the metrics that each web process reads for the whole installation, without a store. */
+function addInstallationMetrics(registry: Registry): void {
   const sources = {
     pool: { on() {} },
     connection: {},
@@ -43,7 +41,15 @@ export function registries(): Record<ProcessName, Registry> {
     lanes: 1,
     dataDir: '.',
   };
-  addFleetMetrics(web, sources as unknown as FleetSources);
+  addFleetMetrics(registry, sources as unknown as FleetSources);
+}
+
+/** Registers the metrics of each process without a store. Only names, types, labels and help texts are used. */
+export function registries(): Record<ProcessName, Registry> {
+  const web = createEdgeMetrics().registry;
+  createLoadShedding(highWaterMarks(readConfig({}), loads), web);
+  addInstallationMetrics(web);
+  addProxyMetric(web);
   const worker = createWorkerMetrics().registry;
   addOldestMetric(worker, () => undefined);
   const sync = createSyncMetrics().registry;
@@ -57,7 +63,6 @@ export function registries(): Record<ProcessName, Registry> {
     addDependencyMetric(registry, () => []);
     addClockMetric(registry, () => undefined);
     addLossMetric(registry, () => undefined);
-    addProxyMetric(registry);
     addSpanMetric(registry, { exported: 0 });
   }
   return found;
@@ -68,12 +73,18 @@ export interface Exported {
   help: string;
   type: 'counter' | 'gauge' | 'histogram' | 'summary';
   labels: string[];
+  /** Processes that export the metric. */
+  processes: ProcessName[];
+  /** Web reads the value for the whole installation. */
+  isOfInstallation: boolean;
 }
 
-/** Every metric that some process exports, once. */
+/** Returns every exported metric once. */
 export function exported(): Exported[] {
+  const ofInstallation = new Registry();
+  addInstallationMetrics(ofInstallation);
   const all = new Map<string, Exported>();
-  for (const registry of Object.values(registries()))
+  for (const [process, registry] of Object.entries(registries()))
     for (const metric of registry.getMetricsAsArray()) {
       const { name, help, labelNames, type } = metric as unknown as {
         name: string;
@@ -81,7 +92,9 @@ export function exported(): Exported[] {
         labelNames?: string[];
         type: Exported['type'];
       };
-      all.set(name, { name, help, type, labels: [...(labelNames ?? [])] });
+      const processes = [...(all.get(name)?.processes ?? []), process as ProcessName];
+      const isOfInstallation = ofInstallation.getSingleMetric(name) !== undefined;
+      all.set(name, { name, help, type, labels: [...(labelNames ?? [])], processes, isOfInstallation });
     }
   return [...all.values()];
 }

@@ -1,0 +1,17 @@
+import { readFileSync } from 'node:fs';
+import path from 'node:path';
+import { expect, test } from 'vitest';
+import { packageRoot } from '../../src/platform/files.ts';
+import { commandLinePage } from '../../tools/generate/command-line.ts';
+import { metricsPage } from '../../tools/generate/metrics.ts';
+import { permissionsPage } from '../../tools/generate/permissions.ts';
+import { rateLimitsPage } from '../../tools/generate/rate-limits.ts';
+
+test.each([
+  ['docs/command-line.md', commandLinePage],
+  ['docs/metrics.md', metricsPage],
+  ['docs/permissions.md', permissionsPage],
+  ['docs/rate-limits.md', rateLimitsPage],
+])('%s is current: npm run generate', async (file, page) => {
+  expect(readFileSync(path.join(packageRoot, file), 'utf8')).toBe(await page());
+});

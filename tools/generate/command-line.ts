@@ -1,0 +1,89 @@
+import type { Command, Option } from 'commander';
+import { createProgram } from '../../src/admin/program.ts';
+
+const cell = (text: string) => text.replaceAll('|', '\\|').replaceAll('<', '\\<').replace(/\s+/g, ' ');
+
+/** Returns the text of docs/command-line.md: every command of `penstock` with its arguments, options and example. */
+export async function commandLinePage(): Promise<string> {
+  const program = await createProgram(() => {});
+  const groups = new Map<string, Command[]>();
+  for (const command of program.commands) {
+    const heading = (command.helpGroup() || 'Other:').replace(/:$/, '');
+    groups.set(heading, [...(groups.get(heading) ?? []), command]);
+  }
+  const overview = [...groups].flatMap(([heading, commands]) =>
+    commands.map(
+      (command) =>
+        `| ${heading} | [\`${command.name()}\`](#penstock-${command.name()}) | ${cell(command.description())} |`,
+    ),
+  );
+  const parts = program.commands.flatMap((command) => describe(command, `penstock ${command.name()}`, 2));
+  return `# Command line
+
+<!-- Generated from src/admin by \`npm run generate\`. -->
+<!-- markdownlint-disable search-replace -->
+
+\`penstock\` administers an installation: the one of \`DATABASE_URL\`, or the embedded one in \`DATA_DIR\`. Run it where the settings of the
+processes are:
+
+| Installation | Command |
+| --- | --- |
+| the repository | \`npx penstock\`, or \`npm run -s penstock --\` |
+| docker compose | \`docker compose exec web penstock\` |
+| Kubernetes | \`kubectl exec deploy/penstock-web -- penstock\` |
+
+Set the \`REDIS_URL\` of the workers for commands that replay, import, delete or change the number of lanes. Every command prints JSON with
+\`--json\`, and \`penstock help <command>\` prints this page's text for one command. A command exits with 0 if it succeeded. Errors are one line on standard error.
+
+| Group | Command | Does |
+| --- | --- | --- |
+${overview.join('\n')}
+
+${parts.join('\n')}`;
+}
+
+function describe(command: Command, path: string, depth: number): string[] {
+  const usage = command.registeredArguments.map((argument) => {
+    const name = `${argument.name()}${argument.variadic ? '...' : ''}`;
+    return argument.required ? ` <${name}>` : ` [${name}]`;
+  });
+  const rows = [
+    ...command.registeredArguments.map(
+      (argument) => `| \`${cell(argument.name())}\` | ${cell(argument.description)} |`,
+    ),
+    ...command.options
+      .filter((option) => option.long !== '--json' && !option.hidden)
+      .map((option) => `| \`${option.flags.replaceAll('|', '\\|')}\` | ${cell(sentenceOf(option))} |`),
+  ];
+  const table =
+    rows.length === 0 ? '' : `\n| Argument or option | Meaning |\n| --- | --- |\n${rows.join('\n')}\n`;
+  const example = exampleOf(command);
+  return [
+    `${'#'.repeat(depth)} ${path}
+
+${cell(command.description())}
+
+\`\`\`sh
+${example ?? `${path}${usage.join('')}`}
+\`\`\`
+${table}`,
+    ...command.commands.flatMap((verb) => describe(verb, `${path} ${verb.name()}`, depth + 1)),
+  ];
+}
+
+function sentenceOf(option: Option): string {
+  const required = option.mandatory ? ' (required)' : '';
+  const choices = option.argChoices ? `: ${option.argChoices.join(', ')}` : '';
+  const value = option.defaultValue;
+  const shown =
+    value === undefined || value === '' || typeof value === 'boolean' ? '' : ` (default: ${value})`;
+  return `${option.description}${choices}${required}${shown}`;
+}
+
+/** Returns the example that the help of a command ends with. */
+function exampleOf(command: Command): string | undefined {
+  let help = '';
+  command.configureOutput({ writeOut: (text) => (help += text) });
+  command.outputHelp();
+  return /\nExample:\n {2}\$ (?:\S+ )*?(penstock .+)/.exec(help)?.[1];
+}

@@ -1,0 +1,70 @@
+import { type Right, rights } from '../../src/board/access.ts';
+import { allOperations } from '../../src/operations/index.ts';
+import { settings } from '../../src/platform/config.ts';
+import { permissions } from '../../src/schemas/permissions.ts';
+
+const meanings: Record<Right, string> = {
+  users: 'Find users and view them',
+  pii: 'See names, addresses and values of attributes and properties. Without it, they are masked',
+  export: 'Download the data of a user',
+  change: 'Delete users; replay, correct and discard dead letters',
+  delivery: 'Follow requests and view dead letters',
+  usage: 'View limits and usage',
+  keys: 'View API keys and their requests',
+  edit_keys: 'Create and revoke API keys',
+  groups: 'View subscription groups',
+  segments: 'View segments. To count their users, `view_user_profile` is needed as well',
+  edit_segments: 'Create and change segments',
+  archive_segments: 'Archive segments',
+  centers: 'View preference centers and their preview',
+  syncs: 'View, run, pause and cancel warehouse syncs; view and pause streams',
+};
+
+const code = (names: readonly string[]) => names.map((name) => `\`${name}\``).join(', ');
+
+/** Returns the text of docs/permissions.md: what each permission of an API key and of a console account allows. */
+export function permissionsPage(): string {
+  const operations = allOperations(settings.SERVICE_ID_FIELD.default);
+  const keys = permissions.map((permission) => {
+    const opened = operations.filter((operation) => operation.permission === permission);
+    const paths = opened.map(({ method, path }) => `${method} ${path.replace(/:(\w+)/g, '{$1}')}`);
+    const allows = paths.length === 0 ? 'no endpoint of this release' : code(paths);
+    return `| \`${permission}\` | ${allows} |`;
+  });
+  const free = operations.filter(({ permission, auth }) => permission === undefined && auth === undefined);
+  const console = (Object.keys(rights) as Right[]).map(
+    (right) => `| ${meanings[right]} | ${code(rights[right])} |`,
+  );
+  return `# Permissions
+
+<!-- Generated from src/schemas/permissions.ts, src/operations and src/board/access.ts by \`npm run generate\`. -->
+
+## API keys
+
+A key belongs to one workspace and has a list of permissions. A request that needs a missing permission is answered with 403 and the code
+\`permission_missing\`. Create a key with \`penstock keys create\`, or in the console.
+
+| Permission | Allows |
+| --- | --- |
+${keys.join('\n')}
+
+Every key of the workspace may call ${code(free.map(({ method, path }) => `${method} ${path.replace(/:(\w+)/g, '{$1}')}`))}. \`--permissions all\` gives
+every permission of this table.
+
+## SCIM tokens
+
+A SCIM token opens every endpoint below \`/scim/v2\` for one company, and no other endpoint. See [SCIM](scim.md).
+
+## Console accounts
+
+Each page of the console needs one of the listed permissions in the workspace. The names are those of SCIM. In a workspace, \`admin\` includes all of
+them. The company permissions \`admin\` and \`manage_company_settings\` include all of them in every workspace of the company.
+[Who sees what](console.md#who-sees-what) lists the pages.
+
+| The account can | With one of |
+| --- | --- |
+${console.join('\n')}
+
+SCIM accepts further permissions of the vendor's protocol. They open no page of the console.
+`;
+}
