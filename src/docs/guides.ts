@@ -11,6 +11,7 @@ const shelves = {
   Guides: [
     ...['docs/identify-and-merge.md', 'docs/subscriptions.md', 'docs/retries.md', 'docs/import.md'],
     ...['docs/export.md', 'docs/segments.md', 'docs/warehouse-sync.md', 'docs/streams.md'],
+    ...['docs/stream-webhooks.md', 'docs/stream-kafka.md', 'docs/stream-files.md'],
     ...['docs/preference-centers.md', 'docs/scim.md', 'docs/single-sign-on.md', 'docs/migration.md'],
     ...['docs/delete-a-person.md', 'docs/console.md'],
   ],

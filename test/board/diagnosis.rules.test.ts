@@ -274,17 +274,17 @@ test('a lane that stands while two releases run may wait for the later one', () 
   expect(diagnose({ ...well, lanes: stuck, processes }).advice).toMatch(/^Two releases run: /);
 });
 
-test('the console’s guide says of every fault of the runbook by which sentence it is seen, or why it is not', () => {
+test('the runbook quotes a sentence of the console for every fault, or says why there is none', () => {
   const rowsOf = (file: string) =>
     [...readFileSync(path.join(packageRoot, file), 'utf8').matchAll(/^\| (\d+) \|(.*)\|$/gm)].map(
       ([, number, rest]) => ({ number: Number(number), told: rest!.split('|').at(-1)!.trim() }),
     );
-  const rows = rowsOf('docs/console.md');
-  expect(rows.map(({ number }) => number)).toEqual(rowsOf('docs/runbook.md').map(({ number }) => number));
+  const rows = rowsOf('docs/runbook.md');
+  expect(rows).toHaveLength(30);
   const sentences = cases.map(([, change]) => diagnose({ ...well, ...change }).sentence);
   for (const { number, told } of rows) {
     const quoted = [...told.matchAll(/“([^”]+)”/g)].map(([, phrase]) => phrase!);
-    if (quoted.length === 0) expect(told, `fault ${number}`).toMatch(/^cannot be told from here, because /);
+    if (quoted.length === 0) expect(told, `fault ${number}`).toMatch(/^not shown, because /);
     const unsaid = quoted.filter((phrase) => !sentences.some((sentence) => sentence.includes(phrase)));
     expect(unsaid, `fault ${number}`).toEqual([]);
   }
