@@ -90,19 +90,6 @@ function countExemptions(): number {
   return lists.reduce((sum, [, entries]) => sum + (entries!.match(/^ {2}\S/gm) ?? []).length, 0);
 }
 
-/** The rows of the walk of one event: its named stops, and all files that they lead a reader to. */
-function readWalk(): { stops: number; files: number } {
-  const [, walk = ''] = /^## The walk of one event\n(.*?)^## /ms.exec(read('docs/architecture.md')) ?? [];
-  const rows = walk.split('\n').filter((line) => line.startsWith('| '));
-  const opened = new Set(rows.flatMap((row) => [...row.matchAll(LINK)].map(([, file]) => file!)));
-  const gone = [...opened].filter((file) => !existsSync(path.join(packageRoot, file)));
-  if (gone.length > 0) throw new Error(`the walk of one event names ${gone.join(', ')}, which there is not`);
-  return { stops: rows.filter((row) => /^\| \*\*\d/.test(row)).length, files: opened.size };
-}
-
-/** A link of docs/architecture.md to a file of the source. */
-const LINK = /\]\(\.\.\/((?:src|workers)\/[^)]+)\)/g;
-
 /** Whole seconds that a command of package.json takes; not a number when it fails. */
 function secondsOf(script: string): number {
   const started = performance.now();
@@ -119,10 +106,7 @@ interface Measure {
 
 function measure(): Measure[] {
   const files = listSources();
-  const walk = readWalk();
   return [
-    { name: 'named stops, from socket to row', value: walk.stops, limit: 5 },
-    { name: 'files that a reader opens to follow one event', value: walk.files, limit: 15 },
     { name: 'source files', value: files.length, limit: 300 },
     {
       name: `of them with under ${LEAF} lines`,
@@ -148,7 +132,6 @@ function measure(): Measure[] {
   ];
 }
 
-// As a table of Markdown, so that it can stand in docs/architecture.md.
 const rows = measure().map(({ name, value, limit }) => {
   const kept = limit === undefined ? '' : value <= limit ? `≤ ${limit}` : `≤ ${limit}, **not kept**`;
   return `| ${name} | ${value.toLocaleString('en')} | ${kept} |`;
