@@ -25,6 +25,7 @@ const MEGABYTE = 1_000_000;
 const allowed = [
   /^dist\/(?:src|workers)\/[\w./-]+\.js$/,
   /^docs\/[\w-]+\.(?:md|html)$/,
+  /^docs\/pictures\/[\w-]+\.svg$/,
   /^generated\/(?:openapi\.json|screenshots\/[\w-]+\.webp)$/,
   /^prisma\/migrations\/(?:\d{4}_\w+\/migration\.sql|migration_lock\.toml)$/,
   /^scripts\/[\w-]+\.cjs$/,
@@ -75,6 +76,7 @@ describe('the package', () => {
       ...parseProcfile(readFileSync(path.join(packageRoot, 'Procfile'), 'utf8')).map(({ file }) => file),
       ...readGuides().map(({ file }) => file),
       ...read('generated/screenshots'),
+      ...read('docs/pictures'),
       ...read('prisma/migrations'),
       ...['src', 'workers'].flatMap(read).filter((file) => !file.endsWith('.ts')),
       ...['Procfile', 'dist/src/cli.js', 'dist/src/start.js', 'dist/src/health.js'],
