@@ -85,13 +85,13 @@ describe('docs/architecture.md', () => {
 
   test('begins with a picture and follows an event in five to fifteen rows', () => {
     expect(page).toMatch(/^# Architecture\n\n!\[/);
-    const rows = section('The walk of one event').match(/^\|.*?\|.*?\.ts\).*$/gm) ?? [];
+    const rows = section('Walkthrough: one event').match(/^\|.*?\|.*?\.ts\).*$/gm) ?? [];
     expect(rows.length).toBeGreaterThan(5);
     expect(rows.length).toBeLessThanOrEqual(15);
   });
 
-  test('knows every room', () => {
-    const named = section('The rooms');
+  test('names every module', () => {
+    const named = section('The modules');
     const rooms = ['src', 'workers'].flatMap((folder) =>
       readdirSync(path.join(packageRoot, folder), { withFileTypes: true })
         .filter((entry) => entry.isDirectory())
