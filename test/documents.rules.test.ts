@@ -92,12 +92,12 @@ describe('docs/architecture.md', () => {
 
   test('names every module', () => {
     const named = section('The modules');
-    const rooms = ['src', 'workers'].flatMap((folder) =>
+    const modules = ['src', 'workers'].flatMap((folder) =>
       readdirSync(path.join(packageRoot, folder), { withFileTypes: true })
         .filter((entry) => entry.isDirectory())
         .map(({ name }) => `${folder}/${name}`),
     );
-    expect(rooms.filter((room) => !named.includes(`\`${room}\``))).toEqual([]);
+    expect(modules.filter((name) => !named.includes(`\`${name}\``))).toEqual([]);
   });
 
   test('says of each guarantee which test proves it', () => {

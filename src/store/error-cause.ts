@@ -1,6 +1,6 @@
 /**
  * What an error of Postgres, of the connection to it or of our own code says about an object that was being applied.
- * Only the first three can make it a dead letter: docs/adr/0025-errors-that-count-against-an-object.md.
+ * Only the first three can make it a dead letter: docs/adr/0022-failing-batches-are-split.md.
  */
 export type Cause =
   /** The object: Postgres refuses its data, or our own code fails on it. It will fail again. */
