@@ -67,7 +67,7 @@ export async function checkPostgres(pool: Pool, databaseUrl: string): Promise<Fi
       : error(
           'partitions',
           `missing partition: ${months.join(', ')}`,
-          'Start a worker, which creates partitions at its start and every day. Without the partition, events of that month cannot be stored.',
+          'Start a worker, which creates partitions at its start and every day. Start it before that month begins: rows in the default partition prevent the creation.',
         ),
   );
   const { fences, seconds } = await readStuckFences(pool, LONG_FENCE);
