@@ -1,6 +1,6 @@
 import { beforeAll, describe, expect, onTestFinished, test } from 'vitest';
 import type { Envelope } from '../../src/jobs/envelope.ts';
-import { type Config, readConfig } from '../../src/platform/config.ts';
+import { readConfig } from '../../src/platform/config.ts';
 import { newId } from '../../src/platform/ids.ts';
 import { createLog } from '../../src/platform/log.ts';
 import { openLane } from '../../src/queue/bullmq-queues.ts';
@@ -17,10 +17,21 @@ const log = createLog('test', 'silent');
 /** Milliseconds: a lost lease is found within two intervals. */
 const LEASE = { lockDuration: 20_000, stalledInterval: 250, log };
 
+/** A lane store as one process uses it. */
+interface StoreConnection {
+  laneStore: LaneStore;
+  stop(): Promise<void>;
+}
+
 /** A server under a lane store, and what may happen to it. */
 export interface StoreServer {
-  env: Record<string, string>;
-  databaseUrl: string;
+  connect(role: 'web' | 'worker'): StoreConnection;
+  /** Whether the server that comes back empty drops the connections of producers. */
+  dropsProducers: boolean;
+  /** An operator pauses a lane, or lets it go on. */
+  pause(lane: number): Promise<void>;
+  resume(lane: number): Promise<void>;
+  forgetLimit(lane: number): Promise<void>;
   /** Forgets what all lanes held and their limits, and drops its connections, as a server does that came back empty. */
   comeBackEmpty(): Promise<void>;
   /** Lets the lock of a lane's lease run out. */
@@ -30,26 +41,54 @@ export interface StoreServer {
   stop(): Promise<void>;
 }
 
+/** Settings of the processes under test. */
+const settings = { LANES: String(LANES), QUEUE_TIMEOUT_MS: '5000' };
+
+/** The part of a server that its connections by BullMQ have in common. */
+export function bullmqServer(env: Record<string, string>, databaseUrl: string) {
+  const config = readConfig({ ...env, ...settings });
+  const opened: QueueConnection[] = [];
+  const open = (connection: QueueConnection): QueueConnection => {
+    opened.push(connection);
+    return connection;
+  };
+  let operators: QueueConnection | undefined;
+
+  async function withQueue(lane: number, work: (queue: ReturnType<typeof openLane>) => Promise<unknown>) {
+    operators ??= open(connectProducer(config, databaseUrl));
+    const queue = openLane(operators, lane);
+    await work(queue);
+    await queue.close();
+  }
+
+  return {
+    connect: (role: 'web' | 'worker') =>
+      open(role === 'web' ? connectProducer(config, databaseUrl) : connectWorker(config, databaseUrl)),
+    pause: (lane: number) => withQueue(lane, (queue) => queue.pause()),
+    resume: (lane: number) => withQueue(lane, (queue) => queue.resume()),
+    forgetLimit: (lane: number) => withQueue(lane, (queue) => queue.removeGlobalConcurrency()),
+    stopOperators: async () => operators?.stop(),
+  };
+}
+
 /** The contract of a lane store (src/queue/lane-store.ts), which every implementation keeps. */
 export function describeLaneStore(name: string, start: () => Promise<StoreServer>): void {
   describe(`a lane store on ${name}`, () => {
     let server: StoreServer;
-    let connection: QueueConnection;
+    let connection: StoreConnection;
     let store: LaneStore;
     let producer: StoreProducer;
     /** Those of two worker processes. */
-    let workers: [QueueConnection, QueueConnection];
-    let config: Config;
+    let workers: [StoreConnection, StoreConnection];
     let free = 0;
     let lane: number;
 
     beforeAll(async () => {
       server = await start();
-      config = readConfig({ ...server.env, LANES: String(LANES), QUEUE_TIMEOUT_MS: '5000' });
-      connection = connectProducer(config, server.databaseUrl);
+      connection = server.connect('web');
       store = connection.laneStore;
       producer = store.createProducer({ timeout: 5000, log });
-      workers = [connectWorker(config, server.databaseUrl), connectWorker(config, server.databaseUrl)];
+      workers = [server.connect('worker'), server.connect('worker')];
       await waitUntil(() => store.ready(), { what: 'the store' });
       return async () => {
         await producer.stop();
@@ -336,11 +375,9 @@ export function describeLaneStore(name: string, start: () => Promise<StoreServer
 
     check('a lane that an operator has paused says so', async () => {
       expect(await store.isPaused(lane)).toBe(false);
-      const queue = openLane(connection, lane);
-      onTestFinished(() => queue.close());
-      await queue.pause();
+      await server.pause(lane);
       expect(await store.isPaused(lane)).toBe(true);
-      await queue.resume();
+      await server.resume(lane);
       expect(await store.isPaused(lane)).toBe(false);
     });
 
@@ -373,8 +410,7 @@ export function describeLaneStore(name: string, start: () => Promise<StoreServer
       expect(await store.isLimited(lane)).toBe(true);
       await server.comeBackEmpty();
       await waitUntil(async () => !(await store.isLimited(lane)), { what: 'the empty store' });
-      // In Postgres tables do not come back empty without their processes.
-      if (!connection.redis) {
+      if (!server.dropsProducers) {
         await producer.stop();
         producer = store.createProducer({ timeout: 5000, log });
       }
@@ -383,11 +419,9 @@ export function describeLaneStore(name: string, start: () => Promise<StoreServer
     });
 
     check('a limit that is lost is told, and can be set again', async () => {
-      const queue = openLane(connection, lane);
-      onTestFinished(() => queue.close());
       await store.limit(lane);
       expect(await store.isLimited(lane)).toBe(true);
-      await queue.removeGlobalConcurrency();
+      await server.forgetLimit(lane);
       expect(await store.isLimited(lane)).toBe(false);
       await store.limit(lane);
       expect(await store.isLimited(lane)).toBe(true);

@@ -1,14 +1,15 @@
 import { LANES_KEY, startRedisCluster } from '../setup/redis-cluster.ts';
 import { waitUntil } from '../setup/wait-until.ts';
-import { describeLaneStore, type StoreServer } from './lane-store-cases.ts';
+import { bullmqServer, describeLaneStore, type StoreServer } from './lane-store-cases.ts';
 
 describeLaneStore('a Redis Cluster', async (): Promise<StoreServer> => {
   const cluster = await startRedisCluster({ primaries: 3, replicas: 1 });
   const primary = () => cluster.primaryOf(LANES_KEY);
+  // What was acknowledged outlives the loss of its primary.
+  const { stopOperators, ...common } = bullmqServer({ ...cluster.env, REDIS_WAIT_REPLICAS: '1' }, '');
   return {
-    // What was acknowledged outlives the loss of its primary.
-    env: { ...cluster.env, REDIS_WAIT_REPLICAS: '1' },
-    databaseUrl: '',
+    ...common,
+    dropsProducers: true,
     async comeBackEmpty() {
       const index = await primary();
       await cluster.ask(index, 'FLUSHALL');
@@ -33,6 +34,9 @@ describeLaneStore('a Redis Cluster', async (): Promise<StoreServer> => {
       await cluster.restart(before);
       await cluster.settled();
     },
-    stop: cluster.stop,
+    async stop() {
+      await stopOperators();
+      await cluster.stop();
+    },
   };
 });

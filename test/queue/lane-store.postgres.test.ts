@@ -1,6 +1,6 @@
 import pg from 'pg';
 import { createDatabase, waitUntil } from '../setup/fixtures.ts';
-import { describeLaneStore, type StoreServer } from './lane-store-cases.ts';
+import { bullmqServer, describeLaneStore, type StoreServer } from './lane-store-cases.ts';
 
 /** Ends the session of an add that waits for the table. */
 const endAdds = `
@@ -11,9 +11,11 @@ describeLaneStore('postgres', async (): Promise<StoreServer> => {
   const { url } = await createDatabase();
   const pool = new pg.Pool({ connectionString: url, max: 2 });
   pool.on('error', () => {});
+  const { stopOperators, ...common } = bullmqServer({ DATABASE_URL: url, QUEUE: 'postgres' }, url);
   return {
-    env: { DATABASE_URL: url, QUEUE: 'postgres' },
-    databaseUrl: url,
+    ...common,
+    // Tables do not come back empty without their processes.
+    dropsProducers: false,
     async comeBackEmpty() {
       await pool.query('delete from bullmq.job; delete from bullmq.meta');
     },
@@ -31,6 +33,9 @@ describeLaneStore('postgres', async (): Promise<StoreServer> => {
       client.release();
       await ended;
     },
-    stop: () => pool.end(),
+    async stop() {
+      await stopOperators();
+      await pool.end();
+    },
   };
 });

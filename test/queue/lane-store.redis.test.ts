@@ -1,6 +1,6 @@
 import { Redis } from '../../src/queue/ioredis.ts';
 import { startRedis, waitUntil } from '../setup/fixtures.ts';
-import { describeLaneStore, type StoreServer } from './lane-store-cases.ts';
+import { bullmqServer, describeLaneStore, type StoreServer } from './lane-store-cases.ts';
 
 /** A transaction of the client is under way. */
 const IN_TRANSACTION = /\bmulti=\d/;
@@ -9,9 +9,10 @@ describeLaneStore('redis', async (): Promise<StoreServer> => {
   const redis = await startRedis();
   const operator = new Redis(redis.url);
   const dropClients = () => operator.call('CLIENT', 'KILL', 'TYPE', 'normal', 'SKIPME', 'yes');
+  const { stopOperators, ...common } = bullmqServer({ REDIS_URL: redis.url }, '');
   return {
-    env: { REDIS_URL: redis.url },
-    databaseUrl: '',
+    ...common,
+    dropsProducers: true,
     async comeBackEmpty() {
       await operator.flushall();
       await dropClients();
@@ -30,6 +31,7 @@ describeLaneStore('redis', async (): Promise<StoreServer> => {
       await ended;
     },
     async stop() {
+      await stopOperators();
       operator.disconnect();
       await redis.stop();
     },

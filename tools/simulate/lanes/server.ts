@@ -1,0 +1,382 @@
+import type { LaneEntry } from '../../../src/queue/lanes.ts';
+import { encodeEnvelope, type WireEnvelope } from '../../../src/queue/wire.ts';
+import type { Trace } from '../trace.ts';
+import type { World } from '../world.ts';
+
+/** An envelope in a lane. */
+export interface Job {
+  id: string;
+  /** The JSON text of its data. */
+  text: string;
+  timestamp: number;
+  /** Its place among all envelopes of the server. */
+  sequence: number;
+  stalled: number;
+  lock: { token: string; until: number } | undefined;
+}
+
+/** A lane at the server. */
+interface Lane {
+  isLimited: boolean;
+  isPaused: boolean;
+  /** In the order of the lane. */
+  waiting: Job[];
+  active: Job[];
+  failed: Job[];
+  /** Ids of active envelopes that the next search for lost leases looks at. */
+  marked: Set<string>;
+  /** A moment of the simulated time before which no search is made. */
+  nextSearch: number;
+}
+
+/** An envelope that was handed out. */
+export interface HandedOut {
+  id: string;
+  data: WireEnvelope;
+  stalled: number;
+}
+
+/** Answers of the server to a worker whose lock is not there. */
+export class LockMissing extends Error {
+  override name = 'LockMissing';
+}
+
+const newLane = (): Lane => ({
+  isLimited: false,
+  isPaused: false,
+  waiting: [],
+  active: [],
+  failed: [],
+  marked: new Set(),
+  nextSearch: 0,
+});
+
+export interface LaneServerOptions {
+  lanes: number;
+  /**
+   * `postgres`: an add takes its numbers when it arrives and is seen when it commits, so a later add may be seen first.
+   */
+  kind: 'redis' | 'postgres';
+  trace: Trace;
+}
+
+/** A server that holds lanes in memory, with the rules of BullMQ. */
+export class LaneServer {
+  readonly kind: 'redis' | 'postgres';
+  readonly #world: World;
+  readonly #trace: Trace;
+  #lanes: Lane[];
+  /** What the replica holds. */
+  #replica: Lane[] | undefined;
+  #sequence = 0;
+  /** Called when an envelope may be handed out. */
+  readonly #sleepers: Set<() => void>[];
+
+  constructor(world: World, { lanes, kind, trace }: LaneServerOptions) {
+    this.#world = world;
+    this.kind = kind;
+    this.#trace = trace;
+    this.#lanes = Array.from({ length: lanes }, newLane);
+    this.#sleepers = Array.from({ length: lanes }, () => new Set());
+  }
+
+  #lane(lane: number): Lane {
+    const found = this.#lanes[lane];
+    if (!found) throw new Error(`there is no lane ${lane}`);
+    return found;
+  }
+
+  limit(lane: number): void {
+    this.#lane(lane).isLimited = true;
+  }
+
+  forgetLimit(lane: number): void {
+    this.#lane(lane).isLimited = false;
+  }
+
+  pause(lane: number, isPaused: boolean): void {
+    this.#lane(lane).isPaused = isPaused;
+    if (!isPaused) this.#wake(lane);
+  }
+
+  /** Ends the locks of a lane, as time does. */
+  expireLocks(lane: number): void {
+    for (const job of this.#lane(lane).active) job.lock = undefined;
+  }
+
+  /** Forgets everything, as a server without a disk. */
+  comeBackEmpty(): void {
+    this.#lanes = this.#lanes.map(newLane);
+  }
+
+  isLimited(lane: number): boolean {
+    return this.#lane(lane).isLimited;
+  }
+
+  /** Takes numbers for an add. `commit` makes all of its envelopes visible at once. */
+  prepareAdd(entries: readonly LaneEntry[]): { commit(): void } {
+    // As BullMQ does: a whole number is an id that the server gives.
+    for (const { id } of entries) if (/^\d+$/.test(id)) throw new Error(`the id ${id} is refused`);
+    const numbered = entries.map((entry) => ({ ...entry, sequence: this.#sequence++ }));
+    return {
+      commit: () => {
+        const wake = new Set<number>();
+        for (const { lane, id, envelope, sequence } of numbered) {
+          if (this.#has(lane, id)) {
+            this.#trace.note('added before', { lane, job: id });
+            continue;
+          }
+          const job: Job = {
+            id,
+            text: JSON.stringify(encodeEnvelope(envelope)),
+            timestamp: this.#world.wallClock(),
+            sequence,
+            stalled: 0,
+            lock: undefined,
+          };
+          const isLast = insert(this.#lane(lane).waiting, job);
+          this.#trace.note(isLast ? 'added' : 'added in front', { lane, job: id });
+          wake.add(lane);
+        }
+        for (const lane of wake) this.#wake(lane);
+      },
+    };
+  }
+
+  #has(lane: number, id: string): boolean {
+    const { waiting, active, failed } = this.#lane(lane);
+    return [waiting, active, failed].some((jobs) => jobs.some((job) => job.id === id));
+  }
+
+  /** Calls `wake` once, when something may be handed out. */
+  sleep(lane: number, wake: () => void): () => void {
+    const sleepers = this.#sleepers[lane]!;
+    sleepers.add(wake);
+    return () => sleepers.delete(wake);
+  }
+
+  #wake(lane: number): void {
+    const sleepers = this.#sleepers[lane]!;
+    for (const wake of [...sleepers]) {
+      sleepers.delete(wake);
+      wake();
+    }
+  }
+
+  /** Hands out the first envelope of a lane, if the limit allows. */
+  take(lane: number, token: string, lockDuration: number): HandedOut | undefined {
+    const its = this.#lane(lane);
+    if (its.isPaused || (its.isLimited && its.active.length > 0)) return undefined;
+    const job = its.waiting.shift();
+    if (!job) return undefined;
+    job.lock = { token, until: this.#world.now + lockDuration };
+    its.active.push(job);
+    this.#trace.note('handed out', { lane, job: job.id, to: token, stalled: job.stalled });
+    return { id: job.id, data: JSON.parse(job.text), stalled: job.stalled };
+  }
+
+  /** Extends a lock. @returns false when it is lost */
+  renew(lane: number, { id, token }: { id: string; token: string }, lockDuration: number): boolean {
+    const its = this.#lane(lane);
+    const job = its.active.find((one) => one.id === id);
+    if (!job || !this.#holds(job, token)) return false;
+    job.lock = { token, until: this.#world.now + lockDuration };
+    its.marked.delete(id);
+    return true;
+  }
+
+  #holds(job: Job, token: string): boolean {
+    return job.lock !== undefined && job.lock.token === token && job.lock.until > this.#world.now;
+  }
+
+  /** Finishes an envelope. @throws {LockMissing} */
+  finish(lane: number, { id, token }: { id: string; token: string }): void {
+    const its = this.#lane(lane);
+    const job = its.active.find((one) => one.id === id);
+    if (!job || !this.#holds(job, token)) {
+      this.#trace.note('finish refused', { lane, job: id, to: token });
+      throw new LockMissing(`the lock of ${id} is missing`);
+    }
+    its.active = its.active.filter((one) => one !== job);
+    its.marked.delete(id);
+    this.#trace.note('finished', { lane, job: id, by: token });
+    this.#wake(lane);
+  }
+
+  /** Sets an envelope aside whose handler threw. @throws {LockMissing} */
+  fail(lane: number, { id, token }: { id: string; token: string }): void {
+    const its = this.#lane(lane);
+    const job = its.active.find((one) => one.id === id);
+    if (!job || !this.#holds(job, token)) throw new LockMissing(`the lock of ${id} is missing`);
+    its.active = its.active.filter((one) => one !== job);
+    job.lock = undefined;
+    its.failed.push(job);
+    this.#trace.note('failed', { lane, job: id });
+    this.#wake(lane);
+  }
+
+  /** Puts an envelope back to the head of its lane. @throws {LockMissing} */
+  giveBack(lane: number, { id, token }: { id: string; token: string }): void {
+    const its = this.#lane(lane);
+    const job = its.active.find((one) => one.id === id);
+    if (!job || !this.#holds(job, token)) throw new LockMissing(`the lock of ${id} is missing`);
+    its.active = its.active.filter((one) => one !== job);
+    its.marked.delete(id);
+    job.lock = undefined;
+    its.waiting.unshift(job);
+    this.#trace.note('given back', { lane, job: id, by: token });
+    this.#wake(lane);
+  }
+
+  /** Searches for lost leases: an envelope that was marked by the search before, and has no lock, waits again. */
+  search(lane: number, interval: number): void {
+    const its = this.#lane(lane);
+    if (this.#world.now < its.nextSearch) return;
+    its.nextSearch = this.#world.now + interval;
+    for (const id of its.marked) {
+      const job = its.active.find((one) => one.id === id);
+      if (!job || (job.lock && job.lock.until > this.#world.now)) continue;
+      its.active = its.active.filter((one) => one !== job);
+      job.lock = undefined;
+      job.stalled++;
+      its.waiting.unshift(job);
+      this.#trace.note('stalled', { lane, job: id });
+    }
+    its.marked = new Set(its.active.map(({ id }) => id));
+    if (its.waiting.length > 0) this.#wake(lane);
+  }
+
+  endLease(lane: number): void {
+    const its = this.#lane(lane);
+    for (const job of its.active) {
+      job.lock = undefined;
+      its.marked.add(job.id);
+    }
+    its.nextSearch = 0;
+    this.#trace.note('lease ended', { lane });
+  }
+
+  head(lane: number, most: number): string[] {
+    return this.#lane(lane)
+      .waiting.slice(0, most)
+      .map(({ id }) => id);
+  }
+
+  /** @returns undefined when the token does not hold the envelope */
+  window(lane: number, { id, token }: { id: string; token: string }, most: number): string[] | undefined {
+    const job = this.#lane(lane).active.find((one) => one.id === id);
+    if (!job || !this.#holds(job, token)) {
+      this.#trace.note('window refused', { lane, job: id, by: token });
+      return undefined;
+    }
+    const ids = this.head(lane, most);
+    this.#trace.note('window', { lane, job: id, by: token, waiting: ids.length, first: ids.slice(0, 8) });
+    return ids;
+  }
+
+  find(lane: number, id: string): Job | undefined {
+    const { waiting, active, failed } = this.#lane(lane);
+    for (const jobs of [waiting, active, failed]) {
+      const found = jobs.find((job) => job.id === id);
+      if (found) return found;
+    }
+    return undefined;
+  }
+
+  /** Removes envelopes that wait. @returns false when the token does not hold the lease */
+  complete(lane: number, { id, token }: { id: string; token: string }, ids: readonly string[]): boolean {
+    const its = this.#lane(lane);
+    const job = its.active.find((one) => one.id === id);
+    if (!job || !this.#holds(job, token)) {
+      this.#trace.note('complete refused', { lane, job: id, by: token });
+      return false;
+    }
+    const gone = new Set(ids);
+    its.waiting = its.waiting.filter((one) => !gone.has(one.id));
+    this.#trace.note('completed', { lane, jobs: [...ids], by: token });
+    return true;
+  }
+
+  /** Removes an envelope unless somebody holds it. */
+  remove(lane: number, id: string): void {
+    const its = this.#lane(lane);
+    const isLocked = (job: Job) => job.lock !== undefined && job.lock.until > this.#world.now;
+    const keep = (job: Job) => job.id !== id || isLocked(job);
+    its.waiting = its.waiting.filter(keep);
+    its.active = its.active.filter(keep);
+    its.failed = its.failed.filter(keep);
+    this.#trace.note('removed', { lane, job: id });
+    this.#wake(lane);
+  }
+
+  depth(lane: number): { waiting: number; active: number } {
+    const { waiting, active } = this.#lane(lane);
+    return { waiting: waiting.length, active: active.length };
+  }
+
+  oldest(lane: number): Job | undefined {
+    const { active, waiting } = this.#lane(lane);
+    return active[0] ?? waiting[0];
+  }
+
+  range(lane: number, from: string, to: string): string[] {
+    const { waiting, active } = this.#lane(lane);
+    return [...waiting, ...active]
+      .map(({ id }) => id)
+      .filter((id) => id >= from && id <= to)
+      .sort();
+  }
+
+  isPaused(lane: number): boolean {
+    return this.#lane(lane).isPaused;
+  }
+
+  failed(lane: number, most: number): string[] {
+    return this.#lane(lane)
+      .failed.slice(0, most)
+      .map(({ id }) => id);
+  }
+
+  isEmpty(): boolean {
+    return this.#lanes.every(({ waiting, active }) => waiting.length + active.length === 0);
+  }
+
+  /** Copies everything to the replica. */
+  replicate(): void {
+    const copyOf = (jobs: Job[]) => jobs.map((job) => ({ ...job }));
+    this.#replica = this.#lanes.map((lane) => ({
+      ...lane,
+      waiting: copyOf(lane.waiting),
+      active: copyOf(lane.active),
+      failed: copyOf(lane.failed),
+      marked: new Set(lane.marked),
+    }));
+  }
+
+  /** Goes on as the replica: what happened since the last copy is forgotten. */
+  failOver(): void {
+    const lanes = this.#replica;
+    if (!lanes) return;
+    const idsOf = (some: Lane[]) =>
+      new Set(some.flatMap(({ waiting, active }) => [...waiting, ...active].map(({ id }) => id)));
+    const [before, after] = [idsOf(this.#lanes), idsOf(lanes)];
+    this.#lanes = lanes;
+    this.replicate();
+    this.#trace.note('failed over', {
+      lost: [...before].filter((id) => !after.has(id)),
+      returned: [...after].filter((id) => !before.has(id)),
+    });
+    for (const lane of lanes.keys()) this.#wake(lane);
+  }
+}
+
+/**
+ * Inserts by sequence: an add that took its number earlier may be seen later.
+ * @returns whether the job is the last one
+ */
+function insert(jobs: Job[], job: Job): boolean {
+  let place = jobs.length;
+  while (place > 0 && jobs[place - 1]!.sequence > job.sequence) place--;
+  jobs.splice(place, 0, job);
+  return place === jobs.length - 1;
+}

@@ -1,0 +1,185 @@
+import type { Random } from './random.ts';
+import type { Host, World } from './world.ts';
+
+/** How a network behaves at present. */
+export interface Weather {
+  /** Probability that a command or an answer takes long. */
+  slow: number;
+  /** Milliseconds that it then takes at most. */
+  slowest: number;
+  /** Probability that the connection breaks at a command. */
+  cut: number;
+}
+
+export const CALM: Weather = { slow: 0.01, slowest: 30, cut: 0 };
+
+/** The connection of a process to a server was lost. */
+export class ConnectionLost extends Error {
+  override name = 'ConnectionLost';
+  readonly code = 'ECONNRESET';
+}
+
+/** The answer of a server that it gives later; unlike a promise it settles at once. */
+export class Later<Answer> {
+  #outcome: { answer: Answer } | { error: Error } | undefined;
+  #hear: ((outcome: { answer: Answer } | { error: Error }) => void) | undefined;
+
+  answer(answer: Answer): void {
+    this.#settle({ answer });
+  }
+
+  fail(error: Error): void {
+    this.#settle({ error });
+  }
+
+  #settle(outcome: { answer: Answer } | { error: Error }): void {
+    if (this.#outcome) return;
+    this.#outcome = outcome;
+    this.#hear?.(outcome);
+  }
+
+  onOutcome(hear: (outcome: { answer: Answer } | { error: Error }) => void): void {
+    if (this.#outcome) hear(this.#outcome);
+    else this.#hear = hear;
+  }
+}
+
+interface Call {
+  reject(error: Error): void;
+  /** Whether the server has had the command. */
+  hasArrived: boolean;
+  isDropped: boolean;
+  isSettled: boolean;
+}
+
+/**
+ * A TCP connection: commands arrive in the order in which they were sent, the server carries them out one after the
+ * other, and answers arrive in that order.
+ */
+export class Channel {
+  lastArrival = 0;
+  lastAnswer = 0;
+  /** Commands that have arrived and wait for the one that the server carries out. */
+  readonly waiting: (() => void)[] = [];
+  isBusy = false;
+}
+
+export interface LinkOptions {
+  host: Host;
+  weather(): Weather;
+  /** A command whose connection broke is sent again, so that the server may carry it out twice. */
+  resends: boolean;
+}
+
+/** The connections of one process to one server. */
+export class Link {
+  readonly #host: Host;
+  readonly #world: World;
+  readonly #random: Random;
+  readonly #options: LinkOptions;
+  readonly #calls = new Set<Call>();
+  readonly #onCut: (() => void)[] = [];
+  /** A moment of the simulated time until which the server cannot be reached. */
+  #downUntil = 0;
+
+  constructor(name: string, options: LinkOptions) {
+    this.#options = options;
+    this.#host = options.host;
+    this.#world = options.host.world;
+    this.#random = options.host.random.fork(name);
+  }
+
+  /** Hears of each lost connection. */
+  onCut(hear: () => void): void {
+    this.#onCut.push(hear);
+  }
+
+  get isUp(): boolean {
+    return this.#world.now >= this.#downUntil;
+  }
+
+  /**
+   * Sends a command. The promise is that of a client: it rejects when the connection breaks, whether the server has
+   * carried out the command or not.
+   *
+   * @param run carries out the command at the server
+   * @param channel the connection; absent: one of its own
+   */
+  send<Answer>(run: () => Answer | Later<Answer>, channel = new Channel()): Promise<Answer> {
+    return new Promise<Answer>((resolve, reject) => this.#send<Answer>(run, channel, { resolve, reject }));
+  }
+
+  #send<Answer>(
+    run: () => Answer | Later<Answer>,
+    channel: Channel,
+    { resolve, reject }: { resolve(answer: Answer): void; reject(error: Error): void },
+  ): void {
+    const call: Call = { hasArrived: false, isDropped: false, isSettled: false, reject: () => {} };
+    const settle = (finish: () => void) => {
+      if (call.isSettled) return;
+      call.isSettled = true;
+      this.#calls.delete(call);
+      finish();
+    };
+    const answer = (finish: () => void) => {
+      if (!call.isDropped) {
+        channel.lastAnswer = Math.max(channel.lastAnswer, this.#world.now + this.#delay());
+        const arrives = () => !call.isDropped && settle(finish);
+        this.#world.schedule(channel.lastAnswer - this.#world.now, arrives, this.#host);
+      }
+      channel.isBusy = false;
+      channel.waiting.shift()?.();
+    };
+    const carryOut = () => {
+      channel.isBusy = true;
+      let answered: Answer | Later<Answer>;
+      try {
+        answered = run();
+      } catch (error) {
+        answer(() => reject(error as Error));
+        return;
+      }
+      if (answered instanceof Later) {
+        answered.onOutcome((outcome) =>
+          answer('error' in outcome ? () => reject(outcome.error) : () => resolve(outcome.answer)),
+        );
+        return;
+      }
+      const value = answered;
+      answer(() => resolve(value));
+    };
+    call.reject = (error) => {
+      const isAgain = this.#options.resends && this.#host.isAlive;
+      const finish = isAgain ? () => this.#send(run, channel, { resolve, reject }) : () => reject(error);
+      this.#world.schedule(this.#random.between(0, 5), () => settle(finish), this.#host);
+    };
+    this.#calls.add(call);
+    const earliest = Math.max(this.#world.now, this.#downUntil) + this.#delay();
+    channel.lastArrival = Math.max(channel.lastArrival, earliest);
+    this.#world.schedule(channel.lastArrival - this.#world.now, () => {
+      if (call.isDropped && !call.hasArrived) return;
+      call.hasArrived = true;
+      if (channel.isBusy) channel.waiting.push(carryOut);
+      else carryOut();
+    });
+    if (this.#random.chance(this.#options.weather().cut)) this.cut(this.#random.between(0, 300));
+  }
+
+  #delay(): number {
+    const { slow, slowest } = this.#options.weather();
+    return this.#random.chance(slow) ? this.#random.between(0, slowest) : this.#random.between(0.05, 0.6);
+  }
+
+  /** Breaks the connections. Commands that are on their way arrive or not; no answer arrives. */
+  cut(milliseconds: number): void {
+    this.#downUntil = Math.max(this.#downUntil, this.#world.now + milliseconds);
+    for (const hear of this.#onCut) hear();
+    for (const call of this.#calls) {
+      // A command that is not lost is carried out, and its answer is lost.
+      const isLost = !call.hasArrived && this.#random.chance(0.5);
+      call.isDropped = true;
+      if (!isLost) call.hasArrived = true;
+      call.reject(new ConnectionLost('Connection terminated unexpectedly'));
+    }
+  }
+}

@@ -1,0 +1,96 @@
+/**
+ * Runs the code of web's lanes and of the workers in simulated processes, over a simulated queue and database. A seed
+ * decides the work, the faults and the order of all events, so a failure is one number.
+ *
+ *   npm run simulate -- --seeds 1000               1,000 seeds
+ *   npm run simulate -- --seed 4711 --trace        one seed; prints what happened in each lane
+ *   npm run simulate -- --seed 4711 --shrink       the same with as little work and as few faults as fail
+ *   npm run simulate -- --mutations                puts known faults into the code, and shows that seeds find them
+ *
+ * Ends with 1 when a guarantee was not kept, or when an essential rare path was never taken in a long run.
+ */
+
+import { availableParallelism } from 'node:os';
+import { describeLine, describePlan, describeViolations } from './describe.ts';
+import { mutations } from './mutations.ts';
+import { readOptions, type SimulateOptions } from './options.ts';
+import { planOf } from './plan.ts';
+import { bundleProgram } from './program.ts';
+import { rarePaths } from './rare-paths.ts';
+import { runSeeds, type SeedsResult } from './run-seeds.ts';
+import { shrink } from './shrink.ts';
+import { simulate } from './simulation.ts';
+
+/** Seeds from which on a run is long enough to ask for every essential rare path. */
+const LONG_RUN = 5000;
+
+const print = (text: string) => process.stdout.write(`${text}\n`);
+
+async function main(): Promise<void> {
+  const options = readOptions(process.argv);
+  const isKept =
+    options.seed !== undefined
+      ? await runOne(options.seed, options)
+      : options.mutations
+        ? await runMutations(options)
+        : await runMany(options);
+  if (!isKept) process.exitCode = 1;
+}
+
+async function runOne(seed: number, options: SimulateOptions): Promise<boolean> {
+  const program = await bundleProgram(mutations.filter(({ name }) => name === options.mutation));
+  let plan = planOf(seed);
+  if (options.shrink) plan = await shrink(program, plan, { milliseconds: options.minutes * 60_000, print });
+  const outcome = await simulate(program, plan, { keepsTrace: true });
+  if (options.trace) for (const line of outcome.trace) print(describeLine(line));
+  if (options.trace || options.shrink) print(describePlan(plan));
+  print(`seed ${seed}: ${outcome.objects} objects, ${outcome.events} events, trace ${outcome.digest}`);
+  print(describeViolations(outcome.violations));
+  return outcome.violations.length === 0;
+}
+
+async function runMany(options: SimulateOptions): Promise<boolean> {
+  const result = await runSeeds({
+    ...{ from: options.from, seeds: options.seeds, mutation: options.mutation, print },
+    threads: options.threads ?? availableParallelism(),
+  });
+  print(describeRun(result));
+  const missing = rarePaths.filter(({ name }) => !result.paths.has(name));
+  for (const { name, isEssential } of missing)
+    print(`never taken${isEssential ? ' (essential)' : ''}: ${name}`);
+  const isComplete = options.seeds < LONG_RUN || missing.every(({ isEssential }) => !isEssential);
+  return result.failures.length === 0 && isComplete;
+}
+
+function describeRun({ seeds, simulated, seconds, events, objects, failures }: SeedsResult): string {
+  const minutes = simulated / 60_000;
+  const speed = minutes / (seconds / 60);
+  return [
+    `${seeds} seeds, ${failures.length} failures: ${failures.map(({ seed }) => seed).join(', ') || 'none'}`,
+    `${minutes.toFixed(0)} simulated minutes in ${seconds.toFixed(0)} s: ${speed.toFixed(0)} for each real minute`,
+    `${events} events, ${objects} objects`,
+  ].join('\n');
+}
+
+/** Puts each known fault into the code, and looks for the first seed that finds it. */
+async function runMutations(options: SimulateOptions): Promise<boolean> {
+  let isFound = true;
+  for (const { name, fault } of mutations) {
+    if (options.mutation !== undefined && options.mutation !== name) continue;
+    const result = await runSeeds({
+      ...{ from: options.from, seeds: Number.MAX_SAFE_INTEGER, mutation: name, print: () => {} },
+      threads: options.threads ?? availableParallelism(),
+      stopsAtFailure: true,
+      milliseconds: options.minutes * 60_000,
+    });
+    const [found] = result.failures;
+    isFound &&= found !== undefined;
+    const how = found
+      ? `seed ${found.seed}, after ${result.seeds} seeds and ${result.seconds.toFixed(1)} s: ${found.violation}`
+      : `not found by ${result.seeds} seeds in ${result.seconds.toFixed(1)} s`;
+    print(`${name} (${fault}): ${how}`);
+  }
+  return isFound;
+}
+
+await main();

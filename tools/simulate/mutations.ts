@@ -1,0 +1,129 @@
+/** A change of one file of the source: a text that occurs once, and what takes its place. */
+interface Edit {
+  /** Path from the root of the repository. */
+  file: string;
+  find: string;
+  replace: string;
+}
+
+/** A fault that is put into the source on purpose, to show that a simulation finds it. */
+export interface Mutation {
+  name: string;
+  /** What goes wrong with it. */
+  fault: string;
+  edits: readonly Edit[];
+}
+
+/** The first three are faults that Penstock had until November 2026. */
+export const mutations: readonly Mutation[] = [
+  {
+    name: 'read-goes-on-after-forget',
+    fault: 'a read of waiting envelopes goes on in the middle after what it had found was forgotten',
+    edits: [
+      {
+        file: 'workers/lane/prefetch.ts',
+        find: '    prefix.forget();\n    looks++;\n',
+        replace: '    prefix.forget();\n',
+      },
+    ],
+  },
+  {
+    name: 'overtakes-own-workspace',
+    fault: 'a small envelope overtakes an earlier one of its own workspace in the same lane',
+    edits: [
+      {
+        file: 'workers/batch/fairness.ts',
+        find: 'if (mayGo && !inPlace && !waiting.meet(piece)) {',
+        replace: 'if (mayGo && !inPlace) {',
+      },
+    ],
+  },
+  {
+    name: 'window-without-lease',
+    fault:
+      'a worker whose lease was lost takes envelopes from the lane, in front of which another worker has some',
+    edits: [
+      {
+        file: 'workers/lane/prefetch.ts',
+        find: 'const ids = lease ? await laneStore.window(lease, most) : await laneStore.head(lane, most);',
+        replace: 'const ids = await laneStore.head(lane, most);',
+      },
+      {
+        file: 'workers/lane/prefetch.ts',
+        find: 'if (lease && ahead.some(({ id }, place) => ids[place] !== id)) return false;',
+        replace: '',
+      },
+      {
+        file: 'workers/lane/overtaking.ts',
+        find: 'const ids = await laneStore.window(lease, MOST_JOBS);',
+        replace: 'const ids = await laneStore.head(lease.lane, MOST_JOBS);',
+      },
+    ],
+  },
+  {
+    name: 'cut-envelope-from-the-start',
+    fault: 'what is left of a cut envelope is applied from its beginning',
+    edits: [
+      {
+        file: 'workers/batch/parts.ts',
+        find: '  if (left.size === 0) return opened;\n',
+        replace: '  return opened;\n',
+      },
+    ],
+  },
+  {
+    name: 'fence-before-the-last-lane',
+    fault: 'a fence is applied when some of its lanes have come to it',
+    edits: [
+      {
+        file: 'workers/fence/fences.ts',
+        find: 'others.every(barrier.hasArrived)',
+        replace: 'others.filter(barrier.hasArrived).length >= others.length - 1',
+      },
+    ],
+  },
+  {
+    name: 'claims-what-is-applied',
+    fault: 'an envelope that the ledger knows is applied again',
+    edits: [
+      {
+        file: 'workers/batch/run.ts',
+        find: 'mine: deliveries.filter(({ id }) => claimed.has(id)),',
+        replace: 'mine: deliveries,',
+      },
+    ],
+  },
+  {
+    name: 'one-lane-in-two-transactions',
+    fault: 'two transactions hold envelopes of one lane at the same time',
+    edits: [
+      {
+        file: 'workers/batch/coalescer.ts',
+        find: 'const isFree = (one: HandedIn) => !lanesOf(one).some((lane) => lanesInWork.has(lane));',
+        replace: 'const isFree = (_one: HandedIn) => true;',
+      },
+    ],
+  },
+  {
+    name: 'finished-before-applied',
+    fault: 'an envelope leaves its lane before it has taken effect',
+    edits: [
+      {
+        file: 'workers/lane/lane.ts',
+        find: '    await mine.applied();\n',
+        replace: '',
+      },
+    ],
+  },
+  {
+    name: 'add-reported-too-early',
+    fault: 'web acknowledges a request before the queue has stored it',
+    edits: [
+      {
+        file: 'src/queue/enqueue.ts',
+        find: '    await producer.add(entries);\n    return NOBODY;',
+        replace: '    void producer.add(entries).catch(() => {});\n    return NOBODY;',
+      },
+    ],
+  },
+];

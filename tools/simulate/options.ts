@@ -1,0 +1,49 @@
+import { Command, InvalidArgumentError } from 'commander';
+
+export interface SimulateOptions {
+  /** The only seed to run. */
+  seed?: number;
+  from: number;
+  seeds: number;
+  /** Real minutes: for each mutation, and for shrinking. */
+  minutes: number;
+  threads?: number;
+  trace: boolean;
+  shrink: boolean;
+  mutations: boolean;
+  /** Name of a fault that is put into the code. */
+  mutation?: string;
+}
+
+/** `arguments_` as in `process.argv`. Ends the process with a message when something is wrong. */
+export function readOptions(arguments_: string[]): SimulateOptions {
+  const command = new Command('npm run simulate --')
+    .description('Run web and the workers in simulated processes, and check the guarantees.')
+    .option('--seed <number>', 'run this seed alone', whole)
+    .option('--from <number>', 'the first seed', whole, 1)
+    .option('--seeds <number>', 'how many seeds to run', whole, 1000)
+    .option('--minutes <number>', 'minutes for each mutation, and for shrinking', positive, 10)
+    .option('--threads <number>', 'threads that run seeds; without it, one for each processor', whole)
+    .option('--trace', 'with --seed: print what happened in each lane', false)
+    .option('--shrink', 'with --seed: remove work and faults as long as the seed fails', false)
+    .option('--mutations', 'put known faults into the code, and look for a seed that finds each', false)
+    .option('--mutation <name>', 'put this fault into the code')
+    .addHelpText(
+      'after',
+      '\nExamples:\n  $ npm run simulate -- --seeds 10000\n  $ npm run simulate -- --seed 42 --trace',
+    );
+  command.parse(arguments_);
+  return command.opts<SimulateOptions>();
+}
+
+function whole(text: string): number {
+  const value = Number(text);
+  if (!Number.isInteger(value) || value < 0) throw new InvalidArgumentError('It is a whole number.');
+  return value;
+}
+
+function positive(text: string): number {
+  const value = Number(text);
+  if (!(value > 0)) throw new InvalidArgumentError('It is a positive number.');
+  return value;
+}

@@ -1,0 +1,280 @@
+import { CALM, type Weather } from './link.ts';
+import { Random } from './random.ts';
+
+/** What a simulation does, as a seed determines it. Shrinking removes requests and faults. */
+export interface Plan {
+  seed: number;
+  settings: Settings;
+  /** In the order of their moments. */
+  requests: PlannedRequest[];
+  faults: Fault[];
+}
+
+export interface Settings {
+  kind: 'redis' | 'postgres';
+  lanes: number;
+  workers: number;
+  webs: number;
+  /** Each worker works every lane; otherwise each lane has one worker. */
+  worksEverything: boolean;
+  /** Milliseconds. */
+  lockDuration: number;
+  stalledInterval: number;
+  /** Milliseconds that an object takes, by workspace. */
+  perObject: number[];
+  /** Milliseconds in which requests are sent and faults happen. */
+  length: number;
+  /** Adds wait for a replica, which may take over. */
+  hasReplica: boolean;
+  /** How the network behaves while no fault says otherwise. */
+  weather: Weather;
+}
+
+export interface PlannedObject {
+  kind: 'event' | 'merge' | 'delete';
+  /** External ids of the users that it names. */
+  users: string[];
+  /** How the database refuses it; absent: it does not. */
+  poison?: 'refused' | 'slow' | 'ends the process';
+  /** Characters of its properties. */
+  size?: number;
+}
+
+/** A request of a client, which sends its requests one after the other. */
+export interface PlannedRequest {
+  at: number;
+  client: number;
+  workspace: number;
+  objects: PlannedObject[];
+  /** Sent again with the same envelopes until it is acknowledged. */
+  isRepeated: boolean;
+}
+
+/** `process`: its number among the workers, or among the web processes. Times are milliseconds. */
+export type Fault = { at: number } & (
+  | { kind: 'kill' | 'freeze'; role: 'worker' | 'web'; process: number; for: number }
+  | { kind: 'cut'; role: 'worker' | 'web'; process: number; server: 'queue' | 'database'; for: number }
+  | { kind: 'storm'; for: number; slow: number; slowest: number; cut: number }
+  | { kind: 'move lane'; lane: number; to: number; endsLease: boolean }
+  | { kind: 'slow database'; for: number; factor: number }
+  | { kind: 'fail over' }
+  | { kind: 'clock'; role: 'worker' | 'web'; process: number; by: number }
+);
+
+/** Bounds of the work of one client: objects, and milliseconds that they take. */
+const MOST_OBJECTS = 1500;
+const MOST_MS = 3000;
+
+/** Makes the plan of a seed: a mix of everything, or a backlog of one workspace in front of others. */
+export function planOf(seed: number): Plan {
+  const random = new Random(seed).fork('plan');
+  const isBacklog = random.chance(0.5);
+  const settings = isBacklog ? backlogSettings(random) : mixedSettings(random);
+  const own = random.fork('requests');
+  return {
+    seed,
+    settings,
+    requests: isBacklog ? planBacklog(own, settings) : planMix(own, settings),
+    faults: random.chance(0.15) ? [] : planFaults(random.fork('faults'), settings),
+  };
+}
+
+const WEATHER: readonly Weather[] = [
+  CALM,
+  CALM,
+  { slow: 0.2, slowest: 20, cut: 0 },
+  { slow: 0.3, slowest: 100, cut: 0 },
+];
+
+function mixedSettings(random: Random): Settings {
+  const kind = random.pick(['redis', 'postgres'] as const);
+  const lockDuration = random.pick([1000, 3000, 20_000]);
+  return {
+    kind,
+    lanes: random.pick([1, 1, 2, 4]),
+    workers: random.integer(1, 4),
+    webs: random.integer(1, 2),
+    worksEverything: random.chance(0.4),
+    lockDuration,
+    stalledInterval: random.pick([200, 500, Math.min(5000, lockDuration)]),
+    perObject: Array.from({ length: random.integer(1, 4) }, () => random.pick([0.01, 0.05, 0.3, 2])),
+    length: random.pick([3000, 6000, 12_000, 30_000]),
+    hasReplica: kind === 'redis' && random.chance(0.3),
+    weather: random.pick(WEATHER),
+  };
+}
+
+function backlogSettings(random: Random): Settings {
+  const kind = random.pick(['redis', 'postgres'] as const);
+  return {
+    kind,
+    lanes: random.pick([1, 1, 2, 4]),
+    workers: random.integer(1, 3),
+    webs: 1,
+    worksEverything: random.chance(0.8),
+    lockDuration: random.pick([1000, 1000, 5000]),
+    stalledInterval: 200,
+    // The first workspace has the backlog.
+    perObject: [random.pick([0.5, 1, 3]), ...Array.from({ length: random.integer(1, 3) }, () => 0.05)],
+    length: random.pick([1500, 3000]),
+    hasReplica: false,
+    weather: random.pick(WEATHER),
+  };
+}
+
+function planMix(random: Random, { perObject, length }: Settings): PlannedRequest[] {
+  const requests: PlannedRequest[] = [];
+  const clients = random.integer(2, 10);
+  const users = random.pick([3, 10, 40]);
+  const identity = random.pick([0, 0.02, 0.2]);
+  const poison = random.pick([0, 0, 0.002, 0.02]);
+  const endsProcesses = random.chance(0.1);
+  const flood = !endsProcesses && random.chance(0.3) ? random.integer(0, perObject.length - 1) : undefined;
+  for (let client = 0; client < clients; client++) {
+    const workspace = random.integer(0, perObject.length - 1);
+    const isFlood = workspace === flood;
+    const isBurst = random.chance(0.3);
+    requests.push(
+      ...planClient(random, {
+        ...{ client, workspace, users, identity, poison, endsProcesses, perObject: perObject[workspace]! },
+        pause: isFlood ? random.between(5, 40) : random.between(20, 500),
+        most: isFlood ? random.pick([20, 75, 200]) : random.pick([1, 3, 10]),
+        from: isBurst ? random.between(0, length / 2) : 0,
+        to: isBurst ? random.between(length / 2, length) : length,
+      }),
+    );
+  }
+  // Each of them ends several processes, and what stands in front of it is then applied object by object.
+  let deadly = 0;
+  for (const { objects } of requests)
+    for (const object of objects)
+      if (object.poison === 'ends the process' && ++deadly > 2) object.poison = 'refused';
+  return requests.sort((one, other) => one.at - other.at);
+}
+
+/** One workspace sends more than the workers apply; the others send little, to few users. */
+function planBacklog(random: Random, { perObject, length }: Settings): PlannedRequest[] {
+  const requests: PlannedRequest[] = [];
+  const floods = random.integer(1, 3);
+  const identity = random.pick([0, 0, 0.05]);
+  const poison = random.pick([0, 0, 0.005]);
+  const quiet = random.integer(1, 5);
+  for (let client = 0; client < floods + quiet; client++) {
+    const isFlood = client < floods;
+    const workspace = isFlood ? 0 : random.integer(1, perObject.length - 1);
+    requests.push(
+      ...planClient(random, {
+        ...{ client, workspace, identity, poison, endsProcesses: false, perObject: perObject[workspace]! },
+        users: isFlood ? random.pick([3, 40]) : random.integer(1, 3),
+        pause: isFlood ? random.between(3, 25) : random.between(5, 80),
+        most: isFlood ? random.pick([20, 75]) : random.pick([1, 3, 20]),
+        ...{ from: 0, to: length },
+      }),
+    );
+  }
+  return requests.sort((one, other) => one.at - other.at);
+}
+
+interface PlannedClient extends PlannedMix {
+  client: number;
+  workspace: number;
+  perObject: number;
+  /** Milliseconds between two requests, on the average. */
+  pause: number;
+  /** Objects of a request. */
+  most: number;
+  from: number;
+  to: number;
+}
+
+function planClient(random: Random, planned: PlannedClient): PlannedRequest[] {
+  const { client, workspace, perObject, pause, most, from, to } = planned;
+  const isRepeated = random.chance(0.4);
+  const requests: PlannedRequest[] = [];
+  let left = Math.min(MOST_OBJECTS, MOST_MS / perObject);
+  for (
+    let at = from + random.between(0, pause * 2);
+    at < to && left > 0;
+    at += random.between(0, pause * 2)
+  ) {
+    const count = random.integer(1, most);
+    left -= count;
+    requests.push({
+      ...{ at, client, workspace, isRepeated },
+      objects: Array.from({ length: count }, () => planObject(random, planned)),
+    });
+  }
+  return requests;
+}
+
+interface PlannedMix {
+  users: number;
+  /** Probabilities of an identity operation and of a poison object. */
+  identity: number;
+  poison: number;
+  /** Whether some poison objects end the process that applies them. */
+  endsProcesses: boolean;
+}
+
+function planObject(random: Random, { users, identity, poison, endsProcesses }: PlannedMix): PlannedObject {
+  const user = () => `u${random.integer(1, users)}`;
+  if (random.chance(identity)) {
+    if (random.chance(0.1)) return { kind: 'delete', users: [user()] };
+    return { kind: 'merge', users: [user(), user()] };
+  }
+  const object: PlannedObject = { kind: 'event', users: [user()] };
+  if (random.chance(poison))
+    object.poison = random.pick(['refused', 'refused', endsProcesses ? 'ends the process' : 'slow']);
+  if (random.chance(0.02)) object.size = random.pick([1000, 20_000]);
+  return object;
+}
+
+function planFaults(random: Random, settings: Settings): Fault[] {
+  const { length, workers, webs, lanes, lockDuration, kind, hasReplica } = settings;
+  const pause = random.pick([300, 1000, 4000]);
+  const kinds = [
+    'kill',
+    'freeze',
+    'freeze',
+    'cut',
+    'storm',
+    'move lane',
+    'move lane',
+    'slow database',
+    'clock',
+  ] as const;
+  // A run has some kinds of faults, so that they come often enough to meet.
+  const chosen = kinds.filter(() => random.chance(0.5));
+  const faults: Fault[] = [];
+  for (let at = random.between(0, pause * 2); at < length; at += random.between(0, pause * 2)) {
+    const isWeb = random.chance(0.2);
+    const target = isWeb
+      ? ({ role: 'web', process: random.integer(0, webs - 1) } as const)
+      : ({ role: 'worker', process: random.integer(0, workers - 1) } as const);
+    const what = chosen.length === 0 ? 'freeze' : random.pick(chosen);
+    const shortly = random.between(1, 200);
+    const long = random.between(lockDuration * 0.5, lockDuration * 3);
+    if (hasReplica && kind === 'redis' && random.chance(0.15)) faults.push({ at, kind: 'fail over' });
+    else if (what === 'kill') faults.push({ at, kind: what, ...target, for: random.between(50, 2000) });
+    else if (what === 'freeze') faults.push({ at, kind: what, ...target, for: random.pick([shortly, long]) });
+    else if (what === 'cut')
+      faults.push({
+        ...{ at, kind: what, ...target, server: random.pick(['queue', 'database'] as const) },
+        for: random.pick([0, shortly, long]),
+      });
+    else if (what === 'storm')
+      faults.push({
+        ...{ at, kind: what, for: random.between(100, 3000), slow: random.pick([0.05, 0.3]) },
+        ...{ slowest: random.pick([100, 800, 3000]), cut: random.pick([0, 0.002, 0.02]) },
+      });
+    else if (what === 'move lane')
+      faults.push({
+        ...{ at, kind: what, lane: random.integer(0, lanes - 1), to: random.integer(0, workers - 1) },
+        endsLease: random.chance(0.6),
+      });
+    else if (what === 'slow database')
+      faults.push({ at, kind: what, for: random.between(200, 4000), factor: random.pick([3, 20]) });
+    else faults.push({ at, kind: 'clock', ...target, by: random.pick([-3_600_000, -50, 50, 3_600_000]) });
+  }
+  return faults;
+}

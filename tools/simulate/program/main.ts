@@ -1,0 +1,91 @@
+import type { Log } from '../../../src/platform/log.ts';
+import { createGroupCommit } from '../../../src/queue/enqueue.ts';
+import type { LaneStore } from '../../../src/queue/lane-store.ts';
+import { QueueUnavailable } from '../../../src/queue/lanes.ts';
+import type { Pool } from '../../../src/store/database.ts';
+import { createCoalescer } from '../../../workers/batch/coalescer.ts';
+import { createFences } from '../../../workers/fence/fences.ts';
+import { type Lane, startLane } from '../../../workers/lane/lane.ts';
+import { createWorkerMetrics } from '../../../workers/metrics.ts';
+
+/** Milliseconds between two looks of web at how much waits. */
+const DEPTH_MS = 250;
+
+export function unavailable(message: string, cause?: unknown): Error {
+  return new QueueUnavailable(message, { cause });
+}
+
+export { newId } from '../../../src/platform/ids.ts';
+
+export interface WebOptions {
+  laneStore: LaneStore;
+  lanes: number;
+  kind: 'redis' | 'postgres';
+  timeout: number;
+  log: Log;
+}
+
+/** The part of web that hands accepted objects to the lanes. */
+export function startWeb({ laneStore, lanes, kind, timeout, log }: WebOptions) {
+  let backlog = 0;
+  setInterval(() => {
+    void laneStore.waitingInShard(0).then(
+      (waiting) => {
+        backlog = waiting;
+      },
+      () => {},
+    );
+  }, DEPTH_MS);
+  return createGroupCommit(laneStore.createProducer({ timeout, log }), {
+    lanes,
+    maxEnvelopeObjects: 1000,
+    maxPendingObjects: 100_000,
+    maxPendingBytes: 64 * 1024 * 1024,
+    backlog: () => backlog,
+    flushesAtOnce: kind === 'redis' ? 2 : 1,
+  });
+}
+
+export interface WorkerOptions {
+  laneStore: LaneStore;
+  pool: Pool;
+  lanes: number;
+  processId: string;
+  lockDuration: number;
+  stalledInterval: number;
+  log: Log;
+}
+
+/** A worker process: applies what the lanes hold that it opens. */
+export function startWorker({
+  laneStore,
+  pool,
+  lanes,
+  processId,
+  lockDuration,
+  stalledInterval,
+  log,
+}: WorkerOptions) {
+  const metrics = createWorkerMetrics();
+  const coalescer = createCoalescer(pool, { metrics, log, processId });
+  const fences = createFences({ pool, lanes, metrics, log });
+  const config = { LANES: lanes, LOCK_DURATION_MS: lockDuration, STALLED_INTERVAL_MS: stalledInterval };
+  const open = new Map<number, Lane>();
+  return {
+    open(lane: number): void {
+      if (!open.has(lane)) open.set(lane, startLane(lane, { laneStore, coalescer, fences, config, log }));
+    },
+    async close(lane: number): Promise<void> {
+      const its = open.get(lane);
+      open.delete(lane);
+      await its?.stop();
+    },
+    isOpen: (lane: number) => open.has(lane),
+    /** Stops all lanes; what is not applied in time is left to others. */
+    async stop(): Promise<void> {
+      setTimeout(() => coalescer.abandon(), 6000);
+      await Promise.all([...open.values()].map((lane) => lane.stop()));
+      open.clear();
+    },
+  };
+}

@@ -1,0 +1,2 @@
+export async function countLanes(): Promise<void> {}
+export async function countUsage(): Promise<void> {}

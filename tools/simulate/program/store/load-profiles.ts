@@ -1,0 +1,14 @@
+import type { Connection } from '../../../../src/store/database.ts';
+import { Profiles } from '../../../../workers/batch/profiles.ts';
+import type { WorkItem } from '../../../../workers/batch/work-item.ts';
+import { simulated } from './transactions.ts';
+
+/** Takes as long as the users of the objects are large. */
+export async function loadProfiles(tx: Connection, items: WorkItem[], now: number) {
+  const its = simulated(tx);
+  const { pace } = its.pool;
+  const cost = items.reduce((sum, { workspaceId }) => sum + pace.perObject(workspaceId), 0);
+  await its.send(() => {});
+  if (cost > 1) await new Promise((resolve) => setTimeout(resolve, cost));
+  return { profiles: new Profiles(now), count: items.length };
+}

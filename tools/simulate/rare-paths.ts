@@ -1,0 +1,341 @@
+import type { TraceLine } from './trace.ts';
+
+/** Ids of envelopes, lanes and processes, as they occur in lines of the trace. */
+interface Details {
+  lane?: number;
+  job?: string;
+  jobs?: string[];
+  to?: string;
+  by?: string;
+  stalled?: number;
+  tx?: number;
+  claimed?: string[];
+  asked?: string[];
+  envelopes?: string[];
+  objects?: string[];
+  cut?: string[];
+  continued?: string[];
+  fence?: string;
+  isCommitted?: boolean;
+  lost?: string[];
+  returned?: string[];
+  kind?: string;
+  role?: string;
+  worker?: string;
+  waiting?: number;
+  first?: string[];
+}
+
+/** A path that is rarely taken, and must be taken sometimes. */
+interface RarePath {
+  name: string;
+  /** A long run fails when no seed takes it. */
+  isEssential: boolean;
+  /** Whether a line of the trace shows that the path is taken. */
+  isTaken(line: TraceLine & { details: Details }, seen: Seen): boolean;
+}
+
+/** What a simulation has shown so far. */
+class Seen {
+  /** By lane: the token to which it was handed out last, and the envelope. */
+  readonly holders = new Map<number, { token: string; job: string }>();
+  /** By envelope: how often it was cut, and by whom last. */
+  readonly cuts = new Map<string, { times: number; by: string }>();
+  /** Envelopes that have taken effect. */
+  readonly applied = new Set<string>();
+  /** By envelope: the worker that has claimed it and has not ended its transaction. */
+  readonly claims = new Map<string, string>();
+  /** Envelopes whose lease was lost, with the worker that had it. */
+  readonly lost = new Map<string, string>();
+  /** Names of workers that have ended. */
+  readonly ended = new Set<string>();
+  /** By fence: who has come to it. */
+  readonly arrivals = new Map<string, Set<string>>();
+  /** Windows by worker: what the worker saw in the lane. */
+  readonly windows = new Map<string, { lane: number; at: number }>();
+  readonly completed = new Set<string>();
+
+  note({ what, details }: TraceLine & { details: Details }): void {
+    const { lane, job, to = '', by = '' } = details;
+    switch (what) {
+      case 'handed out':
+        this.holders.set(lane!, { token: to, job: job! });
+        return;
+      case 'stalled': {
+        const holder = this.holders.get(lane!);
+        if (holder) this.lost.set(job!, processOf(holder.token));
+        return;
+      }
+      case 'claimed':
+        for (const id of details.claimed!) this.claims.set(id, by);
+        return;
+      case 'rolled back':
+        for (const id of details.claimed!) this.claims.delete(id);
+        return;
+      case 'committed':
+        for (const id of details.envelopes!) this.applied.add(id);
+        for (const id of [...details.envelopes!, ...details.cut!]) this.claims.delete(id);
+        for (const id of details.cut!) this.cuts.set(id, { times: (this.cuts.get(id)?.times ?? 0) + 1, by });
+        return;
+      case 'worker ended':
+        this.ended.add(details.worker!);
+        return;
+      case 'arrived':
+        this.arrivals.set(details.fence!, (this.arrivals.get(details.fence!) ?? new Set()).add(by));
+        return;
+      case 'window':
+        this.windows.set(by, { lane: lane!, at: 0 });
+        return;
+      case 'completed':
+        for (const id of details.jobs!) this.completed.add(id);
+        return;
+    }
+  }
+}
+
+const processOf = (token: string): string => token.split('#')[0]!;
+
+const is =
+  (what: string): RarePath['isTaken'] =>
+  (line) =>
+    line.what === what;
+
+const isFault =
+  (kind: string): RarePath['isTaken'] =>
+  (line) =>
+    line.what === 'fault' && line.details.kind === kind;
+
+export const rarePaths: readonly RarePath[] = [
+  { name: 'a lease is lost, and the envelope waits again', isEssential: true, isTaken: is('stalled') },
+  {
+    name: 'the lease of an envelope is lost twice',
+    isEssential: false,
+    isTaken: ({ what, details }) => what === 'handed out' && details.stalled! > 1,
+  },
+  {
+    name: 'a worker finishes an envelope whose lease it has lost',
+    isEssential: true,
+    isTaken: is('finish refused'),
+  },
+  {
+    name: 'a worker looks at a lane whose lease it has lost',
+    isEssential: true,
+    isTaken: is('window refused'),
+  },
+  {
+    name: 'a worker completes envelopes of a lane whose lease it has lost',
+    isEssential: true,
+    isTaken: is('complete refused'),
+  },
+  {
+    name: 'the lease of a lane is lost while its envelope is in a transaction',
+    isEssential: true,
+    isTaken: ({ what, details }, { claims }) => what === 'stalled' && claims.has(details.job!),
+  },
+  {
+    name: 'an envelope that has taken effect is handed out again',
+    isEssential: true,
+    isTaken: ({ what, details }, { applied }) => what === 'handed out' && applied.has(details.job!),
+  },
+  {
+    name: 'a worker gets a lane whose holder has ended',
+    isEssential: true,
+    isTaken: ({ what, details }, { lost, ended }) =>
+      what === 'handed out' && details.stalled! > 0 && ended.has(lost.get(details.job!) ?? ''),
+  },
+  {
+    name: 'a worker gets a lane whose holder is frozen or cut off',
+    isEssential: true,
+    isTaken: ({ what, details }, { lost, ended }) => {
+      const before = lost.get(details.job ?? '');
+      return (
+        what === 'handed out' &&
+        before !== undefined &&
+        before !== processOf(details.to!) &&
+        !ended.has(before)
+      );
+    },
+  },
+  {
+    name: 'a transaction waits for a claim of another process',
+    isEssential: true,
+    isTaken: ({ what, details }) =>
+      what === 'waits for a claim' && details.by !== (details as { owner?: string }).owner,
+  },
+  { name: 'a wait for a claim ends by its time-out', isEssential: false, isTaken: is('lock timeout') },
+  {
+    name: 'none of the envelopes of a transaction is claimed',
+    isEssential: true,
+    isTaken: ({ what, details }) => what === 'claimed' && details.claimed!.length === 0,
+  },
+  {
+    name: 'some of the envelopes of a transaction are claimed, and others not',
+    isEssential: true,
+    isTaken: ({ what, details }) =>
+      what === 'claimed' && details.claimed!.length > 0 && details.claimed!.length < details.asked!.length,
+  },
+  {
+    name: 'COMMIT is carried out and its answer is lost',
+    isEssential: true,
+    isTaken: ({ what, details }) => what === 'commit without an answer' && details.isCommitted === true,
+  },
+  {
+    name: 'COMMIT is lost on its way',
+    isEssential: true,
+    isTaken: ({ what, details }) => what === 'commit without an answer' && details.isCommitted === false,
+  },
+  {
+    name: 'the transaction of a silent worker is ended',
+    isEssential: true,
+    isTaken: is('idle transaction ended'),
+  },
+  {
+    name: 'a worker ends with a transaction open',
+    isEssential: true,
+    isTaken: ({ what, details }, { claims }) =>
+      what === 'worker ended' && [...claims.values()].includes(details.worker!),
+  },
+  {
+    name: 'a worker ends between COMMIT and the end of the envelope',
+    isEssential: true,
+    isTaken: ({ what, details }, { holders, applied }) =>
+      what === 'worker ended' &&
+      [...holders.values()].some(({ token, job }) => processOf(token) === details.worker && applied.has(job)),
+  },
+  {
+    name: 'an envelope is cut',
+    isEssential: true,
+    isTaken: ({ what, details }) => what === 'committed' && details.cut!.length > 0,
+  },
+  {
+    name: 'an envelope is cut twice',
+    isEssential: true,
+    isTaken: ({ what, details }, { cuts }) => what === 'committed' && details.cut!.some((id) => cuts.has(id)),
+  },
+  {
+    name: 'what is left of a cut envelope is applied by another worker',
+    isEssential: true,
+    isTaken: ({ what, details }, { cuts }) =>
+      what === 'committed' && details.continued!.some((id) => cuts.get(id)?.by !== details.by),
+  },
+  {
+    name: 'a worker ends after it has cut an envelope',
+    isEssential: true,
+    isTaken: ({ what, details }, { cuts, applied }) =>
+      what === 'worker ended' && [...cuts].some(([id, { by }]) => by === details.worker && !applied.has(id)),
+  },
+  {
+    name: 'an add is seen in front of another one that came later and was faster',
+    isEssential: true,
+    isTaken: is('added in front'),
+  },
+  {
+    name: 'an envelope is added again while the lane holds it',
+    isEssential: true,
+    isTaken: is('added before'),
+  },
+  {
+    name: 'an envelope is added again after it has taken effect',
+    isEssential: true,
+    isTaken: ({ what, details }, { applied }) => what === 'added' && applied.has(details.job!),
+  },
+  {
+    name: 'lanes of two processes meet at a fence',
+    isEssential: true,
+    isTaken: ({ what, details }, { arrivals }) => {
+      const others = arrivals.get(details.fence ?? '');
+      return what === 'arrived' && others !== undefined && !others.has(details.by!);
+    },
+  },
+  {
+    name: 'a lane comes to a fence that is passed',
+    isEssential: true,
+    isTaken: is('arrived at a fence that is passed'),
+  },
+  {
+    name: 'a worker ends at a fence',
+    isEssential: true,
+    isTaken: ({ what, details }, { arrivals, applied }) =>
+      what === 'worker ended' &&
+      [...arrivals].some(([fence, by]) => !applied.has(fence) && by.has(details.worker!)),
+  },
+  { name: 'a lane is given back at a fence', isEssential: false, isTaken: is('given back') },
+  {
+    name: 'an object becomes a dead letter',
+    isEssential: true,
+    isTaken: ({ what, details }) =>
+      what === 'committed' && details.objects!.some((id) => id.endsWith('(dead letter)')),
+  },
+  {
+    name: 'a dead letter and objects that take effect are in one transaction',
+    isEssential: true,
+    isTaken: ({ what, details }) =>
+      what === 'committed' &&
+      details.objects!.some((id) => id.endsWith('(dead letter)')) &&
+      details.objects!.some((id) => !id.endsWith('(dead letter)')),
+  },
+  {
+    name: 'an attempt of a process that ended is found for an envelope',
+    isEssential: true,
+    isTaken: ({ what, details }) => what === 'earlier attempt found' && details.kind === 'envelope',
+  },
+  {
+    name: 'an attempt of a process that ended is found for an object',
+    isEssential: true,
+    isTaken: ({ what, details }) => what === 'earlier attempt found' && details.kind === 'object',
+  },
+  {
+    name: 'a failover brings envelopes back that have taken effect',
+    isEssential: true,
+    isTaken: ({ what, details }, { applied }) =>
+      what === 'failed over' && details.returned!.some((id) => applied.has(id)),
+  },
+  {
+    name: 'a failover loses envelopes that were not acknowledged',
+    isEssential: true,
+    isTaken: ({ what, details }) => what === 'failed over' && details.lost!.length > 0,
+  },
+  {
+    name: 'a lane is handed to another worker while its holder runs',
+    isEssential: true,
+    isTaken: is('lease ended'),
+  },
+  {
+    name: 'an envelope is removed whose end was refused',
+    isEssential: true,
+    isTaken: is('removed'),
+  },
+  {
+    name: 'an envelope waits behind the lease although it has taken effect',
+    isEssential: true,
+    isTaken: ({ what, details }, { applied }) =>
+      what === 'window' && details.first!.some((id) => applied.has(id)),
+  },
+  {
+    name: 'a web process is killed',
+    isEssential: true,
+    isTaken: (line) => isFault('kill')(line, new Seen()) && line.details.role === 'web',
+  },
+  { name: 'the clock of a machine jumps', isEssential: true, isTaken: isFault('clock') },
+  {
+    name: 'an envelope of an earlier place takes effect after one of a later place',
+    isEssential: true,
+    isTaken: ({ what, details }, { claims }) =>
+      what === 'committed' &&
+      details.envelopes!.some((id) =>
+        [...claims.keys()].some((other) => other < id && !details.envelopes!.includes(other)),
+      ),
+  },
+];
+
+/** Watches a simulation for rare paths. */
+export class PathWatcher {
+  readonly taken = new Set<string>();
+  readonly #seen = new Seen();
+
+  hear(line: TraceLine): void {
+    for (const { name, isTaken } of rarePaths)
+      if (!this.taken.has(name) && isTaken(line, this.#seen)) this.taken.add(name);
+    this.#seen.note(line);
+  }
+}

@@ -1,0 +1,60 @@
+import type { Plan } from './plan.ts';
+import type { SimulatedProgram } from './program.ts';
+import { simulate } from './simulation.ts';
+
+/**
+ * Removes requests, objects and faults from a plan as long as it fails with the same guarantee.
+ *
+ * @param given.milliseconds real time after which the plan is returned as it is by then
+ */
+export async function shrink(
+  program: SimulatedProgram,
+  plan: Plan,
+  { milliseconds, print }: { milliseconds: number; print(line: string): void },
+): Promise<Plan> {
+  const ends = performance.now() + milliseconds;
+  const failureOf = async (one: Plan) => (await simulate(program, one)).violations[0]?.guarantee;
+  const failure = await failureOf(plan);
+  if (failure === undefined) return plan;
+  let smallest = plan;
+
+  /** Removes parts of a list, first halves, at last single members. */
+  async function remove<Member>(
+    members: readonly Member[],
+    planWith: (some: readonly Member[]) => Plan,
+  ): Promise<readonly Member[]> {
+    let kept = members;
+    for (let size = Math.ceil(kept.length / 2); size >= 1; size = size === 1 ? 0 : Math.ceil(size / 2)) {
+      for (let from = 0; from < kept.length && performance.now() < ends; ) {
+        const fewer = [...kept.slice(0, from), ...kept.slice(from + size)];
+        const tried = planWith(fewer);
+        if ((await failureOf(tried)) === failure) {
+          kept = fewer;
+          smallest = tried;
+        } else from += size;
+      }
+    }
+    return kept;
+  }
+
+  const before = describe(smallest);
+  await remove(smallest.faults, (faults) => ({ ...smallest, faults: [...faults] }));
+  await remove(smallest.requests, (requests) => ({ ...smallest, requests: [...requests] }));
+  for (let place = 0; place < smallest.requests.length && performance.now() < ends; place++) {
+    const withObjects = (objects: readonly Plan['requests'][number]['objects'][number][]) => ({
+      ...smallest,
+      requests: smallest.requests.map((request, index) =>
+        index === place ? { ...request, objects: [...objects] } : request,
+      ),
+    });
+    const { objects } = smallest.requests[place]!;
+    if (objects.length > 1) await remove(objects, withObjects);
+  }
+  print(`shrunk from ${before} to ${describe(smallest)}`);
+  return smallest;
+}
+
+function describe({ requests, faults }: Plan): string {
+  const objects = requests.reduce((sum, request) => sum + request.objects.length, 0);
+  return `${requests.length} requests, ${objects} objects and ${faults.length} faults`;
+}

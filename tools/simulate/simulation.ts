@@ -1,0 +1,431 @@
+import type { AcceptedObject, EnvelopeRequest } from '../../src/jobs/envelope.ts';
+import type { Log } from '../../src/platform/log.ts';
+import type { LaneEntry } from '../../src/queue/lanes.ts';
+import type { Pool } from '../../src/store/database.ts';
+import { Database } from './database.ts';
+import { check, History, type SentObject, type SentRequest, type Violation } from './history.ts';
+import { LaneServer } from './lanes/server.ts';
+import { MemoryLaneStore } from './lanes/store.ts';
+import { CALM, Link, type Weather } from './link.ts';
+import type { Fault, Plan, PlannedObject, PlannedRequest } from './plan.ts';
+import { type DatabasePace, SimulatedPool } from './pool.ts';
+import type { ProgramExports, SimulatedProgram } from './program.ts';
+import { Trace, type TraceLine } from './trace.ts';
+import { Host, World } from './world.ts';
+
+/** Milliseconds of an add, and those within which everything has to take effect after the last fault. */
+const ADD_TIMEOUT = 700;
+const DRAIN_MS = 180_000;
+
+/** Milliseconds after which another worker takes the lanes of a silent one. */
+const TAKE_OVER_MS = 2000;
+
+/** How a simulation ended. */
+export interface Outcome {
+  seed: number;
+  violations: Violation[];
+  /** Simulated milliseconds. */
+  simulated: number;
+  events: number;
+  objects: number;
+  /** Lines of the trace, where they were kept. */
+  trace: TraceLine[];
+  digest: string | undefined;
+}
+
+export interface SimulationOptions {
+  keepsTrace?: boolean;
+  /** Hears of each line of the trace. */
+  listen?(line: TraceLine): void;
+}
+
+/** Runs a plan. */
+export async function simulate(
+  program: SimulatedProgram,
+  plan: Plan,
+  { keepsTrace = false, listen }: SimulationOptions = {},
+): Promise<Outcome> {
+  const simulation = new Simulation(program, plan, { keepsTrace });
+  if (listen) simulation.trace.listen(listen);
+  return simulation.run();
+}
+
+/** A process and what the simulation holds of it. */
+interface Process<Running> {
+  role: 'web' | 'worker';
+  number: number;
+  host: Host;
+  queueLinks: Link[];
+  databaseLink: Link | undefined;
+  running: Running;
+}
+
+type Web = Process<{ exports: ProgramExports; queue: ReturnType<ProgramExports['startWeb']> }>;
+type Worker = Process<ReturnType<ProgramExports['startWorker']>>;
+
+const silent = Object.fromEntries(
+  ['trace', 'debug', 'info', 'warn', 'error', 'fatal'].map((level) => [level, () => {}]),
+) as unknown as Log;
+
+class Simulation {
+  readonly #plan: Plan;
+  readonly #program: SimulatedProgram;
+  readonly #world: World;
+  readonly trace: Trace;
+  readonly #lanes: LaneServer;
+  readonly #database: Database;
+  readonly #history = new History();
+  readonly #webs: Web[] = [];
+  readonly #workers: Worker[] = [];
+  readonly #poison = new Map<string, NonNullable<PlannedObject['poison']>>();
+  readonly #clients = new Map<number, PlannedRequest[]>();
+  readonly #keepsTrace: boolean;
+  #weather: Weather;
+  #databaseFactor = 1;
+  #started = 0;
+  #unanswered = 0;
+  #isOver = false;
+
+  constructor(program: SimulatedProgram, plan: Plan, { keepsTrace }: { keepsTrace: boolean }) {
+    this.#plan = plan;
+    this.#program = program;
+    this.#keepsTrace = keepsTrace;
+    this.#weather = plan.settings.weather;
+    this.#world = new World(plan.seed);
+    this.trace = new Trace(this.#world, { keepsLines: keepsTrace });
+    this.#world.note = (what, details) => this.trace.note(what, details);
+    const { lanes, kind, lockDuration } = plan.settings;
+    this.#lanes = new LaneServer(this.#world, { lanes, kind, trace: this.trace });
+    this.#database = new Database(this.#world, { idleTimeout: lockDuration, trace: this.trace });
+  }
+
+  async run(): Promise<Outcome> {
+    const { settings, requests, faults } = this.#plan;
+    for (let number = 0; number < settings.webs; number++) this.#startWeb(number);
+    for (let number = 0; number < settings.workers; number++) this.#startWorker(number);
+    this.#world.schedule(TAKE_OVER_MS, () => this.#shareLanes());
+    for (const request of requests) {
+      const own = this.#clients.get(request.client) ?? [];
+      this.#clients.set(request.client, [...own, request]);
+    }
+    for (const client of this.#clients.keys()) this.#goOn(client);
+    for (const fault of faults) this.#world.schedule(fault.at, () => this.#inject(fault));
+    const isSent = () =>
+      this.#world.now >= settings.length && this.#clients.size === 0 && this.#unanswered === 0;
+    const isOver = () => this.#world.crashes.length > 0 || (isSent() && this.#isDrained());
+    const lost = onUnhandledRejections((error) => {
+      this.#world.crashes.push({ host: 'unknown', error });
+    });
+    const deadline = settings.length + DRAIN_MS;
+    let isDrained = false;
+    try {
+      await this.#world.run(() => this.#world.now >= settings.length, deadline);
+      this.#weather = CALM;
+      this.#databaseFactor = 1;
+      isDrained = await this.#world.run(isOver, deadline);
+    } finally {
+      lost();
+      this.#isOver = true;
+      for (const { host } of [...this.#webs, ...this.#workers]) host.kill();
+    }
+    return this.#outcome(isDrained);
+  }
+
+  #outcome(isDrained: boolean): Outcome {
+    const { effects } = this.#database;
+    const violations: Violation[] = this.#world.crashes.map(({ host, error }) => ({
+      guarantee: 'a process does not end by an error' as never,
+      text: `${host}: ${(error as Error)?.stack ?? error}`,
+      objects: [],
+    }));
+    if (violations.length === 0 && isDrained) violations.push(...check(this.#history, effects));
+    if (!isDrained && violations.length === 0)
+      violations.push({
+        guarantee: 'I6 the queue drains' as never,
+        text: `something still waits ${DRAIN_MS} ms after the last request and the last fault`,
+        objects: [],
+      });
+    return {
+      seed: this.#plan.seed,
+      violations,
+      simulated: this.#world.now,
+      events: this.#world.happened,
+      objects: effects.length,
+      trace: this.trace.lines,
+      digest: this.#keepsTrace ? this.trace.digest() : undefined,
+    };
+  }
+
+  #isDrained(): boolean {
+    return this.#lanes.isEmpty();
+  }
+
+  #link(host: Host, name: string, { resends }: { resends: boolean }): Link {
+    return new Link(name, { host, resends, weather: () => this.#weather });
+  }
+
+  #openLanes(host: Host, exports: ProgramExports) {
+    const { kind, lanes, hasReplica } = this.#plan.settings;
+    const link = this.#link(host, 'queue', { resends: kind === 'redis' });
+    const producerLink = this.#link(host, 'producer', { resends: false });
+    const laneStore = new MemoryLaneStore({
+      ...{ host, server: this.#lanes, link, producerLink, lanes, hasReplica },
+      unavailable: exports.unavailable,
+    });
+    return { laneStore, links: [link, producerLink] };
+  }
+
+  #startWeb(number: number): void {
+    const host = new Host(this.#world, `web ${number}.${this.#started++}`);
+    const exports = this.#program.load(host);
+    const { laneStore, links } = this.#openLanes(host, exports);
+    const { lanes, kind } = this.#plan.settings;
+    const queue = exports.startWeb({ laneStore, lanes, kind, timeout: ADD_TIMEOUT, log: silent });
+    this.#webs[number] = {
+      ...{ role: 'web', number, host, queueLinks: links, databaseLink: undefined },
+      running: { exports, queue },
+    };
+  }
+
+  #startWorker(number: number): void {
+    const host = new Host(this.#world, `worker ${number}.${this.#started++}`);
+    const exports = this.#program.load(host);
+    const { laneStore, links } = this.#openLanes(host, exports);
+    const { lanes, lockDuration, stalledInterval, workers, worksEverything } = this.#plan.settings;
+    const databaseLink = this.#link(host, 'database', { resends: false });
+    const pool = new SimulatedPool({
+      host,
+      database: this.#database,
+      link: databaseLink,
+      pace: this.#pace(host),
+    });
+    const running = exports.startWorker({
+      ...{ laneStore, pool: pool as unknown as Pool, lanes, lockDuration, stalledInterval, log: silent },
+      processId: `00000000-0000-4000-8000-${String(this.#started).padStart(12, '0')}`,
+    });
+    this.#workers[number] = { role: 'worker', number, host, queueLinks: links, databaseLink, running };
+    host.onEnd(() => {
+      this.trace.note('worker ended', { worker: host.name });
+      // Whoever starts the processes starts another one.
+      const restart = () => this.#workers[number]?.host === host && this.#startWorker(number);
+      if (!this.#isOver) this.#world.schedule(this.#world.random.between(50, 2000), restart);
+      this.#takeOver(number);
+    });
+    for (let lane = 0; lane < lanes; lane++)
+      if (worksEverything || lane % workers === number) host.schedule(0, () => running.open(lane));
+  }
+
+  #pace(host: Host): DatabasePace {
+    const { perObject } = this.#plan.settings;
+    const workspaces = new Map(perObject.map((cost, place) => [workspaceId(place), cost]));
+    return {
+      perObject: (id) => (workspaces.get(id) ?? 0) * this.#databaseFactor * host.random.between(0.5, 1.5),
+      refuses: (id) => {
+        const poison = this.#poison.get(id);
+        if (poison === undefined || poison === 'ends the process') return poison;
+        return poison === 'refused'
+          ? { code: '22P05', message: 'unsupported Unicode escape sequence' }
+          : { code: '57014', message: 'canceling statement due to statement timeout' };
+      },
+    };
+  }
+
+  /** Sends the next request of a client at its moment, once the one before is answered. */
+  #goOn(client: number): void {
+    const own = this.#clients.get(client) ?? [];
+    const next = own.shift();
+    if (!next) {
+      this.#clients.delete(client);
+      return;
+    }
+    this.#world.schedule(next.at - this.#world.now, () => this.#send(client, next));
+  }
+
+  #send(client: number, planned: PlannedRequest): void {
+    const web = this.#webs[client % this.#webs.length];
+    if (!web?.host.isAlive) {
+      this.#world.schedule(100, () => this.#send(client, planned));
+      return;
+    }
+    const { exports, queue } = web.running;
+    const number = this.#history.requests.length;
+    const request: EnvelopeRequest = {
+      request_id: `request-${number}`,
+      workspace_id: workspaceId(planned.workspace),
+      accepted_at: new Date(0).toISOString(),
+    };
+    const sent: SentRequest = { number, sentAt: this.#world.now, acknowledgedAt: undefined, objects: [] };
+    const objects = planned.objects.map((object, index) =>
+      this.#accept(exports, { object, index, planned, sent }),
+    );
+    this.#history.add(sent);
+    const bytes = planned.objects.reduce((sum, { size = 100 }) => sum + size, 0);
+    this.#unanswered++;
+    let isAnswered = false;
+    const answer = (isAcknowledged: boolean) => {
+      if (isAnswered) return;
+      isAnswered = true;
+      this.#unanswered--;
+      if (isAcknowledged) sent.acknowledgedAt = this.#world.now;
+      this.#goOn(client);
+    };
+    web.host.onEnd(() => this.#world.schedule(1, () => answer(false)));
+    web.host.schedule(0, () => {
+      const entries = planned.isRepeated ? queue.pack(request, objects, bytes) : undefined;
+      const add = (tries: number): void => {
+        const added: Promise<LaneEntry[]> = entries
+          ? queue.add(entries, bytes)
+          : queue.enqueue(request, objects, bytes);
+        added.then(
+          () => answer(true),
+          () => {
+            if (entries && tries > 0)
+              web.host.schedule(web.host.random.between(10, 500), () => add(tries - 1));
+            else answer(false);
+          },
+        );
+      };
+      add(50);
+    });
+  }
+
+  #accept(
+    { newId }: ProgramExports,
+    given: { object: PlannedObject; index: number; planned: PlannedRequest; sent: SentRequest },
+  ): AcceptedObject {
+    const { object, index, planned, sent } = given;
+    const id = newId();
+    const noted: SentObject = {
+      ...{ id, index, request: sent, isDelete: object.kind === 'delete' },
+      names: [...new Set(object.users)].map((user) => `${planned.workspace} ${user}`),
+    };
+    sent.objects.push(noted);
+    if (object.poison) this.#poison.set(id, object.poison);
+    const identifiers = object.users.map((user) => ({ external_id: user }));
+    const [first, second = first] = identifiers as [{ external_id: string }, { external_id: string }?];
+    if (object.kind === 'delete') return { kind: 'delete', id, index, user: { identifier: first } };
+    if (object.kind === 'merge')
+      return { kind: 'merge', id, index, merge: { identifier: first }, keep: { identifier: second } };
+    return {
+      ...{
+        kind: 'events',
+        id,
+        index,
+        identifier: first,
+        name: 'simulated',
+        time: '2030-01-01T00:00:00.000Z',
+      },
+      ...(object.size !== undefined && { properties: { text: 'x'.repeat(object.size) } }),
+    };
+  }
+
+  #processOf({ role, process }: { role: 'web' | 'worker'; process: number }): Web | Worker | undefined {
+    return role === 'web' ? this.#webs[process] : this.#workers[process];
+  }
+
+  #inject(fault: Fault): void {
+    this.trace.note('fault', { ...fault });
+    switch (fault.kind) {
+      case 'kill': {
+        const its = this.#processOf(fault);
+        if (!its?.host.isAlive) return;
+        its.host.kill();
+        if (fault.role === 'web') this.#world.schedule(fault.for, () => this.#startWeb(fault.process));
+        return;
+      }
+      case 'freeze': {
+        this.#processOf(fault)?.host.freeze(fault.for);
+        if (fault.role === 'worker' && fault.for > TAKE_OVER_MS) this.#takeOver(fault.process);
+        return;
+      }
+      case 'cut': {
+        const its = this.#processOf(fault);
+        const links = fault.server === 'queue' ? its?.queueLinks : its?.databaseLink && [its.databaseLink];
+        for (const link of links ?? []) link.cut(fault.for);
+        return;
+      }
+      case 'storm': {
+        const { slow, slowest, cut } = fault;
+        const storm = { slow, slowest, cut };
+        this.#weather = storm;
+        this.#world.schedule(fault.for, () => {
+          if (this.#weather === storm) this.#weather = this.#plan.settings.weather;
+        });
+        return;
+      }
+      case 'slow database': {
+        this.#databaseFactor = fault.factor;
+        this.#world.schedule(fault.for, () => {
+          this.#databaseFactor = 1;
+        });
+        return;
+      }
+      case 'move lane':
+        this.#moveLane(fault);
+        return;
+      case 'clock': {
+        const its = this.#processOf(fault);
+        if (its) its.host.clockOffset += fault.by;
+        return;
+      }
+      case 'fail over':
+        this.#failOver();
+        return;
+    }
+  }
+
+  /** Opens each lane that no worker works, as the sharing of lanes does. */
+  #shareLanes(): void {
+    const { lanes } = this.#plan.settings;
+    const alive = this.#workers.filter(({ host }) => host.isAlive && host.frozenUntil <= this.#world.now);
+    for (let lane = 0; lane < lanes; lane++) {
+      const taker = alive[lane % Math.max(1, alive.length)];
+      if (!taker || alive.some(({ running }) => running.isOpen(lane))) continue;
+      taker.host.schedule(0, () => taker.running.open(lane));
+      this.#lanes.endLease(lane);
+    }
+    this.#world.schedule(TAKE_OVER_MS, () => this.#shareLanes());
+  }
+
+  /** Lets the others work the lanes of a process that is silent. */
+  #takeOver(silentOne: number): void {
+    const { lanes, workers } = this.#plan.settings;
+    this.#world.schedule(TAKE_OVER_MS, () => {
+      for (let lane = 0; lane < lanes; lane++) {
+        if (lane % workers !== silentOne) continue;
+        const other = this.#workers[(silentOne + 1) % workers];
+        if (!other?.host.isAlive || other.number === silentOne) continue;
+        other.host.schedule(0, () => other.running.open(lane));
+        this.#lanes.endLease(lane);
+      }
+    });
+  }
+
+  #moveLane({ lane, to, endsLease }: { lane: number; to: number; endsLease: boolean }): void {
+    for (const worker of this.#workers) {
+      if (!worker.host.isAlive || worker.number === to || !worker.running.isOpen(lane)) continue;
+      worker.host.schedule(0, () => void worker.running.close(lane));
+    }
+    const taker = this.#workers[to];
+    if (!taker?.host.isAlive) return;
+    taker.host.schedule(this.#world.random.between(0, 50), () => taker.running.open(lane));
+    if (endsLease) this.#lanes.endLease(lane);
+  }
+
+  #failOver(): void {
+    if (!this.#plan.settings.hasReplica) return;
+    this.#lanes.failOver();
+    for (const { queueLinks } of [...this.#webs, ...this.#workers])
+      for (const link of queueLinks) link.cut(this.#world.random.between(100, 1500));
+  }
+}
+
+function workspaceId(place: number): string {
+  return `00000000-0000-4000-8000-00000000000${place + 1}`;
+}
+
+/** Hears of promises of simulated processes that were rejected without anybody to hear of it. */
+function onUnhandledRejections(hear: (error: unknown) => void): () => void {
+  process.on('unhandledRejection', hear);
+  return () => process.off('unhandledRejection', hear);
+}
