@@ -65,16 +65,22 @@ export type Fault = { at: number } & (
 const MOST_OBJECTS = 1500;
 const MOST_MS = 3000;
 
-/** Makes the plan of a seed: a mix of everything, or a backlog of one workspace in front of others. */
+/** What clients do: a mix, a backlog of one workspace in front of others, or several that send much and little. */
+const PROFILES = [
+  { settings: mixedSettings, requests: planMix },
+  { settings: backlogSettings, requests: planBacklog },
+  { settings: rivalSettings, requests: planRivals },
+] as const;
+
+/** Makes the plan of a seed. */
 export function planOf(seed: number): Plan {
   const random = new Random(seed).fork('plan');
-  const isBacklog = random.chance(0.5);
-  const settings = isBacklog ? backlogSettings(random) : mixedSettings(random);
-  const own = random.fork('requests');
+  const profile = random.pick(PROFILES);
+  const settings = profile.settings(random);
   return {
     seed,
     settings,
-    requests: isBacklog ? planBacklog(own, settings) : planMix(own, settings),
+    requests: profile.requests(random.fork('requests'), settings),
     faults: random.chance(0.15) ? [] : planFaults(random.fork('faults'), settings),
   };
 }
@@ -119,6 +125,15 @@ function backlogSettings(random: Random): Settings {
     length: random.pick([1500, 3000]),
     hasReplica: false,
     weather: random.pick(WEATHER),
+  };
+}
+
+function rivalSettings(random: Random): Settings {
+  return {
+    ...backlogSettings(random),
+    lanes: random.pick([2, 4, 4]),
+    workers: random.pick([1, 1, 2]),
+    perObject: Array.from({ length: random.integer(3, 5) }, () => random.pick([0.3, 1])),
   };
 }
 
@@ -175,6 +190,31 @@ function planBacklog(random: Random, { perObject, length }: Settings): PlannedRe
   return requests.sort((one, other) => one.at - other.at);
 }
 
+/** Each workspace sends large requests and small ones to the same users. */
+function planRivals(random: Random, { perObject, length }: Settings): PlannedRequest[] {
+  const requests: PlannedRequest[] = [];
+  const poison = random.pick([0, 0, 0.002]);
+  const users = random.pick([4, 20]);
+  for (let client = 0; client < 2 * perObject.length; client++) {
+    const workspace = client % perObject.length;
+    requests.push(
+      ...planClient(random, {
+        ...{
+          client,
+          workspace,
+          users,
+          poison,
+          identity: 0,
+          endsProcesses: false,
+          perObject: perObject[workspace]!,
+        },
+        ...{ pause: random.between(5, 60), most: random.pick([4, 100, 400]), from: 0, to: length },
+      }),
+    );
+  }
+  return requests.sort((one, other) => one.at - other.at);
+}
+
 interface PlannedClient extends PlannedMix {
   client: number;
   workspace: number;
@@ -197,7 +237,7 @@ function planClient(random: Random, planned: PlannedClient): PlannedRequest[] {
     at < to && left > 0;
     at += random.between(0, pause * 2)
   ) {
-    const count = random.integer(1, most);
+    const count = random.integer(1, random.pick([most, most, Math.min(most, 3)]));
     left -= count;
     requests.push({
       ...{ at, client, workspace, isRepeated },
