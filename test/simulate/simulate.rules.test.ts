@@ -1,0 +1,67 @@
+import { expect, test } from 'vitest';
+import { mutations } from '../../tools/simulate/mutations.ts';
+import { planOf } from '../../tools/simulate/plan.ts';
+import { bundleProgram } from '../../tools/simulate/program.ts';
+import { PathWatcher, rarePaths } from '../../tools/simulate/rare-paths.ts';
+import { shrink } from '../../tools/simulate/shrink.ts';
+import { simulate } from '../../tools/simulate/simulation.ts';
+import { lengthOf } from '../setup/length.ts';
+
+/** Seeds that find the mutations, by their names: `npm run simulate -- --mutations` prints others. */
+const FOUND_BY: Readonly<Record<string, number>> = {
+  'read-goes-on-after-forget': 19,
+  'overtakes-own-workspace': 166,
+  'window-without-lease': 12,
+  'cut-envelope-from-the-start': 3,
+  'fence-before-the-last-lane': 5,
+  'claims-what-is-applied': 1,
+  'one-lane-in-two-transactions': 3,
+  'finished-before-applied': 1,
+  'add-reported-too-early': 1,
+};
+
+const mutationOf = (name: string) => mutations.filter((mutation) => mutation.name === name);
+
+test('a seed gives the same trace and the same effects each time', async () => {
+  const program = await bundleProgram();
+  const run = () => simulate(program, planOf(4), { keepsTrace: true });
+  const [first, second] = [await run(), await run()];
+  expect(first.trace.length).toBeGreaterThan(100);
+  expect(second.digest).toBe(first.digest);
+  expect(second.objects).toBe(first.objects);
+  const other = await simulate(program, planOf(5), { keepsTrace: true });
+  expect(other.digest).not.toBe(first.digest);
+});
+
+test('every guarantee holds for each seed', async () => {
+  const program = await bundleProgram();
+  const watcher = new PathWatcher();
+  const failed: string[] = [];
+  for (let seed = 1; seed <= lengthOf({ short: 25, long: 2000 }); seed++) {
+    const { violations } = await simulate(program, planOf(seed), { listen: (line) => watcher.hear(line) });
+    if (violations[0]) failed.push(`seed ${seed}: ${violations[0].text}`);
+  }
+  expect(failed).toEqual([]);
+  expect(watcher.taken.size).toBeGreaterThan(rarePaths.length / 2);
+}, 1_800_000);
+
+test.each(Object.entries(FOUND_BY))('seed of the mutation %s finds the fault', async (name, seed) => {
+  const program = await bundleProgram(mutationOf(name));
+  const { violations } = await simulate(program, planOf(seed));
+  expect(violations).not.toEqual([]);
+});
+
+test('the tests have a seed for each mutation', () => {
+  expect(Object.keys(FOUND_BY).sort()).toEqual(mutations.map(({ name }) => name).sort());
+});
+
+test('a failing seed is shrunk to fewer requests that fail in the same way', async () => {
+  const program = await bundleProgram(mutationOf('claims-what-is-applied'));
+  const plan = planOf(FOUND_BY['claims-what-is-applied']!);
+  const smallest = await shrink(program, plan, { milliseconds: 10_000, print: () => {} });
+  expect(smallest.requests.length + smallest.faults.length).toBeLessThan(
+    (plan.requests.length + plan.faults.length) / 2,
+  );
+  const [violation] = (await simulate(program, smallest)).violations;
+  expect(violation?.guarantee).toBe('I2 no object is applied twice');
+}, 60_000);
