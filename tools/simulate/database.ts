@@ -2,11 +2,10 @@ import { Later } from './link.ts';
 import type { Trace } from './trace.ts';
 import type { World } from './world.ts';
 
-/** An object that took effect, or became a dead letter. */
+/** An object that took effect or became a dead letter. */
 export interface Effect {
   objectId: string;
   kind: 'applied' | 'dead letter';
-  reason?: string;
 }
 
 /** The row of an envelope in the ledger. */
@@ -49,14 +48,14 @@ export class DatabaseError extends Error {
 }
 
 export interface DatabaseOptions {
-  /** Milliseconds after which a transaction is ended whose client is silent. */
+  /** Milliseconds without a statement after which the server ends a transaction. */
   idleTimeout: number;
   trace: Trace;
 }
 
 /**
- * What the workers keep in Postgres, in memory: the ledger with its row locks, what is left of envelopes, fences,
- * attempts, and the objects that took effect in the order of the commits.
+ * The tables of the workers, in memory: the ledger with its row locks, cut envelopes, fences and attempts. `effects` lists
+ * the objects in the order of the commits.
  */
 export class Database {
   readonly #world: World;
@@ -95,7 +94,7 @@ export class Database {
     return tx;
   }
 
-  /** Ends the transaction when its client has been silent for too long. */
+  /** Ends the transaction after the idle timeout. */
   #watch(tx: TransactionState): void {
     const { idleTimeout } = this.#options;
     this.#world.schedule(Math.max(1, tx.lastUsed + idleTimeout - this.#world.now), () => {
@@ -125,7 +124,7 @@ export class Database {
     tx.isSpoilt = true;
   }
 
-  /** Claims envelopes in the order of their ids; waits for transactions that have claimed one of them. */
+  /** Claims envelopes in the order of their ids. Waits while another open transaction has claimed an envelope. */
   claim(tx: TransactionState, ids: readonly string[]): Later<string[]> {
     const claimed: string[] = [];
     const outcome = new Later<string[]>();
@@ -156,7 +155,7 @@ export class Database {
     return outcome;
   }
 
-  /** Waits until the owner of a row has ended, or for as long as a wait for a lock may take. */
+  /** Waits until the owner of the row ends, up to the lock timeout. */
   #waitFor(
     row: LedgerRow,
     tx: TransactionState,
@@ -235,7 +234,7 @@ export class Database {
     for (const wake of wakes) wake();
   }
 
-  /** Ends the transactions of a client whose connections are closed. */
+  /** Rolls back the open transactions of a client that disconnected. */
   disconnect(client: string): void {
     for (const tx of [...this.#open]) if (tx.client === client) this.rollback(tx);
   }

@@ -2,7 +2,7 @@ import type { Violation } from './history.ts';
 import type { Plan } from './plan.ts';
 import type { TraceLine } from './trace.ts';
 
-/** A line of the trace: simulated milliseconds, lane, what happened, and to what. */
+/** Formats a line of the trace: simulated milliseconds, lane, event and details. */
 export function describeLine({ at, what, details }: TraceLine): string {
   const { lane, ...rest } = details;
   const place = lane === undefined ? '       ' : `lane ${String(lane).padEnd(2)}`;

@@ -1,7 +1,7 @@
 import * as realCrypto from 'node:crypto';
 import type { Cancel, Host } from './world.ts';
 
-/** Names that the code of a simulated process finds in the place of the globals of Node. */
+/** Globals of Node that the simulation replaces in a process. */
 export const GLOBAL_NAMES = [
   'Date',
   'Math',
@@ -18,7 +18,7 @@ export const GLOBAL_NAMES = [
 
 type Callback = (...given: unknown[]) => void;
 
-/** A timer, with the methods that callers use on those of Node. */
+/** A timer with the methods of Node's timers that Penstock uses. */
 class Timer {
   readonly #host: Host;
   readonly #delay: number;
@@ -64,7 +64,7 @@ class Timer {
   }
 }
 
-/** Globals and modules of Node, as a simulated process has them: time, timers and randomness are the simulation's. */
+/** Creates the globals and Node modules of a process. Time, timers and randomness come from the simulation. */
 export function environmentOf(host: Host) {
   const { world, random } = host;
   const wallClock = () => Math.floor(world.wallClock() + host.clockOffset);
@@ -99,7 +99,7 @@ export function environmentOf(host: Host) {
   };
   const clear = (timer: { stop(): void } | undefined) => timer?.stop();
 
-  /** As `timers/promises`: rejects when the signal says so. */
+  /** Waits as the functions of `timers/promises` do. Rejects with `AbortError` when the signal aborts. */
   function wait<Value>(
     begin: (done: () => void) => { stop(): void },
     value: Value,

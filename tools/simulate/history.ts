@@ -1,25 +1,25 @@
 import type { Effect } from './database.ts';
 
-/** An object that a client has sent. */
+/** An object in a request of a client. */
 export interface SentObject {
   id: string;
-  /** Place in its request. */
+  /** Index in the request. */
   index: number;
   request: SentRequest;
-  /** `workspace user` of each user that it names. */
+  /** Keys of the users that the object names: workspace and external id. */
   names: string[];
-  isDelete: boolean;
 }
 
 export interface SentRequest {
   number: number;
-  /** Moments of the simulated time; absent: no answer, or a refusal. */
+  /** Simulated milliseconds. */
   sentAt: number;
+  /** Simulated milliseconds; undefined if the client received no acknowledgement. */
   acknowledgedAt: number | undefined;
   objects: SentObject[];
 }
 
-/** What clients have sent, and which of it was acknowledged. */
+/** The requests of all clients, with their acknowledgements. */
 export class History {
   readonly requests: SentRequest[] = [];
   readonly objects = new Map<string, SentObject>();
@@ -35,12 +35,13 @@ export interface Violation {
   guarantee:
     | 'I1 every acknowledged object is applied'
     | 'I2 no object is applied twice'
-    | 'I4 effects are in order';
+    | 'I4 effects are in order'
+    | 'I6 the queue drains'
+    | 'no error ends a process';
   text: string;
-  objects: string[];
 }
 
-/** Compares what was acknowledged with what took effect. */
+/** Compares the acknowledged requests with the effects in the database. */
 export function check(history: History, effects: readonly Effect[]): Violation[] {
   return [...checkOnce(history, effects), ...checkOrder(history, effects)];
 }
@@ -54,7 +55,6 @@ function checkOnce(history: History, effects: readonly Effect[]): Violation[] {
       violations.push({
         guarantee: 'I2 no object is applied twice',
         text: `object ${id} took effect ${count} times`,
-        objects: [id],
       });
   }
   for (const request of history.requests) {
@@ -64,19 +64,18 @@ function checkOnce(history: History, effects: readonly Effect[]): Violation[] {
         violations.push({
           guarantee: 'I1 every acknowledged object is applied',
           text: `object ${id} of request ${request.number} was acknowledged at ${request.acknowledgedAt.toFixed(1)} and did not take effect`,
-          objects: [id],
         });
   }
   return violations;
 }
 
 /**
- * For each user: an object that was acknowledged before another one was sent takes effect before it, and so do objects of
- * one request in their order. A dead letter has no place in this order.
+ * Checks the order for each user. If object A was acknowledged before object B was sent, A must take effect first. Objects
+ * of one request must take effect in the order of the request. Dead letters are not checked.
  */
 function checkOrder(history: History, effects: readonly Effect[]): Violation[] {
   const violations: Violation[] = [];
-  /** By name: the object among those that took effect that was sent last. */
+  /** The most recently sent object that has taken effect, by name. */
   const latest = new Map<string, SentObject>();
   for (const { objectId, kind } of effects) {
     const object = history.objects.get(objectId);
@@ -89,7 +88,6 @@ function checkOrder(history: History, effects: readonly Effect[]): Violation[] {
           text:
             `${name}: object ${object.id} (request ${object.request.number}, index ${object.index}) took effect after ` +
             `${before.id} (request ${before.request.number}, index ${before.index}), which was sent later`,
-          objects: [before.id, object.id],
         });
       if (!before || isLater(object, before)) latest.set(name, object);
     }
@@ -97,7 +95,7 @@ function checkOrder(history: History, effects: readonly Effect[]): Violation[] {
   return violations;
 }
 
-/** Whether the first of two objects had to take effect after the second. */
+/** Whether the first object must take effect after the second. */
 function isAfter(one: SentObject, other: SentObject): boolean {
   if (one.request === other.request) return one.index > other.index;
   const { acknowledgedAt } = other.request;

@@ -1,11 +1,11 @@
 import type { Random } from './random.ts';
 import type { Host, World } from './world.ts';
 
-/** How a network behaves at present. */
+/** Delays and failures of the network. */
 export interface Weather {
   /** Probability that a command or an answer takes long. */
   slow: number;
-  /** Milliseconds that it then takes at most. */
+  /** Longest delay of a slow command or answer in milliseconds. */
   slowest: number;
   /** Probability that the connection breaks at a command. */
   cut: number;
@@ -19,7 +19,7 @@ export class ConnectionLost extends Error {
   readonly code = 'ECONNRESET';
 }
 
-/** The answer of a server that it gives later; unlike a promise it settles at once. */
+/** An answer that the server gives later. Listeners are called synchronously, unlike those of a promise. */
 export class Later<Answer> {
   #outcome: { answer: Answer } | { error: Error } | undefined;
   #hear: ((outcome: { answer: Answer } | { error: Error }) => void) | undefined;
@@ -46,7 +46,7 @@ export class Later<Answer> {
 
 interface Call {
   reject(error: Error): void;
-  /** Whether the server has had the command. */
+  /** Whether the command has reached the server. */
   hasArrived: boolean;
   isDropped: boolean;
   isSettled: boolean;
@@ -59,7 +59,7 @@ interface Call {
 export class Channel {
   lastArrival = 0;
   lastAnswer = 0;
-  /** Commands that have arrived and wait for the one that the server carries out. */
+  /** Commands that have arrived and wait for the current command to end. */
   readonly waiting: (() => void)[] = [];
   isBusy = false;
 }
@@ -67,7 +67,7 @@ export class Channel {
 export interface LinkOptions {
   host: Host;
   weather(): Weather;
-  /** A command whose connection broke is sent again, so that the server may carry it out twice. */
+  /** Whether commands are sent again after a lost connection. The server may then carry out a command twice. */
   resends: boolean;
 }
 
@@ -99,11 +99,10 @@ export class Link {
   }
 
   /**
-   * Sends a command. The promise is that of a client: it rejects when the connection breaks, whether the server has
-   * carried out the command or not.
+   * Sends a command. The promise rejects when the connection breaks, even if the server has carried out the command.
    *
    * @param run carries out the command at the server
-   * @param channel the connection; absent: one of its own
+   * @param channel the connection; a new one by default
    */
   send<Answer>(run: () => Answer | Later<Answer>, channel = new Channel()): Promise<Answer> {
     return new Promise<Answer>((resolve, reject) => this.#send<Answer>(run, channel, { resolve, reject }));
@@ -170,7 +169,7 @@ export class Link {
     return this.#random.chance(slow) ? this.#random.between(0, slowest) : this.#random.between(0.05, 0.6);
   }
 
-  /** Breaks the connections. Commands that are on their way arrive or not; no answer arrives. */
+  /** Breaks the connections. A command in transit may still arrive, but its answer is lost. */
   cut(milliseconds: number): void {
     this.#downUntil = Math.max(this.#downUntil, this.#world.now + milliseconds);
     for (const hear of this.#onCut) hear();

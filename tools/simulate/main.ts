@@ -4,7 +4,7 @@
  *
  *   npm run simulate -- --seeds 1000               1,000 seeds
  *   npm run simulate -- --seed 4711 --trace        one seed; prints what happened in each lane
- *   npm run simulate -- --seed 4711 --shrink       the same with as little work and as few faults as fail
+ *   npm run simulate -- --seed 4711 --shrink       the same with fewer requests and faults, as long as it fails
  *   npm run simulate -- --mutations                puts known faults into the code, and shows that seeds find them
  *
  * Ends with 1 when a guarantee was not kept, or when an essential rare path was never taken in a long run.
@@ -21,7 +21,7 @@ import { runSeeds, type SeedsResult } from './run-seeds.ts';
 import { shrink } from './shrink.ts';
 import { simulate } from './simulation.ts';
 
-/** Seeds from which on a run is long enough to ask for every essential rare path. */
+/** Least number of seeds of a run that must take every essential rare path. */
 const LONG_RUN = 5000;
 
 const print = (text: string) => process.stdout.write(`${text}\n`);
@@ -72,7 +72,7 @@ function describeRun({ seeds, simulated, seconds, events, objects, failures }: S
   ].join('\n');
 }
 
-/** Puts each known fault into the code, and looks for the first seed that finds it. */
+/** Puts each known fault into the code, and searches for a seed that finds it. */
 async function runMutations(options: SimulateOptions): Promise<boolean> {
   let isFound = true;
   for (const { name, fault } of mutations) {

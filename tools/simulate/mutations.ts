@@ -1,4 +1,4 @@
-/** A change of one file of the source: a text that occurs once, and what takes its place. */
+/** A text that occurs once in a source file, and its replacement. */
 interface Edit {
   /** Path from the root of the repository. */
   file: string;
@@ -6,15 +6,15 @@ interface Edit {
   replace: string;
 }
 
-/** A fault that is put into the source on purpose, to show that a simulation finds it. */
+/** A fault that is put into the source to show that simulations find it. */
 export interface Mutation {
   name: string;
-  /** What goes wrong with it. */
+  /** Description for people. */
   fault: string;
   edits: readonly Edit[];
 }
 
-/** The first three are faults that Penstock had until November 2026. */
+/** Penstock had the first three faults until November 2026. */
 export const mutations: readonly Mutation[] = [
   {
     name: 'read-goes-on-after-forget',

@@ -1,11 +1,11 @@
 import { CALM, type Weather } from './link.ts';
 import { Random } from './random.ts';
 
-/** What a simulation does, as a seed determines it. Shrinking removes requests and faults. */
+/** The work and the faults of a simulation. A seed determines the plan, and shrinking removes parts of it. */
 export interface Plan {
   seed: number;
   settings: Settings;
-  /** In the order of their moments. */
+  /** Sorted by time. */
   requests: PlannedRequest[];
   faults: Fault[];
 }
@@ -15,7 +15,7 @@ export interface Settings {
   lanes: number;
   workers: number;
   webs: number;
-  /** Each worker works every lane; otherwise each lane has one worker. */
+  /** Whether each worker works every lane. Otherwise each lane has one worker. */
   worksEverything: boolean;
   /** Milliseconds. */
   lockDuration: number;
@@ -24,33 +24,36 @@ export interface Settings {
   perObject: number[];
   /** Milliseconds in which requests are sent and faults happen. */
   length: number;
-  /** Adds wait for a replica, which may take over. */
+  /** Whether adds wait for a replica, which may take over. */
   hasReplica: boolean;
-  /** How the network behaves while no fault says otherwise. */
+  /** The network outside of storms. */
   weather: Weather;
 }
 
 export interface PlannedObject {
   kind: 'event' | 'merge' | 'delete';
-  /** External ids of the users that it names. */
+  /** External ids of the users that the object names. */
   users: string[];
-  /** How the database refuses it; absent: it does not. */
+  /** Failure of the database or the process on this object; absent if the object can be applied. */
   poison?: 'refused' | 'slow' | 'ends the process';
-  /** Characters of its properties. */
+  /** Characters of the properties. */
   size?: number;
 }
 
-/** A request of a client, which sends its requests one after the other. */
+/** A request of a client. A client sends its requests one after the other. */
 export interface PlannedRequest {
   at: number;
   client: number;
   workspace: number;
   objects: PlannedObject[];
-  /** Sent again with the same envelopes until it is acknowledged. */
+  /** Whether the request is sent again with the same envelopes until it is acknowledged. */
   isRepeated: boolean;
 }
 
-/** `process`: its number among the workers, or among the web processes. Times are milliseconds. */
+/**
+ * A fault. `process` is the number of a worker or of a web process. Times are in milliseconds. `for` of a killed web process
+ * is the time until it starts again; a killed worker starts after a random time.
+ */
 export type Fault = { at: number } & (
   | { kind: 'kill' | 'freeze'; role: 'worker' | 'web'; process: number; for: number }
   | { kind: 'cut'; role: 'worker' | 'web'; process: number; server: 'queue' | 'database'; for: number }
@@ -61,11 +64,11 @@ export type Fault = { at: number } & (
   | { kind: 'clock'; role: 'worker' | 'web'; process: number; by: number }
 );
 
-/** Bounds of the work of one client: objects, and milliseconds that they take. */
+/** Limits for the work of one client: objects, and milliseconds in the database. */
 const MOST_OBJECTS = 1500;
 const MOST_MS = 3000;
 
-/** What clients do: a mix, a backlog of one workspace in front of others, or several that send much and little. */
+/** Workloads: a mix, a backlog of one workspace, and rival workspaces with large and small requests. */
 const PROFILES = [
   { settings: mixedSettings, requests: planMix },
   { settings: backlogSettings, requests: planBacklog },
@@ -159,7 +162,7 @@ function planMix(random: Random, { perObject, length }: Settings): PlannedReques
       }),
     );
   }
-  // Each of them ends several processes, and what stands in front of it is then applied object by object.
+  // Each such object ends several processes. Afterwards the lane is applied one object at a time.
   let deadly = 0;
   for (const { objects } of requests)
     for (const object of objects)
@@ -167,7 +170,7 @@ function planMix(random: Random, { perObject, length }: Settings): PlannedReques
   return requests.sort((one, other) => one.at - other.at);
 }
 
-/** One workspace sends more than the workers apply; the others send little, to few users. */
+/** One workspace sends more than the workers can apply. The others send small requests for few users. */
 function planBacklog(random: Random, { perObject, length }: Settings): PlannedRequest[] {
   const requests: PlannedRequest[] = [];
   const floods = random.integer(1, 3);
@@ -190,7 +193,7 @@ function planBacklog(random: Random, { perObject, length }: Settings): PlannedRe
   return requests.sort((one, other) => one.at - other.at);
 }
 
-/** Each workspace sends large requests and small ones to the same users. */
+/** Each workspace sends large and small requests for the same users. */
 function planRivals(random: Random, { perObject, length }: Settings): PlannedRequest[] {
   const requests: PlannedRequest[] = [];
   const poison = random.pick([0, 0, 0.002]);
@@ -219,9 +222,9 @@ interface PlannedClient extends PlannedMix {
   client: number;
   workspace: number;
   perObject: number;
-  /** Milliseconds between two requests, on the average. */
+  /** Average milliseconds between two requests. */
   pause: number;
-  /** Objects of a request. */
+  /** Most objects of a request. */
   most: number;
   from: number;
   to: number;
@@ -283,7 +286,7 @@ function planFaults(random: Random, settings: Settings): Fault[] {
     'slow database',
     'clock',
   ] as const;
-  // A run has some kinds of faults, so that they come often enough to meet.
+  // Few kinds of faults per run make combinations of them likely.
   const chosen = kinds.filter(() => random.chance(0.5));
   const faults: Fault[] = [];
   for (let at = random.between(0, pause * 2); at < length; at += random.between(0, pause * 2)) {

@@ -2,15 +2,15 @@ import type { Database, Effect, TransactionState } from './database.ts';
 import { Channel, ConnectionLost, type Later, type Link } from './link.ts';
 import type { Host } from './world.ts';
 
-/** How long the database takes. */
+/** Durations and failures of the database. */
 export interface DatabasePace {
-  /** Milliseconds for an object of a workspace, to load and write the user. */
+  /** Milliseconds to load and write the user of an object. */
   perObject(workspaceId: string): number;
-  /** Whether the database refuses an object, and how: an SQLSTATE and a message. */
+  /** The error with which the database refuses an object, or the end of the process; undefined for a sound object. */
   refuses(objectId: string): { code: string; message: string } | 'ends the process' | undefined;
 }
 
-/** The connections of a process to the simulated database, in the place of a pool of `pg`. */
+/** The connections of a process to the simulated database. Replaces a pool of `pg`. */
 export class SimulatedPool {
   readonly options = { max: 6 };
   readonly database: Database;
@@ -79,7 +79,7 @@ export class SimulatedTransaction {
     }
   }
 
-  /** The connection is gone, and the server ends the transaction. */
+  /** Notes that the connection is lost. The server then ends the transaction. */
   #break(): void {
     if (this.#isBroken) return;
     this.#isBroken = true;
@@ -87,7 +87,7 @@ export class SimulatedTransaction {
     host.world.schedule(host.random.between(0, 20), () => database.rollback(this.state));
   }
 
-  /** Statements that only have a text: savepoints, settings, and the probe of a store that is well. */
+  /** Runs a statement without values: a savepoint, a setting, or the probe of a healthy store. */
   query(text: string): Promise<{ rows: never[] }> {
     const { database } = this.pool;
     return this.pool.send(() => {
@@ -99,7 +99,7 @@ export class SimulatedTransaction {
     }, this.#channel);
   }
 
-  /** Notes what objects do, as one statement. */
+  /** Records the effects of objects in one statement. */
   record(effects: readonly Effect[]): Promise<void> {
     const { database, pace, host } = this.pool;
     return this.send((state) => {

@@ -9,14 +9,14 @@ import type { Mutation } from './mutations.ts';
 import type * as Program from './program/main.ts';
 import type { Host } from './world.ts';
 
-/** What the code in a simulated process exports. */
+/** Exports of the bundle that a simulated process evaluates. */
 export type ProgramExports = typeof Program;
 
 const require = createRequire(import.meta.url);
 
 const ENTRY = path.join(packageRoot, 'tools/simulate/program/main.ts');
 
-/** Modules that read and write Postgres, and what takes their place when no Postgres takes part. */
+/** Modules with SQL, and the modules in memory that replace them in the bundle. */
 const IN_MEMORY: Readonly<Record<string, string>> = {
   'src/store/ledger.ts': 'ledger.ts',
   'src/store/transactions.ts': 'transactions.ts',
@@ -31,7 +31,7 @@ const IN_MEMORY: Readonly<Record<string, string>> = {
   'workers/batch/write.ts': 'write.ts',
 };
 
-/** A module that every simulated process shares: it has no state, and compiling schemas takes long. */
+/** A module that all simulated processes share. It has no state, and compiling schemas takes long. */
 const SHARED = 'src/schemas/compile.ts';
 
 /**
@@ -43,7 +43,12 @@ export interface SimulatedProgram {
   load(host: Host): ProgramExports;
 }
 
-/** @param mutations changes of the source, which a simulation has to find */
+/**
+ * Bundles the source.
+ *
+ * @param mutations faults to put into the source
+ * @throws when the text of a mutation does not occur exactly once
+ */
 export async function bundleProgram(mutations: readonly Mutation[] = []): Promise<SimulatedProgram> {
   const applied = new Set<Mutation>();
   const plugin: Plugin = {

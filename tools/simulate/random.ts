@@ -10,7 +10,7 @@ export class Random {
     this.#next = createRandom(seed);
   }
 
-  /** Returns an independent sequence: what one part of a simulation draws does not change what another part draws. */
+  /** Returns an independent sequence, so that draws in one part of a simulation do not change another part. */
   fork(name: string): Random {
     let hash = this.#seed ^ 0x9e3779b9;
     for (let index = 0; index < name.length; index++)

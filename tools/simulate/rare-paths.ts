@@ -4,8 +4,8 @@ import type { TraceLine } from './trace.ts';
 interface Details {
   lane?: number;
   job?: string;
-  jobs?: string[];
   to?: string;
+  owner?: string;
   by?: string;
   stalled?: number;
   tx?: number;
@@ -22,38 +22,34 @@ interface Details {
   kind?: string;
   role?: string;
   worker?: string;
-  waiting?: number;
   first?: string[];
 }
 
-/** A path that is rarely taken, and must be taken sometimes. */
+/** A path of the code that simulations must take sometimes. */
 interface RarePath {
   name: string;
-  /** A long run fails when no seed takes it. */
+  /** A long run fails if no seed takes an essential path. */
   isEssential: boolean;
-  /** Whether a line of the trace shows that the path is taken. */
+  /** Whether a line of the trace shows this path. */
   isTaken(line: TraceLine & { details: Details }, seen: Seen): boolean;
 }
 
-/** What a simulation has shown so far. */
+/** The state that follows from the earlier lines of the trace. */
 class Seen {
-  /** By lane: the token to which it was handed out last, and the envelope. */
+  /** The last lease of each lane. */
   readonly holders = new Map<number, { token: string; job: string }>();
-  /** By envelope: how often it was cut, and by whom last. */
-  readonly cuts = new Map<string, { times: number; by: string }>();
+  /** The worker that cut an envelope last, by envelope. */
+  readonly cuts = new Map<string, string>();
   /** Envelopes that have taken effect. */
   readonly applied = new Set<string>();
-  /** By envelope: the worker that has claimed it and has not ended its transaction. */
+  /** The worker whose open transaction has claimed an envelope, by envelope. */
   readonly claims = new Map<string, string>();
-  /** Envelopes whose lease was lost, with the worker that had it. */
+  /** The worker that lost the lease of an envelope, by envelope. */
   readonly lost = new Map<string, string>();
   /** Names of workers that have ended. */
   readonly ended = new Set<string>();
-  /** By fence: who has come to it. */
+  /** The workers that have arrived at a fence, by fence. */
   readonly arrivals = new Map<string, Set<string>>();
-  /** Windows by worker: what the worker saw in the lane. */
-  readonly windows = new Map<string, { lane: number; at: number }>();
-  readonly completed = new Set<string>();
 
   note({ what, details }: TraceLine & { details: Details }): void {
     const { lane, job, to = '', by = '' } = details;
@@ -75,19 +71,13 @@ class Seen {
       case 'committed':
         for (const id of details.envelopes!) this.applied.add(id);
         for (const id of [...details.envelopes!, ...details.cut!]) this.claims.delete(id);
-        for (const id of details.cut!) this.cuts.set(id, { times: (this.cuts.get(id)?.times ?? 0) + 1, by });
+        for (const id of details.cut!) this.cuts.set(id, by);
         return;
       case 'worker ended':
         this.ended.add(details.worker!);
         return;
       case 'arrived':
         this.arrivals.set(details.fence!, (this.arrivals.get(details.fence!) ?? new Set()).add(by));
-        return;
-      case 'window':
-        this.windows.set(by, { lane: lane!, at: 0 });
-        return;
-      case 'completed':
-        for (const id of details.jobs!) this.completed.add(id);
         return;
     }
   }
@@ -159,8 +149,7 @@ export const rarePaths: readonly RarePath[] = [
   {
     name: 'a transaction waits for a claim of another process',
     isEssential: true,
-    isTaken: ({ what, details }) =>
-      what === 'waits for a claim' && details.by !== (details as { owner?: string }).owner,
+    isTaken: ({ what, details }) => what === 'waits for a claim' && details.by !== details.owner,
   },
   { name: 'a wait for a claim ends by its time-out', isEssential: false, isTaken: is('lock timeout') },
   {
@@ -216,13 +205,13 @@ export const rarePaths: readonly RarePath[] = [
     name: 'what is left of a cut envelope is applied by another worker',
     isEssential: true,
     isTaken: ({ what, details }, { cuts }) =>
-      what === 'committed' && details.continued!.some((id) => cuts.get(id)?.by !== details.by),
+      what === 'committed' && details.continued!.some((id) => cuts.get(id) !== details.by),
   },
   {
     name: 'a worker ends after it has cut an envelope',
     isEssential: true,
     isTaken: ({ what, details }, { cuts, applied }) =>
-      what === 'worker ended' && [...cuts].some(([id, { by }]) => by === details.worker && !applied.has(id)),
+      what === 'worker ended' && [...cuts].some(([id, by]) => by === details.worker && !applied.has(id)),
   },
   {
     name: 'an add is seen in front of another one that came later and was faster',
@@ -296,9 +285,12 @@ export const rarePaths: readonly RarePath[] = [
     isTaken: ({ what, details }) => what === 'failed over' && details.lost!.length > 0,
   },
   {
-    name: 'a lane is handed to another worker while its holder runs',
+    name: 'the lease of a lane is ended while its holder runs',
     isEssential: true,
-    isTaken: is('lease ended'),
+    isTaken: ({ what, details }, { holders, applied, ended }) => {
+      const holder = what === 'lease ended' ? holders.get(details.lane!) : undefined;
+      return holder !== undefined && !applied.has(holder.job) && !ended.has(processOf(holder.token));
+    },
   },
   {
     name: 'an envelope is removed whose end was refused',
@@ -314,11 +306,11 @@ export const rarePaths: readonly RarePath[] = [
   {
     name: 'a web process is killed',
     isEssential: true,
-    isTaken: (line) => isFault('kill')(line, new Seen()) && line.details.role === 'web',
+    isTaken: ({ what, details }) => what === 'fault' && details.kind === 'kill' && details.role === 'web',
   },
   { name: 'the clock of a machine jumps', isEssential: true, isTaken: isFault('clock') },
   {
-    name: 'an envelope of an earlier place takes effect after one of a later place',
+    name: 'an envelope takes effect while an earlier one is in another transaction',
     isEssential: true,
     isTaken: ({ what, details }, { claims }) =>
       what === 'committed' &&

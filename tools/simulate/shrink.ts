@@ -5,7 +5,7 @@ import { simulate } from './simulation.ts';
 /**
  * Removes requests, objects and faults from a plan as long as it fails with the same guarantee.
  *
- * @param given.milliseconds real time after which the plan is returned as it is by then
+ * @param given.milliseconds time limit in real milliseconds
  */
 export async function shrink(
   program: SimulatedProgram,
@@ -18,7 +18,7 @@ export async function shrink(
   if (failure === undefined) return plan;
   let smallest = plan;
 
-  /** Removes parts of a list, first halves, at last single members. */
+  /** Removes parts of a list: first halves, then smaller parts, then single members. */
   async function remove<Member>(
     members: readonly Member[],
     planWith: (some: readonly Member[]) => Plan,

@@ -13,11 +13,11 @@ import type { ProgramExports, SimulatedProgram } from './program.ts';
 import { Trace, type TraceLine } from './trace.ts';
 import { Host, World } from './world.ts';
 
-/** Milliseconds of an add, and those within which everything has to take effect after the last fault. */
+/** Timeout of an add, and the time in which the lanes must drain after the last fault, in milliseconds. */
 const ADD_TIMEOUT = 700;
 const DRAIN_MS = 180_000;
 
-/** Milliseconds after which another worker takes the lanes of a silent one. */
+/** Milliseconds of silence after which another worker takes the lanes of a worker. */
 const TAKE_OVER_MS = 2000;
 
 /** How a simulation ended. */
@@ -28,7 +28,7 @@ export interface Outcome {
   simulated: number;
   events: number;
   objects: number;
-  /** Lines of the trace, where they were kept. */
+  /** Lines of the trace; empty unless `keepsTrace` is set. */
   trace: TraceLine[];
   digest: string | undefined;
 }
@@ -50,7 +50,7 @@ export async function simulate(
   return simulation.run();
 }
 
-/** A process and what the simulation holds of it. */
+/** A simulated process with its connections. */
 interface Process<Running> {
   role: 'web' | 'worker';
   number: number;
@@ -134,16 +134,14 @@ class Simulation {
   #outcome(isDrained: boolean): Outcome {
     const { effects } = this.#database;
     const violations: Violation[] = this.#world.crashes.map(({ host, error }) => ({
-      guarantee: 'a process does not end by an error' as never,
+      guarantee: 'no error ends a process' as const,
       text: `${host}: ${(error as Error)?.stack ?? error}`,
-      objects: [],
     }));
     if (violations.length === 0 && isDrained) violations.push(...check(this.#history, effects));
     if (!isDrained && violations.length === 0)
       violations.push({
-        guarantee: 'I6 the queue drains' as never,
+        guarantee: 'I6 the queue drains',
         text: `something still waits ${DRAIN_MS} ms after the last request and the last fault`,
-        objects: [],
       });
     return {
       seed: this.#plan.seed,
@@ -206,7 +204,7 @@ class Simulation {
     this.#workers[number] = { role: 'worker', number, host, queueLinks: links, databaseLink, running };
     host.onEnd(() => {
       this.trace.note('worker ended', { worker: host.name });
-      // Whoever starts the processes starts another one.
+      // A supervisor starts another worker.
       const restart = () => this.#workers[number]?.host === host && this.#startWorker(number);
       if (!this.#isOver) this.#world.schedule(this.#world.random.between(50, 2000), restart);
       this.#takeOver(number);
@@ -230,7 +228,7 @@ class Simulation {
     };
   }
 
-  /** Sends the next request of a client at its moment, once the one before is answered. */
+  /** Schedules the next request of a client. Called when the previous request is answered. */
   #goOn(client: number): void {
     const own = this.#clients.get(client) ?? [];
     const next = own.shift();
@@ -296,7 +294,7 @@ class Simulation {
     const { object, index, planned, sent } = given;
     const id = newId();
     const noted: SentObject = {
-      ...{ id, index, request: sent, isDelete: object.kind === 'delete' },
+      ...{ id, index, request: sent },
       names: [...new Set(object.users)].map((user) => `${planned.workspace} ${user}`),
     };
     sent.objects.push(noted);
@@ -387,7 +385,7 @@ class Simulation {
     this.#world.schedule(TAKE_OVER_MS, () => this.#shareLanes());
   }
 
-  /** Lets the others work the lanes of a process that is silent. */
+  /** Lets other workers take the lanes of a silent worker. */
   #takeOver(silentOne: number): void {
     const { lanes, workers } = this.#plan.settings;
     this.#world.schedule(TAKE_OVER_MS, () => {
@@ -424,7 +422,7 @@ function workspaceId(place: number): string {
   return `00000000-0000-4000-8000-00000000000${place + 1}`;
 }
 
-/** Hears of promises of simulated processes that were rejected without anybody to hear of it. */
+/** Listens to rejected promises of simulated processes that have no handler. */
 function onUnhandledRejections(hear: (error: unknown) => void): () => void {
   process.on('unhandledRejection', hear);
   return () => process.off('unhandledRejection', hear);

@@ -1,14 +1,14 @@
 import { createHash } from 'node:crypto';
 import type { World } from './world.ts';
 
-/** One thing that happened, with the moment in simulated milliseconds. */
+/** An event, with its time in simulated milliseconds. */
 export interface TraceLine {
   at: number;
   what: string;
   details: Record<string, unknown>;
 }
 
-/** What happened in a simulation. Its hash tells whether two runs were the same. */
+/** The events of a simulation. Two runs with the same hash were the same. */
 export class Trace {
   readonly #world: World;
   readonly #keepsLines: boolean;
@@ -33,7 +33,7 @@ export class Trace {
     this.#listeners.push(listener);
   }
 
-  /** Hash of all lines; only where lines are kept. */
+  /** Returns the hash of all lines. Lines must be kept. */
   digest(): string {
     return this.#hash.copy().digest('hex');
   }

@@ -1,33 +1,32 @@
 import { Random } from './random.ts';
 
-/** Taken before a simulated process can replace anything. */
 const realSetImmediate = globalThis.setImmediate;
 
-/** Something that happens at a moment of the simulated time. */
+/** A call that is due at a simulated time. */
 interface Event {
   at: number;
-  /** Events of one moment happen in the order in which they were scheduled. */
+  /** Events with the same time run in the order in which they were scheduled. */
   order: number;
   run(): void;
-  /** The process in which it happens; absent: it happens at a server. */
+  /** The process that runs the event; undefined for an event of a server. */
   host: Host | undefined;
   isCancelled: boolean;
 }
 
-/** Cancels an event that has not happened yet. */
+/** Cancels an event that has not run yet. */
 export type Cancel = () => void;
 
 /**
- * The simulated machines, with one clock. Time passes only between events: it jumps to the next one when every process
- * waits. The seed decides all delays, so it decides the order of all events.
+ * The simulated machines with one clock. Time passes only between events: it jumps to the next event when every process
+ * waits. The seed determines all delays, and so the order of all events.
  */
 export class World {
   readonly random: Random;
   /** Milliseconds since the simulation began. */
   now = 0;
-  /** Events that have happened. */
+  /** Number of events that have run. */
   happened = 0;
-  /** Errors that ended a simulated process, which no error may do. */
+  /** Errors that ended a simulated process. */
   readonly crashes: { host: string; error: unknown }[] = [];
   readonly #events = new EventQueue();
   #order = 0;
@@ -45,7 +44,7 @@ export class World {
     return this.epoch + this.now;
   }
 
-  /** Hears of what happens; set by the simulation. */
+  /** Adds a line to the trace. The simulation sets it. */
   note: (what: string, details: Record<string, unknown>) => void = () => {};
 
   /** Schedules an event of a server, or of a process. */
@@ -64,8 +63,8 @@ export class World {
   }
 
   /**
-   * Lets events happen until a condition holds.
-   * @param deadline a moment of the simulated time
+   * Runs events until a condition holds.
+   * @param deadline simulated milliseconds
    * @returns whether the condition holds
    */
   async run(isOver: () => boolean, deadline: number): Promise<boolean> {
@@ -103,23 +102,23 @@ export class World {
   }
 }
 
-/** Resolves when no promise of a process can go on any more without another event. */
+/** Resolves when all pending promise callbacks have run. */
 function microtasks(): Promise<void> {
   return new Promise((resolve) => {
     realSetImmediate(resolve);
   });
 }
 
-/** A simulated process: it can be killed at any event, and frozen. */
+/** A simulated process, which can be killed before any event and can be frozen. */
 export class Host {
   readonly name: string;
   readonly world: World;
   readonly random: Random;
   readonly startedAt: number;
   isAlive = true;
-  /** A moment of the simulated time. */
+  /** Simulated milliseconds. */
   frozenUntil = 0;
-  /** Milliseconds by which the clock of its machine is wrong. */
+  /** Milliseconds by which the wall clock of the machine is ahead. */
   clockOffset = 0;
   readonly #onEnd: (() => void)[] = [];
 
@@ -134,26 +133,26 @@ export class Host {
     return this.world.schedule(delay, run, this);
   }
 
-  /** Ends the process as SIGKILL does: none of its promises goes on. */
+  /** Ends the process as SIGKILL does. No promise of the process continues. */
   kill(): void {
     if (!this.isAlive) return;
     this.isAlive = false;
     for (const end of this.#onEnd) end();
   }
 
-  /** Ends the process because of an error that nothing has caught. */
+  /** Ends the process because of an uncaught error. */
   crash(error: unknown): void {
     if (!this.isAlive) return;
     this.world.crashes.push({ host: this.name, error });
     this.kill();
   }
 
-  /** Stops the process as SIGSTOP does; events that are due meanwhile happen when it goes on. */
+  /** Stops the process as SIGSTOP does. Events that are due meanwhile run when the process continues. */
   freeze(milliseconds: number): void {
     this.frozenUntil = Math.max(this.frozenUntil, this.world.now + milliseconds);
   }
 
-  /** Hears of the end of the process, as servers hear of a closed connection. */
+  /** Calls `hear` when the process ends, as servers notice closed connections. */
   onEnd(hear: () => void): void {
     this.#onEnd.push(hear);
   }

@@ -9,7 +9,7 @@ export interface Job {
   /** The JSON text of its data. */
   text: string;
   timestamp: number;
-  /** Its place among all envelopes of the server. */
+  /** Orders all envelopes of the server. */
   sequence: number;
   stalled: number;
   lock: { token: string; until: number } | undefined;
@@ -23,9 +23,9 @@ interface Lane {
   waiting: Job[];
   active: Job[];
   failed: Job[];
-  /** Ids of active envelopes that the next search for lost leases looks at. */
+  /** Ids of active envelopes that the next search for lost leases checks. */
   marked: Set<string>;
-  /** A moment of the simulated time before which no search is made. */
+  /** Simulated milliseconds before which no search runs. */
   nextSearch: number;
 }
 
@@ -36,7 +36,7 @@ export interface HandedOut {
   stalled: number;
 }
 
-/** Answers of the server to a worker whose lock is not there. */
+/** The worker does not hold the lock. */
 export class LockMissing extends Error {
   override name = 'LockMissing';
 }
@@ -66,10 +66,10 @@ export class LaneServer {
   readonly #world: World;
   readonly #trace: Trace;
   #lanes: Lane[];
-  /** What the replica holds. */
+  /** The lanes of the replica, as of the last copy. */
   #replica: Lane[] | undefined;
   #sequence = 0;
-  /** Called when an envelope may be handed out. */
+  /** Callbacks of idle workers, by lane. */
   readonly #sleepers: Set<() => void>[];
 
   constructor(world: World, { lanes, kind, trace }: LaneServerOptions) {
@@ -99,12 +99,12 @@ export class LaneServer {
     if (!isPaused) this.#wake(lane);
   }
 
-  /** Ends the locks of a lane, as time does. */
+  /** Lets the locks of a lane expire. */
   expireLocks(lane: number): void {
     for (const job of this.#lane(lane).active) job.lock = undefined;
   }
 
-  /** Forgets everything, as a server without a disk. */
+  /** Forgets everything, as a restart without a disk does. */
   comeBackEmpty(): void {
     this.#lanes = this.#lanes.map(newLane);
   }
@@ -115,7 +115,7 @@ export class LaneServer {
 
   /** Takes numbers for an add. `commit` makes all of its envelopes visible at once. */
   prepareAdd(entries: readonly LaneEntry[]): { commit(): void } {
-    // As BullMQ does: a whole number is an id that the server gives.
+    // BullMQ refuses whole numbers, which are its own ids.
     for (const { id } of entries) if (/^\d+$/.test(id)) throw new Error(`the id ${id} is refused`);
     const numbered = entries.map((entry) => ({ ...entry, sequence: this.#sequence++ }));
     return {
@@ -148,7 +148,7 @@ export class LaneServer {
     return [waiting, active, failed].some((jobs) => jobs.some((job) => job.id === id));
   }
 
-  /** Calls `wake` once, when something may be handed out. */
+  /** Calls `wake` once when an envelope may be available. */
   sleep(lane: number, wake: () => void): () => void {
     const sleepers = this.#sleepers[lane]!;
     sleepers.add(wake);
@@ -228,7 +228,7 @@ export class LaneServer {
     this.#wake(lane);
   }
 
-  /** Searches for lost leases: an envelope that was marked by the search before, and has no lock, waits again. */
+  /** Searches for lost leases. An envelope waits again if the previous search marked it and it has no lock. */
   search(lane: number, interval: number): void {
     const its = this.#lane(lane);
     if (this.#world.now < its.nextSearch) return;
@@ -297,7 +297,7 @@ export class LaneServer {
     return true;
   }
 
-  /** Removes an envelope unless somebody holds it. */
+  /** Removes an envelope unless it is locked. */
   remove(lane: number, id: string): void {
     const its = this.#lane(lane);
     const isLocked = (job: Job) => job.lock !== undefined && job.lock.until > this.#world.now;
@@ -353,7 +353,7 @@ export class LaneServer {
     }));
   }
 
-  /** Goes on as the replica: what happened since the last copy is forgotten. */
+  /** Continues with the lanes of the replica. Changes since the last copy are lost. */
   failOver(): void {
     const lanes = this.#replica;
     if (!lanes) return;
@@ -371,7 +371,7 @@ export class LaneServer {
 }
 
 /**
- * Inserts by sequence: an add that took its number earlier may be seen later.
+ * Inserts by sequence. An add with an earlier number may commit later.
  * @returns whether the job is the last one
  */
 function insert(jobs: Job[], job: Job): boolean {

@@ -26,14 +26,14 @@ const MOST_REMOVALS = 6;
 export interface MemoryStoreOptions {
   host: Host;
   server: LaneServer;
-  /** For workers: commands are sent again after a lost connection. */
+  /** Connection of workers, which send commands again after a lost connection. */
   link: Link;
-  /** For adds. */
+  /** Connection of adds. */
   producerLink: Link;
   lanes: number;
-  /** An add is answered when the replica has it. */
+  /** Whether an add is answered only when the replica has it. */
   hasReplica: boolean;
-  /** Makes the error of an add that failed, in the realm of the process. */
+  /** Creates the error of a failed add with the class of the process. */
   unavailable(message: string, cause?: unknown): Error;
 }
 
@@ -65,7 +65,7 @@ export class MemoryLaneStore implements LaneStore {
 
   createProducer({ timeout }: { timeout: number }): StoreProducer {
     const { host, server, producerLink, unavailable } = this.#options;
-    /** Lanes that have their limit, since the last time that the connection was lost. */
+    /** Lanes whose limit was set since the connection was lost. */
     let limited = new Set<number>();
     producerLink.onCut(() => {
       limited = new Set();
@@ -117,7 +117,7 @@ export class MemoryLaneStore implements LaneStore {
       });
       return undefined;
     };
-    // Postgres commits later than it numbers. Adds with a fence wait for each other, and are numbered at the end.
+    // Postgres numbers an add before the commit. Adds with a fence wait for each other and are numbered last.
     const hasFence = entries.some(({ envelope }) => envelope.fence !== undefined);
     if (server.kind === 'redis' || hasFence) commit();
     else
@@ -283,7 +283,7 @@ class MemoryLaneWorker {
     });
   }
 
-  /** Waits until the server says that there may be something, or for half a second. */
+  /** Waits until the server has an envelope, or for half a second. */
   #idle(): Promise<void> {
     const { host, server, lane } = this.#options;
     return new Promise((resolve) => {
@@ -317,7 +317,7 @@ class MemoryLaneWorker {
     this.#stopSearching();
   }
 
-  /** @returns the envelope that was handed out with the answer to the end of this one */
+  /** Works an envelope. @returns the next envelope, which the server hands out in the same command */
   async #work({ id, data, stalled }: HandedOut): Promise<HandedOut | undefined> {
     const { lane, token, handler, lease } = this.#options;
     const held = { lane, id, token };

@@ -8,7 +8,7 @@ import { createFences } from '../../../workers/fence/fences.ts';
 import { type Lane, startLane } from '../../../workers/lane/lane.ts';
 import { createWorkerMetrics } from '../../../workers/metrics.ts';
 
-/** Milliseconds between two looks of web at how much waits. */
+/** Milliseconds between two reads of the backlog in web. */
 const DEPTH_MS = 250;
 
 export function unavailable(message: string, cause?: unknown): Error {
@@ -56,7 +56,7 @@ export interface WorkerOptions {
   log: Log;
 }
 
-/** A worker process: applies what the lanes hold that it opens. */
+/** A worker process, which applies the envelopes of its open lanes. */
 export function startWorker({
   laneStore,
   pool,
@@ -81,7 +81,7 @@ export function startWorker({
       await its?.stop();
     },
     isOpen: (lane: number) => open.has(lane),
-    /** Stops all lanes; what is not applied in time is left to others. */
+    /** Stops all lanes. After 6 s, unapplied envelopes are left to other workers. */
     async stop(): Promise<void> {
       setTimeout(() => coalescer.abandon(), 6000);
       await Promise.all([...open.values()].map((lane) => lane.stop()));

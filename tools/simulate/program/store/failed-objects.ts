@@ -3,7 +3,5 @@ import type { FailedObject } from '../../../../src/store/failed-objects.ts';
 import { simulated } from './transactions.ts';
 
 export function insertDeadLetters(tx: Connection, failed: FailedObject[]): Promise<void> {
-  return simulated(tx).record(
-    failed.map(({ id, reason }) => ({ objectId: id, kind: 'dead letter' as const, reason })),
-  );
+  return simulated(tx).record(failed.map(({ id }) => ({ objectId: id, kind: 'dead letter' as const })));
 }

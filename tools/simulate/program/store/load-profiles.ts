@@ -3,7 +3,7 @@ import { Profiles } from '../../../../workers/batch/profiles.ts';
 import type { WorkItem } from '../../../../workers/batch/work-item.ts';
 import { simulated } from './transactions.ts';
 
-/** Takes as long as the users of the objects are large. */
+/** Waits in proportion to the size of the users. */
 export async function loadProfiles(tx: Connection, items: WorkItem[], now: number) {
   const its = simulated(tx);
   const { pace } = its.pool;

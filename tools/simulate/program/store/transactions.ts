@@ -33,13 +33,6 @@ export function sendTogether(_tx: Connection, statements: (() => unknown)[]): Pr
   return answersTo(statements.map((send) => send()));
 }
 
-export function sendNamed(
-  _tx: Connection,
-  statements: Record<string, () => unknown>,
-): Record<string, unknown> {
-  return Object.fromEntries(Object.entries(statements).map(([name, send]) => [name, send()]));
-}
-
 const SPOILT = '25P02';
 
 export async function answersTo(sent: unknown[]): Promise<unknown[]> {

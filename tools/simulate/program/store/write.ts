@@ -9,10 +9,9 @@ export function writeChanges(tx: Connection, changes: Changes) {
     objectId: object.id,
     kind: 'applied' as const,
   }));
-  const refused = changes.refused.map(({ item, reason }) => ({
+  const refused = changes.refused.map(({ item }) => ({
     objectId: item.object.id,
     kind: 'dead letter' as const,
-    reason,
   }));
   const stored = simulated(tx)
     .record([...applied, ...refused])
