@@ -145,7 +145,7 @@ test("the slow templates of several workspaces leave the pages of another's", as
     slowUrls.push(await scene.urlOf(await scene.addCenter(slow, slow, id), `otto-${index}`, key));
   }
   let turn = 0;
-  const flooding = flood(60, () => fetch(slowUrls[turn++ % slowUrls.length]!));
+  const flooding = flood(60, () => fetch(slowUrls[turn++ % slowUrls.length]!), PAUSE);
   const ended = () => flooding.statuses[500] ?? 0;
   let shown = 0;
   try {
