@@ -149,7 +149,11 @@ test("the slow templates of several workspaces leave the pages of another's", as
   const ended = () => flooding.statuses[500] ?? 0;
   let shown = 0;
   try {
-    await waitUntil(() => ended() > 0, { what: 'the flood to be in hand', fleeting: true });
+    await waitUntil(() => ended() > 0, {
+      what: 'the flood to be in hand',
+      fleeting: true,
+      explain: async () => JSON.stringify(flooding.statuses),
+    });
     const first = ended();
     // By what the others have had meanwhile, and not by the clock: on a busy machine a page may be busy now and then.
     while (shown < PAGES / 2 && ended() - first < SLOW_PAGES) {

@@ -68,6 +68,8 @@ test('a stream that is behind delivers the rest of an erased log in order and re
   await eraseDeletedFromLog(pool, workspaceId);
   const running = deliverStreams();
   await soon(async () => receiver.messages().some(({ data }) => data.change === 'deleted'));
+  // What is received is noted a moment later.
+  await soon(async () => (await state()).lag === 0);
   await running.stop();
   expect(receiver.messages().map(({ type, data }) => [type, data.email ?? data.change ?? null])).toEqual([
     ['attributes', null],
