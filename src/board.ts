@@ -1,8 +1,8 @@
 import { randomBytes } from 'node:crypto';
 import { startBoard } from './board/server.ts';
-import { runProcess } from './platform/lifecycle.ts';
 import { watchDependencies } from './processes/dependencies.ts';
 import { startHeartbeat } from './processes/heartbeat.ts';
+import { type Host, runMain } from './processes/host.ts';
 import { openProcess } from './processes/process.ts';
 import { joinInstallation } from './queue/installation.ts';
 import { type LaneProducer, QueueUnavailable } from './queue/lanes.ts';
@@ -15,10 +15,10 @@ import { BOARD_CONNECTIONS } from './store/pool-sizes.ts';
 const PATIENCE = { connection: 3000, statement: 8000 };
 
 /** The process `board`: the console, and Bull Board over the queues, behind a sign-in. */
-async function main(): Promise<void> {
+async function main(host: Host): Promise<void> {
   // Whoever signs in as BOARD_USER gets in without it.
   const { id, config, log, database, connection, services } = await openProcess(
-    'board',
+    { host, name: 'board' },
     (url, { DATABASE_POOL_SIZE }) =>
       openDatabase(url, Math.min(BOARD_CONNECTIONS, DATABASE_POOL_SIZE), {
         patience: PATIENCE,
@@ -76,4 +76,4 @@ async function main(): Promise<void> {
   services.push(installation, heartbeat);
 }
 
-runProcess('board', main);
+runMain('board', main);

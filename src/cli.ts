@@ -1,5 +1,6 @@
 #!/usr/bin/env node
 // A clone in which `npx` linked this file as the program of an earlier release starts it directly.
+import type { DevOptions } from './admin/command.ts';
 import { runProgram } from './admin/program.ts';
 
 // A reader that has seen enough (`penstock … | head`) is no error.
@@ -14,6 +15,12 @@ async function start(): Promise<void> {
   await new Promise(() => {});
 }
 
-process.exitCode = await runProgram(process.argv.slice(2), start);
+/** Runs `penstock dev`, which stops by a signal. */
+async function dev(options: DevOptions): Promise<void> {
+  const program = await import('./dev.ts');
+  process.exit(await program.dev(options));
+}
+
+process.exitCode = await runProgram(process.argv.slice(2), { start, dev });
 // The migration engine leaves a timer behind, which would hold the finished process for ten seconds.
 process.stdout.write('', () => process.exit());

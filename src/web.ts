@@ -1,6 +1,7 @@
 import { createServer } from 'node:http';
 import { createApp } from './edge/app.ts';
 import { createAuthenticator, createScimAuthenticator } from './edge/authenticate.ts';
+import type { Control } from './edge/control/control.ts';
 import { addDocsPages } from './edge/docs-pages.ts';
 import { addFleetMetrics } from './edge/fleet-metrics.ts';
 import { answerBrokenRequests, createHeads } from './edge/heads.ts';
@@ -14,20 +15,21 @@ import { addPreferencePages } from './edge/preference-pages.ts';
 import { createProxy } from './edge/proxy.ts';
 import { createRateLimiter } from './edge/rate-limit.ts';
 import { collectGarbage, createReading } from './edge/reading.ts';
-import { RefusedObjects } from './edge/refused-objects.ts';
+import { RefusedObjects, type RefusedObjectsOf } from './edge/refused-objects.ts';
 import { clientAddress, RequestInHand } from './edge/request.ts';
 import { Responses } from './edge/responses.ts';
 import { addSegmentDownloads, createDownloadSettings } from './edge/segment-downloads.ts';
 import { createTurns } from './edge/turns.ts';
 import { openTokenBuckets } from './limits/token-buckets.ts';
 import { allOperations } from './operations/index.ts';
-import { runProcess } from './platform/lifecycle.ts';
+import type { Operation } from './operations/operation.ts';
 import { addressOf, limitConnections, listen, serverOptions } from './platform/listen.ts';
 import { createStrangersLog } from './platform/log.ts';
 import { traceRequests } from './platform/tracing.ts';
 import { createRenderer } from './preferences/renderer.ts';
 import { watchDependencies } from './processes/dependencies.ts';
 import { startHeartbeat } from './processes/heartbeat.ts';
+import { type Host, runMain } from './processes/host.ts';
 import {
   addClockMetric,
   addDependencyMetric,
@@ -37,6 +39,7 @@ import {
 } from './processes/metrics.ts';
 import { openProcess } from './processes/process.ts';
 import type { LongStrings } from './profile/attribute-rule.ts';
+import type { QueueConnection } from './queue/connection.ts';
 import { watchDepth } from './queue/depth.ts';
 import { createEffects } from './queue/effects.ts';
 import { createGroupCommit } from './queue/enqueue.ts';
@@ -48,6 +51,7 @@ import { openProducer } from './queue/producer.ts';
 import { keepAnswering, requireRedisSettings, watchMemory } from './queue/redis.ts';
 import { createAnnouncer, createSyncQueue } from './queue/syncs.ts';
 import { createWaitingSearch } from './queue/waiting-search.ts';
+import type { Pool } from './store/database.ts';
 import { openDatabase } from './store/open-database.ts';
 import { ROW_CONNECTIONS } from './store/pool-sizes.ts';
 import { hasWorkers } from './store/processes.ts';
@@ -74,8 +78,8 @@ const READING_LIMITS = { mostWaiting: 1000, patience: 5000 };
 const MAX_HEADS_BYTES = 33_554_432;
 
 /** The Procfile's `web`: the REST edge. Any number of them may run. */
-async function main(): Promise<void> {
-  const opened = await openProcess('web', (url, { DATABASE_POOL_SIZE }) =>
+async function main(host: Host): Promise<void> {
+  const opened = await openProcess({ host, name: 'web' }, (url, { DATABASE_POOL_SIZE }) =>
     openDatabase(url, DATABASE_POOL_SIZE, {
       patience: PATIENCE,
       // Who waits no longer leaves nothing behind that goes on, and nothing that takes effect later.
@@ -143,6 +147,8 @@ async function main(): Promise<void> {
   const fleet = addFleetMetrics(metrics.registry, {
     ...{ pool, connection, depth, oldest, lanes, dataDir: config.DATA_DIR },
   });
+  const control = host.control && (await openControl(host.control, { pool, connection, lanes }));
+  host.control?.onForget(limits.forget);
   const renderer = createRenderer();
   const links = createLinkSettings(config);
   const waiting = createWaitingSearch(connection.laneStore, lanes, config.QUEUE_TIMEOUT_MS);
@@ -171,14 +177,22 @@ async function main(): Promise<void> {
     queue,
     idempotency: createIdempotency(database.pool, log),
     loadShedding,
-    refusedObjects,
+    refusedObjects: control
+      ? {
+          note(request: RefusedObjectsOf) {
+            refusedObjects.note(request);
+            control.noteRejected(request);
+          },
+        }
+      : refusedObjects,
     effects: createEffects(database.pool),
     resources,
   };
-  const operations = allOperations(config.SERVICE_ID_FIELD, config.LONG_STRINGS as LongStrings);
+  const described = allOperations(config.SERVICE_ID_FIELD, config.LONG_STRINGS as LongStrings);
+  const operations = control ? described.map(answeredAfterEffects) : described;
   const handle = traceRequests(
     createApp(operations, services, (app) => {
-      addDocsPages(app, () => openApiDocument(operations), {
+      addDocsPages(app, () => openApiDocument(operations, control?.endpoints), {
         responses,
         addressOf: (request) => clientAddress(request, services.config.TRUST_PROXY_HOPS),
       });
@@ -212,7 +226,8 @@ async function main(): Promise<void> {
       },
       { handle, operations, responses, registry: metrics.registry, log },
     ));
-  const take = responses.order.inOrder(proxy ? proxy.take : handle);
+  const handleAll = proxy ? proxy.take : handle;
+  const take = responses.order.inOrder(control ? control.wrap(handleAll) : handleAll);
   const server = createServer<typeof RequestInHand>(
     { ...serverOptions, IncomingMessage: RequestInHand },
     take,
@@ -259,4 +274,20 @@ async function main(): Promise<void> {
   log.info({ host: config.HOST, port: config.PORT, lanes, queue: connection.kind }, 'ready');
 }
 
-runProcess('web', main);
+/** Loads the control endpoints, which no deployment has. */
+async function openControl(
+  { forget }: NonNullable<Host['control']>,
+  { pool, connection, lanes }: { pool: Pool; connection: QueueConnection; lanes: number },
+): Promise<Control> {
+  const { createControl } = await import('./edge/control/control.ts');
+  return createControl({ pool, laneStore: connection.laneStore, lanes, forget });
+}
+
+/** Milliseconds that a response of a process with control endpoints waits for its effects. */
+const EFFECTS_PATIENCE_MS = 5000;
+
+/** The caller of an operation finds its effects when the response arrives. */
+const answeredAfterEffects = (operation: Operation): Operation =>
+  operation.kind === 'queued' ? { readBackWithin: EFFECTS_PATIENCE_MS, ...operation } : operation;
+
+runMain('web', main);

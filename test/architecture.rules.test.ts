@@ -44,7 +44,7 @@ const rooms: Record<string, string[]> = {
     ...['store', 'queue', 'embedded', 'processes', 'operations', 'import', 'object-store', 'export'],
     ...['retention', 'streams'],
   ],
-  start: ['platform', 'embedded', 'store'],
+  start: ['admin', 'platform', 'embedded', 'store', 'queue'],
   metrics: ['queue', 'processes'],
   'workers/batch': ['metrics', 'platform', 'schemas', 'profile', 'jobs', 'store', 'queue'],
   'workers/fence': ['metrics', 'platform', 'jobs', 'store'],
@@ -59,7 +59,8 @@ const rooms: Record<string, string[]> = {
 };
 
 /** Files that stand outside of the rooms: a process each, or what processes are started by. Nothing imports them. */
-const entryNames = 'src/web src/board src/release src/start src/cli src/health workers/worker workers/sync';
+const entryNames =
+  'src/web src/board src/release src/start src/dev src/cli src/health workers/worker workers/sync';
 const entries = entryNames.split(' ').map((name) => `${name}.ts`);
 
 /** A word with an underscore that is a member, in a type's own declaration. */
@@ -119,11 +120,14 @@ test('each room may import only what it does import', () => {
   expect(idle).toEqual([]);
 });
 
-test('no file imports a process, except that the command starts the program of npm start', () => {
+test('no file imports a process, except the command and penstock dev, which run them', () => {
   const wrong = code.flatMap(({ file, imports }) =>
     imports.filter((to) => entries.includes(to)).map((to) => `${file} imports ${to}`),
   );
-  expect(wrong).toEqual(['src/cli.ts imports src/start.ts']);
+  const run = ['web.ts', 'board.ts'].map((name) => `src/dev.ts imports src/${name}`);
+  const work = ['worker.ts', 'sync.ts'].map((name) => `src/dev.ts imports workers/${name}`);
+  const started = ['start.ts', 'dev.ts'].map((name) => `src/cli.ts imports src/${name}`);
+  expect(wrong.sort()).toEqual([...started, ...run, ...work].sort());
 });
 
 test('production is src and workers, and knows nothing of tools and tests; no tool knows vitest', () => {
@@ -198,6 +202,7 @@ const knowBullmq: Record<string, string> = {
   'workers/sync/start.ts': 'works the queue of sync runs, several at a time',
   'workers/upkeep/dead-letters.ts': 'the dead-letter queue is no lane: it shows failed jobs to the dashboard',
   'src/board/queues.ts': 'Bull Board takes queues of BullMQ',
+  'src/store/snapshots.ts': 'copies the tables of its schema together with ours',
   'src/store/health.ts': 'counts the tables of its schema among those of the installation',
   'src/queue/spans.ts': 'names it in spans, as the conventions of OpenTelemetry ask',
 };

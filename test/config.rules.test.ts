@@ -254,8 +254,8 @@ describe('the processes that read a setting', () => {
     const files = new Set([entry]);
     for (const file of files) {
       const { loads = [], opens = [] } = modules.get(file) ?? {};
-      // `penstock start` loads this other program into its process.
-      const others = [...loads, ...opens].filter((next) => next !== entries.start);
+      // `penstock start` and `penstock dev` load these other programs into their process.
+      const others = [...loads, ...opens].filter((next) => ![entries.start, 'src/dev.ts'].includes(next));
       for (const next of others) if (modules.has(next)) files.add(next);
     }
     return files;

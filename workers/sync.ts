@@ -2,9 +2,9 @@ import { getPriority, setPriority } from 'node:os';
 import { integrationKeys } from '../src/embedded/address.ts';
 import { checkColumns } from '../src/integrations/columns.ts';
 import { openTokenBuckets } from '../src/limits/token-buckets.ts';
-import { runProcess } from '../src/platform/lifecycle.ts';
 import type { Log } from '../src/platform/log.ts';
 import { reachOfSources } from '../src/platform/reach.ts';
+import { type Host, runMain } from '../src/processes/host.ts';
 import { openWorkingProcess } from '../src/processes/process.ts';
 import { watchProcessorWait } from '../src/processes/surroundings.ts';
 import type { LongStrings } from '../src/profile/attribute-rule.ts';
@@ -30,9 +30,9 @@ import { areBehind, createThrottle } from './sync/throttle.ts';
 const MAX_ROWS = 500_000_000;
 
 /** The Procfile's `sync`: brings the rows of warehouses into the lanes. Any number of them may run. */
-async function main(): Promise<void> {
+async function main(host: Host): Promise<void> {
   const metrics = createSyncMetrics();
-  const opened = await openWorkingProcess('sync', metrics);
+  const opened = await openWorkingProcess(host, 'sync', metrics);
   const { config, log, pool, url, connection, producer, producerConnection, installation, services } = opened;
 
   const attempts = new JobAttempts({ pool, processId: opened.id, log, registry: metrics.registry });
@@ -114,4 +114,4 @@ function giveWay(nice: number, log: Log): void {
   }
 }
 
-runProcess('sync', main);
+runMain('sync', main);

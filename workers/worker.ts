@@ -1,9 +1,10 @@
-import { runProcess } from '../src/platform/lifecycle.ts';
+import { type Host, runMain } from '../src/processes/host.ts';
 import { addOldestMetric } from '../src/processes/metrics.ts';
 import { openWorkingProcess } from '../src/processes/process.ts';
 import { laneCount } from '../src/queue/lanes.ts';
 import { watchOldest } from '../src/queue/oldest.ts';
 import { createCoalescer } from './batch/coalescer.ts';
+import { forgetAttributeNames } from './batch/run.ts';
 import { createFences, listenForFenceNews } from './fence/fences.ts';
 import { type Lanes, startLanes } from './lane/lanes.ts';
 import { createWorkerMetrics } from './metrics.ts';
@@ -12,10 +13,10 @@ import { startSettling } from './upkeep/tombstones.ts';
 import { startUpkeep } from './upkeep/upkeep.ts';
 
 /** The Procfile's `worker`: applies what the lanes hold. Any number of them may run. */
-async function main(): Promise<void> {
+async function main(host: Host): Promise<void> {
   const metrics = createWorkerMetrics();
   let lanes: Lanes | undefined;
-  const opened = await openWorkingProcess('worker', {
+  const opened = await openWorkingProcess(host, 'worker', {
     ...{ registry: metrics.registry, objects: metrics.objects, lanes: metrics.lanes },
     held: () => lanes?.held() ?? [],
     onLoss: () => lanes?.leaveFences(),
@@ -23,9 +24,10 @@ async function main(): Promise<void> {
   const { id, config, log, directUrl, pool, connection, dependencies, installation, services } = opened;
   const { producer, producerConnection: observer } = opened;
   await installation.confirmed;
+  host.control?.onForget(() => forgetAttributeNames(pool));
 
   const upkeep = await dependencies.whenComplete(() =>
-    startUpkeep({ laneStore: connection.laneStore, pool, config, log }),
+    startUpkeep({ laneStore: connection.laneStore, pool, objects: metrics.objects, config, log }),
   );
   const deadLetters = startDeadLetters({
     ...{ connection, producer, log, config },
@@ -56,4 +58,4 @@ async function main(): Promise<void> {
   opened.ready({ lanes: laneCount(config) }, { stuck: oldest.tooOld, unreadable: lanes.unreadable });
 }
 
-runProcess('worker', main);
+runMain('worker', main);

@@ -25,8 +25,19 @@ function commandName(npmCommand: string | undefined): string {
   return 'penstock';
 }
 
-/** Runs the program of `npm start`. No file of this folder may import that program, because it builds on this folder. */
-export type Start = () => Promise<void>;
+/** Options of `penstock dev`. */
+export interface DevOptions {
+  port?: number;
+  host?: string;
+  json?: boolean;
+}
+
+/** Programs that commands run. No file of this folder may import them, because they build on this folder. */
+export interface Programs {
+  /** The program of `npm start`. */
+  start(): Promise<void>;
+  dev(options: DevOptions): Promise<void>;
+}
 
 /** What every command of the admin tool is described with. */
 interface Description {

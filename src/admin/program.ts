@@ -1,9 +1,9 @@
 import { Command, CommanderError } from 'commander';
 import { packageVersion } from '../platform/files.ts';
 import { describeFailure } from '../platform/format.ts';
-import { PENSTOCK, type Start } from './command.ts';
+import { PENSTOCK, type Programs } from './command.ts';
 
-type Add = (program: Command, start: Start) => void;
+type Add = (program: Command, programs: Programs) => void;
 
 /** Nouns that list all other nouns, so they need them loaded. */
 const NAMES_ALL = ['completion', 'help'];
@@ -20,7 +20,10 @@ interface Group {
 const groups: Group[] = [
   {
     heading: 'Run:',
-    nouns: { start: async () => (await import('./commands/start.ts')).addStart },
+    nouns: {
+      start: async () => (await import('./commands/start.ts')).addStart,
+      dev: async () => (await import('./commands/dev.ts')).addDev,
+    },
   },
   {
     heading: 'Check and operate:',
@@ -84,12 +87,12 @@ const groups: Group[] = [
  *
  * @param fail is given what Commander has to say about words that it does not understand
  * @param word the first one typed: if it is a noun, no other is added
- * @param start action of `penstock start`
+ * @param programs actions of the commands that run Penstock
  */
 export async function createProgram(
   fail: (text: string) => void,
   word = '',
-  start: Start = async () => {},
+  programs: Programs = { start: async () => {}, dev: async () => {} },
 ): Promise<Command> {
   const command = new Command('penstock')
     .description(
@@ -105,7 +108,7 @@ export async function createProgram(
   for (const { heading, nouns } of ['--version', '-V'].includes(word) ? [] : groups) {
     command.commandsGroup(heading);
     const wanted = Object.entries(nouns).filter(([noun]) => !named || noun === word);
-    for (const add of await Promise.all(wanted.map(([, load]) => load()))) add(command, start);
+    for (const add of await Promise.all(wanted.map(([, load]) => load()))) add(command, programs);
   }
   return command;
 }
@@ -116,7 +119,7 @@ export async function createProgram(
  * @param words what the command line holds behind `penstock`
  * @returns the exit code
  */
-export async function runProgram(words: string[], start?: Start): Promise<number> {
+export async function runProgram(words: string[], programs?: Programs): Promise<number> {
   let code = 0;
   const fail = (text: string) => {
     code = 1;
@@ -124,7 +127,7 @@ export async function runProgram(words: string[], start?: Start): Promise<number
     process.stderr.write(`${line.startsWith('error:') ? line : `error: ${line}`}\n`);
   };
   try {
-    const program = await createProgram(fail, words[0], start);
+    const program = await createProgram(fail, words[0], programs);
     await program.parseAsync(words, { from: 'user' });
   } catch (error) {
     // Commander has said what is wrong, or shown the help, before it throws.

@@ -7,7 +7,9 @@ import { asHtml } from './layout.ts';
 
 /** Whom a guide is for, and the files of those guides in the order in which they are read. */
 const shelves = {
-  'Get started': ['docs/quickstart.md', 'docs/concepts.md', 'docs/clients.md'],
+  'Get started': [
+    ...['docs/quickstart.md', 'docs/concepts.md', 'docs/clients.md', 'docs/testing-your-integration.md'],
+  ],
   Guides: [
     ...['docs/identify-and-merge.md', 'docs/subscriptions.md', 'docs/retries.md', 'docs/import.md'],
     ...['docs/export.md', 'docs/segments.md', 'docs/warehouse-sync.md', 'docs/streams.md'],

@@ -6,6 +6,7 @@ import { packageRoot } from '../platform/files.ts';
 import { grouped } from '../platform/format.ts';
 import { annotations, type Schema } from '../schemas/compile.ts';
 import { buckets } from '../schemas/limits.ts';
+import type { ControlEndpoint } from './control/control.ts';
 import { errorBody } from './reply.ts';
 
 /** A schema without our own annotations; a property may be called as one of them. */
@@ -47,13 +48,20 @@ interface Described {
   [member: string]: unknown;
 }
 
-/** The OpenAPI 3.1 document of the operations: everything in it comes from their own literals. */
-export function openApiDocument(operations: Operation[]): OpenApiDocument {
+/**
+ * The OpenAPI 3.1 document of the operations: everything in it comes from their own literals.
+ * @param control endpoints of `penstock dev`; absent in each deployment
+ */
+export function openApiDocument(operations: Operation[], control: ControlEndpoint[] = []): OpenApiDocument {
   const { version } = JSON.parse(readFileSync(join(packageRoot, 'package.json'), 'utf8'));
   const paths: OpenApiDocument['paths'] = {};
   for (const operation of operations) {
     const path = operation.path.replace(/:(\w+)/g, '{$1}');
     paths[path] = { ...paths[path], [operation.method.toLowerCase()]: describe(operation, operations) };
+  }
+  for (const endpoint of control) {
+    const { path, method } = endpoint;
+    paths[path] = { ...paths[path], [method.toLowerCase()]: describeControl(endpoint) };
   }
   return {
     openapi: '3.1.1',
@@ -126,6 +134,19 @@ function describe(operation: Operation, all: Operation[]): Described {
       },
     }),
     responses: responsesOf(operation),
+  };
+}
+
+function describeControl({ id, summary, description, body, example }: ControlEndpoint): Described {
+  const json = (of: object) => ({ 'application/json': of });
+  return {
+    operationId: id,
+    tags: ['control'],
+    summary,
+    description: `${description}\n\nOnly in \`penstock dev\`. No API key is needed.`,
+    security: [],
+    ...(body && { requestBody: { content: json({ schema: documented(body), example: example.body }) } }),
+    responses: { 200: { description: 'Done.', content: json({ example: example.reply }) } },
   };
 }
 

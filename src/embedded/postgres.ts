@@ -31,7 +31,14 @@ import {
   urlOf,
 } from './address.ts';
 import { chooseServerUser, lockDataDir, type ServerUser, stopLeftOver } from './data-dir.ts';
-import { type Binaries, findBinaries, PortLost, type Server, startServer } from './server.ts';
+import {
+  type Binaries,
+  findBinaries,
+  PortLost,
+  type Server,
+  type ServerSettings,
+  startServer,
+} from './server.ts';
 
 const DATABASE = 'penstock';
 
@@ -58,6 +65,10 @@ export interface EmbeddedOptions {
   binaries?: Binaries | undefined;
   /** A socket in `dataDir` unless told, or its path is too long for one. */
   transport?: Transport;
+  /** Settings of the server that differ from the usual ones. */
+  settings?: ServerSettings;
+  /** Further options of `initdb`. */
+  initdb?: string[];
 }
 
 /**
@@ -71,7 +82,7 @@ export interface EmbeddedOptions {
 export async function startEmbeddedPostgres(
   dataDir: string,
   log: Log,
-  { binaries, transport: wanted }: EmbeddedOptions = {},
+  { binaries, transport: wanted, settings, initdb: options = [] }: EmbeddedOptions = {},
 ): Promise<EmbeddedPostgres> {
   const home = path.resolve(dataDir);
   await makeHome(home);
@@ -82,7 +93,8 @@ export async function startEmbeddedPostgres(
     const user = chooseServerUser(cluster, postgres, home);
     const recovered = await stopLeftOver(cluster, log);
     const password = readPassword(home);
-    if (!existsSync(cluster)) await initialise({ initdb: [initdb, ...locale], cluster, password, user });
+    if (!existsSync(cluster))
+      await initialise({ initdb: [initdb, ...locale, ...options], cluster, password, user });
 
     const transport = wanted ?? transportOf(home);
     const urlAt = (port: number, database: string) => urlOf({ home, transport, port, password, database });
@@ -90,7 +102,10 @@ export async function startEmbeddedPostgres(
       const socket = transport === 'socket' ? openSocketFolder(home, user) : undefined;
       const logFile = path.join(home, 'postgres.log');
       const url = urlAt(port, 'postgres');
-      return startServer({ program: postgres, cluster, port, socket, user, url, logFile, signal }, log);
+      return startServer(
+        { program: postgres, cluster, port, socket, user, settings, url, logFile, signal },
+        log,
+      );
     };
     const start = async (port: number) => ({ port, server: await startOn(port) });
     const first = await (transport === 'socket' ? start(SOCKET_PORT) : onFreePort(home, start, log));

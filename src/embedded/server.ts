@@ -33,8 +33,11 @@ function available(): number {
   return Math.min(totalmem(), process.constrainedMemory() || Number.POSITIVE_INFINITY);
 }
 
+/** Settings of Postgres by name. */
+export type ServerSettings = Readonly<Record<string, string>>;
+
 /** For a small machine that also runs everything else. */
-const settings: Record<string, string> = {
+const defaults: ServerSettings = {
   max_connections: '200',
   shared_buffers: sharedBuffers(),
   // Room for a burst of writes between two checkpoints.
@@ -81,6 +84,8 @@ export interface ServerOptions {
   /** The folder of its Unix socket; absent: it listens on loopback instead. */
   socket: string | undefined;
   user: ServerUser;
+  /** Settings that differ from the usual ones. */
+  settings?: ServerSettings | undefined;
   /** For the check that it answers; any database of the cluster. */
   url: string;
   logFile: string;
@@ -97,7 +102,7 @@ export interface ServerOptions {
 export async function startServer(options: ServerOptions, log: Log): Promise<Server> {
   const { program, cluster, port, user, logFile, signal } = options;
   const command = [...user.prefix, program, '-D', cluster, '-p', String(port)];
-  const all = { ...settings, ...whereToListen(options) };
+  const all = { ...defaults, ...options.settings, ...whereToListen(options) };
   for (const [name, value] of Object.entries(all)) command.push('-c', `${name}=${value}`);
 
   keepPrevious(logFile);

@@ -100,12 +100,14 @@ export interface Level {
 export interface MemoryTokenBuckets extends TokenBuckets {
   level(key: string): Level | undefined;
   restore(key: string, level: Level): void;
+  forget(): void;
 }
 
 /** Where buckets of a process are kept: a Map, or a cache of bounded size. */
 interface Levels {
   get(key: string): Level | undefined;
   set(key: string, level: Level): unknown;
+  clear(): void;
 }
 
 /** Buckets in this process. The same arithmetic as the Lua script. */
@@ -132,6 +134,7 @@ export function memoryTokenBuckets(
     },
     level: (key) => buckets.get(key),
     restore: (key, level) => void buckets.set(key, level),
+    forget: () => buckets.clear(),
   };
 }
 
@@ -213,6 +216,11 @@ export function createKeptTokenBuckets({ counter, pool, log, clock = Date.now }:
 
   return {
     buckets,
+    forget(): void {
+      memory.forget();
+      read.clear();
+      changed.clear();
+    },
     async stop(): Promise<void> {
       await writes.stop();
       await write();
@@ -231,6 +239,8 @@ export interface OpenTokenBuckets {
   buckets: TokenBuckets;
   /** Absent when no server is needed for them, or it is the queue's. Rejects when it does not answer. */
   ping?: () => Promise<void>;
+  /** Makes all buckets full that this process counts by itself, after their rows were removed. */
+  forget(): void;
   stop(): Promise<void>;
 }
 
@@ -243,12 +253,14 @@ export function openTokenBuckets(
   queue: QueueConnection,
   { shardOf, ...kept }: KeptTokenBucketsOptions & { shardOf?: ShardOf | undefined },
 ): OpenTokenBuckets {
-  if (queue.redis) return { buckets: redisTokenBuckets(queue.redis, shardOf), stop: async () => {} };
+  if (queue.redis)
+    return { buckets: redisTokenBuckets(queue.redis, shardOf), forget() {}, stop: async () => {} };
   if (!config.REDIS_URL) return createKeptTokenBuckets(kept);
   const redis = openProducerRedis(config);
   return {
     buckets: redisTokenBuckets(redis),
     ping: () => pingRedis(redis, 1),
+    forget() {},
     stop: async () => redis.disconnect(),
   };
 }

@@ -1,3 +1,6 @@
+import { homedir } from 'node:os';
+import path from 'node:path';
+
 // biome-ignore lint/style/noProcessEnv: all that anybody may ask of the environment stands in this file
 const ours = () => process.env;
 
@@ -21,3 +24,13 @@ export const environmentWith = (values: Record<string, string>): NodeJS.ProcessE
   ...ours(),
   ...values,
 });
+
+/** The environment of this process, and a default for each of the values that it does not have. */
+export const environmentOver = (defaults: Record<string, string>): NodeJS.ProcessEnv => ({
+  ...defaults,
+  ...ours(),
+});
+
+/** The folder in which programs of this user keep files that they can create again. */
+export const cacheFolder = (): string =>
+  ours().XDG_CACHE_HOME || path.join(homedir(), process.platform === 'darwin' ? 'Library/Caches' : '.cache');

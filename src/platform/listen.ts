@@ -179,3 +179,8 @@ export function isAddressOrSubnet(entry: string): boolean {
     return false;
   }
 }
+
+/** Returns whether a host name or an address is reached from this machine only. */
+export function isLoopback(host: string): boolean {
+  return host === 'localhost' || host === '::1' || (isIP(host) === 4 && host.startsWith('127.'));
+}

@@ -1,5 +1,5 @@
 import { writeSync } from 'node:fs';
-import { stdout } from 'node:process';
+import { stderr, stdout } from 'node:process';
 import { type LoggerOptions, pino, stdTimeFunctions } from 'pino';
 import { isoTime } from './format.ts';
 import { tracing } from './tracing.ts';
@@ -31,7 +31,9 @@ export interface LogOptions {
   /** As LOG_FORMAT. */
   format?: string;
   /** Id of the process, as in the table `processes`. */
-  id?: string;
+  id?: string | undefined;
+  /** File descriptor that the lines are written to: standard output by default, or standard error. */
+  to?: 1 | 2 | undefined;
 }
 
 /**
@@ -46,15 +48,16 @@ export interface LogOptions {
 export function createLog(
   name: 'web' | 'worker' | 'sync' | 'board' | 'release' | 'start' | 'test',
   level: string,
-  { format = 'auto', id }: LogOptions = {},
+  { format = 'auto', id, to = 1 }: LogOptions = {},
 ) {
-  const isReadable = format === 'readable' || (format === 'auto' && stdout.isTTY);
+  const terminal = to === 1 ? stdout : stderr;
+  const isReadable = format === 'readable' || (format === 'auto' && terminal.isTTY);
   // A person at a terminal waits for each line.
-  const gathers = (name === 'web' || name === 'worker') && !isReadable;
+  const gathers = (name === 'web' || name === 'worker') && !isReadable && to === 1;
   const destination = pino.destination(
     gathers
       ? { dest: 1, sync: false, minLength: BUFFER, periodicFlush: FLUSH_INTERVAL }
-      : { dest: 1, sync: true },
+      : { dest: to, sync: true },
   );
   if (gathers) endWithReader(destination);
   return pino(
@@ -68,7 +71,9 @@ export function createLog(
       // By these a line and its trace find each other.
       ...(tracing && { mixin: tracing.ids }),
     },
-    isReadable ? { write: (line) => destination.write(readableLine(line, hasColours())) } : destination,
+    isReadable
+      ? { write: (line) => destination.write(readableLine(line, hasColours(terminal))) }
+      : destination,
   );
 }
 
@@ -103,8 +108,8 @@ export function writeLine(
 const { streamSym, chindingsSym, mixinSym } = pino.symbols as unknown as Record<string, symbol>;
 
 /** Node looks at what the terminal can, and at NO_COLOR. */
-function hasColours(): boolean {
-  return stdout.isTTY && stdout.hasColors();
+function hasColours(terminal: typeof stdout | typeof stderr): boolean {
+  return terminal.isTTY && terminal.hasColors();
 }
 
 /**

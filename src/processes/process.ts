@@ -1,10 +1,10 @@
 import { createServer, type IncomingMessage, type ServerResponse, STATUS_CODES } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import type { Registry } from 'prom-client';
-import { type Config, readConfig } from '../platform/config.ts';
+import type { Config } from '../platform/config.ts';
 import { packageVersion } from '../platform/files.ts';
 import { newId } from '../platform/ids.ts';
-import { isLeaving, type Service, stopOnSignal } from '../platform/lifecycle.ts';
+import { isLeaving, type Service } from '../platform/lifecycle.ts';
 import { addressOf, limitConnections, namesOneHost, serverOptions } from '../platform/listen.ts';
 import { createLog, type Log } from '../platform/log.ts';
 import { ResponseOrder } from '../platform/response-order.ts';
@@ -26,6 +26,7 @@ import {
   watchDependencies,
 } from './dependencies.ts';
 import { type Pulse, startHeartbeat } from './heartbeat.ts';
+import type { Host } from './host.ts';
 import { addClockMetric, addDependencyMetric, addSpanMetric, createMetricsGuard } from './metrics.ts';
 
 /** What a process asks of Postgres. */
@@ -52,36 +53,39 @@ export interface OpenProcess<S extends Store = Store> {
 }
 
 /**
- * The beginning of every process. Reads the settings, begins to trace where that is wanted, and opens both stores
- * without waiting for them. From then on it stops in order at a signal.
+ * The beginning of every process. Begins to trace where that is wanted, and opens both stores without waiting for them,
+ * unless the host shares its own. From then on the host stops it in order.
  *
  * @param open Postgres, as this process needs it: a worker loads no Prisma
  * @param connect for producers, which fail at once while the queue is away, unless told
- * @throws {ConfigError} naming the setting that is wrong
  */
 export async function openProcess<S extends Store>(
-  name: 'web' | 'worker' | 'sync' | 'board',
+  { host, name }: { host: Host; name: 'web' | 'worker' | 'sync' | 'board' },
   open: (url: string, config: Config) => S,
   connect: typeof connectProducer = connectProducer,
 ): Promise<OpenProcess<S>> {
-  const config = readConfig();
+  const { config } = host;
   const id = newId();
   await startTracing(config, { name, id, version: packageVersion });
-  const log = createLog(name, config.LOG_LEVEL, { format: config.LOG_FORMAT, id });
+  const log = createLog(name, config.LOG_LEVEL, { format: config.LOG_FORMAT, id, to: host.logTo });
   tracing?.tellTo(log);
   const url = databaseUrl(config);
   const directUrl = directDatabaseUrl(config);
-  const database = open(url, config);
-  const connection = connect(config, url);
+  const { database, connection } = host.stores
+    ? // The pool of a host has everything that a process asks of its own.
+      { ...host.stores, database: host.stores.database as unknown as S }
+    : { database: open(url, config), connection: connect(config, url) };
   const services: Service[] = [
     // The last to stop: the others have spans yet.
     { name: 'tracing', stop: () => stopTracing(config) },
-    { name: 'database', stop: () => database.stop() },
-    { name: 'queue connection', stop: () => connection.stop() },
   ];
+  if (!host.stores) {
+    services.push({ name: 'database', stop: () => database.stop() });
+    services.push({ name: 'queue connection', stop: () => connection.stop() });
+  }
   // Nobody opens connections to the others but to look at them.
   const delay = name === 'web' || name === 'board' ? config.SHUTDOWN_DELAY_MS : 0;
-  stopOnSignal(services, log, { deadline: config.SHUTDOWN_TIMEOUT_MS, delay });
+  host.stopAtEnd(services, log, { deadline: config.SHUTDOWN_TIMEOUT_MS, delay });
   return { id, config, log, url, directUrl, database, connection, services };
 }
 
@@ -127,15 +131,18 @@ export interface WorkingOptions extends Pick<Pulse, 'objects' | 'lanes' | 'held'
  * @throws {ConfigError} when a setting is wrong, Redis evicts, or the installation has another number of lanes
  */
 export async function openWorkingProcess(
+  host: Host,
   name: keyof typeof statusAddress,
   { registry, onLoss, ...pulse }: WorkingOptions,
 ): Promise<WorkingProcess> {
-  const { database, ...opened } = await openProcess(name, openWorkingPool, connectWorker);
+  const { database, ...opened } = await openProcess({ host, name }, openWorkingPool, connectWorker);
   const { id, config, log, url, connection, services } = opened;
   const { pool } = database;
-  const producerConnection = connectProducer(config, url);
+  const producerConnection = host.stores?.connection ?? connectProducer(config, url);
   const producer = openProducer(producerConnection, { pool, timeout: config.QUEUE_TIMEOUT_MS, log });
-  services.push({ name: 'producer', stop: () => producer.stop().then(() => producerConnection.stop()) });
+  if (!host.stores)
+    services.push({ name: 'connection of the producer', stop: () => producerConnection.stop() });
+  services.push({ name: 'producer', stop: () => producer.stop() });
   const pings = { producer: producer.ping };
   const dependencies = watchDependencies({ pool, connection, pings, log });
   services.push(dependencies);

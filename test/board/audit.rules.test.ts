@@ -37,8 +37,9 @@ const reading = new Set([
     'integrations logs',
     'queue losses',
   ].map((words) => `penstock ${words}`),
-  // It writes only what its processes write.
+  // They write only what their processes write.
   'penstock start',
+  'penstock dev',
   // Of which _prisma_migrations tells: there may be no audit before it.
   ...['usage', 'audit', 'status', 'workers', 'doctor', 'completion', 'help', 'compare', 'migrate'].map(
     (verb) => `penstock ${verb}`,

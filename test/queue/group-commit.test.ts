@@ -92,7 +92,13 @@ describe.each(['redis', 'postgres'] as const)('the queue lives in %s', (kind) =>
 
   test('G3: a worker sets the limit of one job at a time again within seconds of its loss', async () => {
     const { connection, pool, config, queues } = scene;
-    const upkeep = await startUpkeep({ laneStore: connection.laneStore, pool, config, log });
+    const upkeep = await startUpkeep({
+      laneStore: connection.laneStore,
+      pool,
+      objects: () => 0,
+      config,
+      log,
+    });
     const limits = () => Promise.all(queues.map((queue) => queue.getGlobalConcurrency()));
     expect(await limits()).toEqual([1, 1, 1, 1]);
     await queues[2]!.removeGlobalConcurrency();

@@ -52,7 +52,9 @@ describe.each(['redis', 'postgres'] as const)('failed jobs of a lane on %s', (ki
     log.error = (...line: unknown[]) => void errors.push(line);
     const connection = connectWorker(config(), scene.env.DATABASE_URL);
     const pool = openPool(scene.env.DATABASE_URL);
-    const upkeep = await startUpkeep({ laneStore: connection.laneStore, pool, config: config(), log });
+    const upkeep = await startUpkeep({
+      ...{ laneStore: connection.laneStore, pool, objects: () => 0, config: config(), log },
+    });
     await waitUntil(async () => (await states(applied)).every((state) => state === 'unknown'), {
       what: 'the jobs that took effect to be gone',
     });

@@ -67,6 +67,11 @@ interface Procedure {
 /** What this process has recorded in each store. */
 const attributeNames = new WeakMap<Pool, AttributeNames>();
 
+/** Makes this process record the names of attributes again, after their rows were removed. */
+export function forgetAttributeNames(pool: Pool): void {
+  attributeNames.delete(pool);
+}
+
 function attributeNamesIn(pool: Pool): AttributeNames {
   const names = attributeNames.get(pool) ?? new AttributeNames();
   attributeNames.set(pool, names);

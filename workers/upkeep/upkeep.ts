@@ -58,12 +58,16 @@ const FOREVER_MS = 2 ** 31 - 1;
 const CHECK_LANES_MS = 5000;
 const BLOCK_DUMMIES_MS = 60_000;
 const LOOK_AT_SIZES_MS = 1000;
+/** A worker that has applied nothing since its last look at sizes omits so many. */
+const IDLE_LOOKS = 10;
 const ERASE_LOG_MS = 60_000;
 const TIDY_STORE_MS = 3_600_000;
 
 export interface UpkeepOptions {
   laneStore: LaneStore;
   pool: Pool;
+  /** Objects that this worker has applied. */
+  objects(): number;
   config: LayoutSettings & Pick<Config, 'LEDGER_DAYS' | 'AUDIT_DAYS'>;
   log: Log;
 }
@@ -78,7 +82,13 @@ export interface UpkeepOptions {
  * - deletes old rows: ledger, fences, outcomes, idempotency keys, audit, sessions, refused objects, and rows of
  *   interrupted imports and syncs.
  */
-export async function startUpkeep({ laneStore, pool, config, log }: UpkeepOptions): Promise<Service> {
+export async function startUpkeep({
+  laneStore,
+  pool,
+  objects,
+  config,
+  log,
+}: UpkeepOptions): Promise<Service> {
   const lanes = everyLane(laneCount(config));
   const { layout } = laneStore;
   const { shards } = layout;
@@ -135,6 +145,18 @@ export async function startUpkeep({ laneStore, pool, config, log }: UpkeepOption
     invalidNumbers = await forgetInvalidNumbers(pool, invalidNumbers);
   }
 
+  let objectsBefore = -1;
+
+  /** Tables grow with what workers apply; other processes may have applied something as well. */
+  let skipped = 0;
+  async function lookAtSizes(): Promise<void> {
+    const now = objects();
+    if (now === objectsBefore && ++skipped < IDLE_LOOKS) return;
+    objectsBefore = now;
+    skipped = 0;
+    await analyzeGrown(pool);
+  }
+
   await ensurePartitions(pool);
   const warn = (error: unknown) => log.warn({ err: error }, 'upkeep failed; will retry');
   const tidying = poll(TIDY_STORE_MS, tidyStore, warn);
@@ -145,7 +167,7 @@ export async function startUpkeep({ laneStore, pool, config, log }: UpkeepOption
     ...everyShard(shards).map((shard) => poll(CHECK_LANES_MS, () => checkShard(shard), warn)),
     poll(BLOCK_DUMMIES_MS, () => blockDummyUsers(pool, log), warn),
     poll(ERASE_LOG_MS, () => eraseDeletedFromLogs(pool, { leaving: leaving.signal }), warn),
-    poll(LOOK_AT_SIZES_MS, async () => void (await analyzeGrown(pool)), warn),
+    poll(LOOK_AT_SIZES_MS, lookAtSizes, warn),
     tidying,
   ];
   return {

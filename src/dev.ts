@@ -1,0 +1,123 @@
+import { rm } from 'node:fs/promises';
+import type { DevOptions } from './admin/command.ts';
+import { keepIntegrationKey } from './embedded/address.ts';
+import type { EmbeddedPostgres } from './embedded/postgres.ts';
+import type { Config } from './platform/config.ts';
+import { scratchFolders } from './platform/files.ts';
+import { reachable } from './platform/lifecycle.ts';
+import { createLog, type Log } from './platform/log.ts';
+import { collectMains, type Host } from './processes/host.ts';
+import { listenForConsole } from './start/console-listener.ts';
+import { credentialsOf, readDevConfig } from './start/dev-settings.ts';
+import { claimPorts } from './start/postgres.ts';
+import { endOfStart } from './start/processes.ts';
+import { startFromTemplate } from './start/template.ts';
+
+const folders = scratchFolders('dev');
+
+/**
+ * `penstock dev`: web, worker, sync and console in this process, with an embedded Postgres whose data is removed at the end.
+ * @returns the exit code
+ */
+export async function dev(options: DevOptions): Promise<number> {
+  // Checked before a folder is created.
+  const checked = readDevConfig(options, '.penstock');
+  const log = createLog('start', checked.LOG_LEVEL, { format: checked.LOG_FORMAT, to: 2 });
+  const end = endOfStart(log);
+  // A program that started this one with a channel has ended.
+  process.once('disconnect', () => process.kill(process.pid, 'SIGTERM'));
+  const home = await folders.make();
+  let postgres: EmbeddedPostgres | undefined;
+  const logs: Log[] = [];
+  try {
+    const ports = await claimPorts({ ...checked, WORKER_PORT: 0, SYNC_PORT: 0 }, 1000);
+    const config: Config = Object.freeze({ ...checked, ...ports, DATA_DIR: home });
+    // Modules load while Postgres starts.
+    const [server, mains] = await Promise.all([
+      startFromTemplate({ home, log, credentials: credentialsOf(config), fill: (url) => fill(url, config) }),
+      collectMains(() => Promise.all([import('./web.ts'), import('../workers/worker.ts')])),
+    ]);
+    postgres = server;
+    if (end.signal.aborted) return 0;
+    void postgres.exited.then(() => end.because('the embedded Postgres exited unexpectedly', 1));
+    keepIntegrationKey(home);
+    const { openStores } = await import('./start/stores.ts');
+    const host: Host = {
+      config,
+      stores: openStores(postgres.url, config),
+      logTo: 2,
+      control: createControlSignals(),
+      // Nothing is kept, so no service has to finish anything.
+      stopAtEnd: (_services, own) => void logs.push(own),
+    };
+    const run = (name: string, from = mains) =>
+      from.get(name)!(host).catch((error: Error) => end.because(`${name}: ${error.message}`, 1));
+    await Promise.all([run('web'), run('worker')]);
+    await listenForConsole({ port: config.BOARD_PORT, host: config.BOARD_HOST }, async () => {
+      const loaded = await collectMains(() => import('./board.ts'));
+      return () => run('board', loaded);
+    });
+    if (!end.signal.aborted) greet(config, options);
+    const loaded = await collectMains(() => import('../workers/sync.ts'));
+    await run('sync', loaded);
+    return await end.asked;
+  } catch (error) {
+    if (end.signal.aborted) return 0;
+    throw error;
+  } finally {
+    end.over();
+    // They would report that Postgres is gone.
+    for (const one of logs) one.level = 'silent';
+    await postgres?.stop();
+    await rm(home, { recursive: true, force: true });
+    await folders.tidy();
+  }
+}
+
+function createControlSignals(): NonNullable<Host['control']> {
+  const listeners: (() => void)[] = [];
+  return {
+    onForget: (listener) => void listeners.push(listener),
+    forget() {
+      for (const listener of listeners) listener();
+    },
+  };
+}
+
+/** Creates the tables and the first workspace. */
+async function fill(url: string, config: Config): Promise<void> {
+  const { bootstrap, migrate } = await import('./processes/migrate.ts');
+  const { openDatabase } = await import('./store/open-database.ts');
+  const { prepareSnapshots } = await import('./store/snapshots.ts');
+  await migrate(url);
+  const database = openDatabase(url, 1);
+  try {
+    await bootstrap(database, config);
+  } finally {
+    await database.stop();
+  }
+  await prepareSnapshots(url);
+}
+
+function greet(config: Config, { json }: DevOptions): void {
+  const facts = {
+    url: `http://${reachable(config.HOST)}:${config.PORT}`,
+    api_key: config.BOOTSTRAP_API_KEY,
+    scim_token: config.BOOTSTRAP_SCIM_TOKEN,
+    scim_origin: config.BOOTSTRAP_SCIM_ORIGIN,
+    console: `http://${reachable(config.BOARD_HOST)}:${config.BOARD_PORT}`,
+    console_user: config.BOARD_USER,
+    console_password: config.BOARD_PASSWORD,
+    pid: process.pid,
+  };
+  if (json) return void process.stdout.write(`${JSON.stringify(facts)}\n`);
+  process.stdout.write(`
+  Penstock is ready for tests. All data is removed when it stops.
+
+  API         ${facts.url}   (documentation: ${facts.url}/docs)
+  API key     ${facts.api_key}
+  SCIM token  ${facts.scim_token}   (header X-Request-Origin: ${facts.scim_origin})
+  Console     ${facts.console}   user ${facts.console_user}, password ${facts.console_password}
+
+`);
+}

@@ -1,0 +1,402 @@
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import { readUpTo } from '../../platform/bounded-body.ts';
+import { backOff, until } from '../../platform/poll.ts';
+import type { LaneStore } from '../../queue/lane-store.ts';
+import { everyLane } from '../../queue/lanes.ts';
+import { compile, describeError, type Schema } from '../../schemas/compile.ts';
+import type { Pool } from '../../store/database.ts';
+import {
+  countUnfinishedWork,
+  EMPTY_SNAPSHOT,
+  listWaitingLetters,
+  restoreSnapshot,
+  takeSnapshot,
+} from '../../store/snapshots.ts';
+import type { RefusedObjectsOf } from '../refused-objects.ts';
+import { type Fault, Faults, faultKinds } from './faults.ts';
+import { Journal, pathOf, type RequestMatcher } from './journal.ts';
+
+/** The path of all control endpoints. */
+export const CONTROL_ROOT = '/_dev';
+
+const MAX_BODY_BYTES = 4_194_304;
+
+/** Dead letters and rejected requests that `settle` returns. */
+const MAX_LISTED = 1000;
+
+/** Milliseconds that `settle` waits by default. */
+const SETTLE_MS = 10_000;
+
+/** Milliseconds between two looks at the lanes. */
+const FIRST_LOOK_MS = 1;
+const LONGEST_LOOK_MS = 25;
+
+export interface ControlSources {
+  pool: Pool;
+  laneStore: LaneStore;
+  lanes: number;
+  /** Makes all parts of the process forget what they remember of rows. */
+  forget(): void;
+}
+
+type Handle<Request extends IncomingMessage> = (request: Request, response: ServerResponse) => void;
+
+/** What an endpoint answers with. */
+interface ControlReply {
+  status?: number;
+  body: object;
+}
+
+/** A control endpoint, with its documentation. */
+export interface ControlEndpoint {
+  id: string;
+  method: 'GET' | 'POST' | 'DELETE';
+  path: string;
+  summary: string;
+  description: string;
+  body?: Schema;
+  /** A body that is accepted, and the answer to it. */
+  example: { body?: object; reply: object };
+  /** @param body of which `body` is the schema; {} where none was sent */
+  handle(body: never): Promise<ControlReply> | ControlReply;
+}
+
+const SUCCESS = { message: 'success' };
+
+/** Letters, digits, `_` and `-`: the name becomes a part of a name in Postgres. */
+const snapshotName = {
+  type: 'object',
+  additionalProperties: false,
+  required: ['name'],
+  properties: {
+    name: {
+      type: 'string',
+      pattern: '^[A-Za-z0-9_-]{1,40}$',
+      rule: 'it must have 1 to 40 letters, digits, hyphens and underscores',
+      description: 'Name of the snapshot.',
+    },
+  },
+} as const;
+
+const matcher = {
+  type: 'object',
+  additionalProperties: false,
+  properties: {
+    method: { type: 'string', description: 'For example `POST`.' },
+    path: { type: 'string', description: 'For example `/users/track`, without the query.' },
+    status: { type: 'integer', description: 'Status of the response.' },
+    body: { description: 'JSON that the body contains: members of objects and elements of arrays.' },
+  },
+} as const;
+
+const times = { type: 'integer', minimum: 1, maximum: 1_000_000, default: 1 };
+
+/**
+ * The control endpoints of `penstock dev`, and what they need of all other requests: a journal, faults, and a gate that holds
+ * requests while rows are replaced.
+ */
+export function createControl({ pool, laneStore, lanes, forget }: ControlSources) {
+  const journal = new Journal();
+  const faults = new Faults();
+  let rejected: object[] = [];
+  /** Requests that are not answered yet. */
+  let inHand = 0;
+  /** Set while rows are replaced. */
+  let gate: Promise<unknown> | undefined;
+
+  async function isIdle(): Promise<boolean> {
+    if (inHand > 0) return false;
+    const depths = await Promise.all(everyLane(lanes).map((lane) => laneStore.depth(lane)));
+    if (depths.some(({ waiting, active }) => waiting + active > 0)) return false;
+    const { syncRuns, segmentExports } = await countUnfinishedWork(pool);
+    return syncRuns + segmentExports === 0;
+  }
+
+  const settle = (milliseconds: number) =>
+    until(isIdle, {
+      every: backOff(FIRST_LOOK_MS, LONGEST_LOOK_MS),
+      deadline: Date.now() + milliseconds,
+    });
+
+  /** Replaces all rows while no request and no job is in progress. */
+  async function replace(name: string): Promise<ControlReply> {
+    const work = async (): Promise<ControlReply> => {
+      if (!(await settle(SETTLE_MS)))
+        return {
+          status: 409,
+          body: { message: `Requests or jobs were still in progress after ${SETTLE_MS / 1000} s.` },
+        };
+      if (!(await restoreSnapshot(pool, name)))
+        return { status: 404, body: { message: `There is no snapshot '${name}'.` } };
+      forget();
+      rejected = [];
+      return { body: SUCCESS };
+    };
+    // One after the other.
+    const before = gate;
+    const mine = (before ?? Promise.resolve()).then(work);
+    const settled = mine.catch(() => {});
+    gate = settled;
+    try {
+      return await mine;
+    } finally {
+      if (gate === settled) gate = undefined;
+    }
+  }
+
+  const endpoints: ControlEndpoint[] = [
+    {
+      id: 'dev.reset',
+      method: 'POST',
+      path: `${CONTROL_ROOT}/reset`,
+      summary: 'Remove all data',
+      description:
+        'Removes everything that requests have stored, the journal of requests and all faults. The first workspace and its credentials, and snapshots, remain. Waits for requests and jobs in progress.',
+      example: { reply: SUCCESS },
+      async handle() {
+        faults.clear();
+        const reply = await replace(EMPTY_SNAPSHOT);
+        journal.clear();
+        return reply;
+      },
+    },
+    {
+      id: 'dev.settle',
+      method: 'POST',
+      path: `${CONTROL_ROOT}/settle`,
+      summary: 'Wait until everything has taken effect',
+      description:
+        'Returns when all accepted requests have taken effect and syncs and segment exports have ended. `dead_letters` are objects that were accepted and could not be applied, and `rejected` are objects that requests were told about since the last reset. Returns 504 if that takes longer than `timeout_ms`.',
+      body: {
+        type: 'object',
+        additionalProperties: false,
+        properties: {
+          timeout_ms: {
+            type: 'integer',
+            ...{ minimum: 0, maximum: 600_000, default: SETTLE_MS },
+            description: 'Longest time to wait.',
+          },
+        },
+      },
+      example: { body: {}, reply: { settled: true, dead_letters: [], rejected: [] } },
+      async handle({ timeout_ms = SETTLE_MS }: { timeout_ms?: number }) {
+        const settled = await settle(timeout_ms);
+        const letters = await listWaitingLetters(pool, MAX_LISTED);
+        const dead_letters = letters.map(({ requestId, ...letter }) => ({
+          ...letter,
+          request_id: requestId,
+        }));
+        return { status: settled ? 200 : 504, body: { settled, dead_letters, rejected } };
+      },
+    },
+    {
+      id: 'dev.snapshot',
+      method: 'POST',
+      path: `${CONTROL_ROOT}/snapshot`,
+      summary: 'Take a snapshot',
+      description:
+        'Keeps a copy of all data under a name until the process stops. An earlier snapshot of that name is replaced.',
+      body: snapshotName,
+      example: { body: { name: 'with_users' }, reply: SUCCESS },
+      async handle({ name }: { name: string }) {
+        if (name === EMPTY_SNAPSHOT)
+          return { status: 400, body: { message: `The snapshot '${EMPTY_SNAPSHOT}' cannot be replaced.` } };
+        if (!(await settle(SETTLE_MS)))
+          return {
+            status: 409,
+            body: { message: `Requests or jobs were still in progress after ${SETTLE_MS / 1000} s.` },
+          };
+        await takeSnapshot(pool, name);
+        return { body: SUCCESS };
+      },
+    },
+    {
+      id: 'dev.restore',
+      method: 'POST',
+      path: `${CONTROL_ROOT}/restore`,
+      summary: 'Restore a snapshot',
+      description: `Replaces all data by a snapshot. The snapshot \`${EMPTY_SNAPSHOT}\` always exists. Waits for requests and jobs in progress.`,
+      body: snapshotName,
+      example: { body: { name: EMPTY_SNAPSHOT }, reply: SUCCESS },
+      handle: ({ name }: { name: string }) => replace(name),
+    },
+    {
+      id: 'dev.requests.list',
+      method: 'GET',
+      path: `${CONTROL_ROOT}/requests`,
+      summary: 'List requests',
+      description: 'Lists the last 1,000 requests, oldest first, without control requests.',
+      example: { reply: { count: 0, requests: [] } },
+      handle: () => found({}),
+    },
+    {
+      id: 'dev.requests.search',
+      method: 'POST',
+      path: `${CONTROL_ROOT}/requests`,
+      summary: 'Search requests',
+      description: 'Lists the requests that match all given members, oldest first.',
+      body: matcher,
+      example: {
+        body: { method: 'POST', path: '/users/track', body: { events: [{ name: 'signed_up' }] } },
+        reply: { count: 0, requests: [] },
+      },
+      handle: (wanted: RequestMatcher) => found(wanted),
+    },
+    {
+      id: 'dev.requests.clear',
+      method: 'DELETE',
+      path: `${CONTROL_ROOT}/requests`,
+      summary: 'Clear the journal of requests',
+      description: 'Removes all requests from the journal.',
+      example: { reply: SUCCESS },
+      handle() {
+        journal.clear();
+        return { body: SUCCESS };
+      },
+    },
+    {
+      id: 'dev.faults.list',
+      method: 'GET',
+      path: `${CONTROL_ROOT}/faults`,
+      summary: 'List faults',
+      description: 'Lists the faults that are still to be applied, with the number of requests that is left.',
+      example: { reply: { faults: [] } },
+      handle: () => ({ body: { faults: faults.list() } }),
+    },
+    {
+      id: 'dev.faults.add',
+      method: 'POST',
+      path: `${CONTROL_ROOT}/faults`,
+      summary: 'Add a fault',
+      description: `Lets the next \`times\` requests that match \`method\` and \`path\` fail. Faults apply in the order in which they were added. Kinds: ${Object.entries(
+        faultKinds,
+      )
+        .map(([kind, effect]) => `\`${kind}\`: ${effect}`)
+        .join(' ')}`,
+      body: {
+        type: 'object',
+        additionalProperties: false,
+        required: ['kind'],
+        properties: {
+          kind: { type: 'string', enum: Object.keys(faultKinds), description: 'Kind of the fault.' },
+          method: matcher.properties.method,
+          path: matcher.properties.path,
+          times: { ...times, description: 'Number of requests.' },
+          delay_ms: { type: 'integer', minimum: 0, maximum: 600_000, description: 'Time for `delay`.' },
+          retry_after: {
+            type: 'integer',
+            ...{ minimum: 0, maximum: 3600, default: 1 },
+            description: 'Seconds in `Retry-After`.',
+          },
+        },
+      },
+      example: { body: { kind: 'rate_limit', path: '/users/track', times: 2 }, reply: SUCCESS },
+      handle(fault: Fault) {
+        faults.add({ ...fault, times: fault.times ?? 1 });
+        return { body: SUCCESS };
+      },
+    },
+    {
+      id: 'dev.faults.clear',
+      method: 'DELETE',
+      path: `${CONTROL_ROOT}/faults`,
+      summary: 'Remove all faults',
+      description: 'Removes all faults that are still to be applied.',
+      example: { reply: SUCCESS },
+      handle() {
+        faults.clear();
+        return { body: SUCCESS };
+      },
+    },
+  ];
+
+  function found(wanted: RequestMatcher): ControlReply {
+    const requests = journal.find(wanted);
+    return { body: { count: requests.length, requests } };
+  }
+
+  const byTarget = new Map(
+    endpoints.map((one) => [
+      `${one.method} ${one.path}`,
+      { endpoint: one, isValid: compile(one.body ?? { type: 'object' }) },
+    ]),
+  );
+
+  async function answer(request: IncomingMessage): Promise<ControlReply> {
+    // A page of another site that a developer has open could send requests here. Browsers name that site.
+    if (request.headers.origin !== undefined)
+      return { status: 403, body: { message: 'Control endpoints refuse requests with the header Origin.' } };
+    const path = pathOf(request.url!);
+    const found = byTarget.get(`${request.method} ${path}`);
+    if (!found) {
+      const isPath = endpoints.some((one) => one.path === path);
+      return isPath
+        ? { status: 405, body: { message: 'Method Not Allowed' } }
+        : { status: 404, body: { message: `There is no control endpoint ${path}.` } };
+    }
+    const { bytes, isWhole } = await readUpTo(MAX_BODY_BYTES, request);
+    if (!isWhole)
+      return { status: 413, body: { message: `The body has more than ${MAX_BODY_BYTES} bytes.` } };
+    let body: unknown;
+    try {
+      body = bytes.length === 0 ? {} : JSON.parse(bytes.toString());
+    } catch {
+      return { status: 400, body: { message: 'The body is not valid JSON.' } };
+    }
+    const { endpoint, isValid } = found;
+    if (!isValid(body)) return { status: 400, body: { message: describeError(isValid.errors![0]!) } };
+    return endpoint.handle(body as never);
+  }
+
+  function respond(request: IncomingMessage, response: ServerResponse): void {
+    answer(request)
+      .catch((error: Error): ControlReply => ({ status: 500, body: { message: error.message } }))
+      .then(({ status = 200, body }) => {
+        response.writeHead(status, { 'Content-Type': 'application/json; charset=utf-8' });
+        response.end(JSON.stringify(body));
+      });
+  }
+
+  function take<Request extends IncomingMessage>(
+    request: Request,
+    response: ServerResponse,
+    handle: Handle<Request>,
+  ): void {
+    inHand++;
+    response.once('close', () => {
+      inHand--;
+    });
+    const isOwn = faults.isPassedOn(request);
+    const fault = isOwn ? undefined : faults.next(request);
+    const record = () => journal.record(request, response);
+    const proceed = () => handle(request, response);
+    if (fault) return void faults.apply(fault, { request, response, record, proceed });
+    if (!isOwn) record();
+    proceed();
+  }
+
+  return {
+    endpoints,
+
+    /** Notes the rejected objects of a request. */
+    noteRejected({ requestId, operation, body, rejected: found }: RefusedObjectsOf): void {
+      for (const { type, input_array, index } of found) {
+        if (rejected.length >= MAX_LISTED) return;
+        const object = (body?.[input_array as string] as unknown[] | undefined)?.[index as number] ?? null;
+        rejected.push({ request_id: requestId, operation, type, input_array, index, object });
+      }
+    },
+
+    /** Wraps the handler of all requests. */
+    wrap<Request extends IncomingMessage>(handle: Handle<Request>): Handle<Request> {
+      return (request, response) => {
+        const path = pathOf(request.url ?? '');
+        if (path === CONTROL_ROOT || path.startsWith(`${CONTROL_ROOT}/`)) return respond(request, response);
+        if (gate) void gate.then(() => take(request, response, handle));
+        else take(request, response, handle);
+      };
+    },
+  };
+}
+
+export type Control = ReturnType<typeof createControl>;

@@ -1,0 +1,49 @@
+import { type Config, readConfig } from '../platform/config.ts';
+import { runProcess, type Service, type StopOptions, stopOnSignal } from '../platform/lifecycle.ts';
+import type { Log } from '../platform/log.ts';
+import type { QueueConnection } from '../queue/connection.ts';
+import type { Database } from '../store/database.ts';
+
+/** The program that runs a main: a process of its own, or one that runs several mains. */
+export interface Host {
+  config: Config;
+  /** Stores that all mains of the program share, and that the program closes. Absent: each main opens its own. */
+  stores?: { database: Database; connection: QueueConnection };
+  /** File descriptor for log lines: standard output by default. */
+  logTo?: 1 | 2;
+  /**
+   * Web serves the control endpoints below /_dev, and answers when accepted objects have taken effect. Parts of the program
+   * that remember rows register what makes them forget. Absent in each deployment.
+   */
+  control?: { onForget(listener: () => void): void; forget(): void };
+  /**
+   * Stops the services of a main, in reverse order, when the program ends.
+   * @param services a main that is still starting adds others
+   */
+  stopAtEnd(services: Service[], log: Log, options: StopOptions): void;
+}
+
+/** The program of a process: starts its parts, and resolves when they run. */
+export type Main = (host: Host) => Promise<void>;
+
+let collected: Map<string, Main> | undefined;
+
+/** Runs a main as this process, with the settings of its environment, until a signal. */
+export function runMain(name: string, main: Main): void {
+  if (collected) collected.set(name, main);
+  else runProcess(name, async () => main({ config: readConfig(), stopAtEnd: stopOnSignal }));
+}
+
+/**
+ * Loads files that call `runMain`, without running their mains.
+ * @returns the mains by name
+ */
+export async function collectMains(load: () => Promise<unknown>): Promise<ReadonlyMap<string, Main>> {
+  collected = new Map();
+  try {
+    await load();
+    return collected;
+  } finally {
+    collected = undefined;
+  }
+}
