@@ -3,7 +3,9 @@ import { poll } from '../platform/poll.ts';
 import type { LaneStore } from './lane-store.ts';
 import { everyLane, everyShard, laneName, shardOfLane } from './lanes.ts';
 
+/** Milliseconds between two looks while requests ask for the depth, and otherwise. */
 const DEPTH_REFRESH_MS = 200;
+const IDLE_REFRESH_MS = 2000;
 
 /** Milliseconds for which a look at the queue counts as a look at what is. */
 export const FRESH_MS = 5000;
@@ -17,14 +19,16 @@ export interface LaneDepth {
 }
 
 /**
- * How much waits in the lanes: asked for five times a second, so that a request can be refused at once without a
- * question to the queue.
+ * How much waits in the lanes: asked for five times a second while requests come, so that a request can be refused at once
+ * without a question to the queue. An idle process asks less often.
  */
 export function watchDepth(store: LaneStore, lanes: number) {
   const { layout } = store;
   const shards = everyShard(layout.shards).map((shard) => ({
     ...{ shard, waiting: 0, seenAt: Number.NEGATIVE_INFINITY },
   }));
+
+  let isWanted = false;
 
   async function look(one: (typeof shards)[number]): Promise<void> {
     one.waiting = await store.waitingInShard(one.shard);
@@ -34,9 +38,16 @@ export function watchDepth(store: LaneStore, lanes: number) {
   // While a shard is away its last figure stands, and adding fails by itself.
   const pollers = shards.map((one) =>
     poll(DEPTH_REFRESH_MS, async () => {
+      if (!isWanted && performance.now() - one.seenAt < IDLE_REFRESH_MS) return;
+      isWanted = false;
       if (store.ready()) await look(one);
     }),
   );
+
+  function waitingIn(shard: number): number {
+    isWanted = true;
+    return shards[shard]!.waiting;
+  }
 
   const service: Service = {
     name: 'queue depth',
@@ -46,11 +57,11 @@ export function watchDepth(store: LaneStore, lanes: number) {
   };
   return {
     ...service,
-    /** Jobs that waited in all lanes, or in those of one shard, at most 200 ms ago. */
+    /** Jobs that waited in all lanes, or in those of one shard, at most 200 ms ago; of an idle process, at most 2 s ago. */
     waiting: (shard?: number) =>
-      shard === undefined ? shards.reduce((sum, one) => sum + one.waiting, 0) : shards[shard]!.waiting,
+      shard === undefined ? shards.reduce((sum, one) => sum + waitingIn(one.shard), 0) : waitingIn(shard),
     /** Those of the shard that has most. */
-    mostWaiting: () => Math.max(...shards.map(({ waiting }) => waiting)),
+    mostWaiting: () => Math.max(...shards.map((one) => waitingIn(one.shard))),
     /** Whether that is known: the queue has told it a moment ago. */
     known: () => shards.every(({ seenAt }) => performance.now() - seenAt < FRESH_MS),
     /** Jobs that wait or are in work, of each lane; those of a shard that does not answer are left out. */

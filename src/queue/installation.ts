@@ -30,6 +30,9 @@ import { whenConnected } from './open-redis.ts';
 /** Between two looks. What a process added since the last one, and nobody has applied, can be lost without a trace of it. */
 const LOOK_MS = 2000;
 
+/** Between two looks where the queue is in the Postgres of the tables, and cannot be lost without them. */
+const CALM_LOOK_MS = 10_000;
+
 /** Milliseconds for one look. */
 const PATIENCE_MS = 10_000;
 
@@ -167,7 +170,7 @@ export async function joinInstallation(joining: Joining): Promise<Installation> 
     log.warn({ err: error }, 'number of lanes could not be read; will retry');
     warned = true;
   }
-  const looks = poll(LOOK_MS, look);
+  const looks = poll(redis ? LOOK_MS : CALM_LOOK_MS, look);
   const forget = redis && whenConnected(redis, look);
   for (const one of additions) one.onFall(look);
 

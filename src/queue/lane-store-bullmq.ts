@@ -12,7 +12,7 @@ import type {
   StoredEnvelope,
 } from './lane-store.ts';
 import { laneName } from './lanes.ts';
-import { NOT_RUNNING, runWorker } from './open-worker.ts';
+import { drainDelayOf, NOT_RUNNING, runWorker } from './open-worker.ts';
 import type { WireEnvelope } from './wire.ts';
 
 export type LaneQueue = Queue<WireEnvelope>;
@@ -161,7 +161,7 @@ function leaseLane(
         ...NOT_RUNNING,
         ...{ concurrency: 1, lockDuration, stalledInterval },
         maxStalledCount: MAX_STALLED,
-        drainDelay: DRAIN_DELAY,
+        drainDelay: drainDelayOf(access, { atLeast: DRAIN_DELAY, stalledInterval }),
         runRetryDelay: RUN_RETRY_DELAY,
       },
       access.factory,

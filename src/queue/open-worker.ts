@@ -53,3 +53,14 @@ export function runWorker(open: () => OpenedWorker): Pick<OpenedWorker, 'close'>
     },
   };
 }
+
+/**
+ * Returns how many seconds a worker of BullMQ waits for a job before it asks again. Postgres notifies a waiting worker of each
+ * job, except of a stalled one that the search of another worker gives back.
+ */
+export function drainDelayOf(
+  { kind }: { kind: 'redis' | 'postgres' },
+  { atLeast, stalledInterval }: { atLeast: number; stalledInterval: number },
+): number {
+  return kind === 'postgres' ? Math.max(atLeast, stalledInterval / 1000) : atLeast;
+}

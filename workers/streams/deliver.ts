@@ -35,6 +35,8 @@ import type { Told } from './source.ts';
 
 /** How often destinations are looked for that have something to get. */
 const LEASE_INTERVAL_MS = 500;
+/** A process without a destination omits so many looks for one. */
+const IDLE_LEASES = 4;
 /** How often the horizon is looked at, while something is delivered. */
 const HORIZON_INTERVAL_MS = 100;
 /** The same where each look takes a connection to each node. */
@@ -90,9 +92,12 @@ export function startStreams({ context, days, atOnce = MOST_AT_ONCE }: StreamsOp
     }
   }
 
+  let omitted = 0;
   const leases = poll(
     LEASE_INTERVAL_MS,
     async () => {
+      if (places.every(({ working }) => working.size === 0) && ++omitted < IDLE_LEASES) return;
+      omitted = 0;
       for (const place of places) await begin(place);
     },
     failed,

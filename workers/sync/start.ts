@@ -9,7 +9,7 @@ import type { Log } from '../../src/platform/log.ts';
 import { poll, rest } from '../../src/platform/poll.ts';
 import { WaitingError, Worker } from '../../src/queue/bullmq.ts';
 import type { QueueConnection } from '../../src/queue/connection.ts';
-import { NOT_RUNNING, runWorker } from '../../src/queue/open-worker.ts';
+import { drainDelayOf, NOT_RUNNING, runWorker } from '../../src/queue/open-worker.ts';
 import type { SyncQueue } from '../../src/queue/syncs.ts';
 import type { Pool } from '../../src/store/database.ts';
 import { listScheduled, type Scheduled } from '../../src/store/integrations.ts';
@@ -117,7 +117,10 @@ export function startSyncs({ connection, syncs, context, config }: SyncsOptions)
         lockDuration: config.LOCK_DURATION_MS,
         stalledInterval: config.STALLED_INTERVAL_MS,
         maxStalledCount: MAX_STALLED,
-        drainDelay: DRAIN_DELAY,
+        drainDelay: drainDelayOf(connection, {
+          atLeast: DRAIN_DELAY,
+          stalledInterval: config.STALLED_INTERVAL_MS,
+        }),
         runRetryDelay: RUN_RETRY_DELAY,
       },
       connection.factory,
