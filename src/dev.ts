@@ -6,6 +6,7 @@ import type { Config } from './platform/config.ts';
 import { scratchFolders } from './platform/files.ts';
 import { reachable } from './platform/lifecycle.ts';
 import { createLog, type Log } from './platform/log.ts';
+import { paceLooks, rest } from './platform/poll.ts';
 import { collectMains, type Host } from './processes/host.ts';
 import { listenForConsole } from './start/console-listener.ts';
 import { credentialsOf, readDevConfig } from './start/dev-settings.ts';
@@ -14,6 +15,16 @@ import { endOfStart } from './start/processes.ts';
 import { startFromTemplate } from './start/template.ts';
 
 const folders = scratchFolders('dev');
+
+/** Milliseconds without a request after which the process is idle. */
+const IDLE_MS = 3000;
+
+/** How many times longer an idle process waits between two looks at its stores, and for how many milliseconds at most. */
+const IDLE_FACTOR = 10;
+const LONGEST_IDLE_MS = 15_000;
+
+/** Milliseconds after which sync starts: it has nothing to do for most requests. */
+const SYNC_DELAY_MS = 1000;
 
 /**
  * `penstock dev`: web, worker, sync and console in this process, with an embedded Postgres whose data is removed at the end.
@@ -58,6 +69,9 @@ export async function dev(options: DevOptions): Promise<number> {
       return () => run('board', loaded);
     });
     if (!end.signal.aborted) greet(config, options);
+    // The first requests of a test do not wait until the modules of sync are loaded.
+    await rest(SYNC_DELAY_MS, end.signal);
+    if (end.signal.aborted) return await end.asked;
     const loaded = await collectMains(() => import('../workers/sync.ts'));
     await run('sync', loaded);
     return await end.asked;
@@ -76,10 +90,20 @@ export async function dev(options: DevOptions): Promise<number> {
 
 function createControlSignals(): NonNullable<Host['control']> {
   const listeners: (() => void)[] = [];
+  let lastActivity = performance.now();
+  const isIdle = () => performance.now() - lastActivity > IDLE_MS;
+  const wake = paceLooks((every) =>
+    isIdle() ? Math.max(every, Math.min(every * IDLE_FACTOR, LONGEST_IDLE_MS)) : every,
+  );
   return {
     onForget: (listener) => void listeners.push(listener),
     forget() {
       for (const listener of listeners) listener();
+    },
+    noteActivity() {
+      const wasIdle = isIdle();
+      lastActivity = performance.now();
+      if (wasIdle) wake();
     },
   };
 }

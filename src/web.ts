@@ -77,6 +77,9 @@ const READING_LIMITS = { mostWaiting: 1000, patience: 5000 };
 /** Bytes of request heads on their way, and of long ones in hand: some hundred of the longest. */
 const MAX_HEADS_BYTES = 33_554_432;
 
+/** Milliseconds between two samples of the event loop's delay in a program that runs several mains. */
+const SHARED_SAMPLE_MS = 250;
+
 /** The Procfile's `web`: the REST edge. Any number of them may run. */
 async function main(host: Host): Promise<void> {
   const opened = await openProcess({ host, name: 'web' }, (url, { DATABASE_POOL_SIZE }) =>
@@ -112,7 +115,8 @@ async function main(host: Host): Promise<void> {
     backlog: depth.waiting,
     flushesAtOnce: connection.kind === 'redis' ? 2 : 1,
   });
-  const loop = watchLoopLag();
+  // Each sample wakes an idle process.
+  const loop = host.stores ? watchLoopLag(SHARED_SAMPLE_MS) : watchLoopLag();
   const reading = createReading({
     mostBytes: config.MAX_READING_BYTES,
     mostSmallBytes: config.MAX_SMALL_BODIES_BYTES,
@@ -121,7 +125,7 @@ async function main(host: Host): Promise<void> {
   });
   const heads = createHeads(MAX_HEADS_BYTES);
   const responses = new Responses(config.MAX_RESPONSE_BYTES, reading.discard);
-  const metrics = createEdgeMetrics();
+  const metrics = createEdgeMetrics(!host.stores);
   addLossMetric(metrics.registry, installation.loss);
   const marks = highWaterMarks(config, { depth, memory, loop, reading, responses, queue });
   const loadShedding = createLoadShedding(marks, metrics.registry);
@@ -276,11 +280,11 @@ async function main(host: Host): Promise<void> {
 
 /** Loads the control endpoints, which no deployment has. */
 async function openControl(
-  { forget }: NonNullable<Host['control']>,
+  { forget, noteActivity }: NonNullable<Host['control']>,
   { pool, connection, lanes }: { pool: Pool; connection: QueueConnection; lanes: number },
 ): Promise<Control> {
   const { createControl } = await import('./edge/control/control.ts');
-  return createControl({ pool, laneStore: connection.laneStore, lanes, forget });
+  return createControl({ pool, laneStore: connection.laneStore, lanes, forget, noteActivity });
 }
 
 /** Milliseconds that a response of a process with control endpoints waits for its effects. */

@@ -16,8 +16,8 @@ export interface BatchCounts {
 }
 
 /** The numbers of one worker process, in the names that its /metrics shows. */
-export function createWorkerMetrics() {
-  const registry = createRegistry('worker');
+export function createWorkerMetrics(isAlone = true) {
+  const registry = createRegistry('worker', isAlone);
   const registers = [registry];
   const envelopes = new Counter({
     name: 'penstock_worker_envelopes_applied_total',

@@ -31,7 +31,7 @@ const MAX_ROWS = 500_000_000;
 
 /** The Procfile's `sync`: brings the rows of warehouses into the lanes. Any number of them may run. */
 async function main(host: Host): Promise<void> {
-  const metrics = createSyncMetrics();
+  const metrics = createSyncMetrics(!host.stores);
   const opened = await openWorkingProcess(host, 'sync', metrics);
   const { config, log, pool, url, connection, producer, producerConnection, installation, services } = opened;
 

@@ -14,7 +14,7 @@ import { startUpkeep } from './upkeep/upkeep.ts';
 
 /** The Procfile's `worker`: applies what the lanes hold. Any number of them may run. */
 async function main(host: Host): Promise<void> {
-  const metrics = createWorkerMetrics();
+  const metrics = createWorkerMetrics(!host.stores);
   let lanes: Lanes | undefined;
   const opened = await openWorkingProcess(host, 'worker', {
     ...{ registry: metrics.registry, objects: metrics.objects, lanes: metrics.lanes },

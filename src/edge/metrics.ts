@@ -2,12 +2,11 @@ import { monitorEventLoopDelay } from 'node:perf_hooks';
 import { Counter, Histogram, type Registry } from 'prom-client';
 import { rejectionReasons } from '../operations/rejection-reasons.ts';
 import type { Service } from '../platform/lifecycle.ts';
-import { poll } from '../platform/poll.ts';
-import { boundLabel, createRegistry } from '../processes/metrics.ts';
+import { boundLabel, createRegistry, LOOP_SAMPLE_MS } from '../processes/metrics.ts';
 
 /** The numbers of one web process, in the names that /metrics shows. */
-export function createEdgeMetrics() {
-  const registry = createRegistry('web');
+export function createEdgeMetrics(isAlone = true) {
+  const registry = createRegistry('web', isAlone);
   let objects = 0;
   let refusals = 0;
   const shownAs = boundLabel();
@@ -82,29 +81,31 @@ export type EdgeMetrics = ReturnType<typeof createEdgeMetrics>;
 /** Milliseconds between two looks. */
 const LOOK = 250;
 
-/** Milliseconds between two samples; the histogram counts them as delay. */
-const RESOLUTION = 10;
-
-/** How long what is due waits for its turn in this process: a mean, since a single long turn is over when it is seen. */
-export function watchLoopLag() {
-  const histogram = monitorEventLoopDelay({ resolution: RESOLUTION });
+/**
+ * How long what is due waits for its turn in this process: a mean, since a single long turn is over when it is seen.
+ * @param sampleMs milliseconds between two samples
+ */
+export function watchLoopLag(sampleMs = LOOP_SAMPLE_MS) {
+  const histogram = monitorEventLoopDelay({ resolution: sampleMs });
   histogram.enable();
   let lag = 0;
   let due = performance.now() + LOOK;
 
-  const looks = poll(LOOK, () => {
+  // No poller: those may be made to wait longer, which would look like a delay.
+  const looks = setInterval(() => {
     const now = performance.now();
-    const mean = histogram.count > 0 ? histogram.mean / 1e6 - RESOLUTION : 0;
+    // The histogram counts the time between two samples as delay.
+    const mean = histogram.count > 0 ? histogram.mean / 1e6 - sampleMs : 0;
     // A turn that has just ended may not be in the histogram yet.
     lag = Math.max(0, mean, now - due);
     due = now + LOOK;
     histogram.reset();
-  });
+  }, LOOK).unref();
 
   const service: Service = {
     name: 'event loop',
     async stop() {
-      await looks.stop();
+      clearInterval(looks);
       histogram.disable();
     },
   };

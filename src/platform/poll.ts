@@ -53,6 +53,23 @@ export async function until<Seen>(
   }
 }
 
+/** Milliseconds that a poller waits instead of its own. */
+let pace = (every: number) => every;
+
+/** What starts the wait of each poller of this process again. */
+const pollers = new Set<() => void>();
+
+/**
+ * Lets all pollers of this process wait for other times than their own.
+ * @returns starts all of their waits again, after the times have changed
+ */
+export function paceLooks(paced: (every: number) => number): () => void {
+  pace = paced;
+  return () => {
+    for (const wait of pollers) wait();
+  };
+}
+
 export interface Poller {
   /** Looks at once, unless a look is under way. Never rejects. */
   now(): Promise<void>;
@@ -88,12 +105,21 @@ export function poll(
     return underWay;
   }
 
-  const timer = setInterval(now, every);
-  timer.unref();
+  let timer: NodeJS.Timeout | undefined;
+  function wait(): void {
+    clearTimeout(timer);
+    timer = setTimeout(() => {
+      wait();
+      void now();
+    }, pace(every)).unref();
+  }
+  wait();
+  pollers.add(wait);
   return {
     now,
     async stop() {
-      clearInterval(timer);
+      pollers.delete(wait);
+      clearTimeout(timer);
       await underWay;
     },
   };

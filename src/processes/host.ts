@@ -15,7 +15,12 @@ export interface Host {
    * Web serves the control endpoints below /_dev, and answers when accepted objects have taken effect. Parts of the program
    * that remember rows register what makes them forget. Absent in each deployment.
    */
-  control?: { onForget(listener: () => void): void; forget(): void };
+  control?: {
+    onForget(listener: () => void): void;
+    forget(): void;
+    /** Called for each request. */
+    noteActivity(): void;
+  };
   /**
    * Stops the services of a main, in reverse order, when the program ends.
    * @param services a main that is still starting adds others
@@ -26,11 +31,15 @@ export interface Host {
 /** The program of a process: starts its parts, and resolves when they run. */
 export type Main = (host: Host) => Promise<void>;
 
-let collected: Map<string, Main> | undefined;
+/** Mains of the files that were loaded without running them. */
+const collected = new Map<string, Main>();
+
+/** Loads that are under way; several may be at the same time. */
+let loading = 0;
 
 /** Runs a main as this process, with the settings of its environment, until a signal. */
 export function runMain(name: string, main: Main): void {
-  if (collected) collected.set(name, main);
+  if (loading > 0) collected.set(name, main);
   else runProcess(name, async () => main({ config: readConfig(), stopAtEnd: stopOnSignal }));
 }
 
@@ -39,11 +48,11 @@ export function runMain(name: string, main: Main): void {
  * @returns the mains by name
  */
 export async function collectMains(load: () => Promise<unknown>): Promise<ReadonlyMap<string, Main>> {
-  collected = new Map();
+  loading++;
   try {
     await load();
     return collected;
   } finally {
-    collected = undefined;
+    loading--;
   }
 }

@@ -11,13 +11,18 @@ import type { Missing } from './dependencies.ts';
 /** Gauges of prom-client that are named as counters are. */
 const MISNAMED = ['handles', 'requests', 'resources'].map((what) => `nodejs_active_${what}_total`);
 
+/** Milliseconds between two samples of the event loop's delay. Each sample wakes an idle process. */
+export const LOOP_SAMPLE_MS = 50;
+
 /**
  * What every process shows: its release, and what prom-client tells of it (memory, processor, event loop). All names
  * keep to Prometheus's conventions: base units, one unit to a name, `_total` for what this process has counted.
+ *
+ * @param isAlone whether the process has no other registry that shows its memory, processor and event loop
  */
-export function createRegistry(name: ProcessName): Registry {
+export function createRegistry(name: ProcessName, isAlone = true): Registry {
   const registry = new Registry();
-  collectDefaultMetrics({ register: registry });
+  if (isAlone) collectDefaultMetrics({ register: registry, eventLoopMonitoringPrecision: LOOP_SAMPLE_MS });
   for (const misnamed of MISNAMED) registry.removeSingleMetric(misnamed);
   new Gauge({
     name: 'penstock_build_info',

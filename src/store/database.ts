@@ -221,6 +221,8 @@ export interface PoolOptions {
   /** Server settings for the pool's sessions, times in milliseconds. */
   session?: SessionSettings;
   patience?: Patience;
+  /** Milliseconds after which a connection that is not needed is closed. */
+  idleTimeout?: number;
 }
 
 /**
@@ -251,7 +253,7 @@ export const PATIENCE: Patience = { connection: 5000 };
 export function openPool(
   url: string,
   size: number,
-  { session = {}, patience = PATIENCE }: PoolOptions = {},
+  { session = {}, patience = PATIENCE, idleTimeout = IDLE_TIMEOUT }: PoolOptions = {},
 ): Pool {
   const distribution = findDistribution(() => pool, session);
   const pool: pg.Pool = new pg.Pool({
@@ -265,7 +267,7 @@ export function openPool(
       begun.then((mode) => distribution(client, (error) => refuse(mode, error)), done);
     },
     max: size,
-    idleTimeoutMillis: IDLE_TIMEOUT,
+    idleTimeoutMillis: idleTimeout,
     connectionTimeoutMillis: patience.connection,
     query_timeout: patience.statement,
     keepAlive: true,

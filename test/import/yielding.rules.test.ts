@@ -15,7 +15,7 @@ afterEach(async () => {
 function scene({ highWaterMark = 100_000 } = {}) {
   const said = { heartbeats: [] as Heartbeat[], waiting: 0, waits: 0 };
   // Its looks are the test's to make; everything else goes on.
-  vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval'] });
+  vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
   const yielding = createYielding({
     heartbeats: async () => said.heartbeats,
     waiting: () => said.waiting,

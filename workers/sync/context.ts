@@ -87,8 +87,8 @@ export async function createDeduplication(pool: Pool, run: Run, attempt: string)
 }
 
 /** The numbers of one sync process, in the names that its /metrics shows. */
-export function createSyncMetrics() {
-  const registry = createRegistry('sync');
+export function createSyncMetrics(isAlone = true) {
+  const registry = createRegistry('sync', isAlone);
   const registers = [registry];
   const shownAs = boundLabel();
   const rows = new Counter({

@@ -10,7 +10,7 @@ import { forgetEvents, removeFinished } from '../../src/queue/bullmq-queues.ts';
 import type { QueueConnection } from '../../src/queue/connection.ts';
 import { type DeadLetterJob, replayDeadLetters, toDeadLetterJob } from '../../src/queue/dead-letters.ts';
 import { DEAD_LETTER_QUEUE, type LaneProducer } from '../../src/queue/lanes.ts';
-import { NOT_RUNNING, runWorker } from '../../src/queue/open-worker.ts';
+import { drainDelayOf, NOT_RUNNING, runWorker } from '../../src/queue/open-worker.ts';
 import type { Actor } from '../../src/store/audit.ts';
 import type { Database } from '../../src/store/database.ts';
 import { type DeadLetter, selectDeadLetters, selectLatestWaiting } from '../../src/store/dead-letters.ts';
@@ -169,6 +169,10 @@ const STOP_PATIENCE_MS = 1500;
 /** BullMQ fails a job for good that stalls more often; a stall here says nothing about the dead letter. */
 const MAX_STALLED = 1_000_000;
 
+/** Time before BullMQ asks again after an error, and for which an idle worker waits for its next job. */
+const RUN_RETRY_DELAY_MS = 500;
+const DRAIN_DELAY_SECONDS = 1;
+
 /**
  * The dead letters on the dashboard: each is a job of the dead-letter queue, which rests in `failed` with the
  * dead letter's reason, and a retry there replays it. The table is the truth, the queue only its picture.
@@ -190,9 +194,11 @@ export function startDeadLetters(options: DeadLettersOptions): DeadLetters {
         lockDuration: config.LOCK_DURATION_MS,
         stalledInterval: config.STALLED_INTERVAL_MS,
         maxStalledCount: MAX_STALLED,
-        // Both in their own unit: 500 ms after an error, 1 s of waiting for a job.
-        runRetryDelay: 500,
-        drainDelay: 1,
+        runRetryDelay: RUN_RETRY_DELAY_MS,
+        drainDelay: drainDelayOf(connection, {
+          atLeast: DRAIN_DELAY_SECONDS,
+          stalledInterval: config.STALLED_INTERVAL_MS,
+        }),
       },
       connection.factory,
     );

@@ -37,6 +37,7 @@ export interface ControlSources {
   lanes: number;
   /** Makes all parts of the process forget what they remember of rows. */
   forget(): void;
+  noteActivity(): void;
 }
 
 type Handle<Request extends IncomingMessage> = (request: Request, response: ServerResponse) => void;
@@ -95,7 +96,7 @@ const times = { type: 'integer', minimum: 1, maximum: 1_000_000, default: 1 };
  * The control endpoints of `penstock dev`, and what they need of all other requests: a journal, faults, and a gate that holds
  * requests while rows are replaced.
  */
-export function createControl({ pool, laneStore, lanes, forget }: ControlSources) {
+export function createControl({ pool, laneStore, lanes, forget, noteActivity }: ControlSources) {
   const journal = new Journal();
   const faults = new Faults();
   let rejected: object[] = [];
@@ -390,6 +391,7 @@ export function createControl({ pool, laneStore, lanes, forget }: ControlSources
     /** Wraps the handler of all requests. */
     wrap<Request extends IncomingMessage>(handle: Handle<Request>): Handle<Request> {
       return (request, response) => {
+        noteActivity();
         const path = pathOf(request.url ?? '');
         if (path === CONTROL_ROOT || path.startsWith(`${CONTROL_ROOT}/`)) return respond(request, response);
         if (gate) void gate.then(() => take(request, response, handle));
