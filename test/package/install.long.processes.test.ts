@@ -43,7 +43,8 @@ function emptyProject(): string {
 }
 
 test('npm pack in a clone compiles the code and packs a file per source', () => {
-  const compiled = packed.files.filter((file) => file.startsWith('dist/'));
+  const compiled = packed.files.filter((file) => /^dist\/(?:src|workers)\//.test(file));
+  expect(packed.files).toContain('dist/bundle/cli.js');
   expect(compiled).toContain('dist/src/generated/prisma/client.js');
   const sourceOf = (file: string) => path.join(clone, file.slice('dist/'.length).replace(/\.js$/, '.ts'));
   expect(compiled.filter((file) => !existsSync(sourceOf(file)))).toEqual([]);

