@@ -168,12 +168,14 @@ describe('in a folder without the optional packages', () => {
     });
   });
 
-  test('penstock start with DATABASE_URL serves the API', async () => {
+  test('penstock start with DATABASE_URL serves the API without control endpoints', async () => {
     const { url } = await createBareDatabase();
     const env = { ...(await settings()), DATABASE_URL: url };
     const start = await startAndWait(env, startIn(folder));
     const [key] = KEY.exec(output(start))!;
     expect(await track(env.PORT, key)).toBe(201);
+    const control = await fetch(`http://127.0.0.1:${env.PORT}/_dev/reset`, { method: 'POST' });
+    expect(control.status).toBe(404);
     await waitUntil(async () => (await readBack(env.PORT, key)).users[0]?.external_id === 'ada', {
       what: 'the user',
     });
