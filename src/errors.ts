@@ -1,3 +1,5 @@
+import type { Refusal, RefusalCause } from './profile/refusal.ts';
+
 /** An error that a caller can get. */
 interface CatalogueEntry {
   status: number;
@@ -9,6 +11,8 @@ interface CatalogueEntry {
   meaning?: string;
   /** The end of `detail`. */
   remedy?: string;
+  /** Stored for an element that this error refuses; absent if the error never refuses a single element. */
+  cause?: RefusalCause;
 }
 
 /**
@@ -58,6 +62,7 @@ export const errors = {
     code: 'too_many_objects',
     meaning: 'An array has more objects than the operation accepts.',
     remedy: 'Split the objects over several requests.',
+    cause: { reason: 'too_many', field: '' },
   },
   tooManyIds: {
     status: 400,
@@ -65,6 +70,7 @@ export const errors = {
     code: 'too_many_ids',
     meaning: 'The request has more ids than the operation accepts.',
     remedy: 'Split the ids over several requests.',
+    cause: { reason: 'too_many', field: '' },
   },
   tooManyIdsAndAliases: {
     status: 400,
@@ -94,6 +100,7 @@ export const errors = {
     code: 'malformed_merge_identifier',
     meaning: 'An identifier in `merge_updates` is not valid.',
     remedy: 'Correct the element that `errors` names.',
+    cause: { reason: 'invalid', field: '' },
   },
   mixedMergeIdentifiers: {
     status: 400,
@@ -101,6 +108,7 @@ export const errors = {
     code: 'mixed_merge_identifiers',
     meaning: 'The two identifiers of a merge update have different types.',
     remedy: 'Use the same type for both identifiers.',
+    cause: { reason: 'conflict', field: '' },
   },
   extraMergeKeys: {
     status: 400,
@@ -108,6 +116,7 @@ export const errors = {
     code: 'extra_merge_keys',
     meaning: 'An element of `merge_updates` has an unknown key.',
     remedy: 'Remove the unknown key.',
+    cause: { reason: 'conflict', field: 'merge_updates' },
   },
   tooMuchToExport: {
     status: 400,
@@ -130,6 +139,7 @@ export const errors = {
     code: 'invalid_subscription_group',
     meaning: 'The workspace has no subscription group with this id.',
     remedy: 'Use the id of a subscription group of the workspace.',
+    cause: { reason: 'unknown_group', field: 'subscription_group_id' },
   },
   emailAndPhone: {
     status: 400,
@@ -137,6 +147,7 @@ export const errors = {
     code: 'email_and_phone',
     meaning: 'The request has email addresses and phone numbers.',
     remedy: 'Send one request for the email addresses and another for the phone numbers.',
+    cause: { reason: 'conflict', field: '' },
   },
   tooManySubscriptionGroups: {
     status: 400,
@@ -544,39 +555,41 @@ export const errors = {
 
 export type ErrorName = keyof typeof errors;
 
-/** An answer and no fault: nobody reads its stack, which would take longer to make than to refuse. */
-class Refusal extends Error {
-  constructor(message: string) {
-    const { stackTraceLimit } = Error;
-    Error.stackTraceLimit = 0;
-    super(message);
-    Error.stackTraceLimit = stackTraceLimit;
-  }
-}
-
-/** What the place that refuses a request adds to the entry of the catalogue. */
-interface RefusalOptions {
-  /** Follows the message. */
+/** What the code that refuses a request adds to the entry of the catalogue. */
+interface ErrorOptions {
+  /** Replaces the message of the entry. */
+  message?: string;
+  /** Follows the message of the entry. */
   suffix?: string;
   /** One sentence with the value and the limit; replaces the meaning of the entry in `detail`. */
   fact?: string | undefined;
   headers?: Record<string, string>;
+  /** The elements that were refused. */
+  rejected?: readonly Rejection[];
 }
 
-/** Ends a request with an entry of the catalogue. */
-export class ApiError extends Refusal {
+/** Ends a request with an entry of the catalogue. It has no stack: making one would take longer than the refusal itself. */
+export class ApiError extends Error {
   override name = 'ApiError';
   readonly status: number;
   readonly headers: Record<string, string>;
   readonly entry: ErrorName;
   readonly fact: string | undefined;
+  readonly rejected: readonly Rejection[];
 
-  constructor(entry: ErrorName, { suffix, fact, headers = {} }: RefusalOptions = {}) {
-    super(suffix ? withSuffix(errors[entry].message, suffix) : errors[entry].message);
+  constructor(
+    entry: ErrorName,
+    { message = errors[entry].message, suffix, fact, headers = {}, rejected = [] }: ErrorOptions = {},
+  ) {
+    const { stackTraceLimit } = Error;
+    Error.stackTraceLimit = 0;
+    super(suffix ? withSuffix(message, suffix) : message);
+    Error.stackTraceLimit = stackTraceLimit;
     this.status = errors[entry].status;
     this.headers = headers;
     this.entry = entry;
     this.fact = fact;
+    this.rejected = rejected;
   }
 }
 
@@ -600,39 +613,49 @@ export function errorBodyOf(
   return { message: errors[entry].message, ...explain(entry, fact) };
 }
 
-/** The entries for a whole request that is refused with 400, by message. */
-const badRequests = new Map(
-  (Object.keys(errors) as ErrorName[])
-    .filter((name) => errors[name].status === 400 && !name.startsWith('scim'))
-    .map((name) => [errors[name].message as string, name]),
-);
-
-/**
- * Ends a request with 400 and a text of the operation's own; `errors` name the elements that were refused. If the text is
- * the message of an entry of the catalogue, the error has the code of the entry.
- */
-export class BadRequest extends Refusal {
+/** Ends a request with 400, the code `invalid_request`, and the text of the rule that the request breaks. */
+export class BadRequest extends ApiError {
   override name = 'BadRequest';
-  readonly status = 400;
-  readonly headers: Record<string, string> = {};
-  readonly errors: Rejection[] | undefined;
-  readonly entry: ErrorName;
-  readonly fact: string | undefined;
+  readonly refusal: Refusal;
 
-  constructor(message: string, errors: Rejection[] = [], fact?: string) {
-    super(message);
-    this.errors = errors.length > 0 ? errors : undefined;
-    this.entry = badRequests.get(message) ?? 'invalidRequest';
-    this.fact = fact;
+  constructor(refusal: Refusal, fact?: string) {
+    super('invalidRequest', { message: refusal.error, fact });
+    this.refusal = refusal;
   }
 }
 
-/** An element of a request's array that cannot be applied. */
-export type Rejection = {
+/** Returns the refusal of a single element by an entry. */
+export function refusalBy(entry: ErrorName): Refusal {
+  const { message, cause = { reason: 'invalid', field: '' } }: CatalogueEntry = errors[entry];
+  return { ...cause, error: message };
+}
+
+/** Returns the refusal of the single element that made the whole request fail. */
+export function refusalOf(error: ApiError): Refusal {
+  return error instanceof BadRequest ? error.refusal : { ...refusalBy(error.entry), error: error.message };
+}
+
+/** An entry of `errors` or `warnings` in an answer. A type, since JSON has it as a member. */
+export type RejectionEntry = {
   /** The field and the rule. */
   type: string;
   /** Name of the array. */
   input_array: string;
-  /** Place in that array. */
+  /** Position in the array. */
   index: number;
 };
+
+/** An element of a request's array that cannot be applied. */
+export interface Rejection extends RejectionEntry, RefusalCause {}
+
+export function rejectionOf(
+  { error, reason, field }: Refusal,
+  { input_array, index }: Pick<Rejection, 'input_array' | 'index'>,
+): Rejection {
+  return { type: error, input_array, index, reason, field };
+}
+
+/** Returns the entries that an answer has for refused elements. */
+export function entriesOf(rejected: readonly Rejection[]): RejectionEntry[] {
+  return rejected.map(({ type, input_array, index }) => ({ type, input_array, index }));
+}

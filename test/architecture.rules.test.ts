@@ -11,7 +11,7 @@ import { isOurs, sources } from './setup/sources.ts';
 const rooms: Record<string, string[]> = {
   profile: [],
   schemas: ['profile'],
-  errors: [],
+  errors: ['profile'],
   platform: ['schemas'],
   jobs: ['profile'],
   integrations: ['platform'],
@@ -53,8 +53,8 @@ const rooms: Record<string, string[]> = {
   'workers/jobs': ['platform', 'store'],
   'workers/streams': ['platform', 'profile', 'store', 'processes', 'streams', 'workers/jobs'],
   'workers/sync': [
-    ...['platform', 'schemas', 'profile', 'jobs', 'integrations', 'store', 'queue', 'limits', 'processes'],
-    ...['operations', 'workers/jobs', 'retention', 'object-store', 'export'],
+    ...['errors', 'platform', 'schemas', 'profile', 'jobs', 'integrations', 'store', 'queue', 'limits'],
+    ...['processes', 'operations', 'workers/jobs', 'retention', 'object-store', 'export'],
   ],
 };
 

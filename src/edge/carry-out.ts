@@ -1,5 +1,5 @@
 import type { IncomingMessage } from 'node:http';
-import type { Rejection } from '../errors.ts';
+import { type Rejection, rejectionOf } from '../errors.ts';
 import type { AcceptedObject, EnvelopeRequest } from '../jobs/envelope.ts';
 import { inputArrayOf } from '../jobs/traces.ts';
 import type { Caller, DirectOperation, Plan, QueuedOperation, Reply } from '../operations/operation.ts';
@@ -9,6 +9,7 @@ import { type Json, jsonBytesAtLeast } from '../profile/json.ts';
 import { UNDECIDED } from '../queue/effects.ts';
 import type { LaneEntry } from '../queue/lanes.ts';
 import { envelopesOf } from '../queue/pack.ts';
+import { refusalByWorker } from '../store/external-id-refusals.ts';
 import type { Key } from '../store/idempotency-keys.ts';
 import type { Channel } from '../store/subscription-states.ts';
 import { createSlices } from './body.ts';
@@ -208,9 +209,10 @@ async function answerAfterEffects(
 /** Objects that were accepted and that the workers have refused since, with the texts of the reply. */
 function refusedByWorkers({ objects }: Plan, errors: ReadonlyMap<string, string>): Rejection[] {
   return objects.flatMap((object) => {
-    const type = errors.get(object.id);
-    const { index } = object;
-    return type === undefined ? [] : [{ type, input_array: inputArrayOf(object) ?? object.kind, index }];
+    const error = errors.get(object.id);
+    if (error === undefined) return [];
+    const position = { input_array: inputArrayOf(object) ?? object.kind, index: object.index };
+    return [rejectionOf(refusalByWorker(object, error), position)];
   });
 }
 

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { ApiError, BadRequest } from '../errors.ts';
+import { ApiError } from '../errors.ts';
 import type { AcceptedObject, EnvelopeRequest } from '../jobs/envelope.ts';
 import type { Operation, Plan, Reply } from '../operations/operation.ts';
 import type { Log } from '../platform/log.ts';
@@ -142,7 +142,7 @@ export function createIdempotency(pool: Pool, log: Log) {
     } catch (error) {
       // What was refused had no effect, and may be sent again otherwise. Of anything else nobody knows how far it got:
       // the next one goes on.
-      const letGo = error instanceof BadRequest || (error instanceof ApiError && error.status < 500);
+      const letGo = error instanceof ApiError && error.status < 500;
       await (letGo ? forgetRefused : endLease)(pool, key, requestId).catch(() => {});
       throw error;
     }

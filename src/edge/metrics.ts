@@ -1,8 +1,9 @@
 import { monitorEventLoopDelay } from 'node:perf_hooks';
 import { Counter, Histogram, type Registry } from 'prom-client';
-import { rejectionReasons } from '../operations/rejection-reasons.ts';
 import type { Service } from '../platform/lifecycle.ts';
+import { poll } from '../platform/poll.ts';
 import { boundLabel, createRegistry, LOOP_SAMPLE_MS } from '../processes/metrics.ts';
+import { rejectionReasons } from '../profile/refusal.ts';
 
 /** The numbers of one web process, in the names that /metrics shows. */
 export function createEdgeMetrics(isAlone = true) {

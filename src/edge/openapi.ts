@@ -268,11 +268,13 @@ function responsesOf(operation: Operation): Record<string, unknown> {
   }
   for (const [status, names] of byStatus(errorsOf(operation))) {
     const own = replies[status];
-    const texts = new Set(names.map((name) => errors[name].message));
+    const { messages = {} } = operation;
+    const textOf = (name: ErrorName) => messages[name] ?? errors[name].message;
+    const texts = new Set(names.map(textOf));
     const description = own?.description ?? [...texts].join(' · ');
     const schema = withCodes(documented(own?.schema ?? errorSchema), operation, names);
     const examples = Object.fromEntries(
-      names.map((name) => [name, { value: errorBody(operation, { entry: name }) }]),
+      names.map((name) => [name, { value: errorBody(operation, { entry: name, message: textOf(name) }) }]),
     );
     responses[status] = response({
       description,

@@ -1,12 +1,11 @@
-import { LRUCache } from 'lru-cache';
 import type { Rejection } from '../errors.ts';
-import { causeOf, type RefusalCause } from '../operations/rejection-reasons.ts';
 import { millisecondsOf, NIL_UUID } from '../platform/ids.ts';
 import type { Service } from '../platform/lifecycle.ts';
 import type { Log } from '../platform/log.ts';
 import { poll } from '../platform/poll.ts';
 import type { Json } from '../profile/json.ts';
-import { maskValues } from '../profile/masked.ts';
+import { maskName, maskValues } from '../profile/masked.ts';
+import type { RefusalCause } from '../profile/refusal.ts';
 import type { Pool } from '../store/database.ts';
 import {
   addRefusedObjects,
@@ -78,18 +77,6 @@ interface Tally {
   times: number;
 }
 
-/** Causes by error text: most requests of a faulty client repeat a few texts. */
-const causes = new LRUCache<string, RefusalCause>({ max: 1000 });
-
-function cachedCauseOf(rejection: Rejection): RefusalCause {
-  let cause = causes.get(rejection.type);
-  if (!cause) {
-    cause = causeOf(rejection);
-    causes.set(rejection.type, cause);
-  }
-  return cause;
-}
-
 /**
  * Collects refused objects in memory and adds them to the store once a second, so that no answer waits for that. A
  * process that is killed loses at most the last second. Requests without refused objects never come here.
@@ -157,7 +144,8 @@ export class RefusedObjects implements Service {
       const name = `${inputArray} ${type}`;
       let tally = tallies.get(name);
       if (!tally) {
-        tally = { first: rejection, cause: cachedCauseOf(rejection), times: 0 };
+        const cause = { reason: rejection.reason, field: maskName(rejection.field) };
+        tally = { first: rejection, cause, times: 0 };
         tallies.set(name, tally);
       }
       tally.times++;

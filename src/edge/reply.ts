@@ -1,5 +1,5 @@
 import type { ServerResponse } from 'node:http';
-import { ApiError, BadRequest, type ErrorName, errors, explain, type Rejection } from '../errors.ts';
+import { ApiError, type ErrorName, entriesOf, errors, explain, type Rejection } from '../errors.ts';
 import type { Operation, Reply } from '../operations/operation.ts';
 import { type LineFields, type Log, type StrangersLog, writeLine } from '../platform/log.ts';
 import { noteRequest } from '../platform/tracing.ts';
@@ -111,9 +111,9 @@ export function toReply(
   let message: string | undefined;
   let details: Json | undefined;
   let headers: Record<string, string> = {};
-  if (error instanceof ApiError || error instanceof BadRequest) {
+  if (error instanceof ApiError) {
     ({ entry, fact, message, headers } = error);
-    details = (error as { errors?: Json }).errors;
+    details = error.rejected.length > 0 ? entriesOf(error.rejected) : (error as { errors?: Json }).errors;
   } else if (isUnavailable(error)) {
     entry = whyUnavailable(error);
     headers = { 'Retry-After': RETRY_AFTER };

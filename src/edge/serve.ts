@@ -76,10 +76,9 @@ export async function serve(endpoint: Endpoint, exchange: Exchange, services: Ed
   }
 }
 
-/** The objects that an error names; entries about the request as a whole have no place in an array. */
+/** Returns the elements of the request that an error names. */
 function rejectedIn(error: unknown): readonly Rejection[] {
-  const { errors } = error as { errors?: unknown };
-  return Array.isArray(errors) ? errors.filter((one) => typeof one?.index === 'number') : NONE_REJECTED;
+  return error instanceof ApiError ? error.rejected : NONE_REJECTED;
 }
 
 /** The same as part of the request's span, for a process that traces. */
@@ -255,7 +254,7 @@ function validate(
 }
 
 function broken(error: ErrorObject): BadRequest {
-  return new BadRequest(describeError(error), [], countOf(error));
+  return new BadRequest(describeError(error), countOf(error));
 }
 
 /** Names the count and the limit of an array with too many elements. */

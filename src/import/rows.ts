@@ -1,4 +1,4 @@
-import { BadRequest, errors as rules } from '../errors.ts';
+import { ApiError, refusalOf } from '../errors.ts';
 import type { AcceptedObject } from '../jobs/envelope.ts';
 import { emailStatus } from '../operations/email.status.ts';
 import type { Caller, Plan } from '../operations/operation.ts';
@@ -208,7 +208,7 @@ export function createJudge({ serviceIdField, longStrings, updateExistingOnly }:
     (object, index, caller) => {
       if (updateExistingOnly) object._update_existing_only = true;
       const verdict = accept[kind](object, index, caller);
-      if ('error' in verdict) return refusalOf(verdict.error);
+      if ('error' in verdict) return refusedBy(verdict.error, verdict.field);
       const { object: accepted, warnings } = verdict;
       return { objects: [accepted], ...(warnings && { warnings }) };
     };
@@ -263,22 +263,27 @@ function judgeByPlan(index: number, plan: () => Plan): Verdict {
   try {
     const { objects, rejected } = plan();
     const [refused] = rejected;
-    return refused ? refusalOf(refused.type) : { objects: objects.map((one) => ({ ...one, index })) };
+    return refused
+      ? refusedBy(refused.type, refused.field)
+      : { objects: objects.map((one) => ({ ...one, index })) };
   } catch (error) {
-    if (!(error instanceof BadRequest)) throw error;
-    return refusalOf(error.errors?.[0]?.type ?? error.message);
+    if (!(error instanceof ApiError)) throw error;
+    const [refused = { type: error.message, ...refusalOf(error) }] = error.rejected;
+    return refusedBy(refused.type, refused.field);
   }
 }
 
-/** Rules that name their field in words of their own, which the specification gives. */
-const FIELDS: Readonly<Record<string, string>> = {
-  [rules.invalidSubscriptionGroup.message]: 'subscription_group_id',
+/** Fields of a row, by the list that holds their value in a request for subscription states. */
+const LISTED: Readonly<Record<string, string>> = {
+  external_ids: 'external_id',
+  emails: 'email',
+  phones: 'phone',
 };
 
-/** What a rule of the API says: the first that it quotes is the field that it is about. */
-function refusalOf(refused: string): Refusal {
-  const field = FIELDS[refused] ?? /'([^']{1,255})'/.exec(refused)?.[1];
-  return field === undefined ? { refused } : { refused, field };
+/** Refuses a row by a rule of the API. If the rule asks for one of several fields, the row lacks the first of them. */
+function refusedBy(refused: string, fields: string): Refusal {
+  const [field = ''] = fields.split('|');
+  return field === '' ? { refused } : { refused, field: LISTED[field] ?? field };
 }
 
 /**

@@ -1,7 +1,14 @@
 import { BadRequest } from '../errors.ts';
 import { isGiven } from '../profile/identifier.ts';
+import { refuse, required } from '../profile/refusal.ts';
 import { addresses, ofAddresses, planChange } from './email/listing.ts';
 import type { QueuedOperation } from './operation.ts';
+
+const INVALID_STATE = refuse(
+  'invalid',
+  'subscription_state',
+  "'subscription_state' must be 'subscribed', 'unsubscribed', or 'opted_in'",
+);
 
 /** POST /email/status: the global state of email addresses. */
 export function emailStatus(): QueuedOperation {
@@ -31,9 +38,9 @@ export function emailStatus(): QueuedOperation {
 
     plan(_caller, body) {
       const { subscription_state: state } = body;
-      if (!isGiven(state)) throw new BadRequest("'subscription_state' is required");
+      if (!isGiven(state)) throw new BadRequest(required('subscription_state'));
       if (state !== 'subscribed' && state !== 'unsubscribed' && state !== 'opted_in') {
-        throw new BadRequest("'subscription_state' must be 'subscribed', 'unsubscribed', or 'opted_in'");
+        throw new BadRequest(INVALID_STATE);
       }
       return planChange(body, { state });
     },

@@ -1,5 +1,6 @@
 import { BadRequest } from '../errors.ts';
 import { isGiven } from '../profile/identifier.ts';
+import { invalid, required } from '../profile/refusal.ts';
 import { readSeries } from '../store/activity-series.ts';
 import { readName, readStretch, seriesReply, stretchParameters, toData } from './activity/activity.ts';
 import type { DirectOperation } from './operation.ts';
@@ -49,9 +50,9 @@ export function eventsDataSeries(): DirectOperation {
 
     async handle({ workspaceId, now }, { query }, { database }) {
       const name = readName(query, 'event');
-      if (name === undefined) throw new BadRequest("'event' is required");
+      if (name === undefined) throw new BadRequest(required('event'));
       if (isGiven(query.segment_id))
-        throw new BadRequest("'segment_id' is not valid: events are not counted by segment");
+        throw new BadRequest(invalid('segment_id', 'events are not counted by segment'));
       const stretch = readStretch(query, now);
       const points = await readSeries(database.pool, workspaceId, { kind: 'event', name, ...stretch });
       return { status: 200, body: { data: toData(stretch, points, ['count', 'count']), message: 'success' } };

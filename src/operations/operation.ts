@@ -3,6 +3,7 @@ import type { AcceptedObject } from '../jobs/envelope.ts';
 import type { Trace } from '../jobs/traces.ts';
 import type { Renderer } from '../preferences/renderer.ts';
 import type { Json } from '../profile/json.ts';
+import { refuse } from '../profile/refusal.ts';
 import type { Schema } from '../schemas/compile.ts';
 import type { BucketName } from '../schemas/limits.ts';
 import type { Database } from '../store/database.ts';
@@ -81,6 +82,8 @@ interface Described {
   replies: Record<number, { description: string; schema: Schema }>;
   /** Errors of the catalogue that its own rules end with. */
   refusals?: readonly ErrorName[];
+  /** Texts of those errors that differ from the catalogue. */
+  messages?: Partial<Record<ErrorName, string>>;
   /** The body of an error answer; `{message}` unless the specification wants more. */
   errorBody?(refusal: RefusedRequest): Json;
   /** Of its answers with a body, if not `application/json`. */
@@ -194,5 +197,9 @@ export interface AboutRequest {
 
 export type Operation = QueuedOperation | DirectOperation;
 
-/** Why an object for a blocked external id is refused. Clients match on this text. */
-export const BLOCKED = 'provided external_id is blacklisted and disallowed';
+/** Refuses an object for a blocked external id. Clients match on this text. */
+export const BLOCKED_ID = refuse(
+  'blocked',
+  'external_id',
+  'provided external_id is blacklisted and disallowed',
+);

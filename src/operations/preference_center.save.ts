@@ -1,4 +1,5 @@
 import { BadRequest } from '../errors.ts';
+import { invalid } from '../profile/refusal.ts';
 import type { Database } from '../store/database.ts';
 import type { DirectOperation } from './operation.ts';
 import {
@@ -48,7 +49,7 @@ export function preferenceCenterSave(): DirectOperation {
     async handle({ workspaceId, now }, { body, params }, resources) {
       const id = centerIdOf(params);
       if (!id) {
-        throw new BadRequest("'preferenceCenterExternalId' is not valid: it must be a UUID");
+        throw new BadRequest(invalid('preferenceCenterExternalId', 'it must be a UUID'));
       }
       const contents = await readContents(workspaceId, body, resources);
       const { database } = resources;

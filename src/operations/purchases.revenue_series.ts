@@ -1,4 +1,5 @@
 import { BadRequest } from '../errors.ts';
+import { refuse } from '../profile/refusal.ts';
 import { readSeries } from '../store/activity-series.ts';
 import { ofPurchases, readName, readPurchases, seriesReply, toData } from './activity/activity.ts';
 import type { DirectOperation } from './operation.ts';
@@ -51,7 +52,11 @@ export function purchasesRevenueSeries(): DirectOperation {
       const currencies = [...new Set(points.map(({ currency }) => currency))].sort();
       if (asked === undefined && currencies.length > 1) {
         throw new BadRequest(
-          `'currency' is required: there are purchases in ${currencies.join(', ')}, and amounts are not converted`,
+          refuse(
+            'required',
+            'currency',
+            `'currency' is required: there are purchases in ${currencies.join(', ')}, and amounts are not converted`,
+          ),
         );
       }
       const currency = asked ?? currencies[0] ?? null;

@@ -1,6 +1,7 @@
 import { BadRequest } from '../errors.ts';
 import { isGiven } from '../profile/identifier.ts';
 import type { Json } from '../profile/json.ts';
+import { invalid, refuse } from '../profile/refusal.ts';
 import { parseTime } from '../profile/time.ts';
 import { asList } from '../profile/values.ts';
 import type { Schema } from '../schemas/compile.ts';
@@ -30,7 +31,7 @@ export function readWholeNumber(
   const number = typeof value === 'string' && /^\d{1,15}$/.test(value) ? Number(value) : Number.NaN;
   if (number >= from && number <= to) return number;
   const bounds = to === Number.MAX_SAFE_INTEGER ? `${from} or more` : `${from} to ${to}`;
-  throw new BadRequest(`'${name}' is not valid: it must be a whole number, ${bounds}`);
+  throw new BadRequest(invalid(name, `it must be a whole number, ${bounds}`));
 }
 
 /** Where a page begins. */
@@ -82,10 +83,16 @@ export function readDays(
   const missing = Object.entries({ start_date: start, end_date: end }).filter(([, day]) => day === undefined);
   if (unless !== undefined && missing.length > 0) {
     const names = missing.map(([name]) => `'${name}'`).join(' and ');
-    throw new BadRequest(`${names} ${missing.length === 1 ? 'is' : 'are'} required, or ${unless}`);
+    throw new BadRequest(
+      refuse(
+        'required',
+        missing[0]![0],
+        `${names} ${missing.length === 1 ? 'is' : 'are'} required, or ${unless}`,
+      ),
+    );
   }
   if (start !== undefined && end !== undefined && start >= end) {
-    throw new BadRequest("'start_date' is not valid: it must be before 'end_date'");
+    throw new BadRequest(invalid('start_date', "it must be before 'end_date'"));
   }
   return { start, end };
 }
@@ -95,6 +102,6 @@ function readDay(query: Record<string, Json>, name: string): number | undefined 
   const value = query[name];
   if (!isGiven(value)) return undefined;
   const time = typeof value === 'string' && DAY_OR_TIME.test(value) ? parseSentTime(value) : undefined;
-  if (time === undefined) throw new BadRequest(`'${name}' is not valid: it must be a day, YYYY-MM-DD`);
+  if (time === undefined) throw new BadRequest(invalid(name, 'it must be a day, YYYY-MM-DD'));
   return time;
 }

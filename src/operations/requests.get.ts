@@ -1,9 +1,9 @@
 import { validate as isVersionedUuid, version } from 'uuid';
 import { ApiError } from '../errors.ts';
 import type { Json } from '../profile/json.ts';
+import { rejectionReasons } from '../profile/refusal.ts';
 import type { Schema } from '../schemas/compile.ts';
 import type { DirectOperation } from './operation.ts';
-import { rejectionReasons } from './rejection-reasons.ts';
 import { acceptedAt, followRequest, overall } from './requests/follow.ts';
 
 /** Of the objects of the documented example. */

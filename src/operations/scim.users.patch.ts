@@ -35,7 +35,7 @@ export function scimUsersPatch(): DirectOperation {
     handle: (caller, input, resources) =>
       changeAccount({ caller, input, resources }, async (_current, resource) => {
         const patched = applyPatch(await resource(), input.body.Operations as GivenOperation[]);
-        if (!check(patched)) throw invalid(describeError(check.errors![0]!));
+        if (!check(patched)) throw invalid(describeError(check.errors![0]!).error);
         return patched;
       }),
   };

@@ -1,4 +1,5 @@
 import { ApiError, BadRequest } from '../errors.ts';
+import { required } from '../profile/refusal.ts';
 import { describe } from '../profile/segment.ts';
 import { uuidOf } from '../profile/values.ts';
 import { findSegment } from '../store/segments.ts';
@@ -67,7 +68,7 @@ export const segmentsDetails = (): DirectOperation => ({
 
   async handle({ workspaceId }, { query }, { database }) {
     const asked = query.segment_id;
-    if (typeof asked !== 'string' || asked === '') throw new BadRequest("'segment_id' is required");
+    if (typeof asked !== 'string' || asked === '') throw new BadRequest(required('segment_id'));
     const id = uuidOf(asked);
     const segment = id === undefined ? undefined : await findSegment(database.pool, workspaceId, id);
     if (!segment) throw new ApiError('unknownSegment');

@@ -1,4 +1,5 @@
 import { BadRequest, errors } from '../errors.ts';
+import { invalid } from '../profile/refusal.ts';
 import { removeInvalidNumbers } from '../store/suppression-lists.ts';
 import { phone, requiredElements } from './identity/elements.ts';
 import type { DirectOperation } from './operation.ts';
@@ -36,7 +37,7 @@ export const smsInvalidPhoneNumbersRemove = (): DirectOperation => ({
 
   async handle({ workspaceId }, { body }, { database }) {
     const sent = requiredElements(body, 'phone_numbers', { of: 'strings', tooMany: 'tooManyIds' });
-    if (sent.length === 0) throw new BadRequest("'phone_numbers' is not valid: it must not be empty");
+    if (sent.length === 0) throw new BadRequest(invalid('phone_numbers', 'it must not be empty'));
     await removeInvalidNumbers(database.pool, workspaceId, readNumbers(sent));
     return { status: 201, body: { message: 'success' } };
   },

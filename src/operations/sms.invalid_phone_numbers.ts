@@ -2,6 +2,7 @@ import { BadRequest } from '../errors.ts';
 import { searchedPhone } from '../profile/addresses.ts';
 import { isGiven } from '../profile/identifier.ts';
 import type { Json } from '../profile/json.ts';
+import { invalid } from '../profile/refusal.ts';
 import { toIso } from '../profile/time.ts';
 import {
   type InvalidNumbersPage,
@@ -110,12 +111,12 @@ function readAsked(query: Record<string, Json>): InvalidNumbersPage {
  */
 export function readNumbers(sent: Json[]): string[] {
   if (sent.length > MAX_ELEMENTS)
-    throw new BadRequest(`'phone_numbers' is not valid: it must have at most ${MAX_ELEMENTS} elements`);
+    throw new BadRequest(invalid('phone_numbers', `it must have at most ${MAX_ELEMENTS} elements`));
   return sent.map((one, index) => {
     const text = typeof one === 'string' || typeof one === 'number' ? String(one).trim() : '';
     const read = searchedPhone(text);
     if (!read?.valid)
-      throw new BadRequest(`'phone_numbers[${index}]' is not valid: it must be a phone number in E.164`);
+      throw new BadRequest(invalid(`phone_numbers[${index}]`, 'it must be a phone number in E.164'));
     return read.phone;
   });
 }

@@ -1,4 +1,4 @@
-import type { Rejection } from '../errors.ts';
+import { type Rejection, rejectionOf } from '../errors.ts';
 import type { AcceptedGroupState } from '../jobs/envelope.ts';
 import { newId } from '../platform/ids.ts';
 import { countedReply, planOf, refusal } from './identity/elements.ts';
@@ -45,7 +45,7 @@ export function subscriptionStatusSet(): QueuedOperation {
         schema: countedReply(fields, {}),
       },
     },
-    refusals: ['invalidSubscriptionGroup', 'emailAndPhone', 'tooManyIds'],
+    refusals: ['nothingValid', 'invalidSubscriptionGroup', 'emailAndPhone', 'tooManyIds'],
     ...refusal(fields),
     example: {
       body: {
@@ -60,17 +60,17 @@ export function subscriptionStatusSet(): QueuedOperation {
       const { channel, ...setting } = readSetting(body, caller);
       const objects: AcceptedGroupState[] = [];
       const rejected: Rejection[] = [];
-      const required = "'external_id', 'email' or 'phone'";
-      for (const target of readTargets(body, { channel, required }, caller)) {
-        const { field, index } = target;
-        if ('error' in target) rejected.push({ type: target.error, input_array: field, index });
+      const lists = ['external_id', 'email', 'phone'];
+      for (const target of readTargets(body, { channel, lists }, caller)) {
+        const { list, index } = target;
+        if ('error' in target) rejected.push(rejectionOf(target, { input_array: list, index }));
         else {
           const { identifier } = target;
           objects.push({
             kind: 'group_state',
             id: newId(),
             index,
-            input_array: field,
+            input_array: list,
             identifier,
             ...setting,
           });

@@ -1,9 +1,9 @@
-import { ApiError, BadRequest, type Rejection } from '../errors.ts';
+import { ApiError, BadRequest, type Rejection, refusalOf, rejectionOf } from '../errors.ts';
 import type { AcceptedGroupState } from '../jobs/envelope.ts';
 import { newId } from '../platform/ids.ts';
 import type { Json } from '../profile/json.ts';
 import { asRecord } from '../profile/values.ts';
-import { arrayOf, countedReply, planOf, refusal, requiredElements } from './identity/elements.ts';
+import { arrayOf, countedReply, noObject, planOf, refusal, requiredElements } from './identity/elements.ts';
 import type { Caller, QueuedOperation } from './operation.ts';
 import {
   doubleOptIn,
@@ -42,7 +42,13 @@ export function subscriptionStatusSetV2(): QueuedOperation {
         schema: countedReply([FIELD], {}),
       },
     },
-    refusals: ['invalidSubscriptionGroup', 'emailAndPhone', 'tooManyIds', 'tooManySubscriptionGroups'],
+    refusals: [
+      'nothingValid',
+      'invalidSubscriptionGroup',
+      'emailAndPhone',
+      'tooManyIds',
+      'tooManySubscriptionGroups',
+    ],
     ...refusal([FIELD]),
     example: {
       body: {
@@ -70,8 +76,9 @@ export function subscriptionStatusSetV2(): QueuedOperation {
         const { setting, targets } = at(index, () => readElement(given, caller));
         for (const target of targets) {
           if ('error' in target) {
-            const type = `${target.field}[${target.index}]: ${target.error}`;
-            rejected.push({ type, input_array: FIELD, index });
+            const { list, reason } = target;
+            const error = `${list}[${target.index}]: ${target.error}`;
+            rejected.push(rejectionOf({ error, reason, field: list }, { input_array: FIELD, index }));
             continue;
           }
           const { identifier } = target;
@@ -85,19 +92,21 @@ export function subscriptionStatusSetV2(): QueuedOperation {
 
 function readElement(value: Json, caller: Caller) {
   const given = asRecord(value);
-  if (!given) throw new BadRequest(`each element of '${FIELD}' must be an object`);
+  if (!given) throw new BadRequest(noObject(FIELD));
   const { channel, ...setting } = readSetting(given, caller);
-  const required = "'external_ids', 'emails' or 'phones'";
-  return { setting, targets: readTargets(given, { channel, required }, caller) };
+  const lists = ['external_ids', 'emails', 'phones'];
+  return { setting, targets: readTargets(given, { channel, lists }, caller) };
 }
 
-/** An element that refuses the request is named by its place. */
+/** Adds the position of the element to an error that refuses the whole request. */
 function at<T>(index: number, read: () => T): T {
   try {
     return read();
   } catch (error) {
-    if (!(error instanceof ApiError || error instanceof BadRequest)) throw error;
-    throw new BadRequest(error.message, [{ type: error.message, input_array: FIELD, index }]);
+    if (!(error instanceof ApiError)) throw error;
+    const { entry, message, fact } = error;
+    const rejected = [rejectionOf(refusalOf(error), { input_array: FIELD, index })];
+    throw new ApiError(entry, { message, fact, rejected });
   }
 }
 

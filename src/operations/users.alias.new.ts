@@ -1,5 +1,6 @@
-import { aliasPartError, isEmptyAlias, isGiven } from '../profile/identifier.ts';
+import { ALIAS_NO_OBJECT, aliasPartError, isEmptyAlias, isGiven } from '../profile/identifier.ts';
 import type { Json } from '../profile/json.ts';
+import { invalid, type Refusal } from '../profile/refusal.ts';
 import { isRecord } from '../profile/values.ts';
 import {
   aliasPart,
@@ -9,7 +10,6 @@ import {
   externalId,
   judgeObjects,
   planOf,
-  type Refusal,
   refusal,
   requiredElements,
 } from './identity/elements.ts';
@@ -53,7 +53,7 @@ export function usersAliasNew(): QueuedOperation {
         schema: countedReply(['user_aliases'], { aliases_processed: counter('Number of aliases accepted.') }),
       },
     },
-    refusals: ['tooManyIdsAndAliases'],
+    refusals: ['nothingValid', 'tooManyIdsAndAliases'],
     ...refusal(['user_aliases']),
     example: {
       body: {
@@ -75,8 +75,9 @@ export function usersAliasNew(): QueuedOperation {
         if ('error' in named) return named;
         const { alias_name, alias_label } = named.parts;
         const { external_id } = element;
-        const error = aliasPartError(alias_name, 'alias_name') ?? aliasPartError(alias_label, 'alias_label');
-        if (error !== undefined) return { error };
+        const refused =
+          aliasPartError(alias_name, 'alias_name') ?? aliasPartError(alias_label, 'alias_label');
+        if (refused !== undefined) return refused;
         const user_alias = { alias_name: alias_name as string, alias_label: alias_label as string };
         if (!isGiven(external_id)) return { kind: 'alias_new', user_alias };
         const owner = readNewExternalId(external_id, 'external_id', caller);
@@ -92,12 +93,12 @@ function partsOf(element: Record<string, Json>): { parts: Record<string, Json> }
   const { user_alias: nested } = element;
   if (!isGiven(nested) || isEmptyAlias(nested)) return { parts: element };
   if (!isRecord(nested)) {
-    return { error: "'user_alias' is not valid: it must be an object with 'alias_name' and 'alias_label'" };
+    return ALIAS_NO_OBJECT;
   }
   for (const part of ['alias_name', 'alias_label'] as const) {
     const beside = element[part];
     if (isGiven(beside) && beside !== nested[part]) {
-      return { error: `'${part}' is not valid: it must not differ from the one in 'user_alias'` };
+      return invalid(part, "it must not differ from the one in 'user_alias'", 'conflict');
     }
   }
   return { parts: nested };

@@ -52,7 +52,7 @@ export function usersAliasUpdate(): QueuedOperation {
         }),
       },
     },
-    refusals: ['tooManyIdsAndAliases'],
+    refusals: ['nothingValid', 'tooManyIdsAndAliases'],
     ...refusal(['alias_updates']),
     example: {
       body: { alias_updates: [{ alias_label: 'forum', old_alias_name: 'ada', new_alias_name: 'lovelace' }] },
@@ -66,8 +66,8 @@ export function usersAliasUpdate(): QueuedOperation {
       });
       const judged = judgeObjects('alias_updates', elements, (update) => {
         for (const part of parts) {
-          const error = aliasPartError(update[part], part);
-          if (error !== undefined) return { error };
+          const refused = aliasPartError(update[part], part);
+          if (refused !== undefined) return refused;
         }
         const { alias_label, old_alias_name, new_alias_name } = update as Record<
           (typeof parts)[number],

@@ -2,6 +2,7 @@ import { BadRequest } from '../errors.ts';
 import type { UserSelector } from '../jobs/envelope.ts';
 import { type Identifier, isGiven, serviceIdOf, userAliasOf } from '../profile/identifier.ts';
 import type { Json } from '../profile/json.ts';
+import { alternatives, type Refusal, refuse, requiredOneOf } from '../profile/refusal.ts';
 import { isRecord } from '../profile/values.ts';
 import type { Schema } from '../schemas/compile.ts';
 import { userAlias } from '../schemas/track.ts';
@@ -14,10 +15,11 @@ import {
   email,
   externalId,
   judge,
+  noObject,
+  noText,
   phone,
   planOf,
   prioritization,
-  type Refusal,
   refusal,
   requireSome,
 } from './identity/elements.ts';
@@ -39,10 +41,7 @@ interface Kind extends ArrayForm {
 export function usersDelete(serviceIdField: string): QueuedOperation {
   const kinds = kindsOf(serviceIdField);
   const fields = Object.keys(kinds);
-  const names = `${fields
-    .slice(0, -1)
-    .map((name) => `'${name}'`)
-    .join(', ')} or '${fields.at(-1)}'`;
+  const several = refuse('conflict', '', `a request must not have more than one of ${alternatives(fields)}`);
 
   return {
     kind: 'queued',
@@ -66,7 +65,7 @@ export function usersDelete(serviceIdField: string): QueuedOperation {
         schema: countedReply(fields, { deleted: counter('Number of ids queued for deletion.') }),
       },
     },
-    refusals: ['tooManyIds', 'tooManyIdsAndAliases'],
+    refusals: ['nothingValid', 'tooManyIds', 'tooManyIdsAndAliases'],
     ...refusal(fields),
     example: { body: { external_ids: ['grace', 'alan'] }, reply: { deleted: 2, message: 'success' } },
 
@@ -76,8 +75,8 @@ export function usersDelete(serviceIdField: string): QueuedOperation {
         return elements ? [{ field, kind, elements }] : [];
       });
       const [asked, another] = given;
-      if (!asked) throw new BadRequest(`${names} is required`);
-      if (another) throw new BadRequest(`a request must not have more than one of ${names}`);
+      if (!asked) throw new BadRequest(requiredOneOf(fields));
+      if (another) throw new BadRequest(several);
       const { field, kind } = asked;
       const judged = judge(field, requireSome(field, asked.elements), (element) => {
         const read = kind.read(element);
@@ -113,10 +112,7 @@ function kindsOf(serviceIdField: string): Record<string, Kind> {
       tooMany: 'tooManyIds',
       items: { type: 'string', description: '24 hexadecimal digits.' },
       description: "The service's own ids of the users.",
-      read: (element) =>
-        isGiven(element)
-          ? userOf(serviceIdOf(element, serviceIds))
-          : { error: `each element of '${serviceIds}' must be a non-empty string` },
+      read: (element) => (isGiven(element) ? userOf(serviceIdOf(element, serviceIds)) : noText(serviceIds)),
     },
     email_addresses: byAddress({
       kind: 'email',
@@ -152,10 +148,7 @@ function byAddress({ kind, address, field, description }: AddressArray): Kind {
       properties: { [kind]: address, prioritization },
     },
     description,
-    read: (element) =>
-      isRecord(element)
-        ? readAddress(element, kind)
-        : { error: `each element of '${field}' must be an object` },
+    read: (element) => (isRecord(element) ? readAddress(element, kind) : noObject(field)),
   };
 }
 

@@ -4,6 +4,7 @@ import { ApiError, BadRequest } from '../errors.ts';
 import { refusalOfUrl } from '../platform/outgoing.ts';
 import { signedTokens } from '../preferences/link.ts';
 import type { Json } from '../profile/json.ts';
+import { refuse, required } from '../profile/refusal.ts';
 import { findUnstorable, uuidOf } from '../profile/values.ts';
 import type { Schema } from '../schemas/compile.ts';
 import { requireLinkKey } from '../store/preference-centers.ts';
@@ -88,7 +89,7 @@ export function usersExportSegment(serviceIdField: string): DirectOperation {
 }
 
 function requireField(name: string): never {
-  throw new BadRequest(`'${name}' is required`);
+  throw new BadRequest(required(name));
 }
 
 /** Clients send null and an empty text for none. */
@@ -102,7 +103,7 @@ function readCallback(body: Record<string, Json>): string | null {
   if (callback === undefined) return null;
   const whyNot =
     refusalOfUrl(callback) ?? (findUnstorable(callback) && 'must not have NUL or half a character');
-  if (whyNot) throw new BadRequest(`'callback_endpoint' ${whyNot}`);
+  if (whyNot) throw new BadRequest(refuse('invalid', 'callback_endpoint', `'callback_endpoint' ${whyNot}`));
   return callback;
 }
 
@@ -118,7 +119,13 @@ function chooseFields(body: Record<string, Json>, known: string[]) {
   const all = named.has('custom_attributes');
   if (!all && wanted.length > 0) fields.push('custom_attributes');
   if (fields.length === 0)
-    throw new BadRequest(`'fields_to_export' names no field of a user; there are ${known.join(', ')}`);
+    throw new BadRequest(
+      refuse(
+        'invalid',
+        'fields_to_export',
+        `'fields_to_export' names no field of a user; there are ${known.join(', ')}`,
+      ),
+    );
   const attributes = wanted.filter((name) => !findUnstorable(name));
   return { fields, attributes: all || wanted.length === 0 ? null : attributes };
 }

@@ -35,7 +35,7 @@ export function usersExternalIdsRemove(): QueuedOperation {
       },
     },
     replies: settledReplies(lists, removed),
-    refusals: ['tooManyIds'],
+    refusals: ['nothingValid', 'tooManyIds'],
     ...refusal(['external_ids']),
     example: {
       body: { external_ids: ['ada'] },

@@ -1,3 +1,4 @@
+import { refuse } from '../profile/refusal.ts';
 import type { Schema } from '../schemas/compile.ts';
 import {
   arrayOf,
@@ -43,7 +44,7 @@ export function usersExternalIdsRename(): QueuedOperation {
       properties: { [FIELD]: arrayOf(rename, 'The renames.') },
     },
     replies: settledReplies(lists, rename),
-    refusals: ['tooManyIds'],
+    refusals: ['nothingValid', 'tooManyIds'],
     ...refusal([FIELD]),
     example: {
       body: { [FIELD]: [{ current_external_id: 'ada', new_external_id: 'ada-lovelace' }] },
@@ -62,7 +63,11 @@ export function usersExternalIdsRename(): QueuedOperation {
         const renamed = readNewExternalId(element.new_external_id, 'new_external_id', caller);
         if ('error' in renamed) return renamed;
         if (current.id === renamed.id) {
-          return { error: "'new_external_id' must differ from 'current_external_id'" };
+          return refuse(
+            'conflict',
+            'new_external_id',
+            "'new_external_id' must differ from 'current_external_id'",
+          );
         }
         return {
           kind: 'external_id_rename',

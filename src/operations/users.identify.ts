@@ -1,5 +1,6 @@
 import { BadRequest } from '../errors.ts';
 import { isGiven } from '../profile/identifier.ts';
+import { invalid, requiredOneOf } from '../profile/refusal.ts';
 import type { Schema } from '../schemas/compile.ts';
 import {
   countedReply,
@@ -44,7 +45,7 @@ export function usersIdentify(): QueuedOperation {
         ),
       },
     },
-    refusals: ['tooManyIdsAndAliases'],
+    refusals: ['nothingValid', 'tooManyIdsAndAliases'],
     ...refusal(fields),
     example: {
       body: {
@@ -65,16 +66,14 @@ export function usersIdentify(): QueuedOperation {
     plan(caller, body) {
       const { merge_behavior } = body;
       if (isGiven(merge_behavior) && merge_behavior !== 'none' && merge_behavior !== 'merge') {
-        throw new BadRequest("'merge_behavior' is not valid: it must be 'none' or 'merge'");
+        throw new BadRequest(invalid('merge_behavior', "it must be 'none' or 'merge'"));
       }
       const sent = fields.flatMap((field) => {
         const elements = elementsOf(body, field, { of: 'objects', tooMany: 'tooManyIdsAndAliases' });
         return elements ? [{ field, elements }] : [];
       });
       if (!sent[0]) {
-        throw new BadRequest(
-          "'aliases_to_identify', 'emails_to_identify' or 'phone_numbers_to_identify' is required",
-        );
+        throw new BadRequest(requiredOneOf(fields));
       }
       // Clients send an empty array of one kind beside a full one of another.
       requireSome(

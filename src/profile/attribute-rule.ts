@@ -1,11 +1,12 @@
 import type { UserAlias } from './identifier.ts';
 import type { Json } from './json.ts';
+import type { Refusal } from './refusal.ts';
 
 /** Something in an attribute has more than 255 characters; the rule has changed nothing. */
 export const TOO_LONG = Symbol('too long');
 
 /** Why the whole attribute object is refused, or what became of this one attribute instead of what was sent. */
-export type Finding = { error: string } | { warning: string };
+export type Finding = Refusal | { warning: string };
 
 /**
  * Adds what one attribute of a fixed meaning changes to the delta; `now` is the time of acceptance in epoch

@@ -17,6 +17,7 @@ import {
   mergeCustom,
 } from './custom-values.ts';
 import type { Json } from './json.ts';
+import { invalid, type Refusal, type RejectionReason, refuse, required } from './refusal.ts';
 import { STANDARD_ATTRIBUTES, SUBSCRIPTION_ATTRIBUTES } from './standard-attributes.ts';
 import { areRecords, cutText, cutTexts, isLongerThan, MAX_CHARACTERS, quoted } from './values.ts';
 
@@ -61,7 +62,7 @@ export interface AttributeContext {
 export function normalizeAttributes(
   object: Record<string, Json>,
   { serviceIdField, now, longStrings }: AttributeContext,
-): { delta: AttributesDelta; warnings?: readonly string[] } | { error: string } {
+): { delta: AttributesDelta; warnings?: readonly string[] } | Refusal {
   const delta: AttributesDelta = {};
   const add = object._merge_objects === true ? mergeCustom : addCustom;
   let warnings: readonly string[] | undefined;
@@ -78,15 +79,17 @@ export function normalizeAttributes(
   }
   const bytes = customBytes(delta.set ?? {});
   if (bytes > MAX_CUSTOM_BYTES)
-    return { error: `the custom attributes are too large: ${bytes} bytes, ${COUNTED}` };
+    return refuse('too_large', '', `the custom attributes are too large: ${bytes} bytes, ${COUNTED}`);
   const judged = warnings ? { delta, warnings } : { delta };
   if (object.push_token_import !== true) return judged;
-  if (!delta.push_tokens) return { error: "'push_tokens' is required" };
+  if (!delta.push_tokens) return required('push_tokens');
   // Each token makes a user with all of the attributes.
   if (bytes * delta.push_tokens.length > MAX_CUSTOM_BYTES)
-    return {
-      error: `'push_tokens' is not valid: the custom attributes of all tokens together are too large: ${bytes * delta.push_tokens.length} bytes, ${COUNTED}`,
-    };
+    return invalid(
+      'push_tokens',
+      `the custom attributes of all tokens together are too large: ${bytes * delta.push_tokens.length} bytes, ${COUNTED}`,
+      'too_large',
+    );
   return judged;
 }
 
@@ -121,12 +124,12 @@ function addLong(
 function refusedLong(name: string, rule: AttributeRule | undefined): Finding {
   const what = rule ? 'it must be a string of' : 'a string must be';
   const broken = isLongerThan(name, MAX_CHARACTERS) ? 'the name of an attribute must be' : what;
-  return { error: `'${quoted(name)}' is not valid: ${broken} at most ${MAX_CHARACTERS} characters` };
+  return invalid(quoted(name), `${broken} at most ${MAX_CHARACTERS} characters`, 'too_large');
 }
 
 /** A switch is read where it matters; here it is only no attribute. */
 function switchRule(name: string): AttributeRule {
-  const finding = { error: `'${name}' is not valid: it must be a boolean` };
+  const finding = invalid(name, 'it must be a boolean', 'wrong_type');
   return function ruleOfSwitch(_delta, value) {
     return typeof value === 'boolean' || value === null ? undefined : finding;
   };
@@ -150,22 +153,20 @@ const DERIVED_DEVICE_ID = 32;
 function pushTokens(delta: AttributesDelta, value: Json): Finding | undefined {
   if (value === null) return undefined;
   const list = Array.isArray(value) ? value : [value];
-  if (!areRecords(list)) return { error: "'push_tokens' is not valid: it must be an array of objects" };
+  if (!areRecords(list)) return invalid('push_tokens', 'it must be an array of objects', 'wrong_type');
   if (list.length > MAX_TOKENS)
-    return { error: `'push_tokens' is not valid: it must have at most ${MAX_TOKENS} elements` };
+    return invalid('push_tokens', `it must have at most ${MAX_TOKENS} elements`, 'too_many');
   const tokens: NonNullable<AttributesDelta['push_tokens']> = [];
   for (const { app_id, token, device_id } of list) {
     if (!hasBytes(app_id, 1, MAX_APP_ID)) {
-      return refused(`'push_tokens.app_id' is not valid: it must be a string of 1 to ${MAX_APP_ID} bytes`);
+      return invalidText('push_tokens.app_id', app_id, { min: 1, max: MAX_APP_ID });
     }
     if (!hasBytes(token, 1, MAX_TOKEN)) {
-      return refused(`'push_tokens.token' is not valid: it must be a string of 1 to ${MAX_TOKEN} bytes`);
+      return invalidText('push_tokens.token', token, { min: 1, max: MAX_TOKEN });
     }
     const device = device_id ?? derivedDeviceId(app_id, token);
     if (!hasBytes(device, MIN_DEVICE_ID, MAX_DEVICE_ID)) {
-      return refused(
-        `'push_tokens.device_id' is not valid: it must be a string of ${MIN_DEVICE_ID} to ${MAX_DEVICE_ID} bytes`,
-      );
+      return invalidText('push_tokens.device_id', device, { min: MIN_DEVICE_ID, max: MAX_DEVICE_ID });
     }
     tokens.push({ app_id, token, device_id: device });
   }
@@ -180,8 +181,14 @@ function derivedDeviceId(appId: string, token: string): string {
   return hash.digest('hex').slice(0, DERIVED_DEVICE_ID);
 }
 
-function refused(error: string): Finding {
-  return { error };
+function invalidText(
+  field: string,
+  value: Json | undefined,
+  { min, max }: { min: number; max: number },
+): Refusal {
+  let reason: RejectionReason = 'wrong_type';
+  if (typeof value === 'string') reason = Buffer.byteLength(value) > max ? 'too_large' : 'invalid';
+  return invalid(field, `it must be a string of ${min} to ${max} bytes`, reason);
 }
 
 function hasBytes(value: Json | undefined, min: number, max: number): value is string {

@@ -7,6 +7,7 @@ import {
 } from './attribute-rule.ts';
 import { exceedsJsonBytes, type Json, storedBytes, storedNameBytes } from './json.ts';
 import { MAX_OBJECT_BYTES, normalizeNested, OBJECT_OPERATIONS, readObjectOperations } from './nested.ts';
+import { invalid, type RejectionReason, refuse } from './refusal.ts';
 import {
   asRecords,
   distinctLatest,
@@ -52,7 +53,7 @@ function createAddCustom({ merge }: { merge: boolean }): AddCustom {
     if (records) return addNested(delta, name, records);
     const broken = brokenScalars(array);
     if (broken === TOO_LONG) return TOO_LONG;
-    return broken ? refused(name, broken) : addSet(delta, name, distinctLatest(array));
+    return broken ? refused(name, 'wrong_type', broken) : addSet(delta, name, distinctLatest(array));
   }
 
   function addObject(delta: AttributesDelta, name: string, object: Record<string, Json>): Added {
@@ -67,11 +68,11 @@ function createAddCustom({ merge }: { merge: boolean }): AddCustom {
     name: string,
     operations: Record<string, Json>,
   ): Added {
-    if (exceedsJsonBytes(operations, MAX_OBJECT_BYTES)) return refused(name, TOO_LARGE);
+    if (exceedsJsonBytes(operations, MAX_OBJECT_BYTES)) return refused(name, 'too_large', TOO_LARGE);
     const read = readObjectOperations(operations, merge);
     if (read === TOO_LONG) return TOO_LONG;
     if (read === undefined) return dropped(name);
-    return 'broken' in read ? refused(name, read.broken) : addChange(delta, name, read.change);
+    return 'broken' in read ? refused(name, read.reason, read.broken) : addChange(delta, name, read.change);
   }
 
   function addNested(delta: AttributesDelta, name: string, value: Json[] | Record<string, Json>): Added {
@@ -79,7 +80,7 @@ function createAddCustom({ merge }: { merge: boolean }): AddCustom {
     if (nested === undefined) return dropped(name);
     // What is too large as it was sent does not become small enough by cutting.
     if (exceedsJsonBytes(nested === TOO_LONG ? value : nested, MAX_OBJECT_BYTES))
-      return refused(name, TOO_LARGE);
+      return refused(name, 'too_large', TOO_LARGE);
     if (nested === TOO_LONG) return TOO_LONG;
     // An array has nothing to merge, nor has a lone `$time`, which has become a string.
     if (merge && isRecord(nested)) return addChange(delta, name, { merge: nested });
@@ -87,7 +88,7 @@ function createAddCustom({ merge }: { merge: boolean }): AddCustom {
   }
 
   return function add(delta, name, value) {
-    if (name === '') return { error: 'the name of an attribute must not be empty' };
+    if (name === '') return refuse('invalid', '', 'the name of an attribute must not be empty');
     if (isLongerThan(name, MAX_CHARACTERS)) return TOO_LONG;
     if (typeof value === 'string' && isLongerThan(value, MAX_CHARACTERS)) return TOO_LONG;
     if (typeof value !== 'object' || value === null) return addSet(delta, name, value);
@@ -96,7 +97,8 @@ function createAddCustom({ merge }: { merge: boolean }): AddCustom {
 }
 
 function addIncrement(delta: AttributesDelta, name: string, inc: Json): Added {
-  if (typeof inc !== 'number' || !Number.isFinite(inc)) return refused(name, "'inc' must be a number");
+  if (typeof inc !== 'number' || !Number.isFinite(inc))
+    return refused(name, 'wrong_type', "'inc' must be a number");
   return addChange(delta, name, { inc });
 }
 
@@ -108,7 +110,7 @@ function addArrayOperations(delta: AttributesDelta, name: string, operations: Re
     const list = Array.isArray(value) ? value : [value];
     const broken = brokenScalars(list);
     if (broken === TOO_LONG) return TOO_LONG;
-    if (broken) return refused(name, `'${operation}': ${broken}`);
+    if (broken) return refused(name, 'wrong_type', `'${operation}': ${broken}`);
     // What overflows within one addition need not travel.
     array[operation] = operation === 'add' ? distinctLatest(list) : list;
   }
@@ -145,8 +147,8 @@ function makeRoom({ set = {}, change = {} }: AttributesDelta, name: string): Fin
   return { warning: sameWhenCut(`'${quoted(name)}'`) };
 }
 
-function refused(name: string, broken: string): Finding {
-  return { error: `'${quoted(name)}' is not valid: ${broken}` };
+function refused(name: string, reason: RejectionReason, broken: string): Finding {
+  return invalid(quoted(name), broken, reason);
 }
 
 function dropped(name: string): Finding {

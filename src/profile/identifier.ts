@@ -1,6 +1,7 @@
 import { randomFillSync } from 'node:crypto';
 import { normalizeEmail, normalizePhone } from './addresses.ts';
 import type { Json } from './json.ts';
+import { invalid, type Refusal, refuse, requiredOneOf } from './refusal.ts';
 import { asRecord } from './values.ts';
 
 /** Unique in its workspace as a pair; both parts are non-empty and at most 236 bytes. */
@@ -31,6 +32,19 @@ export const MAX_EXTERNAL_ID_BYTES = 987;
 const MAX_ALIAS_BYTES = 236;
 const SERVICE_ID = /^[0-9a-f]{24}$/;
 
+export const ALIAS_NO_OBJECT = invalid(
+  'user_alias',
+  "it must be an object with 'alias_name' and 'alias_label'",
+  'wrong_type',
+);
+
+/** Clients match on this text. */
+export const INVALID_EMAIL = refuse(
+  'invalid',
+  'email',
+  "The value provided for the 'email' field is not a valid email.",
+);
+
 /**
  * Chooses the identifier that addresses an object: external id, alias, service id, email, phone, in this
  * order. Email and phone beside one of the first three are data, not addresses.
@@ -40,7 +54,7 @@ const SERVICE_ID = /^[0-9a-f]{24}$/;
 export function identifierOf(
   object: Record<string, Json>,
   serviceIdField: string,
-): { identifier: Identifier } | { error: string } {
+): { identifier: Identifier } | Refusal {
   const { external_id, user_alias, email, phone } = object;
   if (isGiven(external_id)) return externalIdOf(external_id);
   if (isGiven(user_alias) && !isEmptyAlias(user_alias)) return userAliasOf(user_alias);
@@ -48,7 +62,7 @@ export function identifierOf(
   if (isGiven(serviceId)) return serviceIdOf(serviceId, serviceIdField);
   if (isGiven(email)) return emailOf(email);
   if (isGiven(phone)) return phoneOf(phone);
-  return { error: `'external_id', '${serviceIdField}', 'user_alias', 'email' or 'phone' is required` };
+  return requiredOneOf(['external_id', serviceIdField, 'user_alias', 'email', 'phone']);
 }
 
 /** Whether an identifier that belongs to nobody makes a new profile. */
@@ -66,72 +80,67 @@ export function createsProfile(identifier: Identifier, updateExistingOnly: Json 
 export function externalIdOf(
   value: Json,
   field = 'external_id',
-): { identifier: { external_id: string } } | { error: string } {
+): { identifier: { external_id: string } } | Refusal {
   const id = typeof value === 'number' && Number.isSafeInteger(value) ? String(value) : value;
-  if (typeof id !== 'string') return { error: `'${field}' is not valid: it must be a string` };
+  if (typeof id !== 'string') return invalid(field, 'it must be a string', 'wrong_type');
   // A string of n characters has at most 3n bytes, so most need no counting.
   if (id.length * 3 > MAX_EXTERNAL_ID_BYTES && Buffer.byteLength(id) > MAX_EXTERNAL_ID_BYTES) {
-    return { error: `'${field}' must be fewer than 988 bytes` };
+    return refuse('too_large', field, `'${field}' must be fewer than 988 bytes`);
   }
   return { identifier: { external_id: id } };
 }
 
 /** A user alias object with both of its parts. */
-export function userAliasOf(value: Json): { identifier: { user_alias: UserAlias } } | { error: string } {
+export function userAliasOf(value: Json): { identifier: { user_alias: UserAlias } } | Refusal {
   const alias = asRecord(value);
   if (!alias) {
-    return { error: "'user_alias' is not valid: it must be an object with 'alias_name' and 'alias_label'" };
+    return ALIAS_NO_OBJECT;
   }
   const { alias_name, alias_label } = alias;
-  const error =
+  const refusal =
     aliasPartError(alias_name, 'user_alias.alias_name') ??
     aliasPartError(alias_label, 'user_alias.alias_label');
-  if (error !== undefined) return { error };
+  if (refusal !== undefined) return refusal;
   return {
     identifier: { user_alias: { alias_name: alias_name as string, alias_label: alias_label as string } },
   };
 }
 
 /**
- * Why a value can be neither the name nor the label of an alias; undefined when it can, and is a string.
+ * Validates the name or the label of an alias. Undefined: the value is valid, and is a string.
  *
- * @param field what the text calls it
+ * @param field what the text calls the value
  */
-export function aliasPartError(value: Json | undefined, field: string): string | undefined {
+export function aliasPartError(value: Json | undefined, field: string): Refusal | undefined {
   if (typeof value !== 'string' || value === '') {
-    return `'${field}' is not valid: it must be a non-empty string`;
+    return invalid(field, 'it must be a non-empty string', 'wrong_type');
   }
   if (value.length * 3 > MAX_ALIAS_BYTES && Buffer.byteLength(value) > MAX_ALIAS_BYTES) {
-    return `'${field}' is not valid: it must be at most ${MAX_ALIAS_BYTES} bytes`;
+    return invalid(field, `it must be at most ${MAX_ALIAS_BYTES} bytes`, 'too_large');
   }
   return undefined;
 }
 
 /** @param field what errors call it */
-export function serviceIdOf(
-  value: Json,
-  field: string,
-): { identifier: { service_id: string } } | { error: string } {
+export function serviceIdOf(value: Json, field: string): { identifier: { service_id: string } } | Refusal {
   return typeof value === 'string' && SERVICE_ID.test(value)
     ? { identifier: { service_id: value } }
-    : { error: `'${field}' is not valid: it must be 24 lower-case hexadecimal digits` };
+    : invalid(field, 'it must be 24 lower-case hexadecimal digits');
 }
 
 /** An email address in its lower-case form. */
-export function emailOf(value: Json): { identifier: { email: string } } | { error: string } {
+export function emailOf(value: Json): { identifier: { email: string } } | Refusal {
   const address = typeof value === 'string' ? normalizeEmail(value) : undefined;
-  return address
-    ? { identifier: { email: address } }
-    : { error: "The value provided for the 'email' field is not a valid email." };
+  return address ? { identifier: { email: address } } : INVALID_EMAIL;
 }
 
 /** A phone number in E.164; an integer is its digits. */
-export function phoneOf(value: Json): { identifier: { phone: string } } | { error: string } {
+export function phoneOf(value: Json): { identifier: { phone: string } } | Refusal {
   const digits = Number.isSafeInteger(value) ? String(value) : value;
   const number = typeof digits === 'string' ? normalizePhone(digits) : undefined;
   return number?.valid
     ? { identifier: { phone: number.phone } }
-    : { error: "'phone' is not valid: it must be a phone number in E.164 format" };
+    : invalid('phone', 'it must be a phone number in E.164 format');
 }
 
 /** Whether an object carries one of the identifiers that belong to one user alone. */

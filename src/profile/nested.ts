@@ -1,5 +1,6 @@
 import { type AttributeChange, TOO_LONG } from './attribute-rule.ts';
 import { type Json, MAX_DEPTH } from './json.ts';
+import type { RejectionReason } from './refusal.ts';
 import { parseTime, toIso } from './time.ts';
 import { areRecords, asRecords, isLongerThan, isScalar, MAX_CHARACTERS, put } from './values.ts';
 
@@ -67,6 +68,12 @@ type ObjectsChange = Extract<AttributeChange, { objects: unknown }>;
 /** Objects to look for in one operation: each is compared with every stored object. */
 const MAX_MATCHES = 100;
 
+/** The rule that an operation on an array of objects breaks. */
+interface BrokenOperation {
+  broken: string;
+  reason: RejectionReason;
+}
+
 /** What an array of objects understands. */
 export const OBJECT_OPERATIONS: ReadonlySet<string> = new Set(['$add', '$remove', '$update']);
 
@@ -81,12 +88,12 @@ export const OBJECT_OPERATIONS: ReadonlySet<string> = new Set(['$add', '$remove'
 export function readObjectOperations(
   operations: Record<string, Json>,
   merge: boolean,
-): { change: ObjectsChange } | { broken: string } | typeof TOO_LONG | undefined {
+): { change: ObjectsChange } | BrokenOperation | typeof TOO_LONG | undefined {
   const objects: ObjectsChange['objects'] = { merge };
   for (const operation in operations) {
     const value = operations[operation]!;
     const list = asRecords(Array.isArray(value) ? value : [value]);
-    if (!list) return { broken: `'${operation}' must be an array of objects` };
+    if (!list) return { broken: `'${operation}' must be an array of objects`, reason: 'wrong_type' };
     if (operation === '$add') {
       const added = readObjects(list);
       if (added === undefined || added === TOO_LONG) return added;
@@ -94,16 +101,21 @@ export function readObjectOperations(
       continue;
     }
     if (list.length > MAX_MATCHES)
-      return { broken: `'${operation}' must have at most ${MAX_MATCHES} elements` };
+      return { broken: `'${operation}' must have at most ${MAX_MATCHES} elements`, reason: 'too_many' };
     const matches = readMatches(list);
     if (matches === TOO_LONG) return TOO_LONG;
-    if (!matches) return { broken: `'${operation}' needs an '$identifier_key' and an '$identifier_value'` };
+    if (!matches)
+      return {
+        broken: `'${operation}' needs an '$identifier_key' and an '$identifier_value'`,
+        reason: 'required',
+      };
     if (operation === '$remove') {
       objects.remove = matches;
       continue;
     }
     const replacements = asRecords(list.map((element) => element.$new_object ?? null));
-    if (!replacements) return { broken: `'${operation}' needs an object as '$new_object'` };
+    if (!replacements)
+      return { broken: `'${operation}' needs an object as '$new_object'`, reason: 'required' };
     const replaced = readObjects(replacements);
     if (replaced === undefined || replaced === TOO_LONG) return replaced;
     objects.update = matches.map((match, i) => ({ ...match, new_object: replaced[i]! }));

@@ -1,11 +1,10 @@
 import { cutWarning, type LongStrings, sameWhenCut, withWarning } from './attribute-rule.ts';
 import { exceedsJsonBytes, type Json } from './json.ts';
+import { invalid, type Refusal, refuse } from './refusal.ts';
 import { isDatetime } from './time.ts';
 import { asRecord, codeAt, cutText, isLongerThan, isRecord, MAX_CHARACTERS, put, quoted } from './values.ts';
 
-export type CheckedProperties =
-  | { properties?: Record<string, Json>; warnings?: readonly string[] }
-  | { error: string };
+export type CheckedProperties = { properties?: Record<string, Json>; warnings?: readonly string[] } | Refusal;
 
 /** Distinct names of one event or purchase; the first ones are kept. */
 const MAX_NAMES = 256;
@@ -20,10 +19,12 @@ const RESERVED = {
 };
 
 const NONE: CheckedProperties = Object.freeze({});
-const INVALID: CheckedProperties = Object.freeze({ error: "Invalid 'properties' field" });
-const TOO_LARGE: CheckedProperties = Object.freeze({
-  error: `'properties' is not valid: with arrays or objects it must be at most ${MAX_BYTES} bytes of JSON`,
-});
+const INVALID: CheckedProperties = Object.freeze(
+  refuse('invalid', 'properties', "Invalid 'properties' field"),
+);
+const TOO_LARGE: CheckedProperties = Object.freeze(
+  invalid('properties', `with arrays or objects it must be at most ${MAX_BYTES} bytes of JSON`, 'too_large'),
+);
 
 const LONG_NAME = `a name must be at most ${MAX_CHARACTERS} characters`;
 const LONG_TEXT = `a string must be at most ${MAX_CHARACTERS} characters`;
@@ -92,8 +93,7 @@ function cutOrRefuse(
   kind: 'events' | 'purchases',
   { name, broken, longStrings }: Broken,
 ): CheckedProperties {
-  const long = broken === LONG_NAME || broken === LONG_TEXT;
-  if (!long || longStrings === 'refuse') return refused(name, broken);
+  if (!isTooLong(broken) || longStrings === 'refuse') return refused(name, broken);
   const sent = firstNames(value);
   // What is too large as it was sent does not become small enough by cutting.
   if (Object.values(sent).some(isStructured) && exceedsJsonBytes(sent, MAX_BYTES)) return TOO_LARGE;
@@ -169,6 +169,10 @@ function brokenArray(array: Json[]): string | undefined {
   return undefined;
 }
 
-function refused(name: string, broken: string): CheckedProperties {
-  return { error: `'properties.${quoted(name)}' is not valid: ${broken}` };
+function refused(name: string, broken: string): Refusal {
+  return invalid(`properties.${quoted(name)}`, broken, isTooLong(broken) ? 'too_large' : 'invalid');
+}
+
+function isTooLong(broken: string): boolean {
+  return broken === LONG_NAME || broken === LONG_TEXT;
 }

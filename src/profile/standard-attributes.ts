@@ -8,9 +8,11 @@ import {
   standardOf,
   TOO_LONG,
 } from './attribute-rule.ts';
+import { INVALID_EMAIL } from './identifier.ts';
 import { exceedsJsonBytes, type Json } from './json.ts';
 import { normalizeCountry, normalizeLanguage } from './locale.ts';
 import { MAX_OBJECT_BYTES } from './nested.ts';
+import { invalid, refuse } from './refusal.ts';
 import { normalizeTimeZone, parseTime, pastIso } from './time.ts';
 import { areRecords, asRecord, isLongerThan, isRecord, MAX_CHARACTERS, numberOf, uuidOf } from './values.ts';
 
@@ -110,7 +112,7 @@ function email(delta: AttributesDelta, value: Json): Finding | undefined {
   if (value === '') return undefined;
   const address = typeof value === 'string' ? normalizeEmail(value) : value;
   if (typeof address !== 'string' && address !== null) {
-    return { error: "The value provided for the 'email' field is not a valid email." };
+    return INVALID_EMAIL;
   }
   standardOf(delta).email = address;
   return undefined;
@@ -231,12 +233,12 @@ export const SUBSCRIPTION_ATTRIBUTES: [name: string, rule: AttributeRule][] = [
   ['email_subscribe', subscriptionState('email_subscribe')],
   ['push_subscribe', subscriptionState('push_subscribe')],
   ['subscription_groups', subscriptionGroups],
-  ['email_subscription_info', () => ({ error: "'email_subscription_info' is not valid: it may not be set" })],
+  ['email_subscription_info', () => invalid('email_subscription_info', 'it may not be set')],
 ];
 
 /** Null says nothing: a value that a client lacks must not subscribe anew whoever has unsubscribed. */
 function subscriptionState(name: 'email_subscribe' | 'push_subscribe'): AttributeRule {
-  const finding = { error: `'${name}' must be 'subscribed', 'unsubscribed', or 'opted_in'` };
+  const finding = refuse('invalid', name, `'${name}' must be 'subscribed', 'unsubscribed', or 'opted_in'`);
   return function ruleOfState(delta, value) {
     if (value === null) return undefined;
     if (value !== 'subscribed' && value !== 'unsubscribed' && value !== 'opted_in') return finding;
@@ -250,15 +252,19 @@ function subscriptionGroups(delta: AttributesDelta, value: Json): Finding | unde
   if (value === null) return undefined;
   const list = Array.isArray(value) ? value : [value];
   if (!areRecords(list))
-    return { error: "'subscription_groups' is not valid: it must be an array of objects" };
+    return invalid('subscription_groups', 'it must be an array of objects', 'wrong_type');
   const groups: NonNullable<AttributesDelta['subscription_groups']> = [];
   for (const { subscription_group_id: id, subscription_state: state } of list) {
     const group = typeof id === 'string' && uuidOf(id);
     if (!group) {
-      return { error: "'subscription_group_id' is not valid: it must be the UUID of a subscription group" };
+      return invalid('subscription_group_id', 'it must be the UUID of a subscription group');
     }
     if (state !== 'subscribed' && state !== 'unsubscribed') {
-      return { error: "'subscription_state' must be 'subscribed' or 'unsubscribed'" };
+      return refuse(
+        'invalid',
+        'subscription_state',
+        "'subscription_state' must be 'subscribed' or 'unsubscribed'",
+      );
     }
     groups.push({ subscription_group_id: group, subscription_state: state });
   }

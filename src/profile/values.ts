@@ -1,4 +1,5 @@
 import { type Json, MAX_DEPTH } from './json.ts';
+import { type Refusal, refuse, withoutPositions } from './refusal.ts';
 
 /** Longest string value, attribute name and property name, in characters. */
 export const MAX_CHARACTERS = 255;
@@ -68,11 +69,14 @@ export class Unread {
  * Of numbers: those beyond the range of a double, and integers that have lost digits already. Also objects with more
  * than 10,000 keys, and nesting deeper than 50.
  *
- * @returns the path and the rule that is broken, or undefined when the value can be stored
+ * @returns the refusal with the path and the broken rule; undefined if the value can be stored
  */
-export function findUnstorable(value: Json): string | undefined {
+export function findUnstorable(value: Json): Refusal | undefined {
   const finding = value instanceof Unread ? found(value.rule) : inspect(value, 1);
-  return finding && `${pathText(finding.path)} is not valid: ${finding.rule}`;
+  if (!finding) return undefined;
+  const path = pathText(finding.path);
+  const subject = path === '' ? 'the value' : `'${path}'`;
+  return refuse('unstorable', withoutPositions(path), `${subject} is not valid: ${finding.rule}`);
 }
 
 function inspect(value: Json, depth: number): Finding | undefined {
@@ -130,14 +134,13 @@ function at(place: string | number, finding: Finding): Finding {
   return finding;
 }
 
-/** `'a.b[3]'`, its outermost elements first and no more than a reader needs. */
+/** Returns the path of a value, `a.b[3]`, outermost elements first and cut after ten elements; empty for the value itself. */
 function pathText(path: (string | number)[]): string {
-  if (path.length === 0) return 'the value';
   let text = '';
   for (const place of path.reverse().slice(0, MAX_PATH)) {
     text += typeof place === 'number' ? `[${place}]` : `${text && '.'}${quoted(place)}`;
   }
-  return `'${text}${path.length > MAX_PATH ? '…' : ''}'`;
+  return `${text}${path.length > MAX_PATH ? '…' : ''}`;
 }
 
 /** Whether a value is a JSON object, neither null nor an array. */

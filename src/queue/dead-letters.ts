@@ -195,7 +195,7 @@ function readMended(text: string, kind: string): AcceptedObject {
   if (typeof object !== 'object' || object === null || Array.isArray(object))
     throw new NotMended('the object must be a JSON object');
   const unstorable = findUnstorable(object as Json);
-  if (unstorable) throw new NotMended(unstorable);
+  if (unstorable) throw new NotMended(unstorable.error);
   const given = (object as { kind?: unknown }).kind;
   if (kind !== 'envelope' && given !== kind) throw new NotMended(`'kind' must stay '${kind}'`);
   return object as AcceptedObject;

@@ -1,4 +1,5 @@
 import { Ajv2020, type ErrorObject, type ValidateFunction } from 'ajv/dist/2020.js';
+import { type Refusal, type RejectionReason, refuse, withoutPositions } from '../profile/refusal.ts';
 import { isRecord, isUuid } from '../profile/values.ts';
 
 /** Our own keywords: the words of an error. They say nothing to a reader of the documentation. */
@@ -68,15 +69,38 @@ function missingMembers(schema: Schema, value: unknown, place: string): string[]
  * `rule` keyword gives the rule in words; an empty `rule` leaves the text without one. Its `refusal` keyword
  * gives, by keyword, the whole text.
  */
-export function describeError(error: ErrorObject): string {
+export function describeError(error: ErrorObject): Refusal {
+  const path = pathOf(error);
+  return refuse(reasonOf(error), withoutPositions(path), textOf(error, path));
+}
+
+/** Returns the path of the value, `push_tokens.token`; of a missing member, the path of the first one. */
+function pathOf({ keyword, instancePath, params }: ErrorObject): string {
+  const path = instancePath.slice(1).replaceAll('/', '.');
+  return keyword === 'required' ? [path, params.missingProperty].filter(Boolean).join('.') : path;
+}
+
+/** Reasons by keyword of the schema; any other keyword has the reason `invalid`. */
+const REASONS: Readonly<Record<string, RejectionReason>> = {
+  required: 'required',
+  type: 'wrong_type',
+  maxLength: 'too_large',
+  maxItems: 'too_many',
+};
+
+function reasonOf({ keyword, params }: ErrorObject): RejectionReason {
+  // A schema allows an empty array as a second form of an empty object.
+  if (keyword === 'maxItems' && params.limit === 0) return 'wrong_type';
+  return REASONS[keyword] ?? 'invalid';
+}
+
+function textOf(error: ErrorObject, path: string): string {
   const annotated = error.parentSchema as { rule?: string; refusal?: Record<string, string> } | undefined;
   const refusal = annotated?.refusal?.[error.keyword];
   if (refusal !== undefined) return refusal;
-  const path = error.instancePath.slice(1).replaceAll('/', '.');
   if (error.keyword === 'required') {
-    const first = [path, error.params.missingProperty].filter(Boolean).join('.');
     const missing: string[] = error.params.missing ?? [];
-    const names = (missing.includes(first) ? missing : [first]).map((name) => `'${name}'`);
+    const names = (missing.includes(path) ? missing : [path]).map((name) => `'${name}'`);
     const last = names.pop();
     return names.length === 0 ? `${last} is required` : `${names.join(', ')} and ${last} are required`;
   }

@@ -45,7 +45,7 @@ function open(limits: Limits = {}, store = pool) {
 }
 
 const required = (index: number, field = 'name') => ({
-  ...{ type: `'${field}' is required`, input_array: 'events', index },
+  ...{ type: `'${field}' is required`, input_array: 'events', index, reason: 'required' as const, field },
 });
 
 const request = (change: Partial<RefusedObjectsOf> = {}): RefusedObjectsOf => ({
@@ -187,11 +187,15 @@ test('no value of a refused object is stored, so a deleted user leaves nothing i
     `'subscription_groups' is not valid: no subscription group has the id ${planted}`,
     `no text of a release, with ${planted} in it`,
   ];
-  const rejected = texts.map((type, index) => ({ type, input_array: 'events', index }));
+  const fields = ['time', email, '', 'subscription_groups', ''];
+  const rejected = texts.map((type, index) => ({
+    ...{ type, input_array: 'events', index },
+    ...{ reason: 'invalid' as const, field: fields[index]! },
+  }));
   const sent = request({ body: { events: texts.map(() => object) }, rejected });
   refused.note(sent);
   await refused.stop();
-  expect(await causesOf()).toHaveLength(5);
+  expect(await causesOf()).toHaveLength(4);
   for (const table of ['refused_objects', 'refused_requests']) {
     const { rows } = await pool.query(`select ${table}::text as row from ${table} where workspace_id = $1`, [
       workspaceId,

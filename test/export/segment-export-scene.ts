@@ -90,7 +90,7 @@ export async function createScene() {
   async function ask(body: Record<string, Json>, config: Config, change = {}): Promise<Answer> {
     const operation = usersExportSegment('service_id');
     const check = compile(operation.body!);
-    if (!check(body)) throw new Error(describeError(check.errors![0]!));
+    if (!check(body)) throw new Error(describeError(check.errors![0]!).error);
     const resources = { database: store.database, downloads: createDownloadSettings(config) } as Resources;
     return (await operation.handle(
       callerOf(store.workspaceId, change),

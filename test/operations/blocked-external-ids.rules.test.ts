@@ -1,5 +1,4 @@
 import { describe, expect, test } from 'vitest';
-import { BadRequest } from '../../src/errors.ts';
 import { namedIdentifiers } from '../../src/jobs/envelope.ts';
 import { usersTrack } from '../../src/operations/users.track.ts';
 import type { Json } from '../../src/profile/json.ts';
@@ -49,8 +48,12 @@ describe('objects for a blocked external id', () => {
 
   test('alone make a request without anything valid', () => {
     const refused = () => plan({ events: [{ external_id: 'dummy', name: 'seen', time }] }, 'dummy');
-    expect(refused).toThrow(BadRequest);
-    expect(refused).toThrow(expect.objectContaining({ errors: [{ type, input_array: 'events', index: 0 }] }));
+    expect(refused).toThrow(
+      expect.objectContaining({
+        entry: 'nothingValid',
+        rejected: [{ type, input_array: 'events', index: 0, reason: 'blocked', field: 'external_id' }],
+      }),
+    );
   });
 
   test('are refused as such, whatever else is wrong with them', () => {

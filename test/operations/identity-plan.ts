@@ -1,9 +1,9 @@
-import { errors } from '../../src/errors.ts';
+import { type ApiError, errors } from '../../src/errors.ts';
 import type { AcceptedObject } from '../../src/jobs/envelope.ts';
 import type { Caller, Plan, QueuedOperation } from '../../src/operations/operation.ts';
 import type { Json } from '../../src/profile/json.ts';
 import { callerOf } from './caller.ts';
-import { withKnownReasons } from './known-reasons.ts';
+import { refusedRequest } from './plan.ts';
 
 export interface IdentityAnswer {
   status: number;
@@ -35,12 +35,10 @@ export function identityPlanner(operation: QueuedOperation, change: Partial<Call
     try {
       made = operation.plan(caller, body);
     } catch (error) {
-      const { status, message, errors } = error as { status: number; message: string; errors?: Json };
-      const known = withKnownReasons(errors);
-      return { status, body: operation.errorBody!({ message, errors: known, status }), objects: [] };
+      const refused = refusedRequest(error as ApiError, body);
+      return { status: refused.status, body: operation.errorBody!(refused), objects: [] };
     }
     const { reply, objects } = made;
-    withKnownReasons([...made.rejected]);
     return { status: reply.status, body: reply.body, objects: objects.map(contentOf), plan: made };
   };
 }

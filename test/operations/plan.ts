@@ -1,14 +1,14 @@
+import { type ApiError, entriesOf } from '../../src/errors.ts';
 import type {
   AcceptedAttributes,
   AcceptedEvent,
   AcceptedObject,
   AcceptedPurchase,
 } from '../../src/jobs/envelope.ts';
-import type { Caller } from '../../src/operations/operation.ts';
+import type { Caller, RefusedRequest } from '../../src/operations/operation.ts';
 import { usersTrack } from '../../src/operations/users.track.ts';
 import type { Json } from '../../src/profile/json.ts';
 import { callerOf } from './caller.ts';
-import { withKnownReasons } from './known-reasons.ts';
 
 /** When the requests of these tests arrive. */
 export const now = Date.UTC(2026, 0, 31, 12);
@@ -26,18 +26,12 @@ export function planner(serviceIdField = 'service_id', change: Partial<Caller> =
   function plan(body: Objects) {
     try {
       const { objects, rejected, reply } = operation.plan(caller, body);
-      withKnownReasons([...rejected]);
       return { status: reply.status, body: reply.body as unknown as Answer, objects, rejected };
     } catch (error) {
-      const { status, message, errors } = error as { status: number; message: string; errors?: Json };
+      const refused = refusedRequest(error as ApiError, body);
       return {
-        status,
-        body: operation.errorBody!({
-          message,
-          errors: withKnownReasons(errors),
-          status,
-          body,
-        }) as unknown as Answer,
+        status: refused.status,
+        body: operation.errorBody!(refused) as unknown as Answer,
         objects: [],
         rejected: [],
       };
@@ -68,6 +62,11 @@ export function planner(serviceIdField = 'service_id', change: Partial<Caller> =
         ...object,
       }),
   };
+}
+
+/** Returns what the web process passes to `errorBody` of an operation. */
+export function refusedRequest({ status, message, rejected }: ApiError, body: Objects): RefusedRequest {
+  return { status, message, body, ...(rejected.length > 0 && { errors: entriesOf(rejected) }) };
 }
 
 interface Answer {

@@ -99,6 +99,8 @@ describe('a custom attribute refuses the object', () => {
   test('with an empty name', () => {
     expect(normalizeAttributes({ '': 1 }, context)).toEqual({
       error: 'the name of an attribute must not be empty',
+      reason: 'invalid',
+      field: '',
     });
   });
 });

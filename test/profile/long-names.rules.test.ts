@@ -57,6 +57,8 @@ describe('names and strings of more than 255 characters', () => {
     });
     expect(normalizeAttributes({ a: value, n: 1 }, strict)).toEqual({
       error: "'a' is not valid: a string must be at most 255 characters",
+      reason: 'too_large',
+      field: 'a',
     });
   });
 
@@ -75,6 +77,8 @@ describe('names and strings of more than 255 characters', () => {
     });
     expect(normalizeAttributes({ [long]: 1 }, strict)).toEqual({
       error: `${quoted} is not valid: the name of an attribute must be at most 255 characters`,
+      reason: 'too_large',
+      field: quoted.slice(1, -1),
     });
   });
 
@@ -102,7 +106,7 @@ describe('names and strings of more than 255 characters', () => {
   test('do not make a value small enough that is too large as it was sent', () => {
     const error = "'a' is not valid: it must be at most 102400 bytes of JSON";
     for (const value of [{ b: 'y'.repeat(102_400) }, { $add: [{ b: 'y'.repeat(102_400) }] }]) {
-      expect(normalizeAttributes({ a: value }, context)).toEqual({ error });
+      expect(normalizeAttributes({ a: value }, context)).toEqual({ error, reason: 'too_large', field: 'a' });
     }
   });
 

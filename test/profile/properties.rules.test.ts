@@ -3,7 +3,7 @@ import { describe, expect, test } from 'vitest';
 import type { Json } from '../../src/profile/json.ts';
 import { checkProperties } from '../../src/profile/properties.ts';
 
-const invalid = { error: "Invalid 'properties' field" };
+const invalid = { error: "Invalid 'properties' field", reason: 'invalid', field: 'properties' };
 
 test('absent, null and empty properties are none', () => {
   for (const value of [undefined, null, {}, []]) expect(checkProperties(value, 'events', 'cut')).toEqual({});
@@ -48,11 +48,15 @@ describe('a property name', () => {
   test('must not be empty', () => {
     expect(checkProperties({ '': 1 }, 'events', 'cut')).toEqual({
       error: "'properties.' is not valid: a name must not be empty",
+      reason: 'invalid',
+      field: 'properties.',
     });
   });
   test('must not start with $', () => {
     expect(checkProperties({ $a: 1 }, 'events', 'cut')).toEqual({
       error: "'properties.$a' is not valid: a name must not start with '$'",
+      reason: 'invalid',
+      field: 'properties.$a',
     });
   });
   test('may have a $ elsewhere', () => {
@@ -68,6 +72,8 @@ describe('a property name', () => {
     });
     expect(checkProperties({ ['n'.repeat(256)]: 1 }, 'events', 'refuse')).toEqual({
       error: `'properties.${'n'.repeat(64)}…' is not valid: a name must be at most 255 characters`,
+      reason: 'too_large',
+      field: `properties.${'n'.repeat(64)}…`,
     });
   });
   test('that is the same as another one when cut: the last one counts', () => {
@@ -110,8 +116,16 @@ describe('a string', () => {
         properties: { a: [[cut]] },
         warnings,
       });
-      expect(checkProperties({ a: text }, 'events', 'refuse')).toEqual({ error });
-      expect(checkProperties({ a: [[text]] }, 'events', 'refuse')).toEqual({ error });
+      expect(checkProperties({ a: text }, 'events', 'refuse')).toEqual({
+        error,
+        reason: 'too_large',
+        field: 'properties.a',
+      });
+      expect(checkProperties({ a: [[text]] }, 'events', 'refuse')).toEqual({
+        error,
+        reason: 'too_large',
+        field: 'properties.a',
+      });
     }
   });
   test('that is cut leaves an object its whole JSON text', () => {
@@ -136,8 +150,16 @@ describe('an array', () => {
     'must not contain %s',
     (time) => {
       const error = "'properties.a' is not valid: an array must not contain datetimes";
-      expect(checkProperties({ a: ['x', time] }, 'events', 'cut')).toEqual({ error });
-      expect(checkProperties({ a: [[time]] }, 'events', 'cut')).toEqual({ error });
+      expect(checkProperties({ a: ['x', time] }, 'events', 'cut')).toEqual({
+        error,
+        reason: 'invalid',
+        field: 'properties.a',
+      });
+      expect(checkProperties({ a: [[time]] }, 'events', 'cut')).toEqual({
+        error,
+        reason: 'invalid',
+        field: 'properties.a',
+      });
     },
   );
   test('may contain what only looks like a date', () => {
@@ -177,6 +199,8 @@ test('of more than 256 names the first 256 are kept', () => {
 test('properties with arrays or objects have at most 51,200 bytes of JSON', () => {
   const tooLarge = {
     error: "'properties' is not valid: with arrays or objects it must be at most 51200 bytes of JSON",
+    reason: 'too_large',
+    field: 'properties',
   };
   const frame = Buffer.byteLength(JSON.stringify({ a: { b: '' } }));
   expect(checkProperties({ a: { b: 'x'.repeat(51_200 - frame) } }, 'events', 'cut')).toHaveProperty(

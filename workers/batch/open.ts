@@ -138,7 +138,7 @@ function findFault(object: AcceptedObject, request: EnvelopeRequest | undefined)
   if (!Object.hasOwn(checkObject, object.kind))
     return `no worker of this release knows the kind '${object.kind}'`;
   const check = checkObject[object.kind];
-  return check(object) ? undefined : describeError(check.errors![0]!);
+  return check(object) ? undefined : describeError(check.errors![0]!).error;
 }
 
 /** Whose an object is; of one that nobody knows the request of, NIL_UUID. */

@@ -1,3 +1,4 @@
+import { ApiError } from '../../src/errors.ts';
 import type { IntegrationKind, SourceRow } from '../../src/integrations/source.ts';
 import type { AcceptedObject } from '../../src/jobs/envelope.ts';
 import type { Caller } from '../../src/operations/operation.ts';
@@ -163,9 +164,9 @@ export function createRowJudge(serviceIdField: string, longStrings: LongStrings 
       const { objects } = deletion.plan(caller, { [arrays[field]!]: [value] });
       return { object: objects[0]! };
     } catch (error) {
-      const { errors } = error as { errors?: { type: string }[] };
-      if (!errors?.[0]) throw error;
-      return { error: errors[0].type };
+      const [refused] = error instanceof ApiError ? error.rejected : [];
+      if (!refused) throw error;
+      return { error: refused.type };
     }
   }
 }

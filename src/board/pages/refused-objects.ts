@@ -1,6 +1,6 @@
-import { meaningOf, rejectionReasons } from '../../operations/rejection-reasons.ts';
 import { type Html, html, type Part } from '../../platform/html.ts';
 import { millisecondsOf, NIL_UUID } from '../../platform/ids.ts';
+import { meaningOf, rejectionReasons } from '../../profile/refusal.ts';
 import { isUuid } from '../../profile/values.ts';
 import {
   listRefusedHours,

@@ -1,5 +1,4 @@
 import { validate as isVersionedUuid, version } from 'uuid';
-import { meaningOf } from '../../operations/rejection-reasons.ts';
 import {
   acceptedAt,
   type FollowedRequest,
@@ -8,6 +7,7 @@ import {
   overall,
 } from '../../operations/requests/follow.ts';
 import { html, type Part } from '../../platform/html.ts';
+import { meaningOf } from '../../profile/refusal.ts';
 import { MOST_COUNTED } from '../../queue/waiting-search.ts';
 import type { Workspace } from '../access.ts';
 import { chosenWorkspace, type Page, type PageServices, Sorry } from '../console.ts';

@@ -1,6 +1,7 @@
 import { BadRequest } from '../../errors.ts';
 import { isGiven } from '../../profile/identifier.ts';
 import type { Json } from '../../profile/json.ts';
+import { invalid, required } from '../../profile/refusal.ts';
 import { findUnstorable } from '../../profile/values.ts';
 import type { Schema } from '../../schemas/compile.ts';
 import { listNames, type SeriesPage, type SeriesPoint } from '../../store/activity-series.ts';
@@ -71,7 +72,7 @@ type Stretch = Pick<SeriesPage, 'unit' | 'from' | 'to' | 'appId'>;
  * @throws {BadRequest} naming the parameter and the rule
  */
 export function readStretch(query: Record<string, Json>, now: number): Stretch {
-  if (!isGiven(query.length)) throw new BadRequest("'length' is required");
+  if (!isGiven(query.length)) throw new BadRequest(required('length'));
   const length = readWholeNumber(query, 'length', { from: 1, to: MAX_LENGTH, otherwise: 1 });
   const unit = query.unit === 'hour' ? 'hour' : 'day';
   const step = MILLISECONDS[unit];
@@ -84,7 +85,7 @@ function readEnd(sent: Json | undefined, now: number): number {
   if (!isGiven(sent)) return now;
   const time = typeof sent === 'string' ? parseSentTime(sent) : undefined;
   if (time !== undefined && time >= EARLIEST_END && time < LATEST_END) return time;
-  throw new BadRequest("'ending_at' is not valid: it must be a time in ISO 8601, of the years 1970 to 9998");
+  throw new BadRequest(invalid('ending_at', 'it must be a time in ISO 8601, of the years 1970 to 9998'));
 }
 
 /**
@@ -95,8 +96,8 @@ function readEnd(sent: Json | undefined, now: number): number {
 export function readName(query: Record<string, Json>, parameter: string): string | undefined {
   const sent = query[parameter];
   if (!isGiven(sent) || sent === '') return undefined;
-  const fault = typeof sent === 'string' ? findUnstorable(sent) : 'it must be a string';
-  if (fault !== undefined) throw new BadRequest(`'${parameter}' is not valid: ${fault}`);
+  const fault = typeof sent === 'string' ? findUnstorable(sent)?.error : 'it must be a string';
+  if (fault !== undefined) throw new BadRequest(invalid(parameter, fault));
   return sent as string;
 }
 

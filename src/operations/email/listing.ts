@@ -1,7 +1,7 @@
 import { BadRequest } from '../../errors.ts';
 import type { AcceptedEmailChange } from '../../jobs/envelope.ts';
 import { normalizeEmail } from '../../profile/addresses.ts';
-import { emailOf, isGiven } from '../../profile/identifier.ts';
+import { emailOf, INVALID_EMAIL, isGiven } from '../../profile/identifier.ts';
 import type { Json } from '../../profile/json.ts';
 import { toIso } from '../../profile/time.ts';
 import type { Schema } from '../../schemas/compile.ts';
@@ -36,7 +36,7 @@ export const ofAddresses = {
       schema: countedReply([FIELD], {}),
     },
   },
-  refusals: ['tooManyIds'],
+  refusals: ['nothingValid', 'tooManyIds'],
   ...refusal([FIELD]),
 } as const satisfies Partial<QueuedOperation>;
 
@@ -107,7 +107,7 @@ export function readPage(query: Record<string, Json>, bounds: 'always' | 'unless
   const { email: sent, sort_direction } = query;
   const email = isGiven(sent) ? normalizeEmail(withPlus(String(sent))) : undefined;
   if (isGiven(sent) && email === undefined) {
-    throw new BadRequest("The value provided for the 'email' field is not a valid email.");
+    throw new BadRequest(INVALID_EMAIL);
   }
   const { start, end } = readDays(query, email === undefined ? "'email'" : undefined);
   const bounded = email === undefined || bounds === 'always';

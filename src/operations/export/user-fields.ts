@@ -2,6 +2,7 @@ import { ApiError, BadRequest } from '../../errors.ts';
 import { normalizeEmail, normalizePhone } from '../../profile/addresses.ts';
 import { toProfileId, toServiceId, type UserAlias } from '../../profile/identifier.ts';
 import type { Json } from '../../profile/json.ts';
+import { requiredOneOf } from '../../profile/refusal.ts';
 import { findUnstorable } from '../../profile/values.ts';
 import type { Schema } from '../../schemas/compile.ts';
 import { userAlias } from '../../schemas/track.ts';
@@ -210,7 +211,7 @@ export function readNamedUsers(body: Record<string, Json>, serviceIdField: strin
   ];
   if (asked.length === 0) {
     throw new BadRequest(
-      `'external_ids', 'user_aliases', '${serviceIdField}', 'email_address', 'phone' or 'device_id' is required`,
+      requiredOneOf(['external_ids', 'user_aliases', serviceIdField, 'email_address', 'phone', 'device_id']),
     );
   }
   return asked;

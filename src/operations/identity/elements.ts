@@ -1,17 +1,23 @@
-import { ApiError, BadRequest, type ErrorName, type Rejection } from '../../errors.ts';
+import {
+  ApiError,
+  BadRequest,
+  type ErrorName,
+  entriesOf,
+  type Rejection,
+  type RejectionEntry,
+  rejectionOf,
+} from '../../errors.ts';
 import type { IdentityObject, SubscriptionObject } from '../../jobs/envelope.ts';
 import { newId } from '../../platform/ids.ts';
 import { prioritizations } from '../../profile/identifier.ts';
 import type { Json } from '../../profile/json.ts';
+import { invalid, type Refusal, refuse, required } from '../../profile/refusal.ts';
 import { asRecord, findUnstorable, isRecord } from '../../profile/values.ts';
 import type { Schema } from '../../schemas/compile.ts';
 import type { Plan, QueuedOperation, RefusedRequest, Reply } from '../operation.ts';
 
 /** Elements of each array of an identity or subscription request. */
 export const MAX_ELEMENTS = 50;
-
-/** Why something cannot be applied: the field and the rule. */
-export type Refusal = { error: string };
 
 /** What an element can become. */
 type Element = IdentityObject | SubscriptionObject;
@@ -53,7 +59,7 @@ export function elementsOf(
     return value;
   }
   const isElement = of === 'objects' ? isRecord(value) : ['string', 'number'].includes(typeof value);
-  if (!isElement) throw new BadRequest(`'${field}' is not valid: it must be an array of ${of}`);
+  if (!isElement) throw new BadRequest(invalid(field, `it must be an array of ${of}`, 'wrong_type'));
   return [value];
 }
 
@@ -71,13 +77,13 @@ export function tooManyElements(
  */
 export function requiredElements(body: Record<string, Json>, field: string, form: ArrayForm): Json[] {
   const elements = elementsOf(body, field, form);
-  if (elements === undefined) throw new BadRequest(`'${field}' is required`);
+  if (elements === undefined) throw new BadRequest(required(field));
   return requireSome(field, elements);
 }
 
 /** @throws {BadRequest} when there is no element */
 export function requireSome(field: string, elements: Json[]): Json[] {
-  if (elements.length === 0) throw new BadRequest(`'${field}' is not valid: it must not be empty`);
+  if (elements.length === 0) throw new BadRequest(invalid(field, 'it must not be empty'));
   return elements;
 }
 
@@ -91,8 +97,8 @@ export function judge<C extends Content>(
   const rejected: Rejection[] = [];
   elements.forEach((element, index) => {
     const unstorable = findUnstorable(element);
-    const verdict = unstorable === undefined ? read(element) : { error: unstorable };
-    if ('error' in verdict) rejected.push({ type: verdict.error, input_array: field, index });
+    const verdict = unstorable === undefined ? read(element) : unstorable;
+    if ('error' in verdict) rejected.push(rejectionOf(verdict, { input_array: field, index }));
     else objects.push({ ...verdict, id: newId(), index });
   });
   return { objects, rejected };
@@ -106,8 +112,18 @@ export function judgeObjects<C extends Content>(
 ): Judged<C & Place> {
   return judge(field, elements, (element) => {
     const object = asRecord(element);
-    return object ? read(object) : { error: `each element of '${field}' must be an object` };
+    return object ? read(object) : noObject(field);
   });
+}
+
+/** Refuses an element of an array that must hold objects. */
+export function noObject(field: string): Refusal {
+  return refuse('wrong_type', '', `each element of '${field}' must be an object`);
+}
+
+/** Refuses an element of an array that must hold strings. */
+export function noText(field: string): Refusal {
+  return refuse('wrong_type', '', `each element of '${field}' must be a non-empty string`);
 }
 
 /**
@@ -115,7 +131,7 @@ export function judgeObjects<C extends Content>(
  *
  * @param fields the arrays that were judged
  * @param counts what the answer counts, by name
- * @throws {BadRequest} with every refusal, when no element is valid
+ * @throws {ApiError} with every refusal, if no element is valid
  */
 export function planOf(
   { objects, rejected }: Judged,
@@ -123,15 +139,19 @@ export function planOf(
   counts: Record<string, number>,
 ): Plan {
   requireValid({ objects, rejected }, fields);
-  const body = { ...counts, message: 'success', ...(rejected.length > 0 && { errors: rejected }) };
+  const body = { ...counts, message: 'success', ...(rejected.length > 0 && { errors: entriesOf(rejected) }) };
   return { objects, rejected, reply: { status: 201, body } };
 }
 
-/** @throws {BadRequest} with every refusal, when no element is valid */
+/** @throws {ApiError} with every refusal, if no element is valid */
 export function requireValid({ objects, rejected }: Judged, fields: string[]): void {
   if (objects.length > 0) return;
+  throw new ApiError('nothingValid', { message: nothingValidIn(fields), rejected });
+}
+
+function nothingValidIn(fields: string[]): string {
   const names = fields.map((field) => `'${field}'`).join(', ');
-  throw new BadRequest(`Valid data must be provided in the ${names} field${fields[1] ? 's' : ''}.`, rejected);
+  return `Valid data must be provided in the ${names} field${fields[1] ? 's' : ''}.`;
 }
 
 /** An array of a request. */
@@ -167,7 +187,7 @@ export const prioritization: Schema = {
 
 export const counter = (description: string): Schema => ({ type: 'integer', minimum: 0, description });
 
-const rejectionOf = (arrays: string[]): Schema => ({
+const rejectionSchema = (arrays: string[]): Schema => ({
   type: 'object',
   required: ['type', 'input_array', 'index'],
   properties: {
@@ -181,7 +201,7 @@ const rejectionOf = (arrays: string[]): Schema => ({
 export const rejections = (arrays: string[], description: string): Schema => ({
   type: 'array',
   description,
-  items: rejectionOf(arrays),
+  items: rejectionSchema(arrays),
 });
 
 /** An answer with `message: success` and what was counted or listed. */
@@ -206,6 +226,7 @@ export const countedReply = (arrays: string[], counts: Record<string, Schema>, r
 
 /** The body of an error answer: a message, and the elements that are to blame, if it is elements. */
 export const refusal = (arrays: string[]) => ({
+  messages: { nothingValid: nothingValidIn(arrays) },
   errorBody: ({ message, errors }: RefusedRequest): Json =>
     errors === undefined ? { message } : { message, errors },
   errorSchema: {
@@ -239,13 +260,13 @@ export function settledPlan<T extends IdentityObject>(
   show: (object: T) => Json,
 ): Plan {
   const bodyOf = (failures: ReadonlyMap<string, string>) => {
-    const late: Rejection[] = objects.flatMap(({ id, index }) => {
+    const late: RejectionEntry[] = objects.flatMap(({ id, index }) => {
       const type = failures.get(id);
       return type === undefined ? [] : [{ type, input_array, index }];
     });
     return {
       [done]: objects.filter(({ id }) => !failures.has(id)).map(show),
-      [errors]: [...rejected, ...late].sort((one, other) => one.index - other.index),
+      [errors]: [...entriesOf(rejected), ...late].sort((one, other) => one.index - other.index),
       message: 'success',
     };
   };

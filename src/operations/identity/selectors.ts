@@ -1,4 +1,4 @@
-import { BadRequest, type ErrorName, errors } from '../../errors.ts';
+import { ApiError, type ErrorName, refusalBy, rejectionOf } from '../../errors.ts';
 import type { UserSelector } from '../../jobs/envelope.ts';
 import {
   emailOf,
@@ -11,11 +11,12 @@ import {
   userAliasOf,
 } from '../../profile/identifier.ts';
 import type { Json } from '../../profile/json.ts';
+import { invalid, type Refusal, refuse, required } from '../../profile/refusal.ts';
 import { findUnstorable, isRecord } from '../../profile/values.ts';
 import type { Schema } from '../../schemas/compile.ts';
 import { userAlias } from '../../schemas/track.ts';
-import { BLOCKED, type Caller } from '../operation.ts';
-import { arrayOf, email, externalId, phone, prioritization, type Refusal } from './elements.ts';
+import { BLOCKED_ID, type Caller } from '../operation.ts';
+import { arrayOf, email, externalId, noText, phone, prioritization } from './elements.ts';
 
 /** Names of values that contradict each other in one `prioritization`. */
 const exclusive = [
@@ -31,7 +32,7 @@ export function readAddress(
   kind: 'email' | 'phone',
 ): { user: UserSelector } | Refusal {
   const value = object[kind];
-  if (!isGiven(value)) return { error: `'${kind}' is required` };
+  if (!isGiven(value)) return required(kind);
   const address = kind === 'email' ? emailOf(value) : phoneOf(value);
   if ('error' in address) return address;
   const read = readPrioritization(object.prioritization, kind);
@@ -43,16 +44,20 @@ function readPrioritization(
   value: Json | undefined,
   kind: 'email' | 'phone',
 ): { prioritization: Prioritization[] } | Refusal {
-  if (value === undefined || value === null) return { error: `'prioritization' is required with '${kind}'` };
+  if (value === undefined || value === null)
+    return refuse('required', 'prioritization', `'prioritization' is required with '${kind}'`);
   if (!Array.isArray(value) || !value.every((element) => known.has(element))) {
     const names = prioritizations.map((name) => `'${name}'`).join(', ');
-    return { error: `'prioritization' is not valid: it must be an array of ${names}` };
+    const reason = Array.isArray(value) ? 'invalid' : 'wrong_type';
+    return invalid('prioritization', `it must be an array of ${names}`, reason);
   }
   for (const [one, other] of exclusive) {
     if (value.includes(one) && value.includes(other)) {
-      return {
-        error: `Request can not contain both of '${one}' and '${other}' values in the 'prioritization' array`,
-      };
+      return refuse(
+        'conflict',
+        'prioritization',
+        `Request can not contain both of '${one}' and '${other}' values in the 'prioritization' array`,
+      );
     }
   }
   // A repeated value narrows to the same users again.
@@ -65,7 +70,7 @@ export const identifyArrays = {
     counter: 'aliases_processed',
     schema: schemaOf({ user_alias: userAlias }, 'Users by an alias, and as whom to identify them.'),
     read: ({ user_alias }: Record<string, Json>): { user: UserSelector } | Refusal => {
-      if (!isGiven(user_alias)) return { error: "'user_alias' is required" };
+      if (!isGiven(user_alias)) return required('user_alias');
       const user = userAliasOf(user_alias);
       return 'error' in user ? user : { user };
     },
@@ -94,7 +99,7 @@ function schemaOf(identifier: Record<string, Schema>, description: string): Sche
 
 /** An external id in a field that must have one; an integer is its digits. */
 export function readExternalId(value: Json | undefined, field: string): { id: string } | Refusal {
-  if (!isGiven(value)) return { error: `'${field}' is required` };
+  if (!isGiven(value)) return required(field);
   const read = externalIdOf(value, field);
   return 'error' in read ? read : { id: read.identifier.external_id };
 }
@@ -106,13 +111,13 @@ export function readNewExternalId(
   { isBlocked }: Caller,
 ): { id: string } | Refusal {
   const read = readExternalId(value, field);
-  return 'id' in read && isBlocked(read.id) ? { error: BLOCKED } : read;
+  return 'id' in read && isBlocked(read.id) ? BLOCKED_ID : read;
 }
 
 /** An external id that is itself an element of an array. */
 export function readExternalIdElement(value: Json, field: string): { id: string } | Refusal {
   if (!isGiven(value) || (typeof value !== 'string' && !Number.isSafeInteger(value))) {
-    return { error: `each element of '${field}' must be a non-empty string` };
+    return noText(field);
   }
   return readExternalId(value, 'external_id');
 }
@@ -123,9 +128,12 @@ interface MergeUpdate {
   keep: UserSelector;
 }
 
+/** Never shown: the message of the whole request says what an identifier must be. */
+const NO_TEXT = refuse('wrong_type', 'external_id', '');
+
 /** What the identifier object of each type may carry. `external_id` is a string only, as the message says. */
 const kinds = {
-  external_id: (value: Json) => (typeof value === 'string' ? externalIdOf(value) : { error: '' }),
+  external_id: (value: Json) => (typeof value === 'string' ? externalIdOf(value) : NO_TEXT),
   user_alias: userAliasOf,
   email: emailOf,
   phone: phoneOf,
@@ -135,23 +143,23 @@ type Kind = keyof typeof kinds;
 /**
  * Reads an element of `merge_updates`, an object.
  *
- * @throws {BadRequest} with one of the specification's messages; its `errors` name the element and, for a
- *   prioritization, the rule that it breaks
+ * @throws {ApiError} with one of the specification's messages; `rejected` names the element and, for a prioritization, the
+ *   rule that it breaks
  */
 export function readMergeUpdate(update: Record<string, Json>, index: number): MergeUpdate {
-  const refuse = (entry: ErrorName, reason: string = errors[entry].message) =>
-    new BadRequest(errors[entry].message, [{ type: reason, input_array: 'merge_updates', index }]);
+  const refused = (entry: ErrorName, refusal: Refusal = refusalBy(entry)) =>
+    new ApiError(entry, { rejected: [rejectionOf(refusal, { input_array: 'merge_updates', index })] });
 
   const { identifier_to_merge, identifier_to_keep, ...others } = update;
-  if (Object.keys(others).length > 0) throw refuse('extraMergeKeys');
+  if (Object.keys(others).length > 0) throw refused('extraMergeKeys');
   const merge = readIdentifier(identifier_to_merge);
   const keep = readIdentifier(identifier_to_keep);
-  if (!merge || !keep) throw refuse('malformedMergeIdentifier');
-  if (merge.kind !== keep.kind) throw refuse('mixedMergeIdentifiers');
+  if (!merge || !keep) throw refused('malformedMergeIdentifier');
+  if (merge.kind !== keep.kind) throw refused('mixedMergeIdentifiers');
   const merged = select(merge);
-  if ('error' in merged) throw refuse('malformedMergeIdentifier', merged.error);
+  if ('error' in merged) throw refused('malformedMergeIdentifier', merged);
   const kept = select(keep);
-  if ('error' in kept) throw refuse('malformedMergeIdentifier', kept.error);
+  if ('error' in kept) throw refused('malformedMergeIdentifier', kept);
   return { merge: merged, keep: kept };
 }
 

@@ -4,6 +4,7 @@ import { formProblem } from '../../preferences/page.ts';
 import { sampleView } from '../../preferences/submission.ts';
 import { TemplateError } from '../../preferences/template.ts';
 import type { Json } from '../../profile/json.ts';
+import { invalid } from '../../profile/refusal.ts';
 import { uuidOf } from '../../profile/values.ts';
 import { compile, describeError } from '../../schemas/compile.ts';
 import type { Database } from '../../store/database.ts';
@@ -58,10 +59,10 @@ async function tryTemplate(
     .render(workspaceId, { template, view: sampleView })
     .catch((error) => {
       if (!(error instanceof TemplateError)) throw error;
-      throw new BadRequest(`'${field}' is not valid: ${error.message}`);
+      throw new BadRequest(invalid(field, error.message));
     });
   const problem = formProblem(page, sampleView.submitUrl);
-  if (problem !== undefined) throw new BadRequest(`'${field}' is not valid: ${problem}`);
+  if (problem !== undefined) throw new BadRequest(invalid(field, problem));
   if (groups.length === 0) return;
   const found = await prisma.subscriptionGroup.findMany({
     where: { workspaceId, id: { in: groups } },
@@ -70,7 +71,7 @@ async function tryTemplate(
   const known = new Set(found.map(({ id }) => id));
   const unknown = groups.filter((id) => !known.has(id));
   if (unknown.length > 0) {
-    throw new BadRequest(`'${field}' is not valid: there is no subscription group ${unknown.join(', ')}`);
+    throw new BadRequest(invalid(field, `there is no subscription group ${unknown.join(', ')}`));
   }
 }
 
@@ -84,7 +85,7 @@ function requireStorable(field: string, value: Json | undefined): void {
   if (value === undefined || value === null) return;
   const texts = typeof value === 'string' ? [value] : textsOf(value);
   if (texts.every((text) => text.isWellFormed() && !text.includes('\0'))) return;
-  throw new BadRequest(`'${field}' is not valid: it must not hold U+0000 or lone surrogates`);
+  throw new BadRequest(invalid(field, 'it must not hold U+0000 or lone surrogates'));
 }
 
 /** However deep it nests: a call for each level could overflow the stack. */

@@ -72,8 +72,7 @@ export class ScimError extends ApiError {
   readonly errors: { scimType?: ScimType };
 
   constructor(entry: ErrorName, scimType?: ScimType, text?: string) {
-    super(entry);
-    if (text !== undefined) this.message = text;
+    super(entry, text === undefined ? {} : { message: text });
     this.errors = scimType ? { scimType } : {};
   }
 }

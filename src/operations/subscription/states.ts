@@ -3,21 +3,20 @@ import type { AcceptedGroupState } from '../../jobs/envelope.ts';
 import { normalizeEmail, normalizePhone } from '../../profile/addresses.ts';
 import { emailOf, type Identifier, isGiven, phoneOf } from '../../profile/identifier.ts';
 import type { Json } from '../../profile/json.ts';
+import { invalid, type Refusal, refuse, required, requiredOneOf } from '../../profile/refusal.ts';
 import { findUnstorable, uuidOf } from '../../profile/values.ts';
 import type { Schema } from '../../schemas/compile.ts';
 import type { Channel } from '../../store/subscription-states.ts';
-import {
-  elementsOf,
-  email,
-  externalId,
-  MAX_ELEMENTS,
-  phone,
-  type Refusal,
-  tooManyElements,
-} from '../identity/elements.ts';
+import { elementsOf, email, externalId, MAX_ELEMENTS, phone, tooManyElements } from '../identity/elements.ts';
 import { readExternalIdElement } from '../identity/selectors.ts';
-import { BLOCKED, type Caller } from '../operation.ts';
+import { BLOCKED_ID, type Caller } from '../operation.ts';
 import { listOf, listOrOne, withPlus } from '../query-parameters.ts';
+
+const INVALID_STATE = refuse(
+  'invalid',
+  'subscription_state',
+  "'subscription_state' must be 'subscribed' or 'unsubscribed'",
+);
 
 /** What a request says of one group. */
 interface Setting {
@@ -34,14 +33,14 @@ export function readSetting(
   const id = readGroupId(subscription_group_id);
   const channel = caller.channelOf(id);
   if (channel === undefined) throw new ApiError('invalidSubscriptionGroup');
-  if (!isGiven(subscription_state)) throw new BadRequest("'subscription_state' is required");
+  if (!isGiven(subscription_state)) throw new BadRequest(required('subscription_state'));
   if (subscription_state !== 'subscribed' && subscription_state !== 'unsubscribed') {
-    throw new BadRequest("'subscription_state' must be 'subscribed' or 'unsubscribed'");
+    throw new BadRequest(INVALID_STATE);
   }
   // To subscribe somebody who has been promised a question first would be worse than to refuse.
   if (use_double_opt_in_logic === true && channel === 'sms' && subscription_state === 'subscribed') {
     throw new BadRequest(
-      "'use_double_opt_in_logic' is not valid: it must not be true, since no message can be sent to ask the user",
+      invalid('use_double_opt_in_logic', 'it must not be true, since no message can be sent to ask the user'),
     );
   }
   return { subscription_group_id: id, subscription_state, channel };
@@ -52,7 +51,7 @@ export function readSetting(
  * @throws {BadRequest|ApiError} when it is missing, or can be no group's
  */
 export function readGroupId(value: Json | undefined): string {
-  if (!isGiven(value)) throw new BadRequest("'subscription_group_id' is required");
+  if (!isGiven(value)) throw new BadRequest(required('subscription_group_id'));
   const id = typeof value === 'string' ? uuidOf(value) : undefined;
   if (id === undefined) throw new ApiError('invalidSubscriptionGroup');
   return id;
@@ -76,13 +75,13 @@ const described: Record<Channel, string> = {
 };
 
 /** One element of an array, and whose state it means, if it can mean anybody. */
-type Target = { field: Field; index: number } & ({ identifier: Identifier } | Refusal);
+type Target = { list: Field; index: number } & ({ identifier: Identifier } | Refusal);
 
 interface TargetRules {
   /** Of the group. */
   channel: Channel;
-  /** What an object without anybody is told to carry. */
-  required: string;
+  /** Names of the lists of which one has to be there. */
+  lists: readonly string[];
 }
 
 /**
@@ -92,7 +91,7 @@ interface TargetRules {
  */
 export function readTargets(
   object: Record<string, Json>,
-  { channel, required }: TargetRules,
+  { channel, lists }: TargetRules,
   caller: Caller,
 ): Target[] {
   const given = (Object.keys(fields) as Kind[]).flatMap((kind) =>
@@ -106,10 +105,10 @@ export function readTargets(
   );
   requireOneAddress(new Set(given.map(({ kind }) => kind)));
   for (const { kind, field } of given) requireChannel(channel, kind, field);
-  if (given.length === 0) throw new BadRequest(`${required} is required`);
+  if (given.length === 0) throw new BadRequest(requiredOneOf(lists));
   return given.flatMap((array) =>
     array.elements.map((element, index) => ({
-      field: array.field,
+      list: array.field,
       index,
       ...readTarget(element, array, caller),
     })),
@@ -124,7 +123,7 @@ function requireOneAddress(kinds: ReadonlySet<Kind>): void {
 /** @throws {BadRequest} when a group of the channel has no states for such addresses */
 export function requireChannel(channel: Channel, kind: Kind, field: string): void {
   if (kind === 'external_id' || (kind === 'email') === (channel === 'email')) return;
-  throw new BadRequest(`'${field}' is not valid: ${described[channel]}`);
+  throw new BadRequest(invalid(field, described[channel]));
 }
 
 function readTarget(
@@ -133,12 +132,12 @@ function readTarget(
   { isBlocked }: Caller,
 ): { identifier: Identifier } | Refusal {
   const unstorable = findUnstorable(element);
-  if (unstorable !== undefined) return { error: unstorable };
+  if (unstorable !== undefined) return unstorable;
   if (kind === 'email') return emailOf(element);
   if (kind === 'phone') return phoneOf(element);
   const read = readExternalIdElement(element, field);
   if ('error' in read) return read;
-  return isBlocked(read.id) ? { error: BLOCKED } : { identifier: { external_id: read.id } };
+  return isBlocked(read.id) ? BLOCKED_ID : { identifier: { external_id: read.id } };
 }
 
 /** Whose states a query asks for: as meant, and as the store knows it; without the latter nobody can have it. */
@@ -173,7 +172,7 @@ export function readAsked(query: Record<string, Json>): Asked {
   const kinds = (['email', 'phone'] as const).filter((kind) => given(kind).length > 0);
   if (externalIds.length === 0) requireOneAddress(new Set(kinds));
   const kind = externalIds.length > 0 ? 'external_id' : kinds[0];
-  if (kind === undefined) throw new BadRequest("'external_id', 'email' or 'phone' is required");
+  if (kind === undefined) throw new BadRequest(requiredOneOf(KINDS));
   const names = given(kind);
   if (names.length > MAX_ELEMENTS) throw tooManyElements('tooManyIds', { field: kind, count: names.length });
   return { kind, names: names.map((name) => ({ meant: name, known: normal[kind](name) })) };

@@ -23,21 +23,23 @@ import {
 import type { Json } from '../../profile/json.ts';
 import { normalizeCurrency } from '../../profile/locale.ts';
 import { checkProperties } from '../../profile/properties.ts';
+import { invalid, type Refusal, refuse, required } from '../../profile/refusal.ts';
 import { pastIso } from '../../profile/time.ts';
 import { cutText, findUnstorable, hasAny, MAX_CHARACTERS, numberOf } from '../../profile/values.ts';
 import { compile, describeError, type Schema } from '../../schemas/compile.ts';
 import { attributesSchema, eventSchema, purchaseSchema } from '../../schemas/track.ts';
-import { BLOCKED, type Caller } from '../operation.ts';
+import { noObject } from '../identity/elements.ts';
+import { BLOCKED_ID, type Caller } from '../operation.ts';
 
 /** Pieces of one purchase. */
 const MAX_QUANTITY = 100;
 
 const refusals = {
-  time: { error: "'time' is not valid: it must be a time in ISO 8601 or as yyyy-MM-dd'T'HH:mm:ss:SSSZ" },
-  currency: { error: "'currency' is not valid: it must be an ISO 4217 currency code" },
-  price: { error: "'price' is not valid: it must be a number" },
+  time: invalid('time', "it must be a time in ISO 8601 or as yyyy-MM-dd'T'HH:mm:ss:SSSZ"),
+  currency: invalid('currency', 'it must be an ISO 4217 currency code'),
+  price: invalid('price', 'it must be a number'),
   // Clients match on this text.
-  quantity: { error: "'quantity' is not valid" },
+  quantity: refuse('invalid', 'quantity', "'quantity' is not valid"),
 };
 
 /** Judges one object of an array, by its place there. */
@@ -60,19 +62,19 @@ export function createAccept(serviceIdField: string, longStrings: LongStrings): 
     function accept(value, index, caller) {
       const { now, hasGroup } = caller;
       if (typeof value !== 'object' || value === null || Array.isArray(value)) {
-        return { error: `each element of '${kind}' must be an object` };
+        return noObject(kind);
       }
       const unstorable = findUnstorable(value);
-      if (unstorable) return { error: unstorable };
+      if (unstorable) return unstorable;
       if (kind === 'attributes' && value.push_token_import === true) {
         return judgeTokenImport(value, { id: newId(), index, serviceIdField, now, hasGroup, longStrings });
       }
       const chosen = identifierOf(value, serviceIdField);
       if ('error' in chosen) return chosen;
       const { identifier } = chosen;
-      if ('external_id' in identifier && caller.isBlocked(identifier.external_id)) return { error: BLOCKED };
+      if ('external_id' in identifier && caller.isBlocked(identifier.external_id)) return BLOCKED_ID;
       const shape = shapes[kind];
-      if (!shape(value)) return { error: describeError(shape.errors![0]!) };
+      if (!shape(value)) return describeError(shape.errors![0]!);
       const create = createsProfile(identifier, value._update_existing_only) ? undefined : false;
       const judge: Judge = {
         id: newId(),
@@ -116,14 +118,14 @@ interface Judge {
 }
 
 /** An object that can be applied, and what was cut or left out of it if anything was; or why it cannot. */
-type Verdict = { object: TrackObject; warnings?: readonly string[] } | { error: string };
+type Verdict = { object: TrackObject; warnings?: readonly string[] } | Refusal;
 
 /** Judges an attribute object whose shape and identifier are right already. */
 function judgeAttributes(object: Record<string, Json>, base: Judge): Verdict {
   const normalized = normalizeAttributes(object, base);
   if ('error' in normalized) return normalized;
   const stranger = strangeGroup(normalized.delta, base);
-  if (stranger) return { error: stranger };
+  if (stranger) return stranger;
   const attributes: AcceptedAttributes = {
     kind: 'attributes',
     id: base.id,
@@ -141,15 +143,17 @@ function judgeAttributes(object: Record<string, Json>, base: Judge): Verdict {
  */
 function judgeTokenImport(object: Record<string, Json>, base: Omit<Judge, 'identifier' | 'create'>): Verdict {
   if (namesOneUser(object, base.serviceIdField)) {
-    return {
-      error: `'push_token_import' is not valid: it must not carry 'external_id', 'user_alias' or '${base.serviceIdField}'`,
-    };
+    return invalid(
+      'push_token_import',
+      `it must not carry 'external_id', 'user_alias' or '${base.serviceIdField}'`,
+      'conflict',
+    );
   }
   const normalized = normalizeAttributes(object, base);
   if ('error' in normalized) return normalized;
-  if (!normalized.delta.push_tokens?.length) return { error: "'push_tokens' is required" };
+  if (!normalized.delta.push_tokens?.length) return required('push_tokens');
   const stranger = strangeGroup(normalized.delta, base);
-  if (stranger) return { error: stranger };
+  if (stranger) return stranger;
   const attributes: AcceptedAttributes = {
     kind: 'attributes',
     id: newId(),
@@ -159,15 +163,17 @@ function judgeTokenImport(object: Record<string, Json>, base: Omit<Judge, 'ident
   return normalized.warnings ? { object: attributes, warnings: normalized.warnings } : { object: attributes };
 }
 
-/** The text that refuses a group which the workspace does not have, if there is one. */
+/** Refuses the first group that the workspace does not have, if there is one. */
 function strangeGroup(
   { subscription_groups }: AttributesDelta,
   { hasGroup }: Pick<Judge, 'hasGroup'>,
-): string | undefined {
+): Refusal | undefined {
   const id = subscription_groups?.find(
     (group) => !hasGroup(group.subscription_group_id),
   )?.subscription_group_id;
-  return id && `'subscription_groups' is not valid: no subscription group has the id ${id}`;
+  return id === undefined
+    ? undefined
+    : invalid('subscription_groups', `no subscription group has the id ${id}`, 'unknown_group');
 }
 
 /** Judges an event whose shape and identifier are right already. */
@@ -250,6 +256,6 @@ function withCut(member: string, warnings: readonly string[] | undefined): reado
   return withWarning(warnings, cutWarning(`'${member}'`, { name: false, value: true }));
 }
 
-function refusedLong(member: string): { error: string } {
-  return { error: `'${member}' is not valid: it must be a string of 1 to ${MAX_CHARACTERS} characters` };
+function refusedLong(member: string): Refusal {
+  return invalid(member, `it must be a string of 1 to ${MAX_CHARACTERS} characters`, 'too_large');
 }

@@ -1,7 +1,15 @@
-import { BadRequest, errors, type Rejection } from '../../errors.ts';
+import {
+  ApiError,
+  entriesOf,
+  type Rejection,
+  type RejectionEntry,
+  refusalBy,
+  rejectionOf,
+} from '../../errors.ts';
 import type { AcceptedObject, TrackKind, TrackObject } from '../../jobs/envelope.ts';
 import type { LongStrings } from '../../profile/attribute-rule.ts';
 import type { Json } from '../../profile/json.ts';
+import { refuse } from '../../profile/refusal.ts';
 import { asList } from '../../profile/values.ts';
 import type { Schema } from '../../schemas/compile.ts';
 import { attributesSchema, eventSchema, purchaseSchema } from '../../schemas/track.ts';
@@ -50,6 +58,11 @@ export function tracking({
 }: TrackForm): QueuedOperation {
   const accept = createAccept(serviceIdField, longStrings);
   const { ofArray = Number.POSITIVE_INFINITY, inAll = Number.POSITIVE_INFINITY } = limits;
+  const tooManyOfUser = refuse(
+    'too_many',
+    '',
+    `too many objects for this user: at most ${limits.ofUser} objects per request. Send the rest in another request.`,
+  );
 
   return {
     ...described,
@@ -74,7 +87,7 @@ export function tracking({
   function* steps(caller: Caller, body: Record<string, Json>): Generator<void, Plan> {
     const objects: AcceptedObject[] = [];
     const rejected: Rejection[] = [];
-    const warnings: Rejection[] = [];
+    const warnings: RejectionEntry[] = [];
     const reply: Record<string, Json> = {};
     const hasRoom = createRoom(limits.ofUser);
     const arrays = kinds.map((kind) => asList(body[kind]));
@@ -89,13 +102,9 @@ export function tracking({
       const before = objects.length;
       for (let index = 0; index < values.length; index++) {
         const verdict = accept[kind](values[index]!, index, caller);
-        if ('error' in verdict) rejected.push({ type: verdict.error, input_array: kind, index });
+        if ('error' in verdict) rejected.push(rejectionOf(verdict, { input_array: kind, index }));
         else if (!hasRoom(verdict.object))
-          rejected.push({
-            type: `too many objects for this user: at most ${limits.ofUser} objects per request. Send the rest in another request.`,
-            input_array: kind,
-            index,
-          });
+          rejected.push(rejectionOf(tooManyOfUser, { input_array: kind, index }));
         else {
           objects.push(verdict.object);
           if (verdict.warnings)
@@ -105,19 +114,19 @@ export function tracking({
       }
       if (objects.length > before) reply[`${kind}_processed`] = objects.length - before;
     }
-    if (objects.length === 0) throw new BadRequest(errors.nothingValid.message, rejected);
+    if (objects.length === 0) throw new ApiError('nothingValid', { rejected });
     reply.message = 'success';
-    if (rejected.length > 0) reply.errors = rejected;
+    if (rejected.length > 0) reply.errors = entriesOf(rejected);
     if (warnings.length > 0) reply.warnings = warnings;
     return { objects, rejected, reply: { status: 201, body: reply } };
   }
 }
 
 /** Names the first object over the limit. */
-function tooManyObjects(kind: TrackKind, { index, count }: { index: number; count: number }): BadRequest {
-  const type = errors.tooManyObjects.message;
+function tooManyObjects(kind: TrackKind, { index, count }: { index: number; count: number }): ApiError {
   const fact = `'${kind}' has ${count} objects; there is room for ${index}.`;
-  return new BadRequest(type, [{ type, input_array: kind, index }], fact);
+  const rejected = [rejectionOf(refusalBy('tooManyObjects'), { input_array: kind, index })];
+  return new ApiError('tooManyObjects', { fact, rejected });
 }
 
 /**

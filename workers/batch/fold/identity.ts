@@ -9,6 +9,7 @@ import type {
   IdentityObject,
 } from '../../../src/jobs/envelope.ts';
 import { MAX_CUSTOM_BYTES } from '../../../src/profile/custom-values.ts';
+import { removeRefusals, renameRefusals } from '../../../src/store/external-id-refusals.ts';
 import { MAX_ALIASES, MAX_DEPRECATED } from '../../../src/store/merges.ts';
 import type { Changes, FoldedIdentity } from '../changes.ts';
 import type { LoadedProfile } from '../loaded-profile.ts';
@@ -116,21 +117,23 @@ function foldDelete(
 /** The user goes by the new id; the old one still resolves. */
 function foldRename(
   { workspaceId, ordinal, object: { id: objectId } }: WorkItem,
-  { current_external_id, new_external_id }: AcceptedRename,
+  rename: AcceptedRename,
   { profiles, identity }: Changes,
 ): FoldedIdentity {
+  const { current_external_id, new_external_id } = rename;
   const holder = profiles.find(workspaceId, { external_id: current_external_id });
   const taken = profiles.find(workspaceId, { external_id: new_external_id });
   if (holder === RELOAD || taken === RELOAD) return RELOAD;
   if (holder && (!holder.isLockedFor() || holder.deprecated === undefined)) return RELOAD;
-  const error =
+  const broken =
     holder?.externalId !== current_external_id
-      ? `no user goes by the current_external_id '${current_external_id}'`
+      ? 'unknownUser'
       : taken
-        ? 'new_external_id is already in use'
+        ? 'inUse'
         : holder.deprecated! >= MAX_DEPRECATED
-          ? `the user has ${MAX_DEPRECATED} deprecated external ids, the most that one may have: remove some of them`
+          ? 'tooManyDeprecated'
           : undefined;
+  const { error } = broken === undefined ? {} : renameRefusals[broken](rename);
   identity.outcomes.push({ workspaceId, objectId, ...(error !== undefined && { error }) });
   if (error !== undefined || !holder) return undefined;
   const { id } = holder;
@@ -144,16 +147,14 @@ function foldRename(
 /** Only an id that was renamed away can be removed; the user goes by the other. */
 function foldRemove(
   { workspaceId, object: { id: objectId } }: WorkItem,
-  { external_id }: AcceptedRemove,
+  remove: AcceptedRemove,
   { profiles, identity }: Changes,
 ): FoldedIdentity {
+  const { external_id } = remove;
   const holder = profiles.find(workspaceId, { external_id });
   if (holder === RELOAD || (holder && !holder.isLockedFor())) return RELOAD;
-  const error = !holder
-    ? `no user has the external_id '${external_id}'`
-    : holder.externalId === external_id
-      ? `the external_id '${external_id}' is not deprecated: a user goes by it`
-      : undefined;
+  const broken = !holder ? 'unknownUser' : holder.externalId === external_id ? 'notDeprecated' : undefined;
+  const { error } = broken === undefined ? {} : removeRefusals[broken](remove);
   identity.outcomes.push({ workspaceId, objectId, ...(error !== undefined && { error }) });
   if (error !== undefined) return undefined;
   identity.undeprecated.push({ workspaceId, externalId: external_id, profileId: holder!.id });
