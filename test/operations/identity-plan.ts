@@ -3,7 +3,7 @@ import type { AcceptedObject } from '../../src/jobs/envelope.ts';
 import type { Caller, Plan, QueuedOperation } from '../../src/operations/operation.ts';
 import type { Json } from '../../src/profile/json.ts';
 import { callerOf } from './caller.ts';
-import { refusedRequest } from './plan.ts';
+import { refusedRequest } from './refused-request.ts';
 
 export interface IdentityAnswer {
   status: number;

@@ -1,14 +1,15 @@
-import { type ApiError, entriesOf } from '../../src/errors.ts';
+import type { ApiError } from '../../src/errors.ts';
 import type {
   AcceptedAttributes,
   AcceptedEvent,
   AcceptedObject,
   AcceptedPurchase,
 } from '../../src/jobs/envelope.ts';
-import type { Caller, RefusedRequest } from '../../src/operations/operation.ts';
+import type { Caller } from '../../src/operations/operation.ts';
 import { usersTrack } from '../../src/operations/users.track.ts';
 import type { Json } from '../../src/profile/json.ts';
 import { callerOf } from './caller.ts';
+import { refusedRequest } from './refused-request.ts';
 
 /** When the requests of these tests arrive. */
 export const now = Date.UTC(2026, 0, 31, 12);
@@ -62,11 +63,6 @@ export function planner(serviceIdField = 'service_id', change: Partial<Caller> =
         ...object,
       }),
   };
-}
-
-/** Returns what the web process passes to `errorBody` of an operation. */
-export function refusedRequest({ status, message, rejected }: ApiError, body: Objects): RefusedRequest {
-  return { status, message, body, ...(rejected.length > 0 && { errors: entriesOf(rejected) }) };
 }
 
 interface Answer {

@@ -1,6 +1,6 @@
 import { inject } from 'vitest';
 import { parseQuery } from '../../src/edge/request.ts';
-import { BadRequest } from '../../src/errors.ts';
+import { ApiError, BadRequest } from '../../src/errors.ts';
 import type { AcceptedEmailChange, AcceptedObject } from '../../src/jobs/envelope.ts';
 import type { DirectOperation, QueuedOperation, Resources } from '../../src/operations/operation.ts';
 import { subscriptionStatusGet } from '../../src/operations/subscription.status.get.ts';
@@ -13,6 +13,7 @@ import { compile, describeError } from '../../src/schemas/compile.ts';
 import type { Channel } from '../../src/store/subscription-states.ts';
 import { createScene } from '../identity/scene.ts';
 import { type Answer, callerOf } from '../operations/caller.ts';
+import { refusedRequest } from '../operations/refused-request.ts';
 import { waitUntil } from '../setup/fixtures.ts';
 import { createGroup } from '../setup/workspace.ts';
 import { applyObjects } from '../workers/apply-batch.ts';
@@ -133,9 +134,9 @@ async function answered({ errorBody }: QueuedOperation | DirectOperation, act: (
   try {
     return await act();
   } catch (error) {
-    const { status, message, errors } = error as { status?: number; message: string; errors?: Json };
-    if (status === undefined) throw error;
-    return { status, body: errorBody?.({ message, errors, status }) ?? { message } } as Answer;
+    if (!(error instanceof ApiError)) throw error;
+    const { status, message } = error;
+    return { status, body: errorBody?.(refusedRequest(error)) ?? { message } } as Answer;
   }
 }
 
