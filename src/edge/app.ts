@@ -9,10 +9,11 @@ import { namesOneHost, targetOf } from '../platform/listen.ts';
 import { traceThroughout, tracing } from '../platform/tracing.ts';
 import type { Json } from '../profile/json.ts';
 import { compile } from '../schemas/compile.ts';
-import { isUnavailable, levelOf, requestLine, sendJson, whyUnavailable } from './reply.ts';
+import { levelOf, requestLine, sendJson } from './reply.ts';
 import { hasBody, parseQuery, type RequestInHand, receive } from './request.ts';
 import { serve, serveTraced } from './serve.ts';
 import type { EdgeServices, Endpoint } from './services.ts';
+import { isUnavailable, whyUnavailable } from './unavailable.ts';
 
 /**
  * The HTTP application: every operation under its method and path, `pages` (documentation, health, metrics)

@@ -1,7 +1,6 @@
 import { monitorEventLoopDelay } from 'node:perf_hooks';
 import { Counter, Histogram, type Registry } from 'prom-client';
 import type { Service } from '../platform/lifecycle.ts';
-import { poll } from '../platform/poll.ts';
 import { boundLabel, createRegistry, LOOP_SAMPLE_MS } from '../processes/metrics.ts';
 import { rejectionReasons } from '../profile/refusal.ts';
 

@@ -8,6 +8,7 @@ import { annotations, type Schema } from '../schemas/compile.ts';
 import { buckets } from '../schemas/limits.ts';
 import type { ControlEndpoint } from './control/control.ts';
 import { errorBody } from './reply.ts';
+import { unavailabilities } from './unavailable.ts';
 
 /** A schema without our own annotations; a property may be called as one of them. */
 function documented(schema: Schema): Schema {
@@ -207,7 +208,6 @@ function queryParameters(query: Schema | undefined, example: Record<string, stri
 function errorsOf(operation: Operation): ErrorName[] {
   const { method, body, refusals = [], auth } = operation;
   const takesKey = method === 'POST';
-  const isRead = operation.kind === 'direct' && operation.readsOnly;
   return [
     ...(body ? (['malformedBody', 'bodyNotObject', 'bodyTooComplex'] as const) : []),
     ...refusals,
@@ -218,34 +218,9 @@ function errorsOf(operation: Operation): ErrorName[] {
     ...(body ? (['bodyTooSlow', 'bodyTooLarge', 'unsupportedMediaType'] as const) : []),
     'rateLimited',
     'internal',
-    ...overloads(operation),
-    ...(takesKey && !isRead ? (['keyInUse'] as const) : []),
+    ...unavailabilities(operation),
   ];
 }
-
-/** Causes of 503, which depend on what the operation needs. */
-function overloads({ kind, method, body, auth }: Operation): ErrorName[] {
-  const readsOnly = kind === 'direct' && method === 'GET';
-  if (auth === 'scim') return ['unavailable'];
-  return [
-    ...(kind === 'queued' ? queueOverloads : []),
-    ...(body ? (['tooManyBodyBytes'] as const) : []),
-    ...(readsOnly ? [] : (['serverBusy'] as const)),
-    'tooManyUnreadResponses',
-    'databaseUnavailable',
-    'redisUnavailable',
-    'unavailable',
-  ];
-}
-
-const queueOverloads = [
-  'queueUnavailable',
-  'queueFull',
-  'redisMemoryFull',
-  'tooManyPendingObjects',
-  'tooManyPendingBytes',
-  'workspaceOverShare',
-] as const;
 
 function responsesOf(operation: Operation): Record<string, unknown> {
   const { replies, query, example } = operation;

@@ -14,9 +14,9 @@ import { type PageLocals, refuse } from './app.ts';
 import { readBody } from './body.ts';
 import { createRequestSemaphore } from './load-shedding.ts';
 import { createLinkOpener, LinkRefused, type Opened, PREFERENCES, preferencePolicy } from './open-link.ts';
-import { isUnavailable } from './reply.ts';
 import type { RequestInHand } from './request.ts';
 import type { EdgeServices } from './services.ts';
+import { isUnavailable } from './unavailable.ts';
 
 /** What a visitor is told instead of the page: nothing about why, and what to do. */
 const notices = {

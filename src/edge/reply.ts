@@ -3,14 +3,12 @@ import { ApiError, type ErrorName, entriesOf, errors, explain, type Rejection } 
 import type { Operation, Reply } from '../operations/operation.ts';
 import { type LineFields, type Log, type StrangersLog, writeLine } from '../platform/log.ts';
 import { noteRequest } from '../platform/tracing.ts';
-import { RendererBusy } from '../preferences/renderer.ts';
 import type { Json } from '../profile/json.ts';
-import { QueueUnavailable } from '../queue/lanes.ts';
-import { isPostgresAway } from '../store/error-cause.ts';
 import type { EdgeMetrics } from './metrics.ts';
 import type { Allowance } from './rate-limit.ts';
 import type { RequestInHand } from './request.ts';
 import type { Pieces, Responses } from './responses.ts';
+import { isUnavailable, whyUnavailable } from './unavailable.ts';
 
 /** What became of a request: its reply, and what the headers, the log line and the metrics say of it. */
 export interface Answer {
@@ -147,56 +145,6 @@ interface ShownError {
   details?: Json | undefined;
   /** The body of the request. */
   sent?: Record<string, Json> | undefined;
-}
-
-/** The errors for the limits of the queue and of the web process, by the name of the limit. */
-const OVER_LIMIT: Readonly<Record<string, ErrorName>> = {
-  share: 'workspaceOverShare',
-  queue_depth: 'queueFull',
-  redis_memory: 'redisMemoryFull',
-  event_loop_lag: 'serverBusy',
-  reading_bytes: 'tooManyBodyBytes',
-  small_bodies_bytes: 'tooManyBodyBytes',
-  response_bytes: 'tooManyUnreadResponses',
-  pending_objects: 'tooManyPendingObjects',
-  pending_bytes: 'tooManyPendingBytes',
-};
-
-/** The error for a failure that may be over in a moment. */
-export function whyUnavailable(error: unknown): ErrorName {
-  if (error instanceof QueueUnavailable)
-    return error.limit === undefined ? 'queueUnavailable' : (OVER_LIMIT[error.limit] ?? 'unavailable');
-  if (error instanceof RendererBusy) return 'rendererBusy';
-  if (error instanceof ApiError) return error.entry;
-  return isPostgresAway(error) ? 'databaseUnavailable' : 'redisUnavailable';
-}
-
-/** Whether the same request may well succeed in a moment. */
-export function isUnavailable(error: unknown): boolean {
-  return (
-    error instanceof QueueUnavailable ||
-    error instanceof RendererBusy ||
-    (error instanceof ApiError && error.status === 503) ||
-    isUnreachable(error)
-  );
-}
-
-/** How Redis begins an error that is about itself and not about the command: full, starting, or not the one that writes. */
-const REDIS_NOT_NOW = /^(OOM|LOADING|MISCONF|READONLY|MASTERDOWN|NOREPLICAS|CLUSTERDOWN|TRYAGAIN|BUSY)\b/;
-
-/** How BullMQ and ioredis word an answer that did not come. */
-const REDIS_AWAY =
-  /Connection is closed|Command timed out|Cluster (redirections|isn't ready)|max retries|writeable/i;
-
-/** Whether Postgres or the queue could not be reached, or was held up by another transaction. */
-function isUnreachable(error: unknown): boolean {
-  const { message = '', name } = error as { message?: string; name?: string };
-  return (
-    isPostgresAway(error) ||
-    REDIS_AWAY.test(message) ||
-    REDIS_NOT_NOW.test(message) ||
-    name === 'MaxRetriesPerRequestError'
-  );
 }
 
 /** What cannot name a person, break a line or look like anything but an id. */

@@ -17,6 +17,7 @@ import type { Allowance } from './rate-limit.ts';
 import { type Answer, type Known, NONE_REJECTED, record, sendJson, toReply } from './reply.ts';
 import { clientAddress, type Exchange, type RequestInHand } from './request.ts';
 import type { EdgeServices, Endpoint } from './services.ts';
+import { stores } from './unavailable.ts';
 
 /**
  * The first stop of the trunk: one request, whose operation is found, from its headers to its answer. Every way in
@@ -206,10 +207,6 @@ function shed(
 export function placeOf(operation: Operation, isFlooding: boolean): 'queue' | 'half-full queue' | 'store' {
   if (operation.kind === 'direct') return 'store';
   return operation.givesWay || isFlooding ? 'half-full queue' : 'queue';
-}
-
-function stores({ kind, method, readsOnly }: Operation): boolean {
-  return kind === 'queued' || (method !== 'GET' && !readsOnly);
 }
 
 function limit(

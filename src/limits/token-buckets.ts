@@ -7,7 +7,7 @@ import type { Log } from '../platform/log.ts';
 import { poll } from '../platform/poll.ts';
 import { openProducerRedis, type QueueConnection } from '../queue/connection.ts';
 import { prefixOf } from '../queue/lanes.ts';
-import { isCluster, pingRedis, type RedisClient } from '../queue/open-redis.ts';
+import { answerOf, isCluster, pingRedis, type RedisClient } from '../queue/open-redis.ts';
 import type { Pool } from '../store/database.ts';
 import { type Counter, findTokenBucket, keepTokenBuckets } from '../store/rate-limits.ts';
 
@@ -58,11 +58,8 @@ export function redisTokenBuckets(redis: RedisClient, shardOf?: ShardOf): TokenB
   const commands = redis as unknown as { takeTokens(...given: (string | number)[]): Promise<number[]> };
 
   async function takeAll(names: string[], takes: Omit<AskedTake, 'key'>[]): Promise<Take[]> {
-    const answers = await commands.takeTokens(
-      names.length,
-      ...names,
-      ...takes.flatMap(({ size, wanted }) => [size.requests, size.windowSeconds, wanted]),
-    );
+    const sizes = takes.flatMap(({ size, wanted }) => [size.requests, size.windowSeconds, wanted]);
+    const answers = await answerOf(commands.takeTokens(names.length, ...names, ...sizes));
     return takes.map((_, index) => {
       const [granted, left, untilFull, untilOne, now] = answers.slice(index * ANSWERS) as Five;
       return { granted, left, untilFull, untilOne, now };

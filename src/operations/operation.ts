@@ -173,6 +173,10 @@ export interface DownloadSettings {
 /** Answered from the store. */
 export interface DirectOperation extends Described {
   kind: 'direct';
+  /** Looks for objects that still wait in the queue. */
+  asksQueue?: true;
+  /** Tries templates, which takes a free render process. */
+  renders?: true;
   /** Its answer may be large: a few requests at a time are answered, and of one workspace fewer. */
   isLarge?: true;
   handle(caller: Caller, input: DirectInput, resources: Resources): Promise<Reply>;

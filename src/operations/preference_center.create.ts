@@ -11,6 +11,7 @@ export function preferenceCenterCreate(): DirectOperation {
     path: '/preference_center/v1',
     permission: 'preference_center.update',
     bucket: 'preference_center.write',
+    renders: true,
     summary: 'Create a preference center',
     description:
       'Both templates are tried before they are stored: what they name has to exist, and a mistake is told with its line. A name is given once and for good.',

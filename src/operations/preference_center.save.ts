@@ -31,6 +31,7 @@ export function preferenceCenterSave(): DirectOperation {
     path: '/preference_center/v1/:preferenceCenterExternalId',
     permission: 'preference_center.update',
     bucket: 'preference_center.write',
+    renders: true,
     summary: 'Update a preference center, or create it under an id of your own',
     description:
       'As PUT where there is a preference center with this id. Where there is none, one is made with it: the id has to be a UUID, and a name is required.',

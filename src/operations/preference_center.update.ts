@@ -18,6 +18,7 @@ export function preferenceCenterUpdate(): DirectOperation {
     path: '/preference_center/v1/:preferenceCenterExternalId',
     permission: 'preference_center.update',
     bucket: 'preference_center.write',
+    renders: true,
     summary: 'Update a preference center',
     description:
       'Both templates are replaced, and what else is given; what is not given stays. Links that are there open the new page.',

@@ -22,6 +22,7 @@ export function requestsGet(serviceIdField: string): DirectOperation {
     method: 'GET',
     path: '/requests/:request_id',
     bucket: 'requests',
+    asksQueue: true,
     summary: 'Follow an accepted request',
     description:
       "What became of each object of a request whose answer had this `X-Request-Id`, for as long as applied envelopes are remembered (`LEDGER_DAYS`). `accepted`: it is on disk and will take effect. `applied`: it has taken effect, or meant nobody. `failed`: it could not be applied, `reason` says why, and an operator may try it again. `rejected` lists the objects that the request's own answer named in `errors`, with a stable name of the reason, for 30 days and about a second after the answer; of one workspace at most 1,000 such requests an hour are kept for each web process. Requests that are answered from the store at once have nothing to follow. After a loss of the queue, 404 for a request that was answered with 201 means that the request is lost: send it again. An id begins with the clock of the web process that accepted the request, so ids are not in the order of acceptance.",

@@ -23,6 +23,28 @@ export interface Patience {
   waits: boolean;
 }
 
+/** A command that Redis did not carry out: the server cannot be reached, or refuses commands for now. */
+export class RedisUnavailable extends Error {
+  override name = 'RedisUnavailable';
+}
+
+/** How Redis begins an error about its own state: full, starting, or not the server that writes. */
+const NOT_NOW = /^(OOM|LOADING|MISCONF|READONLY|MASTERDOWN|NOREPLICAS|CLUSTERDOWN|TRYAGAIN|BUSY)\b/;
+
+/**
+ * Waits for the answer to a command.
+ * @throws {RedisUnavailable} if the command may succeed in a moment; any other error of the server as it is
+ */
+export async function answerOf<T>(command: Promise<T>): Promise<T> {
+  try {
+    return await command;
+  } catch (error) {
+    const { name, message } = error as Error;
+    if (name === 'ReplyError' && !NOT_NOW.test(message)) throw error;
+    throw new RedisUnavailable(message, { cause: error });
+  }
+}
+
 const soonAgain = (attempt: number) => Math.min(attempt * 50, 1000);
 
 /**

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { isUnavailable } from '../../src/edge/reply.ts';
+import { isUnavailable } from '../../src/edge/unavailable.ts';
 import { openDatabase } from '../../src/store/open-database.ts';
 import { inTransaction } from '../../src/store/transactions.ts';
 import { createDatabaseOfOne, waitUntil } from '../setup/fixtures.ts';

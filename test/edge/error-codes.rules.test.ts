@@ -1,10 +1,11 @@
 import { readFileSync } from 'node:fs';
 import path from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { whyUnavailable } from '../../src/edge/reply.ts';
+import { whyUnavailable } from '../../src/edge/unavailable.ts';
 import { ApiError, type ErrorName, errors, explain } from '../../src/errors.ts';
 import { packageRoot } from '../../src/platform/files.ts';
 import { QueueUnavailable } from '../../src/queue/lanes.ts';
+import { RedisUnavailable } from '../../src/queue/open-redis.ts';
 import { errorsPage } from '../../tools/generate/errors.ts';
 
 const names = Object.keys(errors) as ErrorName[];
@@ -42,7 +43,7 @@ describe('the code of a 503', () => {
       Object.assign(new Error('refused'), { code: 'ECONNREFUSED', syscall: 'connect' }),
       'database_unavailable',
     ],
-    [new Error('Connection is closed.'), 'redis_unavailable'],
+    [new RedisUnavailable('connect ECONNREFUSED 127.0.0.1:6379'), 'redis_unavailable'],
   ])('names the cause of %s: %s', (error, code) => {
     expect(explain(whyUnavailable(error))).toMatchObject({ code });
   });

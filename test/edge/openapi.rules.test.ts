@@ -3,12 +3,14 @@ import path from 'node:path';
 import { Validator } from '@seriousme/openapi-schema-validator';
 import { describe, expect, test } from 'vitest';
 import { openApiDocument } from '../../src/edge/openapi.ts';
+import { type ErrorName, errors, explain } from '../../src/errors.ts';
 import { allOperations } from '../../src/operations/index.ts';
 import type { Operation } from '../../src/operations/operation.ts';
 import { settings } from '../../src/platform/config.ts';
 import { packageRoot } from '../../src/platform/files.ts';
 import { annotations, compile, type Schema } from '../../src/schemas/compile.ts';
 import { acceptedStatus } from '../setup/api.ts';
+import { sources } from '../setup/sources.ts';
 
 const operations = allOperations(settings.SERVICE_ID_FIELD.default);
 const document = openApiDocument(operations);
@@ -131,6 +133,62 @@ describe.each(operations)('$id', (operation) => {
     for (const annotation of annotations) expect(keywords).not.toContain(annotation);
   });
 });
+
+/** Codes of errors that answer a request before its operation is known, or that belong to pages. */
+const ofNoOperation: Record<number, string[]> = {
+  400: ['malformed_request'],
+  403: [],
+  413: [],
+  429: [],
+  503: [],
+};
+
+describe.each(Object.keys(ofNoOperation).map(Number))('the codes of %s', (status) => {
+  const ofStatus = (Object.keys(errors) as ErrorName[]).filter((name) => errors[name].status === status);
+  const catalogue = ofStatus.flatMap((name) => explain(name)?.code ?? []);
+  const documented = new Map(operations.map((operation) => [operation.id, codesOf(operation, status)]));
+
+  test.each([...documented])('of %s are codes of the catalogue', (_id, codes) => {
+    expect(codes.filter((code) => !catalogue.includes(code))).toEqual([]);
+    expect(new Set(codes).size).toBe(codes.length);
+  });
+
+  test('are all documented, each by an operation at least', () => {
+    const found = new Set([...documented.values()].flat());
+    expect(catalogue.filter((code) => !found.has(code))).toEqual(ofNoOperation[status]);
+  });
+});
+
+test.each(operations)('$id documents the errors that its own file throws', ({ id, refusals = [] }) => {
+  const own = sources.find(({ file }) => file === `src/operations/${id}.ts`);
+  const thrown = [...(own?.text ?? '').matchAll(/new ApiError\('(\w+)'/g)].map(
+    ([, name]) => name as ErrorName,
+  );
+  expect(thrown.filter((name) => !refusals.includes(name))).toEqual([]);
+});
+
+test('only an operation that needs the queue, a body or a page renderer documents their 503', () => {
+  const codes = (id: string) => codesOf(operations.find((one) => one.id === id)!, 503);
+  expect(codes('users.track')).toEqual(
+    expect.arrayContaining(['queue_full', 'too_many_body_bytes', 'server_busy']),
+  );
+  expect(codes('segments.list')).not.toEqual(expect.arrayContaining(['queue_unavailable']));
+  expect(codes('segments.list')).not.toEqual(expect.arrayContaining(['server_busy']));
+  expect(codes('requests.get')).toEqual(expect.arrayContaining(['queue_unavailable']));
+  expect(codes('preference_center.create')).toEqual(expect.arrayContaining(['renderer_busy']));
+});
+
+/** Returns the values of `code` in the documented answers with a status. */
+function codesOf(
+  { path: at, method, contentType = 'application/json' }: Operation,
+  status: number,
+): string[] {
+  const described = document.paths[at.replace(/:(\w+)/g, '{$1}')]![method.toLowerCase()]!;
+  const answer = described.responses[status] as
+    | { content: Record<string, { schema: { properties?: { code?: { enum: string[] } } } }> }
+    | undefined;
+  return answer?.content[contentType]?.schema.properties?.code?.enum ?? [];
+}
 
 function expectFit(schema: Schema, value: unknown): void {
   const fits = compile(schema);

@@ -3,9 +3,11 @@ import path from 'node:path';
 import type { Command } from 'commander';
 import { describe, expect, test } from 'vitest';
 import { createProgram } from '../../src/admin/program.ts';
+import { type ErrorName, errors, explain } from '../../src/errors.ts';
 import { allOperations } from '../../src/operations/index.ts';
 import { packageRoot } from '../../src/platform/files.ts';
 import { settings } from '../../src/platform/settings.ts';
+import { rejectionReasons } from '../../src/profile/refusal.ts';
 import { exported } from '../../tools/generate/registries.ts';
 
 /** Each command that does something, and each of its options: `keys create`, `keys create --workspace`. */
@@ -26,6 +28,11 @@ const surface: Record<string, string[]> = {
   metrics: exported()
     .filter(({ name }) => name.startsWith('penstock_'))
     .map(({ name, type, labels }) => [name, type, ...labels].join(' ')),
+  reasons: Object.keys(rejectionReasons),
+  codes: (Object.keys(errors) as ErrorName[]).flatMap((name) => {
+    const code = explain(name)?.code;
+    return code === undefined ? [] : [`${errors[name].status} ${code}`];
+  }),
 };
 
 /** As it was when somebody last agreed to it. */

@@ -1,0 +1,74 @@
+import { ApiError, type ErrorName, type errors } from '../errors.ts';
+import type { Operation } from '../operations/operation.ts';
+import { RendererBusy } from '../preferences/renderer.ts';
+import { QueueUnavailable } from '../queue/lanes.ts';
+import { RedisUnavailable } from '../queue/open-redis.ts';
+import { isPostgresAway } from '../store/error-cause.ts';
+
+type Unavailability = {
+  [Name in ErrorName]: (typeof errors)[Name]['status'] extends 503 ? Name : never;
+}[ErrorName];
+
+/** Tells by each 503 of the catalogue which operations can end with it. */
+const meets: Record<Unavailability, (operation: Operation) => boolean> = {
+  queueUnavailable: (operation) => operation.kind === 'queued' || operation.asksQueue === true,
+  queueFull: ({ kind }) => kind === 'queued',
+  redisMemoryFull: ({ kind }) => kind === 'queued',
+  tooManyPendingObjects: ({ kind }) => kind === 'queued',
+  tooManyPendingBytes: ({ kind }) => kind === 'queued',
+  workspaceOverShare: ({ kind }) => kind === 'queued',
+  tooManyBodyBytes: (operation) => operation.body !== undefined || stores(operation),
+  serverBusy: (operation) => stores(operation) || (operation.kind === 'direct' && operation.isLarge === true),
+  rendererBusy: (operation) => operation.kind === 'direct' && operation.renders === true,
+  tooManyHeaderBytes: () => true,
+  tooManyUnreadResponses: () => true,
+  databaseUnavailable: () => true,
+  redisUnavailable: () => true,
+  unavailable: () => true,
+  keyInUse: ({ method, readsOnly }) => method === 'POST' && !readsOnly,
+};
+
+/** Lists every 503 that an operation can end with. Errors of SCIM have no code, so one of them stands for all. */
+export function unavailabilities(operation: Operation): ErrorName[] {
+  if (operation.auth === 'scim')
+    return operation.method === 'POST' ? ['unavailable', 'keyInUse'] : ['unavailable'];
+  return (Object.keys(meets) as Unavailability[]).filter((name) => meets[name](operation));
+}
+
+/** Whether an operation leaves something behind, so that it is refused while there is too much to do. */
+export function stores({ kind, method, readsOnly }: Operation): boolean {
+  return kind === 'queued' || (method !== 'GET' && !readsOnly);
+}
+
+/** The errors for the limits of the queue and of the web process, by the name of the limit. */
+const OVER_LIMIT: Readonly<Record<string, Unavailability>> = {
+  share: 'workspaceOverShare',
+  queue_depth: 'queueFull',
+  redis_memory: 'redisMemoryFull',
+  event_loop_lag: 'serverBusy',
+  reading_bytes: 'tooManyBodyBytes',
+  small_bodies_bytes: 'tooManyBodyBytes',
+  response_bytes: 'tooManyUnreadResponses',
+  pending_objects: 'tooManyPendingObjects',
+  pending_bytes: 'tooManyPendingBytes',
+};
+
+/** Returns the error of the catalogue for a failure that may be over in a moment. */
+export function whyUnavailable(error: unknown): ErrorName {
+  if (error instanceof QueueUnavailable)
+    return error.limit === undefined ? 'queueUnavailable' : (OVER_LIMIT[error.limit] ?? 'unavailable');
+  if (error instanceof RendererBusy) return 'rendererBusy';
+  if (error instanceof ApiError) return error.entry;
+  return error instanceof RedisUnavailable ? 'redisUnavailable' : 'databaseUnavailable';
+}
+
+/** Whether the same request may well succeed in a moment. */
+export function isUnavailable(error: unknown): boolean {
+  return (
+    error instanceof QueueUnavailable ||
+    error instanceof RendererBusy ||
+    error instanceof RedisUnavailable ||
+    (error instanceof ApiError && error.status === 503) ||
+    isPostgresAway(error)
+  );
+}
