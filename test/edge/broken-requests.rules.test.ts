@@ -5,6 +5,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { readJsonObject } from '../../src/edge/body.ts';
 import { answerBrokenRequests } from '../../src/edge/heads.ts';
 import { createReading } from '../../src/edge/reading.ts';
+import { type ErrorName, errorBodyOf, errors } from '../../src/errors.ts';
 import { createLog, createStrangersLog } from '../../src/platform/log.ts';
 
 const rules = {
@@ -54,33 +55,22 @@ async function exchange(text: string): Promise<string> {
 }
 
 describe('what never becomes a request is answered in JSON', () => {
-  test.for<[what: string, text: string, status: number, message: string]>([
-    ['no HTTP at all', 'GARBAGE\r\n\r\n', 400, 'Bad Request'],
+  test.for<[what: string, text: string, entry: ErrorName]>([
+    ['no HTTP at all', 'GARBAGE\r\n\r\n', 'malformedRequest'],
     [
       'a length that is no number',
       'POST / HTTP/1.1\r\nHost: a\r\nContent-Length: x\r\n\r\n',
-      400,
-      'Bad Request',
+      'malformedRequest',
     ],
-    [
-      'headers without end',
-      `GET /${'x'.repeat(20_000)} HTTP/1.1\r\nHost: a\r\n\r\n`,
-      431,
-      'Request Header Fields Too Large',
-    ],
-    ['headers that do not come', 'GET / HTTP/1.1\r\nHost: a\r\n', 408, 'Request Timeout'],
-    [
-      'a body that does not come',
-      'POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n{',
-      408,
-      'Request Timeout',
-    ],
-  ])('%s', async ([_what, text, status, message]) => {
+    ['headers without end', `GET /${'x'.repeat(20_000)} HTTP/1.1\r\nHost: a\r\n\r\n`, 'headersTooLarge'],
+    ['headers that do not come', 'GET / HTTP/1.1\r\nHost: a\r\n', 'bodyTooSlow'],
+    ['a body that does not come', 'POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n{', 'bodyTooSlow'],
+  ])('%s', async ([_what, text, entry]) => {
     const [head, body] = (await exchange(text)).split('\r\n\r\n') as [string, string];
-    expect(head).toMatch(new RegExp(`^HTTP/1.1 ${status} `));
+    expect(head).toMatch(new RegExp(`^HTTP/1.1 ${errors[entry].status} `));
     expect(head).toMatch(/\r\nContent-Type: application\/json; charset=utf-8\r\n/);
     expect(head).toMatch(/\r\nX-Request-Id: [0-9a-f-]{36}\r\n/);
-    expect(JSON.parse(body)).toEqual({ message, code: expect.any(String), detail: expect.any(String) });
+    expect(JSON.parse(body)).toEqual(errorBodyOf(entry));
   });
 
   test('a sender who leaves in the middle of a body ends the request as one that came too slowly', async () => {

@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { errorBodyOf } from '../../src/errors.ts';
 import { type Fleet, startFleet } from '../guarantees/fleet.ts';
 import { waitUntil } from '../setup/fixtures.ts';
 
@@ -33,7 +34,8 @@ test.each(['edges', 'workers', 'syncs'] as const)(
       const { status, headers, text } = await ask(port, '/metrics', authorization);
       expect([authorization, status]).toEqual([authorization, 401]);
       expect(headers.get('www-authenticate')).toBe('Bearer');
-      expect(Object.keys(JSON.parse(text))[0]).toBe('message');
+      const { message } = errorBodyOf('metricsToken');
+      expect(JSON.parse(text)).toEqual(members === 'edges' ? errorBodyOf('metricsToken') : { message });
     }
     for (const scheme of ['Bearer', 'bearer']) {
       const { status, text } = await ask(port, '/metrics', `${scheme} ${METRICS_TOKEN}`);

@@ -96,7 +96,7 @@ test('what is no request, lacks Host or breaks off has its answer in JSON and on
     socket.write(sent);
     const [head, body] = (await text(socket)).split('\r\n\r\n') as [string, string];
     expect(head).toMatch(/^HTTP\/1.1 400 /);
-    expect(JSON.parse(body)).toMatchObject({ message: 'Bad Request', code: 'malformed_request' });
+    expect(JSON.parse(body)).toEqual(errorBodyOf('malformedRequest'));
     const headers = new Headers(
       head
         .split('\r\n')

@@ -1,5 +1,6 @@
 import { v7 as uuidv7 } from 'uuid';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { errorBodyOf } from '../../src/errors.ts';
 import { SYNC_QUEUE } from '../../src/jobs/catalog.ts';
 import { readConfig } from '../../src/platform/config.ts';
 import { openQueue } from '../../src/queue/bullmq-queues.ts';
@@ -124,10 +125,10 @@ describe.each(eitherBackend)('warehouse integrations over REST, with the queue i
       const workspace = await scene.shop();
       for (const id of ['x', '17', 'null', '019c13ec-a2e2-71d4-8c53', '%20']) {
         const { status, body } = await scene.ask(workspace, `/cdi/integrations/${id}/${verb}`, method);
-        expect({ id, status, body }).toMatchObject({
+        expect({ id, status, body }).toEqual({
           id,
           status: 400,
-          body: { message: 'Invalid integration ID' },
+          body: errorBodyOf('invalidIntegrationId'),
         });
       }
     });
@@ -137,7 +138,7 @@ describe.each(eitherBackend)('warehouse integrations over REST, with the queue i
       const theirs = await scene.create(await scene.shop());
       for (const id of [uuidv7(), theirs]) {
         const { status, body } = await scene.ask(workspace, `/cdi/integrations/${id}/${verb}`, method);
-        expect({ status, body }).toMatchObject({ status: 404, body: { message: 'Integration not found' } });
+        expect({ status, body }).toEqual({ status: 404, body: errorBodyOf('unknownIntegration') });
       }
       const { rows } = await scene.fleet.pool.query('select from sync_jobs where integration_id = $1', [
         theirs,
@@ -281,10 +282,10 @@ describe.each(eitherBackend)('warehouse integrations over REST, with the queue i
         ];
         for (const cursor of bad) {
           const { status, body } = await scene.ask(workspace, `${path}?cursor=${encodeURIComponent(cursor)}`);
-          expect({ cursor, status, body }).toMatchObject({
+          expect({ cursor, status, body }).toEqual({
             cursor,
             status: 400,
-            body: { message: 'Invalid cursor' },
+            body: errorBodyOf('invalidCursor'),
           });
         }
         const twice = await scene.ask(workspace, `${path}?cursor=${good}&cursor=${good}`);

@@ -62,9 +62,17 @@ describe.each(eitherBackend)('preference centers, with the queue in %s', (backen
 
     test('is 404 for view, PUT and link', async () => {
       for (const id of [unknown, other]) {
-        expectRefusal(await view(id), 'Preference center not found', 404);
-        expectRefusal(await api('PUT', `${base}/${id}`, htmls), 'Preference center not found', 404);
-        expectRefusal(await api('GET', `${base}/${id}/url/ada`), 'Preference center not found', 404);
+        expectRefusal(await view(id), 'Preference center not found', 'unknownPreferenceCenter');
+        expectRefusal(
+          await api('PUT', `${base}/${id}`, htmls),
+          'Preference center not found',
+          'unknownPreferenceCenter',
+        );
+        expectRefusal(
+          await api('GET', `${base}/${id}/url/ada`),
+          'Preference center not found',
+          'unknownPreferenceCenter',
+        );
       }
     });
 
@@ -74,7 +82,7 @@ describe.each(eitherBackend)('preference centers, with the queue in %s', (backen
       expectRefusal(await save({}), "'name' is required");
       expectRefusal(await save({ name: 'two words' }), /^'name' is not valid/);
       await created({ name: 'wanted' });
-      expectRefusal(await save({ name: 'wanted' }), /exists already: wanted$/);
+      expectRefusal(await save({ name: 'wanted' }), /exists already: wanted$/, 'nameTaken');
       const answers = await Promise.all(Array.from({ length: 6 }, () => save({ name: 'own-id' })));
       expect(answers.map(({ status }) => status).sort()).toEqual([200, 200, 200, 200, 200, 201]);
       for (const { body } of answers) expect(body.preference_center_api_id).toBe(id);
@@ -88,8 +96,16 @@ describe.each(eitherBackend)('preference centers, with the queue in %s', (backen
     test('a center of another workspace does not exist', async () => {
       const id = await created({ name: 'ours' });
       const { key } = await centers.scene.otherWorkspace();
-      expectRefusal(await api('GET', `${base}/${id}`, undefined, key), 'Preference center not found', 404);
-      expectRefusal(await api('PUT', `${base}/${id}`, htmls, key), 'Preference center not found', 404);
+      expectRefusal(
+        await api('GET', `${base}/${id}`, undefined, key),
+        'Preference center not found',
+        'unknownPreferenceCenter',
+      );
+      expectRefusal(
+        await api('PUT', `${base}/${id}`, htmls, key),
+        'Preference center not found',
+        'unknownPreferenceCenter',
+      );
       expect((await api('GET', `${base}/list`, undefined, key)).body).toEqual({ preference_centers: [] });
     });
   });
@@ -115,7 +131,7 @@ describe.each(eitherBackend)('preference centers, with the queue in %s', (backen
       ['POST', path],
     ] as const) {
       const refused = await api(method, where, { name: 'more', ...htmls }, key);
-      expectRefusal(refused, 'Rate Limited', 429);
+      expectRefusal(refused, 'Rate Limited', 'rateLimited');
       expect(Number(refused.headers.get('retry-after'))).toBeGreaterThan(0);
     }
     expect((await api('GET', path, undefined, key)).status).toBe(200);
@@ -179,17 +195,21 @@ describe.each(eitherBackend)('preference centers, with the queue in %s', (backen
           body: { preference_center_url: expect.stringContaining('/preferences/') },
         });
       }
-      expectRefusal(await api('POST', `${base}/${id}/url/nobody`), 'User not found', 404);
+      expectRefusal(await api('POST', `${base}/${id}/url/nobody`), 'User not found', 'unknownUser');
     });
 
     test('of an unknown user is 404, of one without an email address, or to a draft, 400', async () => {
       const id = await created({ name: 'not-linked' });
       await centers.scene.addUser('silent', null);
-      expectRefusal(await link(id, 'nobody'), 'User not found', 404);
-      expectRefusal(await link(id, 'a\0b'), 'User not found', 404);
-      expectRefusal(await link(id, 'silent'), 'The user has no email address');
+      expectRefusal(await link(id, 'nobody'), 'User not found', 'unknownUser');
+      expectRefusal(await link(id, 'a\0b'), 'User not found', 'unknownUser');
+      expectRefusal(await link(id, 'silent'), 'The user has no email address', 'userWithoutEmail');
       const draft = await created({ name: 'draft', state: 'draft' });
-      expectRefusal(await link(draft, 'silent'), 'The preference center is a draft, which no link opens');
+      expectRefusal(
+        await link(draft, 'silent'),
+        'The preference center is a draft, which no link opens',
+        'draftPreferenceCenter',
+      );
     });
   });
 });

@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, expect } from 'vitest';
+import { type ErrorName, errors, explain } from '../../src/errors.ts';
 import type { Backend } from '../guarantees/fleet.ts';
 import { createScene, type Scene } from '../preferences/scene.ts';
 import type { ApiAnswer } from '../setup/api.ts';
@@ -35,9 +36,19 @@ export function useCenters(backend: Backend) {
   };
 }
 
-export function expectRefusal({ status, body }: ApiAnswer, message: string | RegExp, expected = 400): void {
-  expect({ status, body }).toMatchObject({
-    status: expected,
-    body: { message: typeof message === 'string' ? message : expect.stringMatching(message) },
+/** Expects an error of the catalogue. @param message the text of the rule, if the entry has none of its own */
+export function expectRefusal(
+  { status, body }: ApiAnswer,
+  message: string | RegExp,
+  entry: ErrorName = 'invalidRequest',
+): void {
+  const { code, detail } = explain(entry)!;
+  expect({ status, body }).toEqual({
+    status: errors[entry].status,
+    body: {
+      message: typeof message === 'string' ? message : expect.stringMatching(message),
+      code,
+      detail: entry === 'rateLimited' ? expect.stringContaining('has used its limit of') : detail,
+    },
   });
 }
