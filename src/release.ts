@@ -30,7 +30,7 @@ async function release(): Promise<void> {
   log.info({ migrations: applied.length }, 'migrated');
   await distributeTables(config, log);
   const apiKey = await makeFirstWorkspace(config);
-  if (apiKey) log.info('made the workspace default');
+  if (apiKey) log.info('created the workspace default');
   if (apiKey && !config.BOOTSTRAP_API_KEY) {
     process.stdout.write(
       `\nAPI key of the workspace default, shown this once: ${apiKey}\nIf this output is kept, create another key with penstock keys create and revoke this one.\n\n`,
@@ -42,8 +42,8 @@ async function release(): Promise<void> {
 async function distributeTables(config: Config, log: Log): Promise<void> {
   await withPool(directDatabaseUrl(config), async (pool) => {
     if (config.DISTRIBUTE !== 'citus' && !(await isDistributed(pool))) return;
-    const tables = await distribute(pool, (table) => log.info({ table }, 'distributed'));
-    log.info({ tables: tables.length }, 'the tables lie with their workspaces');
+    const tables = await distribute(pool, (table) => log.info({ table }, 'table was distributed'));
+    log.info({ tables: tables.length }, 'tables were distributed by workspace');
   });
 }
 

@@ -46,7 +46,7 @@ async function start(): Promise<number> {
       // Nothing of an earlier start can have the ports before there is a database: nobody need be waited for.
       if (!hasEmbeddedPostgres(config.DATA_DIR)) {
         await claimPorts(config, 0);
-        log.info(`creating a database in ${config.DATA_DIR}; first start only`);
+        log.info({ data_dir: config.DATA_DIR }, 'creating the database of the first start');
       }
       postgres = await startEmbeddedPostgres(config.DATA_DIR, log);
       keepIntegrationKey(config.DATA_DIR);

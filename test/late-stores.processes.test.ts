@@ -72,20 +72,20 @@ test('each process logs one line when a store goes missing and one when the stor
   await say(503, ['postgres', 'redis']);
 
   await proxy.comeBack();
-  await hear(/^Postgres answers$/);
+  await hear(/^Postgres answered$/);
   await hear(sentences.migrations);
   await say(503, ['migrations', 'redis']);
 
   expect((await startProcess('dist/src/release.js', { DATABASE_URL: url }).exit).code).toBe(0);
-  await hear(/^Postgres has the tables of this release$/);
+  await hear(/^the tables of this release were created$/);
   await say(503, ['redis']);
 
   await startRedis({ port: redisPort });
-  await hear(/^Redis answers$/);
+  await hear(/^Redis answered$/);
   await say(200, []);
   await hear(/^ready$/);
   for (const { lines, refusals } of all) {
-    expect(lines(/^(Postgres|Redis) (does not answer|answers)/)).toHaveLength(4);
+    expect(lines(/^(Postgres|Redis) (does not answer|answered)/)).toHaveLength(4);
     // No part of a process repeats the news in the words of a library.
     expect(refusals()).toEqual([]);
   }
@@ -96,7 +96,7 @@ test('each process logs one line when a store goes missing and one when the stor
     what: 'Postgres to be missed',
   });
   await proxy.comeBack();
-  await waitUntil(() => all.every(({ lines }) => lines(/^Postgres answers$/).length > 1), {
+  await waitUntil(() => all.every(({ lines }) => lines(/^Postgres answered$/).length > 1), {
     what: 'Postgres to be greeted',
   });
   await say(200, []);

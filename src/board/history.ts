@@ -40,7 +40,7 @@ export function recordHistory(pool: Pool, fleet: Fleet, log: Log): Service & { n
     if (written && rows++ % FORGET_EVERY === 0) await forgetFleetHistory(pool);
   }
 
-  const looks = poll(LOOK_MS, look, (error) => log.debug({ err: error }, 'no row of the history'));
+  const looks = poll(LOOK_MS, look, (error) => log.debug({ err: error }, 'history row was not written'));
   void looks.now();
   return { name: 'history', now: looks.now, stop: looks.stop };
 }

@@ -130,7 +130,10 @@ export function createIdempotency(pool: Pool, log: Log) {
       );
       return undefined;
     }
-    log.info({ request_id: found.requestId, again: beginning.requestId }, 'lost request was repeated');
+    log.info(
+      { request_id: found.requestId, again: beginning.requestId },
+      'objects of a lost request were enqueued again',
+    );
     return { ...beginning, outbox: { ...beginning.outbox!, entries }, envelopes };
   }
 

@@ -177,7 +177,7 @@ async function waitForAnswer(
       told = true;
       log.info(
         { log: logFile },
-        'the embedded Postgres is still starting: it may be recovering after a crash',
+        'the embedded Postgres has not started yet; it may be recovering from a crash',
       );
     },
   });

@@ -28,7 +28,7 @@ export function stopOnSignal(services: Service[], log: Log, { deadline, delay }:
     if (stopping) process.exit(1);
     stopping = true;
     if (signal === 'SIGTERM' && delay > 0) {
-      log.info({ signal, delay }, 'not ready any more; serves on until the delay is over');
+      log.info({ signal, delay }, 'marked as not ready; continuing to serve until the delay is over');
       await sleep(delay);
     }
     const timer = setTimeout(() => {

@@ -54,11 +54,11 @@ const sentences: Record<Missing, (reason: string) => string> = {
 };
 
 const back: Record<Missing, string> = {
-  postgres: 'Postgres answers',
-  migrations: 'Postgres has the tables of this release',
-  redis: 'Redis answers',
-  queue: 'the queue in Postgres answers',
-  producer: 'this process can add objects to the queue again',
+  postgres: 'Postgres answered',
+  migrations: 'the tables of this release were created',
+  redis: 'Redis answered',
+  queue: 'the queue in Postgres answered',
+  producer: 'this process connected to the queue again',
 };
 
 /** Of one that is missing, or was a moment ago; times by `performance.now()`. */

@@ -107,7 +107,9 @@ export function startHeartbeat(
   }
 
   // Where the store is away the process says so itself; the fleet sees that it is silent.
-  const beating = poll(BEAT_SECONDS * 1000, beat, (error) => log.debug({ err: error }, 'no heartbeat'));
+  const beating = poll(BEAT_SECONDS * 1000, beat, (error) =>
+    log.debug({ err: error }, 'heartbeat was not written'),
+  );
   void beating.now();
   let news: NodeJS.Timeout | undefined;
   let ended = false;

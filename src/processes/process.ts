@@ -287,7 +287,7 @@ async function startStatusServer(options: StatusServerOptions): Promise<Service 
   });
   const at = listening ? addressOf(server) : null;
   if (listening && (server.address() as AddressInfo).port !== port)
-    log.info({ port, at }, 'another process has this port: health and metrics of this one are elsewhere');
+    log.info({ port, at }, 'port was in use; health and metrics are served at another address');
   return {
     name: 'status server',
     at,

@@ -132,7 +132,7 @@ function leaseLane(
         // Removing a job that is gone succeeds. The answer to an earlier attempt may have been lost.
         return await remove(lane, id);
       } catch (error) {
-        log.debug({ err: error, lane, job: id }, 'a job that has taken effect is not removed yet');
+        log.debug({ err: error, lane, job: id }, 'applied job was not removed from its lane');
       }
     }
   }

@@ -130,7 +130,7 @@ export function createStandstill({ afterMs, hasWorkers }: StandstillOptions, log
   function moves(): void {
     movedAt = performance.now();
     if (since === undefined) return;
-    log.info({ seconds: Math.round((movedAt - since) / 1000) }, 'the fleet moves again');
+    log.info({ seconds: Math.round((movedAt - since) / 1000) }, 'workers took jobs again');
     since = undefined;
     toldAt = Number.NEGATIVE_INFINITY;
   }

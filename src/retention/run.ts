@@ -192,7 +192,7 @@ async function finishDetached(
     }
     log.info(
       { ...aboutMonth(month), rows, archived },
-      'a detached partition has other rows than the archive',
+      'rows of a detached partition differed from its archived files; restoring the rows',
     );
     await attempts.attempt([month], async () => {
       await removeArchived(retention, month, partition.name);

@@ -64,7 +64,7 @@ export function keepPostgresRunning(
       return describeFailure(error);
     }
     const answered = performance.now();
-    log.info('the embedded Postgres answers again');
+    log.info('the embedded Postgres answered again');
     await postgres.exited;
     if (performance.now() - answered >= STEADY_MS) return undefined;
     return 'each time it ended within two seconds';

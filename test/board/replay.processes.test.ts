@@ -7,7 +7,7 @@ import { startProcess } from '../setup/processes.ts';
 import { createInstallation, failedEvent, type Installation, read } from './installation.ts';
 
 /** The whole way, with worker processes: from an object that the store refuses to its one effect. */
-describe.each(['redis', 'postgres'] as const)('a replay from the dashboard, queue on %s', (kind) => {
+describe.each(['redis', 'postgres'] as const)('a replay from the console, queue on %s', (kind) => {
   let installation: Installation;
   beforeAll(async () => {
     installation = await createInstallation(kind);

@@ -48,7 +48,7 @@ beforeAll(async () => {
     await waitUntil(() => accepted() >= before + 100, { what: 'more to be accepted' });
     process.kill(Number(readFileSync(postmaster, 'utf8').split('\n')[0]), 'SIGKILL');
     await waitUntil(
-      () => started.log.filter(({ msg }) => /answers again$/.test(String(msg))).length > kills,
+      () => started.log.filter(({ msg }) => /answered again$/.test(String(msg))).length > kills,
       {
         what: 'the next server',
       },

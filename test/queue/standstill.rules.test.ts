@@ -53,7 +53,7 @@ describe('a fleet moves', () => {
     await lookTwice(['a', 'b']);
     await look(['a', 'c'], async () => 0);
     expect(seconds()).toBe(0);
-    expect(log.info).toHaveBeenCalledExactlyOnceWith(expect.anything(), 'the fleet moves again');
+    expect(log.info).toHaveBeenCalledExactlyOnceWith(expect.anything(), 'workers took jobs again');
   });
 
   test('for all that is known, while the queue does not answer', async () => {

@@ -191,7 +191,7 @@ export function withLaneLease({ databaseUrl, lane, patience, start, log }: LaneL
       isLeft = false;
       // Told to stop meanwhile, it lets go of what it was granted.
       if (!(await acquired(client, lane)) || isOver()) return;
-      log.info({ lane }, 'lane taken');
+      log.info({ lane }, 'lane acquired');
       const service = start();
       const leaves = service.left?.then(() => {
         isLeft = true;

@@ -79,7 +79,10 @@ export function shareLanes({ redis, lockDuration, standBack, open, log, ...given
     for (const lane of surplus) void close(lane);
     for (const lane of missing) openOne(lane);
     if (surplus.length + missing.length > 0)
-      log.info({ opened: missing, closed: surplus, lanes: own.length }, 'the lanes are shared out anew');
+      log.info(
+        { opened: missing, closed: surplus, lanes: own.length },
+        'lanes were redistributed among the workers',
+      );
   }
 
   function openOne(number: number): void {

@@ -162,7 +162,7 @@ async function run(
     const erased = await eraseDeleted({ ...retention, store }, {});
     metrics.failed('erase', erased?.failed ?? 0);
     if (erased !== undefined && erased.files + erased.failed > 0)
-      log.info({ ...erased }, 'deleted users were looked for in the archive');
+      log.info({ ...erased }, 'archive was searched for deleted users');
     return done !== undefined && erased !== undefined;
   } finally {
     store?.close();

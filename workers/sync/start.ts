@@ -184,7 +184,7 @@ export function startSyncUpkeep(pool: Pool, syncs: SyncQueue, log: Log): Service
     if (lastDue(schedule, new Date()) <= since) return;
     const id = newId();
     if ((await startRun(pool, { id, integrationId, askedBy: 'schedule' })) !== 'started') return;
-    log.info({ job_id: id, integration_id: integrationId }, 'a scheduled run was missed, and is begun now');
+    log.info({ job_id: id, integration_id: integrationId }, 'scheduled run was missed; started it now');
     await syncs.add(id);
   }
 

@@ -164,7 +164,7 @@ export async function workOff(jobId: string, context: SyncContext, leaving: Leav
           const worked = await workRun({ jobId, attempt }, context, leaving);
           if (worked.kind === 'left') return false;
           if (worked.kind === 'lost') {
-            log.info({ job_id: jobId }, 'a run has ended, or is worked elsewhere');
+            log.info({ job_id: jobId }, 'sync run was skipped: it has ended, or another process has it');
             return true;
           }
           if (worked.kind === 'failed' && isPassing(worked.error)) throw worked.error;

@@ -268,6 +268,6 @@ async function workOff(job: Job<DeadLetterJob>, { log, ...context }: DeadLetters
   });
   const result =
     enqueued.length > 0 ? 'in its lane again' : unknown.length > 0 ? 'unknown' : 'replayed before';
-  log.info({ dead_letter_id, request_id, outcome: result }, 'dead letter replayed from the dashboard');
+  log.info({ dead_letter_id, request_id, outcome: result }, 'dead letter replayed from the console');
   return result;
 }
