@@ -70,7 +70,7 @@ export function openApiDocument(operations: Operation[], control: ControlEndpoin
       title: 'Penstock',
       version,
       description:
-        'The user-data service of a messaging platform. A 2xx answer means that what was sent is on disk and will take effect.',
+        'A user-data service for messaging platforms. A 2xx answer means that the accepted data is stored on disk and will take effect.',
       license: { name: 'Apache-2.0', identifier: 'Apache-2.0' },
     },
     servers: [{ url: '/' }],
@@ -86,7 +86,7 @@ export function openApiDocument(operations: Operation[], control: ControlEndpoin
         scimToken: {
           type: 'http',
           scheme: 'bearer',
-          description: 'A SCIM token; `X-Request-Origin` has to be the origin that it was issued for.',
+          description: 'A SCIM token. `X-Request-Origin` must be the origin of the token.',
         },
       },
       headers,
@@ -99,15 +99,15 @@ const digits = (description: string) => ({ description, schema: { type: 'string'
 const headers = {
   'X-Request-Id': {
     description:
-      'Names this request in logs and jobs; the answer to a request that repeats another names that other.',
+      'Id of the request in logs and jobs. The answer to a repeated request has the id of the first request.',
     schema: { type: 'string' },
   },
-  'X-RateLimit-Limit': digits('Requests of the whole limit. Empty while it is not known who asks.'),
-  'X-RateLimit-Remaining': digits('Requests left now.'),
+  'X-RateLimit-Limit': digits('The rate limit in requests. Empty if the caller is not authenticated.'),
+  'X-RateLimit-Remaining': digits('Requests left in the rate limit.'),
   'X-RateLimit-Reset': digits(
-    'Epoch seconds at which the whole limit is free again; of a 429, at which the next request is allowed.',
+    'Epoch seconds at which the full limit is available again. In a 429, epoch seconds at which the next request is allowed.',
   ),
-  'Retry-After': digits('Seconds to wait before the next try.'),
+  'Retry-After': digits('Seconds to wait before you send the request again.'),
 };
 
 function describe(operation: Operation, all: Operation[]): Described {
@@ -156,7 +156,7 @@ const requestOrigin = {
   in: 'header',
   required: true,
   schema: { type: 'string' },
-  description: 'The origin that the SCIM token was issued for.',
+  description: 'The origin of the SCIM token.',
 };
 
 const idempotencyKey = {
@@ -165,7 +165,7 @@ const idempotencyKey = {
   required: false,
   schema: { type: 'string', maxLength: 255 },
   description:
-    'A name of your own for this request, a UUID for instance. For 24 hours the same key with the same body has one effect and gets the same answer; with another body it is refused with 422. A request that was refused, or met 429 or 5xx, may be sent again with the same key.',
+    'A key that you choose for this request, for example a UUID. For 24 hours, requests with this key and the same body take effect once and get the same answer. A request with this key and another body is refused with 422. If a request was refused, or answered with 429 or 5xx, you can send it again with the same key.',
 };
 
 /** The types that a body may have. */

@@ -16,7 +16,7 @@ export function cdiIntegrations(): DirectOperation {
     bucket: 'cdi.integration_list',
     summary: 'List the warehouse integrations of the workspace',
     description:
-      'Ten at a time, the newest first. The `Link` header names the pages before and behind this one by relative URLs; it is absent with ten or fewer. Integrations are made with the admin command.',
+      'Ten per page, newest first. The `Link` header has the relative URLs of the previous and the next page. It is absent if there is one page. To create integrations, use `penstock integrations create`.',
     query: cursorQuery,
     replies: { 200: { description: 'The integrations.', schema: integrationsReply } },
     refusals: ['invalidCursor'],

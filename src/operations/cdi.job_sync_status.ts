@@ -20,7 +20,7 @@ export function cdiJobSyncStatus(): DirectOperation {
     bucket: 'cdi.integration_job_status',
     summary: 'List the sync jobs of a warehouse integration',
     description:
-      'Ten at a time, the newest first, for twelve months. The `Link` header names the pages before and behind this one by relative URLs; it is absent with ten or fewer. Pages stay whole while jobs are added.',
+      'Ten per page, newest first. Jobs are kept for twelve months. The `Link` header has the relative URLs of the previous and the next page. It is absent if there is one page. New jobs do not shift the pages.',
     query: cursorQuery,
     replies: { 200: { description: 'The jobs.', schema: jobsReply } },
     refusals: ['invalidCursor', 'invalidIntegrationId', 'unknownIntegration'],

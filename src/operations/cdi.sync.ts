@@ -15,10 +15,10 @@ export function cdiSync(): DirectOperation {
     bucket: 'cdi.integration_sync',
     summary: 'Start a sync of a warehouse integration',
     description:
-      'Starts a job, which the list of sync jobs shows. One job of an integration runs at a time; that of a draft or a paused integration cannot be started.',
+      'Starts a sync job, which the list of sync jobs shows. An integration runs one job at a time. You cannot start a job of a draft or paused integration.',
     replies: {
       202: {
-        description: 'The job is started.',
+        description: 'The job was started.',
         schema: { type: 'object', required: ['message'], properties: { message: { const: 'success' } } },
       },
     },

@@ -16,7 +16,7 @@ export function customAttributesGet(): DirectOperation {
     permission: 'custom_attributes.get',
     bucket: 'events.list',
     summary: 'List custom attributes with their types',
-    description: `Names of all custom attributes that a user of the workspace was ever given, ${PAGE} to a page, in alphabetical order, at most the first ${MAX_NAMES.toLocaleString('en')} that were seen. The \`Link\` header names the next page by a relative URL; it is absent on the last page. \`description\`, \`tag_names\` and \`array_length\` are always empty.`,
+    description: `Lists the custom attributes that users of the workspace have or had, in alphabetical order, ${PAGE} per page. Only the first ${MAX_NAMES.toLocaleString('en')} attributes that were seen are listed. The \`Link\` header has the relative URL of the next page. It is absent on the last page. \`description\`, \`tag_names\` and \`array_length\` are always empty.`,
     query: cursorQuery,
     replies: {
       200: {
@@ -38,10 +38,10 @@ export function customAttributesGet(): DirectOperation {
                     description:
                       '`String`, `Number`, `Boolean`, `Date`, `Array`, `Object` or `Object Array`. If values of several types were seen, all of them, for example `String, Number`.',
                   },
-                  description: { type: 'null', description: 'Attributes have none.' },
-                  array_length: { type: 'null', description: 'No attribute has a limit of its own.' },
+                  description: { type: 'null', description: 'Always null or empty.' },
+                  array_length: { type: 'null', description: 'Always null.' },
                   status: { const: 'Active' },
-                  tag_names: { type: 'array', maxItems: 0, description: 'Attributes have none.' },
+                  tag_names: { type: 'array', maxItems: 0, description: 'Always null or empty.' },
                 },
               },
             },

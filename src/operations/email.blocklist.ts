@@ -5,7 +5,7 @@ import type { QueuedOperation } from './operation.ts';
 export function emailBlocklist(): QueuedOperation {
   return blocklisting(
     'blocklist',
-    'At most 50 addresses, whether anybody has them or not. /email/bounce/remove and /email/status undo it.',
+    'At most 50 addresses. They need not belong to a user. To undo this, use /email/bounce/remove and /email/status.',
   );
 }
 

@@ -13,10 +13,13 @@ export function emailHardBounces(): DirectOperation {
     bucket: 'default',
     summary: 'List email addresses that hard bounced',
     description:
-      'Addresses that are marked as hard bounces now, by when they were. Either both days or an email are required; beside an email the days are passed over.',
+      'Lists the addresses that are marked as hard bounces now, sorted by the time at which they were marked. Send both days or an email. With an email, the days are ignored.',
     query: listParameters,
     replies: {
-      200: { description: 'The addresses.', schema: listReply('hard_bounced_at', 'When it was marked.') },
+      200: {
+        description: 'The addresses.',
+        schema: listReply('hard_bounced_at', 'Time at which the address was marked.'),
+      },
     },
     example: {
       query: { start_date: '2026-01-01', end_date: '2026-02-01', sort_direction: 'asc' },

@@ -8,9 +8,9 @@ export function emailSpamRemove(): QueuedOperation {
     id: 'email.spam.remove',
     path: '/email/spam/remove',
     permission: 'email.spam.remove',
-    summary: 'Take back that addresses have marked an email as spam',
+    summary: 'Remove the spam mark of email addresses',
     description:
-      'At most 50 addresses. Everyone who has one of them loses `marked_email_as_spam_at`; their subscription states stay as they are.',
+      'At most 50 addresses. Removes `marked_email_as_spam_at` from all users with one of the addresses. Their subscription states do not change.',
     body: { type: 'object', required: ['email'], properties: { email: addresses } },
     example: { body: { email: 'ada@example.com' }, reply: { message: 'success' } },
     plan: (_caller, body) => planChange(body, { marked_as_spam: false }),

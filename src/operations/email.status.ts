@@ -19,7 +19,7 @@ export function emailStatus(): QueuedOperation {
     permission: 'email.status',
     summary: 'Set the email subscription state of addresses',
     description:
-      'At most 50 addresses. The state is that of everyone who has the address, and is kept for whoever takes one that nobody has yet. An address that cannot be read is named in `errors`; the others are stored before the answer is sent.',
+      'At most 50 addresses. The state applies to all users who have the address now or later. `errors` lists the addresses that are not valid; all others are stored before the answer is sent.',
     body: {
       type: 'object',
       required: ['email', 'subscription_state'],
@@ -27,7 +27,7 @@ export function emailStatus(): QueuedOperation {
         email: addresses,
         subscription_state: {
           enum: ['subscribed', 'unsubscribed', 'opted_in'],
-          description: '`subscribed`: neither opted in nor opted out.',
+          description: '`subscribed`: the user has neither opted in nor opted out.',
         },
       },
     },

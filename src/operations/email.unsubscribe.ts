@@ -13,12 +13,12 @@ export function emailUnsubscribe(): DirectOperation {
     bucket: 'default',
     summary: 'List unsubscribed email addresses',
     description:
-      'Addresses that are unsubscribed now, by when they became so. Either both days or an email are required; the days hold beside an email too.',
+      'Lists the addresses that are unsubscribed now, sorted by the time at which they unsubscribed. Send both days or an email. The days also apply together with an email.',
     query: listParameters,
     replies: {
       200: {
         description: 'The addresses.',
-        schema: listReply('unsubscribed_at', 'Since when it is unsubscribed.'),
+        schema: listReply('unsubscribed_at', 'Time at which the address was unsubscribed.'),
       },
     },
     example: {

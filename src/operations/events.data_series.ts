@@ -17,7 +17,7 @@ export function eventsDataSeries(): DirectOperation {
     isLarge: true,
     summary: 'Count a custom event by day or hour',
     description:
-      'By the time that the events say, in UTC. A unit in which it did not happen has 0; so has an event that nobody has recorded. Events of users who were deleted since are counted, too.',
+      'Counts by the time of the events, in UTC. A day or hour without the event has 0, and so has an event that was never recorded. Events of users who were deleted later are counted.',
     query: {
       type: 'object',
       required: ['event', 'length'],
@@ -26,15 +26,15 @@ export function eventsDataSeries(): DirectOperation {
         ...stretchParameters,
         segment_id: {
           type: 'string',
-          description: 'Refused: events are not counted by segment.',
+          description: 'Not supported: a request with it is refused with 400.',
           rule: 'it must be absent',
         },
       },
     },
     replies: {
       200: {
-        description: 'The series, the oldest point first.',
-        schema: seriesReply('count', 'How often it happened.'),
+        description: 'The series, oldest point first.',
+        schema: seriesReply('count', 'How often the event happened.'),
       },
     },
     example: {

@@ -16,7 +16,7 @@ export function eventsGet(): DirectOperation {
     bucket: 'events.list',
     isLarge: true,
     summary: 'List custom events with their state',
-    description: `Names of all events that were ever recorded in the workspace, ${PAGE} to a page, in alphabetical order. The \`Link\` header names the next page by a relative URL; it is absent on the last page. \`description\`, \`tag_names\` and \`included_in_analytics_report\` are always empty.`,
+    description: `Lists all events that were ever recorded in the workspace in alphabetical order, ${PAGE} per page. The \`Link\` header has the relative URL of the next page. It is absent on the last page. \`description\`, \`tag_names\` and \`included_in_analytics_report\` are always empty.`,
     query: cursorQuery,
     replies: {
       200: {
@@ -33,10 +33,10 @@ export function eventsGet(): DirectOperation {
                 required: ['name', 'description', 'included_in_analytics_report', 'status', 'tag_names'],
                 properties: {
                   name: { type: 'string' },
-                  description: { type: 'null', description: 'Events have none.' },
+                  description: { type: 'null', description: 'Always null or empty.' },
                   included_in_analytics_report: { const: false },
                   status: { const: 'Active' },
-                  tag_names: { type: 'array', maxItems: 0, description: 'Events have none.' },
+                  tag_names: { type: 'array', maxItems: 0, description: 'Always null or empty.' },
                 },
               },
             },

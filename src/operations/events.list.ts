@@ -7,6 +7,6 @@ export const eventsList = () =>
     path: '/events/list',
     permission: 'events.list',
     summary: 'List the names of custom events',
-    description: 'Of all events that were ever recorded in the workspace, 250 to a page.',
+    description: 'Lists all events that were ever recorded in the workspace, 250 per page.',
     example: 'signed_up',
   });

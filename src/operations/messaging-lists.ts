@@ -15,7 +15,7 @@ function emptyList(
     method: 'GET',
     bucket: 'default',
     description:
-      'Always empty, because Penstock sends no messages. It is here for connectors that test a connection by it. Query parameters are ignored.',
+      'Always an empty list, because Penstock sends no messages. Some connectors use this operation to test a connection. Query parameters are ignored.',
     replies: {
       200: {
         description: 'An empty list.',

@@ -14,9 +14,9 @@ export function preferenceCenterCreate(): DirectOperation {
     renders: true,
     summary: 'Create a preference center',
     description:
-      'Both templates are tried before they are stored: what they name has to exist, and a mistake is told with its line. A name is given once and for good.',
+      'Both templates are rendered once before they are stored. If a template is not valid or names an unknown subscription group, the request is refused and the error has the line. You cannot change the name later.',
     body: createBody,
-    replies: { 201: { description: 'The preference center is stored.', schema: createdReply } },
+    replies: { 201: { description: 'The preference center was created.', schema: createdReply } },
     refusals: ['nameTaken', 'tooManyPreferenceCenters'],
     example: {
       body: { name: 'newsletters', ...exampleContents },

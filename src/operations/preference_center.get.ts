@@ -15,7 +15,7 @@ export function preferenceCenterGet(): DirectOperation {
     permission: 'preference_center.get',
     bucket: 'preference_center.read',
     summary: 'View a preference center',
-    description: 'With its templates as they were sent.',
+    description: 'Returns the preference center with its templates as sent.',
     replies: { 200: { description: 'The preference center.', schema: viewReply } },
     refusals: ['unknownPreferenceCenter'],
     example: {

@@ -13,7 +13,7 @@ export function preferenceCenterList(): DirectOperation {
     permission: 'preference_center.list',
     bucket: 'preference_center.read',
     summary: 'List the preference centers of the workspace',
-    description: `All of them, drafts too, the oldest first. A workspace may have ${grouped(MAX_CENTERS)}.`,
+    description: `Lists all preference centers, drafts included, oldest first. A workspace can have ${grouped(MAX_CENTERS)}.`,
     replies: { 200: { description: 'The preference centers.', schema: listReply } },
     example: { reply: { preference_centers: [{ name: 'newsletters', ...exampleStamps }] } },
 

@@ -32,13 +32,13 @@ export function preferenceCenterSave(): DirectOperation {
     permission: 'preference_center.update',
     bucket: 'preference_center.write',
     renders: true,
-    summary: 'Update a preference center, or create it under an id of your own',
+    summary: 'Update a preference center, or create it with your own id',
     description:
-      'As PUT where there is a preference center with this id. Where there is none, one is made with it: the id has to be a UUID, and a name is required.',
+      'If a preference center has this id, works like PUT. Otherwise creates a preference center with this id. The id must be a UUID, and a name is required.',
     body: saveBody,
     replies: {
-      200: { description: 'The preference center is changed.', schema: updatedReply },
-      201: { description: 'There was none with this id, and now there is.', schema: createdReply },
+      200: { description: 'The preference center was changed.', schema: updatedReply },
+      201: { description: 'The preference center was created with this id.', schema: createdReply },
     },
     refusals: ['nameTaken', 'tooManyPreferenceCenters'],
     example: {

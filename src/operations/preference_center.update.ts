@@ -21,9 +21,9 @@ export function preferenceCenterUpdate(): DirectOperation {
     renders: true,
     summary: 'Update a preference center',
     description:
-      'Both templates are replaced, and what else is given; what is not given stays. Links that are there open the new page.',
+      'Replaces both templates and every other member that you send. Members that are absent do not change. Existing links open the new page.',
     body: updateBody,
-    replies: { 200: { description: 'The preference center is changed.', schema: updatedReply } },
+    replies: { 200: { description: 'The preference center was changed.', schema: updatedReply } },
     refusals: ['unknownPreferenceCenter'],
     example: {
       params: { preferenceCenterExternalId: exampleId },

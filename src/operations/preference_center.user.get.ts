@@ -21,9 +21,9 @@ export function preferenceCenterUserGet(): DirectOperation {
     path: '/preference_center/v1/:preferenceCenterExternalId/url/:userId',
     permission: 'preference_center.user.get',
     bucket: 'preference_center.read',
-    summary: 'Make the link that opens a preference center for one user',
+    summary: 'Create a link to a preference center for a user',
     description:
-      'Whoever has the link sees and changes the states of this user, and of nobody else. `userId` is an external id; the user needs an email address. Each call makes another link, which opens the page for `PREFERENCE_LINK_DAYS` days unless it is revoked.',
+      'Everyone who has the link can see and change the states of this user. `userId` is an external id. The user needs an email address. Each request creates a new link, which opens the page for `PREFERENCE_LINK_DAYS` days unless it is revoked.',
     replies: {
       200: {
         description: 'The link.',

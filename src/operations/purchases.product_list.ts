@@ -7,6 +7,6 @@ export const purchasesProductList = () =>
     path: '/purchases/product_list',
     permission: 'purchases.product_list',
     summary: 'List the ids of products',
-    description: 'Of all products that were ever bought in the workspace, 250 to a page.',
+    description: 'Lists all products that were ever bought in the workspace, 250 per page.',
     example: 'book',
   });

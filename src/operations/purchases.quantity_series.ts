@@ -11,11 +11,11 @@ export function purchasesQuantitySeries(): DirectOperation {
     permission: 'purchases.quantity_series',
     summary: 'Count the items bought by day or hour',
     description:
-      'By the time that the purchases say, in UTC. A unit in which nothing was bought has 0. Purchases of users who were deleted since are counted, too.',
+      'Counts by the time of the purchases, in UTC. A day or hour without purchases has 0. Purchases of users who were deleted later are counted.',
     replies: {
       200: {
-        description: 'The series, the oldest point first.',
-        schema: seriesReply('purchase_quantity', 'How many items were bought.'),
+        description: 'The series, oldest point first.',
+        schema: seriesReply('purchase_quantity', 'Number of items bought.'),
       },
     },
     example: {

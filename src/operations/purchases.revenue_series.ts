@@ -11,25 +11,28 @@ export function purchasesRevenueSeries(): DirectOperation {
     id: 'purchases.revenue_series',
     path: '/purchases/revenue_series',
     permission: 'purchases.revenue_series',
-    summary: 'Sum up what was spent by day or hour',
+    summary: 'Get the revenue by day or hour',
     description:
-      'By the time that the purchases say, in UTC, in one currency: amounts of different currencies are never added up, and none is converted. Where the stretch has purchases in several, `currency` has to say which. Purchases of users who were deleted since are counted, too.',
+      'Sums by the time of the purchases, in UTC, in one currency. Amounts are not converted, so amounts of different currencies are never added up. If the period has purchases in several currencies, `currency` is required. Purchases of users who were deleted later are counted.',
     query: {
       ...ofPurchases.query,
       properties: {
         ...ofPurchases.query.properties,
         currency: {
           type: 'string',
-          description: 'ISO 4217. Absent: the one in which all of the stretch was paid.',
+          description: 'ISO 4217 code, by default the currency of all purchases in the period.',
           rule: 'it must be a string',
         },
       },
     },
     replies: {
       200: {
-        description: 'The series, the oldest point first.',
-        schema: seriesReply('revenue', 'What was spent, in `currency`.', {
-          currency: { type: ['string', 'null'], description: 'Of all amounts; null: nothing was bought.' },
+        description: 'The series, oldest point first.',
+        schema: seriesReply('revenue', 'Revenue in `currency`.', {
+          currency: {
+            type: ['string', 'null'],
+            description: 'Currency of all amounts. Null if there were no purchases.',
+          },
         }),
       },
     },

@@ -40,7 +40,7 @@ export const readOffset = (query: Record<string, Json>) =>
 
 /** An array, or its one element. */
 export const listOrOne = (items: Schema, description: string): Schema => ({
-  ...arrayOf(items, `${description} A single one will do.`),
+  ...arrayOf(items, `${description} You can send a single value instead of an array.`),
   type: ['array', ...[items.type].flat()],
 });
 
@@ -53,7 +53,7 @@ export function listOf(value: Json | undefined): Json[] {
 export function day(description: string): Schema {
   return {
     type: 'string',
-    description: `YYYY-MM-DD; also with a time, from or to which it holds then. ${description}`,
+    description: `A day as YYYY-MM-DD, or a time. ${description}`,
     rule: 'it must be a day, YYYY-MM-DD',
   };
 }

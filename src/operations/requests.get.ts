@@ -25,8 +25,8 @@ export function requestsGet(serviceIdField: string): DirectOperation {
     asksQueue: true,
     summary: 'Follow an accepted request',
     description:
-      "What became of each object of a request whose answer had this `X-Request-Id`, for as long as applied envelopes are remembered (`LEDGER_DAYS`). `accepted`: it is on disk and will take effect. `applied`: it has taken effect, or meant nobody. `failed`: it could not be applied, `reason` says why, and an operator may try it again. `rejected` lists the objects that the request's own answer named in `errors`, with a stable name of the reason, for 30 days and about a second after the answer; of one workspace at most 1,000 such requests an hour are kept for each web process. Requests that are answered from the store at once have nothing to follow. After a loss of the queue, 404 for a request that was answered with 201 means that the request is lost: send it again. An id begins with the clock of the web process that accepted the request, so ids are not in the order of acceptance.",
-    replies: { 200: { description: 'What has become of it.', schema: replySchema } },
+      'Returns the status of each object of a request, by the `X-Request-Id` of its answer. Applied requests are remembered for `LEDGER_DAYS` days. `accepted`: the object is stored on disk and will take effect. `applied`: the object has taken effect, or its identifier matches no user. `failed`: the object could not be applied. `reason` has the cause, and an operator can retry the object. `rejected` lists the objects that the answer listed in `errors`, each with a stable reason. It is available about a second after the answer, for 30 days, and for at most 1,000 requests per workspace, hour and web process. Requests that are answered directly from the store cannot be followed. After a loss of the queue, a 404 for a request that was answered with 201 means that the request is lost: send it again. An id starts with the clock of the web process that accepted the request, so the order of ids is not the order of acceptance.',
+    replies: { 200: { description: 'The status of the request.', schema: replySchema } },
     refusals: ['unknownRequest'],
     example: {
       params: { request_id: EXAMPLE_REQUEST },
@@ -90,13 +90,13 @@ const replySchema: Schema = {
     },
     objects: {
       type: 'array',
-      description: 'The accepted objects, by array and place.',
+      description: 'The accepted objects by array and position.',
       items: {
         type: 'object',
         required: ['input_array', 'index', 'status'],
         properties: {
           input_array: { type: 'string', description: 'Name of the array of the request.' },
-          index: { type: 'integer', minimum: 0, description: 'Place in that array.' },
+          index: { type: 'integer', minimum: 0, description: 'Position in the array, from 0.' },
           status: { enum: ['accepted', 'applied', 'failed'] },
           reason: { type: 'string', description: 'Why it failed.' },
         },
@@ -106,7 +106,7 @@ const replySchema: Schema = {
       type: 'integer',
       minimum: 1,
       description:
-        'Objects of which nothing is known: an earlier release has applied them, or the queue has lost them.',
+        'Number of objects with unknown status: an earlier release has applied them, or the queue has lost them.',
     },
     rejected: {
       type: 'array',
@@ -117,15 +117,15 @@ const replySchema: Schema = {
         required: ['input_array', 'index', 'reason'],
         properties: {
           input_array: { type: 'string', description: 'Name of the array of the request.' },
-          index: { type: 'integer', minimum: 0, description: 'Place in that array.' },
+          index: { type: 'integer', minimum: 0, description: 'Position in the array, from 0.' },
           reason: {
             enum: Object.keys(rejectionReasons),
-            description: 'Why, as a name that does not change.',
+            description: 'Stable name of the reason.',
           },
           field: {
             type: 'string',
             description:
-              'The field that is to blame, without positions in arrays. Absent if it is the whole object.',
+              'The field that caused it, without array positions. Absent if the rule concerns the whole object.',
           },
         },
       },

@@ -15,13 +15,13 @@ export function scimUsersCreate(): DirectOperation {
     id: 'scim.users.create',
     method: 'POST',
     path: '/scim/v2/Users',
-    summary: 'Create a dashboard account',
+    summary: 'Create a console account',
     description:
-      'Workspaces, teams and permission sets are named by name or by id, and answered with both. `active` is true unless given. Members that we do not know are passed over.',
+      'Identify workspaces, teams and permission sets by name or by id. The answer has both. `active` is true by default. Unknown members are ignored.',
     body: createSchema,
     spell: spellResource,
     query: projectionQuery,
-    replies: { 201: { description: 'The account that was made.', schema: resourceSchema } },
+    replies: { 201: { description: 'The created account.', schema: resourceSchema } },
     refusals: ['scimUserExists'],
     example: { body: exampleGiven, query: {}, reply: exampleResource },
 

@@ -12,10 +12,10 @@ export function scimUsersDelete(): DirectOperation {
     id: 'scim.users.delete',
     method: 'DELETE',
     path: '/scim/v2/Users/:id',
-    summary: 'Delete a dashboard account',
+    summary: 'Delete a console account',
     description:
-      'The account is signed out at once, and its email address is free again. With `If-Match`, only an account of that version is deleted.',
-    replies: { 204: { description: 'It is deleted.', schema: {} } },
+      'The account is signed out immediately, and its email address can be used again. With `If-Match`, the account is deleted only if it has the given version.',
+    replies: { 204: { description: 'The account was deleted.', schema: {} } },
     refusals: ['scimUserNotFound', 'scimVersionChanged'],
     example: { params: { id: EXAMPLE_ID }, reply: null },
 

@@ -13,9 +13,8 @@ export function scimUsersGet(): DirectOperation {
     id: 'scim.users.get',
     method: 'GET',
     path: '/scim/v2/Users/:id',
-    summary: 'Read a dashboard account',
-    description:
-      'With `If-None-Match`, an account that still has one of the versions named is answered with 304.',
+    summary: 'Get a console account',
+    description: 'With `If-None-Match`, the answer is 304 if the account has one of the given versions.',
     query: projectionQuery,
     replies: {
       200: { description: 'The account.', schema: resourceSchema },

@@ -17,21 +17,27 @@ export function scimUsersList(): DirectOperation {
     id: 'scim.users.list',
     method: 'GET',
     path: '/scim/v2/Users',
-    summary: 'Find dashboard accounts',
-    description: `A filter compares \`userName\`, \`name\`, \`name.givenName\`, \`name.familyName\`, \`department\`, \`id\`, \`externalId\`, \`emails\` by \`eq\`, \`co\` and \`sw\`, and \`active\` by \`eq\`, with \`and\`, \`or\` and parentheses. Case counts only in ids. Accounts come in the order in which they were made, at most ${MAX_COUNT} at a time. Pages by \`cursor\` stay whole also while accounts are deleted.`,
+    summary: 'Find console accounts',
+    description: `A filter compares \`userName\`, \`name\`, \`name.givenName\`, \`name.familyName\`, \`department\`, \`id\`, \`externalId\`, \`emails\` by \`eq\`, \`co\` and \`sw\`, and \`active\` by \`eq\`, with \`and\`, \`or\` and parentheses. Only ids are case-sensitive. Accounts are listed in the order of creation, at most ${MAX_COUNT} per page. With \`cursor\`, deleted accounts do not shift the pages.`,
     query: listQuery,
     replies: {
       200: {
-        description: 'The accounts that were found, a page of them.',
+        description: 'One page of the accounts found.',
         schema: {
           type: 'object',
           required: ['schemas', 'totalResults', 'Resources'],
           properties: {
             schemas: { type: 'array', items: { const: LIST_RESPONSE } },
-            totalResults: { type: 'integer', description: 'How many there are on all pages.' },
-            startIndex: { type: 'integer', description: 'Place of the first one here, from 1.' },
-            itemsPerPage: { type: 'integer', description: 'How many are here.' },
-            nextCursor: { type: 'string', description: 'Of the next page, when asked by `cursor`.' },
+            totalResults: { type: 'integer', description: 'Number of accounts on all pages.' },
+            startIndex: {
+              type: 'integer',
+              description: 'Position of the first account on this page, from 1.',
+            },
+            itemsPerPage: { type: 'integer', description: 'Number of accounts on this page.' },
+            nextCursor: {
+              type: 'string',
+              description: 'Cursor of the next page, if the request has `cursor`.',
+            },
             Resources: { type: 'array', items: resourceSchema },
           },
         },

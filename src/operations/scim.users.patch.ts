@@ -18,9 +18,9 @@ export function scimUsersPatch(): DirectOperation {
     id: 'scim.users.patch',
     method: 'PATCH',
     path: '/scim/v2/Users/:id',
-    summary: 'Change parts of a dashboard account',
+    summary: 'Change parts of a console account',
     description:
-      'All operations take effect, or none. `active: false` deactivates: the account cannot sign in, and is signed out at once. With `If-Match`, only an account of that version is changed.',
+      'Either all operations take effect or none. `active: false` deactivates the account: it is signed out immediately and cannot sign in. With `If-Match`, the account is changed only if it has the given version.',
     body: patchSchema,
     query: projectionQuery,
     replies: { 200: { description: 'The account as it is now.', schema: resourceSchema } },

@@ -20,9 +20,9 @@ export function scimUsersReplace(): DirectOperation {
     id: 'scim.users.replace',
     method: 'PUT',
     path: '/scim/v2/Users/:id',
-    summary: 'Replace a dashboard account',
+    summary: 'Replace a console account',
     description:
-      '`userName` cannot be changed; the one that there is may be sent. An account stays active or not, as it is, when `active` is absent. With `If-Match`, only an account of that version is replaced.',
+      '`userName` cannot change; you can send the current value. If `active` is absent, it does not change. With `If-Match`, the account is replaced only if it has the given version.',
     body: replaceSchema,
     spell: spellResource,
     query: projectionQuery,

@@ -16,12 +16,12 @@ export const segmentsDetails = (): DirectOperation => ({
   path: '/segments/details',
   bucket: 'default',
   permission: 'segments.details',
-  summary: 'Describe a segment',
-  description: 'What a segment is called, what it is for, and its filter in words.',
+  summary: 'Get a segment',
+  description: 'Returns the name, the purpose and the filter of a segment.',
   query: {
     type: 'object',
     required: ['segment_id'],
-    properties: { segment_id: { type: 'string', description: 'As /segments/list tells it.' } },
+    properties: { segment_id: { type: 'string', description: 'An id from `/segments/list`.' } },
   },
   replies: {
     200: {
@@ -40,12 +40,12 @@ export const segmentsDetails = (): DirectOperation => ({
         ],
         properties: {
           name: { type: 'string' },
-          description: { type: 'string', description: 'Its filter in words.' },
-          text_description: { type: 'string', description: 'What somebody has written about it.' },
+          description: { type: 'string', description: 'The filter in words.' },
+          text_description: { type: 'string', description: 'The purpose that an operator has entered.' },
           created_at: { type: 'string', format: 'date-time' },
           updated_at: { type: 'string', format: 'date-time' },
-          tags: { type: 'array', maxItems: 0, description: 'Segments have none.' },
-          teams: { type: 'array', maxItems: 0, description: 'Segments are of no team.' },
+          tags: { type: 'array', maxItems: 0, description: 'Always empty.' },
+          teams: { type: 'array', maxItems: 0, description: 'Always empty.' },
           message: { const: 'success' },
         },
       },

@@ -17,15 +17,15 @@ export const segmentsList = (): DirectOperation => ({
   bucket: 'default',
   permission: 'segments.list',
   summary: 'List segments',
-  description: `Named filters over the users of the workspace, ${PAGE} to a page, by when they were made. Archived ones are not among them.`,
+  description: `Lists the segments of the workspace, sorted by the time of creation, ${PAGE} per page. A segment is a named filter over users. Archived segments are omitted.`,
   query: {
     type: 'object',
     properties: {
-      page: count(0, LAST_PAGE, `Which ${PAGE} segments, from the first; 0 if absent.`),
+      page: count(0, LAST_PAGE, 'Number of the page, from 0 (default).'),
       sort_direction: {
         enum: ['asc', 'desc'],
         default: 'asc',
-        description: 'The oldest (`asc`) or the newest (`desc`) first.',
+        description: '`asc`: oldest first. `desc`: newest first.',
         rule: "it must be 'asc' or 'desc'",
       },
     },
@@ -44,13 +44,16 @@ export const segmentsList = (): DirectOperation => ({
               type: 'object',
               required: ['id', 'name', 'analytics_tracking_enabled', 'tags'],
               properties: {
-                id: { type: 'string', description: 'What other endpoints take as `segment_id`.' },
+                id: {
+                  type: 'string',
+                  description: 'Id of the segment. Other operations take it as `segment_id`.',
+                },
                 name: { type: 'string' },
                 analytics_tracking_enabled: {
                   const: false,
-                  description: 'Its size is not recorded over time.',
+                  description: 'Always false: sizes of segments are not recorded.',
                 },
-                tags: { type: 'array', maxItems: 0, description: 'Segments have none.' },
+                tags: { type: 'array', maxItems: 0, description: 'Always empty.' },
               },
             },
           },

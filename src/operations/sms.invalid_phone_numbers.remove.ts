@@ -14,21 +14,21 @@ export const smsInvalidPhoneNumbersRemove = (): DirectOperation => ({
   path: '/sms/invalid_phone_numbers/remove',
   bucket: 'default',
   permission: 'sms.invalid_phone_numbers.remove',
-  summary: 'Take phone numbers off the list of those that no message reaches',
-  description: 'At most 50 numbers. One that is not on the list does no harm.',
+  summary: 'Remove phone numbers from the list of invalid numbers',
+  description: 'At most 50 numbers. A number that is not on the list has no effect.',
   body: {
     type: 'object',
     required: ['phone_numbers'],
     properties: {
       phone_numbers: {
-        ...listOrOne(phone, 'Phone numbers; nobody need have them.'),
+        ...listOrOne(phone, 'Phone numbers. They need not belong to a user.'),
         refusal: { maxItems: errors.tooManyIds.message },
       },
     },
   },
   replies: {
     201: {
-      description: 'None of them is on the list.',
+      description: 'The numbers are no longer on the list.',
       schema: { type: 'object', required: ['message'], properties: { message: { const: 'success' } } },
     },
   },

@@ -25,20 +25,22 @@ export const smsInvalidPhoneNumbers = (): DirectOperation => ({
   path: '/sms/invalid_phone_numbers',
   bucket: 'default',
   permission: 'sms.invalid_phone_numbers',
-  summary: 'List phone numbers that no message reaches',
+  summary: 'List invalid phone numbers',
   description:
-    'Numbers that `penstock phone-numbers mark-invalid` has put on the list, the latest first. Either both days or numbers are required; beside numbers the days are passed over.',
+    'Lists the numbers that were marked with `penstock phone-numbers mark-invalid`, latest first. Send both days or numbers. With numbers, the days are ignored.',
   query: {
     type: 'object',
     properties: {
-      start_date: day('Since this day, 0:00 UTC; required with end_date, unless there are phone_numbers.'),
-      end_date: day('Until this day, 0:00 UTC, which is excluded; required, unless there are phone_numbers.'),
-      limit: count(1, MAX_LIMIT, `Most numbers of the answer, ${DEFAULT_LIMIT} if absent.`),
-      offset: count(0, undefined, 'Numbers to pass over, 0 if absent.'),
-      phone_numbers: listOrOne(phone, 'Only these; a list is `phone_numbers[]=…`, once for each.'),
+      start_date: day(
+        'The list starts at 0:00 UTC of this day. Required together with end_date unless you send phone_numbers.',
+      ),
+      end_date: day('The list ends before 0:00 UTC of this day. Required unless you send phone_numbers.'),
+      limit: count(1, MAX_LIMIT, `Maximum number of phone numbers, by default ${DEFAULT_LIMIT}.`),
+      offset: count(0, undefined, 'Number of phone numbers to skip, by default 0.'),
+      phone_numbers: listOrOne(phone, 'Only these numbers. For a list, repeat `phone_numbers[]=…`.'),
       reason: {
         enum: [...invalidReasons],
-        description: 'Only these; absent: all.',
+        description: 'Only numbers with this reason, by default all.',
         rule: "it must be 'provider_error' or 'deactivated'",
       },
     },
@@ -57,7 +59,7 @@ export const smsInvalidPhoneNumbers = (): DirectOperation => ({
               type: 'object',
               required: ['phone', 'invalid_detected_at', 'reason'],
               properties: {
-                phone: { type: 'string', description: 'In E.164.' },
+                phone: { type: 'string', description: 'A phone number in E.164.' },
                 invalid_detected_at: { type: 'string', format: 'date-time' },
                 reason: { enum: [...invalidReasons] },
               },

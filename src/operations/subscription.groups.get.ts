@@ -27,19 +27,19 @@ export function subscriptionGroupsGet(): DirectOperation {
     permission: 'subscription.groups.get',
     bucket: 'default',
     summary: 'Get the subscription groups of users',
-    description: `The groups for which something was said. External ids come before emails and phones. Everyone on an email or phone comes, up to ${grouped(MAX_ANSWERED)}: those with an external id first, then the most recently updated. What nobody has is left out.`,
+    description: `Lists the groups for which a state was set. External ids take precedence over emails and phones. For an email or phone, up to ${grouped(MAX_ANSWERED)} users are listed: users with an external id first, then the most recently updated. Identifiers that match no user are omitted.`,
     listsInQuery: true,
     query: {
       type: 'object',
       properties: {
         ...queried,
-        limit: count(1, MAX_USERS, `Most users of the answer, ${MAX_USERS} if absent.`),
-        offset: count(0, undefined, 'Users to pass over, 0 if absent.'),
+        limit: count(1, MAX_USERS, `Maximum number of users, by default ${MAX_USERS}.`),
+        offset: count(0, undefined, 'Number of users to skip, by default 0.'),
       },
     },
     replies: {
       200: {
-        description: 'The users that were found.',
+        description: 'The users found.',
         schema: {
           type: 'object',
           required: ['users', 'total_count', 'message'],
@@ -59,7 +59,7 @@ export function subscriptionGroupsGet(): DirectOperation {
                 additionalProperties: false,
               },
             },
-            total_count: { type: 'integer', minimum: 0, description: 'Users on all pages.' },
+            total_count: { type: 'integer', minimum: 0, description: 'Number of users on all pages.' },
             message: { const: 'success' },
           },
         },

@@ -31,7 +31,7 @@ export function subscriptionStatusGet(): DirectOperation {
     bucket: 'default',
     summary: 'Get the subscription states of users in a group',
     description:
-      'By external ids, or by emails (a group of emails) or phones (a group of SMS or WhatsApp); external ids come first. `Unknown`: nothing was said, or nobody has the external id. The global state of an email address is not looked at.',
+      'Takes external ids, emails (email group) or phones (SMS or WhatsApp group). External ids take precedence. `Unknown` means that no state was set, or that no user has the external id. The global state of an email address has no effect on the answer.',
     listsInQuery: true,
     query: {
       type: 'object',
@@ -48,7 +48,7 @@ export function subscriptionStatusGet(): DirectOperation {
             status: {
               type: 'object',
               description:
-                'By external id, email or phone, as sent; a `+` that arrived as a space is a `+` again.',
+                'States by external id, email or phone as sent. A space at the place of a `+` is returned as `+`.',
               additionalProperties: { enum: [...Object.values(answers), 'Unknown'] },
             },
             message: { const: 'success' },

@@ -28,7 +28,7 @@ export function subscriptionStatusSet(): QueuedOperation {
     readBackWithin: READ_BACK_WITHIN,
     summary: 'Set the subscription state of users in a group',
     description:
-      'At most 50 external ids, and 50 emails (a group of emails) or 50 phones (a group of SMS or WhatsApp). The state is that of the address: everyone who shares it is updated, and it is kept for whoever takes an address that nobody has yet. An element that cannot be read is named in `errors`; the others are stored before the answer is sent. An archived group stays as it is.',
+      'At most 50 external ids, and either 50 emails (email group) or 50 phones (SMS or WhatsApp group). A state belongs to the address: it applies to all users who share the address, and to users who get the address later. `errors` lists the elements that are not valid; all others are stored before the answer is sent. States of an archived group do not change.',
     body: {
       type: 'object',
       required: ['subscription_group_id', 'subscription_state'],
@@ -41,7 +41,7 @@ export function subscriptionStatusSet(): QueuedOperation {
     },
     replies: {
       201: {
-        description: 'The states are on disk, and unless the workers are behind the next get sees them.',
+        description: 'The states are stored on disk. Unless the workers lag, the next read returns them.',
         schema: countedReply(fields, {}),
       },
     },

@@ -30,15 +30,15 @@ export function subscriptionStatusSetV2(): QueuedOperation {
     readBackWithin: READ_BACK_WITHIN,
     summary: 'Set the subscription states of users in several groups',
     description:
-      'At most 50 elements, each with one group, one state, and at most 50 external ids, and 50 emails (a group of emails) or 50 phones (a group of SMS or WhatsApp). An element with a group, state or kind of address that cannot be refuses the request; an external id, email or phone that cannot be read is named in `errors`, and the others are stored before the answer is sent. Everyone who shares an address is updated, and its state is kept for whoever takes an address that nobody has yet. Of one user, what stands later holds.',
+      'At most 50 elements. Each has one group, one state, and at most 50 external ids and either 50 emails (email group) or 50 phones (SMS or WhatsApp group). An element with an invalid group, state or kind of address makes the whole request fail. `errors` lists the external ids, emails and phones that are not valid; all others are stored before the answer is sent. A state belongs to the address: it applies to all users who share the address, and to users who get the address later. If two elements set a state for the same user, the later element wins.',
     body: {
       type: 'object',
       required: [FIELD],
-      properties: { [FIELD]: arrayOf(element, 'What is set, in this order.') },
+      properties: { [FIELD]: arrayOf(element, 'The settings. They take effect in this order.') },
     },
     replies: {
       201: {
-        description: 'The states are on disk, and unless the workers are behind the next get sees them.',
+        description: 'The states are stored on disk. Unless the workers lag, the next read returns them.',
         schema: countedReply([FIELD], {}),
       },
     },

@@ -27,7 +27,7 @@ export function usersAliasNew(): QueuedOperation {
     bucket: 'users.identity',
     summary: 'Add aliases to users, or create alias-only users',
     description:
-      'At most 50 aliases. With an external id the alias goes to the user who has it, and to nobody when there is no such user; without, a user is made who has only the alias. An alias that somebody has already stays where it is, and so does the alias that a user has with the same label. An element that cannot be read is named in `errors`. The two parts may stand in a `user_alias` object as well.',
+      'At most 50 aliases. With an external id, the user with this id gets the alias; if no user has the id, the element has no effect. Without an external id, an alias-only user is created. An element has no effect if another user has the alias already, or if the user has an alias with the same label. `errors` lists the elements that are not valid. You can also send the two parts in a `user_alias` object.',
     body: {
       type: 'object',
       required: ['user_aliases'],
@@ -49,7 +49,7 @@ export function usersAliasNew(): QueuedOperation {
     },
     replies: {
       201: {
-        description: 'The counted aliases are on disk and will take effect.',
+        description: 'The counted aliases are stored on disk and will take effect.',
         schema: countedReply(['user_aliases'], { aliases_processed: counter('Number of aliases accepted.') }),
       },
     },

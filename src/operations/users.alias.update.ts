@@ -24,7 +24,7 @@ export function usersAliasUpdate(): QueuedOperation {
     bucket: 'users.identity',
     summary: 'Rename aliases',
     description:
-      'At most 50 alias updates. The alias with this label and old name gets the new name; nothing happens when nobody has it, or when somebody has the new one. An element that cannot be read is named in `errors`.',
+      'At most 50 alias updates. The alias with the label and the old name gets the new name. An element has no effect if no user has the old alias, or if a user has the new one already. `errors` lists the elements that are not valid.',
     body: {
       type: 'object',
       required: ['alias_updates'],
@@ -35,9 +35,9 @@ export function usersAliasUpdate(): QueuedOperation {
             type: 'object',
             required: parts,
             properties: {
-              alias_label: aliasPart('Kind of the alias, which stays.'),
-              old_alias_name: aliasPart('Name of the alias, in its case.'),
-              new_alias_name: aliasPart('What it is called from now on.'),
+              alias_label: aliasPart('Kind of the alias. It does not change.'),
+              old_alias_name: aliasPart('Current name of the alias, in upper and lower case as stored.'),
+              new_alias_name: aliasPart('New name of the alias.'),
             },
           },
           'The aliases to rename.',
@@ -46,7 +46,7 @@ export function usersAliasUpdate(): QueuedOperation {
     },
     replies: {
       201: {
-        description: 'The counted updates are on disk and will take effect.',
+        description: 'The counted updates are stored on disk and will take effect.',
         schema: countedReply(['alias_updates'], {
           aliases_processed: counter('Number of updates accepted.'),
         }),

@@ -52,7 +52,7 @@ export function usersDelete(serviceIdField: string): QueuedOperation {
     bucket: 'users.identity',
     summary: 'Delete users',
     description:
-      'Deletes profiles and all that belongs to them; it cannot be undone. Exactly one kind of identifiers per request, at most 50 of them. An element that cannot be read is named in `errors`; one that means nobody, or an address that is left with more than one user, deletes nobody.',
+      'Deletes users and all their data. You cannot undo this. Send exactly one kind of identifier per request, at most 50 of them. `errors` lists the elements that are not valid. An identifier that matches no user, or an address that matches more than one user after `prioritization`, deletes no user.',
     body: {
       type: 'object',
       properties: Object.fromEntries(
@@ -61,7 +61,7 @@ export function usersDelete(serviceIdField: string): QueuedOperation {
     },
     replies: {
       201: {
-        description: 'The deletions are on disk and will take effect.',
+        description: 'The deletions are stored on disk and will take effect.',
         schema: countedReply(fields, { deleted: counter('Number of ids queued for deletion.') }),
       },
     },
@@ -94,7 +94,7 @@ function kindsOf(serviceIdField: string): Record<string, Kind> {
       of: 'strings',
       tooMany: 'tooManyIds',
       items: externalId('The id that you gave the user.'),
-      description: 'External ids; one that was renamed away deletes who has it now.',
+      description: 'External ids. A deprecated external id deletes the user that it resolves to.',
       read: (element) => {
         const read = readExternalIdElement(element, 'external_ids');
         return 'error' in read ? read : { user: { identifier: { external_id: read.id } } };

@@ -37,10 +37,10 @@ export function usersExportIds(serviceIdField: string): DirectOperation {
     path: '/users/export/ids',
     permission: 'users.export.ids',
     bucket: 'users.export.ids',
-    summary: 'Read users back by their identifiers',
-    description: `Kinds of identifiers may be combined; a user named twice comes once. At most ${MAX_IDS} external ids, aliases and service ids in all, and one email address, phone number and device. Users come in the order of external ids, aliases, service ids, email address, phone, device. Everyone on an email address, phone number or device comes, up to ${grouped(MAX_ANSWERED)}: those with an external id first, then the most recently updated. Fields without data are left out, except user_aliases (empty) and total_revenue (0). total_revenue counts purchases in USD only, because amounts are not converted; revenue has the sum of each currency. ${EXPORT_LIMITS}`,
+    summary: 'Export users by their identifiers',
+    description: `You can combine kinds of identifiers. Send at most ${MAX_IDS} external ids, aliases and service ids together, and at most one email address, one phone number and one device. Each user is listed once, in the order of external ids, aliases, service ids, email address, phone and device. For an email address, phone number or device, up to ${grouped(MAX_ANSWERED)} users are listed: users with an external id first, then the most recently updated. Fields without data are omitted, except user_aliases (empty) and total_revenue (0). total_revenue counts purchases in USD only, because amounts are not converted. revenue has the sum for each currency. ${EXPORT_LIMITS}`,
     body: bodySchema(serviceIdField, Object.keys(fields)),
-    replies: { 201: { description: 'The users that were found.', schema: replySchema(schemas) } },
+    replies: { 201: { description: 'The users found.', schema: replySchema(schemas) } },
     refusals: ['tooManyIds', 'tooManyIdsAndAliases', 'tooMuchToExport', 'tooLongToExport'],
     example: example(serviceIdField),
 
@@ -123,13 +123,13 @@ function bodySchema(serviceIdField: string, fields: string[]): Schema {
       },
       [serviceIdField]: ids("The service's own id of a user: 24 hexadecimal digits."),
       [`${serviceIdField}s`]: ids("The service's own ids of the users."),
-      email_address: one('Everyone with this email address.'),
-      phone: one('Everyone with this phone number, in E.164.'),
-      device_id: one('Whoever has a push token of this device.'),
+      email_address: one('An email address. All users with this address are listed.'),
+      phone: one('A phone number in E.164. All users with this number are listed.'),
+      device_id: one('A device id. All users with a push token of this device are listed.'),
       fields_to_export: {
         type: ['array', 'string', 'null'],
         items: { type: 'string', rule: 'it must be a string' },
-        description: `The fields to answer with, all if absent. Known: ${fields.join(', ')}. Other names are passed over.`,
+        description: `The fields to answer with, all if absent. Known: ${fields.join(', ')}. Other names are ignored.`,
         rule: 'it must be an array of strings',
       },
     },
@@ -149,7 +149,7 @@ function replySchema(fields: Record<string, Schema>): Schema {
         type: 'array',
         items: { type: 'string' },
         description:
-          'The identifiers that nobody has, as sent; an alias by its name. Absent when there are none.',
+          'The identifiers that match no user, as sent; for an alias, its name. Absent if all identifiers match.',
       },
       message: { const: 'success' },
     },
@@ -234,4 +234,4 @@ async function* readUsers(
 }
 
 /** For people. */
-const EXPORT_LIMITS = `The users of an answer may take ${MAX_EXPORT_BYTES / 1_048_576} MB together, and each may have ${grouped(MAX_LISTED)} kinds of events, products and push tokens: else the answer is 400, and \`fields_to_export\` or fewer users help.`;
+const EXPORT_LIMITS = `If the users take more than ${MAX_EXPORT_BYTES / 1_048_576} MB together, or if one user has more than ${grouped(MAX_LISTED)} kinds of events, products or push tokens, the answer is 400. Then ask for fewer users, or for fewer fields in \`fields_to_export\`.`;

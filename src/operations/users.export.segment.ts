@@ -39,9 +39,9 @@ export function usersExportSegment(serviceIdField: string): DirectOperation {
     permission: 'users.export.segment',
     bucket: 'default',
     summary: 'Export the users of a segment',
-    description: `Everyone of a segment as files with a JSON object a line, as of one moment, made behind the answer. Where this installation writes exports to a bucket, one file for every 5,000 users under \`segment-export/SEGMENT_ID/YYYY-MM-DD/\` and the \`object_prefix\`; else one ZIP file with all of them at \`url\`, which answers 404 until it is whole and opens it for ${LINK_HOURS} hours from then on. One export of a segment at a time, and ${MAX_OPEN_EXPORTS} of a workspace. \`custom_events\` and \`purchases\` are those of the last ${RECENT_DAYS} days, with the counts of all time. Fields without data are left out.`,
+    description: `Exports all users of a segment, as of one moment, as files with one JSON object per line. The files are written after the answer. If this installation exports to a bucket, there is one file per 5,000 users; its name starts with \`segment-export/SEGMENT_ID/YYYY-MM-DD/\` and the \`object_prefix\`. Otherwise there is one ZIP file at \`url\`, which answers 404 until the file is complete and can be downloaded for ${LINK_HOURS} hours after that. One export per segment and ${MAX_OPEN_EXPORTS} per workspace can run at a time. \`custom_events\` and \`purchases\` list the last ${RECENT_DAYS} days, with the counts of all time. Fields without data are omitted.`,
     body: bodySchema(known),
-    replies: { 201: { description: 'The export has been asked for.', schema: replySchema } },
+    replies: { 201: { description: 'The export will be made.', schema: replySchema } },
     refusals: ['unknownSegment', 'exportRunning', 'tooManyExports'],
     example: {
       body: {
@@ -136,20 +136,20 @@ function bodySchema(known: string[]): Schema {
     properties: {
       segment_id: {
         type: ['string', 'null'],
-        description: 'As /segments/list tells it. Required.',
+        description: 'Required. An id from `/segments/list`.',
         rule: 'it must be a string',
       },
       callback_endpoint: {
         type: ['string', 'null'],
         description:
-          'Where `{"success": true}` is posted once the files are whole, with the `url` where there is one.',
+          'URL to which `{"success": true}` is posted after the files are complete, together with the `url` if there is one.',
         rule: 'it must be a string',
       },
       fields_to_export: {
         type: ['array', 'null'],
         maxItems: MAX_FIELDS,
         items: { type: 'string', rule: 'it must be a string' },
-        description: `Which fields of a user; one at least. Known: ${known.join(', ')}. Other names are passed over.`,
+        description: `Fields to export, at least one. Known: ${known.join(', ')}. Other names are ignored.`,
         rule: `it must be an array of at most ${MAX_FIELDS} strings`,
       },
       custom_attributes_to_export: {
@@ -157,12 +157,12 @@ function bodySchema(known: string[]): Schema {
         maxItems: MAX_ATTRIBUTES,
         items: { type: 'string', rule: 'it must be a string' },
         description:
-          'Names of the custom attributes that are wanted alone; with `custom_attributes` among the fields all are.',
+          'Names of custom attributes to export. If the fields contain `custom_attributes`, all are exported.',
         rule: `it must be an array of at most ${MAX_ATTRIBUTES} strings`,
       },
       output_format: {
         enum: ['zip', 'gzip', null],
-        description: 'Of files in a bucket; `zip` if absent. What a link leads to is a ZIP file.',
+        description: 'Format of files in a bucket, by default `zip`. A file at `url` is always a ZIP file.',
         rule: "it must be 'zip' or 'gzip'",
       },
     },
@@ -176,12 +176,11 @@ const replySchema: Schema = {
     message: { const: 'success' },
     object_prefix: {
       type: 'string',
-      description: 'A random UUID and the second of the request: what names of files begin with.',
+      description: 'A random UUID and the second of the request. Names of the files start with it.',
     },
     url: {
       type: 'string',
-      description:
-        'Where the file will be. Absent where exports go to a bucket. Whoever has it needs no API key.',
+      description: 'URL of the file. Absent if exports go to a bucket. The download needs no API key.',
     },
   },
 };

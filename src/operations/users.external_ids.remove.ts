@@ -26,7 +26,7 @@ export function usersExternalIdsRemove(): QueuedOperation {
     bucket: 'users.external_ids',
     summary: 'Remove deprecated external ids',
     description:
-      'At most 50 ids, each of which was renamed away: it no longer finds the user, and may be given to another. The answer waits until the removals have taken effect; those that could not are named in `removal_errors`.',
+      'At most 50 deprecated ids. A removed id no longer identifies the user, and another user can get it. The answer is sent after the removals have taken effect. `removal_errors` lists the removals that failed.',
     body: {
       type: 'object',
       required: ['external_ids'],

@@ -21,7 +21,7 @@ const rename: Schema = {
   required: ['current_external_id', 'new_external_id'],
   properties: {
     current_external_id: externalId('The id that the user has.'),
-    new_external_id: externalId('The id that the user gets; nobody has or had it.'),
+    new_external_id: externalId('The new id of the user. No user may have it as current or deprecated id.'),
   },
 };
 const lists = { done: 'external_ids', errors: 'rename_errors', input_array: FIELD };
@@ -37,7 +37,7 @@ export function usersExternalIdsRename(): QueuedOperation {
     bucket: 'users.external_ids',
     summary: 'Rename external ids',
     description:
-      'At most 50 renames. The current id becomes deprecated: everything addressed to it still finds the user, until it is removed. The answer waits until the renames have taken effect; those that could not are named in `rename_errors`.',
+      'At most 50 renames. The current id becomes deprecated: it still identifies the user until you remove it. The answer is sent after the renames have taken effect. `rename_errors` lists the renames that failed.',
     body: {
       type: 'object',
       required: [FIELD],

@@ -28,17 +28,17 @@ export function usersIdentify(): QueuedOperation {
     bucket: 'users.identity',
     summary: 'Identify users',
     description:
-      'At least one of the three arrays, each with at most 50 elements. A user without an external id gets it if no user has it. Otherwise the user is merged into the user who has it, and is gone; an alias whose label the kept user has already then names no user. An element has no effect if its alias or address matches no user, if more than one user is left for an address, or if the user has an external id already. An element that cannot be read is named in `errors`.',
+      'At least one of the three arrays, each with at most 50 elements. A user without an external id gets it if no user has it. Otherwise the user is merged into the user with the external id and is deleted. If the kept user has an alias with the same label already, the alias of the merged user is removed. An element has no effect if its alias or address matches no user, if an address matches more than one user after `prioritization`, or if the user has an external id already. `errors` lists the elements that are not valid.',
     body: bodySchema,
     replies: {
       201: {
-        description: 'The counted elements are on disk and will take effect.',
+        description: 'The counted elements are stored on disk and will take effect.',
         schema: countedReply(
           fields,
           Object.fromEntries(
             fields.map((field) => [
               identifyArrays[field].counter,
-              counter(`Number of elements of ${field} accepted; present when it was sent.`),
+              counter(`Number of elements of ${field} accepted. Present if the request has the array.`),
             ]),
           ),
           [],
@@ -108,7 +108,7 @@ const bodySchema: Schema = {
     ...Object.fromEntries(fields.map((field) => [field, identifyArrays[field].schema])),
     merge_behavior: {
       enum: ['none', 'merge', null],
-      description: 'Data is merged in either case; kept for clients that send it.',
+      description: 'Accepted for compatibility. Data is merged with either value.',
     },
   },
 };

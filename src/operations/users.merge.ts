@@ -33,10 +33,10 @@ export function usersMerge(): QueuedOperation {
     bucket: 'users.identity',
     summary: 'Merge users',
     description:
-      'At most 50 merge updates, each of two identifiers of one type. What the kept user does not have moves to it, activity is summed, and the merged user is gone. Nothing happens when either is nobody, when an address is left with more than one user, or when both are the same user. One malformed merge update refuses the whole request, also one whose email address or phone number has no valid `prioritization`; `errors` names it.',
+      'At most 50 merge updates, each with two identifiers of the same type. Data that the kept user lacks moves from the merged user, activity is added up, and the merged user is deleted. A merge update has no effect if one identifier matches no user, if an address matches more than one user after `prioritization`, or if both identifiers match the same user. One malformed merge update makes the whole request fail, also one with an email address or phone number without a valid `prioritization`. `errors` lists the malformed merge update.',
     body: bodySchema,
     replies: {
-      202: { description: 'The merges are on disk and will take effect.', schema: replySchema({}) },
+      202: { description: 'The merges are stored on disk and will take effect.', schema: replySchema({}) },
     },
     refusals: [
       'mergeUpdatesNotObjects',
@@ -87,9 +87,9 @@ export function usersMerge(): QueuedOperation {
 const identifier: Schema = {
   type: 'object',
   description:
-    'Exactly one of external_id, user_alias, email and phone; email and phone with a prioritization.',
+    'Exactly one of external_id, user_alias, email and phone. email and phone require a prioritization.',
   properties: {
-    external_id: { type: 'string', description: 'The id that you gave the user; at most 987 bytes.' },
+    external_id: { type: 'string', description: 'The id that you gave the user, at most 987 bytes.' },
     user_alias: userAlias,
     email,
     phone,
@@ -109,7 +109,7 @@ const bodySchema: Schema = {
         additionalProperties: false,
         properties: { identifier_to_merge: identifier, identifier_to_keep: identifier },
       },
-      'Merges, in any order.',
+      'The merge updates. They take effect in any order.',
     ),
   },
 };

@@ -21,7 +21,7 @@ export function usersTrackBulk(serviceIdField: string, longStrings?: LongStrings
     permission: 'users.track.bulk',
     bucket: 'users.track.bulk',
     summary: 'Record custom events, purchases and profile attributes in bulk',
-    description: `At most 1,000 objects in all three arrays together, ${MAX_OF_USER} of them about one user, and 2 MB. For backfills: while much waits, these requests are refused with 503 before those of \`/users/track\` are. Everything else is as there.`,
+    description: `At most 1,000 objects in the three arrays together, at most ${MAX_OF_USER} of them for one user, and at most 2 MB. Use it for backfills: under load, these requests are refused with 503 earlier than requests to \`/users/track\`. Otherwise both operations work in the same way.`,
     limits: { inAll: MAX_OBJECTS, ofUser: MAX_OF_USER },
     maxBytes: MAX_BYTES,
     givesWay: true,

@@ -17,7 +17,7 @@ export function usersTrack(serviceIdField: string, longStrings?: LongStrings): Q
     permission: 'users.track',
     bucket: 'users.track',
     summary: 'Record custom events, purchases and profile attributes',
-    description: `At most ${MAX_OBJECTS} objects in each array. Objects take effect in the order attributes, events, purchases, and after everything accepted before for the same identifier. An object that cannot be applied is named in \`errors\`; the others are stored before the answer is sent. What was cut or left out of one of these is named in \`warnings\`.`,
+    description: `At most ${MAX_OBJECTS} objects in each array. Objects take effect in the order attributes, events, purchases, and after all objects that were accepted earlier for the same identifier. \`errors\` lists the objects that were refused; all others are stored before the answer is sent. \`warnings\` lists values of stored objects that were shortened or omitted.`,
     limits: { ofArray: MAX_OBJECTS },
     ...{ serviceIdField, longStrings },
   });

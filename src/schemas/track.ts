@@ -5,7 +5,7 @@ const optionalText = (description: string) =>
 
 export const userAlias = {
   type: 'object',
-  description: 'Names a user who need not have an external id.',
+  description: 'A second identifier of a user, also of a user without an external id.',
   required: ['alias_name', 'alias_label'],
   properties: {
     alias_name: { type: 'string', minLength: 1, description: 'Name of the alias, at most 236 bytes.' },
@@ -25,7 +25,8 @@ function identifiers(serviceIdField: string): Record<string, Schema> {
   return {
     external_id: {
       type: ['string', 'integer', 'null'],
-      description: 'The id that you gave the user; at most 987 bytes. Comes before every other identifier.',
+      description:
+        'The id that you gave the user, at most 987 bytes. It takes precedence over every other identifier.',
       rule: 'it must be a string',
     },
     user_alias: {
@@ -45,19 +46,20 @@ function identifiers(serviceIdField: string): Record<string, Schema> {
     },
     email: {
       ...optionalText(
-        'Addresses the most recently updated profile with this address, if no identifier above is given; an empty text is none.',
+        'If none of the identifiers above is given, identifies the most recently updated user with this address. An empty string counts as absent.',
       ),
       refusal: { type: "The value provided for the 'email' field is not a valid email." },
     },
     phone: {
       type: ['string', 'integer', 'null'],
-      description: 'E.164; addresses a profile if no identifier above is given; an empty text is none.',
+      description:
+        'A phone number in E.164. If none of the identifiers above is given, identifies the user. An empty string counts as absent.',
       rule: 'it must be a phone number in E.164 format',
     },
     _update_existing_only: {
       type: ['boolean', 'null'],
       description:
-        'true: a user who does not exist is not created. With a user_alias only an explicit false creates an alias-only profile.',
+        'true: only an existing user is updated. With a user_alias, an alias-only user is created only if this is false.',
       rule: 'it must be a boolean',
     },
   };
@@ -72,7 +74,7 @@ const time: Schema = {
 const properties: Schema = {
   ...optionalObject,
   description:
-    'Names of 1 to 255 characters without a leading $; strings of at most 255 characters; longer ones are cut; no times inside arrays; objects are kept as strings; at most 50 KB with arrays or objects.',
+    'Names have 1 to 255 characters and do not start with $. Strings have at most 255 characters. Longer names and strings are cut. Arrays must not contain times. Objects are stored as strings. With arrays or objects, the properties can have at most 50 KB.',
   rule: 'it must be an object',
 };
 
@@ -86,11 +88,11 @@ export function eventSchema(serviceIdField: string): Schema {
       name: {
         type: 'string',
         minLength: 1,
-        description: 'What happened, in 1 to 255 characters; more are cut.',
+        description: 'Name of the event, 1 to 255 characters. Longer names are cut.',
         rule: 'it must be a string of 1 to 255 characters',
       },
       time,
-      app_id: optionalText('The app in which it happened.'),
+      app_id: optionalText('The app in which the event happened.'),
       properties,
     },
     rule: 'it must be an object',
@@ -107,7 +109,8 @@ export function purchaseSchema(serviceIdField: string): Schema {
       product_id: {
         type: ['string', 'integer'],
         minLength: 1,
-        description: 'What was bought, in 1 to 255 characters; more are cut. An integer is its digits.',
+        description:
+          'Id of the product, 1 to 255 characters. Longer ids are cut. An integer is stored as its digits.',
         rule: 'it must be a string of 1 to 255 characters',
       },
       currency: {
@@ -118,7 +121,7 @@ export function purchaseSchema(serviceIdField: string): Schema {
       price: {
         type: ['number', 'string'],
         description:
-          'Per piece, in the base unit of the currency (dollars, not cents); negative for a refund. Also as a numeric string.',
+          'Price of one item in the base unit of the currency (dollars, not cents), negative for a refund. A number or a numeric string.',
         rule: 'it must be a number',
       },
       // Clients match on this text; it stands without a rule, as recorded.
@@ -126,11 +129,11 @@ export function purchaseSchema(serviceIdField: string): Schema {
         type: ['integer', 'string', 'null'],
         minimum: 1,
         maximum: 100,
-        description: '1 to 100; 1 if absent. Also as a numeric string.',
+        description: 'Number of items, 1 to 100, by default 1. A number or a numeric string.',
         rule: '',
       },
       time,
-      app_id: optionalText('The app in which it was bought.'),
+      app_id: optionalText('The app in which the user bought the product.'),
       properties,
     },
     rule: 'it must be an object',
@@ -142,7 +145,7 @@ export function attributesSchema(serviceIdField: string): Schema {
     title: 'Attributes',
     type: 'object',
     description:
-      'Standard attributes by name, custom attributes by any other name; null removes. Custom values: string, number, boolean, array, object, or an operation: {"inc": 1}, {"add": [..]}, {"remove": [..]}, {"$add": [..]}, {"$update": [..]}, {"$remove": [..]}. Of names and strings the first 255 characters count. A standard attribute that cannot be read is left out; a bad email, subscription or push token refuses the object.',
+      'Standard attributes by name, custom attributes by any other name; null removes. Custom values: string, number, boolean, array, object, or an operation: {"inc": 1}, {"add": [..]}, {"remove": [..]}, {"$add": [..]}, {"$update": [..]}, {"$remove": [..]}. Names and strings are cut to 255 characters. A standard attribute that is not valid is omitted. An object with an invalid email address, subscription or push token is refused.',
     properties: {
       ...identifiers(serviceIdField),
       _merge_objects: {
@@ -153,7 +156,7 @@ export function attributesSchema(serviceIdField: string): Schema {
       push_token_import: {
         type: ['boolean', 'null'],
         description:
-          "true: each push token that nobody has becomes an anonymous profile with this object's attributes; external_id, user_alias and the service's own id may not be given, and email and phone are only attributes.",
+          "true: each push token that no user has becomes an anonymous user with this object's attributes. external_id, user_alias and the service id must be absent. email and phone are stored as attributes and identify no user.",
         rule: 'it must be a boolean',
       },
     },

@@ -262,10 +262,7 @@ describe('in a browser without any other network', () => {
       await page.goto(`${origin}/docs`);
       await page.getByRole('searchbox').fill('export');
       await page.keyboard.press('Enter');
-      await page
-        .getByRole('main')
-        .getByRole('link', { name: 'Read users back by their identifiers' })
-        .click();
+      await page.getByRole('main').getByRole('link', { name: 'Export users by their identifiers' }).click();
       await page.getByText('Python', { exact: true }).click();
       await page.locator('.samples pre', { hasText: 'urllib' }).waitFor();
       expect(await page.getByRole('heading', { name: 'Try it' }).isVisible()).toBe(false);

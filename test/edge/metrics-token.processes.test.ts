@@ -34,8 +34,9 @@ test.each(['edges', 'workers', 'syncs'] as const)(
       const { status, headers, text } = await ask(port, '/metrics', authorization);
       expect([authorization, status]).toEqual([authorization, 401]);
       expect(headers.get('www-authenticate')).toBe('Bearer');
-      const { message } = errorBodyOf('metricsToken');
-      expect(JSON.parse(text)).toEqual(members === 'edges' ? errorBodyOf('metricsToken') : { message });
+      expect(JSON.parse(text)).toEqual(
+        members === 'edges' ? errorBodyOf('metricsToken') : { message: 'Unauthorized' },
+      );
     }
     for (const scheme of ['Bearer', 'bearer']) {
       const { status, text } = await ask(port, '/metrics', `${scheme} ${METRICS_TOKEN}`);

@@ -21,19 +21,19 @@ const text = (description: string): Schema => ({ type: 'string', description, ru
 
 /** The parameters that say which stretch of a series is wanted, and of which app. */
 export const stretchParameters: Record<string, Schema> = {
-  length: count(1, MAX_LENGTH, 'Days or hours of the series; the last one is that of `ending_at`.'),
+  length: count(1, MAX_LENGTH, 'Number of days or hours in the series. The last one contains `ending_at`.'),
   unit: {
     enum: ['day', 'hour'],
     default: 'day',
-    description: 'How far apart the points are. Days and hours are those of UTC.',
+    description: 'Interval between two points. Days and hours are in UTC.',
     rule: "it must be 'day' or 'hour'",
   },
   ending_at: {
     type: 'string',
-    description: 'ISO 8601; the time of the request if absent.',
+    description: 'End of the series in ISO 8601, by default the time of the request.',
     rule: 'it must be a time in ISO 8601, of the years 1970 to 9998',
   },
-  app_id: text('Only what names this app; absent: all of them.'),
+  app_id: text('Only events or purchases of this app, by default of all apps.'),
 };
 
 /** A series of the answer, `measure` being the name of its figure. */
@@ -52,7 +52,10 @@ export const seriesReply = (
         type: 'object',
         required: ['time', measure],
         properties: {
-          time: { type: 'string', description: 'As `2026-01-31`; by hours as `2026-01-31T12:00:00Z`.' },
+          time: {
+            type: 'string',
+            description: 'A day such as `2026-01-31`, or an hour such as `2026-01-31T12:00:00Z`.',
+          },
           [measure]: { type: 'number', description },
         },
       },
@@ -126,7 +129,7 @@ export const ofPurchases = {
   query: {
     type: 'object',
     required: ['length'],
-    properties: { ...stretchParameters, product: text('The id of one product; absent: all of them.') },
+    properties: { ...stretchParameters, product: text('Id of a product, by default all products.') },
   },
 } as const satisfies Partial<DirectOperation>;
 
@@ -165,11 +168,11 @@ export function listing(
     isLarge: true,
     query: {
       type: 'object',
-      properties: { page: count(0, LAST_PAGE, `Which ${PAGE} names, from the first; 0 if absent.`) },
+      properties: { page: count(0, LAST_PAGE, 'Number of the page, from 0 (default).') },
     },
     replies: {
       200: {
-        description: `${PAGE} names at most, in alphabetical order.`,
+        description: `At most ${PAGE} names, in alphabetical order.`,
         schema: {
           type: 'object',
           required: [member, 'message'],

@@ -16,15 +16,19 @@ const integration: Schema = {
   properties: {
     integration_id: text('UUID.'),
     app_group_id: text('Id of the workspace.'),
-    integration_name: text('As it was given.'),
-    integration_type: text('What its rows are: `attributes`, `events`, `purchases` or `user_deletes`.'),
+    integration_name: text('Name of the integration.'),
+    integration_type: text('Kind of the rows: `attributes`, `events`, `purchases` or `user_deletes`.'),
     integration_status: text('`draft`, `active` or `paused`.'),
-    contact_emails: text('Addresses, with commas between.'),
-    last_updated_at: time('The last UPDATED_AT that was synced; null: none yet.'),
-    warehouse_type: text('Where the rows are: `postgres`, `redshift`, `folder`, `s3` or as it was given.'),
-    last_job_start_time: time('When the last job began; null: there was none.'),
-    last_job_status: { type: ['string', 'null'], description: 'Of that job.' },
-    next_scheduled_run: time('Null: on demand only, or not active.'),
+    contact_emails: text('Email addresses, separated by commas.'),
+    last_updated_at: time('Last UPDATED_AT that was synced. Null if no row was synced.'),
+    warehouse_type: text(
+      'Source of the rows: `postgres`, `redshift`, `folder`, `s3`, or the type that the integration was created with.',
+    ),
+    last_job_start_time: time('Start of the last job. Null if there was none.'),
+    last_job_status: { type: ['string', 'null'], description: 'Status of the last job.' },
+    next_scheduled_run: time(
+      'Next scheduled start. Null if the integration has no schedule or is not active.',
+    ),
   },
 };
 
@@ -36,10 +40,12 @@ const job: Schema = {
       '`running`; `success`: all rows synced; `partial`: some rows failed; `error`: the job failed; `config_error`: the settings of the integration are wrong.',
     ),
     sync_start_time: text('ISO 8601.'),
-    sync_finish_time: time('Null: it runs.'),
-    last_timestamp_synced: time('The last UPDATED_AT that it has processed; null: none.'),
+    sync_finish_time: time('End of the job. Null while it runs.'),
+    last_timestamp_synced: time(
+      'Last UPDATED_AT that the job has processed. Null if it has processed no row.',
+    ),
     rows_synced: { type: 'integer', description: 'Rows that took effect.' },
-    rows_failed_with_errors: { type: 'integer', description: 'Rows that did not.' },
+    rows_failed_with_errors: { type: 'integer', description: 'Rows that failed.' },
   },
 };
 
@@ -79,7 +85,7 @@ export const cursorQuery: Schema = {
   properties: {
     cursor: {
       type: 'string',
-      description: 'Of another page, from a `Link` header; without one the first page.',
+      description: 'Cursor of a page, from a `Link` header. By default the first page.',
       refusal: { type: errors.invalidCursor.message },
     },
   },

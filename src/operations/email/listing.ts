@@ -22,7 +22,7 @@ import { READ_BACK_WITHIN } from '../subscription/states.ts';
 const FIELD = 'email';
 
 /** The body's list of addresses. */
-export const addresses = listOrOne(email, 'Email addresses; nobody need have them.');
+export const addresses = listOrOne(email, 'Email addresses. They need not belong to a user.');
 
 /** What the operations that change a list of addresses have in common. */
 export const ofAddresses = {
@@ -32,7 +32,7 @@ export const ofAddresses = {
   readBackWithin: READ_BACK_WITHIN,
   replies: {
     201: {
-      description: 'The changes are on disk, and unless the workers are behind the next get sees them.',
+      description: 'The changes are stored on disk. Unless the workers lag, the next read returns them.',
       schema: countedReply([FIELD], {}),
     },
   },
@@ -63,15 +63,17 @@ const MAX_LIMIT = 500;
 export const listParameters: Schema = {
   type: 'object',
   properties: {
-    start_date: day('Since this day, 0:00 UTC; required with end_date, unless there is an email.'),
-    end_date: day('Until this day, 0:00 UTC, which is excluded; required, unless there is an email.'),
+    start_date: day(
+      'The list starts at 0:00 UTC of this day. Required together with end_date unless you send an email.',
+    ),
+    end_date: day('The list ends before 0:00 UTC of this day. Required unless you send an email.'),
     email: { type: 'string', description: 'Only this address.', rule: 'it must be an email address' },
-    limit: count(1, MAX_LIMIT, `Most addresses of the answer, ${DEFAULT_LIMIT} if absent.`),
-    offset: count(0, undefined, 'Addresses to pass over, 0 if absent.'),
+    limit: count(1, MAX_LIMIT, `Maximum number of addresses, by default ${DEFAULT_LIMIT}.`),
+    offset: count(0, undefined, 'Number of addresses to skip, by default 0.'),
     sort_direction: {
       enum: ['asc', 'desc'],
       default: 'desc',
-      description: '`desc`: the latest first.',
+      description: '`desc`: latest first. `asc`: oldest first.',
       rule: "it must be 'asc' or 'desc'",
     },
   },
@@ -89,7 +91,10 @@ export const listReply = (since: string, description: string): Schema => ({
         required: ['email', since],
         properties: {
           email: { type: 'string' },
-          [since]: { type: 'string', description: `${description} As in \`2020-06-17 19:27:44 +0000\`.` },
+          [since]: {
+            type: 'string',
+            description: `${description} For example \`2020-06-17 19:27:44 +0000\`.`,
+          },
         },
       },
     },

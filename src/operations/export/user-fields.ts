@@ -50,10 +50,14 @@ const MAIN_CURRENCY = 'USD';
  */
 export function userFields(serviceIdField: string): Record<string, UserField> {
   return {
-    created_at: time('When the profile was made.'),
+    created_at: time('Time at which the user was created.'),
     external_id: text('The id that you gave the user.'),
     user_aliases: {
-      schema: { type: 'array', items: userAlias, description: 'Sorted by label; empty without any.' },
+      schema: {
+        type: 'array',
+        items: userAlias,
+        description: 'Sorted by label. Empty if the user has none.',
+      },
       otherwise: [],
     },
     [serviceIdField]: {
@@ -65,7 +69,7 @@ export function userFields(serviceIdField: string): Record<string, UserField> {
         type: 'integer',
         minimum: 0,
         maximum: BUCKETS - 1,
-        description: 'The same for the whole life of the profile; for even splits.',
+        description: 'A number that never changes for a user. Use it to split users evenly.',
       },
       read: randomBucket,
     },
@@ -75,7 +79,7 @@ export function userFields(serviceIdField: string): Record<string, UserField> {
     dob: text('Date of birth as YYYY-MM-DD.'),
     home_city: text('Home city.'),
     country: text('ISO 3166-1 alpha-2.'),
-    phone: text('`+` and digits; a number that cannot exist is kept as it was given.'),
+    phone: text('`+` and digits. A number that cannot exist is returned as sent.'),
     language: text('ISO 639-1.'),
     time_zone: text('IANA name.'),
     last_coordinates: {
@@ -99,7 +103,7 @@ export function userFields(serviceIdField: string): Record<string, UserField> {
     custom_events: listField(summary, 'Each custom event with its first and last time and how often.'),
     purchases: listField(summary, 'Each product with its first and last purchase and how many pieces.'),
     total_revenue: {
-      schema: { type: 'number', description: 'Revenue of the purchases in USD; 0 without any.' },
+      schema: { type: 'number', description: 'Revenue of the purchases in USD, 0 if there are none.' },
       read: ({ revenue }) => revenue?.[MAIN_CURRENCY],
       otherwise: 0,
     },
@@ -107,7 +111,7 @@ export function userFields(serviceIdField: string): Record<string, UserField> {
       schema: {
         type: 'object',
         additionalProperties: { type: 'number' },
-        description: 'Revenue in each other currency; amounts of different currencies are never added up.',
+        description: 'Revenue by currency. Amounts of different currencies are never added up.',
       },
       read: ({ revenue }) => {
         const { [MAIN_CURRENCY]: _, ...others } = revenue ?? {};
@@ -130,9 +134,9 @@ export function userFields(serviceIdField: string): Record<string, UserField> {
       '`app` is the `app_id` as sent.',
     ),
     email_subscribe: state('State of the email address, shared by everyone who has it.'),
-    email_opted_in_at: time('Since when the state is `opted_in`, while it is that.'),
-    email_unsubscribed_at: time('Since when the state is `unsubscribed`, while it is that.'),
-    email_hard_bounced_at: time('When the address was found not to exist.'),
+    email_opted_in_at: time('Time since which the state is `opted_in`. Absent in another state.'),
+    email_unsubscribed_at: time('Time since which the state is `unsubscribed`. Absent in another state.'),
+    email_hard_bounced_at: time('Time at which the address hard bounced.'),
     push_subscribe: state('State for push messages.'),
     subscription_groups: listField(
       {
@@ -143,7 +147,7 @@ export function userFields(serviceIdField: string): Record<string, UserField> {
       },
       "The groups for which there is a state: of the address or phone number, else the profile's own.",
     ),
-    marked_email_as_spam_at: time('When the user marked a message as spam.'),
+    marked_email_as_spam_at: time('Time at which the user marked a message as spam.'),
     email_open_tracking_disabled: flag('Whether opens of emails are not tracked.'),
     email_click_tracking_disabled: flag('Whether clicks in emails are not tracked.'),
   };

@@ -174,7 +174,7 @@ export const aliasPart = (description: string): Schema => ({
   description: `${description} At most 236 bytes.`,
 });
 
-export const email: Schema = { type: 'string', description: 'An email address, in any case.' };
+export const email: Schema = { type: 'string', description: 'An email address in upper or lower case.' };
 
 export const phone: Schema = { type: ['string', 'integer'], description: 'A phone number in E.164.' };
 
@@ -182,7 +182,7 @@ export const prioritization: Schema = {
   type: 'array',
   items: { enum: prioritizations },
   description:
-    'Narrows the users who have the address, value by value: those with an external id, those without, the one updated last, the one updated longest ago. Nothing happens when more than one is left. Of each pair of opposites only one may be named; a value that is repeated counts once.',
+    'Selects one of the users with the address. The values apply in order: `identified` keeps users with an external id, `unidentified` users without, `most_recently_updated` the user updated last, `least_recently_updated` the user updated longest ago. If more than one user is left, the element has no effect. Opposite values exclude each other. A repeated value counts once.',
 };
 
 export const counter = (description: string): Schema => ({ type: 'integer', minimum: 0, description });
@@ -193,7 +193,7 @@ const rejectionSchema = (arrays: string[]): Schema => ({
   properties: {
     type: { type: 'string', description: 'The field and the rule.' },
     input_array: { enum: arrays },
-    index: { type: 'integer', minimum: 0, description: 'Place in that array.' },
+    index: { type: 'integer', minimum: 0, description: 'Position in the array, from 0.' },
   },
 });
 
@@ -221,7 +221,7 @@ export const replySchema = (
 export const countedReply = (arrays: string[], counts: Record<string, Schema>, required?: string[]): Schema =>
   replySchema(counts, {
     ...(required && { required }),
-    optional: { errors: rejections(arrays, 'The elements that were refused. Absent when there are none.') },
+    optional: { errors: rejections(arrays, 'The elements that were refused. Absent if there are none.') },
   });
 
 /** The body of an error answer: a message, and the elements that are to blame, if it is elements. */
@@ -234,7 +234,10 @@ export const refusal = (arrays: string[]) => ({
     required: ['message'],
     properties: {
       message: { type: 'string' },
-      errors: rejections(arrays, 'The elements that are to blame. Absent when it is the request as a whole.'),
+      errors: rejections(
+        arrays,
+        'The elements that caused the error. Absent if the request as a whole caused it.',
+      ),
     },
   } satisfies Schema,
 });
@@ -293,14 +296,16 @@ export function settledReplies(
   });
   return {
     201: {
-      description: 'What is listed has taken effect.',
-      schema: replySchema(lists('What took effect.', 'The elements that did not, and why.')),
+      description: 'The listed elements have taken effect.',
+      schema: replySchema(
+        lists('The elements that took effect.', 'The elements that did not take effect, with the reason.'),
+      ),
     },
     202: {
       description:
-        'It takes longer than a caller should wait: what is listed is on disk, and takes effect if nothing in the store speaks against it.',
+        'The elements were not applied in time. They are stored on disk and will take effect unless a stored user conflicts with them.',
       schema: replySchema({
-        ...lists('What was accepted.', 'The elements that cannot be read.'),
+        ...lists('The elements that were accepted.', 'The elements that are not valid.'),
         pending: { const: true },
       }),
     },

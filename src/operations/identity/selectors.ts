@@ -68,7 +68,7 @@ function readPrioritization(
 export const identifyArrays = {
   aliases_to_identify: {
     counter: 'aliases_processed',
-    schema: schemaOf({ user_alias: userAlias }, 'Users by an alias, and as whom to identify them.'),
+    schema: schemaOf({ user_alias: userAlias }, 'Users by alias, with the external id that each gets.'),
     read: ({ user_alias }: Record<string, Json>): { user: UserSelector } | Refusal => {
       if (!isGiven(user_alias)) return required('user_alias');
       const user = userAliasOf(user_alias);
@@ -77,12 +77,18 @@ export const identifyArrays = {
   },
   emails_to_identify: {
     counter: 'emails_processed',
-    schema: schemaOf({ email, prioritization }, 'Users by email address, and as whom to identify them.'),
+    schema: schemaOf(
+      { email, prioritization },
+      'Users by email address, with the external id that each gets.',
+    ),
     read: (element: Record<string, Json>) => readAddress(element, 'email'),
   },
   phone_numbers_to_identify: {
     counter: 'phone_numbers_processed',
-    schema: schemaOf({ phone, prioritization }, 'Users by phone number, and as whom to identify them.'),
+    schema: schemaOf(
+      { phone, prioritization },
+      'Users by phone number, with the external id that each gets.',
+    ),
     read: (element: Record<string, Json>) => readAddress(element, 'phone'),
   },
 };

@@ -52,7 +52,7 @@ const options = optional('object', "it must be an object with 'meta-viewport-con
   // PHP writes an empty map as an empty array.
   type: ['object', 'array', 'null'],
   maxItems: 0,
-  description: 'What else stands in the head of the page.',
+  description: 'Further elements of the head of the page.',
   properties: {
     'meta-viewport-content': text('Content of the viewport meta element.'),
     'links-tags': {
@@ -69,14 +69,14 @@ const contents: Record<string, Schema> = {
   preference_center_title: optional('string', 'it must be a string of 1 to 255 characters', {
     minLength: 1,
     maxLength: 255,
-    description: 'Title of the page; `Preference Center` for a new one without.',
+    description: 'Title of the page, by default `Preference Center`.',
   }),
   preference_center_page_html: template('HTML of the page.'),
-  confirmation_page_html: template('HTML of the page that confirms what was sent.'),
+  confirmation_page_html: template('HTML of the confirmation page.'),
   options,
   state: {
     enum: [...states, null],
-    description: 'Links open only an active one; a new one is active unless told otherwise.',
+    description: 'Links open only active preference centers. A new preference center is active by default.',
     rule: 'it must be active or draft',
   },
 };
@@ -85,7 +85,7 @@ const name: Schema = {
   type: 'string',
   maxLength: 255,
   pattern: '^[A-Za-z0-9_-]+$',
-  description: 'Letters, digits, `-` and `_`; unlike that of any other of the workspace, and for good.',
+  description: 'Letters, digits, `-` and `_`. Unique in the workspace. You cannot change it later.',
   rule: 'it must be 1 to 255 letters, digits, - and _, without spaces',
 };
 
@@ -102,7 +102,7 @@ export const updateBody: Schema = {
   type: 'object',
   required: htmls,
   properties: {
-    name: { description: 'Passed over: a preference center keeps its name.' },
+    name: { description: 'Ignored: the name of a preference center cannot change.' },
     ...contents,
   },
 };
@@ -112,7 +112,7 @@ export const saveBody: Schema = {
   required: htmls,
   properties: {
     name: {
-      description: 'Required, and as for a new one, when there is no preference center with this id yet.',
+      description: 'Required if no preference center has this id.',
     },
     ...contents,
   },
@@ -122,8 +122,8 @@ const id: Schema = { type: 'string', format: 'uuid', description: 'Id of the pre
 const time = (description: string): Schema => ({ type: 'string', format: 'date-time', description });
 
 const stamps = {
-  created_at: time('When it was made.'),
-  updated_at: time('When it was last changed.'),
+  created_at: time('Time of creation.'),
+  updated_at: time('Time of the last change.'),
 };
 
 export const createdReply: Schema = {
@@ -152,7 +152,7 @@ export const listReply: Schema = {
     preference_centers: {
       type: 'array',
       items: { type: 'object', required: Object.keys(listed), properties: listed },
-      description: 'The oldest first.',
+      description: 'Oldest first.',
     },
   },
 };

@@ -47,7 +47,7 @@ const team: Schema = {
   rule: anObject,
   properties: {
     teamName: text('A team of the workspace.'),
-    teamId: text('The same, by its id.'),
+    teamId: text('Id of the workspace.'),
     teamPermissions: listed('Names of permissions in the team.'),
   },
 };
@@ -57,19 +57,19 @@ const appGroup: Schema = {
   rule: anObject,
   properties: {
     appGroupName: text('A workspace of the company.'),
-    appGroupId: text('The same, by its id.'),
+    appGroupId: text('Id of the workspace.'),
     appGroupPermissions: listed('Names of permissions in the workspace.'),
     appGroupPermissionSets: {
       type: 'array',
       maxItems: 1,
-      description: 'Instead of `appGroupPermissions`: one permission set of the company.',
+      description: 'A permission set of the company, instead of `appGroupPermissions`.',
       rule: 'it must be an array of one object',
       items: {
         type: 'object',
         rule: anObject,
         properties: {
           appGroupPermissionSetName: text('Its name.'),
-          appGroupPermissionSetId: text('The same, by its id.'),
+          appGroupPermissionSetId: text('Id of the workspace.'),
         },
       },
     },
@@ -88,9 +88,9 @@ const permissions: Schema = {
   required: ['appGroup'],
   rule: anObject,
   properties: {
-    companyPermissions: listed(`Of the company: ${companyPermissions.join(', ')}.`),
+    companyPermissions: listed(`Permissions in the company: ${companyPermissions.join(', ')}.`),
     roles: listed(
-      'Roles by name or by id. They are stored and returned, and grant nothing.',
+      'Roles by name or by id. They are stored and returned, and grant no permission.',
       role,
       MOST_ROLES,
     ),
@@ -106,32 +106,32 @@ const properties: Record<string, Schema> = {
     items: { type: 'string' },
     rule: `it must be an array of strings that holds ${USER}, at most ${MOST_SCHEMAS}`,
   },
-  externalId: text('What the client calls the account.'),
+  externalId: text('Id of the account in the client.'),
   name: {
     type: 'object',
     required: ['givenName', 'familyName'],
     rule: anObject,
     properties: { givenName: text('First name.'), familyName: text('Last name.') },
   },
-  displayName: text('What the person is shown as.'),
+  displayName: text('Name shown in clients.'),
   emails: {
     type: 'array',
     maxItems: MOST_EMAILS,
-    description: 'Addresses as the client knows them, answered as they came; without any, `userName`.',
+    description: 'Email addresses, returned as sent. By default `userName`.',
     rule: `it must be an array of at most ${MOST_EMAILS} objects`,
     items: {
       type: 'object',
       rule: anObject,
       properties: {
         value: text('The address.'),
-        type: text('What it is for, for instance `work`.'),
-        primary: truth('Whether it is the one to use first.'),
-        display: text('What it is shown as.'),
+        type: text('Purpose of the address, for example `work`.'),
+        primary: truth('Whether the address is the primary one.'),
+        display: text('Display name of the address.'),
       },
     },
   },
   department: text(`One of ${departments.join(', ')}.`),
-  active: truth('Whether the account may sign in to the dashboard.'),
+  active: truth('Whether the account can sign in to the console.'),
   permissions,
 };
 
@@ -148,7 +148,10 @@ export const createSchema: Schema = {
 export const replaceSchema: Schema = {
   type: 'object',
   required: ['schemas', 'name', 'department', 'permissions'],
-  properties: { userName: { ...userName, description: 'As it is; it cannot be changed.' }, ...properties },
+  properties: {
+    userName: { ...userName, description: 'The current value. It cannot change.' },
+    ...properties,
+  },
 };
 
 /** An account as it is answered. */
@@ -158,16 +161,16 @@ export const resourceSchema: Schema = {
   properties: {
     schemas: { type: 'array', items: { const: USER } },
     id: { type: 'string', description: 'Id of the account.' },
-    externalId: { type: 'string', description: 'What the client calls the account.' },
+    externalId: { type: 'string', description: 'Id of the account in the client.' },
     userName: { type: 'string', description: "The account's email address." },
     name: {
       type: 'object',
       properties: { givenName: { type: 'string' }, familyName: { type: 'string' } },
     },
-    displayName: { type: 'string', description: 'As given; absent without one.' },
+    displayName: { type: 'string', description: 'As sent. Absent if none was sent.' },
     emails: {
       type: 'array',
-      description: 'As given; without any, `userName`.',
+      description: 'As sent. If none was sent, `userName`.',
       items: {
         type: 'object',
         properties: {
@@ -179,12 +182,15 @@ export const resourceSchema: Schema = {
       },
     },
     department: { enum: departments },
-    active: { type: 'boolean', description: 'Whether the account may sign in to the dashboard.' },
+    active: { type: 'boolean', description: 'Whether the account can sign in to the console.' },
     lastSignInAt: {
       type: 'string',
-      description: 'UTC time of the last sign-in to the dashboard, or `N/A` before the first.',
+      description: 'UTC time of the last sign-in to the console, or `N/A` before the first sign-in.',
     },
-    permissions: { type: 'object', description: 'As given, with the names and the ids of what was named.' },
+    permissions: {
+      type: 'object',
+      description: 'As sent, with the names and the ids of workspaces, teams and permission sets.',
+    },
     meta: {
       type: 'object',
       properties: {

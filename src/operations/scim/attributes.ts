@@ -57,14 +57,14 @@ export const userAttributes: Attribute[] = [
       attribute('familyName', 'Last name.', { required: true }),
     ],
   }),
-  attribute('displayName', 'What the person is shown as.'),
+  attribute('displayName', 'Name shown in clients.'),
   attribute('emails', 'Addresses as the provider knows them; without any, userName.', {
     ...many,
     subAttributes: [
       attribute('value', 'The address.'),
       attribute('type', 'What it is for.', { canonicalValues: ['work', 'home', 'other'] }),
-      attribute('primary', 'Whether it is the one to use first.', { type: 'boolean' }),
-      attribute('display', 'What it is shown as.'),
+      attribute('primary', 'Whether the address is the primary one.', { type: 'boolean' }),
+      attribute('display', 'Display name of the address.'),
     ],
   }),
   attribute('department', 'Where the person works.', { required: true, canonicalValues: departments }),

@@ -113,8 +113,13 @@ function discovery(
     ...rest,
     kind: 'direct',
     method: 'GET',
-    description: 'One of the three endpoints by which a client of SCIM learns what there is.',
-    query: { type: 'object', properties: { filter: { type: 'string', description: 'Refused: 403.' } } },
+    description: 'One of the three discovery endpoints of SCIM.',
+    query: {
+      type: 'object',
+      properties: {
+        filter: { type: 'string', description: 'Not allowed: a request with a filter is refused with 403.' },
+      },
+    },
     replies: { 200: { description: 'The document.', schema: aDocument } },
     refusals: ['scimNoFilterHere', ...(params ? (['scimResourceNotFound'] as const) : [])],
     example: {
@@ -145,31 +150,31 @@ export function discoveryOperations(): DirectOperation[] {
       {
         id: 'scim.service_provider_config',
         path: at('/ServiceProviderConfig'),
-        summary: 'What of SCIM there is',
+        summary: 'Get the supported features of SCIM',
       },
       serviceProviderConfig,
     ),
     discovery(
-      { id: 'scim.resource_types', path: at('/ResourceTypes'), summary: 'The types of resources' },
+      { id: 'scim.resource_types', path: at('/ResourceTypes'), summary: 'List the resource types' },
       (baseUrl) => listOf([userResourceType(baseUrl)]),
     ),
     discovery(
       {
         id: 'scim.resource_types.get',
         path: at('/ResourceTypes/:id'),
-        summary: 'One type of resources',
+        summary: 'Get a resource type',
         params: { id: 'User' },
       },
       (baseUrl, { id }) => (id === 'User' ? userResourceType(baseUrl) : undefined),
     ),
-    discovery({ id: 'scim.schemas', path: at('/Schemas'), summary: 'The schemas of resources' }, (baseUrl) =>
+    discovery({ id: 'scim.schemas', path: at('/Schemas'), summary: 'List the schemas' }, (baseUrl) =>
       listOf([userSchema(baseUrl)]),
     ),
     discovery(
       {
         id: 'scim.schemas.get',
         path: at('/Schemas/:id'),
-        summary: 'One schema of resources',
+        summary: 'Get a schema',
         params: { id: USER },
       },
       (baseUrl, { id }) => (id === USER ? userSchema(baseUrl) : undefined),

@@ -12,8 +12,8 @@ const text = (description: string): Schema => ({
 });
 
 const projection = {
-  attributes: text('Names of attributes, with commas between them: only these are answered.'),
-  excludedAttributes: text('Names of attributes, with commas between them: all but these are answered.'),
+  attributes: text('Names of attributes, separated by commas. The answer has only these.'),
+  excludedAttributes: text('Names of attributes, separated by commas. The answer has all other attributes.'),
 };
 
 /** What every request that is answered with a resource takes (RFC 7644 §3.9). */
@@ -30,10 +30,12 @@ const count = (description: string): Schema => ({
 export const listQuery: Schema = {
   type: 'object',
   properties: {
-    filter: text('Which accounts, for instance `userName eq "ada@example.com"`; all without it.'),
-    startIndex: count('Place of the first account to answer with, from 1.'),
-    count: count('Most accounts to answer with.'),
-    cursor: text('Instead of `startIndex`: empty for the first page, then `nextCursor` of the page before.'),
+    filter: text('Filter, for example `userName eq "ada@example.com"`. By default all accounts.'),
+    startIndex: count('Position of the first account, from 1.'),
+    count: count('Maximum number of accounts.'),
+    cursor: text(
+      'Use it instead of `startIndex`: empty for the first page, then `nextCursor` of the previous page.',
+    ),
     ...projection,
   },
 };

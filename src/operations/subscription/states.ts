@@ -216,22 +216,23 @@ export const subscriptionState: Schema = {
 export const doubleOptIn: Schema = {
   type: 'boolean',
   default: false,
-  description: 'Must not be true: a confirmation would need a message to the user.',
+  description:
+    'Must not be true if you subscribe users to an SMS group: Penstock sends no message to confirm it.',
 };
 
 /** The lists that name whose states are set. */
 export const targets = {
   external_id: listOrOne(
-    externalId('The id that you gave the user; one that nobody has changes nothing.'),
+    externalId('The id that you gave the user. An id that matches no user has no effect.'),
     'Users by external id.',
   ),
   email: listOrOne(
     email,
-    'Email addresses, for a group of emails: of everyone who has them, and who will have them.',
+    'Email addresses, for an email group. The state applies to all users who have the address now or later.',
   ),
   phone: listOrOne(
     phone,
-    'Phone numbers, for a group of SMS or WhatsApp: of everyone who has them, and who will have them.',
+    'Phone numbers, for an SMS or WhatsApp group. The state applies to all users who have the number now or later.',
   ),
 } as const;
 
@@ -239,12 +240,12 @@ export const targets = {
 const repeatable = (description: string): Schema => ({
   type: ['array', 'string'],
   items: { type: 'string' },
-  description: `${description} At most 50: the name repeated, or with [].`,
+  description: `${description} At most 50. Repeat the parameter for each value, with or without [] after its name.`,
 });
 
 /** The parameters of a request that asks for states. */
 export const queried = {
-  external_id: repeatable('The ids that you gave the users; before email and phone.'),
-  email: repeatable('Email addresses; not together with phone.'),
-  phone: repeatable('Phone numbers in E.164; not together with email.'),
+  external_id: repeatable('The ids that you gave the users. They take precedence over email and phone.'),
+  email: repeatable('Email addresses. You cannot combine them with phone.'),
+  phone: repeatable('Phone numbers in E.164. You cannot combine them with email.'),
 } as const;

@@ -70,7 +70,10 @@ export function tracking({
     method: 'POST',
     body: bodySchema(serviceIdField, limits.ofArray ?? limits.inAll),
     replies: {
-      201: { description: 'The counted objects are on disk and will take effect.', schema: acceptedReply },
+      201: {
+        description: 'The counted objects are stored on disk and will take effect.',
+        schema: acceptedReply,
+      },
     },
     refusals: ['nothingValid', 'tooManyObjects'],
     errorBody: refusedBody,
@@ -161,7 +164,7 @@ const rejection: Schema = {
   properties: {
     type: { type: 'string', description: 'The field and the rule.' },
     input_array: { enum: kinds },
-    index: { type: 'integer', minimum: 0, description: 'Place in that array.' },
+    index: { type: 'integer', minimum: 0, description: 'Position in the array, from 0.' },
   },
 };
 
@@ -177,7 +180,7 @@ const acceptedReply: Schema = {
     warnings: {
       type: 'array',
       description:
-        'What was cut or left out of objects that were stored, at most 11 entries for each. Absent when there is nothing.',
+        'Values of stored objects that were shortened or omitted, at most 11 entries for each object. Absent if there are none.',
       items: rejection,
     },
   },
