@@ -95,7 +95,7 @@ export function readValues(block: Buffer): AvroValues {
   } = createCursor(block, {
     cut: 'a block ends within a row',
     long: 'a number has more than 64 bits',
-    length: 'a length is none',
+    length: 'a length is not valid',
   });
   let values = 0;
   const mostValues = HARMLESS_VALUES + MOST_VALUES_PER_BYTE * block.length;
@@ -157,13 +157,13 @@ export function readValues(block: Buffer): AvroValues {
         return bytesOf(type.bytes, type.meaning);
       case 'enum': {
         const symbol = type.symbols[count()];
-        if (symbol === undefined) throw new BrokenAvro('a row has a symbol that its schema has not');
+        if (symbol === undefined) throw new BrokenAvro('a row has a symbol that is not in its schema');
         room -= symbol.length;
         return symbol;
       }
       case 'union': {
         const branch = type.branches[count()];
-        if (!branch) throw new BrokenAvro('a row has a branch that its schema has not');
+        if (!branch) throw new BrokenAvro('a row has a union branch that is not in its schema');
         return read(branch, depth + 1);
       }
       case 'array': {

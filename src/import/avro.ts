@@ -59,12 +59,13 @@ export async function openAvro(
       const head = overHead(await readAt(handle, at, Math.min(BLOCK_HEAD_BYTES, size - at)));
       const [rows, length] = [head.count(), head.count()];
       if (rows < 0 || length < 0 || length > MOST_BLOCK_BYTES)
-        throw new BrokenAvro(`a block says that it has ${length} bytes, and ${MOST_BLOCK_BYTES} are read`);
+        throw new BrokenAvro(`a block has ${length} bytes; the limit is ${MOST_BLOCK_BYTES} bytes`);
       const bytes = await readAt(handle, at + head.at(), length + SYNC_BYTES);
-      if (bytes.length < length + SYNC_BYTES) throw new BrokenAvro('it was cut');
-      if (bytes.toString('hex', length) !== sync) throw new BrokenAvro('a block does not end where it says');
+      if (bytes.length < length + SYNC_BYTES) throw new BrokenAvro('it is truncated');
+      if (bytes.toString('hex', length) !== sync)
+        throw new BrokenAvro('a block does not end at its given length');
       const unpacked = unpack(bytes.subarray(0, length));
-      if (rows > unpacked.length) throw new BrokenAvro('a block says that it has more rows than bytes');
+      if (rows > unpacked.length) throw new BrokenAvro('a block has more rows than bytes');
       yield { rows, bytes: unpacked };
       onBytes?.(head.at() + length + SYNC_BYTES);
       at += head.at() + length + SYNC_BYTES;
@@ -77,7 +78,7 @@ export async function openAvro(
       allRows += rows;
       allBytes += bytes.length;
       if (allBytes > mostBytes)
-        throw new BrokenAvro(`it is not read: it has more than ${mostBytes} bytes, unpacked`);
+        throw new BrokenAvro(`it has more than ${mostBytes} bytes after decompression, which is the limit`);
       const values = readValues(bytes);
       // Only passed over.
       for (let row = 0; row < rows; row++) values.next(type, -1);
@@ -128,7 +129,7 @@ async function readHead(handle: FileHandle, size: number) {
   }
 }
 
-const BROKEN_HEAD = 'its head is broken, or longer than is read';
+const BROKEN_HEAD = 'its header is damaged or too long';
 
 /** Over the bytes of a head, whatever is wrong with it. */
 const overHead = (bytes: Buffer) =>
@@ -141,14 +142,14 @@ function unpackerOf(codec: string): (packed: Buffer) => Buffer {
     return (packed) => attempt(() => inflateRawSync(packed, { maxOutputLength: MOST_BLOCK_BYTES }));
   if (codec === 'snappy')
     return (packed) => {
-      if (packed.length < 4) throw new BrokenAvro('a block cannot be unpacked: it was cut');
+      if (packed.length < 4) throw new BrokenAvro('a block cannot be decompressed: it is truncated');
       const unpacked = attempt(() => unsnappy(packed.subarray(0, -4), MOST_BLOCK_BYTES));
       if (crc32(unpacked) !== packed.readUInt32BE(packed.length - 4))
-        throw new BrokenAvro('a block is not what was packed');
+        throw new BrokenAvro('a block is damaged: its checksum differs');
       return unpacked;
     };
   throw new BrokenAvro(
-    `it is packed in a way that is not read (${codec.slice(0, 50)}); write it with deflate or snappy`,
+    `its codec (${codec.slice(0, 50)}) is not supported; write the file with deflate or snappy`,
   );
 }
 
@@ -156,7 +157,7 @@ function attempt(unpack: () => Buffer): Buffer {
   try {
     return unpack();
   } catch (error) {
-    throw new BrokenAvro(`a block cannot be unpacked: ${(error as Error).message}`, { cause: error });
+    throw new BrokenAvro(`a block cannot be decompressed: ${(error as Error).message}`, { cause: error });
   }
 }
 
@@ -179,7 +180,7 @@ export function readSchema(text: string): AvroType {
   try {
     schema = JSON.parse(text) as Json;
   } catch (error) {
-    throw new BrokenAvro(`its schema is no JSON: ${(error as Error).message}`);
+    throw new BrokenAvro(`its schema is not valid JSON: ${(error as Error).message}`);
   }
   const known = new Map<string, AvroType>();
   let count = 0;
@@ -191,7 +192,7 @@ export function readSchema(text: string): AvroType {
     const within = { ...place, depth: place.depth + 1 };
     if (Array.isArray(given)) return { kind: 'union', branches: given.map((one) => read(one, within)) };
     if (typeof given === 'string') return named(given, place.namespace);
-    if (!isRecord(given)) throw new BrokenAvro('its schema has something that is no type');
+    if (!isRecord(given)) throw new BrokenAvro('its schema has an element that is not a type');
     const { type } = given;
     if (type === 'array' || type === 'map') {
       const items = read(type === 'array' ? given.items : given.values, within);
@@ -222,7 +223,7 @@ export function readSchema(text: string): AvroType {
     const names = new Set<string>();
     for (const field of Array.isArray(given.fields) ? given.fields : []) {
       if (!isRecord(field) || typeof field.name !== 'string' || names.has(field.name))
-        throw new BrokenAvro('its schema has a record whose fields cannot be told apart');
+        throw new BrokenAvro('its schema has a record with unnamed or duplicate fields');
       names.add(field.name);
       fields.push({ name: field.name, type: read(field.type, { ...place, namespace }) });
     }
@@ -244,7 +245,7 @@ export function readSchema(text: string): AvroType {
   }
 
   const type = read(schema, { namespace: '', depth: 0 });
-  if (type.kind !== 'record') throw new BrokenAvro('its rows are no records');
+  if (type.kind !== 'record') throw new BrokenAvro('its rows are not records');
   return type;
 }
 

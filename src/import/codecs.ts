@@ -23,7 +23,7 @@ export async function* unzstd(packed: AsyncIterable<Buffer>): AsyncGenerator<Buf
     bytes += chunk.length;
     if (bytes > MOST_OF_STEP_BYTES)
       throw new BrokenZstd(
-        `it is not read: ${STEP_BYTES} bytes of it are more than ${MOST_OF_STEP_BYTES} unpacked`,
+        `${STEP_BYTES} bytes of it decompress to more than ${MOST_OF_STEP_BYTES} bytes, which is the limit`,
       );
     // What it gives out is its own memory.
     if (chunk.length > 0) unpacked.push(Buffer.from(chunk));
@@ -35,7 +35,7 @@ export async function* unzstd(packed: AsyncIterable<Buffer>): AsyncGenerator<Buf
       decompress.push(step, isLast);
     } catch (error) {
       if (error instanceof BrokenZstd) throw error;
-      throw new BrokenZstd(`it cannot be unpacked: ${(error as Error).message}`, { cause: error });
+      throw new BrokenZstd(`it cannot be decompressed: ${(error as Error).message}`, { cause: error });
     }
     return unpacked;
   }
@@ -132,7 +132,7 @@ function contentSize(head: Buffer, at: number, bytes: number): number {
 function requireWindow(window: number): void {
   if (window > MOST_WINDOW_BYTES)
     throw new BrokenZstd(
-      `it is not read: unpacking it takes more than ${MOST_WINDOW_BYTES} bytes (write it without --long or --ultra)`,
+      `decompression takes more than ${MOST_WINDOW_BYTES} bytes of memory, which is the limit; write it without --long or --ultra`,
     );
 }
 
@@ -151,30 +151,32 @@ export function unsnappy(packed: Buffer, most: number): Buffer {
   let length = 0;
   for (let shift = 0; ; shift += 7) {
     const byte = packed[at++];
-    if (byte === undefined || shift > 28) throw new BrokenSnappy('it has no length');
+    if (byte === undefined || shift > 28) throw new BrokenSnappy('its length is missing or not valid');
     length += (byte & 0x7f) * 2 ** shift;
     if (byte < 0x80) break;
   }
-  if (length > most) throw new BrokenSnappy(`it has more than ${most} bytes, unpacked`);
+  if (length > most)
+    throw new BrokenSnappy(`it has more than ${most} bytes after decompression, which is the limit`);
   const unpacked = Buffer.alloc(length);
   let to = 0;
 
   function little(bytes: number): number {
-    if (at + bytes > packed.length) throw new BrokenSnappy('it was cut');
+    if (at + bytes > packed.length) throw new BrokenSnappy('it is truncated');
     at += bytes;
     return packed.readUIntLE(at - bytes, bytes);
   }
 
   function literal(tag: number): void {
     const bytes = (tag < 60 ? tag : little(tag - 59)) + 1;
-    if (at + bytes > packed.length || to + bytes > length) throw new BrokenSnappy('it was cut');
+    if (at + bytes > packed.length || to + bytes > length) throw new BrokenSnappy('it is truncated');
     packed.copy(unpacked, to, at, at + bytes);
     at += bytes;
     to += bytes;
   }
 
   function copy(bytes: number, back: number): void {
-    if (back === 0 || back > to || to + bytes > length) throw new BrokenSnappy('it copies what is not there');
+    if (back === 0 || back > to || to + bytes > length)
+      throw new BrokenSnappy('it has a copy from outside its data');
     // Source and target may overlap: what was just written is read again.
     if (back >= bytes) unpacked.copy(unpacked, to, to - back, to - back + bytes);
     else for (let place = 0; place < bytes; place++) unpacked[to + place] = unpacked[to - back + place]!;
@@ -189,6 +191,6 @@ export function unsnappy(packed: Buffer, most: number): Buffer {
     else if (kind === 1) copy(((tag >> 2) & 7) + 4, ((tag >> 5) << 8) | little(1));
     else copy(bytes, little(kind === 2 ? 2 : 4));
   }
-  if (to !== length) throw new BrokenSnappy('it has fewer bytes than it says');
+  if (to !== length) throw new BrokenSnappy('it has fewer bytes than its given length');
   return unpacked;
 }

@@ -106,7 +106,8 @@ async function partUsers(
   async function write(part: number): Promise<void> {
     const one = parts[part]!;
     one.written += one.text.length;
-    if (one.written > MOST_PART) throw new ImportError(`${named} is too large to be compared at once`);
+    if (one.written > MOST_PART)
+      throw new ImportError(`${named} is too large to be compared; split it into smaller files`);
     await scratch.take(Buffer.byteLength(one.text), named);
     await appendFile(`${prefix}-${part}`, one.text, { mode: 0o600 });
     one.text = '';

@@ -88,7 +88,7 @@ export async function importFile(wanted: Wanted, context: Context, watching: Wat
     bringIn(wanted, await begin(wanted, key, context), { context, watching }),
   );
   if (imported) return imported;
-  throw new ImportError(`${wanted.input.name}: another process brings it in at this moment`);
+  throw new ImportError(`${wanted.input.name}: another process is importing this file`);
 }
 
 /** Reads the first rows, and returns what is to be said of their header. @throws {ImportError} when there is no row */
@@ -163,10 +163,10 @@ async function begin(
   if (!isForced && !known?.finishedAt) await requireFree(refusedPath, known && input.name);
   await insertImport(pool, { workspaceId, key, id: newId(), file: input.name, digest, reading }, actor);
   const stored = await findImport(pool, { workspaceId, key });
-  if (!stored) throw new ImportError(`${input.name}: the import is not there any more`);
+  if (!stored) throw new ImportError(`${input.name}: the import was dropped while it was running`);
   if (!stored.digest.equals(digest))
     throw new ImportError(
-      `${input.name} is another file than the ${stored.file} that was imported as ${name}; take another name`,
+      `the name ${name} belongs to the import of ${stored.file}, and ${input.name} has other content; choose another name with --name`,
     );
   if (stored.rowsErasedAt)
     throw new ImportError(
@@ -176,8 +176,8 @@ async function begin(
   const way = JSON.stringify(stored.reading);
   throw new ImportError(
     stored.finishedAt
-      ? `${input.name}: it was imported before in another way (${way}), and none of its rows was sent again; give it a new name with --name to import it in this way as well`
-      : `${input.name}: an import of it was begun in another way (${way}) and stands behind row ${stored.rows}; go on in that way, or give it a new name with --name to begin again`,
+      ? `${input.name}: the file was already imported with other options (${way}), so no row was sent again; to import it with these options as well, choose a new name with --name`
+      : `${input.name}: an import of the file with other options (${way}) stopped after row ${stored.rows}; resume it with those options, or start again with a new name (--name)`,
   );
 }
 

@@ -27,7 +27,7 @@ export function parseMap(text: string): Mapped[] {
     const right = entry.slice(at + 1).trim();
     if (at < 1 || field === '' || right === '')
       throw new ImportError(
-        `--map: '${entry}' is no mapping; one is written field=column or field=column:reading`,
+        `--map: '${entry}' is not a mapping; write field=column or field=column:reading, for example external_id=Customer`,
       );
     const colon = right.lastIndexOf(':');
     const reading = readings.find((one) => one === right.slice(colon + 1));
@@ -144,7 +144,7 @@ export function createMapping(rules: MappingRules, columns: readonly string[] | 
         if (read === undefined)
           return {
             field: route.field,
-            refused: `'${route.field}' is not valid: '${shown(value)}' of the column ${column} is no ${route.reading}${remedies[route.reading] ?? ''}`,
+            refused: `'${route.field}' is not valid: '${shown(value)}' in the column ${column} is not of the type ${route.reading}${remedies[route.reading] ?? ''}`,
           };
         value = read;
       }
@@ -294,25 +294,26 @@ interface Header {
 function check({ type, map, ignore, serviceIdField }: MappingRules, { columns, routes, name }: Header): void {
   const listed = columns.slice(0, 50).join(', ');
   for (const column of [...map.map((one) => one.column), ...ignore])
-    if (!columns.includes(column)) throw new ImportError(`${name} has no column ${column}; it has ${listed}`);
+    if (!columns.includes(column))
+      throw new ImportError(`${name} has no column ${column}; the columns are ${listed}`);
   const fields = routes.map(({ path }) => path.join('.'));
   const twice = routes.filter((_, place) => fields.indexOf(fields[place]!) !== place);
   if (twice[0]) {
     const others = routes.filter(({ path }) => path.join('.') === twice[0]!.path.join('.'));
     const named = others.map(({ column }) => column).join(' and ');
     throw new ImportError(
-      `${name}: the columns ${named} would both be the field ${twice[0].field}; leave one out with --ignore`,
+      `${name}: the columns ${named} map to the same field ${twice[0].field}; ignore one of them with --ignore`,
     );
   }
   const naming = identifiers(serviceIdField);
   if (!routes.some(({ path }) => naming.includes(path[0]!)) && !fields.includes('push_tokens'))
     throw new ImportError(
-      `${name} has no column that names a user (${naming.join(', ')}); say which does with --map external_id=COLUMN. It has ${listed}`,
+      `${name} has no column with an identifier (${naming.join(', ')}); set one with --map external_id=COLUMN. The columns are ${listed}`,
     );
   for (const field of required[type])
     if (!fields.includes(field))
       throw new ImportError(
-        `${name} has no column for '${field}', which ${type} need; say which has it with --map ${field}=COLUMN. It has ${listed}`,
+        `${name} has no column for '${field}', which is required for ${type}; set it with --map ${field}=COLUMN. The columns are ${listed}`,
       );
 }
 

@@ -77,7 +77,7 @@ export async function openInput(
     const entries = kind === 'zip' ? await listZip(handle, size) : [];
     const document = documentOf(entries.map((entry) => entry.name));
     if (document) throw new ImportError(`${name} is ${document}`);
-    if (kind === 'zip' && entries.length === 0) throw new ImportError(`${name} has no file in it`);
+    if (kind === 'zip' && entries.length === 0) throw new ImportError(`${name} contains no file`);
     const source: Source = { handle, name, size, kind, entries };
     const { digest, bytes } = await survey(source, watcher);
     const mostBytes = Math.max(HARMLESS_BYTES, MOST_RATIO * size);
@@ -99,7 +99,9 @@ export async function openInput(
       async requireUnchanged() {
         const now = await handle.stat();
         if (now.size !== size || now.mtimeMs !== mtimeMs)
-          throw new ImportError(`${name} was changed while it was read; the rows of the new one may differ`);
+          throw new ImportError(
+            `${name} changed while it was being read; run the command again when the file no longer changes`,
+          );
       },
       close,
     };
@@ -138,7 +140,7 @@ async function openFile(name: string, path: string): Promise<FileHandle> {
   });
   if ((await handle.stat()).isFile()) return handle;
   await handle.close();
-  throw new ImportError(`${name} is no file`);
+  throw new ImportError(`${name} is not a regular file`);
 }
 
 /** Bytes that tell what a file is. */
@@ -178,11 +180,12 @@ function requireText(start: Buffer, name: string): void {
   const isPacked = start.subarray(0, 2).equals(GZIP) || start.subarray(0, 4).equals(ZIP);
   if (isPacked)
     throw new ImportError(
-      `${name} is packed twice, or is a workbook in a packed file: unpack it, and import what was in it`,
+      `${name} is compressed twice, or a compressed workbook; decompress it and import the file inside`,
     );
-  if (table) throw new ImportError(`${name} is a packed ${table} file: unpack it, and import what was in it`);
+  if (table)
+    throw new ImportError(`${name} is a compressed ${table} file; decompress it and import the file inside`);
   if (start.includes(0))
-    throw new ImportError(`${name} is a binary file: it has bytes of 0; write it as CSV or NDJSON in UTF-8`);
+    throw new ImportError(`${name} is a binary file (it has zero bytes); write it as CSV or NDJSON in UTF-8`);
 }
 
 /** Reads all of it once; of an archive its bytes, and then what is in them. */
@@ -209,7 +212,7 @@ async function readWhole(source: Source): Promise<{ digest: Buffer; bytes: numbe
       bytes += chunk.length;
       if (bytes > HARMLESS_BYTES && bytes > MOST_RATIO * source.size)
         throw new ImportError(
-          `${part.name} is not read: unpacked it has more than ${MOST_RATIO} times the ${source.size} bytes of its file`,
+          `${part.name} decompresses to more than ${MOST_RATIO} times the ${source.size} bytes of its file, which is the limit`,
         );
     }
     if (isFirst) throw new ImportError(`${part.name} is empty`);

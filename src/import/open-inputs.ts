@@ -99,16 +99,18 @@ export async function filesOf(folder: string): Promise<string[]> {
   let entries = 0;
 
   async function look(within: string, depth: number): Promise<void> {
-    if (depth > DEEPEST) throw new ImportError(`${within} lies more than ${DEEPEST} folders deep`);
+    if (depth > DEEPEST) throw new ImportError(`${within} is nested more than ${DEEPEST} folders deep`);
     for await (const entry of await opendir(within)) {
       if (++entries > MOST_ENTRIES)
         throw new ImportError(
-          `${folder} has more than ${MOST_ENTRIES} entries: import its folders one by one`,
+          `${folder} has more than ${MOST_ENTRIES} entries; import its subfolders one at a time`,
         );
       if (isPassedOver(entry.name)) continue;
       const place = path.join(within, entry.name);
       if (entry.name === UNFINISHED)
-        throw new ImportError(`${within} holds an export that is not whole: run it again to its end`);
+        throw new ImportError(
+          `${within} contains an incomplete export; run the export again until it completes`,
+        );
       if (entry.isDirectory()) await look(place, depth + 1);
       else await add(place);
     }
@@ -116,16 +118,18 @@ export async function filesOf(folder: string): Promise<string[]> {
 
   async function add(file: string): Promise<void> {
     // A link to a folder may lead back to where it lies.
-    if (!(await stat(file)).isFile()) throw new ImportError(`${file} is no file`);
+    if (!(await stat(file)).isFile()) throw new ImportError(`${file} is not a regular file`);
     files.push(file);
     if (files.length > MOST_FILES)
-      throw new ImportError(`${folder} has more than ${MOST_FILES} files: import its folders one by one`);
+      throw new ImportError(
+        `${folder} has more than ${MOST_FILES} files; import its subfolders one at a time`,
+      );
   }
 
   await look(folder, 1).catch((error: NodeJS.ErrnoException) => {
     if (error instanceof ImportError) throw error;
     throw new ImportError(`${error.path ?? folder} cannot be read: ${error.code}`, { cause: error });
   });
-  if (files.length === 0) throw new ImportError(`${folder} has no file in it`);
+  if (files.length === 0) throw new ImportError(`${folder} contains no file`);
   return files.sort();
 }

@@ -67,11 +67,11 @@ function requireLines({ text }: RawRow, name: string): void {
   const start = withoutMark(text).trim();
   if (start.startsWith('['))
     throw new ImportError(
-      `${name}, line 1: the file is a JSON array, and one JSON object per line is read; write it so with jq -c '.[]'`,
+      `${name}, line 1: the file is a JSON array, but one JSON object per line is required; convert it with jq -c '.[]'`,
     );
   if (start === '{')
     throw new ImportError(
-      `${name}, line 1: a JSON object takes several lines, and one JSON object per line is read; write it so with jq -c .`,
+      `${name}, line 1: a JSON object spans several lines, but one JSON object per line is required; convert it with jq -c .`,
     );
 }
 
@@ -95,11 +95,13 @@ function readObject({ number, text, refused }: RawRow): ReadRow {
   try {
     value = JSON.parse(number === 1 ? withoutMark(text) : text);
   } catch (error) {
-    return { refused: `the line is no JSON: ${(error as Error).message}; write one JSON object per line` };
+    return {
+      refused: `the line is not valid JSON: ${(error as Error).message}; write one JSON object per line`,
+    };
   }
   return isRecord(value)
     ? { values: value }
-    : { refused: 'the line is no JSON object; write one JSON object per line' };
+    : { refused: 'the line is not a JSON object; write one JSON object per line' };
 }
 
 /** The mark that some programs put at the beginning of a text. */
@@ -125,7 +127,7 @@ async function readCsv({ name, bytes }: Part, { delimiter: given, ignore = [] }:
   if (separatorLine) await next();
   const header = await next();
   const unreadable = (cause: string) => new ImportError(`${name}: the header cannot be read: ${cause}`);
-  if (!header) throw unreadable('the file has no row');
+  if (!header) throw unreadable('the file has no rows');
   if (header.refused !== undefined) throw unreadable(header.refused);
   const split = splitRecord(withoutMark(header.text), delimiter);
   if (!split) throw unreadable(BEHIND_QUOTE);
@@ -143,7 +145,7 @@ async function readCsv({ name, bytes }: Part, { delimiter: given, ignore = [] }:
     if (!cells) return { refused: BEHIND_QUOTE };
     if (cells.length !== columns.length)
       return {
-        refused: `the row has ${cells.length} values, and the header ${columns.length} columns; quote a value that has ${shownDelimiter(delimiter)} or a line break in it`,
+        refused: `the row has ${cells.length} values, but the header has ${columns.length} columns; quote values that contain ${shownDelimiter(delimiter)} or a line break`,
       };
     const values: Values = {};
     for (let place = 0; place < columns.length; place++) values[columns[place]!] = cells[place]!;
@@ -152,7 +154,7 @@ async function readCsv({ name, bytes }: Part, { delimiter: given, ignore = [] }:
   return { name, columns, unnamed, rows: rows(), read };
 }
 
-const BEHIND_QUOTE = 'something stands behind a closing quote; write a quote within a quoted value twice';
+const BEHIND_QUOTE = 'there is text after a closing quote; double each quote inside a quoted value';
 
 const shownDelimiter = (delimiter: string) => (delimiter === '\t' ? 'a tab' : `'${delimiter}'`);
 
@@ -178,14 +180,14 @@ function columnsOf(
       const number = `#${place + 1}`;
       if (!ignore.includes('') && !ignore.includes(number))
         throw new ImportError(
-          `${name}: column ${place + 1} of the header has no name: name it, or leave it out with --ignore '${number}'`,
+          `${name}: column ${place + 1} of the header has no name; name it, or ignore it with --ignore '${number}'`,
         );
       unnamed.push(number);
       columns[place] = number;
     }
     if (column === '__proto__')
       throw new ImportError(
-        `${name}: column ${place + 1} of the header has a name that no field can have: ${column}`,
+        `${name}: column ${place + 1} of the header has a name that is not a valid field name: ${column}`,
       );
     if (columns.indexOf(columns[place]!) < place)
       throw new ImportError(
@@ -287,7 +289,7 @@ export async function* splitRecords(
   const last = end();
   if (!last) return;
   const refused =
-    'a quote opens in this row and is not closed before the end of the file: nothing from here on is read; close it';
+    'a quote opens in this row and is not closed before the end of the file, so the rest of the file was not read; close the quote';
   yield [isOpen ? { ...last, text: last.text.slice(0, SHOWN), refused } : last];
 }
 

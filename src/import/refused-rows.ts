@@ -75,7 +75,7 @@ export async function requireFree(refusedPath: string, own: string | undefined):
   if (own !== undefined && (await beginsWith(refusedPath, JSON.stringify({ file: own }).slice(0, -2))))
     return;
   throw new ImportError(
-    `${refusedPath} is there already: move it away, name another file with --rejects, or write over it with --force`,
+    `${refusedPath} already exists; move it, choose another file with --rejects, or overwrite it with --force`,
   );
 }
 
@@ -106,7 +106,7 @@ export function openRefusedRows(path: string) {
       const { code, message } = error as NodeJS.ErrnoException;
       const why = code === 'ENOSPC' ? 'its disk is full' : (code ?? message);
       throw new ImportError(
-        `refused rows cannot be written to ${path}: ${why}; free it, and run the same command again to go on`,
+        `refused rows cannot be written to ${path}: ${why}; fix this and run the same command again to resume`,
         { cause: error },
       );
     }

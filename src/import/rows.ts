@@ -88,9 +88,9 @@ export async function* mapRows({
     }
   }
   if (passed > 0) return;
-  const found = options.layout === 'csv' ? 'a header and no rows below it' : 'no rows';
+  const found = options.layout === 'csv' ? 'a header but no rows' : 'no rows';
   throw new NoRows(
-    `${input.name} has ${found}: nothing was imported; check that the program that wrote it has come to its end`,
+    `${input.name} has ${found}, so nothing was imported; check that the program that writes the file has finished`,
   );
 }
 

@@ -147,7 +147,7 @@ function progressOf({ rows, accepted, refused, refusedBytes }: ImportProgress): 
 }
 
 function taken({ file }: StoredImport & ImportKey): ImportError {
-  return new ImportError(`${file}: another process goes on with this import`);
+  return new ImportError(`${file}: another process has taken over this import`);
 }
 
 interface Request {
@@ -201,7 +201,7 @@ async function addToLanes(entries: LaneEntry[], { producer, leaving }: Importing
   });
   if (cause === undefined) return;
   const why = ((cause.cause as Error | undefined) ?? cause).message;
-  throw new ImportError(`the queue does not take the rows (${why}); run the same command again to go on`, {
+  throw new ImportError(`the queue did not accept the rows (${why}); run the same command again to resume`, {
     cause,
   });
 }

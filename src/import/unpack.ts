@@ -70,7 +70,7 @@ export async function* rawBytes(
     // Not one buffer for all: what is read is held on to for a while.
     const { buffer, bytesRead } = await handle.read(Buffer.allocUnsafe(wanted), 0, wanted, at);
     if (bytesRead === 0)
-      throw new ImportError(`${name} ends behind byte ${at}: it was cut while it was read`);
+      throw new ImportError(`${name} ends after byte ${at}: it was truncated while it was being read`);
     const chunk = buffer.subarray(0, bytesRead);
     hash?.update(chunk);
     at += bytesRead;
@@ -93,7 +93,7 @@ async function* unzipped(
     await fed;
   } catch (error) {
     if (error instanceof ImportError) throw error;
-    throw new ImportError(`${name} cannot be unpacked: ${(error as Error).message}`, { cause: error });
+    throw new ImportError(`${name} cannot be decompressed: ${(error as Error).message}`, { cause: error });
   }
 }
 
@@ -139,12 +139,12 @@ const IN_64_BITS = 0xffffffff;
 export async function listZip(handle: FileHandle, size: number): Promise<ZipEntry[]> {
   const { at, bytes, count } = await findList(handle, size);
   if (count > MOST_ENTRIES) throw new BrokenZip(`it has more than ${MOST_ENTRIES} files`);
-  if (bytes > MOST_LIST_BYTES || at + bytes > size) throw new BrokenZip('its list of files is broken');
+  if (bytes > MOST_LIST_BYTES || at + bytes > size) throw new BrokenZip('its file list is damaged');
   const list = await readPlace(handle, at, bytes);
   const entries: ZipEntry[] = [];
   for (let place = 0, from = 0; place < count; place++) {
     if (from + CENTRAL_BYTES > list.length || list.readUInt32LE(from) !== CENTRAL)
-      throw new BrokenZip('its list of files is broken');
+      throw new BrokenZip('its file list is damaged');
     const [nameBytes, extraBytes, commentBytes] = [28, 30, 32].map((field) =>
       list.readUInt16LE(from + field),
     );
@@ -164,7 +164,7 @@ function refuseOverlaps(entries: readonly ZipEntry[], list: number): void {
   for (const [place, { name, offset, packedBytes }] of inOrder.entries()) {
     const next = inOrder[place + 1]?.offset ?? list;
     if (offset + LOCAL_BYTES + packedBytes > next)
-      throw new BrokenZip(`${name} lies over what follows it in the archive`);
+      throw new BrokenZip(`${name} overlaps the next file in the archive`);
   }
 }
 
@@ -174,7 +174,7 @@ function readEntry(fixed: Buffer, extra: Buffer): ZipEntry {
   const name = fixed.toString('utf8', CENTRAL_BYTES).replace(/[\u0000-\u001f\u007f-\u009f]/g, '?');
   if ((flags & 1) === 1) throw new BrokenZip(`${name} is encrypted`);
   if (method !== 0 && method !== 8)
-    throw new BrokenZip(`${name} is packed in a way that is not read (${method})`);
+    throw new BrokenZip(`${name} has an unsupported compression method (${method})`);
   const long = readLong(extra);
   const take = (field: number) => {
     const value = fixed.readUInt32LE(field);
@@ -207,7 +207,7 @@ async function findList(handle: FileHandle, size: number) {
   );
   let end = tail.length - END_BYTES;
   while (end >= 0 && tail.readUInt32LE(end) !== END) end -= 1;
-  if (end < 0) throw new BrokenZip('it has no end: it was cut');
+  if (end < 0) throw new BrokenZip('it is truncated: its end record is missing');
   const found = {
     count: tail.readUInt16LE(end + 10),
     bytes: tail.readUInt32LE(end + 12),
@@ -215,14 +215,15 @@ async function findList(handle: FileHandle, size: number) {
   };
   if (end < LOCATOR_BYTES || tail.readUInt32LE(end - LOCATOR_BYTES) !== END_64_LOCATOR) return found;
   const long = await readPlace(handle, Number(tail.readBigUInt64LE(end - LOCATOR_BYTES + 8)), END_64_BYTES);
-  if (long.length < END_64_BYTES || long.readUInt32LE(0) !== END_64) throw new BrokenZip('its end is broken');
+  if (long.length < END_64_BYTES || long.readUInt32LE(0) !== END_64)
+    throw new BrokenZip('its end record is damaged');
   const [count, bytes, at] = [32, 40, 48].map((field) => Number(long.readBigUInt64LE(field)));
   return { count: count!, bytes: bytes!, at: at! };
 }
 
 /** Fewer bytes at the end of the file. @throws {BrokenZip} */
 function readPlace(handle: FileHandle, at: number, bytes: number): Promise<Buffer> {
-  if (!Number.isSafeInteger(at)) throw new BrokenZip('it names a place that no file has');
+  if (!Number.isSafeInteger(at)) throw new BrokenZip('it has an offset that is out of range');
   return readAt(handle, at, bytes);
 }
 
@@ -230,7 +231,7 @@ function readPlace(handle: FileHandle, at: number, bytes: number): Promise<Buffe
 async function placeOf(handle: FileHandle, { name, offset }: ZipEntry): Promise<number> {
   const header = await readPlace(handle, offset, LOCAL_BYTES);
   if (header.length < LOCAL_BYTES || header.readUInt32LE(0) !== LOCAL)
-    throw new BrokenZip(`${name} is not where the list says`);
+    throw new BrokenZip(`${name} is not at the position in the file list`);
   return offset + LOCAL_BYTES + header.readUInt16LE(26) + header.readUInt16LE(28);
 }
 
@@ -246,5 +247,6 @@ async function* checked(
     if (length > bytes) break;
     yield chunk;
   }
-  if (length !== bytes || sum !== crc) throw new BrokenZip(`${name} is not what was packed`);
+  if (length !== bytes || sum !== crc)
+    throw new BrokenZip(`${name} is damaged: its length or checksum differs`);
 }

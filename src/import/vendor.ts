@@ -166,7 +166,7 @@ const currents: VendorFormat = {
     if (kind !== EVENT && kind !== PURCHASE)
       return {
         field: 'event_type',
-        refused: `'event_type' is not valid: ${(typeof kind === 'string' ? kind : JSON.stringify(kind)).slice(0, 100)} is not brought in, only ${EVENT} and ${PURCHASE}`,
+        refused: `'event_type' is not valid: ${(typeof kind === 'string' ? kind : JSON.stringify(kind)).slice(0, 100)} cannot be imported, only ${EVENT} and ${PURCHASE}`,
       };
     const time = timeOf(values.time);
     if (time === undefined)
@@ -176,7 +176,7 @@ const currents: VendorFormat = {
     if (properties === undefined)
       return {
         field: 'properties',
-        refused: "'properties' is not valid: it must be an object, or one as JSON",
+        refused: "'properties' is not valid: it must be an object or a JSON string of an object",
       };
     const { app_id } = body;
     const common = {

@@ -115,7 +115,7 @@ async function boundedXml(body: Readable, where: string): Promise<Readable> {
   const { bytes: whole, isWhole } = await readUpTo(MOST_XML_BYTES, body);
   if (!isWhole) throw new SourceError('failed', `${where}: an answer has more than ${MOST_XML_BYTES} bytes`);
   if (/<!doctype/i.test(whole.toString('latin1')))
-    throw new SourceError('failed', `${where}: an answer has a DOCTYPE, which no answer of S3 has`);
+    throw new SourceError('failed', `${where}: an answer has a DOCTYPE, which answers of S3 never have`);
   return Readable.from(whole.length > 0 ? [whole] : []);
 }
 

@@ -69,7 +69,7 @@ async function listObjects(
       if (page > MOST_PAGES || objects.length > MOST_FILES)
         throw new SourceError(
           'config',
-          `${bucket.where}: the list under the prefix "${prefix}" is too long (${MOST_FILES} objects that are meant, ${MOST_PAGES} pages); name a narrower one`,
+          `${bucket.where}: the list under the prefix "${prefix}" is too long (${MOST_FILES} matching objects, ${MOST_PAGES} pages); use a longer prefix`,
         );
       for (const { Key: key = '', Size: size = 0, LastModified } of Contents)
         if (isMeant(key)) objects.push({ key, size, modifiedAt: LastModified?.getTime() ?? 0 });
@@ -83,7 +83,7 @@ async function listObjects(
     limit.release();
   }
   if (objects.length > 0) return objects;
-  throw new SourceError('config', `${bucket.where}: there is no ${what} under the prefix "${prefix}"`);
+  throw new SourceError('config', `${bucket.where}: no ${what} was found under the prefix "${prefix}"`);
 }
 
 /** Objects as files: the newest is enough to know the columns by. */
@@ -157,7 +157,7 @@ async function requireSpace(
   if (needed <= free * MOST_OF_FREE) return;
   throw new SourceError(
     'failed',
-    `${where}: ${objects.length} objects have ${needed} bytes, but the disk of ${scratch.path} has only ${free} free, of which they may take ${MOST_OF_FREE * 100} %`,
+    `${where}: ${objects.length} objects have ${needed} bytes, but the disk of ${scratch.path} has only ${free} bytes free, of which they can use ${MOST_OF_FREE * 100} %`,
   );
 }
 
@@ -190,7 +190,9 @@ async function fetchObject(
   } catch (error) {
     signal?.throwIfAborted();
     if (error instanceof NoSuchKey) {
-      throw new SourceError('failed', `${name} was deleted while the bucket was read`, { cause: error });
+      throw new SourceError('failed', `${name} was deleted while the bucket was being read`, {
+        cause: error,
+      });
     }
     if ((error as NodeJS.ErrnoException).code === 'ENOSPC')
       throw new SourceError('failed', `${name}: the disk of ${scratch.path} is full`, { cause: error });
@@ -207,7 +209,7 @@ async function* watched(
   let [bytes, looked] = [0, 0];
   const looks = poll(patience.window, () => {
     if (bytes - looked < MOST_SLOW_BYTES) {
-      const slow = `${name} is given up: ${bytes - looked} bytes came in ${patience.window} ms`;
+      const slow = `${name} is too slow: ${bytes - looked} bytes arrived in ${patience.window} ms`;
       body.destroy(new SourceError('failed', slow));
     }
     looked = bytes;
@@ -218,7 +220,7 @@ async function* watched(
       if (bytes > size) {
         throw new SourceError(
           'failed',
-          `${name} has more than the ${size} bytes of the list: it was changed since`,
+          `${name} has more than the ${size} bytes that the list has: it has changed since`,
         );
       }
       onBytes?.(chunk.length);

@@ -51,7 +51,7 @@ export function findColumns(
         'config',
         other === name
           ? `${where}: there are two columns ${name}`
-          : `${where}: the columns ${other} and ${name} differ only in case, so that which is meant cannot be told`,
+          : `${where}: the columns ${other} and ${name} differ only in case; rename one of them`,
       );
     }
     found.set(column, name);
@@ -162,7 +162,7 @@ export function checkColumns(
   if (kind !== 'deletes' && !found.includes('payload')) throw wrong('there is no column PAYLOAD', columns);
   if (!ways.some((way) => way.every((name) => found.includes(name)))) {
     const wanted = ways.map((way) => way.map(upper).join(' with ')).join(', ');
-    throw wrong(`there is no column that names the user, which takes one of ${wanted}`, columns);
+    throw wrong(`there is no column with an identifier; one of ${wanted} is required`, columns);
   }
 }
 

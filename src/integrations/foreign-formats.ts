@@ -1,14 +1,14 @@
 /** What a file is that ends in .csv or .ndjson and holds neither, and how to get one that import and syncs read. */
 
 const SAVE = 'save it as "CSV UTF-8" and use that file';
-const UNPACK = 'unpack it, and use what was in it';
+const UNPACK = 'decompress it and use the file inside';
 
 const SIGNATURES: readonly [bytes: Buffer, description: string][] = [
   [Buffer.from('d0cf11e0a1b11ae1', 'hex'), `an Excel workbook (.xls) or another Office document: ${SAVE}`],
   [Buffer.from('%PDF-'), 'a PDF document: export the data as CSV'],
   [Buffer.from('SQLite format 3\0'), 'an SQLite database: export its table as CSV'],
   [Buffer.from('ARROW1\0\0'), 'an Arrow file: write it as Parquet'],
-  [Buffer.from('fd377a585a00', 'hex'), `packed by xz: ${UNPACK}`],
+  [Buffer.from('fd377a585a00', 'hex'), `compressed with xz: ${UNPACK}`],
   [Buffer.from('377abcaf271c', 'hex'), `a 7z archive: ${UNPACK}`],
   [Buffer.from('Rar!\x1a\x07', 'latin1'), `a RAR archive: ${UNPACK}`],
 ];
@@ -24,9 +24,9 @@ export function foreignFormatOf(start: Buffer): string | undefined {
     if (start.subarray(0, bytes.length).equals(bytes)) return description;
   if (start.toString('latin1', TAR_AT, TAR_AT + 5) === 'ustar') return `a tar archive: ${UNPACK}`;
   const text = start.toString('latin1', 0, 1000);
-  if (BZIP2.test(text)) return `packed by bzip2: ${UNPACK}`;
+  if (BZIP2.test(text)) return `compressed with bzip2: ${UNPACK}`;
   if (WEB_PAGE.test(start.toString('utf8', 0, 1000)))
-    return 'an HTML page, as a server answers in place of a file: download the file again';
+    return 'an HTML page, probably an error page of a server: download the file again';
   return undefined;
 }
 

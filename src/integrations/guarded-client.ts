@@ -133,7 +133,7 @@ function createFraming(): (chunk: Buffer) => void {
       if (had < head.length) continue;
       had = 0;
       const [kind, length] = [String.fromCharCode(head[0]!), head.readUInt32BE(1)];
-      if (length < 4) throw new Error('a message of no length');
+      if (length < 4) throw new Error('a message without a length');
       if (length > (MOST_BYTES[kind] ?? MOST_OTHER_BYTES))
         throw new SourceError(
           'failed',
@@ -210,9 +210,7 @@ export async function* ask(client: pg.Client, text: string, asked: Asked): Async
   query.on('row', (row: unknown) => {
     count += 1;
     if (count > asked.rows) {
-      stream.destroy(
-        new SourceError('failed', `the server sent more rows than the ${asked.rows} that were asked for`),
-      );
+      stream.destroy(new SourceError('failed', `the server sent more rows than the requested ${asked.rows}`));
       return;
     }
     rows.push(row as Row);

@@ -82,7 +82,7 @@ function quoteTable(name: string): string {
   if (parts.length === 0 || parts.reduce((length, [part]) => length + part.length, 0) !== name.length) {
     throw new SourceError(
       'config',
-      `the table ${name} is no name: [schema.]table, parts in "…" as they stand`,
+      `the table ${name} is not a valid name: write [schema.]table, with "…" around parts in mixed case`,
     );
   }
   return parts
@@ -110,7 +110,10 @@ function timeOf(column: SourceColumn, where: string): Time {
     // The session's zone is UTC, which a text without an offset is read in.
     return { value: `case when ${isTime} then ${name}::timestamptz end`, type: 'timestamptz' };
   }
-  throw new SourceError('config', `${where}: ${column.name} is of type ${column.type}, which is no time`);
+  throw new SourceError(
+    'config',
+    `${where}: ${column.name} is of type ${column.type}, which is not a time type`,
+  );
 }
 
 export interface RowStatements {

@@ -35,7 +35,7 @@ export function patternOf(schedule: string): string {
   const pattern = named[text] ?? everyPattern(text) ?? text;
   const fields = pattern.split(' ');
   if (fields.length !== 5 || !fields.every((field) => FIELD.test(field)))
-    throw new ScheduleError(`'${schedule}' is no schedule; there are: ${FORMS}`);
+    throw new ScheduleError(`'${schedule}' is not a schedule; use ${FORMS}`);
   requireSpacing(schedule, pattern);
   return pattern;
 }
@@ -69,7 +69,7 @@ function everyPattern(text: string): string | undefined {
   const whole = unit === 'minute' ? 60 : 24;
   if (step < 1 || step >= whole || whole % step !== 0)
     throw new ScheduleError(
-      `'${text}' does not divide the ${unit === 'minute' ? 'hour' : 'day'}; there are: ${FORMS}`,
+      `'${text}' does not divide the ${unit === 'minute' ? 'hour' : 'day'}; use ${FORMS}`,
     );
   if (unit === 'minute') return `*/${step} * * * *`;
   return step === 1 ? '0 * * * *' : `0 */${step} * * *`;
@@ -80,7 +80,7 @@ function requireSpacing(schedule: string, pattern: string): void {
   try {
     expression = CronExpressionParser.parse(pattern, { tz: 'UTC' });
   } catch (error) {
-    throw new ScheduleError(`'${schedule}' is no cron expression: ${(error as Error).message}`);
+    throw new ScheduleError(`'${schedule}' is not a cron expression: ${(error as Error).message}`);
   }
   const minutes: number[] = [...expression.fields.minute.values];
   const hours = expression.fields.hour.values as number[];
@@ -93,9 +93,11 @@ function requireSpacing(schedule: string, pattern: string): void {
   // Every month has the days 1 to 28; days of the week come beside those of the month.
   const monthly = dayOfMonth.values.some((day) => Number(day) <= 28) || !dayOfWeek.isWildcard;
   if (month.values.length < 12 || !monthly)
-    throw new ScheduleError(`'${schedule}' does not come in every month; the rarest schedule is monthly`);
+    throw new ScheduleError(
+      `'${schedule}' does not occur in every month; the least frequent schedule is monthly`,
+    );
 }
 
 function tooOften(schedule: string): ScheduleError {
-  return new ScheduleError(`'${schedule}' comes more often than every ${LEAST_MINUTES} minutes`);
+  return new ScheduleError(`'${schedule}' occurs more often than every ${LEAST_MINUTES} minutes`);
 }

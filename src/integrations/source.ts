@@ -163,7 +163,7 @@ export class NoIntegrationKey extends Error {
 
   constructor() {
     super(
-      'credentials are stored encrypted, and there is no key: set INTEGRATION_KEY, on every process alike, to what `openssl rand -base64 32` prints',
+      'INTEGRATION_KEY is not set, and credentials are stored encrypted. Set it to the output of `openssl rand -base64 32`, to the same value for every process',
     );
   }
 }
@@ -210,8 +210,8 @@ export function decryptCredentials(
   throw new SourceError(
     'config',
     keys.length > 0
-      ? 'the credentials cannot be decrypted: no key of INTEGRATION_KEY is the one that they were stored with'
-      : 'the credentials cannot be decrypted: INTEGRATION_KEY is not set here',
+      ? 'the credentials cannot be decrypted: INTEGRATION_KEY does not contain the key that encrypted them'
+      : 'the credentials cannot be decrypted: INTEGRATION_KEY is not set for this process',
   );
 }
 

@@ -139,7 +139,7 @@ export async function putVerified(
         found.checksum !== String(given.checksum);
       if (differs)
         throw new ParquetError(
-          `${name}: ${given.rows} rows were written, and what is read back is not the same (${found.rows} rows)`,
+          `${name}: ${given.rows} rows were written, but the file that was read back differs (${found.rows} rows)`,
         );
       return { ...found, bytes: written.bytes };
     });
@@ -172,7 +172,7 @@ export async function* readArchived(
     });
     if (found.sha256 !== sha256 || found.rows !== rows)
       throw new ParquetError(
-        `${name}: it has ${found.rows} rows and SHA-256 ${found.sha256}; the index has ${rows} rows and ${sha256}: it was changed since it was written`,
+        `${name} has changed since it was written: it has ${found.rows} rows and SHA-256 ${found.sha256}, but the index has ${rows} rows and ${sha256}`,
       );
     for await (const page of readParquet(file, columns[kind])) {
       signal?.throwIfAborted();
@@ -188,7 +188,7 @@ export async function* readArchived(
 
 export function requireStore(store: ObjectStore | undefined): ObjectStore {
   if (store === undefined)
-    throw new ParquetError('there is no archive: set ARCHIVE_URL to a folder or to s3://bucket/prefix');
+    throw new ParquetError('ARCHIVE_URL is not set. Set it to a folder or to s3://bucket/prefix');
   return store;
 }
 
@@ -206,9 +206,12 @@ async function named<T>(name: string, copies: readonly string[], work: () => Pro
   } catch (error) {
     const { code, syscall, message } = error as NodeJS.ErrnoException;
     if (code === 'ENOSPC' && syscall !== undefined)
-      throw new ParquetError(`${name}: the disk of ${path.dirname(copies[0]!)} is full, where its copy is`, {
-        cause: error,
-      });
+      throw new ParquetError(
+        `${name}: the disk with the temporary copy in ${path.dirname(copies[0]!)} is full`,
+        {
+          cause: error,
+        },
+      );
     if (!(error instanceof ParquetError) && syscall === undefined) throw error;
     const said = copies.reduce((text, copy) => text.replaceAll(copy, name), message);
     throw new ParquetError(said.includes(name) ? said : `${name}: ${said}`, { cause: error });

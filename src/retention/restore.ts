@@ -73,7 +73,7 @@ export function restoreMonth(
     }
     if (failed.length > 0)
       throw new Error(
-        `${failed.length} of ${result.files + failed.length} files could not be restored (${result.restored} rows of the others are back): ${failed.join('; ')}`,
+        `${failed.length} of ${result.files + failed.length} files could not be restored; ${result.restored} rows of the other files were restored: ${failed.join('; ')}`,
       );
     return result;
   });

@@ -120,8 +120,8 @@ const nested = (depth: number): unknown =>
   depth === 0 ? 'int' : { type: 'array', items: nested(depth - 1) };
 
 test.each<[string, Buffer, string]>([
-  ['no schema', headOf('{'), 'its schema is no JSON'],
-  ['no records', headOf('"int"'), 'its rows are no records'],
+  ['no schema', headOf('{'), 'its schema is not valid JSON'],
+  ['no records', headOf('"int"'), 'its rows are not records'],
   ['a schema that is nested deeply', headOf(record({ a: nested(40) })), 'nested deeper than 32'],
   [
     'a schema of thousands of types',
@@ -129,20 +129,28 @@ test.each<[string, Buffer, string]>([
     'more than 10000 types',
   ],
   ['a type that is nowhere', headOf(record({ a: 'other' })), 'no type other'],
-  ['another codec', headOf(users, 'bzip2'), 'packed in a way that is not read (bzip2)'],
-  ['a head that is cut', headOf(users).subarray(0, 30), 'its head is broken'],
+  ['another codec', headOf(users, 'bzip2'), 'its codec (bzip2) is not supported'],
+  ['a head that is cut', headOf(users).subarray(0, 30), 'its header is damaged or too long'],
   [
     'a head of a length that is none',
     Buffer.from('4f626a0102feffffffffffffffff01', 'hex'),
-    'its head is broken',
+    'its header is damaged or too long',
   ],
   [
     'a block that is cut',
     Buffer.concat([headOf(users), blockOf(1, counted('a')).subarray(0, 9)]),
-    'it was cut',
+    'it is truncated',
   ],
-  ['a block of a terabyte', Buffer.concat([headOf(users), blockOf(1, counted('a'), 2 ** 40)]), 'are read'],
-  ['a block of a negative length', Buffer.concat([headOf(users), blockOf(1, counted('a'), -5)]), 'are read'],
+  [
+    'a block of a terabyte',
+    Buffer.concat([headOf(users), blockOf(1, counted('a'), 2 ** 40)]),
+    'the limit is',
+  ],
+  [
+    'a block of a negative length',
+    Buffer.concat([headOf(users), blockOf(1, counted('a'), -5)]),
+    'the limit is',
+  ],
   [
     'more rows than bytes',
     Buffer.concat([headOf(users), blockOf(2 ** 40, counted('a'))]),
@@ -182,12 +190,12 @@ test.each<[string, Buffer, string]>([
   [
     'a block that is no deflate',
     Buffer.concat([headOf(users, 'deflate'), blockOf(1, Buffer.alloc(9, 0xff))]),
-    'cannot be unpacked',
+    'cannot be decompressed',
   ],
   [
     'a block that is no Snappy',
     Buffer.concat([headOf(users, 'snappy'), blockOf(1, Buffer.from('040001aabbccdd', 'hex'))]),
-    'cannot be unpacked',
+    'cannot be decompressed',
   ],
 ])('an Avro file with %s is refused as a whole, by its name', async (_, content, rule) => {
   const file = fileOf('hostile.avro', content);

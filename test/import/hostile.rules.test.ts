@@ -68,36 +68,36 @@ test.each([
   [
     'gzip that is cut',
     gzipSync('external_id\nada\nalan\n').subarray(0, 20),
-    'cannot be unpacked: unexpected end of file',
+    'cannot be decompressed: unexpected end of file',
   ],
   [
     'gzip that is broken',
     Buffer.from(gzipSync('external_id\nada\n')).fill(0xff, 12, 16),
-    'cannot be unpacked',
+    'cannot be decompressed',
   ],
   ['gzip of something binary', gzipSync(Buffer.from([1, 0, 2])), 'is a binary file'],
   [
     'a zip that is cut',
     zipOf([{ name: 'a.csv', content: 'external_id\nada\n' }]).subarray(0, 60),
-    'it has no end',
+    'it is truncated',
   ],
-  ['a zip without a file', zipOf([]), 'has no file in it'],
+  ['a zip without a file', zipOf([]), 'contains no file'],
   [
     'a zip with a Parquet file',
     zipOf([{ name: 'a.parquet', content: 'PAR1\0\0\0PAR1' }]),
-    'a.parquet is a packed Parquet file: unpack it',
+    'a.parquet is a compressed Parquet file; decompress it',
   ],
-  ['an Avro file in gzip', gzipSync('Obj\x01\0\0'), 'is a packed Avro file: unpack it'],
+  ['an Avro file in gzip', gzipSync('Obj\x01\0\0'), 'is a compressed Avro file; decompress it'],
   ['a zip that is encrypted', zipOf([{ name: 'a.csv', content: 'x', flags: 1 }]), 'a.csv is encrypted'],
   [
     'a zip of something else than its list says',
     zipOf([{ name: 'a.csv', content: 'external_id\nada\n', said: Buffer.from('external_id\nbob\n') }]),
-    'a.csv is not what was packed',
+    'a.csv is damaged',
   ],
   [
     'a zip of more than its list says',
     zipOf([{ name: 'a.csv', content: 'x'.repeat(100_000), said: Buffer.from('external_id\n') }]),
-    'a.csv is not what was packed',
+    'a.csv is damaged',
   ],
   ['gzip of nothing', gzipSync(''), 'is empty'],
 ])('a file that is %s is refused as a whole, by its name, before a row is read', async (_, content, rule) => {
@@ -108,12 +108,12 @@ test.each([
 
 test('a file that unpacks to far more than an export does is refused', async () => {
   const file = fileOf('users.csv', gzipSync(Buffer.alloc(70_000_000, 0x61)));
-  await expect(opened(file)).rejects.toThrow('unpacked it has more than 250 times');
+  await expect(opened(file)).rejects.toThrow('decompresses to more than 250 times');
 });
 
 test('a zip that unpacks to far more than an export does is refused', async () => {
   const file = fileOf('users.zip', zipOf([{ name: 'a.csv', content: Buffer.alloc(70_000_000, 0x61) }]));
-  await expect(opened(file)).rejects.toThrow('unpacked it has more than 250 times');
+  await expect(opened(file)).rejects.toThrow('decompresses to more than 250 times');
 });
 
 test('a name within a zip leads nowhere: it is only shown', async () => {
@@ -129,7 +129,7 @@ test('a name within a zip leads nowhere: it is only shown', async () => {
 test('a folder is no file, and a file that is not there is refused', async () => {
   const folder = path.join(path.dirname(fileOf('x', 'y')), 'folder');
   mkdirSync(folder);
-  await expect(opened(folder)).rejects.toThrow(`${folder} is no file`);
+  await expect(opened(folder)).rejects.toThrow(`${folder} is not a regular file`);
   await expect(opened(`${folder}/none.csv`)).rejects.toThrow('none.csv cannot be read: ENOENT');
 });
 
@@ -164,12 +164,12 @@ describe('of a folder', () => {
 
   test('one that is empty, has a link to a folder, or lies too deep is refused', async () => {
     const empty = folderOf('.hidden');
-    await expect(filesOf(empty)).rejects.toThrow(`${empty} has no file in it`);
+    await expect(filesOf(empty)).rejects.toThrow(`${empty} contains no file`);
     const begun = folderOf('a.csv', 'unfinished.json');
-    await expect(filesOf(begun)).rejects.toThrow(`${begun} holds an export that is not whole`);
+    await expect(filesOf(begun)).rejects.toThrow(`${begun} contains an incomplete export`);
     const round = folderOf('a.csv');
     symlinkSync(round, path.join(round, 'round'));
-    await expect(filesOf(round)).rejects.toThrow(`${round}/round is no file`);
+    await expect(filesOf(round)).rejects.toThrow(`${round}/round is not a regular file`);
     await expect(filesOf(folderOf(`${'d/'.repeat(32)}a.csv`))).rejects.toThrow('more than 32 folders deep');
     symlinkSync(path.join(round, 'none'), path.join(empty, 'broken'));
     await expect(filesOf(empty)).rejects.toThrow('broken cannot be read: ENOENT');
@@ -179,7 +179,9 @@ describe('of a folder', () => {
     const folder = folderOf();
     const one = path.join(folder, '.first');
     for (let n = 0; n <= 10_000; n++) linkSync(one, path.join(folder, `${n}.csv`));
-    await expect(filesOf(folder)).rejects.toThrow('has more than 10000 files: import its folders one by one');
+    await expect(filesOf(folder)).rejects.toThrow(
+      'has more than 10000 files; import its subfolders one at a time',
+    );
   });
 });
 
@@ -239,7 +241,7 @@ test.each([1, 7, 1000])(
     expect(await unpackedZstd(Buffer.concat(harmless), step)).toBe('external_id\nada\n');
     for (const hostile of [zstdFrame('x', { window: 31 << 3 }), zstdFrame('x', { size: 2n ** 40n })])
       await expect(unpackedZstd(Buffer.concat([...harmless, hostile]), step)).rejects.toThrow(
-        'unpacking it takes more than',
+        'decompression takes more than',
       );
   },
 );
@@ -252,7 +254,7 @@ test('entries of a zip that lie over one another are refused, whatever they woul
   // The second of the list leads to the bytes of the first.
   const second = archive.lastIndexOf(Buffer.from('PK\x01\x02', 'latin1'));
   archive.writeUInt32LE(0, second + 42);
-  await expect(opened(fileOf('users.zip', archive))).rejects.toThrow('lies over what follows it');
+  await expect(opened(fileOf('users.zip', archive))).rejects.toThrow('overlaps the next file');
 });
 
 test('refused rows never go over the file itself, by whatever name, nor over what another import has written', async () => {
@@ -280,7 +282,7 @@ test('refused rows never go over the file itself, by whatever name, nor over wha
     writeFileSync(rejects, content);
     const judged = requireFree(rejects, own);
     if (isFree) await judged;
-    else await expect(judged).rejects.toThrow(`${rejects} is there already`);
+    else await expect(judged).rejects.toThrow(`${rejects} already exists`);
   }
 });
 

@@ -116,10 +116,10 @@ test('a file without rows ends with 1 and its cause, and no import is begun; oth
     fileOf('empty.csv', header),
     fileOf('full.csv', `${header}a,beside-1,2026-01-31,1\n`),
   ];
-  expectRefusal(await on.run(importing(empty)), `${empty} has a header and no rows below it`);
+  expectRefusal(await on.run(importing(empty)), `${empty} has a header but no rows`);
   expect((await pool.query('select from imports where file = $1', [empty])).rowCount).toBe(0);
   const { code, stdout, stderr } = await on.run(['import', empty, full, ...onEvents, '--json']);
-  expect([code, stderr]).toEqual([1, expect.stringContaining('has a header and no rows below it')]);
+  expect([code, stderr]).toEqual([1, expect.stringContaining('has a header but no rows')]);
   expect(JSON.parse(stdout).imports).toMatchObject([
     { file: empty, state: 'no rows', rows: 0 },
     { file: full, state: 'imported', rows: 1 },
@@ -233,7 +233,7 @@ test('while one process brings a file in, another that begins with it ends at on
   const { rows } = await pool.query('select workspace_id, key from imports where file = $1', [file]);
   const key = { workspaceId: rows[0].workspace_id, key: rows[0].key };
   const said = await aloneWithImport(pool, key, () => on.run(importing(file)));
-  expectRefusal(said!, `${file}: another process brings it in at this moment`);
+  expectRefusal(said!, `${file}: another process is importing this file`);
   expect((await on.json(importing(file))).imports).toMatchObject([{ state: 'imported before' }]);
 });
 
@@ -241,18 +241,22 @@ test('an import that was begun in another way is not gone on with; by a new name
   const file = fileOf('other.csv', events(3).replaceAll('event-', 'other-'));
   await on.json(importing(file));
   await pool.query('update imports set finished_at = null, rows_done = 1 where file = $1', [file]);
-  expectRefusal(await on.run(importing(file, '--ignore', 'n')), file, 'was begun in another way', '--name');
+  expectRefusal(await on.run(importing(file, '--ignore', 'n')), file, 'with other options', '--name');
   // Which of its members comes first says nothing.
   const turned = `select json_object_agg(key, value order by key desc) from json_each(reading)`;
   await pool.query(`update imports set reading = (${turned}) where file = $1`, [file]);
   expect((await on.json(importing(file))).imports).toMatchObject([{ state: 'imported', rows: 3 }]);
   // Who has corrected the mapping must not believe that it had an effect.
-  expectRefusal(await on.run(importing(file, '--ignore', 'n')), 'imported before in another way', '--name');
+  expectRefusal(
+    await on.run(importing(file, '--ignore', 'n')),
+    'already imported with other options',
+    '--name',
+  );
   expect(await lately('other-')).toHaveLength(5);
   await on.json(importing(file, '--ignore', 'n', '--name', 'once more'));
   expect(await lately('other-')).toHaveLength(8);
   const another = fileOf('another.csv', events(4));
-  expectRefusal(await on.run(importing(another, '--name', 'once more')), 'is another file than');
+  expectRefusal(await on.run(importing(another, '--name', 'once more')), 'has other content');
 });
 
 test('what cannot be read or written is refused in one line, with file and rule', async () => {
@@ -294,7 +298,7 @@ test('objects of a bucket are fetched one after the other; one that was imported
   expectRefusal(
     await on.run(from(`s3://${bucket}/exports/3.csv`)),
     bucket,
-    'there is no object under the prefix "exports/3.csv"',
+    'no object was found under the prefix "exports/3.csv"',
   );
   expectRefusal(await on.run(from('s3://nowhere/x.csv')), 'bucket nowhere', 'NoSuchBucket');
   const keyless = await on.run(importing(`s3://${bucket}/exports/`));
@@ -322,10 +326,10 @@ test('a file of refused rows that is there is not written over, unless told; the
   const file = fileOf('over.csv', content);
   const rejects = `${file}.rejects.ndjson`;
   writeFileSync(rejects, 'of somebody\n');
-  expectRefusal(await on.run(importing(file)), `${rejects} is there already`, '--force');
+  expectRefusal(await on.run(importing(file)), `${rejects} already exists`, '--force');
   expect(readFileSync(rejects, 'utf8')).toBe('of somebody\n');
   // Nothing was begun: the same holds of a second try.
-  expectRefusal(await on.run(importing(file)), `${rejects} is there already`);
+  expectRefusal(await on.run(importing(file)), `${rejects} already exists`);
   expectRefusal(await on.run(importing(file, '--rejects', file, '--force')), 'name another file');
   expect(readFileSync(file, 'utf8')).toBe(content);
   expect((await on.run(importing(file, '--force'))).code).toBe(2);

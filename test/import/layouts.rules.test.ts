@@ -26,7 +26,7 @@ describe('the line breaks of a CSV file', () => {
     );
     expect(sent).toEqual([{ external_id: 'alan', city: 'Ro\rme', plan: 'free' }]);
     expect(refused.map(({ row }) => row)).toEqual([1, 2]);
-    expect(refused[0]!.reason).toContain("quote a value that has ',' or a line break in it");
+    expect(refused[0]!.reason).toContain("quote values that contain ',' or a line break");
   });
 
   test('CR alone ends the lines of an NDJSON file as well', async () => {
@@ -36,8 +36,8 @@ describe('the line breaks of a CSV file', () => {
 });
 
 test.each([
-  ['external_id,plan\n', 'users.csv has a header and no rows below it'],
-  ['external_id,plan\r\n\r\n', 'users.csv has a header and no rows below it'],
+  ['external_id,plan\n', 'users.csv has a header but no rows'],
+  ['external_id,plan\r\n\r\n', 'users.csv has a header but no rows'],
 ])('a CSV file with a header and no rows (%j) is refused with its cause', async (content, rule) => {
   await expect(readRows(fileOf('users.csv', content))).rejects.toThrow(rule);
 });
@@ -103,7 +103,7 @@ describe('a column without a name', () => {
 
   test('refuses the file without --ignore, and the error says what to do', async () => {
     await expect(readRows(fileOf('users.csv', content), { ignore: ['#1'] })).rejects.toThrow(
-      "column 4 of the header has no name: name it, or leave it out with --ignore '#4'",
+      "column 4 of the header has no name; name it, or ignore it with --ignore '#4'",
     );
   });
 });
@@ -116,7 +116,7 @@ test.each([
     'is a JSON array',
   ],
   ['an array behind a mark and white space', '\ufeff [1]\n', 'is a JSON array'],
-  ['a pretty-printed object', '{\n  "external_id": "ada"\n}\n', 'a JSON object takes several lines'],
+  ['a pretty-printed object', '{\n  "external_id": "ada"\n}\n', 'a JSON object spans several lines'],
 ])('%s is refused as a whole, with line and remedy', async (_, content, rule) => {
   const reading = readRows(fileOf('users.json', content), { layout: 'ndjson' });
   await expect(reading).rejects.toThrow(rule);
@@ -162,8 +162,8 @@ test.each([
   ],
   ['an Office document', zipOf([{ name: 'word/document.xml', content: '<x/>' }])],
   ['a PDF document', Buffer.from('%PDF-1.7\n')],
-  ['packed by bzip2', Buffer.from('BZh91AY&SY')],
-  ['packed by xz', Buffer.from('fd377a585a00', 'hex')],
+  ['compressed with bzip2', Buffer.from('BZh91AY&SY')],
+  ['compressed with xz', Buffer.from('fd377a585a00', 'hex')],
   ['a tar archive', Buffer.concat([Buffer.alloc(257), Buffer.from('ustar')])],
   ['an HTML page', Buffer.from('\n<!DOCTYPE html>\n<html>')],
 ])('a file named .csv that is %s is reported as that', async (what, bytes) => {
@@ -183,7 +183,7 @@ test('a refused row has file, row, line, column, field, value, reason and text',
       ...{ file: expect.stringContaining('users.csv'), row: 3, line: 5, column: null, field: null },
       ...{ value: null, text: 'cy,cy@example.com' },
       reason:
-        "the row has 2 values, and the header 3 columns; quote a value that has ',' or a line break in it",
+        "the row has 2 values, but the header has 3 columns; quote values that contain ',' or a line break",
     },
   ]);
 });

@@ -50,7 +50,7 @@ describe('a CSV file', () => {
         row: 1,
         field: 'age',
         reason: expect.stringMatching(
-          /^'age' is not valid: 'old' of the column Age is no number: write it as 12.5/,
+          /^'age' is not valid: 'old' in the column Age is not of the type number: write it as 12.5/,
         ),
       },
     ]);
@@ -125,17 +125,23 @@ describe('a CSV file', () => {
       { external_id: 'e', plan: 2 },
     ]);
     expect(refused.map(({ row, reason }) => [row, reason])).toEqual([
-      [2, "the row has 1 values, and the header 2 columns; quote a value that has ',' or a line break in it"],
-      [3, "the row has 3 values, and the header 2 columns; quote a value that has ',' or a line break in it"],
-      [4, 'something stands behind a closing quote; write a quote within a quoted value twice'],
+      [
+        2,
+        "the row has 1 values, but the header has 2 columns; quote values that contain ',' or a line break",
+      ],
+      [
+        3,
+        "the row has 3 values, but the header has 2 columns; quote values that contain ',' or a line break",
+      ],
+      [4, 'there is text after a closing quote; double each quote inside a quoted value'],
     ]);
   });
 
   test.each([
     ['twice the same name', 'external_id,plan,plan\n', 'the header has the column plan twice'],
     ['a column without a name', 'external_id,,x\n', 'column 2 of the header has no name'],
-    ['nobody', 'plan,seats\n1,2\n', 'has no column that names a user'],
-    ['nothing', '\n\n', 'the header cannot be read: the file has no row'],
+    ['nobody', 'plan,seats\n1,2\n', 'has no column with an identifier'],
+    ['nothing', '\n\n', 'the header cannot be read: the file has no rows'],
   ])('a header with %s refuses the file', async (_, content, rule) => {
     const file = fileOf('users.csv', content);
     await expect(readRows(file)).rejects.toThrow(rule);
@@ -145,15 +151,17 @@ describe('a CSV file', () => {
   test('what --map or --ignore names has to be there, and a field is of one column', async () => {
     const file = fileOf('users.csv', 'id,mail,email\n1,a,b\n');
     await expect(readRows(file, { map: 'external_id=ID' })).rejects.toThrow(
-      'has no column ID; it has id, mail, email',
+      'has no column ID; the columns are id, mail, email',
     );
     await expect(readRows(file, { ignore: ['x'] })).rejects.toThrow('has no column x');
     const map = 'external_id=id,email=mail,email=email';
     await expect(readRows(file, { map })).rejects.toThrow(
-      'the columns mail and email would both be the field email',
+      'the columns mail and email map to the same field email',
     );
     const events = { type: 'events', map: 'external_id=id' } as const;
-    await expect(readRows(file, events)).rejects.toThrow("has no column for 'name', which events need");
+    await expect(readRows(file, events)).rejects.toThrow(
+      "has no column for 'name', which is required for events",
+    );
   });
 });
 
@@ -186,8 +194,8 @@ describe('an NDJSON file', () => {
       [4, 'email'],
       [5, 'external_id'],
     ]);
-    expect(refused[0]!.reason).toBe('the line is no JSON object; write one JSON object per line');
-    expect(refused[1]!.reason).toMatch(/^the line is no JSON: /);
+    expect(refused[0]!.reason).toBe('the line is not a JSON object; write one JSON object per line');
+    expect(refused[1]!.reason).toMatch(/^the line is not valid JSON: /);
   });
 
   test('a group that the workspace does not have is a fault of the field that names it', async () => {
@@ -217,7 +225,7 @@ test('a mapping that cannot be read is refused', () => {
     { field: 'a', column: 'b', reading: undefined },
     { field: 'c', column: 'd:e', reading: 'number' },
   ]);
-  for (const text of ['a', '=b', 'a=', 'a=b,,c=d']) expect(() => parseMap(text)).toThrow('is no mapping');
+  for (const text of ['a', '=b', 'a=', 'a=b,,c=d']) expect(() => parseMap(text)).toThrow('is not a mapping');
 });
 
 test('a record is parted at its delimiter alone', () => {
@@ -273,11 +281,11 @@ test('a file that is packed by Zstandard is read as what is in it; one that is c
   expect(sent[19_999]).toEqual({ external_id: 'u19999', x: `${'x'.repeat(50)}19999` });
   const packed = readFileSync(file);
   const cut = fileOf('cut.csv.zst', packed.subarray(0, packed.length - 1000));
-  await expect(readRows(cut)).rejects.toThrow('it cannot be unpacked');
+  await expect(readRows(cut)).rejects.toThrow('it cannot be decompressed');
   const wide = Buffer.from(packed);
   wide[4] = wide[4]! & ~0x20;
   wide[5] = 31 << 3;
-  await expect(readRows(fileOf('wide.csv.zst', wide))).rejects.toThrow('unpacking it takes more than');
+  await expect(readRows(fileOf('wide.csv.zst', wide))).rejects.toThrow('decompression takes more than');
 });
 
 const parquetOf = (select: string, options = '') =>

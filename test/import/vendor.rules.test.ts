@@ -209,8 +209,8 @@ describe('braze-currents', () => {
       { event_type: 7, id: 'b', time, external_user_id: 'ada' },
     );
     expect(refused.map(({ reason }) => reason)).toEqual([
-      expect.stringContaining(`'event_type' is not valid: {"toString":1} is not brought in`),
-      expect.stringContaining(`'event_type' is not valid: 7 is not brought in`),
+      expect.stringContaining(`'event_type' is not valid: {"toString":1} cannot be imported`),
+      expect.stringContaining(`'event_type' is not valid: 7 cannot be imported`),
     ]);
   });
 });

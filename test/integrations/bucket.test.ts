@@ -99,7 +99,7 @@ test('what only the owner can mend is an error of the configuration that says wh
     [
       { prefix: 'nothing/' },
       { access_key_id: 'S3RVER', secret_access_key: secret },
-      /no csv object under the prefix "nothing\/"/,
+      /no csv object was found under the prefix "nothing\/"/,
     ],
     [{ format: 'parquet' }, { access_key_id: 'S3RVER', secret_access_key: secret }, /no parquet object/],
     [
@@ -150,7 +150,7 @@ test('an object that goes while the bucket is read fails, and says which', async
   await expect(readAll(stocked)).rejects.toMatchObject({
     name: 'SourceError',
     reason: 'failed',
-    message: 's3://bucket/a.csv was deleted while the bucket was read',
+    message: 's3://bucket/a.csv was deleted while the bucket was being read',
   });
 });
 
@@ -163,7 +163,7 @@ test('objects that the disk has no room for are not fetched', async () => {
   });
   await expect(readAll(stocked)).rejects.toMatchObject({
     name: 'SourceError',
-    message: expect.stringMatching(/9007199254740991 bytes, but the disk of .* has only \d+ free/),
+    message: expect.stringMatching(/9007199254740991 bytes, but the disk of .* has only \d+ bytes free/),
   });
   expect(fetched).toBe(0);
 });

@@ -28,7 +28,7 @@ describe('columns', () => {
   test('deletes name users by what only one user has, and have no PAYLOAD', () => {
     check('deletes', 'UPDATED_AT EXTERNAL_ID EMAIL')();
     expect(check('deletes', 'UPDATED_AT EMAIL')).toThrow(
-      'there is no column that names the user, which takes one of EXTERNAL_ID, ALIAS_NAME with ALIAS_LABEL, SERVICE_ID (the columns are: UPDATED_AT, EMAIL)',
+      'there is no column with an identifier; one of EXTERNAL_ID, ALIAS_NAME with ALIAS_LABEL, SERVICE_ID is required (the columns are: UPDATED_AT, EMAIL)',
     );
     expect(check('deletes', 'UPDATED_AT EXTERNAL_ID PAYLOAD')).toThrow(/PAYLOAD, which a sync of deletes/);
   });
@@ -36,7 +36,7 @@ describe('columns', () => {
   test.each([
     ['PAYLOAD EXTERNAL_ID', 'there is no column UPDATED_AT'],
     ['UPDATED_AT EXTERNAL_ID', 'there is no column PAYLOAD'],
-    ['UPDATED_AT PAYLOAD', 'there is no column that names the user'],
+    ['UPDATED_AT PAYLOAD', 'there is no column with an identifier'],
     ['UPDATED_AT PAYLOAD ALIAS_NAME', 'ALIAS_NAME with ALIAS_LABEL'],
     ['UPDATED_AT PAYLOAD email EMAIL', 'there are several columns EMAIL'],
   ])('%s: %s', (names, rule) => {

@@ -44,15 +44,15 @@ describe('credentials', () => {
     expect(decryptCredentials(old, id, [other, key])).toEqual(credentials);
     const renewed = encryptCredentials(credentials, id, [other, key]);
     expect(decryptCredentials(renewed, id, [other])).toEqual(credentials);
-    expect(() => decryptCredentials(renewed, id, [key])).toThrow(/no key of INTEGRATION_KEY is the one/);
+    expect(() => decryptCredentials(renewed, id, [key])).toThrow(/INTEGRATION_KEY does not contain the key/);
   });
 
   test('without a key there is none to encrypt with, and the error says how to make one', () => {
     expect(() => encryptCredentials(credentials, id, [])).toThrow(
-      /set INTEGRATION_KEY.*openssl rand -base64 32/,
+      /INTEGRATION_KEY is not set.*openssl rand -base64 32/,
     );
     const stored = encryptCredentials(credentials, id, [key]);
-    expect(() => decryptCredentials(stored, id, [])).toThrow(/INTEGRATION_KEY is not set here/);
+    expect(() => decryptCredentials(stored, id, [])).toThrow(/INTEGRATION_KEY is not set for this process/);
   });
 });
 

@@ -135,7 +135,7 @@ test('lines that do not all end alike are an error of the configuration', async 
   const reading = readAll(csv(`${header}a,${at},{}\r\nb,${at},{}\n`));
   await expect(reading).rejects.toMatchObject({
     reason: 'config',
-    message: expect.stringMatching(/lines .* end in the same way/),
+    message: expect.stringMatching(/lines .* must have the same line ending/),
   });
 });
 

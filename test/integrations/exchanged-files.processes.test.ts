@@ -79,7 +79,7 @@ test('one that becomes a link between the look and the opening is not read', asy
   symlinkSync(secret.file, file);
   const exchanged = {
     reason: 'failed',
-    message: expect.stringMatching(/rows\.csv was exchanged while it was opened/),
+    message: expect.stringMatching(/rows\.csv was replaced while it was being opened/),
   };
   await expect(openInside({ root, owner, target: file, name: file })).rejects.toMatchObject(exchanged);
   // Nor one whose folder becomes a link, of which the path's end tells nothing.
@@ -148,7 +148,7 @@ test('a file that a definition names may be a link within its folder, and none t
   symlinkSync(secret.file, path.join(folder, 'out'));
   await expect(
     open({ definition: { type: 'folder', path: path.join(folder, 'out'), format: 'csv' } }),
-  ).rejects.toMatchObject({ reason: 'config', message: expect.stringMatching(/leads out of its folder/) });
+  ).rejects.toMatchObject({ reason: 'config', message: expect.stringMatching(/outside of its folder/) });
 });
 
 test('a second name (hard link) of a file that belongs to somebody else than the folder is refused', async () => {
@@ -160,7 +160,7 @@ test('a second name (hard link) of a file that belongs to somebody else than the
   await opened.handle.close();
   await expect(openInside({ root, owner: uid + 1, target: again, name: again })).rejects.toMatchObject({
     reason: 'config',
-    message: expect.stringMatching(/again\.csv is not read: it has 2 names \(hard links\)/),
+    message: expect.stringMatching(/again\.csv was skipped: it has 2 hard links/),
   });
 });
 
@@ -176,7 +176,7 @@ test('a file that shrinks while it is copied fails, and says so', async () => {
   };
   await expect(copyFiles(stocked.definition as never, shrinking)).rejects.toMatchObject({
     reason: 'failed',
-    message: expect.stringMatching(/was changed while it was read/),
+    message: expect.stringMatching(/changed while it was being read/),
   });
   await scratch.remove();
 });

@@ -142,7 +142,7 @@ test.each<[what: string, behaviour: Behaviour, said: RegExp]>([
       socket.write(fetched);
       flood(socket, oneRow(Buffer.from('{}')));
     }),
-    /more rows than the 500 that were asked for/,
+    /more rows than the requested 500/,
   ],
   [
     'sends a row that never ends',

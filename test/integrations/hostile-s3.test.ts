@@ -99,7 +99,7 @@ test.each<[what: string, answer: RequestListener, said: RegExp]>([
   [
     'sends entities, as many as fit',
     (_, response) => void response.end(`<ListBucketResult>${'&#38;'.repeat(100_000)}</ListBucketResult>`),
-    /there is no csv object/,
+    /no csv object was found/,
   ],
   [
     'nests without end',
@@ -112,11 +112,11 @@ test.each<[what: string, answer: RequestListener, said: RegExp]>([
     /too long|did not end within/,
   ],
   ['never begins an object', onObject(() => {}), /Timeout/],
-  ['drips an object', onObject((response) => drip(response, 'x')), /s3:\/\/bucket\/a\.csv is given up/],
+  ['drips an object', onObject((response) => drip(response, 'x')), /s3:\/\/bucket\/a\.csv is too slow/],
   [
     'sends an object without end',
     onObject((response) => flood(response, megabyte)),
-    /more than the 1000 bytes of the list/,
+    /more than the 1000 bytes that the list has/,
   ],
   [
     'lists an object that is larger than there is room',

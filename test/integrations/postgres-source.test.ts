@@ -122,7 +122,7 @@ test('what only the owner can mend is an error of the configuration that says wh
     [await at('guarded', { port: 1 }), /ECONNREFUSED/],
     [await at('guarded', { tls: 'on' }), /does not support SSL/],
     [await at('broken'), /division by zero/],
-    [await at('numbers'), /updated_at is of type integer, which is no time/],
+    [await at('numbers'), /updated_at is of type integer, which is not a time type/],
   ];
   for (const [stocked, message] of cases) {
     const error = await readAll(stocked).then(

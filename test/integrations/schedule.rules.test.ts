@@ -45,9 +45,9 @@ describe('a schedule', () => {
   });
 
   test.each([['0 0 1 1 *'], ['0 0 31 * *'], ['0 0 29-31 * *'], ['0 0 1 */2 *']])(
-    '%s does not come in every month',
+    '%s does not occur in every month',
     (schedule) => {
-      expect(() => patternOf(schedule)).toThrow(/the rarest schedule is monthly/);
+      expect(() => patternOf(schedule)).toThrow(/the least frequent schedule is monthly/);
     },
   );
 
@@ -68,7 +68,7 @@ describe('a schedule', () => {
     ['every 24 hours'],
   ])("'%s' is refused with a word about what there is", (schedule) => {
     expect(() => patternOf(schedule)).toThrow(
-      /is no schedule; there are|is no cron expression|does not divide/,
+      /is not a schedule; use|is not a cron expression|does not divide/,
     );
   });
 });

@@ -31,7 +31,7 @@ test('a full disk of the scratch folder is told with the file that was to be res
     (given.at(-1) as (error: Error) => void)(full);
   }) as never);
   await expect(restore(store)).rejects.toThrow(
-    /\/events-[^ ]+\.parquet: the disk of .* is full, where its copy is/,
+    /\/events-[^ ]+\.parquet: the disk with the temporary copy in .* is full/,
   );
   spy.mockRestore();
   await restore(store);

@@ -46,11 +46,11 @@ export async function readHeader(file: InputFile): Promise<CsvHeader | undefined
   if (names) return { linesBefore, delimiter, names };
   if (start.length < MOST_BYTES)
     return { linesBefore, delimiter, names: parseLine(`${text}\n`, delimiter) ?? [] };
-  throw new SourceError('config', `${file.name}: no first line ends within ${MOST_BYTES} bytes`);
+  throw new SourceError('config', `${file.name}: the first line is longer than ${MOST_BYTES} bytes`);
 }
 
 const ZIP = Buffer.from('PK\x03\x04', 'latin1');
-const ZIPPED = 'a zip archive or an Excel workbook: save it as CSV in UTF-8, packed by gzip or not at all';
+const ZIPPED = 'a zip archive or an Excel workbook: save it as CSV in UTF-8, optionally compressed with gzip';
 
 async function readStart(file: InputFile): Promise<Buffer> {
   const handle = await open(file.path);

@@ -86,7 +86,7 @@ function readCsv(
 
 function openQuote({ name, openQuote }: InputFile): SourceRow[] {
   if (openQuote === undefined) return [];
-  const text = `${name}: the quote at byte ${openQuote + 1} is not closed; nothing from its line on can be read`;
+  const text = `${name}: the quote at byte ${openQuote + 1} is not closed, so the file cannot be read from its line on`;
   return [brokenRow(text, '')];
 }
 
@@ -201,7 +201,7 @@ export async function refuseBrotli(connection: DuckDBConnection, file: InputFile
   if (await isInBrotli(connection, file.path))
     throw new SourceError(
       'config',
-      `${file.name}: it is compressed with Brotli, which is not read; write it with Zstandard, Snappy or gzip`,
+      `${file.name}: it is compressed with Brotli, which is not supported; write it with Zstandard, Snappy or gzip`,
     );
 }
 
@@ -230,7 +230,7 @@ function timeOf({ name, type }: SourceColumn, where: string): string {
   // Of any unit; without a zone it is UTC; a date is its first moment.
   if (type.startsWith('TIMESTAMP') || type === 'DATE') return `${column}::timestamp`;
   if (type === 'VARCHAR') return timeOfText(column);
-  throw new SourceError('config', `${where}: ${name} is of type ${type}, which is no time`);
+  throw new SourceError('config', `${where}: ${name} is of type ${type}, which is not a time type`);
 }
 
 function asText({ name, type }: SourceColumn): string {

@@ -41,7 +41,7 @@ export async function openInside({ root, owner, target, name }: Inside): Promise
     if (nlink > 1 && uid !== owner) {
       throw new SourceError(
         'config',
-        `${name} is not read: it has ${nlink} names (hard links) and another owner than the folder; put a copy there`,
+        `${name} was skipped: it has ${nlink} hard links and another owner than the folder; put a copy there`,
       );
     }
     return { handle, bytes: size };
@@ -74,7 +74,9 @@ async function placeOf(handle: FileHandle, target: string): Promise<string | und
 }
 
 function exchangedWhile(name: string, cause?: unknown): SourceError {
-  return new SourceError('failed', `${name} was exchanged while it was opened, and is not read`, { cause });
+  return new SourceError('failed', `${name} was replaced while it was being opened, so it was not read`, {
+    cause,
+  });
 }
 
 /** A file to read. */
@@ -130,7 +132,7 @@ export async function copyFiles(
   if (found.length === 0) {
     throw new SourceError(
       'config',
-      `${definition.path}: there is no file of the format ${definition.format} (${endings[definition.format].join(', ')})`,
+      `${definition.path}: no file of the format ${definition.format} was found (${endings[definition.format].join(', ')})`,
     );
   }
   const copies: InputFile[] = [];
@@ -179,7 +181,7 @@ async function copy({ handle, bytes }: OpenedFile, { scratch, ...copying }: Copy
   if (after.size < before.size || (after.mtimeMs !== before.mtimeMs && !grown)) {
     throw new SourceError(
       'failed',
-      `${copying.name} was changed while it was read; write files elsewhere and rename them`,
+      `${copying.name} changed while it was being read; write files in another folder and then rename them`,
     );
   }
 }
@@ -223,7 +225,10 @@ async function findFiles({ path: given, format }: FolderDefinition): Promise<Fou
 async function findOne(given: string, target: string): Promise<Found> {
   const root = await realpath(path.dirname(given));
   if (!target.startsWith(root + path.sep)) {
-    throw new SourceError('config', `${given} is a link that leads out of its folder; name the file itself`);
+    throw new SourceError(
+      'config',
+      `${given} is a link to a file outside of its folder; use the path of the file itself`,
+    );
   }
   if (!(await stat(target)).isFile())
     throw new SourceError('config', `${given} is neither a file nor a folder`);

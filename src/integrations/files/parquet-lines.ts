@@ -121,7 +121,7 @@ export async function openParquet(
       if (all > mostBytes)
         throw new SourceError(
           'config',
-          `${name} is not read: its rows have more than ${mostBytes} bytes, unpacked`,
+          `${name} was not read: its rows have more than ${mostBytes} bytes after decompression, which is the limit`,
         );
     }
     windows.push({ from: first, to: rows });
@@ -183,7 +183,7 @@ interface Typed {
 /** Bytes of the texts in a value, as an expression that makes none of them. */
 function sizeOf(value: string, { type, name, depth, ids }: Typed): string {
   if (depth > MOST_DEPTH)
-    throw new SourceError('config', `${name}: it has a column that is nested deeper than ${MOST_DEPTH}`);
+    throw new SourceError('config', `${name}: it has a column nested deeper than ${MOST_DEPTH}`);
   const within = (inner: string, of: DuckDBType) => sizeOf(inner, { type: of, name, depth: depth + 1, ids });
   const sum = (list: string, of: DuckDBType) => {
     const item = `x${depth}`;

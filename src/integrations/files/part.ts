@@ -61,7 +61,7 @@ export function toSourceError(error: unknown, files: readonly InputFile[]): Sour
   if (message.includes('state machine reached an invalid state')) {
     return new SourceError(
       'config',
-      `${nameAll(files)}: the lines of a CSV file must all end in the same way`,
+      `${nameAll(files)}: all lines of a CSV file must have the same line ending`,
       {
         cause: error,
       },

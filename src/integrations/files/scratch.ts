@@ -51,7 +51,7 @@ export async function createScratch(maxBytes: number): Promise<Scratch> {
     if (taken + bytes > maxBytes) {
       throw new SourceError(
         'config',
-        `${name}: the files of this run need more than the ${maxBytes} bytes of disk that SYNC_SCRATCH_BYTES allows, unpacked as they are read`,
+        `${name}: the files of this run need more than the ${maxBytes} bytes of disk that SYNC_SCRATCH_BYTES allows, after decompression`,
       );
     }
     if (taken + bytes - looked >= LOOK_EVERY) {
@@ -60,7 +60,7 @@ export async function createScratch(maxBytes: number): Promise<Scratch> {
       if (free - bytes < freeAtFirst * (1 - MOST_OF_FREE)) {
         throw new SourceError(
           'failed',
-          `${name}: the disk of ${folder} has only ${free} bytes free, and a run may take ${MOST_OF_FREE * 100} % of what was free at its start`,
+          `${name}: the disk of ${folder} has only ${free} bytes free; a run can use ${MOST_OF_FREE * 100} % of the space that was free at its start`,
         );
       }
     }
@@ -111,7 +111,7 @@ export async function bringIn(scratch: Scratch, { from, name, to, packed, signal
   } catch (error) {
     const { code, message } = error as NodeJS.ErrnoException;
     if (!code?.startsWith('Z_')) throw error;
-    throw new SourceError('config', `${name} cannot be unpacked: ${message}`, { cause: error });
+    throw new SourceError('config', `${name} cannot be decompressed: ${message}`, { cause: error });
   }
 }
 
