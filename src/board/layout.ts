@@ -60,7 +60,7 @@ ${
       ({ path: place, name }) =>
         html`<li><a href="${place}"${isPresent(place) && html` aria-current="page"`}>${name}</a></li>`,
     )}</ul></nav>
-<div class="who"><button type="button" class="quiet" data-theme-toggle hidden>Dark or light</button>
+<div class="who"><button type="button" class="quiet" data-theme-toggle hidden>Dark or light theme</button>
 <a href="/sessions">Sessions</a> <a href="/sign-out" title="${viewer.user}">Sign out</a></div>
 </header>`
 }

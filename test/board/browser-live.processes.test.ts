@@ -121,7 +121,7 @@ describe('what moves, what must not, and what the keyboard does, in a browser', 
       return async () => (await read(installation.database, id)).state;
     };
     const replayed = await choose('one to replay');
-    await tabTo(page, 'Replay the chosen');
+    await tabTo(page, 'Replay selected');
     await page.keyboard.press('Enter');
     await page.getByRole('status').getByText('Enqueued again').waitFor();
     expect(await replayed()).toBe('replaying');
@@ -129,7 +129,7 @@ describe('what moves, what must not, and what the keyboard does, in a browser', 
     const first = await choose('one to discard');
     await tabTo(page, 'Reason to discard');
     await page.keyboard.type('never to be applied');
-    await tabTo(page, 'Discard the chosen');
+    await tabTo(page, 'Discard selected');
     await page.keyboard.press('Enter');
     await page.getByRole('status').getByText('Discarded.').waitFor();
     expect(await first()).toBe('discarded');

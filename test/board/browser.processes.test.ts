@@ -99,7 +99,7 @@ describe('the console in a browser', () => {
     await page.goto(`${url}/keys?workspace=${scene.hall}`);
     await page.getByLabel('Name, for whoever').fill(hostile);
     await page.getByRole('checkbox', { name: 'users.track', exact: true }).check();
-    await page.getByRole('button', { name: 'Make the key' }).click();
+    await page.getByRole('button', { name: 'Create key' }).click();
     await page.getByText('Keep it now').waitFor();
     await settles('a key that is shown once');
     await page.goto(`${url}${scene.places.find((one) => one.startsWith('/accounts/'))}`);
@@ -109,7 +109,7 @@ describe('the console in a browser', () => {
     await page.goto(`${url}/teams`);
     await page.getByLabel('Workspace').fill('nowhere');
     await page.getByLabel('Name').last().fill('Berlin');
-    await page.getByRole('button', { name: 'Make a team' }).click();
+    await page.getByRole('button', { name: 'Create team' }).click();
     await page.getByText('must be the name or id').waitFor();
     await settles('a sentence about what will not do');
     await page.close();
@@ -120,13 +120,13 @@ describe('the console in a browser', () => {
     await signIn(page, url);
     for (const [allowlist, title] of [
       ['nowhere', 'Invalid request'],
-      ['', 'The key is made'],
+      ['', 'API key created'],
     ] as const) {
       await page.goto(`${url}/keys?workspace=${scene.hall}`);
       await page.locator('[name=name]').fill(hostile);
       await page.locator('[name=allowlist]').fill(allowlist);
       await page.locator('[value="users.track"]').check();
-      await page.getByRole('button', { name: 'Make the key' }).click();
+      await page.getByRole('button', { name: 'Create key' }).click();
       await page.getByRole('heading', { name: title }).waitFor();
       expect([title, await troublesOf(page)]).toEqual([title, []]);
     }
@@ -137,7 +137,7 @@ describe('the console in a browser', () => {
     expect(await troublesOf(page)).toEqual([]);
     await page.goto(url + scene.lettersOfHall);
     await page.getByRole('checkbox').check();
-    await page.getByRole('button', { name: 'Discard the chosen' }).click();
+    await page.getByRole('button', { name: 'Discard selected' }).click();
     await page.getByText('Enter a reason').waitFor();
     expect(await troublesOf(page, [narrow])).toEqual([]);
     await page.close();
@@ -158,7 +158,7 @@ describe('the console in a browser', () => {
     ];
     await page.emulateMedia({ colorScheme: 'light' });
     const [, light] = await themes();
-    await page.getByRole('button', { name: 'Dark or light' }).click();
+    await page.getByRole('button', { name: 'Dark or light theme' }).click();
     const [name, dark] = await themes();
     expect([name, dark === light]).toEqual(['dark', false]);
     await page.goto(`${url}/`);
@@ -184,7 +184,7 @@ describe('the console in a browser', () => {
       await page.goto(`${url}/dead-letters`);
       await page.getByRole('link', { name: 'one that is chosen' }).click();
       await page.getByRole('checkbox').check();
-      await page.getByRole('button', { name: 'Replay the chosen' }).click();
+      await page.getByRole('button', { name: 'Replay selected' }).click();
       await page.getByRole('status').getByText('Enqueued again').waitFor();
       expect((await read(installation.database, id)).state).toBe('replaying');
     } finally {
@@ -200,7 +200,7 @@ describe('the console in a browser', () => {
     await page.goto(`${url}/users?q=to+be+deleted`);
     await page.getByRole('link', { name: 'to be deleted' }).click();
     await page.getByRole('link', { name: 'Delete…' }).click();
-    const button = page.getByRole('button', { name: 'Delete for good' });
+    const button = page.getByRole('button', { name: 'Delete permanently' });
     expect(await button.isDisabled()).toBe(true);
     const word = (await page.locator('[data-word]').getAttribute('data-word'))!;
     await page.locator('[data-word]').fill(word);
@@ -232,7 +232,7 @@ describe('the console in a browser', () => {
     const choose = async (password: string) => {
       await page.getByLabel('New password').fill(password);
       await page.getByLabel('Once more').fill(password);
-      await page.getByRole('button', { name: 'Set the password' }).click();
+      await page.getByRole('button', { name: 'Set password' }).click();
     };
     await choose('short');
     await page.getByRole('alert').getByText('12 to 128 characters').waitFor();

@@ -75,7 +75,7 @@ describe('an API key', () => {
       expect((await post(scene.operator, `/keys/${id}`, { confirm: secret.slice(0, 8) })).status).toBe(303);
     expect(await findApiKey(pool(), hashApiKey(secret))).toBeUndefined();
     expect(await actionsAbout(id)).toEqual(['api_keys.create', 'api_keys.revoke']);
-    expect((await page(scene.operator, `/keys/${id}`)).text).not.toContain('Revoke the key');
+    expect((await page(scene.operator, `/keys/${id}`)).text).not.toContain('Revoke key');
   });
 
   test('shows what it asked for by day and bucket, as web processes have counted it', async () => {

@@ -255,7 +255,7 @@ describe('syncs', () => {
   test('one is begun, cancelled, paused and resumed', async () => {
     expect((await act('sync')).headers.get('location')).toContain('done=begun');
     expect((await act('sync')).status).toBe(409);
-    expect((await page(scene.operator, `/syncs/${scene.integration}`)).text).toContain('Cancel the run');
+    expect((await page(scene.operator, `/syncs/${scene.integration}`)).text).toContain('Cancel run');
     expect((await act('cancel')).headers.get('location')).toContain('done=cancelled');
     expect((await act('pause')).headers.get('location')).toContain('done=paused');
     expect(await scene.query('select status from integrations where id = $1', scene.integration)).toEqual([

@@ -33,7 +33,7 @@ describe('a segment', () => {
       expect.stringContaining('2,500 users of 2,501 users that were looked at: all of the workspace.'),
     ]);
     expect([...counted.text.matchAll(/href="\/users\//g)]).toHaveLength(10);
-    expect(counted.text).not.toContain('Count on');
+    expect(counted.text).not.toContain('Continue counting');
     const words = { name: 'Germans', purpose: 'A letter', definition: german };
     const { to } = await sends(scene.operator, '/segments', { action: 'create', ...words });
     const [, id] = /^\/segments\/([0-9a-f-]{36})\?/.exec(to)!;

@@ -54,13 +54,16 @@ export async function groupTable({ prisma }: Database, { id, appGroups }: Holder
     html`<form method="post" action="/accounts/${id}/permissions"><input type="hidden" name="of" value="${value}"><button class="danger" name="action" value="${action}" aria-label="${label}">${text}</button></form>`;
   return html`${table(
     'Permissions by workspace',
-    ['Workspace', 'Permissions', 'Permission set', 'Teams', 'Take away'],
+    ['Workspace', 'Permissions', 'Permission set', 'Teams', 'Remove'],
     shown.map(({ workspace, permissions, permissionSet, teams: own, left }) => [
       workspaces.get(workspace) ?? workspace,
       html`<span class="wrap">${permissions.join(', ')}</span>`,
       permissionSet === undefined ? '' : (sets.get(permissionSet) ?? permissionSet),
-      html`${own.map(({ team, permissions: given }) => html`<div class="wrap">${teams.get(team) ?? team} (${given.join(', ')}) ${take('take_team', team, ['Take', `Take the team ${teams.get(team) ?? team} away`])}</div>`)}${left > 0 && `and ${left} more`}`,
-      take('take', workspace, ['All of it', `All of it in ${workspaces.get(workspace) ?? workspace}`]),
+      html`${own.map(({ team, permissions: given }) => html`<div class="wrap">${teams.get(team) ?? team} (${given.join(', ')}) ${take('take_team', team, ['Remove', `Remove the team ${teams.get(team) ?? team}`])}</div>`)}${left > 0 && `and ${left} more`}`,
+      take('take', workspace, [
+        'Remove all',
+        `Remove all permissions in ${workspaces.get(workspace) ?? workspace}`,
+      ]),
     ]),
   )}${all.length > MOST_SHOWN && html`<p class="faint pager">The first ${MOST_SHOWN} of ${all.length} are shown.</p>`}`;
 }
@@ -81,15 +84,15 @@ export async function giveForms({ prisma }: Database, { id, companyId }: Holder)
 <h2>Give</h2><p class="lead">You give what you hold yourself. The next change that the identity provider sends of these permissions takes its place.</p>
 ${
   sets.length > 0 &&
-  html`<form class="row" method="post" action="/accounts/${id}/permissions">${input('In the workspace', 'workspace')}${input('Permission set', 'set')}<button class="main" name="action" value="give_set">Give the set</button></form>`
+  html`<form class="row" method="post" action="/accounts/${id}/permissions">${input('In the workspace', 'workspace')}${input('Permission set', 'set')}<button class="main" name="action" value="give_set">Assign permission set</button></form>`
 }
 ${
   teams.length > 0 &&
   html`<form class="stack card" method="post" action="/accounts/${id}/permissions">${input('In the workspace', 'workspace')}${input('Team', 'team')}
 <fieldset><legend>Permissions in the team</legend><div class="choices">${teamPermissions.map((name) => html`<label class="check"><input type="checkbox" name="permission" value="${name}"> <code>${name}</code></label>`)}</div></fieldset>
-<p class="actions"><button class="main" name="action" value="give_team">Give the team</button></p></form>`
+<p class="actions"><button class="main" name="action" value="give_team">Assign team</button></p></form>`
 }
-${sets.length === 0 && teams.length === 0 && html`<p class="lead"><a href="${pathWith('/teams', { company: companyId })}">Make a team or a permission set</a> first.</p>`}`;
+${sets.length === 0 && teams.length === 0 && html`<p class="lead"><a href="${pathWith('/teams', { company: companyId })}">Create a team or a permission set</a> first.</p>`}`;
 }
 
 /** @throws {Sorry} when there is none in the viewer's company */

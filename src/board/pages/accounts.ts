@@ -190,11 +190,11 @@ async function accountPage({ services, viewer }: Visit<PageServices>, account: W
     ['Changed', moment(account.modifiedAt)],
   ])}</div>
 <div class="actions">${account.active && button('invite', account.passwordHash === null ? 'Invite' : 'Invite to set a new password', 'main')}
-${isInvited && button('uninvite', 'Revoke the invitation', 'danger')}
+${isInvited && button('uninvite', 'Revoke invitation', 'danger')}
 <a class="button" href="${pathWith('/audit', { subject: id })}">What was done to it</a></div>
 <h2>Permissions by workspace</h2>${groups}${forms}
 <h2>Sessions</h2>${sessionTable(sessions, { viewer, back: `/accounts/${id}` })}
-${sessions.length > 1 && button('sign_out', 'End all of them', 'danger')}`;
+${sessions.length > 1 && button('sign_out', 'End all sessions', 'danger')}`;
 }
 
 const act: Page<PageServices> = {
@@ -211,7 +211,7 @@ const act: Page<PageServices> = {
         const invited = await inviteAccount(services.database, actor, { id, companyId });
         if (!invited)
           throw new Sorry(409, 'The account is not active. Activate it in your identity provider.');
-        return { title: 'An invitation', body: invitationPage(visit, account, invited) };
+        return { title: 'Invitation', body: invitationPage(visit, account, invited) };
       }
       case 'uninvite': {
         const isGone = await revokeInvitation(services.database, actor, { id, companyId });
@@ -242,7 +242,7 @@ function invitationPage(
   { id, userName }: Whole,
   { secret, expiresAt }: { secret: string; expiresAt: Date },
 ): Html {
-  return html`<h1>An invitation for ${userName}</h1>
+  return html`<h1>Invitation for ${userName}</h1>
 <p class="banner warn" role="status">Do not share the link: with it, anyone can set the password of the account, once, until ${moment(expiresAt)}. The link is not shown again, and replaces earlier links.</p>
 <p><code class="secret">${origin}/invitation?token=${secret}</code></p>
 <p class="actions"><a class="button" href="/accounts/${id}">To the account</a></p>`;

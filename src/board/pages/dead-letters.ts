@@ -134,11 +134,11 @@ ${group && html`<h2 class="wrap">${viewer.can('pii', workspace.id) ? group.reaso
 <button name="action" value="discard" hidden></button>
 ${Object.entries(self).map(([name, value]) => html`<input type="hidden" name="${name}" value="${value}">`)}
 ${listed}${next}
-<div class="actions"><button type="button" data-check-all hidden>Choose all of this page</button>
-<button class="main" name="action" value="replay">Replay the chosen</button>
+<div class="actions"><button type="button" data-check-all hidden>Select all on this page</button>
+<button class="main" name="action" value="replay">Replay selected</button>
 <button name="action" value="replay_group">Replay the latest ${count(MOST_AT_ONCE, '', '').trim()} of this group</button></div>
 <div class="actions"><label class="grow">Reason to discard <input name="why" maxlength="${MAX_REASON}" autocomplete="off"></label>
-<button class="danger" name="action" value="discard">Discard the chosen</button>
+<button class="danger" name="action" value="discard">Discard selected</button>
 <button class="danger" name="action" value="discard_group">Discard the latest ${count(MOST_AT_ONCE, '', '').trim()}</button></div>
 </form>`;
 }

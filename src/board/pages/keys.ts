@@ -92,7 +92,7 @@ function keyTable(keys: ShownApiKey[], several: boolean): Html {
 
 function makeForm(workspaces: Workspace[], chosen: Workspace | undefined): Html {
   const [only] = workspaces;
-  return html`<h2>Make a key</h2>
+  return html`<h2>Create a key</h2>
 <form class="stack card" method="post" action="/keys">
 ${
   workspaces.length === 1
@@ -102,7 +102,7 @@ ${
 <label>Name, for whoever looks for it later <input name="name" maxlength="${MAX_NAME}" required autocomplete="off"></label>
 <label>Addresses and subnets from which the key can be used, separated by commas; empty: any <input name="allowlist" maxlength="5000" autocomplete="off" placeholder="10.0.0.0/8, 192.0.2.7"></label>
 <fieldset><legend>Permissions</legend><div class="choices">${permissions.map((name) => html`<label class="check"><input type="checkbox" name="permission" value="${name}"> <code>${name}</code></label>`)}</div></fieldset>
-<p class="actions"><button class="main">Make the key</button></p></form>`;
+<p class="actions"><button class="main">Create key</button></p></form>`;
 }
 
 const make: Page<PageServices> = {
@@ -124,12 +124,12 @@ const make: Page<PageServices> = {
     const { secret, key } = await makeApiKey(services.database, actor, {
       ...{ workspaceId: workspace.id, name, permissions: wanted, ipAllowlist },
     });
-    const body = html`<h1>The key is made</h1>
+    const body = html`<h1>API key created</h1>
 <p class="banner warn" role="status">Keep it now: it is stored nowhere, and is not shown again.</p>
 <p><code class="secret">${secret}</code></p>
 <p class="lead">Clients send it as <code>Authorization: Bearer …</code> to the workspace ${workspace.name}.</p>
 <p class="actions"><a class="button" href="/keys/${key.id}">To the key</a></p>`;
-    return { title: 'A new API key', body };
+    return { title: 'New API key', body };
   },
 };
 
@@ -225,7 +225,7 @@ function revokeForm({ id, identifier }: ShownApiKey): Html {
 <p class="lead">Permanent. Every web process refuses the key within KEY_CACHE_MS.</p>
 <form class="stack card" method="post" action="/keys/${id}">
 <label>Type ${identifier} to confirm <input name="confirm" autocomplete="off" spellcheck="false" data-word="${identifier}" required></label>
-<p class="actions"><button class="danger">Revoke the key</button></p></form>`;
+<p class="actions"><button class="danger">Revoke key</button></p></form>`;
 }
 
 const revoke: Page<PageServices> = {

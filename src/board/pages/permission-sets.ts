@@ -42,12 +42,12 @@ export function requireDone(ending: Ending, what: string): void {
   if (ending === 'gone') throw new Sorry(404, `This ${what} was not found in your company.`);
 }
 
-/** Who has it, so that it can be taken from them. */
+/** The accounts with the set, so that it can be taken from them. */
 export function holderList(holders: { id: string; userName: string }[]): Html {
   const shown = holders
     .slice(0, MOST_HOLDERS)
     .sort((one, other) => one.userName.localeCompare(other.userName, 'en'));
-  return html`<h2>Who has it</h2>${
+  return html`<h2>Accounts with this set</h2>${
     shown.length === 0
       ? empty('Nobody', 'It is given on the page of an account, or by the identity provider.')
       : html`<ul>${shown.map(({ id, userName }) => html`<li><a href="/accounts/${id}">${userName}</a></li>`)}</ul>`
@@ -84,7 +84,7 @@ const show: Page<PageServices> = {
     ])}</div>
 <form class="stack card" method="post" action="/permission-sets/${id}"><label>Name <input name="name" value="${name}" maxlength="${MAX_NAME}" required autocomplete="off"></label>
 ${permissionChoice(permissions)}
-<p class="actions"><button class="main" name="action" value="change">Change the set</button></p></form>
+<p class="actions"><button class="main" name="action" value="change">Save permission set</button></p></form>
 ${holderList(holders)}
 ${deleteForm(`/permission-sets/${id}`, holders.length)}`;
     return { title: name, body };

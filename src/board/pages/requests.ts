@@ -49,7 +49,7 @@ const ask: Page<PageServices> = {
 ${given !== '' && html`<p class="banner bad" role="alert">Invalid request id. It must be a UUID of version 7, for example 019c13ec-a2e2-7c84-bea2-c5e0d85f1e01.</p>`}
 <form class="row" method="get" action="/requests" role="search">
 <label class="grow">Request id <input type="search" name="id" value="${given}" maxlength="100" required autofocus></label>
-${workspaceChoice(workspaces, chosen)}<button class="main">Follow</button></form>`;
+${workspaceChoice(workspaces, chosen)}<button class="main">Show status</button></form>`;
     return { title: 'Requests', body, ...(given !== '' && { status: 400 }) };
   },
 };

@@ -195,6 +195,6 @@ ${sample.length > 0 && html`<p>Among them: ${sample.map((id) => html`<a class="i
 ${
   after !== undefined &&
   html`<form method="post" action="${action}">${Object.entries(hidden).map(([name, value]) => html`<input type="hidden" name="${name}" value="${value}">`)}
-<p class="actions"><button name="action" value="count">Count on</button></p></form>`
+<p class="actions"><button name="action" value="count">Continue counting</button></p></form>`
 }</div>`;
 }

@@ -71,7 +71,7 @@ ${
     : table('Segments', ['Name', 'Filter', 'State', 'Made'], rows)
 }
 ${found.length > PAGE && nextPage('/segments', { workspace: workspace.id, before: found[PAGE - 1]!.id })}
-<h2>A filter</h2>${shown.counted}
+<h2>Filter</h2>${shown.counted}
 ${form(viewer, workspace, { action: '/segments', given: shown.given ?? { name: '', purpose: '', definition: '{"all": []}' } })}`;
 }
 
@@ -144,13 +144,13 @@ ${problemOf(shown)}
   ])}</div>
 ${!mayRead && html`<p class="lead">The filter asks for what tells who somebody is: it is shown with the permission “view_pii”.</p>`}
 ${shown.counted}
-${isActive && mayRead && html`<h2>Its filter</h2>${form(viewer, workspace, { action: `/segments/${segment.id}`, given, segment })}`}
+${isActive && mayRead && html`<h2>Filter</h2>${form(viewer, workspace, { action: `/segments/${segment.id}`, given, segment })}`}
 ${
   mayArchive &&
   html`<h2>Archive</h2><p class="lead">Nobody can use it any more, and its name stays taken.</p>
 <form class="stack card" method="post" action="/segments/${segment.id}"><input type="hidden" name="workspace" value="${workspace.id}">
 <label>Type archive to confirm <input name="confirm" autocomplete="off" spellcheck="false" data-word="archive" required></label>
-<p class="actions"><button class="danger" name="action" value="archive">Archive the segment</button></p></form>`
+<p class="actions"><button class="danger" name="action" value="archive">Archive segment</button></p></form>`
 }`;
 }
 

@@ -67,7 +67,7 @@ ${alert(problem)}
 <label>Email address <input autocomplete="username" value="${email}" readonly></label>
 <label>New password <input name="password" type="password" autocomplete="new-password" required autofocus></label>
 <label>Once more <input name="again" type="password" autocomplete="new-password" required></label>
-<button class="main">Set the password</button>
+<button class="main">Set password</button>
 </form>`,
   );
 }
@@ -122,7 +122,7 @@ const list: Page<PageServices> = {
 ${viewer.full && html`<nav class="tabs" aria-label="Whose">${tab('', 'Your own')}${tab('all', isOperator ? 'Of all accounts' : 'Of the company')}</nav>`}
 ${sessionTable(shown, { viewer, back: pathWith('/sessions', { of: isOwn ? '' : 'all' }) })}
 ${found.length > PAGE && nextPage('/sessions', { of: 'all', before: found[PAGE - 1]!.id })}
-${isOwn && shown.length > 1 && html`<form method="post" action="/sessions"><p class="actions"><button class="danger" name="action" value="end_others">End all but this one</button></p></form>`}`;
+${isOwn && shown.length > 1 && html`<form method="post" action="/sessions"><p class="actions"><button class="danger" name="action" value="end_others">End all other sessions</button></p></form>`}`;
     return { title: 'Sessions', body };
   },
 };

@@ -86,7 +86,7 @@ function actions({ id, status }: SelectedIntegration, present: SelectedRun | und
   if (status === 'draft')
     return html`<p class="banner warn">It is a draft: <code>penstock integrations resume</code> tests its source and activates it.</p>`;
   return html`<div class="actions">${status === 'active' && !present && button('sync', 'Sync now', 'main')}
-${present && !present.cancelledAt && button('cancel', 'Cancel the run', 'danger')}
+${present && !present.cancelledAt && button('cancel', 'Cancel run', 'danger')}
 ${status === 'active' ? button('pause', 'Pause') : button('resume', 'Resume', 'main')}</div>`;
 }
 
@@ -226,7 +226,7 @@ const showRun: Page<PageServices> = {
       ['Ended', run.finishedAt && moment(run.finishedAt)],
       ['Read up to', moment(run.lastTimestamp)],
     ])}</div>
-<h2>Rows that failed, or were synced with a warning</h2>
+<h2>Failed rows and rows with a warning</h2>
 ${rowsOf(rows.slice(0, ROWS), { pii, self })}
 ${rows.length > ROWS && nextPage(self, { after: String(rows[ROWS - 1]!.number) })}`;
     return { title: `Run of ${integration.name}`, body };

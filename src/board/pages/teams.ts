@@ -58,9 +58,9 @@ const list: Page<PageServices> = {
 ${choice('/teams')}
 <h2>Permission sets</h2>${setTable(sets.slice(0, PAGE))}
 ${sets.length > PAGE && nextPage('/teams', { ...self, sets_before: sets[PAGE - 1]!.id })}
-<details class="card"><summary>Make a permission set</summary><form class="stack" method="post" action="/teams"><input type="hidden" name="company" value="${company.id}">
+<details class="card"><summary>Create a permission set</summary><form class="stack" method="post" action="/teams"><input type="hidden" name="company" value="${company.id}">
 <label>Name <input name="name" maxlength="${MAX_NAME}" required autocomplete="off"></label>${permissionChoice([])}
-<p class="actions"><button class="main" name="action" value="make_set">Make the set</button></p></form></details>
+<p class="actions"><button class="main" name="action" value="make_set">Create permission set</button></p></form></details>
 <h2>Teams</h2><p class="lead">Permissions of teams open nothing in this console, since no user belongs to a team.</p>
 ${teamTable(teams.slice(0, PAGE))}
 ${teams.length > PAGE && nextPage('/teams', { ...self, teams_before: teams[PAGE - 1]!.id })}
@@ -68,7 +68,7 @@ ${teams.length > PAGE && nextPage('/teams', { ...self, teams_before: teams[PAGE 
 <form class="row" method="post" action="/teams"><input type="hidden" name="company" value="${company.id}">
 <label>Workspace <input name="workspace" list="workspaces" maxlength="${MAX_NAME}" required autocomplete="off"></label>
 <label>Name <input name="name" maxlength="${MAX_NAME}" required autocomplete="off"></label>
-<button class="main" name="action" value="make_team">Make a team</button></form>`;
+<button class="main" name="action" value="make_team">Create team</button></form>`;
     return { title: 'Teams and permission sets', body };
   },
 };

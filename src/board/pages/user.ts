@@ -239,7 +239,7 @@ function form({ path, word, back, problem }: { path: string; word: string; back:
 ${problem !== undefined && html`<p class="banner bad" role="alert">${problem}</p>`}
 <form class="stack card" method="post" action="${path}">
 <label>Type the service id ${word} to confirm <input name="confirm" autocomplete="off" spellcheck="false" data-word="${word}" required></label>
-<p class="actions"><button class="danger">Delete for good</button> <a class="button" href="${back}">Keep</a></p>
+<p class="actions"><button class="danger">Delete permanently</button> <a class="button" href="${back}">Keep</a></p>
 </form>`;
   return { title: 'Delete a user', body, ...(problem !== undefined && { status: 400 }) };
 }

@@ -172,7 +172,7 @@ ${
   overrides.length > 0 &&
   html`<form class="row" method="post" action="/workspaces/${id}">
 <label>Its own limit of <select name="bucket">${options(overrides.map(({ bucket }) => bucket))}</select></label>
-<button name="action" value="reset">Take back</button></form>`
+<button name="action" value="reset">Remove limit</button></form>`
 }`;
 }
 
