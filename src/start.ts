@@ -2,8 +2,6 @@ import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import path from 'node:path';
-import type { Installation } from './admin/installation.ts';
-import { changeLanes } from './admin/queue.ts';
 import { keepIntegrationKey } from './embedded/address.ts';
 import { type EmbeddedPostgres, hasEmbeddedPostgres, startEmbeddedPostgres } from './embedded/postgres.ts';
 import { type Config, readConfig } from './platform/config.ts';
@@ -12,10 +10,9 @@ import { packageRoot, START_COMMAND } from './platform/files.ts';
 import { describeFailure } from './platform/format.ts';
 import { reachable, within } from './platform/lifecycle.ts';
 import { createLog, type Log } from './platform/log.ts';
-import { bootstrap, migrate, requirePostgres, WAITS_FOR_A_TABLE } from './processes/migrate.ts';
-import { openProducerRedis } from './queue/connection.ts';
 import { poolSizeWithin } from './start/connections.ts';
 import { claimPorts, keepPostgresRunning, type Ports } from './start/postgres.ts';
+import { runPreparation } from './start/preparation.ts';
 import {
   type EndOfStart,
   endOfStart,
@@ -23,8 +20,6 @@ import {
   startProcesses,
   waitUntilReady,
 } from './start/processes.ts';
-import { readSpread, SILENCE_MS } from './store/installation.ts';
-import { openDatabase } from './store/open-database.ts';
 
 /**
  * `npm start`: everything on one machine. Starts what is missing, migrates, runs the processes of the
@@ -53,11 +48,11 @@ async function start(): Promise<number> {
       const onHopeless = (reason: string) => end.because(reason, 1);
       stopPostgres = keepPostgresRunning(postgres, { log, onHopeless });
     }
-    const databaseUrl = postgres?.url ?? config.DATABASE_URL;
-    if (!postgres) await requirePostgres(databaseUrl);
     // Before the API key is made, which is shown only once.
     const ports = await claimPorts(config, postgres?.recovered ? config.SHUTDOWN_TIMEOUT_MS + 1000 : 1000);
-    const apiKey = await prepare(config, databaseUrl, log);
+    const prepared = await runPreparation(environmentWith({ DEPLOYMENT_FORM: config.DEPLOYMENT_FORM }));
+    if (prepared.migrations > 0) log.info({ migrations: prepared.migrations }, 'migrated');
+    const apiKey = firstKey(config.BOOTSTRAP_API_KEY ? undefined : prepared.apiKey);
     if (!end.signal.aborted) stopProcesses = run({ config, ports, apiKey, end, log });
     return await end.asked;
   } catch (error) {
@@ -78,6 +73,8 @@ const REDIS_PATIENCE_MS = 3000;
 /** The processes wait for it, each for itself: whoever started them hears of it here, once, with what to do. */
 async function sayIfRedisIsAway(config: Config, log: Log): Promise<void> {
   if (!config.REDIS_URL) return;
+  // Loaded only here: it takes much memory, and this process runs as long as the service.
+  const { openProducerRedis } = await import('./queue/connection.ts');
   const redis = openProducerRedis(config);
   try {
     await within(REDIS_PATIENCE_MS, once(redis, 'ready'));
@@ -88,43 +85,6 @@ async function sayIfRedisIsAway(config: Config, log: Log): Promise<void> {
   } finally {
     redis.disconnect();
   }
-}
-
-/** Tables and the first workspace with its API key. */
-async function prepare(config: Config, databaseUrl: string, log: Log): Promise<FirstKey> {
-  const applied = await migrate(config.DATABASE_DIRECT_URL || databaseUrl, config.QUEUE, {
-    tell: (reason) => log.warn({ reason }, WAITS_FOR_A_TABLE),
-  });
-  if (applied.length > 0) log.info({ migrations: applied.length }, 'migrated');
-  const database = openDatabase(databaseUrl, 1);
-  try {
-    await followLanes({ config, databaseUrl, database }, log);
-    const { apiKey } = await bootstrap(database, config);
-    return firstKey(config.BOOTSTRAP_API_KEY ? undefined : apiKey);
-  } finally {
-    await database.stop();
-  }
-}
-
-/**
- * All processes of this machine are about to start with LANES and SHARDS: an installation that is idle follows them.
- * @throws {Refusal} when its lanes still hold something, or somebody else works them
- */
-async function followLanes(installation: Installation, log: Log): Promise<void> {
-  const { LANES, SHARDS } = installation.config;
-  const spread = await readSpread(installation.database.pool);
-  if (spread === undefined) return;
-  const before = spread.lanes / spread.shards;
-  if (before === LANES && spread.shards === SHARDS) return;
-  // Processes of an earlier start that was killed count as there for a while.
-  const wait = SILENCE_MS / 1000 + 5;
-  const what =
-    before === LANES
-      ? `changing SHARDS from ${spread.shards} to ${SHARDS}`
-      : `changing LANES from ${before} to ${LANES}`;
-  const say = (hindrance: string) => log.warn(`${what}: ${hindrance}`);
-  await changeLanes(installation, { lanes: LANES, shards: SHARDS, wait, say });
-  log.info({ lanes: LANES, before }, 'number of lanes changed');
 }
 
 interface RunOptions {

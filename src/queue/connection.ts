@@ -39,19 +39,12 @@ export function openProducerRedis(config: Config): RedisClient {
   return openRedis(config, producerPatience(config));
 }
 
-/**
- * For workers: waits for the queue to come back.
- * @param idleTimeout milliseconds after which a connection to Postgres that is not needed is closed
- */
-export function connectWorker(config: Config, databaseUrl: string, idleTimeout?: number): QueueConnection {
-  return connect(config, databaseUrl, { waits: true, idleTimeout });
+/** For workers: waits for the queue to come back. */
+export function connectWorker(config: Config, databaseUrl: string): QueueConnection {
+  return connect(config, databaseUrl, { waits: true });
 }
 
-function connect(
-  config: Config,
-  databaseUrl: string,
-  { idleTimeout = IDLE_TIMEOUT, ...patience }: Patience & { idleTimeout?: number | undefined },
-): QueueConnection {
+function connect(config: Config, databaseUrl: string, patience: Patience): QueueConnection {
   if (config.QUEUE === 'redis') {
     const redis = openRedis(config, patience);
     const layout = layoutOf(config);
@@ -87,7 +80,7 @@ function connect(
     verify: requireSession('the queue in Postgres'),
     // A worker of BullMQ holds a connection that listens. A producer holds none, and may need two at the same time.
     max: patience.waits ? config.DATABASE_POOL_SIZE + config.LANES : Math.max(2, config.DATABASE_POOL_SIZE),
-    idleTimeoutMillis: idleTimeout,
+    idleTimeoutMillis: IDLE_TIMEOUT,
     keepAlive: true,
   } as pg.PoolConfig);
   // Every queue, worker and lane that shares the pool listens for its errors.

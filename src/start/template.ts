@@ -29,8 +29,8 @@ const settings: ServerSettings = {
   autovacuum_naptime: '60s',
 };
 
-/** Options of `initdb` for the same purpose. A proof of a password is short: only this user can reach the socket. */
-const initdb = ['--no-sync', '--wal-segsize=1', '--set=fsync=off', '--set=scram_iterations=1'];
+/** Options of `initdb` for the same purpose. */
+const initdb = ['--no-sync', '--wal-segsize=1', '--set=fsync=off'];
 
 /** The parts of a data folder that make its cluster. */
 const PARTS = ['password', 'postgres'];

@@ -221,8 +221,6 @@ export interface PoolOptions {
   /** Server settings for the pool's sessions, times in milliseconds. */
   session?: SessionSettings;
   patience?: Patience;
-  /** Milliseconds after which a connection that is not needed is closed. */
-  idleTimeout?: number;
 }
 
 /**
@@ -239,8 +237,11 @@ export const everyStatementByIndex = {
   jit: 'off',
 };
 
-/** Milliseconds after which a pool closes a connection that it does not need. */
-export const IDLE_TIMEOUT = 3000;
+/**
+ * Milliseconds after which a pool closes a connection that it does not need. It is longer than the interval of every poll: a
+ * poll that had to open a connection each time would spend most of its processor time on that.
+ */
+export const IDLE_TIMEOUT = 20_000;
 
 /** For a connection of the pool, by default. */
 export const PATIENCE: Patience = { connection: 5000 };
@@ -253,7 +254,7 @@ export const PATIENCE: Patience = { connection: 5000 };
 export function openPool(
   url: string,
   size: number,
-  { session = {}, patience = PATIENCE, idleTimeout = IDLE_TIMEOUT }: PoolOptions = {},
+  { session = {}, patience = PATIENCE }: PoolOptions = {},
 ): Pool {
   const distribution = findDistribution(() => pool, session);
   const pool: pg.Pool = new pg.Pool({
@@ -267,7 +268,7 @@ export function openPool(
       begun.then((mode) => distribution(client, (error) => refuse(mode, error)), done);
     },
     max: size,
-    idleTimeoutMillis: idleTimeout,
+    idleTimeoutMillis: IDLE_TIMEOUT,
     connectionTimeoutMillis: patience.connection,
     query_timeout: patience.statement,
     keepAlive: true,

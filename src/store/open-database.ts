@@ -17,14 +17,14 @@ import { ROW_CONNECTIONS } from './pool-sizes.ts';
  * @param size most connections of the pool
  */
 export function openDatabase(url: string, size: number, options: PoolOptions = {}): Database {
-  const { patience = PATIENCE, idleTimeout = IDLE_TIMEOUT } = options;
+  const { patience = PATIENCE } = options;
   const pool = openPool(url, size, options);
   const prisma = new PrismaClient({
     adapter: new PrismaPg({
       Client: PostgresClient,
       connectionString: url,
       max: Math.min(size, ROW_CONNECTIONS),
-      idleTimeoutMillis: idleTimeout,
+      idleTimeoutMillis: IDLE_TIMEOUT,
       connectionTimeoutMillis: patience.connection,
       ...(patience.statement !== undefined && { query_timeout: patience.statement }),
     }),

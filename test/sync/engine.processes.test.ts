@@ -186,7 +186,12 @@ describe.each(eitherBackend)('a run of a sync, with the queue in %s', (kind) => 
 
   test.for([
     ['without UPDATED_AT', 'attributes', ['EXTERNAL_ID', 'PAYLOAD'], /there is no column UPDATED_AT/],
-    ['without an identifier', 'events', ['UPDATED_AT', 'PAYLOAD'], /no column that names the user/],
+    [
+      'without an identifier',
+      'events',
+      ['UPDATED_AT', 'PAYLOAD'],
+      /no column with an identifier; one of EXTERNAL_ID/,
+    ],
     ['without PAYLOAD', 'purchases', ['UPDATED_AT', 'EXTERNAL_ID'], /there is no column PAYLOAD/],
     ['with PAYLOAD in a deletes sync', 'deletes', ['UPDATED_AT', 'EXTERNAL_ID', 'PAYLOAD'], /must not have/],
   ] as const)('a source %s is a config error', async ([_, kindOfData, columns, message]) => {

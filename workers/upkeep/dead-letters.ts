@@ -147,7 +147,7 @@ export interface DeadLettersOptions {
   /** LANES. */
   lanes: number;
   log: Log;
-  config: Pick<Config, 'LOCK_DURATION_MS' | 'STALLED_INTERVAL_MS'>;
+  config: Pick<Config, 'LOCK_DURATION_MS'>;
 }
 
 export interface DeadLetters extends Service {
@@ -173,6 +173,9 @@ const MAX_STALLED = 1_000_000;
 const RUN_RETRY_DELAY_MS = 500;
 const DRAIN_DELAY_SECONDS = 1;
 
+/** Milliseconds between two searches for replays whose process ended. Nobody waits for them, and each search costs statements. */
+const STALLED_INTERVAL_MS = 10_000;
+
 /**
  * The dead letters on the dashboard: each is a job of the dead-letter queue, which rests in `failed` with the
  * dead letter's reason, and a retry there replays it. The table is the truth, the queue only its picture.
@@ -192,12 +195,12 @@ export function startDeadLetters(options: DeadLettersOptions): DeadLetters {
         ...NOT_RUNNING,
         concurrency: 1,
         lockDuration: config.LOCK_DURATION_MS,
-        stalledInterval: config.STALLED_INTERVAL_MS,
+        stalledInterval: STALLED_INTERVAL_MS,
         maxStalledCount: MAX_STALLED,
         runRetryDelay: RUN_RETRY_DELAY_MS,
         drainDelay: drainDelayOf(connection, {
           atLeast: DRAIN_DELAY_SECONDS,
-          stalledInterval: config.STALLED_INTERVAL_MS,
+          stalledInterval: STALLED_INTERVAL_MS,
         }),
       },
       connection.factory,

@@ -78,7 +78,7 @@ export const postgresSettings = {
   }),
   DATABASE_POOL_SIZE: integer({
     description:
-      'The maximum number of Postgres connections in each pool. A process has several pools (see docs/operations.md). Idle connections are closed after three seconds. Lower it if Postgres runs out of connections.',
+      'The maximum number of Postgres connections in each pool. A process has several pools (see docs/operations.md). Idle connections are closed after 20 seconds. Lower it if Postgres runs out of connections.',
     ...{ default: 5, minimum: 1, maximum: 500, unit: 'connections' },
     example: '10',
     readBy: [...servers, 'start'],
