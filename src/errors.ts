@@ -64,6 +64,13 @@ export const errors = {
     remedy: 'Split the objects over several requests.',
     cause: { reason: 'too_many', field: '' },
   },
+  bulkBodyTooLarge: {
+    status: 400,
+    message: 'Request Entity Too Large',
+    code: 'bulk_body_too_large',
+    meaning: 'With `VENDOR_RULES=current`: the body of `/users/track/bulk` has more than 2 MB.',
+    remedy: 'Split the request into smaller requests.',
+  },
   tooManyIds: {
     status: 400,
     message: 'The max number of ids per request was exceeded',

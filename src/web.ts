@@ -51,6 +51,7 @@ import { openProducer } from './queue/producer.ts';
 import { keepAnswering, requireRedisSettings, watchMemory } from './queue/redis.ts';
 import { createAnnouncer, createSyncQueue } from './queue/syncs.ts';
 import { createWaitingSearch } from './queue/waiting-search.ts';
+import { rulesOf } from './schemas/vendor-rules.ts';
 import type { Pool } from './store/database.ts';
 import { openDatabase } from './store/open-database.ts';
 import { ROW_CONNECTIONS } from './store/pool-sizes.ts';
@@ -140,6 +141,7 @@ async function main(host: Host): Promise<void> {
     atOnce: scimAtOnce,
     atOnceOfOne: scimAtOnce,
   });
+  const rules = rulesOf[config.VENDOR_RULES];
   const limits = openTokenBuckets(config, connection, {
     counter: 'web',
     pool: database.pool,
@@ -147,7 +149,7 @@ async function main(host: Host): Promise<void> {
     shardOf: producer.lastShardOf,
   });
   const pings = { limits: limits.ping, producer: producer.ping };
-  const rateLimiter = createRateLimiter(limits.buckets);
+  const rateLimiter = createRateLimiter(limits.buckets, rules);
   const fleet = addFleetMetrics(metrics.registry, {
     ...{ pool, connection, depth, oldest, lanes, dataDir: config.DATA_DIR },
   });
@@ -192,11 +194,14 @@ async function main(host: Host): Promise<void> {
     effects: createEffects(database.pool),
     resources,
   };
-  const described = allOperations(config.SERVICE_ID_FIELD, config.LONG_STRINGS as LongStrings);
+  const described = allOperations(config.SERVICE_ID_FIELD, {
+    longStrings: config.LONG_STRINGS as LongStrings,
+    rules,
+  });
   const operations = control ? described.map(answeredAfterEffects) : described;
   const handle = traceRequests(
     createApp(operations, services, (app) => {
-      addDocsPages(app, () => openApiDocument(operations, control?.endpoints), {
+      addDocsPages(app, () => openApiDocument(operations, { control: control?.endpoints, rules }), {
         responses,
         addressOf: (request) => clientAddress(request, services.config.TRUST_PROXY_HOPS),
       });

@@ -7,6 +7,7 @@ import { packageRoot } from '../src/platform/files.ts';
 import { type ProcessName, processNames } from '../src/platform/settings/define.ts';
 import { settingGroups } from '../src/platform/settings.ts';
 import { NAMED_ATTRIBUTES } from '../src/profile/attributes.ts';
+import { rulesOf } from '../src/schemas/vendor-rules.ts';
 import { describeApiKey } from '../src/store/credentials.ts';
 import { envExample, productionSettings, settingsPage } from '../tools/generate/settings.ts';
 import { sources } from './setup/sources.ts';
@@ -143,7 +144,9 @@ describe('settings', () => {
   test('SERVICE_ID_FIELD is the name of no other field and no attribute, nor is its plural', () => {
     const names = new Set(['constructor', ...NAMED_ATTRIBUTES]);
     // SCIM has no service id, and names of its own.
-    const others = allOperations('zz_field').filter(({ auth }) => auth === undefined);
+    const others = allOperations('zz_field', { rules: rulesOf.current }).filter(
+      ({ auth }) => auth === undefined,
+    );
     for (const { body, query, replies, errorSchema } of others)
       collectMembers([body, query, replies, errorSchema], names);
     expect(names.size).toBeGreaterThan(70);
@@ -153,6 +156,14 @@ describe('settings', () => {
         `SERVICE_ID_FIELD must not be the name of another field (it is "${name}")`,
       );
     }
+  });
+
+  test('SERVICE_ID_FIELD is braze_id with VENDOR_RULES=current, unless it is set', () => {
+    expect(readConfig({})).toMatchObject({ VENDOR_RULES: 'spec', SERVICE_ID_FIELD: 'service_id' });
+    const VENDOR_RULES = 'current';
+    expect(readConfig({ VENDOR_RULES }).SERVICE_ID_FIELD).toBe('braze_id');
+    expect(readConfig({ VENDOR_RULES, SERVICE_ID_FIELD: 'user_key' }).SERVICE_ID_FIELD).toBe('user_key');
+    expect(() => readConfig({ VENDOR_RULES: 'new' })).toThrow('VENDOR_RULES must be equal to one of');
   });
 
   test('Sentinels name no Redis without REDIS_URL', () => {

@@ -12,6 +12,7 @@ import { watchDepth } from '../src/queue/depth.ts';
 import { watchApplied } from '../src/queue/effects.ts';
 import { laneCount } from '../src/queue/lanes.ts';
 import { createSyncQueue } from '../src/queue/syncs.ts';
+import { bucketsOf, rulesOf } from '../src/schemas/vendor-rules.ts';
 import { openDestination, openingBy } from '../src/streams/open-destination.ts';
 import { HeldWork } from './jobs/held-work.ts';
 import { JobAttempts } from './jobs/job-attempts.ts';
@@ -43,7 +44,9 @@ async function main(host: Host): Promise<void> {
   const syncs = createSyncQueue(producerConnection, config.QUEUE_TIMEOUT_MS);
   const lanes = laneCount(config);
   const depth = watchDepth(producerConnection.laneStore, lanes);
-  const throttle = { buckets: limits.buckets, waiting: depth.waiting, lanes };
+  const vendorRules = rulesOf[config.VENDOR_RULES];
+  const usual = bucketsOf(vendorRules)['users.track'];
+  const throttle = { buckets: limits.buckets, waiting: depth.waiting, lanes, usual };
   const context: SyncContext = {
     pool,
     producer: installation.guard(producer),
@@ -57,7 +60,10 @@ async function main(host: Host): Promise<void> {
     rulesOf: (run) => createRules(pool, run, config.KEY_CACHE_MS),
     throttleOf: ({ workspaceId }) => createThrottle({ ...throttle, workspaceId }),
     making: {
-      judge: createRowJudge(config.SERVICE_ID_FIELD, config.LONG_STRINGS as LongStrings),
+      judge: createRowJudge(config.SERVICE_ID_FIELD, {
+        longStrings: config.LONG_STRINGS as LongStrings,
+        rules: vendorRules,
+      }),
       lanes: config.LANES,
       maxEnvelopeObjects: config.MAX_ENVELOPE_OBJECTS,
     },

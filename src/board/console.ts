@@ -26,7 +26,8 @@ export interface ConsoleServices {
   database: Database;
   connection: QueueConnection;
   producer: LaneProducer;
-  config: LayoutSettings & Pick<Config, 'BOARD_URL' | 'SERVICE_ID_FIELD' | 'QUEUE_TIMEOUT_MS' | 'DATA_DIR'>;
+  config: LayoutSettings &
+    Pick<Config, 'BOARD_URL' | 'SERVICE_ID_FIELD' | 'VENDOR_RULES' | 'QUEUE_TIMEOUT_MS' | 'DATA_DIR'>;
   /** Sessions of BOARD_USER. */
   operators: OperatorSessions;
   /** What the queue has lost and nobody has confirmed. */

@@ -54,7 +54,13 @@ interface BoardOptions {
     LayoutSettings &
     Pick<
       Config,
-      'BOARD_HOST' | 'BOARD_PORT' | 'METRICS_TOKEN' | 'SERVICE_ID_FIELD' | 'QUEUE_TIMEOUT_MS' | 'DATA_DIR'
+      | 'BOARD_HOST'
+      | 'BOARD_PORT'
+      | 'METRICS_TOKEN'
+      | 'SERVICE_ID_FIELD'
+      | 'VENDOR_RULES'
+      | 'QUEUE_TIMEOUT_MS'
+      | 'DATA_DIR'
     >;
   account: Account;
   connection: QueueConnection;

@@ -24,7 +24,13 @@ const shelves = {
   ],
   Reference: [
     ...['docs/api.md', 'docs/errors.md', 'docs/rate-limits.md', 'docs/permissions.md', 'docs/settings.md'],
-    ...['docs/command-line.md', 'docs/metrics.md', 'docs/differences.md', 'docs/stability.md'],
+    ...[
+      'docs/command-line.md',
+      'docs/metrics.md',
+      'docs/differences.md',
+      'docs/vendor-rules.md',
+      'docs/stability.md',
+    ],
   ],
   Explanation: ['docs/architecture.md', 'docs/reliability.md', 'docs/performance.md'],
 };

@@ -155,7 +155,7 @@ export async function readJsonObject(
 export async function readBody(request: RequestInHand, rules: BodyRules): Promise<Buffer> {
   const { limit, reading } = rules;
   const length = Number(request.headers['content-length'] ?? 0);
-  if (length > limit) throw tooLarge(limit, length);
+  if (length > limit) throw tooLarge(rules, length);
   const decode = decoderOf(request.headers['content-encoding']?.toLowerCase());
   if (!hasBody(request)) return Buffer.alloc(0);
   const arriving = request.arriving ?? receive(request, request.res!, reading.small);
@@ -194,7 +194,7 @@ async function unpack(packed: Packed, request: RequestInHand, rules: BodyRules):
     if ((error as NodeJS.ErrnoException).code !== 'ERR_BUFFER_TOO_LARGE')
       throw new ApiError('malformedBody', { suffix: 'the body cannot be unpacked by its Content-Encoding' });
   }
-  if (bound === limit) throw tooLarge(limit);
+  if (bound === limit) throw tooLarge(rules);
   await reading.take(request, UNPACKING * limit);
   return unpack(packed, request, rules);
 }

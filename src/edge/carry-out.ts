@@ -2,8 +2,16 @@ import type { IncomingMessage } from 'node:http';
 import { type Rejection, rejectionOf } from '../errors.ts';
 import type { AcceptedObject, EnvelopeRequest } from '../jobs/envelope.ts';
 import { inputArrayOf } from '../jobs/traces.ts';
-import type { Caller, DirectOperation, Plan, QueuedOperation, Reply } from '../operations/operation.ts';
+import type {
+  Caller,
+  DirectOperation,
+  Plan,
+  QueuedOperation,
+  Reply,
+  Resources,
+} from '../operations/operation.ts';
 import { isoTime } from '../platform/format.ts';
+import { messageOf } from '../platform/log.ts';
 import { presentTrace, tracing } from '../platform/tracing.ts';
 import { type Json, jsonBytesAtLeast } from '../profile/json.ts';
 import { UNDECIDED } from '../queue/effects.ts';
@@ -194,16 +202,29 @@ interface Stored {
 /** The answer when the objects are on disk; some wait until these have taken effect, or say how they ended. */
 async function answerAfterEffects(
   { operation: { readBackWithin }, plan, envelopeIds }: Stored,
-  { effects }: EdgeServices,
+  { effects, resources }: EdgeServices,
 ): Promise<Answer> {
   const answer: Answer = { reply: plan.reply, accepted: plan.objects.length, rejected: plan.rejected };
   const isLate = readBackWithin !== undefined && !(await effects.awaited(envelopeIds(), readBackWithin));
+  if (plan.readBack && !isLate) return { ...answer, ...(await readBack(plan.readBack, resources)) };
   if (!plan.replyOf) return isLate ? { ...answer, error: UNDECIDED } : answer;
   const ids = plan.objects.map(({ id }) => id);
   const ended = await effects.outcomes(ids);
   if ('unknown' in ended) return { ...answer, error: ended.unknown };
   const rejected = [...plan.rejected, ...refusedByWorkers(plan, ended.errors)];
   return { ...answer, reply: plan.replyOf(ended.errors), rejected };
+}
+
+/** Never rejects: the objects are stored, and a caller who met an error would send them again. */
+async function readBack(
+  read: NonNullable<Plan['readBack']>,
+  resources: Resources,
+): Promise<Pick<Answer, 'reply'> | Pick<Answer, 'error'>> {
+  try {
+    return { reply: await read(resources) };
+  } catch (error) {
+    return { error: messageOf(error) };
+  }
 }
 
 /** Objects that were accepted and that the workers have refused since, with the texts of the reply. */

@@ -5,7 +5,7 @@ import type { Operation } from '../operations/operation.ts';
 import { packageRoot } from '../platform/files.ts';
 import { grouped } from '../platform/format.ts';
 import { annotations, type Schema } from '../schemas/compile.ts';
-import { buckets } from '../schemas/limits.ts';
+import { bucketsOf, rulesOf, type VendorRules } from '../schemas/vendor-rules.ts';
 import type { ControlEndpoint } from './control/control.ts';
 import { errorBody } from './reply.ts';
 import { unavailabilities } from './unavailable.ts';
@@ -53,12 +53,22 @@ interface Described {
  * The OpenAPI 3.1 document of the operations: everything in it comes from their own literals.
  * @param control endpoints of `penstock dev`; absent in each deployment
  */
-export function openApiDocument(operations: Operation[], control: ControlEndpoint[] = []): OpenApiDocument {
+export function openApiDocument(
+  operations: Operation[],
+  {
+    control = [],
+    rules = rulesOf.spec,
+  }: { control?: ControlEndpoint[] | undefined; rules?: VendorRules } = {},
+): OpenApiDocument {
+  const buckets = bucketsOf(rules);
   const { version } = JSON.parse(readFileSync(join(packageRoot, 'package.json'), 'utf8'));
   const paths: OpenApiDocument['paths'] = {};
   for (const operation of operations) {
     const path = operation.path.replace(/:(\w+)/g, '{$1}');
-    paths[path] = { ...paths[path], [operation.method.toLowerCase()]: describe(operation, operations) };
+    paths[path] = {
+      ...paths[path],
+      [operation.method.toLowerCase()]: describe(operation, { all: operations, buckets }),
+    };
   }
   for (const endpoint of control) {
     const { path, method } = endpoint;
@@ -110,7 +120,13 @@ const headers = {
   'Retry-After': digits('Seconds to wait before you send the request again.'),
 };
 
-function describe(operation: Operation, all: Operation[]): Described {
+/** The operations of the document, and the rate limits. */
+interface Surroundings {
+  all: Operation[];
+  buckets: ReturnType<typeof bucketsOf>;
+}
+
+function describe(operation: Operation, surroundings: Surroundings): Described {
   const { id, method, path, permission, summary, query, body, example } = operation;
   const isScim = operation.auth === 'scim';
   const parameters = [
@@ -123,7 +139,7 @@ function describe(operation: Operation, all: Operation[]): Described {
     operationId: id,
     tags: [path.split('/').find((part) => part && !/^v\d+$/.test(part))!],
     summary,
-    description: `${operation.description}\n\n${isScim ? 'A SCIM token.' : `Permission: ${permission ? `\`${permission}\`` : 'any API key of the workspace'}.`} ${limitOf(operation, all)}`,
+    description: `${operation.description}\n\n${isScim ? 'A SCIM token.' : `Permission: ${permission ? `\`${permission}\`` : 'any API key of the workspace'}.`} ${limitOf(operation, surroundings)}`,
     ...(isScim && { security: [{ scimToken: [] }] }),
     ...(parameters.length > 0 && { parameters }),
     ...(body && {
@@ -175,7 +191,7 @@ function typesOf({ contentType }: Operation): string[] {
 
 const windows: Record<number, string> = { 1: 'second', 60: 'minute', 3600: 'hour', 86400: 'day' };
 
-function limitOf({ id, bucket, auth }: Operation, all: Operation[]): string {
+function limitOf({ id, bucket, auth }: Operation, { all, buckets }: Surroundings): string {
   const { requests, windowSeconds } = buckets[bucket];
   const window = windows[windowSeconds] ?? `${windowSeconds} seconds`;
   const sharing = all.filter((other) => other.bucket === bucket && other.id !== id);
@@ -215,7 +231,7 @@ function errorsOf(operation: Operation): ErrorName[] {
     ...(auth === 'scim'
       ? (['scimUnauthorized'] as const)
       : (['invalidKey', 'permissionMissing', 'addressNotAllowed'] as const)),
-    ...(body ? (['bodyTooSlow', 'bodyTooLarge', 'unsupportedMediaType'] as const) : []),
+    ...(body ? (['bodyTooSlow', operation.tooLarge ?? 'bodyTooLarge', 'unsupportedMediaType'] as const) : []),
     'rateLimited',
     'internal',
     ...unavailabilities(operation),

@@ -256,7 +256,7 @@ function refuse(
 /** Direct operations that change nothing but the workspace's data, and answer with no id of their own. */
 const COPIED_DIRECT: ReadonlySet<string> = new Set(['sms.invalid_phone_numbers.remove']);
 
-/** Operations of the other service that we do not have, and which of ours does the same with the same body. */
+/** Operations of the other service that we may not have, and which of ours does the same with the same body. */
 const SAME_AS: readonly { path: string; id: string; ours: string }[] = [
   { path: '/users/track/sync', id: 'users.track.sync', ours: 'users.track' },
 ];
@@ -276,7 +276,8 @@ export function copiedOperations(operations: readonly Operation[]): ReadonlyMap<
     if (kind === 'queued' || COPIED_DIRECT.has(id)) known.set(`${method} ${path}`, { id, path });
   for (const { path, id, ours } of SAME_AS) {
     const same = operations.find((operation) => operation.id === ours);
-    if (same) known.set(`${same.method} ${path}`, { id, path: same.path });
+    if (same && !known.has(`${same.method} ${path}`))
+      known.set(`${same.method} ${path}`, { id, path: same.path });
   }
   return known;
 }

@@ -1,5 +1,6 @@
 import type { BucketSize, Take, TokenBuckets } from '../limits/token-buckets.ts';
-import { type BucketName, buckets as defaults } from '../schemas/limits.ts';
+import type { BucketName } from '../schemas/limits.ts';
+import { bucketsOf, rulesOf, type VendorRules } from '../schemas/vendor-rules.ts';
 import type { ApiKey } from './key-cache.ts';
 
 /** What a request may tell its caller about the limit; times in epoch seconds and seconds. */
@@ -7,7 +8,7 @@ export interface Allowance {
   allowed: boolean;
   limit: number;
   remaining: number;
-  /** Epoch seconds at which the whole limit is free again; of a request that is refused, at which one is allowed. */
+  /** Epoch seconds at which the whole limit is free again; of a request that is refused, at which one is allowed. With windows of the clock, the end of the window. */
   reset: number;
   /** Seconds until another request is allowed; 0 when this one is. */
   retryAfter: number;
@@ -49,11 +50,16 @@ const MOST_AHEAD = 1 / 32;
  * round trip for all of them, and never more is granted than the bucket holds. A busy edge takes some ahead, since a
  * take is a write that the store brings to disk before it answers.
  */
-export function createRateLimiter(store: TokenBuckets) {
+export function createRateLimiter(store: TokenBuckets, rules: VendorRules = rulesOf.spec) {
   const buckets = new Map<string, Bucket>();
+  const defaults = bucketsOf(rules);
+  const isOnClock = rules.rateWindows === 'clock';
+
+  /** Returns the limit that the workspace of the key has. */
+  const sizeOf = (key: ApiKey, bucket: BucketName): BucketSize => key.limits[bucket] ?? defaults[bucket];
 
   function take(key: ApiKey, bucketName: BucketName): Allowance | Promise<Allowance> {
-    const size = key.limits[bucketName] ?? defaults[bucketName];
+    const size = sizeOf(key, bucketName);
     const name = `${key.workspaceId}:${bucketName}`;
     let bucket = buckets.get(name);
     if (!bucket) {
@@ -86,7 +92,7 @@ export function createRateLimiter(store: TokenBuckets) {
         bucket.left = taken.left;
         bucket.ahead = Math.max(0, taken.granted - asking.length);
         bucket.reset = Math.ceil((taken.now + taken.untilFull) / 1000);
-        share(taken, { bucket, limit }, asking);
+        share(taken, { bucket, limit, isOnClock }, asking);
       } catch (error) {
         // What waited behind this take would wait as long again; it is refused with it.
         const behind = bucket.waiting;
@@ -97,7 +103,7 @@ export function createRateLimiter(store: TokenBuckets) {
     bucket.running = false;
   }
 
-  return { take };
+  return { take, sizeOf };
 }
 
 export type RateLimiter = ReturnType<typeof createRateLimiter>;
@@ -123,12 +129,12 @@ function wantedAhead(bucket: Bucket): number {
 /** First come, first served. */
 function share(
   { granted, left, untilOne, now }: Take,
-  { bucket: { ahead, reset }, limit }: { bucket: Bucket; limit: number },
+  { bucket: { ahead, reset }, limit, isOnClock }: { bucket: Bucket; limit: number; isOnClock: boolean },
   asking: ((allowance: Allowance) => void)[],
 ): void {
   // Both are rounded up: a clock without fractions must not lead anybody here too early.
   const retryAfter = Math.max(1, Math.ceil(untilOne / 1000));
-  const retryAt = Math.ceil(now / 1000) + retryAfter;
+  const retryAt = isOnClock ? reset : Math.ceil(now / 1000) + retryAfter;
   for (let index = 0; index < asking.length; index++) {
     const allowed = index < granted;
     asking[index]!({

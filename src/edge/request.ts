@@ -89,6 +89,8 @@ export interface BodyRules {
   reading: Reading;
   /** What its objects are is judged one by one: one that must not be parsed does not cost the others. */
   byObject?: boolean;
+  /** The error that a larger body ends with. */
+  tooLarge?: ErrorName | undefined;
 }
 
 /**
@@ -232,7 +234,8 @@ export function receive(
     if (!request.destroyed) resume();
   }
 
-  async function read({ limit, reading }: BodyRules, room: number, length: number): Promise<Buffer> {
+  async function read(rules: BodyRules, room: number, length: number): Promise<Buffer> {
+    const { limit, reading } = rules;
     if (failure !== undefined) throw failure;
     const mayBeLarge = () => {
       counted.release();
@@ -249,7 +252,7 @@ export function receive(
         resolve,
         reject,
         over() {
-          if (size > limit) return fail(tooLarge(limit));
+          if (size > limit) return fail(tooLarge(rules));
           pause();
           reading.take(request, room).then(() => {
             mayBeLarge();
@@ -276,7 +279,7 @@ function shed(): ApiError {
 }
 
 /** @param length bytes of the body, if they are known */
-export function tooLarge(limit: number, length?: number): ApiError {
+export function tooLarge({ limit, tooLarge: entry = 'bodyTooLarge' }: BodyRules, length?: number): ApiError {
   const found = length === undefined ? `more than ${limit}` : String(length);
-  return new ApiError('bodyTooLarge', { fact: `The body has ${found} bytes; the limit is ${limit} bytes.` });
+  return new ApiError(entry, { fact: `The body has ${found} bytes; the limit is ${limit} bytes.` });
 }

@@ -8,7 +8,7 @@ import { traceThroughout, tracing } from '../platform/tracing.ts';
 import type { Json } from '../profile/json.ts';
 import { QueueUnavailable } from '../queue/lanes.ts';
 import { describeError } from '../schemas/compile.ts';
-import { type BucketName, buckets } from '../schemas/limits.ts';
+import type { BucketName } from '../schemas/limits.ts';
 import { readJsonObject, requireJson } from './body.ts';
 import { type Admitted, answerDirect, answerQueued } from './carry-out.ts';
 import { readIdempotencyKey } from './idempotency.ts';
@@ -137,7 +137,7 @@ async function admit(
     const allowance = taken instanceof Promise ? await taken : taken;
     known = { ...known, allowance };
     if (operation.auth !== 'scim') services.authenticator.count(key, operation.bucket, allowance.allowed);
-    const limited = limit(allowance, operation.bucket, key);
+    const limited = limit(allowance, { key, bucket: operation.bucket }, services);
     if (limited) return { error: limited, known };
     const turn = operation.kind === 'queued' ? services.turns.turn(key.workspaceId) : undefined;
     if (turn) await turn;
@@ -211,11 +211,11 @@ export function placeOf(operation: Operation, isFlooding: boolean): 'queue' | 'h
 
 function limit(
   { allowed, limit, reset, retryAfter }: Allowance,
-  bucket: BucketName,
-  key: AnyKey,
+  { key, bucket }: { key: AnyKey; bucket: BucketName },
+  { rateLimiter }: EdgeServices,
 ): ApiError | undefined {
   if (allowed) return undefined;
-  const { windowSeconds } = key.limits[bucket] ?? buckets[bucket];
+  const { windowSeconds } = rateLimiter.sizeOf(key, bucket);
   const owner = key.companyId === undefined ? 'workspace' : 'company';
   const free = new Date(reset * 1000).toISOString();
   return new ApiError('rateLimited', {
@@ -225,14 +225,14 @@ function limit(
 }
 
 function readSent(
-  { kind, maxBytes }: Operation,
+  { kind, maxBytes, tooLarge }: Operation,
   request: RequestInHand,
   { config, reading }: EdgeServices,
 ): Promise<Record<string, Json>> {
   requireJson(request);
   const byObject = kind === 'queued';
   const limit = Math.min(config.MAX_BODY_BYTES, maxBytes ?? config.MAX_BODY_BYTES);
-  return readJsonObject(request, { limit, reading, byObject });
+  return readJsonObject(request, { limit, reading, byObject, tooLarge });
 }
 
 /** The body in the names and the shape of the operation. */

@@ -7,6 +7,7 @@ import type { Json } from '../profile/json.ts';
 import type { QueueConnection } from '../queue/connection.ts';
 import { watchDepth } from '../queue/depth.ts';
 import type { LaneProducer } from '../queue/lanes.ts';
+import { rulesOf } from '../schemas/vendor-rules.ts';
 import type { Actor } from '../store/audit.ts';
 import type { Pool } from '../store/database.ts';
 import {
@@ -50,7 +51,7 @@ export interface Wanted {
   isForced: boolean;
 }
 
-type JudgeConfig = Pick<Config, 'SERVICE_ID_FIELD' | 'LONG_STRINGS' | 'KEY_CACHE_MS'>;
+type JudgeConfig = Pick<Config, 'SERVICE_ID_FIELD' | 'LONG_STRINGS' | 'VENDOR_RULES' | 'KEY_CACHE_MS'>;
 
 export interface Context {
   pool: Pool;
@@ -134,8 +135,9 @@ async function bringIn(
 }
 
 function judgeOf({ updateExistingOnly }: Wanted, config: JudgeConfig): Judge {
-  const { SERVICE_ID_FIELD: serviceIdField, LONG_STRINGS } = config;
-  return createJudge({ serviceIdField, longStrings: LONG_STRINGS as LongStrings, updateExistingOnly });
+  const { SERVICE_ID_FIELD: serviceIdField, LONG_STRINGS, VENDOR_RULES } = config;
+  const rules = rulesOf[VENDOR_RULES];
+  return createJudge({ serviceIdField, longStrings: LONG_STRINGS as LongStrings, rules, updateExistingOnly });
 }
 
 /** What comes at the end belongs to the file as it was at the beginning. */

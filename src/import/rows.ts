@@ -3,11 +3,12 @@ import type { AcceptedObject } from '../jobs/envelope.ts';
 import { emailStatus } from '../operations/email.status.ts';
 import type { Caller, Plan } from '../operations/operation.ts';
 import { subscriptionStatusSetV2 } from '../operations/subscription.status.set.v2.ts';
-import { createAccept } from '../operations/track/accept.ts';
+import { createAccept, rowRulesOf } from '../operations/track/accept.ts';
 import { usersAliasNew } from '../operations/users.alias.new.ts';
 import type { LongStrings } from '../profile/attribute-rule.ts';
 import { isGiven } from '../profile/identifier.ts';
 import type { Json } from '../profile/json.ts';
+import type { VendorRules } from '../schemas/vendor-rules.ts';
 import type { Pool } from '../store/database.ts';
 import { readRules } from '../store/sync-lists.ts';
 import { createMapping, type MappingRules } from './mapping.ts';
@@ -189,6 +190,7 @@ type JudgeOne = (object: Values, index: number, caller: Caller) => Verdict;
 interface JudgeOptions {
   serviceIdField: string;
   longStrings: LongStrings;
+  rules?: VendorRules;
   /** Nobody who is not there is made. */
   updateExistingOnly: boolean;
 }
@@ -197,8 +199,8 @@ interface JudgeOptions {
  * Judges objects by the very code of /users/track, /users/alias/new, /v2/subscription/status/set and /email/status. The
  * validators are compiled here, once.
  */
-export function createJudge({ serviceIdField, longStrings, updateExistingOnly }: JudgeOptions): Judge {
-  const accept = createAccept(serviceIdField, longStrings);
+export function createJudge({ serviceIdField, longStrings, rules, updateExistingOnly }: JudgeOptions): Judge {
+  const accept = createAccept(serviceIdField, { longStrings, rules: rules && rowRulesOf(rules) });
   const states = subscriptionStatusSetV2();
   const addresses = emailStatus();
   const aliases = usersAliasNew();

@@ -81,7 +81,11 @@ export const objectSchemas: Record<ObjectKind, object> = {
     properties: { ...place, user_alias: alias, external_id: text },
   },
   alias_update: operation({ alias_label: text, old_alias_name: text, new_alias_name: text }),
-  identify: operation({ user: selector, external_id: text }),
+  identify: {
+    type: 'object',
+    required: [...required, 'user', 'external_id'],
+    properties: { ...place, user: selector, external_id: text, keeps_labels: { const: true } },
+  },
   merge: operation({ merge: selector, keep: selector }),
   delete: operation({ user: selector }),
   external_id_rename: operation({ current_external_id: text, new_external_id: text }),

@@ -219,6 +219,8 @@ export interface AcceptedIdentify extends IdentityBase {
   kind: 'identify';
   user: UserSelector;
   external_id: string;
+  /** Has no effect if the user with the external id has an alias with the label of `user`. Absent: that alias wins. */
+  keeps_labels?: true;
 }
 
 /** /users/merge. */

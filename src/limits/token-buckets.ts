@@ -8,6 +8,7 @@ import { poll } from '../platform/poll.ts';
 import { openProducerRedis, type QueueConnection } from '../queue/connection.ts';
 import { prefixOf } from '../queue/lanes.ts';
 import { answerOf, isCluster, pingRedis, type RedisClient } from '../queue/open-redis.ts';
+import { rulesOf, type VendorRules } from '../schemas/vendor-rules.ts';
 import type { Pool } from '../store/database.ts';
 import { type Counter, findTokenBucket, keepTokenBuckets } from '../store/rate-limits.ts';
 
@@ -25,6 +26,9 @@ export interface BucketSize {
   requests: number;
   windowSeconds: number;
 }
+
+/** When buckets are refilled: evenly, or at the start of each window of the clock. */
+export type Refill = VendorRules['rateWindows'];
 
 /** A store of token buckets. A key is the owner's id and the name of a bucket, with a colon between. */
 export interface TokenBuckets {
@@ -52,14 +56,18 @@ type ShardOf = (ownerId: string) => Promise<number>;
  * @param shardOf where a cluster has several shards. A bucket lies where its owner's lanes do, so that a server that is
  *   away takes the limits of no other workspaces with it
  */
-export function redisTokenBuckets(redis: RedisClient, shardOf?: ShardOf): TokenBuckets {
+export function redisTokenBuckets(
+  redis: RedisClient,
+  { shardOf, refill = 'even' }: { shardOf?: ShardOf | undefined; refill?: Refill } = {},
+): TokenBuckets {
   const lua = readFileSync(join(packageRoot, 'src/limits/token-bucket.lua'), 'utf8');
   redis.defineCommand('takeTokens', { lua });
+  const last = refill === 'clock' ? [refill] : [];
   const commands = redis as unknown as { takeTokens(...given: (string | number)[]): Promise<number[]> };
 
   async function takeAll(names: string[], takes: Omit<AskedTake, 'key'>[]): Promise<Take[]> {
     const sizes = takes.flatMap(({ size, wanted }) => [size.requests, size.windowSeconds, wanted]);
-    const answers = await answerOf(commands.takeTokens(names.length, ...names, ...sizes));
+    const answers = await answerOf(commands.takeTokens(names.length, ...names, ...sizes, ...last));
     return takes.map((_, index) => {
       const [granted, left, untilFull, untilOne, now] = answers.slice(index * ANSWERS) as Five;
       return { granted, left, untilFull, untilOne, now };
@@ -110,28 +118,34 @@ interface Levels {
 /** Buckets in this process. The same arithmetic as the Lua script. */
 export function memoryTokenBuckets(
   clock: () => number = Date.now,
-  buckets: Levels = new Map(),
+  levels: Levels = new Map(),
+  refill: Refill = 'even',
 ): MemoryTokenBuckets {
+  const isOnClock = refill === 'clock';
   return {
     async take(key, { requests, windowSeconds }, wanted) {
       const now = clock();
-      const perMillisecond = requests / (windowSeconds * 1000);
-      const stored = buckets.get(key) ?? { tokens: requests, at: now };
-      let tokens = Math.min(requests, stored.tokens + Math.max(0, now - stored.at) * perMillisecond);
+      const window = windowSeconds * 1000;
+      const perMillisecond = requests / window;
+      const stored = levels.get(key) ?? { tokens: requests, at: now };
+      const isNewWindow = Math.floor(stored.at / window) < Math.floor(now / window);
+      const refilled = isOnClock ? isNewWindow && requests : Math.max(0, now - stored.at) * perMillisecond;
+      let tokens = Math.min(requests, stored.tokens + Number(refilled));
       const granted = Math.min(wanted, Math.floor(tokens));
       tokens -= granted;
-      buckets.set(key, { tokens, at: now });
+      levels.set(key, { tokens, at: now });
+      const untilNextWindow = window - (now % window);
       return {
         granted,
         left: Math.floor(tokens),
-        untilFull: Math.ceil((requests - tokens) / perMillisecond),
-        untilOne: tokens >= 1 ? 0 : Math.ceil((1 - tokens) / perMillisecond),
+        untilFull: isOnClock ? untilNextWindow : Math.ceil((requests - tokens) / perMillisecond),
+        untilOne: tokens >= 1 ? 0 : isOnClock ? untilNextWindow : Math.ceil((1 - tokens) / perMillisecond),
         now,
       };
     },
-    level: (key) => buckets.get(key),
-    restore: (key, level) => void buckets.set(key, level),
-    forget: () => buckets.clear(),
+    level: (key) => levels.get(key),
+    restore: (key, level) => void levels.set(key, level),
+    forget: () => levels.clear(),
   };
 }
 
@@ -150,6 +164,7 @@ interface KeptTokenBucketsOptions {
   log: Log;
   /** Epoch milliseconds. */
   clock?: () => number;
+  refill?: Refill;
 }
 
 /**
@@ -157,8 +172,14 @@ interface KeptTokenBucketsOptions {
  * written to Postgres once a second, and at the end. Who is killed lets through again what was asked in the last
  * second, or since Postgres went away.
  */
-export function createKeptTokenBuckets({ counter, pool, log, clock = Date.now }: KeptTokenBucketsOptions) {
-  const memory = memoryTokenBuckets(clock);
+export function createKeptTokenBuckets({
+  counter,
+  pool,
+  log,
+  clock = Date.now,
+  refill = 'even',
+}: KeptTokenBucketsOptions) {
+  const memory = memoryTokenBuckets(clock, new Map(), refill);
   /** Each is read once. */
   const read = new Map<string, Promise<void>>();
   let changed = new Set<string>();
@@ -250,12 +271,17 @@ export function openTokenBuckets(
   queue: QueueConnection,
   { shardOf, ...kept }: KeptTokenBucketsOptions & { shardOf?: ShardOf | undefined },
 ): OpenTokenBuckets {
+  const { rateWindows: refill } = rulesOf[config.VENDOR_RULES];
   if (queue.redis)
-    return { buckets: redisTokenBuckets(queue.redis, shardOf), forget() {}, stop: async () => {} };
-  if (!config.REDIS_URL) return createKeptTokenBuckets(kept);
+    return {
+      buckets: redisTokenBuckets(queue.redis, { shardOf, refill }),
+      forget() {},
+      stop: async () => {},
+    };
+  if (!config.REDIS_URL) return createKeptTokenBuckets({ ...kept, refill });
   const redis = openProducerRedis(config);
   return {
-    buckets: redisTokenBuckets(redis),
+    buckets: redisTokenBuckets(redis, { refill }),
     ping: () => pingRedis(redis, 1),
     forget() {},
     stop: async () => redis.disconnect(),

@@ -1,4 +1,4 @@
-import type { LongStrings } from '../profile/attribute-rule.ts';
+import { rulesOf } from '../schemas/vendor-rules.ts';
 import { cdiIntegrations } from './cdi.integrations.ts';
 import { cdiJobSyncStatus } from './cdi.job_sync_status.ts';
 import { cdiSync } from './cdi.sync.ts';
@@ -13,7 +13,7 @@ import { eventsDataSeries } from './events.data_series.ts';
 import { eventsGet } from './events.get.ts';
 import { eventsList } from './events.list.ts';
 import { campaignsList, canvasList, feedList } from './messaging-lists.ts';
-import type { Operation } from './operation.ts';
+import type { Operation, OperationOptions } from './operation.ts';
 import { preferenceCenterCreate } from './preference_center.create.ts';
 import { preferenceCenterGet } from './preference_center.get.ts';
 import { preferenceCenterList } from './preference_center.list.ts';
@@ -49,6 +49,7 @@ import { usersExternalIdsRename } from './users.external_ids.rename.ts';
 import { usersIdentify } from './users.identify.ts';
 import { usersMerge } from './users.merge.ts';
 import { usersTrackBulk } from './users.track.bulk.ts';
+import { usersTrackSync } from './users.track.sync.ts';
 import { usersTrack } from './users.track.ts';
 
 /**
@@ -56,15 +57,17 @@ import { usersTrack } from './users.track.ts';
  *
  * @param serviceIdField wire name of the service id
  */
-export function allOperations(serviceIdField: string, longStrings?: LongStrings): Operation[] {
+export function allOperations(serviceIdField: string, options: OperationOptions = {}): Operation[] {
+  const { rules = rulesOf.spec } = options;
   return [
-    usersTrack(serviceIdField, longStrings),
-    usersTrackBulk(serviceIdField, longStrings),
-    usersMerge(),
+    usersTrack(serviceIdField, options),
+    ...(rules.trackSync === 'present' ? [usersTrackSync(serviceIdField, options)] : []),
+    usersTrackBulk(serviceIdField, options),
+    usersMerge(rules),
     usersDelete(serviceIdField),
     usersAliasNew(),
     usersAliasUpdate(),
-    usersIdentify(),
+    usersIdentify(rules),
     usersExternalIdsRename(),
     usersExternalIdsRemove(),
     usersExportIds(serviceIdField),

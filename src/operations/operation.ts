@@ -2,12 +2,21 @@ import type { ErrorName, Rejection } from '../errors.ts';
 import type { AcceptedObject } from '../jobs/envelope.ts';
 import type { Trace } from '../jobs/traces.ts';
 import type { Renderer } from '../preferences/renderer.ts';
+import type { LongStrings } from '../profile/attribute-rule.ts';
 import type { Json } from '../profile/json.ts';
 import { refuse } from '../profile/refusal.ts';
 import type { Schema } from '../schemas/compile.ts';
 import type { BucketName } from '../schemas/limits.ts';
+import type { VendorRules } from '../schemas/vendor-rules.ts';
 import type { Database } from '../store/database.ts';
 import type { Channel } from '../store/subscription-states.ts';
+
+/** What the settings say about the operations. */
+export interface OperationOptions {
+  longStrings?: LongStrings | undefined;
+  /** Absent: the rules of the specification. */
+  rules?: VendorRules | undefined;
+}
 
 /** Who asks, when, and as which request. */
 export interface Caller {
@@ -78,6 +87,8 @@ interface Described {
   listsInQuery?: true;
   /** Bytes that its body may have, if fewer than any other's. */
   maxBytes?: number;
+  /** The error for a body over the limit; `bodyTooLarge` by default. */
+  tooLarge?: ErrorName;
   /** Schema of each answer, by status. */
   replies: Record<number, { description: string; schema: Schema }>;
   /** Errors of the catalogue that its own rules end with. */
@@ -117,7 +128,7 @@ export interface Plan {
   objects: AcceptedObject[];
   /** Objects that were refused, as the answer names them. */
   rejected: readonly Rejection[];
-  /** The answer once the objects are on disk; with `replyOf`, the one to a caller who has waited in vain. */
+  /** The answer once the objects are on disk; with `replyOf` or `readBack`, the one if the objects have not taken effect in time. */
   reply: Reply;
   /**
    * Makes the answer of how the objects have ended, which the request then waits for. Pure.
@@ -125,6 +136,8 @@ export interface Plan {
    * @param errors by the id of each object that did not take effect, why
    */
   replyOf?(errors: ReadonlyMap<string, string>): Reply;
+  /** Reads the answer from the store after the objects have taken effect. The operation needs `readBackWithin`. */
+  readBack?(resources: Pick<Resources, 'database'>): Promise<Reply>;
 }
 
 /** What a direct operation reaches. */

@@ -2,6 +2,7 @@ import { BadRequest } from '../errors.ts';
 import { isGiven } from '../profile/identifier.ts';
 import { invalid, requiredOneOf } from '../profile/refusal.ts';
 import type { Schema } from '../schemas/compile.ts';
+import { rulesOf, type VendorRules } from '../schemas/vendor-rules.ts';
 import {
   countedReply,
   counter,
@@ -18,7 +19,11 @@ import type { QueuedOperation } from './operation.ts';
 const fields = Object.keys(identifyArrays) as (keyof typeof identifyArrays)[];
 
 /** POST /users/identify: gives users an external id, or merges them into who has it. */
-export function usersIdentify(): QueuedOperation {
+export function usersIdentify(rules: VendorRules = rulesOf.spec): QueuedOperation {
+  const isLabelDecisive = rules.takenLabel === 'ignore';
+  const takenLabel = isLabelDecisive
+    ? 'If the user with the external id has another alias with the label of an alias to identify, the element has no effect.'
+    : 'If the kept user has an alias with the same label already, the alias of the merged user is removed.';
   return {
     kind: 'queued',
     id: 'users.identify',
@@ -27,8 +32,7 @@ export function usersIdentify(): QueuedOperation {
     permission: 'users.identify',
     bucket: 'users.identity',
     summary: 'Identify users',
-    description:
-      'At least one of the three arrays, each with at most 50 elements. A user without an external id gets it if no user has it. Otherwise the user is merged into the user with the external id and is deleted. If the kept user has an alias with the same label already, the alias of the merged user is removed. An element has no effect if its alias or address matches no user, if an address matches more than one user after `prioritization`, or if the user has an external id already. `errors` lists the elements that are not valid.',
+    description: `At least one of the three arrays, each with at most 50 elements. A user without an external id gets it if no user has it. Otherwise the user is merged into the user with the external id and is deleted. ${takenLabel} An element has no effect if its alias or address matches no user, if an address matches more than one user after \`prioritization\`, or if the user has an external id already. \`errors\` lists the elements that are not valid.`,
     body: bodySchema,
     replies: {
       201: {
@@ -87,7 +91,11 @@ export function usersIdentify(): QueuedOperation {
           const target = readNewExternalId(element.external_id, 'external_id', caller);
           if ('error' in target) return target;
           const read = identifyArrays[field].read(element);
-          return 'error' in read ? read : { kind: 'identify', external_id: target.id, ...read };
+          if ('error' in read) return read;
+          return {
+            ...{ kind: 'identify', external_id: target.id, ...read },
+            ...(isLabelDecisive && 'user_alias' in read.user.identifier && { keeps_labels: true }),
+          };
         });
         judged.objects.push(...objects);
         judged.rejected.push(...rejected);

@@ -1,9 +1,10 @@
-import { ApiError } from '../errors.ts';
+import { ApiError, errors } from '../errors.ts';
 import type { AcceptedMerge } from '../jobs/envelope.ts';
 import { newId } from '../platform/ids.ts';
 import { areRecords } from '../profile/values.ts';
 import type { Schema } from '../schemas/compile.ts';
 import { userAlias } from '../schemas/track.ts';
+import { rulesOf, type VendorRules } from '../schemas/vendor-rules.ts';
 import {
   arrayOf,
   email,
@@ -23,7 +24,8 @@ const FIELD = 'merge_updates';
  * POST /users/merge: merges one user into another. In contrast to the other identity operations, one malformed merge
  * update refuses the whole request, with the message that the specification gives.
  */
-export function usersMerge(): QueuedOperation {
+export function usersMerge(rules: VendorRules = rulesOf.spec): QueuedOperation {
+  const isMixed = rules.mergeTypes === 'any';
   return {
     kind: 'queued',
     id: 'users.merge',
@@ -32,8 +34,7 @@ export function usersMerge(): QueuedOperation {
     permission: 'users.merge',
     bucket: 'users.identity',
     summary: 'Merge users',
-    description:
-      'At most 50 merge updates, each with two identifiers of the same type. Data that the kept user lacks moves from the merged user, activity is added up, and the merged user is deleted. A merge update has no effect if one identifier matches no user, if an address matches more than one user after `prioritization`, or if both identifiers match the same user. One malformed merge update makes the whole request fail, also one with an email address or phone number without a valid `prioritization`. `errors` lists the malformed merge update.',
+    description: `At most 50 merge updates, each with two identifiers${isMixed ? '' : ' of the same type'}. Data that the kept user lacks moves from the merged user, activity is added up, and the merged user is deleted. A merge update has no effect if one identifier matches no user, if an address matches more than one user after \`prioritization\`, or if both identifiers match the same user. One malformed merge update makes the whole request fail, also one with an email address or phone number without a valid \`prioritization\`. \`errors\` lists the malformed merge update.`,
     body: bodySchema,
     replies: {
       202: { description: 'The merges are stored on disk and will take effect.', schema: replySchema({}) },
@@ -42,10 +43,13 @@ export function usersMerge(): QueuedOperation {
       'mergeUpdatesNotObjects',
       'tooManyMergeUpdates',
       'malformedMergeIdentifier',
-      'mixedMergeIdentifiers',
+      ...(isMixed ? [] : (['mixedMergeIdentifiers'] as const)),
       'extraMergeKeys',
     ],
     ...refusal([FIELD]),
+    ...(rules.mergeMessage !== errors.malformedMergeIdentifier.message && {
+      messages: { malformedMergeIdentifier: rules.mergeMessage },
+    }),
     example: {
       body: {
         merge_updates: [
@@ -76,7 +80,7 @@ export function usersMerge(): QueuedOperation {
       const objects = merge_updates.map(
         (update, index): AcceptedMerge => ({
           ...{ kind: 'merge', id: newId(), index },
-          ...readMergeUpdate(update, index),
+          ...readMergeUpdate(update, index, rules),
         }),
       );
       return { objects, rejected: [], reply: { status: 202, body: { message: 'success' } } };

@@ -1,5 +1,5 @@
-import type { LongStrings } from '../profile/attribute-rule.ts';
-import type { QueuedOperation } from './operation.ts';
+import { rulesOf } from '../schemas/vendor-rules.ts';
+import type { OperationOptions, QueuedOperation } from './operation.ts';
 import { tracking } from './track/track.ts';
 
 /** Objects of all three arrays together, and of them about one user. */
@@ -14,7 +14,10 @@ const MAX_BYTES = 2 * 1024 * 1024;
  *
  * @param serviceIdField wire name of the service id
  */
-export function usersTrackBulk(serviceIdField: string, longStrings?: LongStrings): QueuedOperation {
+export function usersTrackBulk(
+  serviceIdField: string,
+  { longStrings, rules = rulesOf.spec }: OperationOptions = {},
+): QueuedOperation {
   return tracking({
     id: 'users.track.bulk',
     path: '/users/track/bulk',
@@ -24,7 +27,8 @@ export function usersTrackBulk(serviceIdField: string, longStrings?: LongStrings
     description: `At most 1,000 objects in the three arrays together, at most ${MAX_OF_USER} of them for one user, and at most 2 MB. Use it for backfills: under load, these requests are refused with 503 earlier than requests to \`/users/track\`. Otherwise both operations work in the same way.`,
     limits: { inAll: MAX_OBJECTS, ofUser: MAX_OF_USER },
     maxBytes: MAX_BYTES,
+    ...(rules.largeBulkBody === 400 && { tooLarge: 'bulkBodyTooLarge' as const }),
     givesWay: true,
-    ...{ serviceIdField, longStrings },
+    ...{ serviceIdField, longStrings, rules },
   });
 }

@@ -1,4 +1,5 @@
 import { Ajv, type ErrorObject } from 'ajv';
+import { rulesOf, type VendorLevel } from '../schemas/vendor-rules.ts';
 import { wholeEnvironment } from './environment.ts';
 import { networksOf } from './reach.ts';
 import { settings } from './settings.ts';
@@ -17,6 +18,8 @@ interface Resolved {
   readonly DEPLOYMENT_FORM: 'embedded' | 'production';
   /** The store that holds accepted objects until they are applied. */
   readonly QUEUE: 'redis' | 'postgres';
+  readonly SERVICE_ID_FIELD: string;
+  readonly VENDOR_RULES: VendorLevel;
 }
 
 /** The settings' values. */
@@ -48,7 +51,7 @@ export function readConfig(environment: NodeJS.ProcessEnv = wholeEnvironment()):
   const check = ajv.compile({ type: 'object', properties: given });
   if (!check(values))
     throw new ConfigError(`wrong setting: ${(check.errors ?? []).map(describe).join('; ')}`);
-  const config = Object.freeze({ ...values, ...resolve(values as Values) }) as Config;
+  const config = Object.freeze({ ...values, ...resolve(values as Values, given) }) as Config;
   if (config.MAX_PENDING_BYTES < config.MAX_BODY_BYTES) {
     throw new ConfigError('wrong setting: MAX_PENDING_BYTES must be >= MAX_BODY_BYTES');
   }
@@ -73,8 +76,9 @@ export function readConfig(environment: NodeJS.ProcessEnv = wholeEnvironment()):
 }
 
 /** @throws {ConfigError} if DEPLOYMENT_FORM contradicts DATABASE_URL */
-function resolve(values: Values): Resolved {
+function resolve(values: Values, given: Record<string, object>): Resolved {
   const { DEPLOYMENT_FORM: form, DATABASE_URL, DATABASE_DIRECT_URL, QUEUE, REDIS_URL } = values;
+  const level = values.VENDOR_RULES as VendorLevel;
   if (form === 'embedded' && DATABASE_URL) {
     throw new ConfigError(
       'wrong setting: DEPLOYMENT_FORM is embedded, so DATABASE_URL must be empty; for a Postgres of your own set DEPLOYMENT_FORM=production',
@@ -87,6 +91,8 @@ function resolve(values: Values): Resolved {
   return {
     DEPLOYMENT_FORM: DATABASE_URL ? 'production' : 'embedded',
     QUEUE: (QUEUE || (REDIS_URL ? 'redis' : 'postgres')) as Resolved['QUEUE'],
+    VENDOR_RULES: level,
+    SERVICE_ID_FIELD: given.SERVICE_ID_FIELD ? values.SERVICE_ID_FIELD : rulesOf[level].serviceIdField,
   };
 }
 

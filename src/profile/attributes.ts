@@ -18,7 +18,7 @@ import {
 } from './custom-values.ts';
 import type { Json } from './json.ts';
 import { invalid, type Refusal, type RejectionReason, refuse, required } from './refusal.ts';
-import { STANDARD_ATTRIBUTES, SUBSCRIPTION_ATTRIBUTES } from './standard-attributes.ts';
+import { STANDARD_ATTRIBUTES, SUBSCRIPTION_ATTRIBUTES, standardOverrides } from './standard-attributes.ts';
 import { areRecords, cutText, cutTexts, isLongerThan, MAX_CHARACTERS, quoted } from './values.ts';
 
 /** The attributes that say which devices reach a user, by their name on the wire. */
@@ -27,8 +27,10 @@ const PUSH_ATTRIBUTES: [name: string, rule: AttributeRule][] = [['push_tokens', 
 /** Members that address the object or say how to apply it, and `bio`, which clients still send. */
 const NO_DATA = ['external_id', 'user_alias', 'app_id', 'bio'];
 
+export type AttributeRules = ReadonlyMap<string, AttributeRule>;
+
 /** Every name that is not a custom attribute. */
-const RULES: ReadonlyMap<string, AttributeRule> = new Map([
+const RULES: AttributeRules = new Map([
   ...STANDARD_ATTRIBUTES,
   ...SUBSCRIPTION_ATTRIBUTES,
   ...PUSH_ATTRIBUTES,
@@ -38,6 +40,12 @@ const RULES: ReadonlyMap<string, AttributeRule> = new Map([
     switchRule(name),
   ]),
 ]);
+
+/** Returns the rules of the attributes as a level of VENDOR_RULES has them. */
+export function attributeRulesOf(vendorRules: Parameters<typeof standardOverrides>[0]): AttributeRules {
+  const overrides = standardOverrides(vendorRules);
+  return overrides.length === 0 ? RULES : new Map([...RULES, ...overrides]);
+}
 
 /** Members of an attribute object that are not custom attributes. */
 export const NAMED_ATTRIBUTES: readonly string[] = [...RULES.keys()];
@@ -49,6 +57,8 @@ export interface AttributeContext {
   /** Epoch milliseconds of acceptance: session dates past it become it. */
   now: number;
   longStrings: LongStrings;
+  /** Absent: the rules of the specification. */
+  attributeRules?: AttributeRules;
 }
 
 /**
@@ -61,7 +71,7 @@ export interface AttributeContext {
  */
 export function normalizeAttributes(
   object: Record<string, Json>,
-  { serviceIdField, now, longStrings }: AttributeContext,
+  { serviceIdField, now, longStrings, attributeRules = RULES }: AttributeContext,
 ): { delta: AttributesDelta; warnings?: readonly string[] } | Refusal {
   const delta: AttributesDelta = {};
   const add = object._merge_objects === true ? mergeCustom : addCustom;
@@ -69,7 +79,7 @@ export function normalizeAttributes(
   for (const name in object) {
     if (name === serviceIdField) continue;
     const value = object[name]!;
-    const rule = RULES.get(name);
+    const rule = attributeRules.get(name);
     const finding = rule ? rule(delta, value, now) : add(delta, name, value);
     if (finding === undefined) continue;
     const said =

@@ -145,9 +145,14 @@ export function phoneOf(value: Json): { identifier: { phone: string } } | Refusa
 
 /** Whether an object carries one of the identifiers that belong to one user alone. */
 export function namesOneUser(object: Record<string, Json>, serviceIdField: string): boolean {
+  return countPrimary(object, serviceIdField) > 0;
+}
+
+/** Counts the identifiers of an object that belong to one user alone. */
+export function countPrimary(object: Record<string, Json>, serviceIdField: string): number {
   const { external_id, user_alias } = object;
-  if (isGiven(external_id) || isGiven(object[serviceIdField])) return true;
-  return isGiven(user_alias) && !isEmptyAlias(user_alias);
+  const hasAlias = isGiven(user_alias) && !isEmptyAlias(user_alias);
+  return Number(isGiven(external_id)) + Number(hasAlias) + Number(isGiven(object[serviceIdField]));
 }
 
 /** Whether an alias has neither a name nor a label. */

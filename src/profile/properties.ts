@@ -10,7 +10,15 @@ export type CheckedProperties = { properties?: Record<string, Json>; warnings?: 
 const MAX_NAMES = 256;
 
 /** Bytes of UTF-8 JSON of properties that hold arrays or objects: 50 KB. */
-const MAX_BYTES = 51_200;
+export const MAX_PROPERTY_BYTES = 51_200;
+
+/** What properties are checked by. */
+export interface PropertyRules {
+  kind: 'events' | 'purchases';
+  longStrings: LongStrings;
+  /** Bytes of UTF-8 JSON of properties that hold arrays or objects. */
+  maxBytes: number;
+}
 
 /** These names would hide the members of the event or purchase itself. */
 const RESERVED = {
@@ -22,9 +30,8 @@ const NONE: CheckedProperties = Object.freeze({});
 const INVALID: CheckedProperties = Object.freeze(
   refuse('invalid', 'properties', "Invalid 'properties' field"),
 );
-const TOO_LARGE: CheckedProperties = Object.freeze(
-  invalid('properties', `with arrays or objects it must be at most ${MAX_BYTES} bytes of JSON`, 'too_large'),
-);
+const tooLarge = ({ maxBytes }: PropertyRules): Refusal =>
+  invalid('properties', `with arrays or objects it must be at most ${maxBytes} bytes of JSON`, 'too_large');
 
 const LONG_NAME = `a name must be at most ${MAX_CHARACTERS} characters`;
 const LONG_TEXT = `a string must be at most ${MAX_CHARACTERS} characters`;
@@ -37,43 +44,35 @@ const LONG_TEXT = `a string must be at most ${MAX_CHARACTERS} characters`;
  * @returns the value itself when nothing has to change, with a warning for what was cut; or an error that names
  * the property and the rule
  */
-export function checkProperties(
-  sent: unknown,
-  kind: 'events' | 'purchases',
-  longStrings: LongStrings,
-): CheckedProperties {
+export function checkProperties(sent: unknown, rules: PropertyRules): CheckedProperties {
   if (sent === undefined || sent === null) return NONE;
   const value = asRecord(sent);
   if (!value) return INVALID;
-  const reserved = RESERVED[kind];
+  const reserved = RESERVED[rules.kind];
   let names = 0;
   let structured = false;
   for (const name in value) {
-    if (names === MAX_NAMES) return checkProperties(firstNames(value), kind, longStrings);
+    if (names === MAX_NAMES) return checkProperties(firstNames(value), rules);
     names++;
     if (reserved.has(name)) return INVALID;
     const property = value[name]!;
     const broken = brokenName(name) ?? (typeof property === 'string' ? brokenText(property) : undefined);
-    if (broken) return cutOrRefuse(value, kind, { name, broken, longStrings });
+    if (broken) return cutOrRefuse(value, rules, { name, broken });
     if (typeof property === 'object' && property !== null) structured = true;
   }
   if (names === 0) return NONE;
-  return structured ? checkStructured(value, kind, longStrings) : { properties: value };
+  return structured ? checkStructured(value, rules) : { properties: value };
 }
 
-function checkStructured(
-  value: Record<string, Json>,
-  kind: 'events' | 'purchases',
-  longStrings: LongStrings,
-): CheckedProperties {
+function checkStructured(value: Record<string, Json>, rules: PropertyRules): CheckedProperties {
   // Looked at first: it also bounds how deep the values below nest.
-  if (exceedsJsonBytes(value, MAX_BYTES)) return TOO_LARGE;
+  if (exceedsJsonBytes(value, rules.maxBytes)) return tooLarge(rules);
   const properties: Record<string, Json> = {};
   for (const name in value) {
     const property = value[name]!;
     if (Array.isArray(property)) {
       const broken = brokenArray(property);
-      if (broken) return cutOrRefuse(value, kind, { name, broken, longStrings });
+      if (broken) return cutOrRefuse(value, rules, { name, broken });
     }
     put(properties, name, storedForm(property));
   }
@@ -84,21 +83,21 @@ interface Broken {
   name: string;
   /** The rule. */
   broken: string;
-  longStrings: LongStrings;
 }
 
 /** What to do about the first property that breaks a rule: only too long a text is mended. */
 function cutOrRefuse(
   value: Record<string, Json>,
-  kind: 'events' | 'purchases',
-  { name, broken, longStrings }: Broken,
+  rules: PropertyRules,
+  { name, broken }: Broken,
 ): CheckedProperties {
-  if (!isTooLong(broken) || longStrings === 'refuse') return refused(name, broken);
+  if (!isTooLong(broken) || rules.longStrings === 'refuse') return refused(name, broken);
   const sent = firstNames(value);
   // What is too large as it was sent does not become small enough by cutting.
-  if (Object.values(sent).some(isStructured) && exceedsJsonBytes(sent, MAX_BYTES)) return TOO_LARGE;
+  if (Object.values(sent).some(isStructured) && exceedsJsonBytes(sent, rules.maxBytes))
+    return tooLarge(rules);
   const { properties, warnings } = cutLong(sent);
-  const checked = checkProperties(properties, kind, 'refuse');
+  const checked = checkProperties(properties, { ...rules, longStrings: 'refuse' });
   return 'error' in checked ? checked : { ...checked, warnings };
 }
 

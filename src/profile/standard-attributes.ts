@@ -107,6 +107,33 @@ export const STANDARD_ATTRIBUTES: [name: string, rule: AttributeRule][] = [
   ['twitter', twitter],
 ];
 
+/** Returns the rules that differ from those above where a level of VENDOR_RULES says so. */
+export function standardOverrides({
+  unknownCountry,
+  invalidLocation,
+}: {
+  unknownCountry: 'omit' | 'remove';
+  invalidLocation: 'omit' | 'refuse';
+}): [name: string, rule: AttributeRule][] {
+  return [
+    ...(unknownCountry === 'remove' ? [['country', countryOrNone] as [string, AttributeRule]] : []),
+    ...(invalidLocation === 'refuse' ? [['current_location', wholeLocation] as [string, AttributeRule]] : []),
+  ];
+}
+
+/** An unknown country removes the stored one. */
+function countryOrNone(delta: AttributesDelta, value: Json): undefined {
+  standardOf(delta).country = (typeof value === 'string' && normalizeCountry(value)) || null;
+}
+
+/** A location that is not valid refuses the object. */
+function wholeLocation(delta: AttributesDelta, value: Json): Finding | undefined {
+  const finding = currentLocation(delta, value);
+  return finding === undefined
+    ? undefined
+    : invalid('current_location', "it must be an object with 'longitude' and 'latitude'");
+}
+
 /** An empty text is no address, as where one identifies: it changes nothing. */
 function email(delta: AttributesDelta, value: Json): Finding | undefined {
   if (value === '') return undefined;

@@ -5,6 +5,7 @@
 export const buckets = {
   'users.track': { requests: 50_000, windowSeconds: 60 },
   'users.track.bulk': { requests: 50, windowSeconds: 1 },
+  'users.track.sync': { requests: 500, windowSeconds: 60 },
   /** Shared by users.delete, users.alias.new, users.alias.update, users.identify and users.merge. */
   'users.identity': { requests: 20_000, windowSeconds: 60 },
   /** Shared by users.external_ids.rename and users.external_ids.remove. */
@@ -54,7 +55,7 @@ export const reservedNames: readonly string[] = `
   phone_numbers phone_numbers_processed phone_numbers_to_identify phones preference_center_api_id
   preference_center_options preference_center_page_html preference_center_title preference_center_url
   preference_centers price prioritization product product_id products properties purchase_quantity
-  purchases purchases_processed push_subscribe push_token_import push_tokens quantity random_bucket
+  purchase_events purchases purchases_processed push_subscribe push_token_import push_tokens quantity random_bucket
   reason redirect_page_html rejected rejected_count rel removal_errors removed_ids rename_errors request_id results revenue
   rows_failed_with_errors rows_synced segment_id segments sessions sizes sms sort_direction start_date state status
   subscription_group_id subscription_groups subscription_state sync_finish_time sync_start_time tags teams text_description time

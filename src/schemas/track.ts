@@ -1,4 +1,6 @@
+import { MAX_PROPERTY_BYTES } from '../profile/properties.ts';
 import type { Schema } from './compile.ts';
+import { rulesOf, type VendorRules } from './vendor-rules.ts';
 
 const optionalText = (description: string) =>
   ({ type: ['string', 'null'], description, rule: 'it must be a string' }) as const;
@@ -21,12 +23,15 @@ const optionalPart = (description: string) =>
 const optionalObject = { type: ['object', 'array', 'null'], maxItems: 0 } as const;
 
 /** The identifiers that every object may carry; one is required. */
-function identifiers(serviceIdField: string): Record<string, Schema> {
+function identifiers(serviceIdField: string, { primaryIdentifiers }: VendorRules): Record<string, Schema> {
+  const others =
+    primaryIdentifiers === 'one'
+      ? `An object with \`user_alias\` or \`${serviceIdField}\` as well is refused.`
+      : 'It takes precedence over every other identifier.';
   return {
     external_id: {
       type: ['string', 'integer', 'null'],
-      description:
-        'The id that you gave the user, at most 987 bytes. It takes precedence over every other identifier.',
+      description: `The id that you gave the user, at most 987 bytes. ${others}`,
       rule: 'it must be a string',
     },
     user_alias: {
@@ -71,20 +76,19 @@ const time: Schema = {
   rule: "it must be a time in ISO 8601 or as yyyy-MM-dd'T'HH:mm:ss:SSSZ",
 };
 
-const properties: Schema = {
+const propertiesOf = (maxBytes: number): Schema => ({
   ...optionalObject,
-  description:
-    'Names have 1 to 255 characters and do not start with $. Strings have at most 255 characters. Longer names and strings are cut. Arrays must not contain times. Objects are stored as strings. With arrays or objects, the properties can have at most 50 KB.',
+  description: `Names have 1 to 255 characters and do not start with $. Strings have at most 255 characters. Longer names and strings are cut. Arrays must not contain times. Objects are stored as strings. With arrays or objects, the properties can have at most ${maxBytes / 1024} KB.`,
   rule: 'it must be an object',
-};
+});
 
-export function eventSchema(serviceIdField: string): Schema {
+export function eventSchema(serviceIdField: string, rules: VendorRules = rulesOf.spec): Schema {
   return {
     title: 'Event',
     type: 'object',
     required: ['name', 'time'],
     properties: {
-      ...identifiers(serviceIdField),
+      ...identifiers(serviceIdField, rules),
       name: {
         type: 'string',
         minLength: 1,
@@ -93,19 +97,19 @@ export function eventSchema(serviceIdField: string): Schema {
       },
       time,
       app_id: optionalText('The app in which the event happened.'),
-      properties,
+      properties: propertiesOf(rules.eventPropertyBytes),
     },
     rule: 'it must be an object',
   };
 }
 
-export function purchaseSchema(serviceIdField: string): Schema {
+export function purchaseSchema(serviceIdField: string, rules: VendorRules = rulesOf.spec): Schema {
   return {
     title: 'Purchase',
     type: 'object',
     required: ['product_id', 'currency', 'price', 'time'],
     properties: {
-      ...identifiers(serviceIdField),
+      ...identifiers(serviceIdField, rules),
       product_id: {
         type: ['string', 'integer'],
         minLength: 1,
@@ -134,20 +138,20 @@ export function purchaseSchema(serviceIdField: string): Schema {
       },
       time,
       app_id: optionalText('The app in which the user bought the product.'),
-      properties,
+      properties: propertiesOf(MAX_PROPERTY_BYTES),
     },
     rule: 'it must be an object',
   };
 }
 
-export function attributesSchema(serviceIdField: string): Schema {
+export function attributesSchema(serviceIdField: string, rules: VendorRules = rulesOf.spec): Schema {
   return {
     title: 'Attributes',
     type: 'object',
     description:
       'Standard attributes by name, custom attributes by any other name; null removes. Custom values: string, number, boolean, array, object, or an operation: {"inc": 1}, {"add": [..]}, {"remove": [..]}, {"$add": [..]}, {"$update": [..]}, {"$remove": [..]}. Names and strings are cut to 255 characters. A standard attribute that is not valid is omitted. An object with an invalid email address, subscription or push token is refused.',
     properties: {
-      ...identifiers(serviceIdField),
+      ...identifiers(serviceIdField, rules),
       _merge_objects: {
         type: ['boolean', 'null'],
         description: 'true: objects are merged into the stored ones instead of replacing them.',

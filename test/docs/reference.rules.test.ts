@@ -6,12 +6,14 @@ import { commandLinePage } from '../../tools/generate/command-line.ts';
 import { metricsPage } from '../../tools/generate/metrics.ts';
 import { permissionsPage } from '../../tools/generate/permissions.ts';
 import { rateLimitsPage } from '../../tools/generate/rate-limits.ts';
+import { vendorRulesPage } from '../../tools/generate/vendor-rules.ts';
 
 test.each([
   ['docs/command-line.md', commandLinePage],
   ['docs/metrics.md', metricsPage],
   ['docs/permissions.md', permissionsPage],
   ['docs/rate-limits.md', rateLimitsPage],
+  ['docs/vendor-rules.md', vendorRulesPage],
 ])('%s is current: npm run generate', async (file, page) => {
   expect(readFileSync(path.join(packageRoot, file), 'utf8')).toBe(await page());
 });

@@ -5,6 +5,7 @@ import { createCopies } from '../../src/edge/copies.ts';
 import { copiedOperations, mayChangeUsers } from '../../src/edge/proxy.ts';
 import { allOperations } from '../../src/operations/index.ts';
 import { createLog } from '../../src/platform/log.ts';
+import { rulesOf } from '../../src/schemas/vendor-rules.ts';
 
 const operations = allOperations('service_id');
 const copied = copiedOperations(operations);
@@ -18,6 +19,12 @@ describe('what is copied', () => {
       [...queued, 'POST /users/track/sync', 'POST /sms/invalid_phone_numbers/remove'].sort(),
     );
     expect(copied.get('POST /users/track/sync')).toEqual({ id: 'users.track.sync', path: '/users/track' });
+  });
+
+  test('is /users/track/sync under its own path where VENDOR_RULES=current has it', () => {
+    const current = copiedOperations(allOperations('service_id', { rules: rulesOf.current }));
+    const path = '/users/track/sync';
+    expect(current.get(`POST ${path}`)).toEqual({ id: 'users.track.sync', path });
   });
 
   test('or reads, or is told of: no operation of ours beneath these paths changes anything in silence', () => {

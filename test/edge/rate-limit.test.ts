@@ -5,6 +5,7 @@ import { type Allowance, createRateLimiter } from '../../src/edge/rate-limit.ts'
 import { memoryTokenBuckets, redisTokenBuckets, type TokenBuckets } from '../../src/limits/token-buckets.ts';
 import { Redis } from '../../src/queue/ioredis.ts';
 import type { BucketName } from '../../src/schemas/limits.ts';
+import { rulesOf } from '../../src/schemas/vendor-rules.ts';
 import { startRedis, waitUntil } from '../setup/fixtures.ts';
 
 const LIMITERS = 8;
@@ -41,7 +42,7 @@ const stores: [name: string, open: () => TokenBuckets[]][] = [
 ];
 
 describe.each(stores)('token buckets in %s', (_, open) => {
-  const limitersOf = () => open().map(createRateLimiter);
+  const limitersOf = () => open().map((store) => createRateLimiter(store));
 
   test('G5: at once, no more requests are allowed than the limit, whoever asks', async () => {
     const limiters = limitersOf();
@@ -137,6 +138,41 @@ describe.each(stores)('token buckets in %s', (_, open) => {
     expect((await limiter.take({ ...key, workspaceId: crypto.randomUUID() }, 'users.track')).allowed).toBe(
       true,
     );
+  });
+});
+
+describe.each<[string, () => TokenBuckets]>([
+  ['Redis', () => redisTokenBuckets(connectRedis(), { refill: 'clock' })],
+  ['memory', () => memoryTokenBuckets(Date.now, new Map(), 'clock')],
+])('windows of the clock in %s', (_, open) => {
+  const windowSeconds = 2;
+  const size = { requests: 10, windowSeconds };
+
+  test('allow the whole limit at the start of a window, and no request after it until the next', async () => {
+    const store = open();
+    const name = crypto.randomUUID();
+    let last = await store.take(name, size, 10);
+    const windowOf = ({ now }: { now: number }) => Math.floor(now / (windowSeconds * 1000));
+    for (let filled = 0; filled < 2; ) {
+      const taken = await store.take(name, size, 10);
+      const isNew = windowOf(taken) > windowOf(last);
+      expect(taken.granted).toBe(isNew ? 10 : 0);
+      expect((taken.now + taken.untilFull) % (windowSeconds * 1000)).toBeLessThanOrEqual(1);
+      expect(taken.untilOne).toBe(taken.untilFull);
+      if (isNew) filled++;
+      last = taken;
+      await sleep(20);
+    }
+  });
+
+  test('give the end of the window as reset, also to a request that is refused', async () => {
+    const limiter = createRateLimiter(open(), rulesOf.current);
+    const key = keyWith(1, 3600);
+    const answers = [await limiter.take(key, 'users.track'), await limiter.take(key, 'users.track')];
+    expect(answers.map(({ allowed }) => allowed)).toEqual([true, false]);
+    const [first, second] = answers.map(({ reset }) => reset);
+    expect(first! % 3600).toBe(0);
+    expect(second).toBe(first);
   });
 });
 

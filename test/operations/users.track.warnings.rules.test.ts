@@ -57,7 +57,7 @@ describe('names and strings of more than 255 characters are cut, and the object 
   });
 
   test('with LONG_STRINGS=refuse each of them is refused, alone', () => {
-    const strict = usersTrack('service_id', 'refuse');
+    const strict = usersTrack('service_id', { longStrings: 'refuse' });
     const caller = callerOf('018f0000-0000-7000-8000-000000000000', { now });
     const { reply } = strict.plan(caller, longNames);
     const rule = 'is not valid: it must be a string of 1 to 255 characters';

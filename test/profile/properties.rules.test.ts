@@ -1,7 +1,11 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
+import type { LongStrings } from '../../src/profile/attribute-rule.ts';
 import type { Json } from '../../src/profile/json.ts';
-import { checkProperties } from '../../src/profile/properties.ts';
+import { checkProperties as check, MAX_PROPERTY_BYTES } from '../../src/profile/properties.ts';
+
+const checkProperties = (sent: unknown, kind: 'events' | 'purchases', longStrings: LongStrings) =>
+  check(sent, { kind, longStrings, maxBytes: MAX_PROPERTY_BYTES });
 
 const invalid = { error: "Invalid 'properties' field", reason: 'invalid', field: 'properties' };
 

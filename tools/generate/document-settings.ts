@@ -8,6 +8,7 @@ import { metricsPage } from './metrics.ts';
 import { permissionsPage } from './permissions.ts';
 import { rateLimitsPage } from './rate-limits.ts';
 import { envExample, settingsPage } from './settings.ts';
+import { vendorRulesPage } from './vendor-rules.ts';
 
 // Writes what is generated from the settings of src/platform/settings.ts; test/config.rules.test.ts holds it against them.
 writeFileSync(path.join(packageRoot, '.env.example'), envExample());
@@ -20,6 +21,7 @@ writeFileSync(path.join(packageRoot, 'docs/command-line.md'), await commandLineP
 writeFileSync(path.join(packageRoot, 'docs/metrics.md'), metricsPage());
 writeFileSync(path.join(packageRoot, 'docs/permissions.md'), permissionsPage());
 writeFileSync(path.join(packageRoot, 'docs/rate-limits.md'), rateLimitsPage());
+writeFileSync(path.join(packageRoot, 'docs/vendor-rules.md'), vendorRulesPage());
 // And the packages of production, from package-lock.json: test/supply/packages.rules.test.ts.
 mkdirSync(path.join(packageRoot, 'generated'), { recursive: true });
 writeFileSync(path.join(packageRoot, 'generated/packages.md'), packagesPage());

@@ -2,6 +2,7 @@ import { type Right, rights } from '../../src/board/access.ts';
 import { allOperations } from '../../src/operations/index.ts';
 import { settings } from '../../src/platform/config.ts';
 import { permissions } from '../../src/schemas/permissions.ts';
+import { rulesOf } from '../../src/schemas/vendor-rules.ts';
 
 const meanings: Record<Right, string> = {
   users: 'Find users and view them',
@@ -24,7 +25,8 @@ const code = (names: readonly string[]) => names.map((name) => `\`${name}\``).jo
 
 /** Returns the text of docs/permissions.md: what each permission of an API key and of a console account allows. */
 export function permissionsPage(): string {
-  const operations = allOperations(settings.SERVICE_ID_FIELD.default);
+  // Of both levels of VENDOR_RULES: `current` has every operation of `spec`.
+  const operations = allOperations(settings.SERVICE_ID_FIELD.default, { rules: rulesOf.current });
   const keys = permissions.map((permission) => {
     const opened = operations.filter((operation) => operation.permission === permission);
     const paths = opened.map(({ method, path }) => `${method} ${path.replace(/:(\w+)/g, '{$1}')}`);
@@ -42,7 +44,7 @@ export function permissionsPage(): string {
 ## API keys
 
 A key belongs to one workspace and has a list of permissions. A request that needs a missing permission is answered with 403 and the code
-\`permission_missing\`. Create a key with \`penstock keys create\`, or in the console.
+\`permission_missing\`. \`users.track.sync\` opens an endpoint only with [\`VENDOR_RULES=current\`](vendor-rules.md). Create a key with \`penstock keys create\`, or in the console.
 
 | Permission | Allows |
 | --- | --- |

@@ -2,12 +2,14 @@ import { allOperations } from '../../src/operations/index.ts';
 import { settings } from '../../src/platform/config.ts';
 import { grouped } from '../../src/platform/format.ts';
 import { type BucketName, buckets } from '../../src/schemas/limits.ts';
+import { rulesOf } from '../../src/schemas/vendor-rules.ts';
 
 const windows: Record<number, string> = { 1: 'second', 60: 'minute', 3600: 'hour', 86400: 'day' };
 
 /** Returns the text of docs/rate-limits.md: how rate limits work, and the default of every bucket. */
 export function rateLimitsPage(): string {
-  const operations = allOperations(settings.SERVICE_ID_FIELD.default);
+  // Of both levels of VENDOR_RULES: `current` has every operation of `spec`.
+  const operations = allOperations(settings.SERVICE_ID_FIELD.default, { rules: rulesOf.current });
   const rows = (Object.keys(buckets) as BucketName[]).map((bucket) => {
     const { requests, windowSeconds } = buckets[bucket];
     const shared = operations
@@ -24,6 +26,9 @@ A rate limit belongs to a workspace and a bucket. Endpoints of one bucket share 
 | Bucket | Default | Endpoints |
 | --- | --- | --- |
 ${rows.join('\n')}
+
+With [\`VENDOR_RULES=current\`](vendor-rules.md), \`users.track\` and \`users.export.ids\` have other defaults, and windows are aligned with the clock. Only
+that level has \`/users/track/sync\`.
 
 The limit of a company for \`scim\` is the largest \`scim\` limit of its workspaces.
 

@@ -1,3 +1,4 @@
+import type { AcceptedAliasNew, AcceptedIdentify, AcceptedObject } from '../../src/jobs/envelope.ts';
 import { countDeprecated, findAliasLabels } from '../../src/store/alternate-identifiers.ts';
 import type { Connection } from '../../src/store/database.ts';
 import { findCrowdedEmails } from '../../src/store/email-addresses.ts';
@@ -204,7 +205,7 @@ async function loadOwnedTokens(tx: Connection, items: WorkItem[]): Promise<ByWor
   return owned;
 }
 
-/** Looks up under which labels the profiles have aliases that an operation may give another one. */
+/** Looks up under which labels the profiles have aliases, where an operation depends on them. */
 async function loadLabels(
   tx: Connection,
   items: WorkItem[],
@@ -212,8 +213,7 @@ async function loadLabels(
 ): Promise<{ profile: LoadedProfile; labels: string[] }[]> {
   const wanted = new Set<LoadedProfile>();
   for (const { workspaceId, object } of items) {
-    if (object.kind !== 'alias_new') continue;
-    const { external_id } = object;
+    const external_id = asksForLabels(object) ? object.external_id : undefined;
     if (external_id === undefined) continue;
     for (const profile of profiles.reachable(workspaceId, { external_id })) wanted.add(profile);
   }
@@ -222,6 +222,10 @@ async function loadLabels(
   const labels = new Map([...wanted].map((profile) => [profile, [] as string[]]));
   for (const { workspaceId, id, label } of found) labels.get(profiles.get(workspaceId, id)!)!.push(label);
   return [...labels].map(([profile, its]) => ({ profile, labels: its }));
+}
+
+function asksForLabels(object: AcceptedObject): object is AcceptedAliasNew | AcceptedIdentify {
+  return object.kind === 'alias_new' || (object.kind === 'identify' && object.keeps_labels === true);
 }
 
 /** Looks up how many external ids lead to the profiles that an operation may give another one. */

@@ -2,11 +2,12 @@ import { ApiError } from '../../src/errors.ts';
 import type { IntegrationKind, SourceRow } from '../../src/integrations/source.ts';
 import type { AcceptedObject } from '../../src/jobs/envelope.ts';
 import type { Caller } from '../../src/operations/operation.ts';
-import { createAccept } from '../../src/operations/track/accept.ts';
+import { createAccept, rowRulesOf } from '../../src/operations/track/accept.ts';
 import { usersDelete } from '../../src/operations/users.delete.ts';
 import { presentTrace } from '../../src/platform/tracing.ts';
 import type { LongStrings } from '../../src/profile/attribute-rule.ts';
 import { pack } from '../../src/queue/pack.ts';
+import type { VendorRules } from '../../src/schemas/vendor-rules.ts';
 import type { Pool } from '../../src/store/database.ts';
 import type { OutboxChunk, RowError, ShownRow } from '../../src/store/sync-chunks.ts';
 import { readRules, type WorkspaceRules } from '../../src/store/sync-lists.ts';
@@ -137,8 +138,11 @@ export type RowVerdict = { object: AcceptedObject; warnings?: readonly string[] 
  *
  * @param serviceIdField wire name of the service id
  */
-export function createRowJudge(serviceIdField: string, longStrings: LongStrings = 'cut') {
-  const accept = createAccept(serviceIdField, longStrings);
+export function createRowJudge(
+  serviceIdField: string,
+  { longStrings, rules }: { longStrings?: LongStrings; rules?: VendorRules } = {},
+) {
+  const accept = createAccept(serviceIdField, { longStrings, rules: rules && rowRulesOf(rules) });
   const deletion = usersDelete(serviceIdField);
 
   /** @param index the row's place in its chunk */

@@ -1,5 +1,6 @@
 import type { TokenBuckets } from '../../src/limits/token-buckets.ts';
 import { BEHIND } from '../../src/queue/lanes.ts';
+
 import { buckets as defaults } from '../../src/schemas/limits.ts';
 
 /** Rows that one token pays for: as many objects as a request of /users/track may have in an array. */
@@ -28,18 +29,26 @@ export interface ThrottleOptions {
   waiting: () => number;
   lanes: number;
   workspaceId: string;
+  /** Limit of a workspace without one of its own. */
+  usual?: Limit;
 }
 
 /**
  * The throttle of one run. It goes behind what waits in the lanes, and within the workspace's rate of /users/track; half
  * a bucket of that is always left to live requests.
  */
-export function createThrottle({ buckets, waiting, lanes, workspaceId }: ThrottleOptions) {
+export function createThrottle({
+  buckets,
+  waiting,
+  lanes,
+  workspaceId,
+  usual = defaults['users.track'],
+}: ThrottleOptions) {
   let paid = 0;
   let held = false;
 
   /** Milliseconds after which to ask again; 0: so many rows may be handed over now, and are paid for. */
-  return async function ask(rows: number, limit: Limit = defaults['users.track']): Promise<number> {
+  return async function ask(rows: number, limit: Limit = usual): Promise<number> {
     if (areBehind({ waiting, lanes })) return ASK_AGAIN_MS;
     const { requests, windowSeconds } = limit;
     const kept = Math.floor(requests / 2);

@@ -1,6 +1,8 @@
 import { type Command, InvalidArgumentError, Option } from 'commander';
 import { DateTime } from 'luxon';
+import { readConfig } from '../../platform/config.ts';
 import { type BucketName, buckets } from '../../schemas/limits.ts';
+import { bucketsOf, rulesOf } from '../../schemas/vendor-rules.ts';
 import { resetRateLimits, setRateLimit } from '../../store/rate-limits.ts';
 import { addNoun, addVerb, parseCount, parseDay, parseId, Refusal } from '../command.ts';
 import {
@@ -85,7 +87,8 @@ type Override = Limit & { bucket: string };
 /** Every bucket with the limit that holds for a workspace with these overrides. */
 function printLimits(json: boolean | undefined, overrides: Override[]): void {
   const given = new Map(overrides.map((override) => [override.bucket, override]));
-  const rows = Object.entries(buckets).map(([bucket, limit]) =>
+  const { VENDOR_RULES } = readConfig();
+  const rows = Object.entries(bucketsOf(rulesOf[VENDOR_RULES])).map(([bucket, limit]) =>
     rowOf(bucket, given.get(bucket) ?? limit, given.has(bucket)),
   );
   printPage(json, 'limits', { rows, next: null });

@@ -3,6 +3,7 @@ import { grouped } from '../../platform/format.ts';
 import { type Html, html, type Part } from '../../platform/html.ts';
 import { isUuid } from '../../profile/values.ts';
 import { type BucketName, buckets } from '../../schemas/limits.ts';
+import { bucketsOf, rulesOf } from '../../schemas/vendor-rules.ts';
 import { type RateLimitOverride, resetRateLimits, setRateLimit } from '../../store/rate-limits.ts';
 import type { Workspace } from '../access.ts';
 import { dailyChart } from '../chart.ts';
@@ -80,7 +81,7 @@ const show: Page<PageServices> = {
 <h2>Usage</h2>${usageOf(usage)}
 <h2>Limits</h2>
 <p class="lead">Requests that it may make of one bucket, in one window. A web process that refuses one answers 429.</p>
-${limitTable(overrides)}
+${limitTable(overrides, services)}
 ${isOperator && limitForm(workspace, overrides)}`;
     return { title: workspace.name, body };
   },
@@ -143,12 +144,12 @@ ${table(
 <p class="faint pager">Days are those of UTC. <code>penstock usage</code> has earlier ones.</p>`;
 }
 
-function limitTable(overrides: RateLimitOverride[]): Html {
+function limitTable(overrides: RateLimitOverride[], { config }: PageServices): Html {
   const given = new Map(overrides.map((one) => [one.bucket, one]));
   return table(
     'Limits',
     ['Bucket', { name: 'Requests', number: true }, 'In', 'Whose'],
-    Object.entries(buckets).map(([bucket, usual]) => {
+    Object.entries(bucketsOf(rulesOf[config.VENDOR_RULES])).map(([bucket, usual]) => {
       const { requests, windowSeconds } = given.get(bucket) ?? usual;
       return [
         html`<code>${bucket}</code>`,

@@ -15,6 +15,7 @@ import { invalid, type Refusal, refuse, required } from '../../profile/refusal.t
 import { findUnstorable, isRecord } from '../../profile/values.ts';
 import type { Schema } from '../../schemas/compile.ts';
 import { userAlias } from '../../schemas/track.ts';
+import type { VendorRules } from '../../schemas/vendor-rules.ts';
 import { BLOCKED_ID, type Caller } from '../operation.ts';
 import { arrayOf, email, externalId, noText, phone, prioritization } from './elements.ts';
 
@@ -152,20 +153,31 @@ type Kind = keyof typeof kinds;
  * @throws {ApiError} with one of the specification's messages; `rejected` names the element and, for a prioritization, the
  *   rule that it breaks
  */
-export function readMergeUpdate(update: Record<string, Json>, index: number): MergeUpdate {
-  const refused = (entry: ErrorName, refusal: Refusal = refusalBy(entry)) =>
-    new ApiError(entry, { rejected: [rejectionOf(refusal, { input_array: 'merge_updates', index })] });
+export function readMergeUpdate(
+  update: Record<string, Json>,
+  index: number,
+  { mergeTypes, mergeMessage }: Pick<VendorRules, 'mergeTypes' | 'mergeMessage'>,
+): MergeUpdate {
+  const refused = (entry: ErrorName) =>
+    new ApiError(entry, {
+      rejected: [rejectionOf(refusalBy(entry), { input_array: 'merge_updates', index })],
+    });
+  const malformed = (refusal: Refusal = { ...refusalBy('malformedMergeIdentifier'), error: mergeMessage }) =>
+    new ApiError('malformedMergeIdentifier', {
+      message: mergeMessage,
+      rejected: [rejectionOf(refusal, { input_array: 'merge_updates', index })],
+    });
 
   const { identifier_to_merge, identifier_to_keep, ...others } = update;
   if (Object.keys(others).length > 0) throw refused('extraMergeKeys');
   const merge = readIdentifier(identifier_to_merge);
   const keep = readIdentifier(identifier_to_keep);
-  if (!merge || !keep) throw refused('malformedMergeIdentifier');
-  if (merge.kind !== keep.kind) throw refused('mixedMergeIdentifiers');
+  if (!merge || !keep) throw malformed();
+  if (mergeTypes === 'one' && merge.kind !== keep.kind) throw refused('mixedMergeIdentifiers');
   const merged = select(merge);
-  if ('error' in merged) throw refused('malformedMergeIdentifier', merged);
+  if ('error' in merged) throw malformed(merged);
   const kept = select(keep);
-  if ('error' in kept) throw refused('malformedMergeIdentifier', kept);
+  if ('error' in kept) throw malformed(kept);
   return { merge: merged, keep: kept };
 }
 

@@ -12,8 +12,9 @@ import {
   type LongStrings,
   withWarning,
 } from '../../profile/attribute-rule.ts';
-import { normalizeAttributes } from '../../profile/attributes.ts';
+import { type AttributeRules, attributeRulesOf, normalizeAttributes } from '../../profile/attributes.ts';
 import {
+  countPrimary,
   createsProfile,
   type Identifier,
   identifierOf,
@@ -22,12 +23,13 @@ import {
 } from '../../profile/identifier.ts';
 import type { Json } from '../../profile/json.ts';
 import { normalizeCurrency } from '../../profile/locale.ts';
-import { checkProperties } from '../../profile/properties.ts';
+import { checkProperties, MAX_PROPERTY_BYTES, type PropertyRules } from '../../profile/properties.ts';
 import { invalid, type Refusal, refuse, required } from '../../profile/refusal.ts';
 import { pastIso } from '../../profile/time.ts';
 import { cutText, findUnstorable, hasAny, MAX_CHARACTERS, numberOf } from '../../profile/values.ts';
 import { compile, describeError, type Schema } from '../../schemas/compile.ts';
 import { attributesSchema, eventSchema, purchaseSchema } from '../../schemas/track.ts';
+import { rulesOf, type VendorRules } from '../../schemas/vendor-rules.ts';
 import { noObject } from '../identity/elements.ts';
 import { BLOCKED_ID, type Caller } from '../operation.ts';
 
@@ -46,12 +48,33 @@ const refusals = {
 type Accept = (value: Json, index: number, caller: Caller) => Verdict;
 
 /**
+ * Returns the rules for rows of imports and syncs. VENDOR_RULES is about requests of the API: a row of an export has every
+ * identifier of its user. The size of events is the exception, so that an export can be imported again.
+ */
+export const rowRulesOf = ({ eventPropertyBytes }: VendorRules): VendorRules => ({
+  ...rulesOf.spec,
+  eventPropertyBytes,
+});
+
+interface AcceptOptions {
+  longStrings?: LongStrings | undefined;
+  rules?: VendorRules | undefined;
+}
+
+/**
  * By array, what judges its objects: storable values, identifier, shape, then the rules of the kind. The validators are
  * compiled here, once.
  *
  * @param serviceIdField wire name of the service id
  */
-export function createAccept(serviceIdField: string, longStrings: LongStrings): Record<TrackKind, Accept> {
+export function createAccept(
+  serviceIdField: string,
+  { longStrings = 'cut', rules = rulesOf.spec }: AcceptOptions = {},
+): Record<TrackKind, Accept> {
+  const attributeRules = attributeRulesOf(rules);
+  const findSeveral = rules.primaryIdentifiers === 'one' ? createSeveralFinder(serviceIdField) : undefined;
+  const eventRules = { kind: 'events', longStrings, maxBytes: rules.eventPropertyBytes } as const;
+  const purchaseRules = { kind: 'purchases', longStrings, maxBytes: MAX_PROPERTY_BYTES } as const;
   const shapes = {
     attributes: compile(withoutPhone(attributesSchema(serviceIdField))),
     events: compile(eventSchema(serviceIdField)),
@@ -67,8 +90,18 @@ export function createAccept(serviceIdField: string, longStrings: LongStrings): 
       const unstorable = findUnstorable(value);
       if (unstorable) return unstorable;
       if (kind === 'attributes' && value.push_token_import === true) {
-        return judgeTokenImport(value, { id: newId(), index, serviceIdField, now, hasGroup, longStrings });
+        return judgeTokenImport(value, {
+          id: newId(),
+          index,
+          serviceIdField,
+          now,
+          hasGroup,
+          longStrings,
+          attributeRules,
+        });
       }
+      const several = findSeveral?.(value);
+      if (several) return several;
       const chosen = identifierOf(value, serviceIdField);
       if ('error' in chosen) return chosen;
       const { identifier } = chosen;
@@ -85,9 +118,10 @@ export function createAccept(serviceIdField: string, longStrings: LongStrings): 
         now,
         hasGroup,
         longStrings,
+        attributeRules,
       };
-      if (kind === 'events') return judgeEvent(value, judge);
-      if (kind === 'purchases') return judgePurchase(value, judge);
+      if (kind === 'events') return judgeEvent(value, judge, eventRules);
+      if (kind === 'purchases') return judgePurchase(value, judge, purchaseRules);
       return judgeAttributes(value, judge);
     };
 
@@ -96,6 +130,18 @@ export function createAccept(serviceIdField: string, longStrings: LongStrings): 
     events: acceptOf('events'),
     purchases: acceptOf('purchases'),
   };
+}
+
+/** Returns the check that an object carries at most one of the identifiers that belong to one user alone. */
+function createSeveralFinder(serviceIdField: string): (object: Record<string, Json>) => Refusal | undefined {
+  const fields = ['external_id', 'user_alias', serviceIdField];
+  // The vendor's service answers with this text. Its pages state the rule without a text.
+  const refusal = refuse(
+    'conflict',
+    fields.join('|'),
+    `You must specify only one of 'external_id', 'user_alias' or '${serviceIdField}'`,
+  );
+  return (object) => (countPrimary(object, serviceIdField) > 1 ? refusal : undefined);
 }
 
 /** A phone that addresses nobody is an attribute, and costs the object nothing when it cannot be read. */
@@ -115,6 +161,7 @@ interface Judge {
   now: number;
   hasGroup: Caller['hasGroup'];
   longStrings: LongStrings;
+  attributeRules: AttributeRules;
 }
 
 /** An object that can be applied, and what was cut or left out of it if anything was; or why it cannot. */
@@ -177,13 +224,13 @@ function strangeGroup(
 }
 
 /** Judges an event whose shape and identifier are right already. */
-function judgeEvent(object: Record<string, Json>, base: Judge): Verdict {
+function judgeEvent(object: Record<string, Json>, base: Judge, rules: PropertyRules): Verdict {
   const sent = object.name as string;
   const name = cutText(sent);
   if (name !== sent && base.longStrings === 'refuse') return refusedLong('name');
   const time = readTime(object, base);
   if (time === undefined) return refusals.time;
-  const checked = checkProperties(object.properties, 'events', base.longStrings);
+  const checked = checkProperties(object.properties, rules);
   if ('error' in checked) return checked;
   const event: AcceptedEvent = {
     kind: 'events',
@@ -199,7 +246,7 @@ function judgeEvent(object: Record<string, Json>, base: Judge): Verdict {
 }
 
 /** Judges a purchase whose shape and identifier are right already. */
-function judgePurchase(object: Record<string, Json>, base: Judge): Verdict {
+function judgePurchase(object: Record<string, Json>, base: Judge, rules: PropertyRules): Verdict {
   const sent = String(object.product_id);
   const product_id = cutText(sent);
   if (product_id !== sent && base.longStrings === 'refuse') return refusedLong('product_id');
@@ -211,7 +258,7 @@ function judgePurchase(object: Record<string, Json>, base: Judge): Verdict {
   if (quantity === undefined || !isQuantity(quantity)) return refusals.quantity;
   const time = readTime(object, base);
   if (time === undefined) return refusals.time;
-  const checked = checkProperties(object.properties, 'purchases', base.longStrings);
+  const checked = checkProperties(object.properties, rules);
   if ('error' in checked) return checked;
   const purchase: AcceptedPurchase = {
     kind: 'purchases',

@@ -9,13 +9,15 @@ import {
 import type { AcceptedObject, TrackKind, TrackObject } from '../../jobs/envelope.ts';
 import type { LongStrings } from '../../profile/attribute-rule.ts';
 import type { Json } from '../../profile/json.ts';
-import { refuse } from '../../profile/refusal.ts';
+import { type Refusal, refuse } from '../../profile/refusal.ts';
 import { asList } from '../../profile/values.ts';
 import type { Schema } from '../../schemas/compile.ts';
 import { attributesSchema, eventSchema, purchaseSchema } from '../../schemas/track.ts';
+import type { VendorRules } from '../../schemas/vendor-rules.ts';
 import { identifierText } from '../../store/dead-letters.ts';
 import type { Caller, Plan, QueuedOperation, RefusedRequest } from '../operation.ts';
 import { createAccept } from './accept.ts';
+import { errorCodeOf } from './error-codes.ts';
 
 /** Objects take effect in this order within a request. */
 const kinds: readonly TrackKind[] = ['attributes', 'events', 'purchases'];
@@ -36,12 +38,15 @@ export interface TrackLimits {
 /** What tells one endpoint that records objects from another. */
 export type TrackForm = Pick<
   QueuedOperation,
-  'id' | 'path' | 'permission' | 'bucket' | 'summary' | 'description' | 'maxBytes' | 'givesWay'
+  'id' | 'path' | 'permission' | 'bucket' | 'summary' | 'description' | 'maxBytes' | 'tooLarge' | 'givesWay'
 > & {
   limits: TrackLimits;
   /** Wire name of the service id. */
   serviceIdField: string;
   longStrings?: LongStrings | undefined;
+  rules?: VendorRules | undefined;
+  /** Whether `errors` has the vendor's codes of errors instead of sentences. */
+  hasErrorCodes?: boolean;
 };
 
 /**
@@ -53,10 +58,12 @@ export type TrackForm = Pick<
 export function tracking({
   limits,
   serviceIdField,
-  longStrings = 'cut',
+  longStrings,
+  rules,
+  hasErrorCodes = false,
   ...described
 }: TrackForm): QueuedOperation {
-  const accept = createAccept(serviceIdField, longStrings);
+  const accept = createAccept(serviceIdField, { longStrings, rules });
   const { ofArray = Number.POSITIVE_INFINITY, inAll = Number.POSITIVE_INFINITY } = limits;
   const tooManyOfUser = refuse(
     'too_many',
@@ -64,11 +71,16 @@ export function tracking({
     `too many objects for this user: at most ${limits.ofUser} objects per request. Send the rest in another request.`,
   );
 
+  const refusalOf = (refusal: Refusal, object: Json): Refusal => {
+    const code = hasErrorCodes ? errorCodeOf(refusal, object) : undefined;
+    return code === undefined ? refusal : { ...refusal, error: code };
+  };
+
   return {
     ...described,
     kind: 'queued',
     method: 'POST',
-    body: bodySchema(serviceIdField, limits.ofArray ?? limits.inAll),
+    body: bodySchema(serviceIdField, { most: limits.ofArray ?? limits.inAll, rules }),
     replies: {
       201: {
         description: 'The counted objects are stored on disk and will take effect.',
@@ -105,7 +117,8 @@ export function tracking({
       const before = objects.length;
       for (let index = 0; index < values.length; index++) {
         const verdict = accept[kind](values[index]!, index, caller);
-        if ('error' in verdict) rejected.push(rejectionOf(verdict, { input_array: kind, index }));
+        if ('error' in verdict)
+          rejected.push(rejectionOf(refusalOf(verdict, values[index]!), { input_array: kind, index }));
         else if (!hasRoom(verdict.object))
           rejected.push(rejectionOf(tooManyOfUser, { input_array: kind, index }));
         else {
@@ -204,14 +217,17 @@ const refusedReply: Schema = {
   },
 };
 
-function bodySchema(serviceIdField: string, most?: number): Schema {
+function bodySchema(
+  serviceIdField: string,
+  { most, rules }: { most: number | undefined; rules: VendorRules | undefined },
+): Schema {
   const array = (items: Schema) => ({ type: 'array', ...(most !== undefined && { maxItems: most }), items });
   return {
     type: 'object',
     properties: {
-      attributes: array(attributesSchema(serviceIdField)),
-      events: array(eventSchema(serviceIdField)),
-      purchases: array(purchaseSchema(serviceIdField)),
+      attributes: array(attributesSchema(serviceIdField, rules)),
+      events: array(eventSchema(serviceIdField, rules)),
+      purchases: array(purchaseSchema(serviceIdField, rules)),
     },
   };
 }

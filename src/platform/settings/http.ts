@@ -1,4 +1,5 @@
 import { reservedNames } from '../../schemas/limits.ts';
+import { vendorLevels } from '../../schemas/vendor-rules.ts';
 import { integer, port, text } from './define.ts';
 
 /** Settings of the API that web processes serve. */
@@ -51,13 +52,21 @@ export const httpSettings = {
   }),
   SERVICE_ID_FIELD: text({
     description:
-      'The name that requests and responses use for the user id that the service assigns. The plural has an `s` at the end. Set it for clients that use another name.',
+      'The name that requests and responses use for the user id that the service assigns. The plural has an `s` at the end. Set it for clients that use another name. If VENDOR_RULES is `current`, the default is `braze_id`.',
     default: 'service_id',
     example: 'braze_id',
     readBy: ['web', 'sync', 'board', 'cli'],
     pattern: '^[a-z][a-z0-9_]*$',
     rule: 'must be a name in lower case, for example service_id',
     not: { enum: [...new Set(reservedNames.flatMap((name) => [name, name.replace(/s$/, '')]))] },
+  }),
+  VENDOR_RULES: text({
+    description:
+      'The rules that the API follows where the vendor has changed them. `spec`: the rules of the specification that Penstock implements. `current`: the rules of the present public pages of the vendor, for example 75 objects in a request of `/users/track` and `/users/track/sync` (see docs/vendor-rules.md). All processes and the admin command need the same value.',
+    default: 'spec',
+    example: 'current',
+    readBy: ['web', 'sync', 'board', 'cli'],
+    enum: vendorLevels,
   }),
   LONG_STRINGS: text({
     description:

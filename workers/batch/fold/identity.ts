@@ -185,11 +185,12 @@ function hasInvalidPhone({ phone, phoneValid }: LoadedProfile): boolean {
 
 /**
  * Gives a user without an external id the one named, or merges it into who has that, whose aliases win. Another name
- * under a label that both have means nobody from then on. A user who goes by an external id already is identified.
+ * under a label that both have means nobody from then on, unless the object keeps labels: then nothing happens. A user who
+ * goes by an external id already is identified.
  */
 function foldIdentify(
   item: WorkItem,
-  { user, external_id }: AcceptedIdentify,
+  { user, external_id, keeps_labels }: AcceptedIdentify,
   changes: Changes,
 ): FoldedIdentity {
   const { workspaceId, ordinal } = item;
@@ -199,6 +200,10 @@ function foldIdentify(
   if (found === RELOAD || owner === RELOAD) return RELOAD;
   if (found && !found.isLockedFor()) return RELOAD;
   if (!found || found.externalId !== null || found === owner) return undefined;
+  if (owner && keeps_labels && 'user_alias' in user.identifier) {
+    if (!owner.isLockedFor() || !owner.labels) return RELOAD;
+    if (owner.labels.has(user.identifier.user_alias.alias_label)) return undefined;
+  }
   if (owner) return combine({ merged: found, kept: owner }, item, changes);
   identity.externalIds.push({ workspaceId, id: found.id, externalId: external_id, ordinal });
   profiles.seal(found);
