@@ -25,6 +25,14 @@ describe('limits list', () => {
     expect({ code, ...JSON.parse(stdout) }).toEqual({ code: 0, limits: everyBucket, next: null });
   });
 
+  test('without a workspace shows the defaults of VENDOR_RULES=current where it is set', async () => {
+    const { stdout } = await penstock(['limits', 'list', '--json'], { VENDOR_RULES: 'current' });
+    const limits: typeof everyBucket = JSON.parse(stdout).limits;
+    const [track] = limits;
+    expect([track!.bucket, track!.requests, track!.window_seconds]).toEqual(['users.track', 3000, 3]);
+    expect(limits.map(({ bucket }) => bucket)).toEqual(everyBucket.map(({ bucket }) => bucket));
+  });
+
   test('shows numbers on the right of their column', async () => {
     const { stdout } = await on.run('limits list --workspace shop');
     const [head = '', row = ''] = stdout.split('\n');
