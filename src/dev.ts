@@ -40,6 +40,13 @@ export async function dev(options: DevOptions): Promise<number> {
   const home = await folders.make();
   let postgres: EmbeddedPostgres | undefined;
   const logs: Log[] = [];
+  /** Aborted when sync is needed at once, or nothing is. */
+  const wanted = new AbortController();
+  end.signal.addEventListener('abort', () => wanted.abort(), { once: true });
+  let noteStarted = () => {};
+  const everythingRuns = new Promise<void>((resolve) => {
+    noteStarted = resolve;
+  });
   try {
     const ports = await claimPorts({ ...checked, WORKER_PORT: 0, SYNC_PORT: 0 }, 1000);
     const config: Config = Object.freeze({ ...checked, ...ports, DATA_DIR: home });
@@ -57,7 +64,10 @@ export async function dev(options: DevOptions): Promise<number> {
       config,
       stores: openStores(postgres.url, config),
       logTo: 2,
-      control: createControlSignals(),
+      control: createControlSignals(() => {
+        wanted.abort();
+        return everythingRuns;
+      }),
       // Nothing is kept, so no service has to finish anything.
       stopAtEnd: (_services, own) => void logs.push(own),
     };
@@ -70,10 +80,11 @@ export async function dev(options: DevOptions): Promise<number> {
     });
     if (!end.signal.aborted) greet(config, options);
     // The first requests of a test do not wait until the modules of sync are loaded.
-    await rest(SYNC_DELAY_MS, end.signal);
+    await rest(SYNC_DELAY_MS, wanted.signal);
     if (end.signal.aborted) return await end.asked;
     const loaded = await collectMains(() => import('../workers/sync.ts'));
     await run('sync', loaded);
+    noteStarted();
     return await end.asked;
   } catch (error) {
     if (end.signal.aborted) return 0;
@@ -88,7 +99,8 @@ export async function dev(options: DevOptions): Promise<number> {
   }
 }
 
-function createControlSignals(): NonNullable<Host['control']> {
+/** @param startAll starts sync; resolves when it runs */
+function createControlSignals(startAll: () => Promise<void>): NonNullable<Host['control']> {
   const listeners: (() => void)[] = [];
   let lastActivity = performance.now();
   const isIdle = () => performance.now() - lastActivity > IDLE_MS;
@@ -96,6 +108,7 @@ function createControlSignals(): NonNullable<Host['control']> {
     isIdle() ? Math.max(every, Math.min(every * IDLE_FACTOR, LONGEST_IDLE_MS)) : every,
   );
   return {
+    startAll,
     onForget: (listener) => void listeners.push(listener),
     forget() {
       for (const listener of listeners) listener();
@@ -112,7 +125,7 @@ function createControlSignals(): NonNullable<Host['control']> {
 async function fill(url: string, config: Config): Promise<void> {
   const { bootstrap, migrate } = await import('./processes/migrate.ts');
   const { openDatabase } = await import('./store/open-database.ts');
-  const { prepareSnapshots } = await import('./store/snapshots.ts');
+  const { prepareControl } = await import('./store/snapshots.ts');
   await migrate(url);
   const database = openDatabase(url, 1);
   try {
@@ -120,7 +133,7 @@ async function fill(url: string, config: Config): Promise<void> {
   } finally {
     await database.stop();
   }
-  await prepareSnapshots(url);
+  await prepareControl(url);
 }
 
 function greet(config: Config, { json }: DevOptions): void {

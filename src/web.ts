@@ -198,7 +198,9 @@ async function main(host: Host): Promise<void> {
     longStrings: config.LONG_STRINGS as LongStrings,
     rules,
   });
-  const operations = control ? described.map(answeredAfterEffects) : described;
+  const operations = control
+    ? described.map((operation) => control.prepare(answeredAfterEffects(operation)))
+    : described;
   const handle = traceRequests(
     createApp(operations, services, (app) => {
       addDocsPages(app, () => openApiDocument(operations, { control: control?.endpoints, rules }), {
@@ -285,11 +287,11 @@ async function main(host: Host): Promise<void> {
 
 /** Loads the control endpoints, which no deployment has. */
 async function openControl(
-  { forget, noteActivity }: NonNullable<Host['control']>,
+  { forget, noteActivity, startAll }: NonNullable<Host['control']>,
   { pool, connection, lanes }: { pool: Pool; connection: QueueConnection; lanes: number },
 ): Promise<Control> {
   const { createControl } = await import('./edge/control/control.ts');
-  return createControl({ pool, laneStore: connection.laneStore, lanes, forget, noteActivity });
+  return createControl({ pool, laneStore: connection.laneStore, lanes, forget, noteActivity, startAll });
 }
 
 /** Milliseconds that a response of a process with control endpoints waits for its effects. */

@@ -1,4 +1,5 @@
 import { Counter, Histogram } from 'prom-client';
+import { now as readClock } from '../src/platform/clock.ts';
 import { createRegistry } from '../src/processes/metrics.ts';
 import { laneName } from '../src/queue/lanes.ts';
 
@@ -48,7 +49,7 @@ export function createWorkerMetrics(isAlone = true) {
       objects += applied;
       const at = performance.now();
       for (const lane of lanes) lanesWorked.set(lane, at);
-      const now = Date.now();
+      const now = readClock();
       for (const { lane, acceptedAt } of finished) {
         envelopes.inc({ lane: laneName(lane) });
         // The clocks of two machines may differ.

@@ -2,6 +2,7 @@ import { randomBytes, scrypt, timingSafeEqual } from 'node:crypto';
 import { promisify } from 'node:util';
 import { validate } from 'uuid';
 import type { Account as DashboardAccount } from '../generated/prisma/client.ts';
+import { now, nowDate } from '../platform/clock.ts';
 import type { Log } from '../platform/log.ts';
 import { type Actor, audited, auditIn, recordAudit } from '../store/audit.ts';
 import { hashApiKey } from '../store/credentials.ts';
@@ -91,7 +92,7 @@ export function createAccounts({ prisma, pool }: Pick<Database, 'prisma' | 'pool
   ): Promise<string | undefined> {
     const { id, companyId, sessionEpoch: epoch } = account;
     const secret = newSecret();
-    const endsAt = new Date(Date.now() + LIFETIME_MS);
+    const endsAt = new Date(now() + LIFETIME_MS);
     const session = await audited(pool, personOf(account, client), async (tx) => {
       const result = await beginSession(tx, {
         ...{ accountId: id, companyId, epoch, secretHash: hashApiKey(secret), endsAt, ...client },
@@ -245,5 +246,5 @@ function personOf({ id, userName }: { id: string; userName: string }, { address 
 function usable(token: string) {
   // What is no token has the hash of none.
   const hash = TOKEN.test(token) ? hashApiKey(token) : Buffer.alloc(0);
-  return { invitationHash: new Uint8Array(hash), invitationExpiresAt: { gt: new Date() }, active: true };
+  return { invitationHash: new Uint8Array(hash), invitationExpiresAt: { gt: nowDate() }, active: true };
 }

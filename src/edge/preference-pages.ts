@@ -3,6 +3,7 @@ import type { Express, Request, Response } from 'express';
 import { LRUCache } from 'lru-cache';
 import { ApiError } from '../errors.ts';
 import { memoryTokenBuckets } from '../limits/token-buckets.ts';
+import { now, nowDate } from '../platform/clock.ts';
 import { newId } from '../platform/ids.ts';
 import { messageOf } from '../platform/log.ts';
 import { documentOf, type Form, type Head } from '../preferences/page.ts';
@@ -118,7 +119,7 @@ export function addPreferencePages(app: Express, services: EdgeServices): void {
   const { renderer, links, database } = resources;
   const opener = createLinkOpener(database);
   const semaphore = createRequestSemaphore(PAGES);
-  const forms = memoryTokenBuckets(Date.now, new LRUCache({ max: MAX_COUNTED_USERS }));
+  const forms = memoryTokenBuckets(now, new LRUCache({ max: MAX_COUNTED_USERS }));
 
   app
     .route(`${PREFERENCES}/:token`)
@@ -128,7 +129,7 @@ export function addPreferencePages(app: Express, services: EdgeServices): void {
     .all((_request, response) => refuse(response, 'methodNotAllowed', { Allow: 'GET, HEAD, POST' }));
 
   async function show(token: string, isOf: (workspaceId: string) => void): Promise<string> {
-    const link = await opener.verify(token, Date.now());
+    const link = await opener.verify(token, now());
     isOf(link.workspaceId);
     return semaphore.use(link.workspaceId, async () => {
       const opened = await opener.open(link, links.urlOf(token));
@@ -146,7 +147,7 @@ export function addPreferencePages(app: Express, services: EdgeServices): void {
   ): Promise<string> {
     const token = tokenOf(request);
     // Before anything is read: whoever has no link has no business with our memory.
-    const link = await opener.verify(token, Date.now());
+    const link = await opener.verify(token, now());
     isOf(link.workspaceId);
     (request as RequestInHand).arriving?.know();
     const { granted, untilOne } = await forms.take(`${link.workspaceId}:${link.profileId}`, FORMS, 1);
@@ -169,7 +170,7 @@ export function addPreferencePages(app: Express, services: EdgeServices): void {
       if (found) throw new QueueUnavailable(found.reason, { limit: found.limit });
       if (objects.length > 0) {
         const request_id = String(response.getHeader('X-Request-Id'));
-        const accepted_at = new Date().toISOString();
+        const accepted_at = nowDate().toISOString();
         const bytes = Buffer.byteLength(JSON.stringify(objects));
         await queue.enqueue({ request_id, workspace_id: workspaceId, accepted_at }, objects, bytes);
         metrics.accepted.inc({ operation: 'preference_page' }, objects.length);

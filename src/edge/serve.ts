@@ -2,6 +2,7 @@ import type { IncomingMessage } from 'node:http';
 import type { ErrorObject } from 'ajv';
 import { ApiError, BadRequest, type Rejection } from '../errors.ts';
 import type { Caller, Operation } from '../operations/operation.ts';
+import { now as readClock } from '../platform/clock.ts';
 import { newId } from '../platform/ids.ts';
 import { messageOf } from '../platform/log.ts';
 import { traceThroughout, tracing } from '../platform/tracing.ts';
@@ -119,7 +120,7 @@ async function admit(
   services: EdgeServices,
 ): Promise<Admitted | Refused> {
   const { operation } = endpoint;
-  const now = Date.now();
+  const now = readClock();
   const address = clientAddress(request, services.config.TRUST_PROXY_HOPS);
   let known: Known = {};
   let body: Record<string, Json> | undefined;

@@ -1,5 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { now } from '../platform/clock.ts';
 import { together } from '../platform/concurrency.ts';
 import type { Config } from '../platform/config.ts';
 import { packageRoot } from '../platform/files.ts';
@@ -117,7 +118,7 @@ interface Levels {
 
 /** Buckets in this process. The same arithmetic as the Lua script. */
 export function memoryTokenBuckets(
-  clock: () => number = Date.now,
+  clock: () => number = now,
   levels: Levels = new Map(),
   refill: Refill = 'even',
 ): MemoryTokenBuckets {
@@ -176,7 +177,7 @@ export function createKeptTokenBuckets({
   counter,
   pool,
   log,
-  clock = Date.now,
+  clock = now,
   refill = 'even',
 }: KeptTokenBucketsOptions) {
   const memory = memoryTokenBuckets(clock, new Map(), refill);

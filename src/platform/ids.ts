@@ -1,5 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import { MAX, NIL } from 'uuid';
+import { now } from './clock.ts';
 
 /** Every other UUID lies between these two: RFC 9562, 5.9 and 5.10. */
 export const NIL_UUID: string = NIL;
@@ -26,8 +27,8 @@ const RANDOM = 21;
  */
 export function newId(): string {
   // A clock that is set back must not turn the order round.
-  const now = Date.now();
-  if (now > last) open(now);
+  const time = now();
+  if (time > last) open(time);
   else if (++count === MOST_IN_A_MILLISECOND) open(last + 1);
   id[COUNTER[0]] = HEX[count >> 12]!;
   id[COUNTER[1]] = HEX[(count >> 8) & 15]!;
@@ -60,6 +61,11 @@ function nextRandom(): string {
   }
   used += 2 * BYTES;
   return drawn.slice(used - 2 * BYTES, used);
+}
+
+/** Lets the next id have an earlier time than the last one, after the clock was set back. */
+export function restartIds(): void {
+  last = 0;
 }
 
 /** The first twelve digits of an id, which say when it was made. */

@@ -56,8 +56,8 @@ export async function until<Seen>(
 /** Milliseconds that a poller waits instead of its own. */
 let pace = (every: number) => every;
 
-/** What starts the wait of each poller of this process again. */
-const pollers = new Set<() => void>();
+/** The pollers of this process. */
+const pollers = new Set<{ wait(): void; again(): Promise<void> }>();
 
 /**
  * Lets all pollers of this process wait for other times than their own.
@@ -66,8 +66,13 @@ const pollers = new Set<() => void>();
 export function paceLooks(paced: (every: number) => number): () => void {
   pace = paced;
   return () => {
-    for (const wait of pollers) wait();
+    for (const { wait } of pollers) wait();
   };
+}
+
+/** Lets all pollers of this process look once, after the looks that have begun. Resolves when all have looked. */
+export async function lookOnce(): Promise<void> {
+  await Promise.all([...pollers].map(({ again }) => again()));
 }
 
 export interface Poller {
@@ -90,7 +95,7 @@ export function poll(
 ): Poller {
   let underWay: Promise<void> | undefined;
 
-  async function lookOnce(): Promise<void> {
+  async function run(): Promise<void> {
     try {
       await look();
     } catch (error) {
@@ -99,7 +104,7 @@ export function poll(
   }
 
   function now(): Promise<void> {
-    underWay ??= lookOnce().finally(() => {
+    underWay ??= run().finally(() => {
       underWay = undefined;
     });
     return underWay;
@@ -114,11 +119,18 @@ export function poll(
     }, pace(every)).unref();
   }
   wait();
-  pollers.add(wait);
+  const own = {
+    wait,
+    async again() {
+      await underWay;
+      await now();
+    },
+  };
+  pollers.add(own);
   return {
     now,
     async stop() {
-      pollers.delete(wait);
+      pollers.delete(own);
       clearTimeout(timer);
       await underWay;
     },

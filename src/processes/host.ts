@@ -20,6 +20,8 @@ export interface Host {
     forget(): void;
     /** Called for each request. */
     noteActivity(): void;
+    /** Starts the mains that are still to be started. Resolves when all run. */
+    startAll(): Promise<void>;
   };
   /**
    * Stops the services of a main, in reverse order, when the program ends.

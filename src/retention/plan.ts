@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto';
 import { ObjectStoreError } from '../object-store/object-store.ts';
+import { nowDate } from '../platform/clock.ts';
 import { floorOf } from '../platform/ids.ts';
 import {
   type ArchivedMonth,
@@ -78,7 +79,7 @@ export interface Plan {
 }
 
 export async function readClocks({ pool }: Pick<Retention, 'pool'>): Promise<Clocks> {
-  return { database: (await readClock(pool)).now, process: new Date() };
+  return { database: (await readClock(pool)).now, process: nowDate() };
 }
 
 /**

@@ -9,6 +9,7 @@ import type { ServerSettings } from '../embedded/server.ts';
 import { cacheFolder } from '../platform/environment.ts';
 import { packageRoot, packageVersion } from '../platform/files.ts';
 import type { Log } from '../platform/log.ts';
+import { controlFunctions } from '../store/control-functions.ts';
 
 /** Settings of a Postgres that is small, and whose data may be lost when the machine stops. */
 const settings: ServerSettings = {
@@ -77,7 +78,8 @@ export async function startFromTemplate(options: TemplateOptions): Promise<Embed
 /** Clusters with one fingerprint have the same programs, tables and credentials. */
 function fingerprint(credentials: string[]): string {
   const migrations = readdirSync(path.join(packageRoot, 'prisma/migrations'));
-  const facts = [packageVersion, process.platform, process.arch, settings, initdb, migrations, credentials];
+  const programs = [packageVersion, process.platform, process.arch];
+  const facts = [programs, settings, initdb, migrations, controlFunctions, credentials];
   return createHash('sha256').update(JSON.stringify(facts)).digest('hex').slice(0, 16);
 }
 

@@ -1,4 +1,5 @@
 import type { Prisma } from '../generated/prisma/client.ts';
+import { nowDate } from '../platform/clock.ts';
 import { newId } from '../platform/ids.ts';
 import { type Actor, auditIn } from './audit.ts';
 import { describeApiKey, newApiKey } from './credentials.ts';
@@ -66,7 +67,7 @@ export async function revokeApiKey(
   return prisma.$transaction(async (tx) => {
     const { count } = await tx.apiKey.updateMany({
       where: { id, revokedAt: null },
-      data: { revokedAt: new Date() },
+      data: { revokedAt: nowDate() },
     });
     const key = await tx.apiKey.findUniqueOrThrow({ where: { id }, select: columns });
     const { workspaceId, name } = key;

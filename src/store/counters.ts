@@ -1,3 +1,4 @@
+import { nowDate } from '../platform/clock.ts';
 import { integerArray, uuidArray } from './arrays.ts';
 import type { Connection, Pool } from './database.ts';
 import { isDistributed } from './distributed.ts';
@@ -168,7 +169,7 @@ const readUsageApartStatement = `
   order by workspaces.name`;
 
 async function readUsageApart(pool: Pool): Promise<UsageToday[]> {
-  const today = new Date().toISOString().slice(0, 10);
+  const today = nowDate().toISOString().slice(0, 10);
   const { rows } = await pool.query<UsageToday>(readUsageApartStatement, [today]);
   return rows;
 }

@@ -1,4 +1,5 @@
 import { createHash, randomBytes } from 'node:crypto';
+import { nowDate } from '../platform/clock.ts';
 import { type Actor, auditIn } from './audit.ts';
 import type { Database, Pool } from './database.ts';
 import { isDistributed } from './distributed.ts';
@@ -239,7 +240,7 @@ export async function inviteAccount(
   actor: Actor,
   { id, companyId }: AccountKey,
 ): Promise<{ secret: string; expiresAt: Date } | undefined> {
-  const { secret, hash, expiresAt } = newInvitation(new Date());
+  const { secret, hash, expiresAt } = newInvitation(nowDate());
   return prisma.$transaction(async (tx) => {
     const { count } = await tx.account.updateMany({
       where: { id, companyId, active: true },

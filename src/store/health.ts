@@ -32,7 +32,7 @@ const healthStatement = `
     (select count(*)::integer from pg_stat_activity where pg_stat_activity.backend_type = 'client backend')
       as connections,
     (
-      select coalesce(max(extract(epoch from clock_timestamp() - pg_stat_activity.xact_start)), 0)::float8
+      select coalesce(max(extract(epoch from pg_catalog.clock_timestamp() - pg_stat_activity.xact_start)), 0)::float8
       from pg_stat_activity
       where pg_stat_activity.backend_type = 'client backend'
         -- One that holds an advisory lock rests on purpose, as that of an import does.
@@ -41,7 +41,7 @@ const healthStatement = `
           where pg_locks.pid = pg_stat_activity.pid and pg_locks.locktype = 'advisory'
         )
     ) as "oldestTransactionSeconds",
-    (extract(epoch from clock_timestamp()) * 1000)::float8 as now`;
+    (extract(epoch from pg_catalog.clock_timestamp()) * 1000)::float8 as now`;
 
 export async function readPostgresHealth(pool: Pick<Pool, 'query'>): Promise<PostgresHealth> {
   const { rows } = await pool.query<PostgresHealth>(healthStatement, [SETTINGS]);
@@ -172,7 +172,7 @@ export interface FleetRow extends FleetCounters {
 
 const isRecordedStatement = `
   select from fleet_history
-  where fleet_history.minutes = 1 and fleet_history.at = date_trunc('minute', statement_timestamp())`;
+  where fleet_history.minutes = 1 and fleet_history.at = date_trunc('minute', pg_catalog.statement_timestamp())`;
 
 /** Whether this minute has its row. */
 export async function isMinuteRecorded(pool: Pick<Pool, 'query'>): Promise<boolean> {
@@ -185,7 +185,7 @@ const recordMinuteStatement = `
   with recorded as (
     insert into fleet_history (minutes, at, looked_at, accepted, refused, dead_letters, applied, depth,
       oldest_seconds, workers, postgres_ms, redis_ms)
-    values (1, date_trunc('minute', statement_timestamp()), statement_timestamp(), $1::bigint, $2::bigint, $3::bigint,
+    values (1, date_trunc('minute', pg_catalog.statement_timestamp()), pg_catalog.statement_timestamp(), $1::bigint, $2::bigint, $3::bigint,
       $4::bigint[], $5::integer[], $6::real[], $7::integer, $8::real, $9::real)
     on conflict (minutes, at) do nothing
     returning *
@@ -230,8 +230,8 @@ export async function recordMinute(pool: Pick<Pool, 'query'>, row: FleetRow): Pr
 
 const forgetHistoryStatement = `
   delete from fleet_history
-  where (fleet_history.minutes in (1, 15) and fleet_history.at < statement_timestamp() - interval '25 hours')
-    or (fleet_history.minutes = 60 and fleet_history.at < statement_timestamp() - interval '8 days')`;
+  where (fleet_history.minutes in (1, 15) and fleet_history.at < pg_catalog.statement_timestamp() - interval '25 hours')
+    or (fleet_history.minutes = 60 and fleet_history.at < pg_catalog.statement_timestamp() - interval '8 days')`;
 
 /** Drops what is older than a chart looks back. */
 export async function forgetFleetHistory(pool: Pick<Pool, 'query'>): Promise<void> {

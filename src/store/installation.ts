@@ -74,14 +74,14 @@ const meet = `
     select installation.* from installation for share
   ), present as (
     insert into members (id, name, host, pid, joined_at, seen_at)
-    select $1::uuid, $2::text, $3::text, $4::integer, statement_timestamp(), statement_timestamp()
+    select $1::uuid, $2::text, $3::text, $4::integer, pg_catalog.statement_timestamp(), pg_catalog.statement_timestamp()
     from state
     where state.lanes = $5::integer and state.shards = $6::integer
     on conflict (id) do update set seen_at = excluded.seen_at
   )
   select state.lanes, state.shards, state.generation, state.mark, state.additions,
-         statement_timestamp()::text as now,
-         (extract(epoch from statement_timestamp() - state.looked_at) * 1000)::float8 as age,
+         pg_catalog.statement_timestamp()::text as now,
+         (extract(epoch from pg_catalog.statement_timestamp() - state.looked_at) * 1000)::float8 as age,
          lost.losses, lost.latest, lost.accepted_from as "acceptedFrom",
          lost.accepted_until as "acceptedUntil",
          (select queue_losses.found from queue_losses where queue_losses.id = lost.latest) as found,
@@ -136,8 +136,8 @@ const meetOthers = `
     insert into queue_shards (shard) select generate_series(1, $1::integer - 1) on conflict do nothing
   )
   select queue_shards.shard, queue_shards.generation, queue_shards.mark, queue_shards.additions,
-         statement_timestamp()::text as now,
-         (extract(epoch from statement_timestamp() - queue_shards.looked_at) * 1000)::float8 as age
+         pg_catalog.statement_timestamp()::text as now,
+         (extract(epoch from pg_catalog.statement_timestamp() - queue_shards.looked_at) * 1000)::float8 as age
   from queue_shards
   where queue_shards.shard < $1::integer`;
 
@@ -158,7 +158,7 @@ export async function leaveInstallation(pool: Pool, id: string): Promise<void> {
 const present = `
   select members.id, members.name, members.host, members.pid
   from members
-  where members.seen_at > statement_timestamp() - make_interval(secs => $1::integer)
+  where members.seen_at > pg_catalog.statement_timestamp() - make_interval(secs => $1::integer)
   order by members.joined_at
   limit 100`;
 
@@ -168,7 +168,7 @@ export async function presentMembers(pool: Pick<Pool, 'query'>): Promise<Member[
   return rows;
 }
 
-const forget = "delete from members where seen_at < statement_timestamp() - interval '1 day'";
+const forget = "delete from members where seen_at < pg_catalog.statement_timestamp() - interval '1 day'";
 
 /** Drops those that ended without a word, long ago. */
 export async function forgetMembers(pool: Pool): Promise<void> {

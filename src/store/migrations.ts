@@ -87,12 +87,12 @@ const longestTransactions = `
       'process %s (%s, %s s in its transaction)',
       pg_stat_activity.pid,
       coalesce(nullif(pg_stat_activity.application_name, ''), 'without a name'),
-      floor(extract(epoch from clock_timestamp() - pg_stat_activity.xact_start))
+      floor(extract(epoch from pg_catalog.clock_timestamp() - pg_stat_activity.xact_start))
     ) as holder
   from pg_stat_activity
   where pg_stat_activity.datname = current_database()
     and pg_stat_activity.pid <> pg_backend_pid()
-    and pg_stat_activity.xact_start < clock_timestamp() - interval '1 second'
+    and pg_stat_activity.xact_start < pg_catalog.clock_timestamp() - interval '1 second'
   order by pg_stat_activity.xact_start
   limit 3`;
 

@@ -79,8 +79,8 @@ const beat = `
   insert into processes (id, name, host, pid, version, address, lanes, missing, objects, objects_per_second,
     resident_bytes, loop_busy, refused, refused_per_second, marks, held, started_at, seen_at)
   values ($1::uuid, $2::text, $3::text, $4::integer, $5::text, $6::text, $7::integer[], $8::text[], $9::bigint,
-    $10::real, $11::bigint, $12::real, $13::bigint, $14::real, $15::jsonb, $18::jsonb, statement_timestamp(),
-    statement_timestamp())
+    $10::real, $11::bigint, $12::real, $13::bigint, $14::real, $15::jsonb, $18::jsonb, pg_catalog.statement_timestamp(),
+    pg_catalog.statement_timestamp())
   on conflict (id) do update set
     address = excluded.address,
     lanes = excluded.lanes,
@@ -102,7 +102,7 @@ const beat = `
     from beaten
     where beaten."isNew" and departed_processes.name = $2::text and ($16::bigint > 0 or $17::bigint > 0)
   )
-  select (extract(epoch from clock_timestamp()) * 1000)::float8 as now`;
+  select (extract(epoch from pg_catalog.clock_timestamp()) * 1000)::float8 as now`;
 
 /** What a process has said of itself before. */
 type Told = Pick<Figures, 'objects' | 'refused'>;
@@ -151,7 +151,7 @@ export async function leaveFleet(
 const forget = `
   with gone as (
     delete from processes
-    where processes.seen_at < statement_timestamp() - interval '1 hour'
+    where processes.seen_at < pg_catalog.statement_timestamp() - interval '1 hour'
     returning processes.*
   )
   insert into departed_processes (name, objects, refused)
@@ -172,7 +172,7 @@ const list = `
     processes.objects_per_second as "objectsPerSecond", processes.resident_bytes::float8 as "residentBytes",
     processes.loop_busy as "loopBusy", processes.refused::float8 as refused,
     processes.refused_per_second as "refusedPerSecond", processes.marks, processes.held, processes.started_at as "startedAt", processes.seen_at as "seenAt",
-    greatest(0, extract(epoch from statement_timestamp() - processes.seen_at))::float8 as "silentSeconds"
+    greatest(0, extract(epoch from pg_catalog.statement_timestamp() - processes.seen_at))::float8 as "silentSeconds"
   from (
     select * from processes order by processes.seen_at desc, processes.id limit $1::integer
   ) as processes
@@ -221,7 +221,7 @@ export function unworkedLanes(processes: SeenProcess[], lanes: number): number[]
 const anyWorker = `
   select from processes
   where processes.name = 'worker'
-    and processes.seen_at > statement_timestamp() - make_interval(secs => $1::integer)
+    and processes.seen_at > pg_catalog.statement_timestamp() - make_interval(secs => $1::integer)
   limit 1`;
 
 /** Whether a worker has said a moment ago that it is there. */

@@ -21,7 +21,7 @@ const tellIn = (table: 'installation' | 'queue_shards') => `
   ), told as (
     insert into queue_losses (found, additions_known, additions_found, accepted_from, accepted_until, noticed_by, shard)
     select $2::text, greatest(before.additions, $5::bigint), $4::bigint, before.waiting_since,
-           statement_timestamp(), $6::text, $8::integer
+           pg_catalog.statement_timestamp(), $6::text, $8::integer
     from before
     where not before.drained
        or exists (
@@ -34,8 +34,8 @@ const tellIn = (table: 'installation' | 'queue_shards') => `
      set generation = queue.generation + 1,
          mark = $3::text,
          additions = $4::bigint,
-         looked_at = statement_timestamp(),
-         waiting_since = statement_timestamp(),
+         looked_at = pg_catalog.statement_timestamp(),
+         waiting_since = pg_catalog.statement_timestamp(),
          drained = false
     from before
    where ${table === 'queue_shards' ? 'queue.shard = before.shard' : 'queue.only_row = before.only_row'}
@@ -68,7 +68,7 @@ export async function tellLoss(
 
 const confirm = `
   update queue_losses
-     set confirmed_at = statement_timestamp()
+     set confirmed_at = pg_catalog.statement_timestamp()
    where queue_losses.id <= $1::integer
      and queue_losses.confirmed_at is null
   returning queue_losses.id`;

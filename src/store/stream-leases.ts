@@ -50,7 +50,7 @@ const leaseStatement = (own: string) => `
     from stream_destinations
     where ${own} stream_destinations.state = 'active'
       and (stream_destinations.gather_ms > 0) = $3::boolean
-      and (stream_destinations.leased_until is null or stream_destinations.leased_until < statement_timestamp())
+      and (stream_destinations.leased_until is null or stream_destinations.leased_until < pg_catalog.statement_timestamp())
       and (stream_destinations.next_try_at is null or stream_destinations.next_try_at < statement_timestamp())
       and exists (select ${waiting} limit 1)
       and case
@@ -66,7 +66,7 @@ const leaseStatement = (own: string) => `
     for update skip locked
   )
   update stream_destinations
-  set leased_by = $4::uuid, leased_until = statement_timestamp() + $1::integer * interval '1 millisecond'
+  set leased_by = $4::uuid, leased_until = pg_catalog.statement_timestamp() + $1::integer * interval '1 millisecond'
   from free
   join workspaces on workspaces.id = free.workspace_id
   where stream_destinations.workspace_id = free.workspace_id and stream_destinations.id = free.id
@@ -88,7 +88,7 @@ const waitingStatement = `
   from stream_destinations
   where stream_destinations.state = 'active'
     and (stream_destinations.gather_ms > 0) = $1::boolean
-    and (stream_destinations.leased_until is null or stream_destinations.leased_until < statement_timestamp())
+    and (stream_destinations.leased_until is null or stream_destinations.leased_until < pg_catalog.statement_timestamp())
     and (stream_destinations.next_try_at is null or stream_destinations.next_try_at < statement_timestamp())
   group by stream_destinations.workspace_id
   order by min(stream_destinations.leased_until) nulls first
@@ -156,7 +156,7 @@ const mine = `
 const renewStatement = `
   update stream_destinations
   set
-    leased_until = statement_timestamp() + $4::integer * interval '1 millisecond',
+    leased_until = pg_catalog.statement_timestamp() + $4::integer * interval '1 millisecond',
     planned_position = coalesce($5::bigint, stream_destinations.planned_position),
     planned_place = coalesce($6::integer, stream_destinations.planned_place),
     file_hour = coalesce($7::timestamptz, stream_destinations.file_hour)
@@ -193,7 +193,7 @@ const advanceStatement = `
     position = $4::bigint, place = $5::integer, planned_position = null, planned_place = null,
     delivered = stream_destinations.delivered + $6::integer,
     delivered_at = now(), failures = 0, last_error = null, failed_at = null, next_try_at = null,
-    leased_until = statement_timestamp() + $7::integer * interval '1 millisecond'
+    leased_until = pg_catalog.statement_timestamp() + $7::integer * interval '1 millisecond'
   from (select set_config('synchronous_commit', 'off', true)) as unhurried
   ${mine}`;
 
@@ -212,7 +212,7 @@ export async function advanceDestination(
 const giveBackStatement = `
   update stream_destinations
   set
-    leased_by = null, leased_until = statement_timestamp(),
+    leased_by = null, leased_until = pg_catalog.statement_timestamp(),
     failures = case when $4::text is null then stream_destinations.failures else stream_destinations.failures + 1 end,
     last_error = coalesce($4::text, stream_destinations.last_error),
     failed_at = greatest(stream_destinations.failed_at, now() + case when $4::text is not null then interval '0' end),

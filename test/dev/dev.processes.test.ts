@@ -1,45 +1,28 @@
 import { readdirSync } from 'node:fs';
 import path from 'node:path';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { temporaryFolder, waitUntil } from '../setup/fixtures.ts';
+import { type DevFacts, devClient, devFacts, startDev } from '../setup/dev.ts';
+import { temporaryFolder } from '../setup/fixtures.ts';
 import { leasePort } from '../setup/ports.ts';
-import { startProcess, type TestProcess } from '../setup/processes.ts';
+import type { TestProcess } from '../setup/processes.ts';
 
-interface Facts {
-  url: string;
-  api_key: string;
-  scim_token: string;
-  scim_origin: string;
-  console: string;
-  console_user: string;
-  console_password: string;
-}
+type Client = ReturnType<typeof devClient>;
 
 /** The template of the database is created once and copied by each start. */
 const cache = temporaryFolder('penstock-dev-cache-');
 const scratch = temporaryFolder('penstock-dev-tmp-');
 const env = { XDG_CACHE_HOME: cache, TMPDIR: scratch };
 
-const start = (words: string[], more: Record<string, string> = {}) =>
-  startProcess('dist/src/cli.js', { ...env, ...more }, ['dev', ...words]);
-
-async function ready(process: TestProcess): Promise<Facts> {
-  const facts = await waitUntil(() => process.log.find((line) => 'api_key' in line), {
-    what: 'the line of penstock dev',
-    deadline: 60_000,
-    explain: async () => JSON.stringify(process.log),
-  });
-  return facts as unknown as Facts;
-}
+const start = (words: string[], more: Record<string, string> = {}) => startDev(words, { ...env, ...more });
 
 const sentences = ({ log }: TestProcess) => log.map(({ text }) => text).join('\n');
 
 let running: TestProcess;
-let facts: Facts;
+let facts: DevFacts;
 
 beforeAll(async () => {
   running = start(['--port', '0', '--json']);
-  facts = await ready(running);
+  facts = await devFacts(running);
 }, 90_000);
 afterAll(async () => {
   running.kill('SIGTERM');
@@ -48,19 +31,8 @@ afterAll(async () => {
   expect(readdirSync(scratch).filter((name) => name.startsWith('penstock-dev-'))).toEqual([]);
 });
 
-function send(target: string, body?: unknown, method = 'POST') {
-  return fetch(`${facts.url}${target}`, {
-    method,
-    headers: { Authorization: `Bearer ${facts.api_key}`, 'Content-Type': 'application/json' },
-    ...(body !== undefined && { body: JSON.stringify(body) }),
-  });
-}
-
-async function control(target: string, body?: unknown, method = 'POST') {
-  const response = await send(`/_dev${target}`, body, method);
-  // biome-ignore lint/suspicious/noExplicitAny: an answer of any endpoint
-  return { status: response.status, body: (await response.json()) as any };
-}
+const send: Client['send'] = (...given) => devClient(facts).send(...given);
+const control: Client['control'] = (...given) => devClient(facts).control(...given);
 
 const track = (externalId: string, more: object = {}) =>
   send('/users/track', { attributes: [{ external_id: externalId, first_name: 'Ada' }], ...more });
@@ -124,7 +96,9 @@ describe('penstock dev', () => {
     };
     const documented = Object.entries(paths).filter(([name]) => name.startsWith('/_dev/'));
     expect(documented.map(([name]) => name).sort()).toEqual(
-      ['faults', 'requests', 'reset', 'restore', 'settle', 'snapshot'].map((name) => `/_dev/${name}`),
+      ['clock', 'faults', 'requests', 'reset', 'restore', 'settle', 'snapshot'].map(
+        (name) => `/_dev/${name}`,
+      ),
     );
     for (const [, methods] of documented)
       for (const { tags } of Object.values(methods)) expect(tags).toEqual(['control']);
@@ -284,7 +258,7 @@ describe('another penstock dev', () => {
   test('runs beside the first one with data of its own, and listens where --host says', async () => {
     await track('ada');
     other = start(['--port', String(await leasePort()), '--host', '0.0.0.0', '--json']);
-    const { url, api_key } = await ready(other);
+    const { url, api_key } = await devFacts(other);
     const response = await fetch(`${url}/users/export/ids`, {
       method: 'POST',
       headers: { Authorization: `Bearer ${api_key}`, 'Content-Type': 'application/json' },

@@ -1,3 +1,4 @@
+import { nowDate } from '../../src/platform/clock.ts';
 import type { Config } from '../../src/platform/config.ts';
 import { type Service, within } from '../../src/platform/lifecycle.ts';
 import type { Log } from '../../src/platform/log.ts';
@@ -84,7 +85,7 @@ export function startLanes(options: LanesOptions): Lanes {
   const held = new Map<number, HeldLane>();
 
   function note(lane: number, isHeld: boolean): void {
-    if (isHeld) held.set(lane, { lane, since: new Date().toISOString() });
+    if (isHeld) held.set(lane, { lane, since: nowDate().toISOString() });
     else held.delete(lane);
     options.onChange?.();
   }

@@ -4,6 +4,7 @@ import type { AcceptedObject } from '../../src/jobs/envelope.ts';
 import type { Caller } from '../../src/operations/operation.ts';
 import { createAccept, rowRulesOf } from '../../src/operations/track/accept.ts';
 import { usersDelete } from '../../src/operations/users.delete.ts';
+import { now } from '../../src/platform/clock.ts';
 import { presentTrace } from '../../src/platform/tracing.ts';
 import type { LongStrings } from '../../src/profile/attribute-rule.ts';
 import { pack } from '../../src/queue/pack.ts';
@@ -190,8 +191,8 @@ export function createRules(pool: Pool, run: Pick<Run, 'id' | 'workspaceId'>, ca
   let known: { at: number; rules: WorkspaceRules; caller: Omit<Caller, 'now'> } | undefined;
 
   async function look() {
-    const now = Date.now();
-    if (known && now - known.at <= cacheMs) return known;
+    const at = performance.now();
+    if (known && at - known.at <= cacheMs) return known;
     const rules = await readRules(pool, run.workspaceId);
     const [groups, blocked] = [new Set(rules.groups), new Set(rules.blocked)];
     const caller = {
@@ -202,12 +203,12 @@ export function createRules(pool: Pool, run: Pick<Run, 'id' | 'workspaceId'>, ca
       channelOf: () => undefined,
       isBlocked: (externalId: string) => blocked.has(externalId),
     };
-    known = { at: now, rules, caller };
+    known = { at, rules, caller };
     return known;
   }
 
   return {
-    caller: async () => ({ ...(await look()).caller, now: Date.now() }),
+    caller: async () => ({ ...(await look()).caller, now: now() }),
     limit: async () => (await look()).rules.limit ?? undefined,
   };
 }

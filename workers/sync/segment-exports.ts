@@ -11,6 +11,7 @@ import {
 } from '../../src/export/segment-export.ts';
 import { ObjectStoreError } from '../../src/object-store/object-store.ts';
 import { LINK_HOURS } from '../../src/operations/users.export.segment.ts';
+import { now } from '../../src/platform/clock.ts';
 import { newId } from '../../src/platform/ids.ts';
 import type { Service } from '../../src/platform/lifecycle.ts';
 import type { Log } from '../../src/platform/log.ts';
@@ -115,7 +116,7 @@ export function startSegmentExports({
   async function writeOne(wanted: LeasedExport, process: string): Promise<void> {
     const lease = { process, workspaceId: wanted.workspaceId, id: wanted.id };
     const line = { export_id: wanted.id, workspace_id: wanted.workspaceId, segment_id: wanted.segmentId };
-    const left = wanted.requestedAt.getTime() + MOST_MS - Date.now();
+    const left = wanted.requestedAt.getTime() + MOST_MS - now();
     if (wanted.tries > MOST_TRIES || left <= 0) {
       const why = left <= 0 ? 'it was not whole within a day' : `${MOST_TRIES} tries were in vain`;
       return fail(wanted.lastError === null ? why : `${why}; the last one: ${wanted.lastError}`);
@@ -200,8 +201,7 @@ export function startSegmentExports({
     const error = attempt === 'set aside' ? endedTheProcess('callback') : await posted(ready, attempt);
     if (leaving.signal.aborted && error !== null) return giveBackExport(pool, lease, { retryMs: 0 });
     const retryMs = retryAfter(ready.tries);
-    const isOver =
-      attempt === 'set aside' || (ready.endedAt?.getTime() ?? 0) + TELLING_MS < Date.now() + retryMs;
+    const isOver = attempt === 'set aside' || (ready.endedAt?.getTime() ?? 0) + TELLING_MS < now() + retryMs;
     if (error !== null && !isOver) return giveBackExport(pool, lease, { retryMs, error });
     await endExport(pool, lease, error);
     ended.inc({ outcome: error === null ? 'told' : 'not_told' });

@@ -2,6 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Job } from 'bullmq';
 import { lastDue, patternOf } from '../../src/integrations/schedule.ts';
 import { type ScheduledJobData, SYNC_QUEUE, type SyncJobData, syncJobs } from '../../src/jobs/catalog.ts';
+import { isClockSet, nowDate } from '../../src/platform/clock.ts';
 import type { Config } from '../../src/platform/config.ts';
 import { newId } from '../../src/platform/ids.ts';
 import type { Service } from '../../src/platform/lifecycle.ts';
@@ -166,6 +167,12 @@ export function startSyncUpkeep(pool: Pool, syncs: SyncQueue, log: Log): Service
 
   async function follow(): Promise<void> {
     const scheduled = await listScheduled(pool);
+    // BullMQ's schedulers follow the clock of the machine.
+    if (isClockSet()) {
+      await syncs.follow([]);
+      for (const one of scheduled) await catchUp(one);
+      return;
+    }
     const wanted = scheduled.flatMap(({ id, schedule }) => {
       try {
         return [{ id, pattern: patternOf(schedule) }];
@@ -181,7 +188,7 @@ export function startSyncUpkeep(pool: Pool, syncs: SyncQueue, log: Log): Service
 
   /** Of a queue that came back empty, no scheduler knows that a time has passed meanwhile. */
   async function catchUp({ id: integrationId, schedule, since }: Scheduled): Promise<void> {
-    if (lastDue(schedule, new Date()) <= since) return;
+    if (lastDue(schedule, nowDate()) <= since) return;
     const id = newId();
     if ((await startRun(pool, { id, integrationId, askedBy: 'schedule' })) !== 'started') return;
     log.info({ job_id: id, integration_id: integrationId }, 'scheduled run was missed; started it now');

@@ -1,4 +1,5 @@
 import { SourceError } from '../../src/integrations/source.ts';
+import { nowDate } from '../../src/platform/clock.ts';
 import { grouped } from '../../src/platform/format.ts';
 import { messageOf } from '../../src/platform/log.ts';
 import { backOff, rest } from '../../src/platform/poll.ts';
@@ -184,7 +185,7 @@ export async function workOff(jobId: string, context: SyncContext, leaving: Leav
   async function finish(worked: Exclude<Worked, { kind: 'left' | 'lost' }>): Promise<boolean> {
     const run = await findRun(context.pool, jobId);
     if (!run) return true;
-    const end = endOf(worked, context.maxRows, new Date());
+    const end = endOf(worked, context.maxRows, nowDate());
     if (!worked.checkpoint || !(await endRun(context, worked.checkpoint, end))) return false;
     metrics.noteRun(run.name, end.status);
     const failed = end.status === 'error' || end.status === 'config_error';

@@ -1,4 +1,5 @@
 import type { Prisma } from '../../generated/prisma/client.ts';
+import { nowDate } from '../../platform/clock.ts';
 import { type Html, html, type Part } from '../../platform/html.ts';
 import { isUuid } from '../../profile/values.ts';
 import { findAccountPage } from '../../store/accounts.ts';
@@ -101,7 +102,7 @@ ${next !== undefined && nextPage('/accounts', { company: company.id, q: text, af
 
 function stateOf({ active, passwordHash, invitationExpiresAt, lastSignInAt }: Listed): Html {
   if (!active) return badge('inactive', 'warn');
-  if (invitationExpiresAt && invitationExpiresAt > new Date()) return badge('invited', 'calm');
+  if (invitationExpiresAt && invitationExpiresAt > nowDate()) return badge('invited', 'calm');
   // Whoever signs in by OpenID Connect needs no password.
   const isOut = passwordHash === null && lastSignInAt === null;
   return isOut ? badge('not invited', 'calm') : badge('active', 'good');
@@ -172,7 +173,7 @@ async function accountPage({ services, viewer }: Visit<PageServices>, account: W
     giveForms(services.database, account),
     listSessions(pool, { accountId: id, companyId }, { limit: MOST_SESSIONS }),
   ]);
-  const isInvited = account.invitationExpiresAt !== null && account.invitationExpiresAt > new Date();
+  const isInvited = account.invitationExpiresAt !== null && account.invitationExpiresAt > nowDate();
   const button = (action: string, text: string, look = '') =>
     html`<form method="post" action="/accounts/${id}"><button class="${look}" name="action" value="${action}">${text}</button></form>`;
   return html`<h1>${account.userName}</h1>

@@ -1,3 +1,4 @@
+import { now } from '../../platform/clock.ts';
 import { type Html, html, type Part } from '../../platform/html.ts';
 import { millisecondsOf, NIL_UUID } from '../../platform/ids.ts';
 import { meaningOf, rejectionReasons } from '../../profile/refusal.ts';
@@ -35,7 +36,7 @@ const list: Page<PageServices> = {
     const reason = query('reason') || undefined;
     const found = await sumRefusedObjects(services.database.pool, {
       workspaceIds: chosen ? [chosen.id] : workspaces.map(({ id }) => id),
-      since: new Date((Math.floor(Date.now() / HOUR_MS) - range.hours) * HOUR_MS),
+      since: new Date((Math.floor(now() / HOUR_MS) - range.hours) * HOUR_MS),
       reason,
     });
     const body = html`<h1>Refused objects</h1>

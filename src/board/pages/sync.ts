@@ -1,3 +1,4 @@
+import { now } from '../../platform/clock.ts';
 import { grouped } from '../../platform/format.ts';
 import { type Html, html, type Part } from '../../platform/html.ts';
 import { newId } from '../../platform/ids.ts';
@@ -91,7 +92,7 @@ ${status === 'active' ? button('pause', 'Pause') : button('resume', 'Resume', 'm
 }
 
 function progress({ rowsRead, rowsSynced, rowsFailed, startedAt, cancelledAt }: SelectedRun): Html {
-  const seconds = (Date.now() - Date.parse(startedAt)) / 1000;
+  const seconds = (now() - Date.parse(startedAt)) / 1000;
   const rate = seconds > 0 ? rowsRead / seconds : 0;
   return html`<p class="banner warn" role="status">${cancelledAt ? 'Ending' : 'Running'} for ${duration(seconds)}: ${count(rowsRead, 'row')} read, ${grouped(rowsSynced)} synced, ${grouped(rowsFailed)} failed; ${grouped(Math.round(rate))} rows/s.${rowsRead === 0 && ' No row yet: without a sync process it waits for one.'}</p>`;
 }

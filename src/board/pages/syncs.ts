@@ -1,4 +1,5 @@
 import { nextRun } from '../../integrations/schedule.ts';
+import { now, nowDate } from '../../platform/clock.ts';
 import { grouped } from '../../platform/format.ts';
 import { html, type Part } from '../../platform/html.ts';
 import { isUuid } from '../../profile/values.ts';
@@ -22,12 +23,12 @@ export function nextOf({ status, schedule }: Pick<SelectedIntegration, 'status' 
   if (status !== 'active') return html`<span class="faint">not while it is ${status}</span>`;
   return schedule === null
     ? html`<span class="faint">on demand</span>`
-    : moment(nextRun(schedule, new Date()));
+    : moment(nextRun(schedule, nowDate()));
 }
 
 /** How long the run took, or has taken until now, in seconds. */
 export function secondsOf({ startedAt, finishedAt }: SelectedRun): number {
-  const until = finishedAt === null ? Date.now() : Date.parse(finishedAt);
+  const until = finishedAt === null ? now() : Date.parse(finishedAt);
   return Math.max(0, (until - Date.parse(startedAt)) / 1000);
 }
 

@@ -1,6 +1,7 @@
 import { toUserObject, userFields } from '../../operations/export/user-fields.ts';
 import type { Caller } from '../../operations/operation.ts';
 import { usersDelete } from '../../operations/users.delete.ts';
+import { nowDate } from '../../platform/clock.ts';
 import { html, type Part } from '../../platform/html.ts';
 import { newId } from '../../platform/ids.ts';
 import { presentTrace } from '../../platform/tracing.ts';
@@ -272,7 +273,7 @@ const remove: Page<PageServices> = {
     const request = {
       request_id: requestId,
       workspace_id: workspace.id,
-      accepted_at: new Date().toISOString(),
+      accepted_at: nowDate().toISOString(),
       ...presentTrace(),
     };
     // Before it: what is in a lane cannot be taken back. One that never came there is told of as well.

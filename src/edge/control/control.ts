@@ -1,9 +1,12 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { Operation } from '../../operations/operation.ts';
 import { readUpTo } from '../../platform/bounded-body.ts';
+import { type ClockState, REAL_TIME } from '../../platform/clock.ts';
 import { backOff, until } from '../../platform/poll.ts';
 import type { LaneStore } from '../../queue/lane-store.ts';
 import { everyLane } from '../../queue/lanes.ts';
 import { compile, describeError, type Schema } from '../../schemas/compile.ts';
+import { buckets } from '../../schemas/limits.ts';
 import type { Pool } from '../../store/database.ts';
 import {
   countUnfinishedWork,
@@ -13,8 +16,10 @@ import {
   takeSnapshot,
 } from '../../store/snapshots.ts';
 import type { RefusedObjectsOf } from '../refused-objects.ts';
+import { AMOUNT, Clock, type ClockChange, changedClock } from './clock.ts';
 import { type Fault, Faults, faultKinds } from './faults.ts';
 import { Journal, pathOf, type RequestMatcher } from './journal.ts';
+import { faulty, withOperationFaults } from './operation-faults.ts';
 
 /** The path of all control endpoints. */
 export const CONTROL_ROOT = '/_dev';
@@ -38,6 +43,8 @@ export interface ControlSources {
   /** Makes all parts of the process forget what they remember of rows. */
   forget(): void;
   noteActivity(): void;
+  /** Starts all parts of the program that are still to be started. */
+  startAll(): Promise<void>;
 }
 
 type Handle<Request extends IncomingMessage> = (request: Request, response: ServerResponse) => void;
@@ -63,6 +70,11 @@ export interface ControlEndpoint {
 }
 
 const SUCCESS = { message: 'success' };
+
+const BUSY: ControlReply = {
+  status: 409,
+  body: { message: `Requests or jobs were still in progress after ${SETTLE_MS / 1000} s.` },
+};
 
 /** Letters, digits, `_` and `-`: the name becomes a part of a name in Postgres. */
 const snapshotName = {
@@ -90,15 +102,31 @@ const matcher = {
   },
 } as const;
 
+const exampleClock = {
+  now: '2027-02-03T12:00:00.000Z',
+  real_time: '2027-01-31T12:00:00.000Z',
+  ahead_seconds: 259_200,
+  frozen: false,
+};
+
 const times = { type: 'integer', minimum: 1, maximum: 1_000_000, default: 1 };
 
 /**
  * The control endpoints of `penstock dev`, and what they need of all other requests: a journal, faults, and a gate that holds
  * requests while rows are replaced.
  */
-export function createControl({ pool, laneStore, lanes, forget, noteActivity }: ControlSources) {
+export function createControl(sources: ControlSources) {
+  const { pool, laneStore, lanes, forget, noteActivity } = sources;
   const journal = new Journal();
-  const faults = new Faults();
+  /** Sizes of rate limits by method and path. */
+  const limits = new Map<string, number>();
+  const faults = new Faults(
+    pool,
+    ({ method, url = '' }) => limits.get(`${method} ${pathOf(url)}`) ?? buckets.default.requests,
+  );
+  const clock = new Clock(pool, forget);
+  /** The state of the clock at each snapshot. */
+  const clocks = new Map<string, ClockState>([[EMPTY_SNAPSHOT, REAL_TIME]]);
   let rejected: object[] = [];
   /** Requests that are not answered yet. */
   let inHand = 0;
@@ -119,23 +147,11 @@ export function createControl({ pool, laneStore, lanes, forget, noteActivity }: 
       deadline: Date.now() + milliseconds,
     });
 
-  /** Replaces all rows while no request and no job is in progress. */
-  async function replace(name: string): Promise<ControlReply> {
-    const work = async (): Promise<ControlReply> => {
-      if (!(await settle(SETTLE_MS)))
-        return {
-          status: 409,
-          body: { message: `Requests or jobs were still in progress after ${SETTLE_MS / 1000} s.` },
-        };
-      if (!(await restoreSnapshot(pool, name)))
-        return { status: 404, body: { message: `There is no snapshot '${name}'.` } };
-      forget();
-      rejected = [];
-      return { body: SUCCESS };
-    };
-    // One after the other.
+  /** Works while no request and no job is in progress. Requests that arrive meanwhile wait; such work happens one after the other. */
+  async function alone(work: () => Promise<ControlReply>): Promise<ControlReply> {
+    const whenIdle = async () => ((await settle(SETTLE_MS)) ? work() : BUSY);
     const before = gate;
-    const mine = (before ?? Promise.resolve()).then(work);
+    const mine = (before ?? Promise.resolve()).then(whenIdle);
     const settled = mine.catch(() => {});
     gate = settled;
     try {
@@ -145,6 +161,17 @@ export function createControl({ pool, laneStore, lanes, forget, noteActivity }: 
     }
   }
 
+  /** Replaces all rows, and returns to the clock that they were written by. */
+  const replace = (name: string): Promise<ControlReply> =>
+    alone(async () => {
+      if (!(await restoreSnapshot(pool, name)))
+        return { status: 404, body: { message: `There is no snapshot '${name}'.` } };
+      await clock.set(clocks.get(name)!);
+      forget();
+      rejected = [];
+      return { body: SUCCESS };
+    });
+
   const endpoints: ControlEndpoint[] = [
     {
       id: 'dev.reset',
@@ -152,10 +179,10 @@ export function createControl({ pool, laneStore, lanes, forget, noteActivity }: 
       path: `${CONTROL_ROOT}/reset`,
       summary: 'Remove all data',
       description:
-        'Removes everything that requests have stored, the journal of requests and all faults. The first workspace and its credentials, and snapshots, remain. Waits for requests and jobs in progress.',
+        'Removes everything that requests have stored, the journal of requests and all faults, and sets the clock to real time. The first workspace and its credentials, and snapshots, remain. Waits for requests and jobs in progress.',
       example: { reply: SUCCESS },
       async handle() {
-        faults.clear();
+        await faults.clear();
         const reply = await replace(EMPTY_SNAPSHOT);
         journal.clear();
         return reply;
@@ -196,19 +223,17 @@ export function createControl({ pool, laneStore, lanes, forget, noteActivity }: 
       path: `${CONTROL_ROOT}/snapshot`,
       summary: 'Take a snapshot',
       description:
-        'Keeps a copy of all data under a name until the process stops. An earlier snapshot of that name is replaced.',
+        'Keeps a copy of all data and the state of the clock under a name until the process stops. An earlier snapshot of that name is replaced.',
       body: snapshotName,
       example: { body: { name: 'with_users' }, reply: SUCCESS },
-      async handle({ name }: { name: string }) {
+      handle({ name }: { name: string }) {
         if (name === EMPTY_SNAPSHOT)
           return { status: 400, body: { message: `The snapshot '${EMPTY_SNAPSHOT}' cannot be replaced.` } };
-        if (!(await settle(SETTLE_MS)))
-          return {
-            status: 409,
-            body: { message: `Requests or jobs were still in progress after ${SETTLE_MS / 1000} s.` },
-          };
-        await takeSnapshot(pool, name);
-        return { body: SUCCESS };
+        return alone(async () => {
+          await takeSnapshot(pool, name);
+          clocks.set(name, clock.state);
+          return { body: SUCCESS };
+        });
       },
     },
     {
@@ -216,10 +241,61 @@ export function createControl({ pool, laneStore, lanes, forget, noteActivity }: 
       method: 'POST',
       path: `${CONTROL_ROOT}/restore`,
       summary: 'Restore a snapshot',
-      description: `Replaces all data by a snapshot. The snapshot \`${EMPTY_SNAPSHOT}\` always exists. Waits for requests and jobs in progress.`,
+      description: `Replaces all data and the state of the clock by a snapshot. The snapshot \`${EMPTY_SNAPSHOT}\` always exists. Waits for requests and jobs in progress.`,
       body: snapshotName,
       example: { body: { name: EMPTY_SNAPSHOT }, reply: SUCCESS },
       handle: ({ name }: { name: string }) => replace(name),
+    },
+    {
+      id: 'dev.clock.show',
+      method: 'GET',
+      path: `${CONTROL_ROOT}/clock`,
+      summary: 'Read the clock',
+      description:
+        'Returns the time of the service (`now`), the time of the machine, the difference, and whether the time of the service stands still.',
+      example: { reply: exampleClock },
+      handle: () => ({ body: clock.show() }),
+    },
+    {
+      id: 'dev.clock.set',
+      method: 'POST',
+      path: `${CONTROL_ROOT}/clock`,
+      summary: 'Set the clock',
+      description:
+        'Changes the time that the service and its database read. The members apply in the order `real`, `set`, `advance`, `freeze`. Waits for requests and jobs in progress, changes the time, and then does what is due: scheduled syncs, retention and removal of expired rows. `settle` waits for the syncs. Logs, timeouts and the clock of your client are not affected. If you set the clock back, stored objects can have times in the future.',
+      body: {
+        type: 'object',
+        additionalProperties: false,
+        minProperties: 1,
+        properties: {
+          real: { const: true, rule: 'it must be true', description: 'Returns to the time of the machine.' },
+          set: { type: 'string', description: 'Time in ISO 8601, for example `2027-01-31T12:00:00Z`.' },
+          advance: {
+            type: ['string', 'number'],
+            minimum: 0,
+            pattern: AMOUNT,
+            rule: "it must be a number of seconds, or an amount such as '3 days' or '1 hour 30 minutes'",
+            description:
+              'Amount of time to add: seconds, or text with the units `seconds`, `minutes`, `hours`, `days`, `weeks`, `months` and `years`.',
+          },
+          freeze: {
+            type: 'boolean',
+            description:
+              '`true`: time stands still, and only `set` and `advance` change it. `false`: time passes again.',
+          },
+        },
+      },
+      example: { body: { advance: '3 days' }, reply: exampleClock },
+      async handle(change: ClockChange) {
+        await sources.startAll();
+        return alone(async () => {
+          const next = changedClock(change);
+          if (typeof next === 'string') return { status: 400, body: { message: next } };
+          await clock.set(next);
+          await clock.doDue();
+          return { body: clock.show() };
+        });
+      },
     },
     {
       id: 'dev.requests.list',
@@ -289,11 +365,36 @@ export function createControl({ pool, laneStore, lanes, forget, noteActivity }: 
             ...{ minimum: 0, maximum: 3600, default: 1 },
             description: 'Seconds in `Retry-After`.',
           },
+          errors: {
+            type: 'array',
+            ...{ minItems: 1, maxItems: 1000 },
+            description: 'Objects that `object_errors` refuses.',
+            items: {
+              type: 'object',
+              additionalProperties: false,
+              required: ['index'],
+              properties: {
+                input_array: {
+                  type: 'string',
+                  description: 'Name of the array; by default the first array of the request.',
+                },
+                index: { type: 'integer', minimum: 0, description: 'Position in the array, from 0.' },
+                type: { type: 'string', minLength: 1, description: 'Text of the error.' },
+              },
+            },
+          },
+          seconds: {
+            type: 'number',
+            ...{ minimum: 0, maximum: 600, default: 5 },
+            description: 'Duration of `stale_reads`.',
+          },
         },
       },
       example: { body: { kind: 'rate_limit', path: '/users/track', times: 2 }, reply: SUCCESS },
-      handle(fault: Fault) {
-        faults.add({ ...fault, times: fault.times ?? 1 });
+      async handle(fault: Fault) {
+        if (fault.kind === 'object_errors' && !fault.errors)
+          return { status: 400, body: { message: "'errors' is required for the kind 'object_errors'" } };
+        await faults.add({ ...fault, times: fault.times ?? 1 });
         return { body: SUCCESS };
       },
     },
@@ -304,8 +405,8 @@ export function createControl({ pool, laneStore, lanes, forget, noteActivity }: 
       summary: 'Remove all faults',
       description: 'Removes all faults that are still to be applied.',
       example: { reply: SUCCESS },
-      handle() {
-        faults.clear();
+      async handle() {
+        await faults.clear();
         return { body: SUCCESS };
       },
     },
@@ -345,7 +446,7 @@ export function createControl({ pool, laneStore, lanes, forget, noteActivity }: 
       return { status: 400, body: { message: 'The body is not valid JSON.' } };
     }
     const { endpoint, isValid } = found;
-    if (!isValid(body)) return { status: 400, body: { message: describeError(isValid.errors![0]!) } };
+    if (!isValid(body)) return { status: 400, body: { message: describeError(isValid.errors![0]!).error } };
     return endpoint.handle(body as never);
   }
 
@@ -370,7 +471,10 @@ export function createControl({ pool, laneStore, lanes, forget, noteActivity }: 
     const isOwn = faults.isPassedOn(request);
     const fault = isOwn ? undefined : faults.next(request);
     const record = () => journal.record(request, response);
-    const proceed = () => handle(request, response);
+    const database = faults.staleDatabase(request);
+    const proceed = database
+      ? () => withOperationFaults({ database }, () => handle(request, response))
+      : () => handle(request, response);
     if (fault) return void faults.apply(fault, { request, response, record, proceed });
     if (!isOwn) record();
     proceed();
@@ -378,6 +482,12 @@ export function createControl({ pool, laneStore, lanes, forget, noteActivity }: 
 
   return {
     endpoints,
+
+    /** Prepares an operation for the faults of its requests. */
+    prepare(operation: Operation): Operation {
+      limits.set(`${operation.method} ${operation.path}`, buckets[operation.bucket].requests);
+      return faulty(operation);
+    },
 
     /** Notes the rejected objects of a request. */
     noteRejected({ requestId, operation, body, rejected: found }: RefusedObjectsOf): void {

@@ -1,9 +1,12 @@
 import { request as forward, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { now } from '../../platform/clock.ts';
 import { newId } from '../../platform/ids.ts';
+import type { Database, Pool } from '../../store/database.ts';
 import { refuse } from '../app.ts';
 import { pathOf } from './journal.ts';
+import { type ObjectError, withOperationFaults } from './operation-faults.ts';
 
 /** Kinds of faults, with what the client sees. */
 export const faultKinds = {
@@ -13,6 +16,10 @@ export const faultKinds = {
   delay: 'The usual response, `delay_ms` milliseconds later.',
   reset: 'A reset connection. The request is not accepted.',
   lost_response: 'A reset connection. The request is accepted and takes effect.',
+  object_errors:
+    'The usual response with `errors` for the objects that `errors` names, for example `[{"input_array": "events", "index": 1, "type": "\'name\' is not valid"}]`. The other objects take effect.',
+  stale_reads:
+    'For `seconds` seconds, all reads that match return the data of the time at which you added the fault. `times` does not apply.',
 } as const;
 
 /** What happens to the next requests that match. */
@@ -25,7 +32,21 @@ export interface Fault {
   times: number;
   delay_ms?: number;
   retry_after?: number;
+  errors?: ObjectError[];
+  seconds?: number;
 }
+
+/** Reads that match return the rows of a moment in the past. */
+interface StaleReads {
+  fault: Fault;
+  database: Database;
+  expires: NodeJS.Timeout;
+}
+
+const STALE_SECONDS = 5;
+
+const applies = ({ method: wanted, path }: Fault, { method, url = '' }: IncomingMessage): boolean =>
+  (wanted === undefined || wanted.toUpperCase() === method) && (path === undefined || path === pathOf(url));
 
 /** A request, and what is done with it otherwise. */
 interface Exchange {
@@ -42,30 +63,60 @@ const PASSED_ON = 'x-penstock-dev-passed-on';
 /** Applies faults to requests, each fault to so many. */
 export class Faults {
   #faults: Fault[] = [];
+  #stale: StaleReads | undefined;
   readonly #token = newId();
+  readonly #pool: Pool;
+  readonly #limitOf: (request: IncomingMessage) => number;
 
-  add(fault: Fault): void {
-    this.#faults.push({ ...fault });
+  /** @param limitOf number of requests that the rate limit of a request allows */
+  constructor(pool: Pool, limitOf: (request: IncomingMessage) => number) {
+    this.#pool = pool;
+    this.#limitOf = limitOf;
+  }
+
+  async add(fault: Fault): Promise<void> {
+    if (fault.kind !== 'stale_reads') return void this.#faults.push({ ...fault });
+    const { seconds = STALE_SECONDS } = fault;
+    const { openStaleDatabase } = await import('../../store/stale-database.ts');
+    const database = await openStaleDatabase(this.#pool);
+    await this.#endStale();
+    const expires = setTimeout(() => void this.#endStale(), seconds * 1000).unref();
+    this.#stale = { fault: { ...fault, seconds }, database, expires };
   }
 
   list(): Fault[] {
-    return this.#faults;
+    return [...this.#faults, ...(this.#stale ? [this.#stale.fault] : [])];
   }
 
-  clear(): void {
+  async clear(): Promise<void> {
     this.#faults = [];
+    await this.#endStale();
+  }
+
+  async #endStale(): Promise<void> {
+    const stale = this.#stale;
+    if (!stale) return;
+    this.#stale = undefined;
+    clearTimeout(stale.expires);
+    await stale.database.stop();
+  }
+
+  /** The rows that a request reads; undefined: those of the present. */
+  staleDatabase(request: IncomingMessage): Database | undefined {
+    return this.#stale && applies(this.#stale.fault, request) ? this.#stale.database : undefined;
+  }
+
+  /** The headers with which this process marks a request that it sends to itself. */
+  get ownHeaders(): Record<string, string> {
+    return { [PASSED_ON]: this.#token };
   }
 
   /** Returns whether this process has sent the request itself. */
   isPassedOn = (request: IncomingMessage): boolean => request.headers[PASSED_ON] === this.#token;
 
   /** Takes the fault that is next for a request; undefined: the request is handled as usual. */
-  next({ method, url = '' }: IncomingMessage): Fault | undefined {
-    const found = this.#faults.find(
-      (one) =>
-        (one.method === undefined || one.method.toUpperCase() === method) &&
-        (one.path === undefined || one.path === pathOf(url)),
-    );
+  next(request: IncomingMessage): Fault | undefined {
+    const found = this.#faults.find((one) => applies(one, request));
     if (!found) return undefined;
     found.times--;
     if (found.times <= 0) this.#faults = this.#faults.filter((one) => one !== found);
@@ -73,15 +124,17 @@ export class Faults {
   }
 
   /** Treats a request as its fault says. */
-  async apply({ kind, delay_ms = 0, retry_after = 1 }: Fault, exchange: Exchange): Promise<void> {
+  async apply(fault: Fault, exchange: Exchange): Promise<void> {
+    const { kind, delay_ms = 0, retry_after = 1, errors = [] } = fault;
     const { request, response, record, proceed } = exchange;
     if (kind === 'delay') await sleep(delay_ms);
     record();
     if (kind === 'delay') proceed();
+    else if (kind === 'object_errors') withOperationFaults({ errors }, proceed);
     else if (kind === 'reset') request.socket.resetAndDestroy();
     else if (kind === 'lost_response') this.#loseResponse(request);
     else {
-      const [entry, headers] = answers[kind](retry_after);
+      const [entry, headers] = answers[kind as keyof typeof answers](retry_after, this.#limitOf(request));
       response.setHeader('X-Request-Id', newId());
       request.resume();
       refuse(response, entry, headers);
@@ -95,7 +148,7 @@ export class Faults {
     const end = () => socket.resetAndDestroy();
     const again = forward({
       ...{ host: address, port, method, path: url, agent: false },
-      headers: { ...headers, [PASSED_ON]: this.#token, connection: 'close' },
+      headers: { ...headers, ...this.ownHeaders, connection: 'close' },
     });
     again.on('response', (response) => response.resume().on('close', end));
     again.on('error', end);
@@ -104,14 +157,14 @@ export class Faults {
 }
 
 const answers = {
-  rate_limit: (seconds: number) =>
+  rate_limit: (seconds: number, limit: number) =>
     [
       'rateLimited',
       {
         'Retry-After': String(seconds),
-        'X-RateLimit-Limit': '250000',
+        'X-RateLimit-Limit': String(limit),
         'X-RateLimit-Remaining': '0',
-        'X-RateLimit-Reset': String(Math.ceil(Date.now() / 1000) + seconds),
+        'X-RateLimit-Reset': String(Math.ceil(now() / 1000) + seconds),
       },
     ] as const,
   server_error: () => ['internal', {}] as const,

@@ -1,5 +1,6 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { brotliDecompressSync, gunzipSync, inflateSync } from 'node:zlib';
+import { nowDate } from '../../platform/clock.ts';
 import { containsSubset } from '../../platform/subset.ts';
 import { hasBody } from '../request.ts';
 
@@ -47,7 +48,7 @@ export class Journal {
   /** Records a request, before its body is read. */
   record(request: IncomingMessage, response: ServerResponse): void {
     const { method = '', url = '', headers } = request;
-    const recorded: Recorded = { at: new Date(), method, url, headers, chunks: [], bytes: 0, response };
+    const recorded: Recorded = { at: nowDate(), method, url, headers, chunks: [], bytes: 0, response };
     if (this.#recorded.push(recorded) > MAX_REQUESTS) this.#recorded.shift();
     if (!hasBody(request)) return;
     // Listening makes the body flow, and the handler listens in the same turn of the event loop.

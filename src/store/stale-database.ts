@@ -1,0 +1,52 @@
+import { PrismaPg } from '@prisma/adapter-pg';
+import pg from 'pg';
+import { PrismaClient } from '../generated/prisma/client.ts';
+import { type Database, type Pool, PostgresClient } from './database.ts';
+import { boundOf } from './pooling.ts';
+
+/** Connections that read, besides the one that holds the snapshot. */
+const CONNECTIONS = 2;
+
+/** A connection that is in one transaction for its whole life. Transactions of its users are parts of that one. */
+class SnapshotClient extends PostgresClient {
+  join(snapshot?: string): Promise<unknown> {
+    const begin = 'begin isolation level repeatable read read only';
+    return super.query(snapshot === undefined ? begin : `${begin}; set transaction snapshot '${snapshot}'`);
+  }
+
+  // biome-ignore lint/suspicious/noExplicitAny: As `pg` has it: text or an object, values, a function.
+  override query(statement: any, values?: any, done?: any): any {
+    const text: unknown = typeof statement === 'string' ? statement : statement?.text;
+    if (typeof text === 'string' && boundOf(text)) return super.query('select', values, done);
+    return super.query(statement, values, done);
+  }
+}
+
+/** Opens a database whose rows remain as they are now, for reading. Close it within seconds: Postgres keeps rows for it. */
+export async function openStaleDatabase({ options }: Pool): Promise<Database> {
+  const { connectionString } = options;
+  const holder = new SnapshotClient({ connectionString });
+  holder.on('error', () => {});
+  await holder.connect();
+  await holder.join();
+  const { rows } = await holder.query('select pg_export_snapshot() as snapshot');
+  const { snapshot } = rows[0];
+  const pool = new pg.Pool({
+    Client: SnapshotClient,
+    connectionString,
+    max: CONNECTIONS,
+    verify(client: pg.PoolClient, done: (error?: Error) => void) {
+      (client as unknown as SnapshotClient).join(snapshot).then(() => done(), done);
+    },
+  } as pg.PoolConfig);
+  pool.on('error', () => {});
+  const prisma = new PrismaClient({ adapter: new PrismaPg(pool) });
+  return {
+    pool,
+    prisma,
+    async stop() {
+      await Promise.all([prisma.$disconnect(), pool.end()]);
+      await holder.end();
+    },
+  };
+}
