@@ -1,9 +1,11 @@
+import { readFileSync } from 'node:fs';
 import { rm } from 'node:fs/promises';
 import type { DevOptions } from './admin/command.ts';
 import { keepIntegrationKey } from './embedded/address.ts';
 import type { EmbeddedPostgres } from './embedded/postgres.ts';
-import type { Config } from './platform/config.ts';
+import { type Config, ConfigError } from './platform/config.ts';
 import { scratchFolders } from './platform/files.ts';
+import { describeFailure } from './platform/format.ts';
 import { reachable } from './platform/lifecycle.ts';
 import { createLog, type Log } from './platform/log.ts';
 import { paceLooks, rest } from './platform/poll.ts';
@@ -33,6 +35,7 @@ const SYNC_DELAY_MS = 1000;
 export async function dev(options: DevOptions): Promise<number> {
   // Checked before a folder is created.
   const checked = readDevConfig(options, '.penstock');
+  const seed = options.seed === undefined ? undefined : readSeedFile(options.seed);
   const log = createLog('start', checked.LOG_LEVEL, { format: checked.LOG_FORMAT, to: 2 });
   const end = endOfStart(log);
   // A program that started this one with a channel has ended.
@@ -60,14 +63,22 @@ export async function dev(options: DevOptions): Promise<number> {
     void postgres.exited.then(() => end.because('the embedded Postgres exited unexpectedly', 1));
     keepIntegrationKey(home);
     const { openStores } = await import('./start/stores.ts');
+    const stores = openStores(postgres.url, config);
     const host: Host = {
       config,
-      stores: openStores(postgres.url, config),
+      stores,
       logTo: 2,
-      control: createControlSignals(() => {
-        wanted.abort();
-        return everythingRuns;
-      }),
+      control: {
+        ...createControlSignals(),
+        startAll() {
+          wanted.abort();
+          return everythingRuns;
+        },
+        async definitions() {
+          const { seedDefinitions } = await import('./start/seed.ts');
+          return seedDefinitions(stores.database, config);
+        },
+      },
       // Nothing is kept, so no service has to finish anything.
       stopAtEnd: (_services, own) => void logs.push(own),
     };
@@ -78,6 +89,7 @@ export async function dev(options: DevOptions): Promise<number> {
       const loaded = await collectMains(() => import('./board.ts'));
       return () => run('board', loaded);
     });
+    if (seed !== undefined && !end.signal.aborted) await applySeed(seed, config);
     if (!end.signal.aborted) greet(config, options);
     // The first requests of a test do not wait until the modules of sync are loaded.
     await rest(SYNC_DELAY_MS, wanted.signal);
@@ -99,8 +111,9 @@ export async function dev(options: DevOptions): Promise<number> {
   }
 }
 
-/** @param startAll starts sync; resolves when it runs */
-function createControlSignals(startAll: () => Promise<void>): NonNullable<Host['control']> {
+type Signals = Pick<NonNullable<Host['control']>, 'onForget' | 'forget' | 'noteActivity'>;
+
+function createControlSignals(): Signals {
   const listeners: (() => void)[] = [];
   let lastActivity = performance.now();
   const isIdle = () => performance.now() - lastActivity > IDLE_MS;
@@ -108,7 +121,6 @@ function createControlSignals(startAll: () => Promise<void>): NonNullable<Host['
     isIdle() ? Math.max(every, Math.min(every * IDLE_FACTOR, LONGEST_IDLE_MS)) : every,
   );
   return {
-    startAll,
     onForget: (listener) => void listeners.push(listener),
     forget() {
       for (const listener of listeners) listener();
@@ -136,9 +148,35 @@ async function fill(url: string, config: Config): Promise<void> {
   await prepareControl(url);
 }
 
+/** @throws {ConfigError} if the file cannot be read */
+function readSeedFile(file: string): { file: string; text: string } {
+  try {
+    return { file, text: readFileSync(file, 'utf8') };
+  } catch (error) {
+    throw new ConfigError(`the file of --seed cannot be read: ${describeFailure(error)}`);
+  }
+}
+
+/**
+ * Applies the seed of the command line, and keeps the result as a snapshot.
+ * @throws {ConfigError} naming the positions that were refused
+ */
+async function applySeed({ file, text }: { file: string; text: string }, config: Config): Promise<void> {
+  const control = async (path: string, body: string) => {
+    const response = await fetch(`${urlOf(config)}/_dev/${path}`, { method: 'POST', body });
+    const answer = (await response.json()) as { message: string; errors?: string[] };
+    if (!response.ok)
+      throw new ConfigError(`the seed ${file} was refused: ${answer.errors?.join('; ') ?? answer.message}`);
+  };
+  await control('seed', text);
+  await control('snapshot', JSON.stringify({ name: 'seed' }));
+}
+
+const urlOf = ({ HOST, PORT }: Config): string => `http://${reachable(HOST)}:${PORT}`;
+
 function greet(config: Config, { json }: DevOptions): void {
   const facts = {
-    url: `http://${reachable(config.HOST)}:${config.PORT}`,
+    url: urlOf(config),
     api_key: config.BOOTSTRAP_API_KEY,
     scim_token: config.BOOTSTRAP_SCIM_TOKEN,
     scim_origin: config.BOOTSTRAP_SCIM_ORIGIN,

@@ -23,6 +23,7 @@ import { createTurns } from './edge/turns.ts';
 import { openTokenBuckets } from './limits/token-buckets.ts';
 import { allOperations } from './operations/index.ts';
 import type { Operation } from './operations/operation.ts';
+import type { Config } from './platform/config.ts';
 import { addressOf, limitConnections, listen, serverOptions } from './platform/listen.ts';
 import { createStrangersLog } from './platform/log.ts';
 import { traceRequests } from './platform/tracing.ts';
@@ -153,7 +154,7 @@ async function main(host: Host): Promise<void> {
   const fleet = addFleetMetrics(metrics.registry, {
     ...{ pool, connection, depth, oldest, lanes, dataDir: config.DATA_DIR },
   });
-  const control = host.control && (await openControl(host.control, { pool, connection, lanes }));
+  const control = host.control && (await openControl(host.control, { pool, connection, config }));
   host.control?.onForget(limits.forget);
   const renderer = createRenderer();
   const links = createLinkSettings(config);
@@ -287,11 +288,14 @@ async function main(host: Host): Promise<void> {
 
 /** Loads the control endpoints, which no deployment has. */
 async function openControl(
-  { forget, noteActivity, startAll }: NonNullable<Host['control']>,
-  { pool, connection, lanes }: { pool: Pool; connection: QueueConnection; lanes: number },
+  parts: NonNullable<Host['control']>,
+  { pool, connection, config }: { pool: Pool; connection: QueueConnection; config: Config },
 ): Promise<Control> {
   const { createControl } = await import('./edge/control/control.ts');
-  return createControl({ pool, laneStore: connection.laneStore, lanes, forget, noteActivity, startAll });
+  return createControl({
+    ...{ pool, parts, laneStore: connection.laneStore, lanes: laneCount(config) },
+    apiKey: config.BOOTSTRAP_API_KEY,
+  });
 }
 
 /** Milliseconds that a response of a process with control endpoints waits for its effects. */

@@ -29,6 +29,8 @@ function commandName(npmCommand: string | undefined): string {
 export interface DevOptions {
   port?: number;
   host?: string;
+  /** Path of a file with a seed. */
+  seed?: string;
   json?: boolean;
 }
 

@@ -154,15 +154,16 @@ function describe(operation: Operation, surroundings: Surroundings): Described {
   };
 }
 
-function describeControl({ id, summary, description, body, example }: ControlEndpoint): Described {
+function describeControl({ id, summary, description, body, alsoType, example }: ControlEndpoint): Described {
   const json = (of: object) => ({ 'application/json': of });
+  const sent = body && { schema: documented(body), example: example.body };
   return {
     operationId: id,
     tags: ['control'],
     summary,
     description: `${description}\n\nOnly in \`penstock dev\`. No API key is needed.`,
     security: [],
-    ...(body && { requestBody: { content: json({ schema: documented(body), example: example.body }) } }),
+    ...(sent && { requestBody: { content: { ...json(sent), ...(alsoType && { [alsoType]: sent }) } } }),
     responses: { 200: { description: 'Done.', content: json({ example: example.reply }) } },
   };
 }

@@ -1,8 +1,18 @@
 import { type Config, readConfig } from '../platform/config.ts';
 import { runProcess, type Service, type StopOptions, stopOnSignal } from '../platform/lifecycle.ts';
 import type { Log } from '../platform/log.ts';
+import type { Json } from '../profile/json.ts';
 import type { QueueConnection } from '../queue/connection.ts';
 import type { Database } from '../store/database.ts';
+
+/** A definition in a seed. */
+export type SeedDefinition = Record<string, Json> & { name: string; id?: string };
+
+/** Functions that create a definition of a seed in the first workspace. They return the id, and throw the rule that is broken. */
+export type SeedDefinitions = Record<
+  'subscriptionGroup' | 'segment' | 'integration',
+  (definition: SeedDefinition) => Promise<string>
+>;
 
 /** The program that runs a main: a process of its own, or one that runs several mains. */
 export interface Host {
@@ -22,6 +32,8 @@ export interface Host {
     noteActivity(): void;
     /** Starts the mains that are still to be started. Resolves when all run. */
     startAll(): Promise<void>;
+    /** Creates the definitions of seeds that the API cannot create. */
+    definitions(): Promise<SeedDefinitions>;
   };
   /**
    * Stops the services of a main, in reverse order, when the program ends.

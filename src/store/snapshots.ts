@@ -22,6 +22,10 @@ export async function takeSnapshot(pool: Pool, name: string): Promise<void> {
   await pool.query('select penstock_dev.take($1)', [name]);
 }
 
+export async function dropSnapshot(pool: Pool, name: string): Promise<void> {
+  await pool.query(`drop schema "penstock_dev_${name}" cascade`);
+}
+
 /**
  * Replaces all rows by those of a snapshot.
  * @returns false: there is no snapshot of this name

@@ -11,6 +11,7 @@ export function addDev(program: Command, { dev }: Programs): void {
   })
     .option('--port <port>', 'port of the API; 0: a free port (default: PORT, or 3000)', parsePort)
     .option('--host <address>', 'address to listen on (default: loopback only)')
+    .option('--seed <file>', 'YAML or JSON file with users, groups and other data to create')
     .option('--json', 'print one line of JSON with the addresses and credentials')
     .action((options: DevOptions) => dev(options));
 }

@@ -1,6 +1,5 @@
 import { readFileSync } from 'node:fs';
 import type { Command } from 'commander';
-import { v7 } from 'uuid';
 import type { Prisma } from '../../generated/prisma/client.ts';
 import { NIL_UUID } from '../../platform/ids.ts';
 import { toServiceId } from '../../profile/identifier.ts';
@@ -15,16 +14,8 @@ import {
 import type { Database } from '../../store/database.ts';
 import { listExports } from '../../store/segment-exports.ts';
 import { lookAtUsers } from '../../store/segments.ts';
-import {
-  addNoun,
-  addVerb,
-  PENSTOCK,
-  parseCount,
-  parseId,
-  parseName,
-  Refusal,
-  refuseTaken,
-} from '../command.ts';
+import { addNoun, addVerb, PENSTOCK, parseCount, parseId, parseName, Refusal } from '../command.ts';
+import { createSegment, refuseTakenSegment } from '../definitions.ts';
 import { change, findWorkspace, withInstallation } from '../installation.ts';
 import { addList, pageOf, printPage, printRow, type Row } from '../output.ts';
 
@@ -133,24 +124,11 @@ interface Given {
   json?: boolean;
 }
 
-const taken = (name: string) =>
-  refuseTaken(
-    `this workspace already has a segment with the name '${name}' (archived segments keep their names)`,
-  );
-
 async function create({ workspace, name, definition, purpose, json }: Given): Promise<void> {
   await withInstallation(async ({ database }) => {
-    const { id: workspaceId } = await findWorkspace(database, workspace);
-    const segment = await change(database, async (tx) => {
-      const data = { id: v7(), workspaceId, name, purpose, definition: definition as Prisma.InputJsonObject };
-      const made = await tx.segment.create({ data, include: named });
-      const subject = { kind: 'segment', id: made.id };
-      return {
-        result: made,
-        entries: [{ action: 'segments.create', subject, workspaceId, detail: { name } }],
-      };
-    }).catch(taken(name));
-    printRow(json, rowOf(segment));
+    const { id: workspaceId, name: workspaceName } = await findWorkspace(database, workspace);
+    const segment = await createSegment(database, { workspaceId, name, purpose, definition });
+    printRow(json, rowOf({ ...segment, workspace: { name: workspaceName } }));
   });
 }
 
@@ -174,7 +152,7 @@ async function update(id: string, { name, definition, purpose, json }: Partial<G
       const subject = { kind: 'segment', id };
       const detail = { changed: Object.keys(given) };
       return { result: found, entries: [{ action: 'segments.update', subject, workspaceId, detail }] };
-    }).catch(taken(name ?? ''));
+    }).catch(refuseTakenSegment(name ?? ''));
     printRow(json, rowOf(segment));
   });
 }

@@ -1,5 +1,4 @@
 import { type Command, InvalidArgumentError, Option } from 'commander';
-import { v7 } from 'uuid';
 import type { PreferenceCenter, Prisma } from '../../generated/prisma/client.ts';
 import { normalizePhone } from '../../profile/addresses.ts';
 import type { Json } from '../../profile/json.ts';
@@ -7,16 +6,8 @@ import { type AuditEntry, audited } from '../../store/audit.ts';
 import type { Database } from '../../store/database.ts';
 import { findLinkUser, type Revoked, revokeLinks } from '../../store/preference-centers.ts';
 import { type InvalidReason, invalidReasons, markInvalidNumbers } from '../../store/suppression-lists.ts';
-import {
-  addNoun,
-  addVerb,
-  PENSTOCK,
-  parseExternalId,
-  parseId,
-  parseName,
-  Refusal,
-  refuseTaken,
-} from '../command.ts';
+import { addNoun, addVerb, PENSTOCK, parseExternalId, parseId, parseName, Refusal } from '../command.ts';
+import { createGroup } from '../definitions.ts';
 import { change, commandLine, findWorkspace, withInstallation } from '../installation.ts';
 import { addList, printRow, type Row } from '../output.ts';
 
@@ -178,22 +169,9 @@ interface CreateOptions {
 
 async function create({ workspace, name, channel, json }: CreateOptions): Promise<void> {
   await withInstallation(async ({ database }) => {
-    const { id: workspaceId } = await findWorkspace(database, workspace);
-    const group = await change(database, async (tx) => {
-      const data = { id: v7(), workspaceId, name, channel };
-      const made = await tx.subscriptionGroup.create({ data, include: named });
-      const subject = { kind: 'subscription_group', id: made.id };
-      const detail = { name, channel };
-      return {
-        result: made,
-        entries: [{ action: 'subscription_groups.create', subject, workspaceId, detail }],
-      };
-    }).catch(
-      refuseTaken(
-        `this workspace already has a group with the name '${name}' (archived groups keep their names)`,
-      ),
-    );
-    printRow(json, rowOf(group));
+    const { id: workspaceId, name: workspaceName } = await findWorkspace(database, workspace);
+    const group = await createGroup(database, { workspaceId, name, channel });
+    printRow(json, rowOf({ ...group, workspace: { name: workspaceName } }));
   });
 }
 

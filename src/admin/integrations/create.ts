@@ -1,4 +1,3 @@
-import { v7 } from 'uuid';
 import { integrationKeys } from '../../embedded/address.ts';
 import type { Prisma } from '../../generated/prisma/client.ts';
 import { checkColumns } from '../../integrations/columns.ts';
@@ -13,6 +12,7 @@ import {
   SourceError,
 } from '../../integrations/source.ts';
 import { codeOf } from '../../platform/format.ts';
+import { newId } from '../../platform/ids.ts';
 import { type Reach, reachOfSources } from '../../platform/reach.ts';
 import { PENSTOCK, Refusal } from '../command.ts';
 import { change, findWorkspace, type Installation, withInstallation } from '../installation.ts';
@@ -71,43 +71,67 @@ export interface CreateOptions extends SourceOptions {
   json?: boolean;
 }
 
-/** What is made of the options, before anything is stored. */
-interface Made {
-  id: string;
+/** An integration that is to be created. */
+export interface NewIntegration extends Omit<CreateOptions, keyof SourceOptions | 'workspace' | 'json'> {
+  /** Absent: a new one. */
+  id?: string | undefined;
   workspaceId: string;
   source: SourceDefinition;
   credentials: Credentials | undefined;
 }
 
+type Made = NewIntegration & { id: string };
+
 export async function create(options: CreateOptions): Promise<void> {
   const source = readDefinition(options);
   await withInstallation(async (installation) => {
-    const { database, config } = installation;
+    const { database } = installation;
     const { id: workspaceId } = await findWorkspace(database, options.workspace);
     const credentials = await readCredentials(options);
-    const made: Made = { id: v7(), workspaceId, source, credentials };
-    // Before the test: without a key there is nothing that a person could do with its result.
-    const encrypted = credentials && encryptCredentials(credentials, made.id, integrationKeys(config));
-    const failure = await whyNot(made, options, installation);
-    if (failure && !options.draft)
-      throw new Refusal(
-        `${failure.message}. Fix the source, or store the integration as a draft with --draft`,
-      );
-    await store({ ...made, encrypted, status: failure ? 'draft' : 'active' }, options, installation);
+    const { id, failure } = await createIntegration(
+      { ...options, workspaceId, source, credentials },
+      installation,
+    ).catch((error) => {
+      if (!(error instanceof UnreadableSource)) throw error;
+      throw new Refusal(`${error.message}. Fix the source, or store the integration as a draft with --draft`);
+    });
     printRow(
       options.json,
-      longRow(await findIntegration(database, made.id), new Date()),
+      longRow(await findIntegration(database, id), new Date()),
       failure
-        ? `Stored as a draft: ${failure.message}. To test again and activate it, run ${PENSTOCK} integrations resume.`
-        : `Connection and columns are valid. To start a sync now, run ${PENSTOCK} integrations sync ${made.id}.`,
+        ? `Stored as a draft: ${failure}. To test again and activate it, run ${PENSTOCK} integrations resume.`
+        : `Connection and columns are valid. To start a sync now, run ${PENSTOCK} integrations sync ${id}.`,
     );
   });
 }
 
+/** A source that the test could not read. */
+class UnreadableSource extends Refusal {}
+
+/**
+ * Tests the source and stores the integration.
+ * @returns its id, and why it is a draft only
+ * @throws {UnreadableSource} if a draft is not wanted
+ * @throws {Refusal} if the source or the name is taken
+ */
+export async function createIntegration(
+  given: NewIntegration,
+  installation: Pick<Installation, 'config' | 'database'>,
+): Promise<{ id: string; failure: string | undefined }> {
+  const made: Made = { ...given, id: given.id ?? newId() };
+  // Before the test: without a key there is nothing that a person could do with its result.
+  const encrypted =
+    made.credentials && encryptCredentials(made.credentials, made.id, integrationKeys(installation.config));
+  const failure = await whyNot(made, installation);
+  if (failure && !made.draft)
+    throw new Refusal(`${failure.message}. Fix the source, or store the integration as a draft with --draft`);
+  await store({ ...made, encrypted, status: failure ? 'draft' : 'active' }, installation);
+  return { id: made.id, failure: failure?.message };
+}
+
 async function whyNot(
-  { source, credentials }: Made,
-  { kind }: CreateOptions,
-  { config }: Installation,
+  { source, credentials, kind }: Made,
+  { config }: Pick<Installation, 'config'>,
 ): Promise<Refusal | undefined> {
   try {
     await trySource({
@@ -126,17 +150,17 @@ async function whyNot(
 }
 
 /** What has been tested, and failed as a draft at most. */
-interface Tested extends Made {
+type Tested = Made & {
   /** The credentials as they are stored. */
   encrypted: Buffer | undefined;
   status: 'active' | 'draft';
-}
+};
 
 async function store(
-  { id, workspaceId, source, encrypted, status }: Tested,
-  { name, kind, warehouseType, schedule, contactEmails, updateExistingOnly }: CreateOptions,
-  { database }: Installation,
+  { id, workspaceId, source, encrypted, status, ...rest }: Tested,
+  { database }: Pick<Installation, 'database'>,
 ): Promise<void> {
+  const { name, kind, warehouseType, schedule, contactEmails, updateExistingOnly } = rest;
   await change(database, async (tx) => {
     // One after the other in a workspace: two could else take the same source. Live traffic does not wait.
     await tx.$executeRaw`select from workspaces where id = ${workspaceId}::uuid for no key update`;

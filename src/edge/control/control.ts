@@ -3,6 +3,8 @@ import type { Operation } from '../../operations/operation.ts';
 import { readUpTo } from '../../platform/bounded-body.ts';
 import { type ClockState, REAL_TIME } from '../../platform/clock.ts';
 import { backOff, until } from '../../platform/poll.ts';
+import type { Host, SeedDefinitions } from '../../processes/host.ts';
+import type { Json } from '../../profile/json.ts';
 import type { LaneStore } from '../../queue/lane-store.ts';
 import { everyLane } from '../../queue/lanes.ts';
 import { compile, describeError, type Schema } from '../../schemas/compile.ts';
@@ -10,6 +12,7 @@ import { buckets } from '../../schemas/limits.ts';
 import type { Pool } from '../../store/database.ts';
 import {
   countUnfinishedWork,
+  dropSnapshot,
   EMPTY_SNAPSHOT,
   listWaitingLetters,
   restoreSnapshot,
@@ -20,6 +23,7 @@ import { AMOUNT, Clock, type ClockChange, changedClock } from './clock.ts';
 import { type Fault, Faults, faultKinds } from './faults.ts';
 import { Journal, pathOf, type RequestMatcher } from './journal.ts';
 import { faulty, withOperationFaults } from './operation-faults.ts';
+import { seedSchema } from './seed-schema.ts';
 
 /** The path of all control endpoints. */
 export const CONTROL_ROOT = '/_dev';
@@ -40,11 +44,10 @@ export interface ControlSources {
   pool: Pool;
   laneStore: LaneStore;
   lanes: number;
-  /** Makes all parts of the process forget what they remember of rows. */
-  forget(): void;
-  noteActivity(): void;
-  /** Starts all parts of the program that are still to be started. */
-  startAll(): Promise<void>;
+  /** The program, whose other parts control endpoints concern. */
+  parts: NonNullable<Host['control']>;
+  /** Key of the first workspace. */
+  apiKey: string;
 }
 
 type Handle<Request extends IncomingMessage> = (request: Request, response: ServerResponse) => void;
@@ -63,10 +66,15 @@ export interface ControlEndpoint {
   summary: string;
   description: string;
   body?: Schema;
+  /** Other types of the same body, for endpoints that read its text. */
+  alsoType?: string;
   /** A body that is accepted, and the answer to it. */
   example: { body?: object; reply: object };
-  /** @param body of which `body` is the schema; {} where none was sent */
-  handle(body: never): Promise<ControlReply> | ControlReply;
+  /**
+   * @param body of which `body` is the schema, {} where none was sent; its text where there is another type
+   * @param origin URL of this process
+   */
+  handle(body: never, origin: string): Promise<ControlReply> | ControlReply;
 }
 
 const SUCCESS = { message: 'success' };
@@ -75,6 +83,9 @@ const BUSY: ControlReply = {
   status: 409,
   body: { message: `Requests or jobs were still in progress after ${SETTLE_MS / 1000} s.` },
 };
+
+/** Snapshot of the data before a seed. No client can use this name. */
+const BEFORE_SEED = 'before seed';
 
 /** Letters, digits, `_` and `-`: the name becomes a part of a name in Postgres. */
 const snapshotName = {
@@ -116,7 +127,8 @@ const times = { type: 'integer', minimum: 1, maximum: 1_000_000, default: 1 };
  * requests while rows are replaced.
  */
 export function createControl(sources: ControlSources) {
-  const { pool, laneStore, lanes, forget, noteActivity } = sources;
+  const { pool, laneStore, lanes, apiKey, parts } = sources;
+  const { forget, noteActivity } = parts;
   const journal = new Journal();
   /** Sizes of rate limits by method and path. */
   const limits = new Map<string, number>();
@@ -171,6 +183,58 @@ export function createControl(sources: ControlSources) {
       rejected = [];
       return { body: SUCCESS };
     });
+
+  /** Applies a seed, or nothing of it. */
+  async function seed(
+    text: string,
+    {
+      applySeed,
+      SeedError,
+      definitions,
+      origin,
+    }: typeof import('./seed.ts') & {
+      definitions: SeedDefinitions;
+      origin: string;
+    },
+  ): Promise<ControlReply> {
+    async function send(method: string, path: string, body: Record<string, Json>) {
+      const response = await fetch(`${origin}${path}`, {
+        method,
+        headers: {
+          ...{ Authorization: `Bearer ${apiKey}`, 'Content-Type': 'application/json' },
+          ...faults.ownHeaders,
+        },
+        body: JSON.stringify(body),
+      });
+      return { status: response.status, body: (await response.json()) as Record<string, Json> };
+    }
+    await takeSnapshot(pool, BEFORE_SEED);
+    const noted = rejected.length;
+    try {
+      const applied = await applySeed(text, {
+        definitions,
+        async send(...request) {
+          const answer = await send(...request);
+          if (answer.status !== 429) return answer;
+          // A seed may be larger than a rate limit.
+          forget();
+          return send(...request);
+        },
+      });
+      return { body: { ...applied, message: 'success' } };
+    } catch (error) {
+      await restoreSnapshot(pool, BEFORE_SEED);
+      rejected.length = noted;
+      if (!(error instanceof SeedError)) throw error;
+      return {
+        status: 400,
+        body: { message: 'The seed was refused; nothing was created.', errors: [...error.problems] },
+      };
+    } finally {
+      await dropSnapshot(pool, BEFORE_SEED);
+      forget();
+    }
+  }
 
   const endpoints: ControlEndpoint[] = [
     {
@@ -247,6 +311,38 @@ export function createControl(sources: ControlSources) {
       handle: ({ name }: { name: string }) => replace(name),
     },
     {
+      id: 'dev.seed',
+      method: 'POST',
+      path: `${CONTROL_ROOT}/seed`,
+      summary: 'Create data',
+      description:
+        'Creates users, events, purchases, subscription groups with states, preference centers, segments and integrations from a JSON or YAML document, through the operations of the API and the commands of `penstock`. All data has taken effect when the response arrives. If a part is refused, nothing is created, and `errors` names the positions, lines and rules.',
+      body: seedSchema,
+      alsoType: 'application/yaml',
+      example: {
+        body: {
+          subscription_groups: [{ name: 'News', channel: 'email' }],
+          users: [
+            {
+              external_id: 'ada',
+              attributes: { first_name: 'Ada', email: 'ada@example.com' },
+              subscription_groups: { News: 'subscribed' },
+            },
+          ],
+        },
+        reply: {
+          ...{ users: 1, aliases: 0, events: 0, purchases: 0, preference_centers: {}, segments: {} },
+          ...{ subscription_groups: { News: '019a2f6e-6f0b-7c3e-9d5a-3f1b2c4d5e6f' }, integrations: {} },
+          message: 'success',
+        },
+      },
+      async handle(text: string, origin: string) {
+        const definitions = await parts.definitions();
+        const program = await import('./seed.ts');
+        return alone(() => seed(text, { ...program, definitions, origin }));
+      },
+    },
+    {
       id: 'dev.clock.show',
       method: 'GET',
       path: `${CONTROL_ROOT}/clock`,
@@ -287,7 +383,7 @@ export function createControl(sources: ControlSources) {
       },
       example: { body: { advance: '3 days' }, reply: exampleClock },
       async handle(change: ClockChange) {
-        await sources.startAll();
+        await parts.startAll();
         return alone(async () => {
           const next = changedClock(change);
           if (typeof next === 'string') return { status: 400, body: { message: next } };
@@ -436,18 +532,21 @@ export function createControl(sources: ControlSources) {
         ? { status: 405, body: { message: 'Method Not Allowed' } }
         : { status: 404, body: { message: `There is no control endpoint ${path}.` } };
     }
+    const { endpoint, isValid } = found;
     const { bytes, isWhole } = await readUpTo(MAX_BODY_BYTES, request);
     if (!isWhole)
       return { status: 413, body: { message: `The body has more than ${MAX_BODY_BYTES} bytes.` } };
+    const { localAddress = '', localPort } = request.socket;
+    const origin = `http://${localAddress.includes(':') ? `[${localAddress}]` : localAddress}:${localPort}`;
+    if (endpoint.alsoType) return endpoint.handle(bytes.toString() as never, origin);
     let body: unknown;
     try {
       body = bytes.length === 0 ? {} : JSON.parse(bytes.toString());
     } catch {
       return { status: 400, body: { message: 'The body is not valid JSON.' } };
     }
-    const { endpoint, isValid } = found;
     if (!isValid(body)) return { status: 400, body: { message: describeError(isValid.errors![0]!).error } };
-    return endpoint.handle(body as never);
+    return endpoint.handle(body as never, origin);
   }
 
   function respond(request: IncomingMessage, response: ServerResponse): void {
@@ -504,7 +603,7 @@ export function createControl(sources: ControlSources) {
         noteActivity();
         const path = pathOf(request.url ?? '');
         if (path === CONTROL_ROOT || path.startsWith(`${CONTROL_ROOT}/`)) return respond(request, response);
-        if (gate) void gate.then(() => take(request, response, handle));
+        if (gate && !faults.isPassedOn(request)) void gate.then(() => take(request, response, handle));
         else take(request, response, handle);
       };
     },

@@ -1,0 +1,69 @@
+import type { Prisma, Segment, SubscriptionGroup } from '../generated/prisma/client.ts';
+import { newId } from '../platform/ids.ts';
+import type { Definition } from '../profile/segment.ts';
+import type { Database } from '../store/database.ts';
+import { refuseTaken } from './command.ts';
+import { change } from './installation.ts';
+
+export interface NewGroup {
+  /** Absent: a new one. */
+  id?: string | undefined;
+  workspaceId: string;
+  name: string;
+  channel: string;
+}
+
+/**
+ * Creates a subscription group.
+ * @throws {Refusal} if the name is taken
+ */
+export function createGroup(
+  database: Database,
+  { id = newId(), workspaceId, name, channel }: NewGroup,
+): Promise<SubscriptionGroup> {
+  return change(database, async (tx) => ({
+    result: await tx.subscriptionGroup.create({ data: { id, workspaceId, name, channel } }),
+    entries: [
+      {
+        action: 'subscription_groups.create',
+        subject: { kind: 'subscription_group', id },
+        workspaceId,
+        detail: { name, channel },
+      },
+    ],
+  })).catch(
+    refuseTaken(
+      `this workspace already has a group with the name '${name}' (archived groups keep their names)`,
+    ),
+  );
+}
+
+export interface NewSegment {
+  /** Absent: a new one. */
+  id?: string | undefined;
+  workspaceId: string;
+  name: string;
+  purpose: string;
+  definition: Definition;
+}
+
+/**
+ * Creates a segment.
+ * @throws {Refusal} if the name is taken
+ */
+export function createSegment(
+  database: Database,
+  { id = newId(), workspaceId, name, purpose, definition }: NewSegment,
+): Promise<Segment> {
+  return change(database, async (tx) => ({
+    result: await tx.segment.create({
+      data: { id, workspaceId, name, purpose, definition: definition as Prisma.InputJsonObject },
+    }),
+    entries: [{ action: 'segments.create', subject: { kind: 'segment', id }, workspaceId, detail: { name } }],
+  })).catch(refuseTakenSegment(name));
+}
+
+export const refuseTakenSegment = (name: string) =>
+  refuseTaken(
+    `this workspace already has a segment with the name '${name}' (archived segments keep their names)`,
+  );
