@@ -171,6 +171,37 @@ test('one casing behind the edge: members of types of the store and the workers 
   expect(found).toEqual([]);
 });
 
+/** Files that read the machine's time. All others read the clock of the product. */
+const readMachineTime = [
+  ...['src/platform/clock.ts', 'src/platform/files.ts', 'src/platform/log.ts', 'src/platform/poll.ts'],
+  ...['src/board/fleet.ts', 'src/board/history.ts', 'src/board/lockouts.ts', 'src/board/openid-connect.ts'],
+  // A job has the time of the queue's server.
+  ...['src/board/pages/requests.ts', 'src/queue/server-clock.ts'],
+  'src/board/sessions.ts',
+  ...['src/edge/control/clock.ts', 'src/edge/control/control.ts', 'src/edge/heads.ts'],
+  ...['src/embedded/data-dir.ts', 'src/embedded/server.ts', 'src/object-store/folder-store.ts'],
+  ...['src/processes/heartbeat.ts', 'src/store/migrations.ts'],
+  // Receivers compare the time of a signature with their own.
+  'src/streams/webhook.ts',
+];
+
+test('the product reads the time from its clock, except where the time of the machine is meant', () => {
+  // Commands, imports and starts are processes of their own, whose clock cannot be set.
+  const readers = code.filter(
+    ({ file, text }) =>
+      /\bDate\.now\b|\bnew Date\(\)/.test(text) && !/^src\/(?:admin|import|start)[/.]/.test(file),
+  );
+  expect(readers.map(({ file }) => file).sort()).toEqual(readMachineTime.sort());
+});
+
+test('only the control endpoints set the clock', () => {
+  const setters = code.filter(({ text }) => /\b(?:setClock|setStoreClock|penstock_clock)\b/.test(text));
+  expect(setters.map(({ file }) => file).sort()).toEqual([
+    ...['src/edge/control/clock.ts', 'src/platform/clock.ts'],
+    ...['src/store/control-functions.ts', 'src/store/snapshots.ts'],
+  ]);
+});
+
 test('no files import each other in a circle', () => {
   const beneath = new Map(code.map(({ file, imports }) => [file, imports.filter(isOurs)]));
   const done = new Set<string>();

@@ -183,21 +183,23 @@ describe('control endpoints', () => {
       const segment_id = made.body.segments[name];
       const time = new Date().toISOString();
       await track({ events: [1, 2].map(() => ({ external_id: 'ada', name: 'read', time })) });
-      const size = async () => {
-        const found = await client.send('/users/export/segment', {
-          segment_id,
-          fields_to_export: ['external_id'],
-        });
-        expect(found.status).toBeLessThan(300);
-        await client.control('/settle');
-        const response = await fetch(`${facts.url}/metrics`);
-        await response.text();
-        return found;
+      const filesOfExport = async () => {
+        const asked = { segment_id, fields_to_export: ['external_id'] };
+        const { url } = await client.json('/users/export/segment', asked);
+        expect((await client.control('/settle', { timeout_ms: 60_000 })).body.settled).toBe(true);
+        const response = await fetch(`${facts.url}${new URL(url).pathname}`);
+        expect(response.status).toBe(200);
+        // Each file of a ZIP has a header with this beginning.
+        return (
+          Buffer.from(await response.arrayBuffer())
+            .toString('latin1')
+            .split('PK\u0001\u0002').length - 1
+        );
       };
-      await size();
+      expect(await filesOfExport()).toBe(1);
       await advance('8 days');
-      await size();
-    });
+      expect(await filesOfExport()).toBe(0);
+    }, 90_000);
 
     test('refills an exhausted rate limit', async () => {
       const left = async () =>

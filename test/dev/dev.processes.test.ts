@@ -96,7 +96,7 @@ describe('penstock dev', () => {
     };
     const documented = Object.entries(paths).filter(([name]) => name.startsWith('/_dev/'));
     expect(documented.map(([name]) => name).sort()).toEqual(
-      ['clock', 'faults', 'requests', 'reset', 'restore', 'settle', 'snapshot'].map(
+      ['clock', 'faults', 'requests', 'reset', 'restore', 'seed', 'settle', 'snapshot'].map(
         (name) => `/_dev/${name}`,
       ),
     );

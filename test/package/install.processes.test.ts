@@ -5,6 +5,7 @@ import { afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { readGuides } from '../../src/docs/guides.ts';
 import { packageRoot, packageVersion } from '../../src/platform/files.ts';
 import { parseProcfile } from '../../src/start/processes.ts';
+import { openPool } from '../../src/store/database.ts';
 import { createBareDatabase, temporaryFolder, waitUntil } from '../setup/fixtures.ts';
 import {
   endStarted,
@@ -174,8 +175,19 @@ describe('in a folder without the optional packages', () => {
     const start = await startAndWait(env, startIn(folder));
     const [key] = KEY.exec(output(start))!;
     expect(await track(env.PORT, key)).toBe(201);
-    const control = await fetch(`http://127.0.0.1:${env.PORT}/_dev/reset`, { method: 'POST' });
-    expect(control.status).toBe(404);
+    for (const name of ['reset', 'clock', 'seed', 'faults', 'snapshot', 'restore', 'settle', 'requests']) {
+      const control = await fetch(`http://127.0.0.1:${env.PORT}/_dev/${name}`, {
+        method: 'POST',
+        body: '{}',
+      });
+      expect([name, control.status]).toEqual([name, 404]);
+    }
+    const database = openPool(url, 1);
+    const { rows } = await database.query(
+      "select to_regnamespace('penstock_clock') as clock, to_regnamespace('penstock_dev') as snapshots, 'now()'::regprocedure::oid = 'pg_catalog.now()'::regprocedure::oid as real",
+    );
+    await database.end();
+    expect(rows).toEqual([{ clock: null, snapshots: null, real: true }]);
     await waitUntil(async () => (await readBack(env.PORT, key)).users[0]?.external_id === 'ada', {
       what: 'the user',
     });
