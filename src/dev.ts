@@ -70,6 +70,7 @@ export async function dev(options: DevOptions): Promise<number> {
       logTo: 2,
       control: {
         ...createControlSignals(),
+        apiKey: config.BOOTSTRAP_API_KEY,
         startAll() {
           wanted.abort();
           return everythingRuns;

@@ -23,7 +23,6 @@ import { createTurns } from './edge/turns.ts';
 import { openTokenBuckets } from './limits/token-buckets.ts';
 import { allOperations } from './operations/index.ts';
 import type { Operation } from './operations/operation.ts';
-import type { Config } from './platform/config.ts';
 import { addressOf, limitConnections, listen, serverOptions } from './platform/listen.ts';
 import { createStrangersLog } from './platform/log.ts';
 import { traceRequests } from './platform/tracing.ts';
@@ -154,7 +153,7 @@ async function main(host: Host): Promise<void> {
   const fleet = addFleetMetrics(metrics.registry, {
     ...{ pool, connection, depth, oldest, lanes, dataDir: config.DATA_DIR },
   });
-  const control = host.control && (await openControl(host.control, { pool, connection, config }));
+  const control = host.control && (await openControl(host.control, { pool, connection, lanes }));
   host.control?.onForget(limits.forget);
   const renderer = createRenderer();
   const links = createLinkSettings(config);
@@ -289,12 +288,11 @@ async function main(host: Host): Promise<void> {
 /** Loads the control endpoints, which no deployment has. */
 async function openControl(
   parts: NonNullable<Host['control']>,
-  { pool, connection, config }: { pool: Pool; connection: QueueConnection; config: Config },
+  { pool, connection, lanes }: { pool: Pool; connection: QueueConnection; lanes: number },
 ): Promise<Control> {
   const { createControl } = await import('./edge/control/control.ts');
   return createControl({
-    ...{ pool, parts, laneStore: connection.laneStore, lanes: laneCount(config) },
-    apiKey: config.BOOTSTRAP_API_KEY,
+    ...{ pool, parts, laneStore: connection.laneStore, lanes },
   });
 }
 

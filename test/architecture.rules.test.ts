@@ -23,7 +23,7 @@ const rooms: Record<string, string[]> = {
   limits: ['platform', 'schemas', 'store', 'queue'],
   retention: ['platform', 'store', 'object-store'],
   embedded: ['platform', 'integrations', 'store'],
-  processes: ['platform', 'schemas', 'store', 'queue', 'embedded'],
+  processes: ['platform', 'schemas', 'profile', 'store', 'queue', 'embedded'],
   operations: [
     ...['errors', 'platform', 'schemas', 'profile', 'jobs'],
     ...['preferences', 'integrations', 'store', 'generated'],
@@ -54,8 +54,8 @@ const rooms: Record<string, string[]> = {
     ...['store', 'queue', 'embedded', 'processes', 'operations', 'import', 'object-store', 'export'],
     ...['retention', 'streams'],
   ],
-  start: ['admin', 'platform', 'embedded', 'store', 'queue'],
-  metrics: ['queue', 'processes'],
+  start: ['admin', 'platform', 'profile', 'integrations', 'processes', 'embedded', 'store', 'queue'],
+  metrics: ['platform', 'queue', 'processes'],
   'workers/batch': ['metrics', 'platform', 'schemas', 'profile', 'jobs', 'store', 'queue'],
   'workers/fence': ['metrics', 'platform', 'jobs', 'store'],
   'workers/lane': ['platform', 'profile', 'store', 'queue', 'workers/batch', 'workers/fence'],
@@ -243,7 +243,7 @@ const knowBullmq: Record<string, string> = {
   'workers/sync/start.ts': 'works the queue of sync runs, several at a time',
   'workers/upkeep/dead-letters.ts': 'the dead-letter queue is no lane: it shows failed jobs to the dashboard',
   'src/board/queues.ts': 'Bull Board takes queues of BullMQ',
-  'src/store/snapshots.ts': 'copies the tables of its schema together with ours',
+  'src/store/control-functions.ts': 'copies the tables of its schema together with ours',
   'src/store/health.ts': 'counts the tables of its schema among those of the installation',
   'src/queue/spans.ts': 'names it in spans, as the conventions of OpenTelemetry ask',
 };

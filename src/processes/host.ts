@@ -32,6 +32,8 @@ export interface Host {
     noteActivity(): void;
     /** Starts the mains that are still to be started. Resolves when all run. */
     startAll(): Promise<void>;
+    /** Key of the first workspace. */
+    apiKey: string;
     /** Creates the definitions of seeds that the API cannot create. */
     definitions(): Promise<SeedDefinitions>;
   };

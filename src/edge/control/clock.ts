@@ -5,15 +5,15 @@ import { lookOnce, rest } from '../../platform/poll.ts';
 import type { Pool } from '../../store/database.ts';
 import { setStoreClock } from '../../store/snapshots.ts';
 
-/** What a request changes. Absent members leave the clock as it is; they apply in this order. */
+/** A change of the clock. The members apply in this order; absent members change nothing. */
 export interface ClockChange {
-  /** The time of the machine, from now on. */
+  /** Returns to the time of the machine. */
   real?: true;
-  /** ISO 8601. */
+  /** Time in ISO 8601. */
   set?: string;
   /** Seconds, or an amount with units: `3 days`. */
   advance?: string | number;
-  /** Whether time stands still. */
+  /** True if time stands still. */
   freeze?: boolean;
 }
 
@@ -21,11 +21,11 @@ export interface ClockChange {
 export const AMOUNT = '^(?:\\d+ ?(?:second|minute|hour|day|week|month|year)s?(?: |$))+$';
 const PART = /(\d+) ?(second|minute|hour|day|week|month|year)s?/g;
 
-/** Times outside of these have other texts and ids than the service can store. */
+/** Range of times for which the service can make texts and ids, in epoch milliseconds. */
 const EARLIEST = Date.UTC(1971, 0);
 const LATEST = Date.UTC(2200, 0);
 
-/** Milliseconds that a request waits for what is due. */
+/** Milliseconds that a request waits for work that is due. */
 const DUE_MS = 5000;
 
 /** Adds an amount of time: months and years by the calendar, in UTC. */
@@ -86,7 +86,7 @@ export class Clock {
     this.#forget();
   }
 
-  /** Does what is due at the present time of the clock. What takes long goes on afterwards. */
+  /** Starts the work that is due at the time of the clock, and waits for it up to 5 s. */
   async doDue(): Promise<void> {
     await Promise.race([lookOnce(), rest(DUE_MS)]);
   }

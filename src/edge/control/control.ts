@@ -46,8 +46,6 @@ export interface ControlSources {
   lanes: number;
   /** The program, whose other parts control endpoints concern. */
   parts: NonNullable<Host['control']>;
-  /** Key of the first workspace. */
-  apiKey: string;
 }
 
 type Handle<Request extends IncomingMessage> = (request: Request, response: ServerResponse) => void;
@@ -127,7 +125,7 @@ const times = { type: 'integer', minimum: 1, maximum: 1_000_000, default: 1 };
  * requests while rows are replaced.
  */
 export function createControl(sources: ControlSources) {
-  const { pool, laneStore, lanes, apiKey, parts } = sources;
+  const { pool, laneStore, lanes, parts } = sources;
   const { forget, noteActivity } = parts;
   const journal = new Journal();
   /** Sizes of rate limits by method and path. */
@@ -201,7 +199,7 @@ export function createControl(sources: ControlSources) {
       const response = await fetch(`${origin}${path}`, {
         method,
         headers: {
-          ...{ Authorization: `Bearer ${apiKey}`, 'Content-Type': 'application/json' },
+          ...{ Authorization: `Bearer ${parts.apiKey}`, 'Content-Type': 'application/json' },
           ...faults.ownHeaders,
         },
         body: JSON.stringify(body),
