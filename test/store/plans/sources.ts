@@ -29,6 +29,12 @@ const onNodes: Record<string, string> = {
   'distribute.ts makeFailureTriggers': 'makes triggers, once a release',
 };
 
+/** Functions of which only `penstock dev` sends the statements, to a database with the data of one test. */
+const inTestsOnly = [
+  ...['prepareControl', 'takeSnapshot', 'dropSnapshot', 'restoreSnapshot', 'setStoreClock'],
+  ...['countUnfinishedWork', 'listWaitingLetters'],
+].map((name) => `snapshots.ts ${name}`);
+
 /** What sends statements that are none of the running service's, and why. */
 const apart: Record<string, string> = {
   'migrations.ts applyMigrations': 'makes the tables, once a release, before anything runs',
@@ -44,6 +50,9 @@ const apart: Record<string, string> = {
   'connections.ts aloneWith': 'takes an advisory lock',
   ...Object.fromEntries(distributedAlone.map((site) => [site, 'is sent to a distributed Postgres alone'])),
   ...onNodes,
+  ...Object.fromEntries(inTestsOnly.map((site) => [site, 'is sent by penstock dev alone'])),
+  'stale-database.ts SnapshotClient': 'passes on the statements of its callers, and sets the snapshot',
+  'stale-database.ts openStaleDatabase': 'exports a snapshot, for penstock dev alone',
   'database.ts analyzeGrown': 'reads the catalog, and counts tables',
   'database.ts PostgresClient': 'passes on the statements of its callers, and sets the session',
   'pooling.ts sharesServers': 'looks for a connection pooler, and reads no table',
