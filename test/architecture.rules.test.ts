@@ -70,7 +70,7 @@ const rooms: Record<string, string[]> = {
 
 /** Files that stand outside of the rooms: a process each, or what processes are started by. Nothing imports them. */
 const entryNames =
-  'src/web src/board src/release src/prepare src/start src/dev src/cli src/health workers/worker workers/sync';
+  'src/web src/board src/release src/prepare src/start src/dev src/cli src/health src/testing workers/worker workers/sync';
 const entries = entryNames.split(' ').map((name) => `${name}.ts`);
 
 /** A word with an underscore that is a member, in a type's own declaration. */

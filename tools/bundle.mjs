@@ -1,6 +1,17 @@
-// Bundles `penstock dev` with its dependencies into dist/bundle, for the npm package: Node loads a few files instead of 1,500.
-// Needs the compiled code in dist/src and dist/workers.
-import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+// Writes to dist/bundle, for the npm package: `penstock dev` with its dependencies, because Node loads a few files faster than
+// 1,500, and the module `penstock/testing`. Needs the compiled code in dist/src and dist/workers.
+import { execFileSync } from 'node:child_process';
+import {
+  copyFileSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
+import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { build } from 'rolldown';
@@ -70,3 +81,21 @@ const notices = [...packages].sort().map((one) => {
 });
 mkdirSync(folder, { recursive: true });
 writeFileSync(path.join(folder, 'LICENSES.txt'), `${notices.join(`\n\n${'-'.repeat(80)}\n\n`)}\n`);
+
+// CommonJS, because Jest cannot require ES modules. `import` accepts it as well.
+await build({
+  input: { testing: path.join(root, 'dist/src/testing.js') },
+  platform: 'node',
+  output: { dir: folder, format: 'cjs', entryFileNames: '[name].cjs' },
+  logLevel: 'warn',
+});
+const declarations = mkdtempSync(path.join(tmpdir(), 'penstock-declarations-'));
+const options = ['--ignoreConfig', '--declaration', '--emitDeclarationOnly', '--allowImportingTsExtensions'];
+options.push('--strict', '--skipLibCheck', '--module', 'nodenext', '--target', 'es2023', '--types', 'node');
+execFileSync(
+  path.join(root, 'node_modules/.bin/tsc'),
+  [path.join(root, 'src/testing.ts'), ...options, '--outDir', declarations],
+  { stdio: ['ignore', 'inherit', 'inherit'] },
+);
+copyFileSync(path.join(declarations, 'testing.d.ts'), path.join(folder, 'testing.d.cts'));
+rmSync(declarations, { recursive: true });

@@ -1,5 +1,5 @@
 import { execFileSync, spawnSync } from 'node:child_process';
-import { readdirSync, readFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync, symlinkSync } from 'node:fs';
 import path from 'node:path';
 import { afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { readGuides } from '../../src/docs/guides.ts';
@@ -7,6 +7,8 @@ import { packageRoot, packageVersion } from '../../src/platform/files.ts';
 import { parseProcfile } from '../../src/start/processes.ts';
 import { openPool } from '../../src/store/database.ts';
 import { createBareDatabase, temporaryFolder, waitUntil } from '../setup/fixtures.ts';
+import { filesOf, writeFiles } from '../setup/guide-files.ts';
+import { findGo, findPytest } from '../setup/installed.ts';
 import {
   endStarted,
   KEY,
@@ -24,7 +26,7 @@ const MEGABYTE = 1_000_000;
 
 /** Patterns of all files that the package may have. */
 const allowed = [
-  /^dist\/bundle\/(?:[\w.-]+\.js|LICENSES\.txt)$/,
+  /^dist\/bundle\/(?:[\w.-]+\.js|testing\.(?:cjs|d\.cts)|LICENSES\.txt)$/,
   /^dist\/(?:src|workers)\/[\w./-]+\.js$/,
   /^docs\/[\w-]+\.(?:md|html)$/,
   /^docs\/pictures\/[\w-]+\.svg$/,
@@ -87,17 +89,51 @@ describe('the package', () => {
     expect(needed.filter((file) => !packed.files.includes(file))).toEqual([]);
   });
 
-  test('exports its manifest and the OpenAPI document, and no module', () => {
+  test('exports its manifest, the OpenAPI document and penstock/testing, and no other module', () => {
     const script = `
-      const ask = (name) => { try { return require(name).openapi ?? require(name).version } catch ({ code }) { return code } };
-      console.log(JSON.stringify(['openapi.json', 'package.json', 'dist/src/cli.js'].map((one) => ask('penstock/' + one))));`;
+      const ask = (name) => {
+        try {
+          const found = require(name);
+          return found.openapi ?? found.version ?? Object.keys(found);
+        } catch ({ code }) {
+          return code;
+        }
+      };
+      const names = ['openapi.json', 'package.json', 'testing', 'dist/src/cli.js'];
+      console.log(JSON.stringify(names.map((one) => ask('penstock/' + one))));`;
     const stdout = execFileSync(process.execPath, ['--eval', script], { cwd: complete, encoding: 'utf8' });
     expect(JSON.parse(stdout)).toEqual([
       expect.stringMatching(/^3\.\d+\.\d+$/),
       packageVersion,
+      ['connectPenstock', 'startPenstock'],
       'ERR_PACKAGE_PATH_NOT_EXPORTED',
     ]);
   });
+
+  test.each(['mts', 'cts'])(
+    'has types of penstock/testing that need no other package, in a .%s file',
+    (suffix) => {
+      const right = `
+      import { type Penstock, startPenstock } from 'penstock/testing';
+      export async function useIt(): Promise<string> {
+        const penstock: Penstock = await startPenstock({ env: { LOG_LEVEL: 'info' } });
+        const [request] = await penstock.requests({ path: '/users/track' });
+        return request!.method;
+      }`;
+      const wrong = `
+      import { startPenstock } from 'penstock/testing';
+      export const it = startPenstock({ env: 'LOG_LEVEL' });`;
+      writeFiles(complete, { [`right.${suffix}`]: right, [`wrong.${suffix}`]: wrong });
+      const options = '--noEmit --strict --module nodenext --target es2023 --types'.split(' ');
+      const compile = (name: string) =>
+        spawnSync(path.join(packageRoot, 'node_modules/.bin/tsc'), [...options, '', `${name}.${suffix}`], {
+          cwd: complete,
+          encoding: 'utf8',
+        }).stdout;
+      expect(compile('right')).toBe('');
+      expect(compile('wrong')).toContain("Type 'string' is not assignable to type 'Record<string, string>'");
+    },
+  );
 });
 
 describe('in an empty folder with the package', () => {
@@ -144,6 +180,68 @@ describe('penstock dev of the package', () => {
     process.kill('SIGTERM');
     expect(await process.exit).toEqual({ code: 0, signal: null });
     expect(process.log).toHaveLength(1);
+  });
+});
+
+describe('the examples of testing-your-integration.md', () => {
+  const env = () => ({
+    ...{ PATH: process.env.PATH, HOME: process.env.HOME, XDG_CACHE_HOME: cache, TMPDIR: temporaryFolder() },
+    // Tools of the runners must not use settings of this run.
+    ...{ CI: 'true', GOFLAGS: '-mod=mod', GO111MODULE: 'on', PYTHONDONTWRITEBYTECODE: '1' },
+  });
+  const cache = temporaryFolder();
+
+  /** Installs the package into an empty folder, and writes the files of a section there. */
+  function project(section: string, more: Record<string, string> = {}): string {
+    const folder = temporaryFolder();
+    installPacked(packed.tarball, folder, { optional: true });
+    const files = filesOf('testing-your-integration', section);
+    expect(Object.keys(files).length).toBeGreaterThan(1);
+    writeFiles(folder, { ...files, ...more });
+    return folder;
+  }
+
+  function run(folder: string, command: string, words: string[]): string {
+    const { status, stdout, stderr } = spawnSync(command, words, {
+      cwd: folder,
+      env: env(),
+      encoding: 'utf8',
+    });
+    const output = `${stdout}${stderr}`;
+    expect(status, output).toBe(0);
+    return output;
+  }
+
+  test('for Vitest pass: a penstock dev per file, and a shared one', () => {
+    const folder = project('Vitest');
+    symlinkSync(path.join(packageRoot, 'node_modules/vitest'), path.join(folder, 'node_modules/vitest'));
+    const vitest = path.join(packageRoot, 'node_modules/vitest/vitest.mjs');
+    expect(run(folder, process.execPath, [vitest, 'run', '--reporter=json'])).toContain(
+      '"numPassedTests":2,',
+    );
+  });
+
+  test('for Jest pass: a penstock dev per file, and a shared one', () => {
+    const runner = path.join(import.meta.dirname, 'jest');
+    if (!existsSync(path.join(runner, 'node_modules/.package-lock.json')))
+      execFileSync('npm', ['ci', '--ignore-scripts', '--no-audit', '--no-fund'], {
+        cwd: runner,
+        stdio: ['ignore', 'ignore', 'pipe'],
+      });
+    const folder = project('Jest', { 'package.json': '{ "private": true }' });
+    const jest = path.join(runner, 'node_modules/jest/bin/jest.js');
+    expect(run(folder, process.execPath, [jest, '--rootDir', folder])).toContain(
+      'Tests:       2 passed, 2 total',
+    );
+  });
+
+  test('for pytest pass', async () => {
+    expect(run(project('pytest'), await findPytest(), [])).toContain('1 passed');
+  });
+
+  test('for Go pass', async () => {
+    const folder = project('Go', { 'go.mod': 'module users\n\ngo 1.19\n' });
+    expect(run(folder, await findGo(), ['test', './...'])).toMatch(/^ok +users/m);
   });
 });
 

@@ -23,6 +23,12 @@ const PYTHON: Program = {
   package: 'python3',
   missing: 'no Python to run the examples with',
 };
+const PYTEST: Program = {
+  names: ['pytest', 'pytest-3'],
+  package: 'python3-pytest',
+  missing: 'no pytest to run the examples with',
+};
+const GO: Program = { names: ['go'], package: 'golang-go', missing: 'no Go to run the examples with' };
 const PROMTOOL: Program = {
   names: ['promtool'],
   package: 'prometheus',
@@ -45,6 +51,12 @@ export const findChromium = () => find(CHROMIUM);
 
 /** As `findChromium`. */
 export const findPython = () => find(PYTHON);
+
+/** As `findChromium`. */
+export const findPytest = () => find(PYTEST);
+
+/** As `findChromium`. */
+export const findGo = () => find(GO);
 
 /** As `findChromium`. */
 export const findCurl = () => find(CURL);
