@@ -79,7 +79,15 @@ export interface RecordedRequest {
 
 /** A failure of the next requests that match `method` and `path`. */
 export interface Fault {
-  kind: 'rate_limit' | 'server_error' | 'unavailable' | 'delay' | 'reset' | 'lost_response';
+  kind:
+    | 'rate_limit'
+    | 'server_error'
+    | 'unavailable'
+    | 'delay'
+    | 'reset'
+    | 'lost_response'
+    | 'object_errors'
+    | 'stale_reads';
   method?: string;
   path?: string;
   /** Number of requests. Default: 1. */
@@ -88,6 +96,31 @@ export interface Fault {
   delay_ms?: number;
   /** Seconds in the header `Retry-After`. Default: 1. */
   retry_after?: number;
+  /** Objects of the request that `object_errors` reports as wrong. */
+  errors?: { input_array: string; index: number; type: string }[];
+  /** Seconds of `stale_reads`. */
+  seconds?: number;
+}
+
+/** Time in `penstock dev`. */
+export interface ClockState {
+  now: string;
+  real_time: string;
+  ahead_seconds: number;
+  frozen: boolean;
+}
+
+/** Changes the time in `penstock dev`. What is due at the new time happens before the promise resolves. */
+export interface Clock {
+  get(): Promise<ClockState>;
+  /** Sets the time, for example to `2027-01-31T12:00:00Z`. */
+  set(time: Date | string): Promise<ClockState>;
+  /** Moves the time forward by seconds, or by an amount such as `3 days` or `1 hour 30 minutes`. */
+  advance(amount: number | string): Promise<ClockState>;
+  freeze(): Promise<ClockState>;
+  unfreeze(): Promise<ClockState>;
+  /** Returns to the time of the machine. */
+  reset(): Promise<ClockState>;
 }
 
 /** A running `penstock dev`. Methods send and return the JSON of the control endpoints. */
@@ -115,6 +148,10 @@ export interface PenstockClient extends PenstockConnection {
   fault(fault: Fault): Promise<void>;
   /** Removes the faults that are still to be applied. */
   clearFaults(): Promise<void>;
+  readonly clock: Clock;
+  /** Creates users, groups and other objects of a JSON document or a YAML text, and returns their numbers and ids. */
+  // biome-ignore lint/suspicious/noExplicitAny: the form depends on the document
+  seed(document: object | string): Promise<any>;
 }
 
 /** A `penstock dev` that `startPenstock` has started. It also stops when the process of the tests ends. */
@@ -249,11 +286,15 @@ function detach(child: ChildProcess): void {
 }
 
 function createClient(connection: PenstockConnection, running?: Running): PenstockClient {
-  const request = async <Reply>(method: string, target: string, body?: object): Promise<Reply> => {
+  const request = async <Reply>(method: string, target: string, body?: object | string): Promise<Reply> => {
+    const isText = typeof body === 'string';
     const response = await fetch(`${connection.url}${target}`, {
       method,
-      headers: { Authorization: `Bearer ${connection.apiKey}`, 'Content-Type': 'application/json' },
-      ...(body && { body: JSON.stringify(body) }),
+      headers: {
+        Authorization: `Bearer ${connection.apiKey}`,
+        'Content-Type': isText ? 'application/yaml' : 'application/json',
+      },
+      ...(body !== undefined && { body: isText ? body : JSON.stringify(body) }),
     }).catch((error: Error) => {
       const reason = running?.end() ?? error.message;
       throw new Error(`penstock dev at ${connection.url} does not answer ${method} ${target}: ${reason}`, {
@@ -266,6 +307,7 @@ function createClient(connection: PenstockConnection, running?: Running): Pensto
   };
   const send = async (method: string, target: string, body?: object) =>
     void (await request(method, target, body));
+  const setClock = (change: object) => request<ClockState>('POST', '/_dev/clock', change);
   return {
     ...connection,
     connection,
@@ -280,5 +322,14 @@ function createClient(connection: PenstockConnection, running?: Running): Pensto
     clearRequests: () => send('DELETE', '/_dev/requests'),
     fault: (fault) => send('POST', '/_dev/faults', fault),
     clearFaults: () => send('DELETE', '/_dev/faults'),
+    clock: {
+      get: () => request('GET', '/_dev/clock'),
+      set: (time) => setClock({ set: new Date(time).toISOString() }),
+      advance: (amount) => setClock({ advance: amount }),
+      freeze: () => setClock({ freeze: true }),
+      unfreeze: () => setClock({ freeze: false }),
+      reset: () => setClock({ real: true }),
+    },
+    seed: (document) => request('POST', '/_dev/seed', document),
   };
 }

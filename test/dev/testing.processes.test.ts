@@ -101,10 +101,10 @@ describe('startPenstock with other settings', () => {
   test('passes env to penstock dev, and no setting of the tests', async () => {
     vi.stubEnv('DATABASE_URL', 'postgresql://127.0.0.1/of-the-program-under-test');
     vi.stubEnv('LOG_LEVEL', 'verbose');
-    const other = await startPenstock({ env: { ...env, BOOTSTRAP_API_KEY: 'another-dev-api-key' } }).finally(
-      () => vi.unstubAllEnvs(),
+    const other = await startPenstock({ env: { ...env, BOARD_USER: 'tester' } }).finally(() =>
+      vi.unstubAllEnvs(),
     );
-    expect(other.apiKey).toBe('another-dev-api-key');
+    expect(other.consoleUser).toBe('tester');
     await other.stop();
     await other.stop();
     expect(isRunning(other.pid)).toBe(false);
