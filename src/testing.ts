@@ -1,6 +1,7 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import path from 'node:path';
 import { createInterface } from 'node:readline';
+import { systemVariables } from './platform/environment.ts';
 import { packageRoot } from './platform/files.ts';
 
 /*
@@ -36,7 +37,7 @@ export interface PenstockConnection {
   pid: number;
 }
 
-/** What `settle` returns. */
+/** Result of `settle`. */
 export interface Settled {
   settled: boolean;
   /** Objects that were accepted and could not be applied. */
@@ -130,7 +131,7 @@ export interface PenstockClient extends PenstockConnection {
   /** Sends a request with the API key and returns the JSON of the response. Fails if the status is 400 or more. */
   // biome-ignore lint/suspicious/noExplicitAny: tests read members of JSON whose form they know
   get(path: string): Promise<any>;
-  // biome-ignore lint/suspicious/noExplicitAny: as above
+  // biome-ignore lint/suspicious/noExplicitAny: tests read members of JSON whose form they know
   post(path: string, body: object): Promise<any>;
   /** Removes all data, the journal of requests and all faults. */
   reset(): Promise<void>;
@@ -163,9 +164,6 @@ export interface Penstock extends PenstockClient {
 /** The command of the package that contains this file. */
 const COMMAND = path.join(packageRoot, 'scripts/penstock.cjs');
 
-/** Variables that programs need to run, or that say where files belong. */
-const PASSED_ON = /^(?:PATH|HOME|USER|LOGNAME|SHELL|TMPDIR|LANG|LC_\w+|TZ|XDG_\w+|NODE_COMPILE_CACHE)$/;
-
 /** Milliseconds until the start fails, and until a process that was asked to stop is killed. */
 const START_MS = 60_000;
 const STOP_MS = 10_000;
@@ -176,7 +174,7 @@ const OUTPUT_MS = 1000;
 /** Lines of output in messages. */
 const SHOWN_LINES = 20;
 
-// Tests often replace these by fakes.
+// Tests often replace the globals by fakes.
 const { fetch, setTimeout, clearTimeout } = globalThis;
 
 /** Starts `penstock dev` and waits until it accepts requests. */
@@ -213,11 +211,6 @@ interface Running {
   end(): string | undefined;
   /** Its last output, for a message. */
   output(): string;
-}
-
-function systemVariables(): Record<string, string | undefined> {
-  // biome-ignore lint/style/noProcessEnv: the environment of the tests is no place of settings
-  return Object.fromEntries(Object.entries(process.env).filter(([name]) => PASSED_ON.test(name)));
 }
 
 function watch(child: ChildProcess): Running {

@@ -34,3 +34,10 @@ export const environmentOver = (defaults: Record<string, string>): NodeJS.Proces
 /** The folder in which programs of this user keep files that they can create again. */
 export const cacheFolder = (): string =>
   ours().XDG_CACHE_HOME || path.join(homedir(), process.platform === 'darwin' ? 'Library/Caches' : '.cache');
+
+/** Variables that programs need to run, or that name folders and languages. None is a setting. */
+const OF_THE_SYSTEM = /^(?:PATH|HOME|USER|LOGNAME|SHELL|TMPDIR|LANG|LC_\w+|TZ|XDG_\w+|NODE_COMPILE_CACHE)$/;
+
+/** Returns the variables of the system, for a program that must get no settings of this process. */
+export const systemVariables = (): NodeJS.ProcessEnv =>
+  Object.fromEntries(Object.entries(ours()).filter(([name]) => OF_THE_SYSTEM.test(name)));

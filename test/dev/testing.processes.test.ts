@@ -39,6 +39,7 @@ describe('startPenstock', () => {
 
   test('returns the address and the credentials of a penstock dev that accepts requests', async () => {
     expect(penstock).toMatchObject({ apiKey: 'penstock-dev-api-key', scimOrigin: 'penstock-dev' });
+    expect(Object.values(penstock.connection)).not.toContain(undefined);
     await track('ada');
     expect(await users('ada')).toEqual(['ada']);
     expect((await fetch(`${penstock.consoleUrl}/sign-in`)).status).toBe(200);
