@@ -205,6 +205,8 @@ async function initialise({ initdb, cluster, password, user }: NewCluster): Prom
       // The password is random, so a proof of it needs no iterations that slow down guesses.
       '--set=scram_iterations=1',
       '--encoding=UTF8',
+      // A page that the disk has changed is reported instead of served.
+      '--data-checksums',
     ];
     await promisify(execFile)(file!, args, { ...user.ids, cwd: '/' });
     renameSync(unfinished, cluster);

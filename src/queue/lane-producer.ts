@@ -5,6 +5,7 @@ import { within } from '../platform/lifecycle.ts';
 import type { Log } from '../platform/log.ts';
 import { createRedisBackend, FlowProducer } from './bullmq.ts';
 import { limitLane, openLane, optionsOfLane, type QueueAccess, queuePool } from './bullmq-queues.ts';
+import { seal } from './checksum.ts';
 import type { StoreProducer } from './lane-store.ts';
 import { everyShard, type LaneEntry, laneName, QueueUnavailable, shardOfLane } from './lanes.ts';
 import { countAdditions } from './loss.ts';
@@ -19,9 +20,14 @@ const OPTIONS = { attempts: 1, removeOnComplete: true };
 /** What the backend answered for a lane entry: `[error, id]`. */
 type FlowAnswer = [Error | null, string | number] | undefined;
 
+/** What a flow adds to one lane: a job whose data is JSON text. */
+interface FlowEntry {
+  jobData: { data: string };
+}
+
 /** The part of BullMQ's backends that adds what a flow holds, and, on Redis, puts one envelope into a transaction. */
 interface FlowBackend {
-  addFlow(entries: unknown[]): Promise<FlowAnswer[]>;
+  addFlow(entries: FlowEntry[]): Promise<FlowAnswer[]>;
   addJobToTransaction?(multi: ChainableCommander, ...given: unknown[]): Promise<unknown>;
 }
 
@@ -165,7 +171,9 @@ function openShard(shard: number, { access, own, timeout }: Opening) {
  * @param execOf what sends a transaction
  */
 function wrapped(backend: FlowBackend, execOf: (multi: ChainableCommander) => Exec): FlowBackend {
-  const addFlow = async (entries: unknown[]) => {
+  const addFlow = async (entries: FlowEntry[]) => {
+    // In Redis alone: Postgres stores values and not their text.
+    if (backend.addJobToTransaction) for (const { jobData } of entries) jobData.data = seal(jobData.data);
     const answers = await inOneTransaction(backend, execOf).addFlow(entries);
     for (let index = 0; index < entries.length; index++) {
       const [error, id] = answers[index] ?? [new Error('no answer'), -1];

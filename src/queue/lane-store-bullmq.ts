@@ -1,6 +1,7 @@
 import { backOff, rest } from '../platform/poll.ts';
 import { type Queue, WaitingError, Worker } from './bullmq.ts';
 import { limitLane, openLane, optionsOfLane, type QueueAccess, removeFinished } from './bullmq-queues.ts';
+import { unsealParsed } from './checksum.ts';
 import { createLaneProducer } from './lane-producer.ts';
 import type {
   LaneStore,
@@ -25,6 +26,11 @@ export interface LaneBackend {
   complete(queue: LaneQueue, lease: Lease, ids: string[]): Promise<boolean>;
   oldest(queue: LaneQueue): Promise<OldestEnvelope | undefined>;
   endLease(queue: LaneQueue): Promise<void>;
+  /**
+   * Replaces active jobs that cannot be parsed, so that the lane can hand them out. Returns their ids. Absent: the server
+   * stores values and not their text.
+   */
+  makeReadable?(queue: LaneQueue): Promise<string[]>;
   /** @param queues lanes of one shard */
   countWaiting(queues: LaneQueue[]): Promise<number>;
   oldestOf(queues: LaneQueue[]): Promise<number | undefined>;
@@ -58,7 +64,10 @@ export function createLaneStore(access: QueueAccess, backend: LaneBackend): Lane
     limit: (lane) => limitLane(access, lane),
     isLimited: async (lane) => (await queueOf(lane).getGlobalConcurrency()) === 1,
 
-    lease: (lane, handler, options) => leaseLane(access, { lane, handler, remove, ...options }),
+    lease(lane, handler, options) {
+      const makeReadable = backend.makeReadable && (() => backend.makeReadable!(queueOf(lane)));
+      return leaseLane(access, { lane, handler, remove, makeReadable, ...options });
+    },
     endLease: (lane) => backend.endLease(queueOf(lane)),
 
     head: (lane, most) => backend.head(queueOf(lane), most),
@@ -107,6 +116,8 @@ interface Leasing extends LeaseOptions {
   lane: number;
   handler: LeaseHandler;
   remove(lane: number, id: string): Promise<void>;
+  /** Absent: a job of this store can always be parsed. */
+  makeReadable: (() => Promise<string[]>) | undefined;
 }
 
 /**
@@ -115,7 +126,7 @@ interface Leasing extends LeaseOptions {
  */
 function leaseLane(
   access: QueueAccess,
-  { lane, handler, remove, lockDuration, stalledInterval, log }: Leasing,
+  { lane, handler, remove, makeReadable, lockDuration, stalledInterval, log }: Leasing,
 ): LaneWorker {
   const stop = new AbortController();
 
@@ -137,6 +148,11 @@ function leaseLane(
     }
   }
 
+  async function repair(): Promise<void> {
+    const ids = (await makeReadable?.().catch(() => [])) ?? [];
+    if (ids.length > 0) log.error({ lane, jobs: ids }, 'job could not be parsed: it was damaged in Redis');
+  }
+
   let warned = Number.NEGATIVE_INFINITY;
 
   function openWorker() {
@@ -146,7 +162,7 @@ function leaseLane(
         const id = job.id!;
         const end = await handler({
           lease: { lane, id, token },
-          data: job.data,
+          data: access.redis ? (unsealParsed(job.data) as WireEnvelope) : job.data,
           stalled: job.stalledCounter,
         });
         if (end === 'giveBack') {
@@ -172,6 +188,8 @@ function leaseLane(
       if (job?.id !== undefined && job.id === lastFinished) void removeFinishedJob(job.id);
     });
     opened.on('error', (error) => {
+      // BullMQ cannot parse a job of the lane, and would be handed it again each time its lock expires.
+      if (error instanceof SyntaxError) void repair();
       // BullMQ emits an error for each attempt. One line in five seconds is enough.
       if (performance.now() - warned < WARN_INTERVAL) return;
       warned = performance.now();

@@ -1,8 +1,10 @@
 import type { Writable } from 'node:stream';
 import type { QueueAccess } from './bullmq-queues.ts';
+import { damagedBy, unseal } from './checksum.ts';
 import type { LaneStore } from './lane-store.ts';
 import { createLaneStore, type LaneBackend, type LaneQueue } from './lane-store-bullmq.ts';
 import { isCluster, type RedisClient } from './open-redis.ts';
+import type { WireEnvelope } from './wire.ts';
 
 /** Lanes in Redis, or in a Redis Cluster. */
 export function openRedisLanes(access: QueueAccess & { redis: RedisClient }): LaneStore {
@@ -131,7 +133,7 @@ function createRedisBackend(client: RedisClient): LaneBackend {
         data === null
           ? undefined
           : {
-              ...{ id: ids[place]!, data: JSON.parse(data), timestamp: Number(timestamp) },
+              ...{ id: ids[place]!, data: unseal(data) as WireEnvelope, timestamp: Number(timestamp) },
               characters: data.length,
             },
       );
@@ -165,6 +167,18 @@ function createRedisBackend(client: RedisClient): LaneBackend {
       const keys = ['active', 'stalled', 'stalled-check'].map((list) => queue.toKey(list));
       await redis.endLease(...keys, queue.toKey(''));
     },
+    async makeReadable(queue) {
+      const ids = await redis.lrange(queue.toKey('active'), 0, -1);
+      const made: string[] = [];
+      for (const id of ids) {
+        const [data, opts] = await redis.hmget(queue.toKey(id), 'data', 'opts');
+        if (isJson(data) && isJson(opts)) continue;
+        const readable = isJson(data) ? data! : JSON.stringify(damagedBy(data!));
+        await redis.hset(queue.toKey(id), 'data', readable, 'opts', '{}');
+        made.push(id);
+      }
+      return made;
+    },
     /** Uses one round trip. With a command for each of some hundred lanes web would spend a tenth of its CPU time on it. */
     async countWaiting(queues) {
       const asked = redis.pipeline();
@@ -187,4 +201,14 @@ function createRedisBackend(client: RedisClient): LaneBackend {
       throw new Error('the lanes move too fast to be looked at');
     },
   };
+}
+
+/** A field that is missing is read as an empty object. */
+function isJson(text: string | null | undefined): boolean {
+  try {
+    JSON.parse(text || '{}');
+    return true;
+  } catch {
+    return false;
+  }
 }

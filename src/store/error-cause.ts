@@ -128,6 +128,12 @@ const HELD_UP =
 const NETWORK =
   /^(ECONN|EPIPE|ETIMEDOUT|EHOSTUNREACH|ENETUNREACH|ENOTFOUND|EAI_AGAIN|P100[128]|P1017|UNPROVEN_SERVER)/;
 
+/** Whether Postgres read a page or an index that is damaged. It stays so until an operator repairs the data. */
+export function isDamagedStore(error: unknown): boolean {
+  const state = sqlstateOf(error);
+  return state === 'XX001' || state === 'XX002';
+}
+
 /** Whether a prepared statement of the connection returns rows of a shape that is gone. A new connection helps. */
 export function isStalePlan(error: unknown): boolean {
   const { code, message } = error as AnyError;

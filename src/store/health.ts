@@ -7,6 +7,8 @@ export interface PostgresHealth {
   /** By name, as SHOW has them. */
   settings: Record<string, string>;
   inRecovery: boolean;
+  /** Pages whose checksum was wrong when they were read, since the statistics were reset; 0 without checksums. */
+  damagedPages: number;
   /** Of `max_connections`, those in use by whoever. */
   connections: number;
   /** Seconds of the oldest transaction of any session, but for vacuums; 0: there is none. */
@@ -17,7 +19,7 @@ export interface PostgresHealth {
 
 const SETTINGS = [
   ...['fsync', 'full_page_writes', 'synchronous_commit', 'autovacuum', 'max_connections'],
-  ...['track_counts', 'default_transaction_read_only', 'data_directory'],
+  ...['track_counts', 'default_transaction_read_only', 'data_directory', 'data_checksums'],
 ];
 
 const healthStatement = `
@@ -29,6 +31,11 @@ const healthStatement = `
       where pg_settings.name = any ($1::text[])
     ) as settings,
     pg_is_in_recovery() as "inRecovery",
+    (
+      select coalesce(sum(pg_stat_database.checksum_failures), 0)::float8
+      from pg_stat_database
+      where pg_stat_database.datname = current_database() or pg_stat_database.datid = 0
+    ) as "damagedPages",
     (select count(*)::integer from pg_stat_activity where pg_stat_activity.backend_type = 'client backend')
       as connections,
     (

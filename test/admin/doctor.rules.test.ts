@@ -9,10 +9,11 @@ const worst = (findings: Finding[]) => findings.filter(({ level }) => level !== 
 
 describe('Postgres', () => {
   const sound = {
-    ...{ version: 160_004, inRecovery: false, connections: 10, oldestTransactionSeconds: 1 },
+    ...{ version: 160_004, inRecovery: false, damagedPages: 0, connections: 10, oldestTransactionSeconds: 1 },
     settings: {
       ...{ fsync: 'on', full_page_writes: 'on', synchronous_commit: 'on', autovacuum: 'on' },
       ...{ track_counts: 'on', max_connections: '100', default_transaction_read_only: 'off' },
+      ...{ data_checksums: 'on', data_directory: '/data' },
     },
   };
 
@@ -27,6 +28,8 @@ describe('Postgres', () => {
     ['a replica', { inRecovery: true }, 'error', 'the server is read-only'],
     ['no connection to spare', { connections: 95 }, 'warning', '95 of 100'],
     ['an old transaction', { oldestTransactionSeconds: 3600 }, 'warning', '60 min'],
+    ['one damaged page', { damagedPages: 1 }, 'error', 'has read 1 damaged page:'],
+    ['damaged pages', { damagedPages: 2 }, 'error', 'has read 2 damaged pages:'],
   ] as const)('%s', ([, change, level, words]) => {
     const [found, ...others] = judgePostgres({ ...sound, ...change });
     expect(others).toEqual([]);
@@ -47,6 +50,20 @@ describe('Postgres', () => {
     const [found] = judgePostgres({ ...sound, settings: { ...sound.settings, [name]: 'off' } });
     expect(found).toMatchObject({ level, advice: `Set ${name} = on.` });
   });
+});
+
+test('a server without checksums is an error that names the program and the data folder', () => {
+  const health = {
+    ...{ version: 160_004, inRecovery: false, damagedPages: 0, connections: 1, oldestTransactionSeconds: 1 },
+    settings: { max_connections: '100', data_checksums: 'off', data_directory: '/data' },
+  };
+  expect(judgePostgres(health)).toEqual([
+    expect.objectContaining({
+      level: 'error',
+      finding: expect.stringContaining('data_checksums is off'),
+      advice: expect.stringContaining('pg_checksums --enable --pgdata=/data, a program of Postgres 16.'),
+    }),
+  ]);
 });
 
 test('a clock is wrong by what the way of the question does not explain', () => {

@@ -34,8 +34,9 @@ test.each(transports)('a second start finds the data of the first, on the same %
 
 const asked = `
   select name, setting from pg_settings
-  where name in ('listen_addresses', 'unix_socket_directories', 'synchronous_commit', 'fsync', 'full_page_writes')`;
-const onDisk = { synchronous_commit: 'on', fsync: 'on', full_page_writes: 'on' };
+  where name in ('listen_addresses', 'unix_socket_directories', 'synchronous_commit', 'fsync', 'full_page_writes',
+    'data_checksums')`;
+const onDisk = { synchronous_commit: 'on', fsync: 'on', full_page_writes: 'on', data_checksums: 'on' };
 
 async function settingsOf(url: string) {
   return Object.fromEntries((await query(url, asked)).map(({ name, setting }) => [name, setting]));

@@ -36,7 +36,12 @@ export async function startRedis(
   };
   leaveBehind(() => end('SIGKILL'));
   const url = `redis://127.0.0.1:${port}`;
-  await waitUntil(() => answersPing(url), { what: `redis-server on port ${port}` });
+  let ended = false;
+  void exit.then(() => {
+    ended = true;
+  });
+  await waitUntil(async () => ended || answersPing(url), { what: `redis-server on port ${port}` });
+  if (ended) throw new Error(`redis-server on port ${port} exited before it answered`);
   return { url, port, dir, pid: child.pid!, stop: () => end('SIGTERM'), kill: () => end('SIGKILL') };
 }
 

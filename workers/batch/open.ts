@@ -13,11 +13,15 @@ import {
 import { encodeTraces } from '../../src/jobs/traces.ts';
 import { NIL_UUID } from '../../src/platform/ids.ts';
 import type { Identifier } from '../../src/profile/identifier.ts';
+import { isDamaged } from '../../src/queue/checksum.ts';
 import { compile, describeError } from '../../src/schemas/compile.ts';
 import { identifierText } from '../../src/store/dead-letters.ts';
 import type { FailedObject } from '../../src/store/failed-objects.ts';
 import { type EnvelopeKey, SHARED } from '../../src/store/ledger.ts';
 import type { Origin, WorkItem } from './work-item.ts';
+
+const DAMAGED =
+  'the job was damaged in Redis: its checksum differs. Check the disk and memory of Redis, and ask the senders to repeat their requests';
 
 const checkRequest = compile<EnvelopeRequest>(requestSchema);
 const checkFence = compile<Fence>(fenceSchema);
@@ -63,7 +67,7 @@ export function open(deliveries: Delivery[]): Opened {
     if (Array.isArray(envelope?.objects) && Array.isArray(envelope.requests)) openOne(opening, delivery);
     else {
       const unknown = { ...unknownRequest, id, object: envelope as unknown as AcceptedObject };
-      const reason = 'the job is no envelope that this release knows';
+      const reason = isDamaged(envelope) ? DAMAGED : 'the job is no envelope that this release knows';
       lose(opening, toFailed(unknown, reason), { envelope: id, place: 0 });
     }
     if (envelope?.replay)

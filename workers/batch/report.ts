@@ -1,6 +1,7 @@
 import type { EnvelopeRequest, ObjectKind } from '../../src/jobs/envelope.ts';
 import type { Log } from '../../src/platform/log.ts';
 import type { LaneCount, UsageRow } from '../../src/store/counters.ts';
+import { isDamagedStore } from '../../src/store/error-cause.ts';
 import type { WorkerMetrics } from '../metrics.ts';
 import { ByWorkspace } from './by-workspace.ts';
 import { isOurStatement } from './failures.ts';
@@ -58,6 +59,7 @@ export function reportRetry(
 ): void {
   const line = { err: error, envelopes, retry_in_ms: wait };
   if (isOurStatement(error)) log.error(line, 'not applied yet: Postgres rejected a statement of Penstock');
+  else if (isDamagedStore(error)) log.error(line, 'not applied yet: Postgres read a damaged page');
   else log.warn(line, 'not applied yet');
 }
 

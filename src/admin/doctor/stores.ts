@@ -11,6 +11,7 @@ import {
   refusesForOthers,
   whatACrashLoses,
 } from '../../queue/redis.ts';
+import { findStrayJobs } from '../../queue/stray-jobs.ts';
 import type { Pool } from '../../store/database.ts';
 import { readStuckFences } from '../../store/fences.ts';
 import {
@@ -98,6 +99,7 @@ export function judgePostgres({
   version,
   settings,
   inRecovery,
+  damagedPages,
   connections,
   oldestTransactionSeconds,
 }: Omit<PostgresHealth, 'now'>): Finding[] {
@@ -114,6 +116,22 @@ export function judgePostgres({
   ] as const)
     if (settings[name] === 'off')
       findings.push(error('postgres', `${name} is off: ${why}`, `Set ${name} = on.`));
+  if (settings.data_checksums === 'off')
+    findings.push(
+      error(
+        'postgres',
+        'data_checksums is off: a page that the disk has damaged is read as if it were correct',
+        `Stop Postgres and run pg_checksums --enable --pgdata=${settings.data_directory ?? 'DIRECTORY'}, a program of Postgres ${Math.floor(version / 10_000)}. Then start Postgres again.`,
+      ),
+    );
+  if (damagedPages > 0)
+    findings.push(
+      error(
+        'postgres',
+        `Postgres has read ${damagedPages} damaged page${damagedPages === 1 ? '' : 's'}: their checksums are wrong, and their rows are not returned`,
+        'See "Damage on disk" in docs/runbook.md.',
+      ),
+    );
   for (const name of ['autovacuum', 'track_counts'])
     if (settings[name] === 'off')
       findings.push(
@@ -196,6 +214,15 @@ export async function checkRedis({ redis, replication, layout }: QueueConnection
         : found),
     );
   }
+  const strays = await findStrayJobs(redis, layout);
+  if (strays.length > 0)
+    findings.push(
+      error(
+        'redis',
+        `${strays.length} job${strays.length === 1 ? ' is' : 's are'} in no list of the lane, so no worker is handed ${strays.length === 1 ? 'it' : 'them'}, for example ${strays[0]}`,
+        'See "Damage on disk" in docs/runbook.md.',
+      ),
+    );
   return findings.some(({ check, level }) => check === 'redis' && level !== 'ok')
     ? findings
     : [ok('redis', 'settings and memory are correct'), ...findings];

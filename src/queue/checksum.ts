@@ -1,0 +1,69 @@
+import { crc32 } from 'node:zlib';
+import type { WireEnvelope } from './wire.ts';
+
+/**
+ * The checksum of a job in Redis. Redis has checksums for its snapshots, and none for the commands in its append-only
+ * file: a flipped bit in a value would be served as it is. A release that does not know the member ignores it.
+ * Postgres has checksums of its own (`data_checksums`).
+ */
+const MEMBER = ',"checksum":';
+
+/** What a lane hands out in place of an envelope whose text has changed since it was added. */
+export interface DamagedEnvelope {
+  /** The text as it is now. */
+  damaged: string;
+}
+
+/** Adds the checksum to the JSON text of an envelope, as its last member. */
+export function seal(text: string): string {
+  return `${text.slice(0, -1)}${MEMBER}${crc32(text)}}`;
+}
+
+/** Parses the text of a job. Text without a checksum is of an earlier release, or was added by hand. */
+export function unseal(text: string): WireEnvelope | DamagedEnvelope {
+  let data: unknown;
+  try {
+    data = JSON.parse(text);
+  } catch {
+    return damagedBy(text);
+  }
+  const at = text.lastIndexOf(MEMBER);
+  if (at < 0) return data as WireEnvelope;
+  return hasChecksum(data) ? check(data, `${text.slice(0, at)}}`, text) : (data as WireEnvelope);
+}
+
+/**
+ * Checks a job that somebody else has parsed. Its text is written once more, which gives the same text: the members keep
+ * their order.
+ */
+export function unsealParsed(data: WireEnvelope): WireEnvelope | DamagedEnvelope {
+  if (!hasChecksum(data)) return data;
+  const { checksum: _, ...rest } = data;
+  const text = JSON.stringify(rest);
+  return check(data, text, text);
+}
+
+interface Sealed {
+  checksum?: number;
+}
+
+function hasChecksum(data: unknown): data is Sealed {
+  return typeof (data as Sealed | null)?.checksum === 'number';
+}
+
+/** @param sealed the text that the checksum is for; `text` is what is kept if it differs */
+function check(data: Sealed, sealed: string, text: string): WireEnvelope | DamagedEnvelope {
+  if (crc32(sealed) !== data.checksum) return damagedBy(text);
+  delete data.checksum;
+  return data as WireEnvelope;
+}
+
+/** Postgres stores no zero byte in a text, and a flipped bit may have made one. */
+export function damagedBy(text: string): DamagedEnvelope {
+  return { damaged: text.replaceAll('\0', '\ufffd') };
+}
+
+/** Whether a lane handed out text that has changed since it was added. */
+export function isDamaged(data: unknown): data is DamagedEnvelope {
+  return typeof (data as DamagedEnvelope | null)?.damaged === 'string';
+}

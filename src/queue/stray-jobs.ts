@@ -1,0 +1,71 @@
+import type { Redis } from './ioredis.ts';
+import { type Layout, prefixOf } from './lanes.ts';
+import { type RedisClient, serverOfShard } from './open-redis.ts';
+
+/** Keys that one command reads, and keys that a search reads at most. */
+const KEYS_AT_ONCE = 1000;
+const MOST_KEYS = 200_000;
+
+/** Lists and sets in which BullMQ keeps the ids of the jobs of a queue. */
+const LISTS = ['wait', 'paused', 'active'];
+const SORTED = ['completed', 'failed', 'delayed', 'prioritized', 'waiting-children'];
+
+/** The key of a job, whose id is a UUID: the queue and the id. */
+const JOB = /^(.*:lane-\d+):([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})$/;
+
+/**
+ * Finds jobs in Redis that are in no list of their lane. No worker is ever handed such a job. They are the result of
+ * damage: Redis removes and adds a job and its place in a list in one step.
+ *
+ * @returns keys of the jobs
+ */
+export async function findStrayJobs(
+  redis: RedisClient,
+  { shards }: Pick<Layout, 'shards'>,
+): Promise<string[]> {
+  const strays: string[] = [];
+  for (let shard = 0; shard < shards; shard++) {
+    const server = serverOfShard(redis, shard);
+    const suspects = await withoutPlace(server, await readJobKeys(server, shard));
+    // A job may have moved from one list to another between two commands.
+    strays.push(...(await withoutPlace(server, suspects)));
+  }
+  return strays;
+}
+
+async function readJobKeys(server: Redis, shard: number): Promise<string[]> {
+  const keys: string[] = [];
+  let cursor = '0';
+  let seen = 0;
+  do {
+    const [next, some] = await server.scan(
+      cursor,
+      'MATCH',
+      `${prefixOf(shard)}:lane-*`,
+      'COUNT',
+      KEYS_AT_ONCE,
+    );
+    cursor = next;
+    seen += some.length;
+    keys.push(...some.filter((key) => JOB.test(key)));
+  } while (cursor !== '0' && seen < MOST_KEYS);
+  return keys;
+}
+
+/** Of these jobs, those that exist and are in no list. */
+async function withoutPlace(server: Redis, keys: string[]): Promise<string[]> {
+  if (keys.length === 0) return [];
+  const queues = new Set(keys.map((key) => JOB.exec(key)![1]!));
+  const placed = new Set<string>();
+  for (const queue of queues) {
+    const found = await Promise.all([
+      ...LISTS.map((list) => server.lrange(`${queue}:${list}`, 0, -1)),
+      server.smembers(`${queue}:stalled`),
+      ...SORTED.map((set) => server.zrange(`${queue}:${set}`, '0', '-1')),
+    ]);
+    for (const id of found.flat()) placed.add(`${queue}:${id}`);
+  }
+  const missing = keys.filter((key) => !placed.has(key));
+  const exist = await Promise.all(missing.map((key) => server.exists(key)));
+  return missing.filter((_, place) => exist[place] === 1);
+}

@@ -1,0 +1,56 @@
+import { readFileSync, writeFileSync } from 'node:fs';
+import path from 'node:path';
+import { expect, onTestFinished, test } from 'vitest';
+import { checkPostgres } from '../../src/admin/doctor/stores.ts';
+import { startEmbeddedPostgres } from '../../src/embedded/postgres.ts';
+import { createLog } from '../../src/platform/log.ts';
+import { migrate } from '../../src/processes/migrate.ts';
+import { createCoalescer } from '../../workers/batch/coalescer.ts';
+import { createWorkerMetrics } from '../../workers/metrics.ts';
+import { temporaryFolder, useMadeCluster, waitUntil } from '../setup/fixtures.ts';
+import { createWorkspace } from '../setup/workspace.ts';
+import { attributes, deliver, openPool, readDeadLetters, readSums, silent } from '../workers/batch.ts';
+
+test('a bit flipped in a page of users is reported by worker and doctor, and not served', async () => {
+  const home = temporaryFolder();
+  useMadeCluster(home);
+  const first = await startEmbeddedPostgres(home, silent);
+  await migrate(first.url);
+  const before = openPool(first.url);
+  const workspace = await createWorkspace(before);
+  const ann = () => deliver(workspace, [attributes('ann', { set: { plan: 'gold' } })]);
+  const worker = createCoalescer(before, { metrics: createWorkerMetrics(), log: silent });
+  await worker.apply(ann());
+  const { rows } = await before.query("select pg_relation_filepath('profiles') as file");
+  await before.end();
+  await first.stop();
+
+  const page = path.join(home, 'postgres', rows[0].file);
+  const bytes = readFileSync(page);
+  const at = bytes.indexOf('gold');
+  expect(at).toBeGreaterThan(0);
+  bytes[at]! ^= 1;
+  writeFileSync(page, bytes);
+
+  const second = await startEmbeddedPostgres(home, silent);
+  onTestFinished(() => second.stop());
+  const pool = openPool(second.url);
+  onTestFinished(() => pool.end());
+  const findings = async () => (await checkPostgres(pool, second.url)).map(({ finding }) => finding);
+  expect((await findings()).filter((finding) => finding.includes('checksums'))).toEqual([]);
+
+  const lines: unknown[] = [];
+  const log = createLog('test', 'silent');
+  log.error = (_: unknown, message?: unknown) => void lines.push(message);
+  const coalescer = createCoalescer(pool, { metrics: createWorkerMetrics(), log });
+  void coalescer.apply(ann());
+  await waitUntil(() => lines.includes('not applied yet: Postgres read a damaged page'), {
+    what: 'the damage in the log of the worker',
+  });
+  const isReported = (finding: string) => /has read \d+ damaged page/.test(finding);
+  await waitUntil(async () => (await findings()).some(isReported), { what: 'the damage in the doctor' });
+  // The object waits in its lane until the page is restored.
+  expect(await readDeadLetters(pool)).toEqual([]);
+  await expect(readSums(pool, workspace)).rejects.toThrow('invalid page');
+  coalescer.abandon();
+});
