@@ -7,7 +7,7 @@ import { connectProducer } from '../../src/queue/connection.ts';
 import { Redis } from '../../src/queue/ioredis.ts';
 import { type LaneEntry, markOf } from '../../src/queue/lanes.ts';
 import { ADDITIONS } from '../../src/queue/loss.ts';
-import { encodeEnvelope } from '../../src/queue/wire.ts';
+import { encodeEnvelope, type WireEnvelope } from '../../src/queue/wire.ts';
 import { createRandom } from '../../tools/load/random.ts';
 import { startRedis, type TestRedis, temporaryFolder, waitUntil } from '../setup/fixtures.ts';
 import { lengthOf } from '../setup/length.ts';
@@ -96,6 +96,11 @@ test('each bit flipped in the append-only file is refused by Redis, reported, or
   process.stdout.write(`flipped bits: ${JSON.stringify(outcomes)}\n`);
 });
 
+/** A member of another name has no effect: a bit of the checksum's own name may be the one that changed. */
+function contentOf({ requests, objects }: WireEnvelope): string {
+  return JSON.stringify({ requests, objects });
+}
+
 async function outcomeOf(dir: string, entries: LaneEntry[]): Promise<string> {
   let redis: TestRedis;
   try {
@@ -114,8 +119,8 @@ async function outcomeOf(dir: string, entries: LaneEntry[]): Promise<string> {
     if (mark !== 'mark' || Number(additions) < entries.length) return 'reported as a loss';
     const ids = await connection.laneStore.head(0, 99);
     const read = await connection.laneStore.read(0, ids);
-    const found = read.map((one) => (one && 'objects' in one.data ? JSON.stringify(one.data) : 'damaged'));
-    const sent = entries.map(({ envelope }) => JSON.stringify(encodeEnvelope(envelope)));
+    const found = read.map((one) => (one && 'objects' in one.data ? contentOf(one.data) : 'damaged'));
+    const sent = entries.map(({ envelope }) => contentOf(encodeEnvelope(envelope)));
     const changed = found.some((text) => text !== 'damaged' && !sent.includes(text));
     if (changed) return `served with changed content: ${found}`;
     if (found.includes('damaged')) return 'reported by a dead letter';
