@@ -1,5 +1,6 @@
 import type { ChainableCommander } from 'ioredis';
 import { rest } from '../platform/poll.ts';
+import type { Redis } from './ioredis.ts';
 import { markOf } from './lanes.ts';
 import { type Exec, isCluster, type RedisClient, serverOf } from './open-redis.ts';
 
@@ -14,8 +15,10 @@ export interface Replication {
 /** What was added may be lost with its primary: it is stored there, and too few replicas have said that they hold it. */
 export class TooFewReplicas extends Error {
   override name = 'TooFewReplicas';
-  constructor(found: number, wanted: number) {
-    super(`${found} of ${wanted} replicas hold what was added last`);
+  constructor(found: number, wanted: number, where: 'memory' | 'disk' = 'memory') {
+    super(
+      `${found} of ${wanted} replicas hold what was added last${where === 'disk' ? ' on their disks' : ''}`,
+    );
   }
 }
 
@@ -25,9 +28,15 @@ const SHARE_OF_TIMEOUT = 0.5;
 /** Milliseconds for replicas to catch up before anything is added again. */
 const PROBE_MS = 50;
 
+/** Milliseconds between two questions whether replicas confirm their disks, while they do not. */
+const ASK_DISKS_MS = 10_000;
+
 /**
  * Lets adds be answered only once so many replicas hold them. `WAIT` goes behind `EXEC` in the same pipeline: it asks
  * for what its own connection wrote, and does not wait inside of a transaction.
+ *
+ * `WAIT` counts memory, and `WAITAOF` (Redis 7.2, Valkey) counts disks. Replicas without an append-only file, or with
+ * `appendfsync everysec`, never confirm in time. So disks count from the first add that enough of them confirm at once.
  *
  * @param redis which nobody else writes to
  * @param timeout milliseconds of a whole add
@@ -37,18 +46,52 @@ export function waitForReplicas(
   { replicas, timeout, shard }: { replicas: number; timeout: number; shard: number },
 ) {
   let isBehind = false;
+  /** Undefined: the server was not asked yet whether it has the command. */
+  let hasWaitAof: boolean | undefined;
+  let disksCount = false;
+  let askedAt = Number.NEGATIVE_INFINITY;
+
+  /** Milliseconds for `WAITAOF` behind the next add; undefined: it is not sent. */
+  function timeForDisks(): number | undefined {
+    if (!hasWaitAof) return undefined;
+    if (disksCount) return Math.ceil(timeout * SHARE_OF_TIMEOUT);
+    return performance.now() - askedAt < ASK_DISKS_MS ? undefined : PROBE_MS;
+  }
+
+  /** @param answer of `WAITAOF`: servers and replicas, by their disks */
+  function noteDisks([error, counts]: [Error | null, unknown]): void {
+    // After a failover the new primary may be older.
+    if (error) {
+      hasWaitAof = /unknown command/i.test(error.message) ? false : hasWaitAof;
+      disksCount &&= hasWaitAof === true;
+      if (disksCount) isBehind = true;
+      if (disksCount) throw error;
+      return;
+    }
+    askedAt = performance.now();
+    const held = Number((counts as unknown[])[1]);
+    if (held >= replicas) disksCount = true;
+    else if (disksCount) {
+      isBehind = true;
+      throw new TooFewReplicas(held, replicas, 'disk');
+    }
+  }
 
   async function execAndWait(multi: ChainableCommander, send: Exec): ReturnType<Exec> {
     // The first call of a transaction puts EXEC into the pipeline, the second one sends all of it.
     void send.call(multi);
     multi.call('WAIT', replicas, Math.ceil(timeout * SHARE_OF_TIMEOUT));
+    const disks = timeForDisks();
+    if (disks !== undefined) multi.call('WAITAOF', 0, replicas, disks);
     const answers = (await send.call(multi)) ?? [];
+    const ofDisks = disks === undefined ? undefined : answers.pop();
     const [error, results] = answers.at(-2) ?? [new Error('no answer')];
     if (error) throw answers.find(([one]) => one && !/^EXECABORT/.test(one.message))?.[0] ?? error;
     const [unwaited, held] = answers.at(-1) ?? [];
     isBehind = Boolean(unwaited) || Number(held) < replicas;
     if (unwaited) throw unwaited;
     if (isBehind) throw new TooFewReplicas(Number(held), replicas);
+    if (ofDisks) noteDisks(ofDisks);
     return (
       (results as unknown[] | null)?.map((one) => (one instanceof Error ? [one, undefined] : [null, one])) ??
       null
@@ -74,12 +117,24 @@ export function waitForReplicas(
      * @throws {TooFewReplicas}
      */
     async caughtUp(): Promise<void> {
+      const server = serverOf(redis, markOf(shard));
+      hasWaitAof ??= server && (await knowsWaitAof(server));
       if (!isBehind) return;
-      const held = Number(await serverOf(redis, markOf(shard))?.call('WAIT', replicas, PROBE_MS));
+      const held = Number(await server?.call('WAIT', replicas, PROBE_MS));
       if (!(held >= replicas)) throw new TooFewReplicas(held || 0, replicas);
+      if (disksCount) {
+        const [, disks] = (await server!.call('WAITAOF', 0, replicas, PROBE_MS)) as number[];
+        if (!(Number(disks) >= replicas)) throw new TooFewReplicas(Number(disks) || 0, replicas, 'disk');
+      }
       isBehind = false;
     },
   };
+}
+
+/** A user who may not ask is treated as if the server had no such command. */
+async function knowsWaitAof(server: Redis): Promise<boolean> {
+  const [found] = (await server.call('COMMAND', 'INFO', 'WAITAOF').catch(() => [])) as unknown[];
+  return Array.isArray(found);
 }
 
 /** Whether a server says that another one has the slot, or will have. What was to be added is not stored. */

@@ -7,6 +7,7 @@ import { within } from '../../src/platform/lifecycle.ts';
 import { createLog } from '../../src/platform/log.ts';
 import { openQueue } from '../../src/queue/bullmq-queues.ts';
 import { connectProducer, type QueueConnection } from '../../src/queue/connection.ts';
+import { Redis } from '../../src/queue/ioredis.ts';
 import { createLaneProducer } from '../../src/queue/lane-producer.ts';
 import { type LaneEntry, laneName, QueueUnavailable } from '../../src/queue/lanes.ts';
 import { ADDITIONS } from '../../src/queue/loss.ts';
@@ -101,6 +102,34 @@ describe('with REDIS_WAIT_REPLICAS=1, a primary and a replica', () => {
     const stored = new Set((await held(connection)).flat());
     expect(acknowledged.filter(({ id }) => !stored.has(id))).toEqual([]);
   });
+});
+
+test('G1: a replica that stops writing to its disk ends adds where the server has WAITAOF', async () => {
+  const server = process.env.TEST_REDIS_SERVER;
+  const one = await startRedis({ ...(server && { server }) });
+  const follower = await startRedis({
+    ...(server && { server }),
+    args: ['--replicaof', '127.0.0.1', String(one.port)],
+  });
+  const primary = new Redis(one.url);
+  stops.push(() => primary.disconnect());
+  const [known] = (await primary.call('COMMAND', 'INFO', 'WAITAOF')) as unknown[];
+  // A replica that has just copied all data writes a new file first.
+  const isOnDisk = async () => {
+    await primary.incr('probe');
+    return ((await primary.call('WAITAOF', 0, 1, 100)) as number[])[1] === 1;
+  };
+  if (known) await waitUntil(isOnDisk, { what: 'the disk of the replica' });
+  const { producer } = await open({ REDIS_URL: one.url, REDIS_WAIT_REPLICAS: '1' });
+  await producer.add(entries());
+  const operator = new Redis(follower.url);
+  stops.push(() => operator.disconnect());
+  await operator.config('SET', 'appendonly', 'no');
+  if (known) {
+    await expect(producer.add(entries())).rejects.toBeInstanceOf(QueueUnavailable);
+    await operator.config('SET', 'appendonly', 'yes');
+    await waitUntil(() => producer.add(entries()).then(() => true), { what: 'the disk of the replica' });
+  } else await producer.add(entries());
 });
 
 describe('with REDIS_WAIT_REPLICAS=1, a cluster', () => {

@@ -139,7 +139,7 @@ export const queueSettings = {
   }),
   REDIS_WAIT_REPLICAS: integer({
     description:
-      'The number of Redis replicas that must confirm an accepted object (WAIT) before the request is answered, so that a failover loses no accepted object. If fewer replicas confirm within half of QUEUE_TIMEOUT_MS, the request is answered with 503. 0: the disk of the primary is enough.',
+      'The number of Redis replicas that must confirm an accepted object (WAIT, and WAITAOF where the server has it) before the request is answered, so that a failover loses no accepted object. If fewer replicas confirm within half of QUEUE_TIMEOUT_MS, the request is answered with 503. 0: the disk of the primary is enough.',
     ...{ default: 0, minimum: 0, maximum: 10, unit: 'replicas' },
     example: '1',
     readBy: [...servers, 'cli'],

@@ -1,0 +1,79 @@
+import type { ChainableCommander } from 'ioredis';
+import { describe, expect, test } from 'vitest';
+import type { RedisClient } from '../../src/queue/open-redis.ts';
+import { waitForReplicas } from '../../src/queue/replicas.ts';
+
+type Answer = [Error | null, unknown];
+
+/** A server with one replica, as far as adds ask it. `waitAof` is what it answers to that command behind an add. */
+function createServer({ knows = true, waitAof }: { knows?: boolean; waitAof: () => Answer }) {
+  const sent: unknown[][] = [];
+  const redis = {
+    call: async (name: string) => {
+      if (name === 'COMMAND') return [knows ? ['waitaof'] : null];
+      return name === 'WAIT' ? 1 : waitAof()[1];
+    },
+  } as unknown as RedisClient;
+  class Multi {
+    isQueued = false;
+    call(...command: unknown[]) {
+      sent.push(command);
+    }
+    async exec(): Promise<Answer[] | undefined> {
+      if (!this.isQueued) {
+        this.isQueued = true;
+        return undefined;
+      }
+      const exec: Answer = [null, ['added']];
+      const wait: Answer = [null, 1];
+      return sent.at(-1)![0] === 'WAITAOF' ? [exec, wait, waitAof()] : [exec, wait];
+    }
+  }
+  const waiting = waitForReplicas(redis, { replicas: 1, timeout: 700, shard: 0 });
+  return {
+    /** @returns the commands behind the transaction */
+    async add(): Promise<unknown[][]> {
+      sent.length = 0;
+      await waiting.caughtUp();
+      await waiting.replicated(new Multi() as unknown as ChainableCommander)();
+      return [...sent];
+    },
+  };
+}
+
+const WAIT = ['WAIT', 1, 350];
+
+describe('G1: the disks of replicas', () => {
+  test('are waited for in each add after one that they confirmed at once', async () => {
+    let held = 1;
+    const { add } = createServer({ waitAof: () => [null, [0, held]] });
+    expect(await add()).toEqual([WAIT, ['WAITAOF', 0, 1, 50]]);
+    expect(await add()).toEqual([WAIT, ['WAITAOF', 0, 1, 350]]);
+    held = 0;
+    await expect(add()).rejects.toThrow('0 of 1 replicas hold what was added last on their disks');
+    // Nothing is added before they have caught up.
+    await expect(add()).rejects.toThrow('0 of 1 replicas');
+    held = 1;
+    expect(await add()).toEqual([WAIT, ['WAITAOF', 0, 1, 350]]);
+  });
+
+  test('are asked about seldom and not waited for while they do not confirm', async () => {
+    const { add } = createServer({ waitAof: () => [null, [0, 0]] });
+    expect(await add()).toEqual([WAIT, ['WAITAOF', 0, 1, 50]]);
+    expect(await add()).toEqual([WAIT]);
+  });
+
+  test('are not asked about where the server does not know the command', async () => {
+    const { add } = createServer({ knows: false, waitAof: () => [new Error('unreachable'), undefined] });
+    expect(await add()).toEqual([WAIT]);
+  });
+
+  test('are no longer waited for after a failover to a server that does not know the command', async () => {
+    let answer: Answer = [null, [0, 1]];
+    const { add } = createServer({ waitAof: () => answer });
+    await add();
+    answer = [new Error("ERR unknown command 'WAITAOF'"), undefined];
+    expect(await add()).toEqual([WAIT, ['WAITAOF', 0, 1, 350]]);
+    expect(await add()).toEqual([WAIT]);
+  });
+});
