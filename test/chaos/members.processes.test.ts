@@ -1,8 +1,9 @@
 import { killedWorkers } from '../../tools/chaos/scenarios/01-killed-workers.ts';
 import { killedEdges } from '../../tools/chaos/scenarios/02-killed-edges.ts';
 import { rollingRestart } from '../../tools/chaos/scenarios/03-rolling-restart.ts';
+import { listHistories } from '../../tools/chaos/scenarios/38-list-histories.ts';
 import { shortForms } from './short-form.ts';
 
 // Processes of ours are killed, frozen and asked to end.
-shortForms('redis', [killedWorkers, killedEdges, rollingRestart]);
+shortForms('redis', [killedWorkers, killedEdges, listHistories, rollingRestart]);
 shortForms('postgres', [killedWorkers, killedEdges]);

@@ -25,6 +25,7 @@ import { otherRelease } from './26-other-release.ts';
 import { redisCluster } from './30-redis-cluster.ts';
 import { movedWorkspace } from './31-moved-workspace.ts';
 import { sessionPooler, transactionPooler } from './37-connection-pooler.ts';
+import { listHistories } from './38-list-histories.ts';
 
 /** In the order of the list of faults. */
 export const scenarios: Scenario[] = [
@@ -35,5 +36,5 @@ export const scenarios: Scenario[] = [
   ...[hostileCharacters, hostileNumbers, hostileShapes, hostileNames, largeBodies],
   ...[slowSockets, wrongClocks, sharedLimit, badNetwork, fullDisk],
   ...[soak, otherRelease, redisCluster, movedWorkspace],
-  ...[transactionPooler, sessionPooler],
+  ...[transactionPooler, sessionPooler, listHistories],
 ];
