@@ -26,6 +26,7 @@ import { redisCluster } from './30-redis-cluster.ts';
 import { movedWorkspace } from './31-moved-workspace.ts';
 import { sessionPooler, transactionPooler } from './37-connection-pooler.ts';
 import { listHistories } from './38-list-histories.ts';
+import { powerCuts } from './39-power-cuts.ts';
 
 /** In the order of the list of faults. */
 export const scenarios: Scenario[] = [
@@ -36,5 +37,5 @@ export const scenarios: Scenario[] = [
   ...[hostileCharacters, hostileNumbers, hostileShapes, hostileNames, largeBodies],
   ...[slowSockets, wrongClocks, sharedLimit, badNetwork, fullDisk],
   ...[soak, otherRelease, redisCluster, movedWorkspace],
-  ...[transactionPooler, sessionPooler, listHistories],
+  ...[transactionPooler, sessionPooler, listHistories, powerCuts],
 ];
