@@ -25,8 +25,8 @@ import { otherRelease } from './26-other-release.ts';
 import { redisCluster } from './30-redis-cluster.ts';
 import { movedWorkspace } from './31-moved-workspace.ts';
 import { sessionPooler, transactionPooler } from './37-connection-pooler.ts';
-import { listHistories } from './38-list-histories.ts';
 import { powerCuts } from './39-power-cuts.ts';
+import { listHistories } from './40-list-histories.ts';
 
 /** In the order of the list of faults. */
 export const scenarios: Scenario[] = [

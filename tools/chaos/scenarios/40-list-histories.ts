@@ -11,7 +11,7 @@ import { beginTraffic } from '../traffic.ts';
 
 /** Concurrent clients write and read the same lists while workers and web processes are killed and frozen. */
 export const listHistories: Scenario = {
-  number: 38,
+  number: 40,
   fault: 'histories of lists, read and written by many clients, under kills and freezes',
   backends: ['redis', 'postgres'],
   async run(scene) {
