@@ -1,3 +1,4 @@
+import { validate as isUuid } from 'uuid';
 import type { Redis } from './ioredis.ts';
 import { type Layout, prefixOf } from './lanes.ts';
 import { type RedisClient, serverOfShard } from './open-redis.ts';
@@ -10,8 +11,8 @@ const MOST_KEYS = 200_000;
 const LISTS = ['wait', 'paused', 'active'];
 const SORTED = ['completed', 'failed', 'delayed', 'prioritized', 'waiting-children'];
 
-/** The key of a job, whose id is a UUID: the queue and the id. */
-const JOB = /^(.*:lane-\d+):([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})$/;
+/** The key of a job: the queue and the id. */
+const JOB = /^(.*:lane-\d+):([^:]+)$/;
 
 /**
  * Finds jobs in Redis that are in no list of their lane. No worker is ever handed such a job. They are the result of
@@ -47,7 +48,7 @@ async function readJobKeys(server: Redis, shard: number): Promise<string[]> {
     );
     cursor = next;
     seen += some.length;
-    keys.push(...some.filter((key) => JOB.test(key)));
+    keys.push(...some.filter(isJob));
   } while (cursor !== '0' && seen < MOST_KEYS);
   return keys;
 }
@@ -68,4 +69,8 @@ async function withoutPlace(server: Redis, keys: string[]): Promise<string[]> {
   const missing = keys.filter((key) => !placed.has(key));
   const exist = await Promise.all(missing.map((key) => server.exists(key)));
   return missing.filter((_, place) => exist[place] === 1);
+}
+
+function isJob(key: string): boolean {
+  return isUuid(JOB.exec(key)?.[2]);
 }
