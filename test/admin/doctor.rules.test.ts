@@ -52,14 +52,14 @@ describe('Postgres', () => {
   });
 });
 
-test('a server without checksums is an error that names the program and the data folder', () => {
+test('a server without checksums is a warning that names the program and the data folder', () => {
   const health = {
     ...{ version: 160_004, inRecovery: false, damagedPages: 0, connections: 1, oldestTransactionSeconds: 1 },
     settings: { max_connections: '100', data_checksums: 'off', data_directory: '/data' },
   };
   expect(judgePostgres(health)).toEqual([
     expect.objectContaining({
-      level: 'error',
+      level: 'warning',
       finding: expect.stringContaining('data_checksums is off'),
       advice: expect.stringContaining('pg_checksums --enable --pgdata=/data, a program of Postgres 16.'),
     }),

@@ -7,7 +7,10 @@ import { packageRoot } from '../../src/platform/files.ts';
 import { followDurable } from '../../tools/chaos/power-cut/durable-folder.ts';
 import { powerCuts } from '../../tools/chaos/scenarios/39-power-cuts.ts';
 import { temporaryFolder } from '../setup/fixtures.ts';
+import { findCompiler } from '../setup/installed.ts';
 import { shortForms } from './short-form.ts';
+
+await findCompiler();
 
 shortForms('redis', [powerCuts]);
 

@@ -34,6 +34,11 @@ const PROMTOOL: Program = {
   package: 'prometheus',
   missing: 'no promtool to try the alerts and the pages of metrics with',
 };
+const COMPILER: Program = {
+  names: ['cc', 'gcc'],
+  package: 'build-essential',
+  missing: 'no C compiler for the library that loses what was not synced',
+};
 const CURL: Program = { names: ['curl'], package: 'curl', missing: 'no curl to run the examples with' };
 const JAVA: Program = {
   names: ['java'],
@@ -57,6 +62,9 @@ export const findPytest = () => find(PYTEST);
 
 /** As `findChromium`. */
 export const findGo = () => find(GO);
+
+/** As `findChromium`. */
+export const findCompiler = () => find(COMPILER);
 
 /** As `findChromium`. */
 export const findCurl = () => find(CURL);

@@ -118,7 +118,7 @@ export function judgePostgres({
       findings.push(error('postgres', `${name} is off: ${why}`, `Set ${name} = on.`));
   if (settings.data_checksums === 'off')
     findings.push(
-      error(
+      warning(
         'postgres',
         'data_checksums is off: a page that the disk has damaged is read as if it were correct',
         `Stop Postgres and run pg_checksums --enable --pgdata=${settings.data_directory ?? 'DIRECTORY'}, a program of Postgres ${Math.floor(version / 10_000)}. Then start Postgres again.`,
