@@ -89,10 +89,12 @@ export async function createInstallation(kind: QueueConnection['kind'], made?: {
       return board;
     },
 
-    /** All envelopes that are in lanes, with their lanes and job ids. */
+    /** All envelopes that are in lanes, with their lanes and job ids, and without their checksums. */
     async envelopes() {
       const found = await Promise.all(queues.slice(1).map((queue) => queue.getJobs()));
-      return found.flatMap((jobs, lane) => jobs.map(({ id, data }) => ({ lane, id, envelope: data })));
+      return found.flatMap((jobs, lane) =>
+        jobs.map(({ id, data: { checksum: _, ...envelope } }) => ({ lane, id, envelope })),
+      );
     },
 
     async stop() {

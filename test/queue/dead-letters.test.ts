@@ -135,7 +135,8 @@ describe.each(['redis', 'postgres'] as const)('replaying dead letters, queue on 
     const fence = { id: uuidv5('1', id), lanes };
     const found = await Promise.all(laneQueues.map((queue) => queue.getJobs()));
     const fences = found.flat().filter(({ data }) => data.fence?.id === fence.id);
-    expect(fences.map(({ name, queueName, data }) => [name, queueName, data])).toEqual([
+    const withoutChecksum = ({ checksum: _, ...data }: Record<string, unknown>) => data;
+    expect(fences.map(({ name, queueName, data }) => [name, queueName, withoutChecksum(data)])).toEqual([
       ['fence', `lane-${lanes[0]}`, expect.objectContaining({ objects: [object], replay: true, fence })],
       ['fence', `lane-${lanes[1]}`, { requests: [], objects: [], fence }],
     ]);
