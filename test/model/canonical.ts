@@ -44,6 +44,16 @@ const owned = (table: string, row: string) =>
   `(select coalesce(jsonb_agg(${row}), '[]') from ${table} as own
      where own.workspace_id = profiles.workspace_id and own.profile_id = profiles.id)`;
 
+/** Events and purchases of merged users stay with the id of the merged profile, which refers to the kept one. */
+const activity = (table: string, row: string) =>
+  `(with recursive family as (
+     select profiles.id
+     union all
+     select merged_profiles.profile_id from family
+       join merged_profiles on merged_profiles.workspace_id = $1 and merged_profiles.kept_id = family.id)
+    select coalesce(jsonb_agg(${row}), '[]') from family
+      join ${table} as own on own.workspace_id = $1 and own.profile_id = family.id)`;
+
 const readUsers = `
 select id, external_id as "externalId", custom_attributes as custom,
   jsonb_strip_nulls(jsonb_build_object(
@@ -60,12 +70,12 @@ select id, external_id as "externalId", custom_attributes as custom,
   ${owned('deprecated_external_ids', 'to_jsonb(external_id)')} as deprecated,
   ${owned('user_aliases', "to_jsonb(alias_label || ':' || alias_name)")} as aliases,
   ${owned('push_tokens', 'to_jsonb(token)')} as tokens,
-  ${owned('events', `jsonb_build_object('name', name, 'time', ${iso('time')}, 'properties', properties)`)} as events,
+  ${activity('events', `jsonb_build_object('name', name, 'time', ${iso('time')}, 'properties', properties)`)} as events,
   ${owned(
     'event_summaries',
     `jsonb_build_object('name', name, 'first', ${iso('first')}, 'last', ${iso('last')}, 'count', count)`,
   )} as "eventSummaries",
-  ${owned(
+  ${activity(
     'purchases',
     `jsonb_build_object('product', product_id, 'currency', currency, 'price', price, 'quantity', quantity, 'time', ${iso('time')})`,
   )} as purchases,

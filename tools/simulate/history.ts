@@ -1,4 +1,5 @@
 import type { Effect } from './database.ts';
+import type { Element } from './objects.ts';
 
 /** An object in a request of a client. */
 export interface SentObject {
@@ -6,8 +7,11 @@ export interface SentObject {
   /** Index in the request. */
   index: number;
   request: SentRequest;
+  workspaceId: string;
   /** Keys of the users that the object names: workspace and external id. */
   names: string[];
+  /** The object as the client wrote it; absent in a simulation without Postgres. */
+  element?: Element;
 }
 
 export interface SentRequest {
@@ -36,7 +40,11 @@ export interface Violation {
     | 'I1 every acknowledged object is applied'
     | 'I2 no object is applied twice'
     | 'I4 effects are in order'
+    | 'I5 profiles are those of the sequential model'
     | 'I6 the queue drains'
+    | 'streams are in order'
+    | 'streams are complete'
+    | 'nothing is left of a deleted user'
     | 'no error ends a process';
   text: string;
 }
@@ -49,8 +57,13 @@ export function check(history: History, effects: readonly Effect[]): Violation[]
 function checkOnce(history: History, effects: readonly Effect[]): Violation[] {
   const violations: Violation[] = [];
   const counts = new Map<string, number>();
-  for (const { objectId } of effects) counts.set(objectId, (counts.get(objectId) ?? 0) + 1);
-  for (const [id, count] of counts) {
+  const applied = new Map<string, number>();
+  for (const { objectId, kind } of effects) {
+    counts.set(objectId, (counts.get(objectId) ?? 0) + 1);
+    // A replayed dead letter may fail several times, and takes effect once.
+    if (kind === 'applied' || applied.has(objectId)) applied.set(objectId, (applied.get(objectId) ?? 0) + 1);
+  }
+  for (const [id, count] of applied) {
     if (count > 1)
       violations.push({
         guarantee: 'I2 no object is applied twice',
@@ -71,15 +84,17 @@ function checkOnce(history: History, effects: readonly Effect[]): Violation[] {
 
 /**
  * Checks the order for each user. If object A was acknowledged before object B was sent, A must take effect first. Objects
- * of one request must take effect in the order of the request. Dead letters are not checked.
+ * of one request must take effect in the order of the request. Dead letters are not checked, and a replay of them neither.
  */
-function checkOrder(history: History, effects: readonly Effect[]): Violation[] {
+export function checkOrder(history: History, effects: readonly Effect[]): Violation[] {
   const violations: Violation[] = [];
   /** The most recently sent object that has taken effect, by name. */
   const latest = new Map<string, SentObject>();
+  const failed = new Set<string>();
   for (const { objectId, kind } of effects) {
     const object = history.objects.get(objectId);
-    if (!object || kind === 'dead letter') continue;
+    if (kind === 'dead letter') failed.add(objectId);
+    if (!object || failed.has(objectId)) continue;
     for (const name of object.names) {
       const before = latest.get(name);
       if (before && isAfter(before, object))
@@ -105,4 +120,24 @@ function isAfter(one: SentObject, other: SentObject): boolean {
 function isLater(one: SentObject, other: SentObject): boolean {
   if (one.request === other.request) return one.index > other.index;
   return one.request.sentAt > other.request.sentAt;
+}
+
+/**
+ * Finds the objects whose users a delete may have removed: users that a client deleted, and users who were merged with
+ * them.
+ */
+export function isReachedByDelete(
+  { requests }: History,
+  workspaceId: string,
+): (object: SentObject) => boolean {
+  const groups = new Map<string, Set<string>>();
+  const deleted = new Set<string>();
+  for (const { objects } of requests)
+    for (const object of objects) {
+      if (object.workspaceId !== workspaceId) continue;
+      const joined = new Set(object.names.flatMap((name) => [name, ...(groups.get(name) ?? [])]));
+      for (const name of joined) groups.set(name, joined);
+      if (object.element?.kind === 'delete') for (const name of object.names) deleted.add(name);
+    }
+  return ({ names }) => names.some((name) => [...groups.get(name)!].some((one) => deleted.has(one)));
 }

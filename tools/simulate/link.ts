@@ -45,6 +45,7 @@ export class Later<Answer> {
 }
 
 interface Call {
+  channel: Channel;
   reject(error: Error): void;
   /** Whether the command has reached the server. */
   hasArrived: boolean;
@@ -113,7 +114,7 @@ export class Link {
     channel: Channel,
     { resolve, reject }: { resolve(answer: Answer): void; reject(error: Error): void },
   ): void {
-    const call: Call = { hasArrived: false, isDropped: false, isSettled: false, reject: () => {} };
+    const call: Call = { channel, hasArrived: false, isDropped: false, isSettled: false, reject: () => {} };
     const settle = (finish: () => void) => {
       if (call.isSettled) return;
       call.isSettled = true;
@@ -173,9 +174,12 @@ export class Link {
   cut(milliseconds: number): void {
     this.#downUntil = Math.max(this.#downUntil, this.#world.now + milliseconds);
     for (const hear of this.#onCut) hear();
+    /** Channels of which a command is lost. Later commands of the channel cannot arrive either. */
+    const lost = new Set<Channel>();
     for (const call of this.#calls) {
       // A command that is not lost is carried out, and its answer is lost.
-      const isLost = !call.hasArrived && this.#random.chance(0.5);
+      const isLost = !call.hasArrived && (lost.has(call.channel) || this.#random.chance(0.5));
+      if (isLost) lost.add(call.channel);
       call.isDropped = true;
       if (!isLost) call.hasArrived = true;
       call.reject(new ConnectionLost('Connection terminated unexpectedly'));

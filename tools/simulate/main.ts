@@ -5,6 +5,7 @@
  *   npm run simulate -- --seeds 1000               1,000 seeds
  *   npm run simulate -- --seed 4711 --trace        one seed; prints what happened in each lane
  *   npm run simulate -- --seed 4711 --shrink       the same with fewer requests and faults, as long as it fails
+ *   npm run simulate -- --postgres --seeds 100     tables in a real Postgres, with streams and upkeep
  *   npm run simulate -- --mutations                puts known faults into the code, and shows that seeds find them
  *
  * Ends with 1 when a guarantee was not kept, or when an essential rare path was never taken in a long run.
@@ -14,8 +15,9 @@ import { availableParallelism } from 'node:os';
 import { describeLine, describePlan, describeViolations } from './describe.ts';
 import { mutations } from './mutations.ts';
 import { readOptions, type SimulateOptions } from './options.ts';
-import { planOf } from './plan.ts';
-import { bundleProgram } from './program.ts';
+import { planFor } from './plan-for.ts';
+import { type Cluster, startCluster } from './postgres/cluster.ts';
+import { bundleProgram, type StoreKind } from './program.ts';
 import { rarePaths } from './rare-paths.ts';
 import { runSeeds, type SeedsResult } from './run-seeds.ts';
 import { shrink } from './shrink.ts';
@@ -37,14 +39,29 @@ async function main(): Promise<void> {
   if (!isKept) process.exitCode = 1;
 }
 
+const storeOf = ({ postgres }: SimulateOptions): StoreKind => (postgres ? 'postgres' : 'memory');
+
 async function runOne(seed: number, options: SimulateOptions): Promise<boolean> {
-  const program = await bundleProgram(mutations.filter(({ name }) => name === options.mutation));
-  let plan = planOf(seed);
-  if (options.shrink) plan = await shrink(program, plan, { milliseconds: options.minutes * 60_000, print });
-  const outcome = await simulate(program, plan, { keepsTrace: true });
+  const cluster = options.postgres ? await startCluster() : undefined;
+  try {
+    return await runOn(cluster, seed, options);
+  } finally {
+    await cluster?.stop();
+  }
+}
+
+async function runOn(cluster: Cluster | undefined, seed: number, options: SimulateOptions): Promise<boolean> {
+  const store = storeOf(options);
+  const chosen = mutations.filter(({ name }) => name === options.mutation);
+  const program = await bundleProgram(chosen, store);
+  let plan = planFor(store, seed);
+  const milliseconds = options.minutes * 60_000;
+  if (options.shrink) plan = await shrink(program, plan, { milliseconds, print, cluster });
+  const outcome = await simulate(program, plan, { keepsTrace: true, cluster });
   if (options.trace) for (const line of outcome.trace) print(describeLine(line));
   if (options.trace || options.shrink) print(describePlan(plan));
   print(`seed ${seed}: ${outcome.objects} objects, ${outcome.events} events, trace ${outcome.digest}`);
+  if (outcome.state) print(`final state ${outcome.state}`);
   print(describeViolations(outcome.violations));
   return outcome.violations.length === 0;
 }
@@ -52,7 +69,7 @@ async function runOne(seed: number, options: SimulateOptions): Promise<boolean> 
 async function runMany(options: SimulateOptions): Promise<boolean> {
   const result = await runSeeds({
     ...{ from: options.from, seeds: options.seeds, mutation: options.mutation, print },
-    threads: options.threads ?? availableParallelism(),
+    ...{ threads: options.threads ?? availableParallelism(), store: storeOf(options) },
   });
   print(describeRun(result));
   const missing = rarePaths.filter(({ name }) => !result.paths.has(name));
@@ -79,7 +96,7 @@ async function runMutations(options: SimulateOptions): Promise<boolean> {
     if (options.mutation !== undefined && options.mutation !== name) continue;
     const result = await runSeeds({
       ...{ from: options.from, seeds: Number.MAX_SAFE_INTEGER, mutation: name, print: () => {} },
-      threads: options.threads ?? availableParallelism(),
+      ...{ threads: options.threads ?? availableParallelism(), store: storeOf(options) },
       stopsAtFailure: true,
       milliseconds: options.minutes * 60_000,
     });

@@ -11,6 +11,8 @@ export interface SimulateOptions {
   trace: boolean;
   shrink: boolean;
   mutations: boolean;
+  /** Whether the tables are in a real Postgres. */
+  postgres: boolean;
   /** Name of a fault that is put into the code. */
   mutation?: string;
 }
@@ -27,6 +29,7 @@ export function readOptions(arguments_: string[]): SimulateOptions {
     .option('--trace', 'with --seed: print what happened in each lane', false)
     .option('--shrink', 'with --seed: remove work and faults as long as the seed fails', false)
     .option('--mutations', 'put known faults into the code, and look for a seed that finds each', false)
+    .option('--postgres', 'keep the tables in a real Postgres, and run streams and upkeep', false)
     .option('--mutation <name>', 'put this fault into the code')
     .addHelpText(
       'after',

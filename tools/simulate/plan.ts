@@ -28,12 +28,24 @@ export interface Settings {
   hasReplica: boolean;
   /** The network outside of storms. */
   weather: Weather;
+  /** With a real Postgres alone. */
+  postgres?: PostgresSettings;
+}
+
+export interface PostgresSettings {
+  /** Processes that deliver streams. */
+  syncs: number;
+  /** Numbers of the workspaces whose changes are delivered to a receiver. */
+  streamed: number[];
 }
 
 export interface PlannedObject {
-  kind: 'event' | 'merge' | 'delete';
+  /** `purchase`, `attributes` and `identify` are planned with a real Postgres alone. */
+  kind: 'event' | 'merge' | 'delete' | 'purchase' | 'attributes' | 'identify';
   /** External ids of the users that the object names. */
   users: string[];
+  /** Name of a user alias that the object names. */
+  alias?: string;
   /** Failure of the database or the process on this object; absent if the object can be applied. */
   poison?: 'refused' | 'slow' | 'ends the process';
   /** Characters of the properties. */
@@ -50,19 +62,26 @@ export interface PlannedRequest {
   isRepeated: boolean;
 }
 
+export type Role = 'worker' | 'web' | 'sync';
+
 /**
- * A fault. `process` is the number of a worker or of a web process. Times are in milliseconds. `for` of a killed web process
+ * A fault. `process` is the number of a process of its role. Times are in milliseconds. `for` of a killed web process
  * is the time until it starts again; a killed worker starts after a random time.
  */
 export type Fault = { at: number } & (
-  | { kind: 'kill' | 'freeze'; role: 'worker' | 'web'; process: number; for: number }
-  | { kind: 'cut'; role: 'worker' | 'web'; process: number; server: 'queue' | 'database'; for: number }
+  | { kind: 'kill' | 'freeze'; role: Role; process: number; for: number }
+  | { kind: 'cut'; role: Role; process: number; server: Server; for: number }
   | { kind: 'storm'; for: number; slow: number; slowest: number; cut: number }
   | { kind: 'move lane'; lane: number; to: number; endsLease: boolean }
   | { kind: 'slow database'; for: number; factor: number }
   | { kind: 'fail over' }
-  | { kind: 'clock'; role: 'worker' | 'web'; process: number; by: number }
+  | { kind: 'clock'; role: Role; process: number; by: number }
+  | { kind: 'end sessions'; role: Role; process: number }
+  | { kind: 'receiver fails'; for: number; chance: number }
+  | { kind: 'replay dead letters'; process: number }
 );
+
+export type Server = 'queue' | 'database' | 'receiver';
 
 /** Limits for the work of one client: objects, and milliseconds in the database. */
 const MOST_OBJECTS = 1500;

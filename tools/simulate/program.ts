@@ -7,28 +7,58 @@ import { compile } from '../../src/schemas/compile.ts';
 import { environmentOf, GLOBAL_NAMES } from './globals.ts';
 import type { Mutation } from './mutations.ts';
 import type * as Program from './program/main.ts';
+import type * as PostgresProgram from './program/postgres-main.ts';
 import type { Host } from './world.ts';
 
 /** Exports of the bundle that a simulated process evaluates. */
 export type ProgramExports = typeof Program;
+export type PostgresExports = typeof PostgresProgram;
+
+/** Where a simulation has its tables: in memory, or in a real Postgres. */
+export type StoreKind = 'memory' | 'postgres';
 
 const require = createRequire(import.meta.url);
 
-const ENTRY = path.join(packageRoot, 'tools/simulate/program/main.ts');
+const PROGRAM = path.join(packageRoot, 'tools/simulate/program');
 
-/** Modules with SQL, and the modules in memory that replace them in the bundle. */
-const IN_MEMORY: Readonly<Record<string, string>> = {
-  'src/store/ledger.ts': 'ledger.ts',
-  'src/store/transactions.ts': 'transactions.ts',
-  'src/store/fences.ts': 'fences.ts',
-  'src/store/job-attempts.ts': 'job-attempts.ts',
-  'src/store/distributed.ts': 'distributed.ts',
-  'src/store/failed-objects.ts': 'failed-objects.ts',
-  'src/store/counters.ts': 'counters.ts',
-  'workers/batch/load-profiles.ts': 'load-profiles.ts',
-  'workers/batch/load-states.ts': 'load-states.ts',
-  'workers/batch/fold/fold.ts': 'fold.ts',
-  'workers/batch/write.ts': 'write.ts',
+interface ProgramParts {
+  entry: string;
+  /** Modules of Penstock, and the modules of `program` that replace them in the bundle. */
+  replaced: Readonly<Record<string, string>>;
+  /** Packages with timers or times, which become part of the bundle. */
+  bundled: readonly string[];
+}
+
+const PARTS: Readonly<Record<StoreKind, ProgramParts>> = {
+  // Modules with SQL are replaced by modules in memory.
+  memory: {
+    entry: 'main.ts',
+    replaced: {
+      'src/store/ledger.ts': 'store/ledger.ts',
+      'src/store/transactions.ts': 'store/transactions.ts',
+      'src/store/fences.ts': 'store/fences.ts',
+      'src/store/job-attempts.ts': 'store/job-attempts.ts',
+      'src/store/distributed.ts': 'store/distributed.ts',
+      'src/store/failed-objects.ts': 'store/failed-objects.ts',
+      'src/store/counters.ts': 'store/counters.ts',
+      'workers/batch/load-profiles.ts': 'store/load-profiles.ts',
+      'workers/batch/load-states.ts': 'store/load-states.ts',
+      'workers/batch/fold/fold.ts': 'store/fold.ts',
+      'workers/batch/write.ts': 'store/write.ts',
+    },
+    bundled: [],
+  },
+  // The modules are wrapped, to note the objects of each transaction.
+  postgres: {
+    entry: 'postgres-main.ts',
+    replaced: {
+      'src/store/failed-objects.ts': 'postgres/failed-objects.ts',
+      'workers/batch/load-profiles.ts': 'postgres/load-profiles.ts',
+      'workers/batch/fold/fold.ts': 'postgres/fold.ts',
+      'workers/batch/write.ts': 'postgres/write.ts',
+    },
+    bundled: ['lru-cache'],
+  },
 };
 
 /** A module that all simulated processes share. It has no state, and compiling schemas takes long. */
@@ -39,6 +69,7 @@ const SHARED = 'src/schemas/compile.ts';
  * with the globals of the simulation.
  */
 export interface SimulatedProgram {
+  store: StoreKind;
   /** Starts a process: evaluates the bundle. */
   load(host: Host): ProgramExports;
 }
@@ -49,7 +80,11 @@ export interface SimulatedProgram {
  * @param mutations faults to put into the source
  * @throws when the text of a mutation does not occur exactly once
  */
-export async function bundleProgram(mutations: readonly Mutation[] = []): Promise<SimulatedProgram> {
+export async function bundleProgram(
+  mutations: readonly Mutation[] = [],
+  store: StoreKind = 'memory',
+): Promise<SimulatedProgram> {
+  const { entry, replaced, bundled } = PARTS[store];
   const applied = new Set<Mutation>();
   const plugin: Plugin = {
     name: 'simulation',
@@ -58,9 +93,8 @@ export async function bundleProgram(mutations: readonly Mutation[] = []): Promis
       const file = path.resolve(path.dirname(importer), source);
       const name = path.relative(packageRoot, file);
       if (name === SHARED) return { id: SHARED, external: true };
-      const inMemory = IN_MEMORY[name];
-      const isOwn = importer.includes(`${path.sep}program${path.sep}store${path.sep}`);
-      if (inMemory && !isOwn) return path.join(packageRoot, 'tools/simulate/program/store', inMemory);
+      const replacement = replaced[name];
+      if (replacement && !importer.startsWith(PROGRAM)) return path.join(PROGRAM, replacement);
       return undefined;
     },
     transform(code, id) {
@@ -79,9 +113,9 @@ export async function bundleProgram(mutations: readonly Mutation[] = []): Promis
     },
   };
   const bundle = await rolldown({
-    input: ENTRY,
+    input: path.join(PROGRAM, entry),
     platform: 'node',
-    external: (id) => !id.startsWith('.') && !path.isAbsolute(id),
+    external: (id) => !id.startsWith('.') && !path.isAbsolute(id) && !bundled.includes(id),
     shimMissingExports: true,
     plugins: [plugin],
     logLevel: 'silent',
@@ -104,6 +138,7 @@ export async function bundleProgram(mutations: readonly Mutation[] = []): Promis
   );
   const shared = { compile: createSharedCompile() };
   return {
+    store,
     load(host) {
       const { globals, modules } = environmentOf(host);
       const module = { exports: {} };

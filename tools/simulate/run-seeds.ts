@@ -1,10 +1,12 @@
 import { Worker } from 'node:worker_threads';
+import type { StoreKind } from './program.ts';
 import type { SeedDone } from './seeds-thread.ts';
 
 export interface RunSeedsOptions {
   from: number;
   seeds: number;
   threads: number;
+  store: StoreKind;
   mutation?: string | undefined;
   stopsAtFailure?: boolean;
   /** Real milliseconds after which no further seed begins. */
@@ -31,6 +33,7 @@ export async function runSeeds(options: RunSeedsOptions): Promise<SeedsResult> {
     from,
     seeds,
     threads,
+    store,
     mutation,
     stopsAtFailure = false,
     milliseconds = Number.POSITIVE_INFINITY,
@@ -54,21 +57,23 @@ export async function runSeeds(options: RunSeedsOptions): Promise<SeedsResult> {
     for (const path of paths) result.paths.add(path);
     if (violation === undefined) return;
     result.failures.push({ seed, violation });
-    options.print(`seed ${seed} failed. Run it again: npm run simulate -- --seed ${seed}`);
+    const form = store === 'postgres' ? '--postgres ' : '';
+    options.print(`seed ${seed} failed. Run it again: npm run simulate -- ${form}--seed ${seed}`);
     options.print(`  ${violation}`);
   }
 
   function runThread(): Promise<void> {
     return new Promise((resolve, reject) => {
       const worker = new Worker(new URL('./seeds-thread.js', import.meta.url), {
-        workerData: { mutation },
+        workerData: { mutation, store },
         resourceLimits: { maxYoungGenerationSizeMb: 64 },
       });
       worker.on('message', (done: SeedDone | 'ready') => {
         if (done !== 'ready') note(done);
         if (mayGoOn()) worker.postMessage(next++);
-        else void worker.terminate().then(() => resolve());
+        else worker.postMessage('stop');
       });
+      worker.on('exit', () => resolve());
       worker.on('error', reject);
     });
   }

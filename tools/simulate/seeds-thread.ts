@@ -1,9 +1,10 @@
 import { parentPort, workerData } from 'node:worker_threads';
 import { mutations } from './mutations.ts';
-import { planOf } from './plan.ts';
-import { bundleProgram } from './program.ts';
+import { planFor } from './plan-for.ts';
+import { startCluster } from './postgres/cluster.ts';
+import { bundleProgram, type StoreKind } from './program.ts';
 import { PathWatcher } from './rare-paths.ts';
-import { simulate } from './simulation.ts';
+import { type SimulationOptions, simulate } from './simulation.ts';
 
 /** How the simulation of a seed ended. */
 export interface SeedDone {
@@ -16,12 +17,15 @@ export interface SeedDone {
   paths: string[];
 }
 
-const { mutation } = workerData as { mutation: string | undefined };
-const program = await bundleProgram(mutations.filter(({ name }) => name === mutation));
+const { mutation, store } = workerData as { mutation: string | undefined; store: StoreKind };
+const chosen = mutations.filter(({ name }) => name === mutation);
+const program = await bundleProgram(chosen, store);
+const cluster = store === 'postgres' ? await startCluster() : undefined;
 
 async function run(seed: number): Promise<SeedDone> {
   const watcher = new PathWatcher();
-  const outcome = await simulate(program, planOf(seed), { listen: (line) => watcher.hear(line) });
+  const listen: SimulationOptions['listen'] = (line) => watcher.hear(line);
+  const outcome = await simulate(program, planFor(store, seed), { listen, cluster });
   const [violation] = outcome.violations;
   return {
     seed,
@@ -33,7 +37,14 @@ async function run(seed: number): Promise<SeedDone> {
   };
 }
 
-parentPort?.on('message', (seed: number) => {
-  void run(seed).then((done) => parentPort?.postMessage(done));
+parentPort?.on('message', (seed: number | 'stop') => {
+  if (seed === 'stop') void stop();
+  else void run(seed).then((done) => parentPort?.postMessage(done));
 });
+
+async function stop(): Promise<void> {
+  await cluster?.stop();
+  parentPort?.close();
+}
+
 parentPort?.postMessage('ready');

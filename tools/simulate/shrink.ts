@@ -1,4 +1,5 @@
 import type { Plan } from './plan.ts';
+import type { Cluster } from './postgres/cluster.ts';
 import type { SimulatedProgram } from './program.ts';
 import { simulate } from './simulation.ts';
 
@@ -10,10 +11,14 @@ import { simulate } from './simulation.ts';
 export async function shrink(
   program: SimulatedProgram,
   plan: Plan,
-  { milliseconds, print }: { milliseconds: number; print(line: string): void },
+  {
+    milliseconds,
+    print,
+    cluster,
+  }: { milliseconds: number; print(line: string): void; cluster?: Cluster | undefined },
 ): Promise<Plan> {
   const ends = performance.now() + milliseconds;
-  const failureOf = async (one: Plan) => (await simulate(program, one)).violations[0]?.guarantee;
+  const failureOf = async (one: Plan) => (await simulate(program, one, { cluster })).violations[0]?.guarantee;
   const failure = await failureOf(plan);
   if (failure === undefined) return plan;
   let smallest = plan;

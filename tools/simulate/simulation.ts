@@ -7,15 +7,27 @@ import { check, History, type SentObject, type SentRequest, type Violation } fro
 import { LaneServer } from './lanes/server.ts';
 import { MemoryLaneStore } from './lanes/store.ts';
 import { CALM, Link, type Weather } from './link.ts';
-import type { Fault, Plan, PlannedObject, PlannedRequest } from './plan.ts';
+import { acceptedOf, elementOf, namesOf } from './objects.ts';
+import type { Fault, Plan, PlannedObject, PlannedRequest, Role } from './plan.ts';
 import { type DatabasePace, SimulatedPool } from './pool.ts';
-import type { ProgramExports, SimulatedProgram } from './program.ts';
+import type { Cluster } from './postgres/cluster.ts';
+import { Gate } from './postgres/gate.ts';
+import { GatedPool } from './postgres/pool.ts';
+import { Receivers } from './postgres/receiver.ts';
+import { checkState, prepare, readWork, type SimulatedWorkspace, type Work } from './postgres/state.ts';
+import type { PostgresExports, ProgramExports, SimulatedProgram } from './program.ts';
 import { Trace, type TraceLine } from './trace.ts';
 import { Host, World } from './world.ts';
 
 /** Timeout of an add, and the time in which the lanes must drain after the last fault, in milliseconds. */
 const ADD_TIMEOUT = 700;
 const DRAIN_MS = 180_000;
+
+/** Milliseconds between two looks whether work is left in Postgres. */
+const LOOK_MS = 1000;
+
+/** Connections of a process to Postgres. */
+const POOL_SIZE = 6;
 
 /** Milliseconds of silence after which another worker takes the lanes of a worker. */
 const TAKE_OVER_MS = 2000;
@@ -31,10 +43,14 @@ export interface Outcome {
   /** Lines of the trace; empty unless `keepsTrace` is set. */
   trace: TraceLine[];
   digest: string | undefined;
+  /** Hash of the final tables and deliveries; absent without Postgres. */
+  state?: string | undefined;
 }
 
 export interface SimulationOptions {
   keepsTrace?: boolean;
+  /** The server of a simulation with Postgres. */
+  cluster?: Cluster | undefined;
   /** Hears of each line of the trace. */
   listen?(line: TraceLine): void;
 }
@@ -43,25 +59,28 @@ export interface SimulationOptions {
 export async function simulate(
   program: SimulatedProgram,
   plan: Plan,
-  { keepsTrace = false, listen }: SimulationOptions = {},
+  { keepsTrace = false, listen, cluster }: SimulationOptions = {},
 ): Promise<Outcome> {
-  const simulation = new Simulation(program, plan, { keepsTrace });
+  if ((program.store === 'postgres') !== (cluster !== undefined))
+    throw new Error('a program with Postgres needs a server, and a program in memory has none');
+  const simulation = new Simulation(program, plan, { keepsTrace, cluster });
   if (listen) simulation.trace.listen(listen);
   return simulation.run();
 }
 
 /** A simulated process with its connections. */
 interface Process<Running> {
-  role: 'web' | 'worker';
+  role: Role;
   number: number;
   host: Host;
-  queueLinks: Link[];
-  databaseLink: Link | undefined;
+  /** Connections by server. */
+  links: { queue: Link[]; database: Link[]; receiver: Link[] };
   running: Running;
 }
 
 type Web = Process<{ exports: ProgramExports; queue: ReturnType<ProgramExports['startWeb']> }>;
-type Worker = Process<ReturnType<ProgramExports['startWorker']>>;
+type Worker = Process<ReturnType<ProgramExports['startWorker'] | PostgresExports['startWholeWorker']>>;
+type Sync = Process<undefined>;
 
 const silent = Object.fromEntries(
   ['trace', 'debug', 'info', 'warn', 'error', 'fatal'].map((level) => [level, () => {}]),
@@ -73,10 +92,15 @@ class Simulation {
   readonly #world: World;
   readonly trace: Trace;
   readonly #lanes: LaneServer;
-  readonly #database: Database;
+  /** The tables in memory. */
+  readonly #database: Database | undefined;
+  /** The tables in Postgres. */
+  readonly #postgres: { cluster: Cluster; gate: Gate; receivers: Receivers } | undefined;
+  readonly #workspaces: SimulatedWorkspace[];
   readonly #history = new History();
   readonly #webs: Web[] = [];
   readonly #workers: Worker[] = [];
+  readonly #syncs: Sync[] = [];
   readonly #poison = new Map<string, NonNullable<PlannedObject['poison']>>();
   readonly #clients = new Map<number, PlannedRequest[]>();
   readonly #keepsTrace: boolean;
@@ -84,9 +108,16 @@ class Simulation {
   #databaseFactor = 1;
   #started = 0;
   #unanswered = 0;
+  #objects = 0;
   #isOver = false;
+  /** The work that was left in Postgres at the last look. */
+  #work: Work | undefined;
 
-  constructor(program: SimulatedProgram, plan: Plan, { keepsTrace }: { keepsTrace: boolean }) {
+  constructor(
+    program: SimulatedProgram,
+    plan: Plan,
+    { keepsTrace, cluster }: { keepsTrace: boolean; cluster: Cluster | undefined },
+  ) {
     this.#plan = plan;
     this.#program = program;
     this.#keepsTrace = keepsTrace;
@@ -96,13 +127,35 @@ class Simulation {
     this.#world.note = (what, details) => this.trace.note(what, details);
     const { lanes, kind, lockDuration } = plan.settings;
     this.#lanes = new LaneServer(this.#world, { lanes, kind, trace: this.trace });
-    this.#database = new Database(this.#world, { idleTimeout: lockDuration, trace: this.trace });
+    const options = { idleTimeout: lockDuration, trace: this.trace };
+    this.#workspaces = plan.settings.perObject.map((_, place) => ({
+      id: workspaceId(place),
+      destination: plan.settings.postgres?.streamed.includes(place) ? destinationId(place) : undefined,
+    }));
+    if (!cluster) this.#database = new Database(this.#world, options);
+    else {
+      const random = this.#world.random.fork('postgres');
+      const gate = new Gate({ ...options, cluster, world: this.#world, random });
+      const receivers = new Receivers({ trace: this.trace, random: random.fork('receivers') });
+      this.#postgres = { cluster, gate, receivers };
+    }
+  }
+
+  get #processes(): Process<unknown>[] {
+    return [...this.#webs, ...this.#workers, ...this.#syncs];
   }
 
   async run(): Promise<Outcome> {
     const { settings, requests, faults } = this.#plan;
+    if (this.#postgres) {
+      const { cluster } = this.#postgres;
+      await cluster.reset();
+      await cluster.setTime(this.#world.wallClock());
+      await prepare(cluster, this.#workspaces);
+    }
     for (let number = 0; number < settings.webs; number++) this.#startWeb(number);
     for (let number = 0; number < settings.workers; number++) this.#startWorker(number);
+    for (let number = 0; number < (settings.postgres?.syncs ?? 0); number++) this.#startSync(number);
     this.#world.schedule(TAKE_OVER_MS, () => this.#shareLanes());
     for (const request of requests) {
       const own = this.#clients.get(request.client) ?? [];
@@ -122,26 +175,56 @@ class Simulation {
       await this.#world.run(() => this.#world.now >= settings.length, deadline);
       this.#weather = CALM;
       this.#databaseFactor = 1;
+      if (this.#postgres) {
+        this.#postgres.receivers.failing = 0;
+        this.#lookForWork();
+      }
       isDrained = await this.#world.run(isOver, deadline);
     } finally {
       lost();
       this.#isOver = true;
-      for (const { host } of [...this.#webs, ...this.#workers]) host.kill();
+      for (const { host } of this.#processes) host.kill();
+      await this.#postgres?.gate.close();
     }
     return this.#outcome(isDrained);
   }
 
-  #outcome(isDrained: boolean): Outcome {
-    const { effects } = this.#database;
+  /** Checks again and again whether something is left to do in Postgres. */
+  #lookForWork(): void {
+    const { cluster } = this.#postgres!;
+    const look = async () => {
+      if (!this.#lanes.isEmpty()) return;
+      this.#work = await readWork(cluster);
+    };
+    this.#world.schedule(LOOK_MS, () => {
+      this.#world.hold(look());
+      this.#lookForWork();
+    });
+  }
+
+  async #outcome(isDrained: boolean): Promise<Outcome> {
+    const { effects } = this.#database ?? this.#postgres!.gate;
     const violations: Violation[] = this.#world.crashes.map(({ host, error }) => ({
       guarantee: 'no error ends a process' as const,
       text: `${host}: ${(error as Error)?.stack ?? error}`,
     }));
     if (violations.length === 0 && isDrained) violations.push(...check(this.#history, effects));
+    let state: string | undefined;
+    if (this.#postgres && violations.length === 0 && isDrained) {
+      const { cluster, receivers } = this.#postgres;
+      const workspaces = this.#workspaces;
+      const done = { history: this.#history, effects, workspaces, received: receivers.received };
+      await cluster.setTime(this.#world.wallClock());
+      const checked = await checkState(cluster, done);
+      state = checked.state;
+      violations.push(...checked.violations);
+    }
     if (!isDrained && violations.length === 0)
       violations.push({
         guarantee: 'I6 the queue drains',
-        text: `something still waits ${DRAIN_MS} ms after the last request and the last fault`,
+        text:
+          `something still waits ${DRAIN_MS} ms after the last request and the last fault: ` +
+          `lanes ${this.#lanes.isEmpty() ? 'are empty' : 'hold envelopes'}, work in Postgres ${JSON.stringify(this.#work)}`,
       });
     return {
       seed: this.#plan.seed,
@@ -151,11 +234,14 @@ class Simulation {
       objects: effects.length,
       trace: this.trace.lines,
       digest: this.#keepsTrace ? this.trace.digest() : undefined,
+      state,
     };
   }
 
   #isDrained(): boolean {
-    return this.#lanes.isEmpty();
+    const work = this.#work;
+    const isSettled = work !== undefined && Object.values(work).every((count) => count === 0);
+    return this.#lanes.isEmpty() && (!this.#postgres || isSettled);
   }
 
   #link(host: Host, name: string, { resends }: { resends: boolean }): Link {
@@ -180,7 +266,7 @@ class Simulation {
     const { lanes, kind } = this.#plan.settings;
     const queue = exports.startWeb({ laneStore, lanes, kind, timeout: ADD_TIMEOUT, log: silent });
     this.#webs[number] = {
-      ...{ role: 'web', number, host, queueLinks: links, databaseLink: undefined },
+      ...{ role: 'web', number, host, links: { queue: links, database: [], receiver: [] } },
       running: { exports, queue },
     };
   }
@@ -191,17 +277,18 @@ class Simulation {
     const { laneStore, links } = this.#openLanes(host, exports);
     const { lanes, lockDuration, stalledInterval, workers, worksEverything } = this.#plan.settings;
     const databaseLink = this.#link(host, 'database', { resends: false });
-    const pool = new SimulatedPool({
-      host,
-      database: this.#database,
-      link: databaseLink,
-      pace: this.#pace(host),
-    });
-    const running = exports.startWorker({
-      ...{ laneStore, pool: pool as unknown as Pool, lanes, lockDuration, stalledInterval, log: silent },
-      processId: `00000000-0000-4000-8000-${String(this.#started).padStart(12, '0')}`,
-    });
-    this.#workers[number] = { role: 'worker', number, host, queueLinks: links, databaseLink, running };
+    const pool = this.#openPool(host, databaseLink);
+    const options = {
+      ...{ laneStore, pool, lanes, lockDuration, stalledInterval, log: silent },
+      processId: this.#processId(),
+    };
+    const running = this.#postgres
+      ? (exports as PostgresExports).startWholeWorker(options)
+      : exports.startWorker(options);
+    this.#workers[number] = {
+      ...{ role: 'worker', number, host, running },
+      links: { queue: links, database: [databaseLink], receiver: [] },
+    };
     host.onEnd(() => {
       this.trace.note('worker ended', { worker: host.name });
       // A supervisor starts another worker.
@@ -211,6 +298,39 @@ class Simulation {
     });
     for (let lane = 0; lane < lanes; lane++)
       if (worksEverything || lane % workers === number) host.schedule(0, () => running.open(lane));
+  }
+
+  #processId(): string {
+    return `00000000-0000-4000-8000-${String(this.#started).padStart(12, '0')}`;
+  }
+
+  #openPool(host: Host, link: Link): Pool {
+    const pace = this.#pace(host);
+    const pool = this.#postgres
+      ? new GatedPool({ gate: this.#postgres.gate, link, pace, host, max: POOL_SIZE })
+      : new SimulatedPool({ host, database: this.#database!, link, pace });
+    return pool as unknown as Pool;
+  }
+
+  #startSync(number: number): void {
+    const { receivers } = this.#postgres!;
+    const host = new Host(this.#world, `sync ${number}.${this.#started++}`);
+    const exports = this.#program.load(host) as PostgresExports;
+    const databaseLink = this.#link(host, 'database', { resends: false });
+    const link = this.#link(host, 'receiver', { resends: false });
+    exports.startSync({
+      ...{ pool: this.#openPool(host, databaseLink), processId: this.#processId(), log: silent },
+      open: (id) => receivers.open(id, { host, link, fail: exports.deliveryError }),
+    });
+    this.#syncs[number] = {
+      ...{ role: 'sync', number, host, running: undefined },
+      links: { queue: [], database: [databaseLink], receiver: [link] },
+    };
+    host.onEnd(() => {
+      this.trace.note('sync ended', { sync: host.name });
+      const restart = () => this.#syncs[number]?.host === host && this.#startSync(number);
+      if (!this.#isOver) this.#world.schedule(this.#world.random.between(50, 2000), restart);
+    });
   }
 
   #pace(host: Host): DatabasePace {
@@ -288,17 +408,27 @@ class Simulation {
   }
 
   #accept(
-    { newId }: ProgramExports,
+    exports: ProgramExports,
     given: { object: PlannedObject; index: number; planned: PlannedRequest; sent: SentRequest },
   ): AcceptedObject {
     const { object, index, planned, sent } = given;
-    const id = newId();
-    const noted: SentObject = {
-      ...{ id, index, request: sent },
-      names: [...new Set(object.users)].map((user) => `${planned.workspace} ${user}`),
+    const note = (id: string): SentObject => {
+      const noted: SentObject = {
+        ...{ id, index, request: sent, workspaceId: workspaceId(planned.workspace) },
+        names: namesOf(object).map((name) => `${planned.workspace} ${name}`),
+      };
+      sent.objects.push(noted);
+      if (object.poison) this.#poison.set(id, object.poison);
+      return noted;
     };
-    sent.objects.push(noted);
-    if (object.poison) this.#poison.set(id, object.poison);
+    if (this.#postgres) {
+      const element = elementOf(object, this.#objects++);
+      const accepted = acceptedOf(element, index, exports as PostgresExports);
+      note(accepted.id).element = element;
+      return accepted;
+    }
+    const id = exports.newId();
+    note(id);
     const identifiers = object.users.map((user) => ({ external_id: user }));
     const [first, second = first] = identifiers as [{ external_id: string }, { external_id: string }?];
     if (object.kind === 'delete') return { kind: 'delete', id, index, user: { identifier: first } };
@@ -317,8 +447,8 @@ class Simulation {
     };
   }
 
-  #processOf({ role, process }: { role: 'web' | 'worker'; process: number }): Web | Worker | undefined {
-    return role === 'web' ? this.#webs[process] : this.#workers[process];
+  #processOf({ role, process }: { role: Role; process: number }): Process<unknown> | undefined {
+    return { web: this.#webs, worker: this.#workers, sync: this.#syncs }[role][process];
   }
 
   #inject(fault: Fault): void {
@@ -337,9 +467,7 @@ class Simulation {
         return;
       }
       case 'cut': {
-        const its = this.#processOf(fault);
-        const links = fault.server === 'queue' ? its?.queueLinks : its?.databaseLink && [its.databaseLink];
-        for (const link of links ?? []) link.cut(fault.for);
+        for (const link of this.#processOf(fault)?.links[fault.server] ?? []) link.cut(fault.for);
         return;
       }
       case 'storm': {
@@ -369,7 +497,37 @@ class Simulation {
       case 'fail over':
         this.#failOver();
         return;
+      case 'end sessions': {
+        const its = this.#processOf(fault);
+        if (its) this.#postgres?.gate.endSessionsOf(its.host.name);
+        return;
+      }
+      case 'receiver fails': {
+        if (!this.#postgres) return;
+        const { receivers } = this.#postgres;
+        receivers.failing = fault.chance;
+        this.#world.schedule(fault.for, () => {
+          receivers.failing = 0;
+        });
+        return;
+      }
+      case 'replay dead letters':
+        this.#replay(fault.process);
+        return;
     }
+  }
+
+  /** Replays all dead letters that wait, as an operator does with the command line. */
+  #replay(process: number): void {
+    const worker = this.#workers[process];
+    if (!this.#postgres || !worker?.host.isAlive || !('replay' in worker.running)) return;
+    const waiting = new Set<string>();
+    for (const { objectId, kind } of this.#postgres.gate.effects) {
+      if (kind === 'dead letter') waiting.add(objectId);
+      else waiting.delete(objectId);
+    }
+    const { replay } = worker.running;
+    if (waiting.size > 0) worker.host.schedule(0, () => void replay([...waiting]).catch(() => {}));
   }
 
   /** Opens each lane that no worker works, as the sharing of lanes does. */
@@ -413,9 +571,13 @@ class Simulation {
   #failOver(): void {
     if (!this.#plan.settings.hasReplica) return;
     this.#lanes.failOver();
-    for (const { queueLinks } of [...this.#webs, ...this.#workers])
-      for (const link of queueLinks) link.cut(this.#world.random.between(100, 1500));
+    for (const { links } of this.#processes)
+      for (const link of links.queue) link.cut(this.#world.random.between(100, 1500));
   }
+}
+
+function destinationId(place: number): string {
+  return `00000000-0000-4000-9000-00000000000${place + 1}`;
 }
 
 function workspaceId(place: number): string {

@@ -13,6 +13,9 @@ interface Event {
   isCancelled: boolean;
 }
 
+/** The wall clock when a simulation begins, in epoch milliseconds. */
+export const EPOCH = Date.UTC(2030, 0, 1);
+
 /** Cancels an event that has not run yet. */
 export type Cancel = () => void;
 
@@ -30,11 +33,12 @@ export class World {
   readonly crashes: { host: string; error: unknown }[] = [];
   readonly #events = new EventQueue();
   #order = 0;
+  readonly #held: Promise<void>[] = [];
 
   /** The wall clock when the simulation begins, in epoch milliseconds. */
   readonly epoch: number;
 
-  constructor(seed: number, { epoch = Date.UTC(2030, 0, 1) }: { epoch?: number } = {}) {
+  constructor(seed: number, { epoch = EPOCH }: { epoch?: number } = {}) {
     this.random = new Random(seed);
     this.epoch = epoch;
   }
@@ -62,6 +66,15 @@ export class World {
     };
   }
 
+  /** Lets no further event run until real work has ended, such as a statement of Postgres. */
+  hold(work: Promise<void>): void {
+    this.#held.push(work);
+  }
+
+  async #heldWork(): Promise<void> {
+    for (let work = this.#held.shift(); work; work = this.#held.shift()) await work;
+  }
+
   /**
    * Runs events until a condition holds.
    * @param deadline simulated milliseconds
@@ -81,6 +94,7 @@ export class World {
       if (!host) {
         event.run();
         this.happened++;
+        if (this.#held.length > 0) await this.#heldWork();
         continue;
       }
       if (!host.isAlive) continue;
@@ -97,6 +111,7 @@ export class World {
         host.crash(error);
       }
       await microtasks();
+      if (this.#held.length > 0) await this.#heldWork();
     }
     return true;
   }

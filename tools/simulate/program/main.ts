@@ -54,6 +54,7 @@ export interface WorkerOptions {
   lockDuration: number;
   stalledInterval: number;
   log: Log;
+  onTombstones?(): void;
 }
 
 /** A worker process, which applies the envelopes of its open lanes. */
@@ -65,9 +66,13 @@ export function startWorker({
   lockDuration,
   stalledInterval,
   log,
+  onTombstones,
 }: WorkerOptions) {
   const metrics = createWorkerMetrics();
-  const coalescer = createCoalescer(pool, { metrics, log, processId });
+  const coalescer = createCoalescer(pool, {
+    ...{ metrics, log, processId },
+    ...(onTombstones && { onTombstones }),
+  });
   const fences = createFences({ pool, lanes, metrics, log });
   const config = { LANES: lanes, LOCK_DURATION_MS: lockDuration, STALLED_INTERVAL_MS: stalledInterval };
   const open = new Map<number, Lane>();

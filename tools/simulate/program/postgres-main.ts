@@ -1,0 +1,85 @@
+import { Registry } from 'prom-client';
+import { createAccept } from '../../../src/operations/track/accept.ts';
+import type { Log } from '../../../src/platform/log.ts';
+import type { Json } from '../../../src/profile/json.ts';
+import { replayDeadLetters } from '../../../src/queue/dead-letters.ts';
+import type { LaneStore } from '../../../src/queue/lane-store.ts';
+import type { Pool } from '../../../src/store/database.ts';
+import type { Destination } from '../../../src/streams/destination.ts';
+import { DeliveryError } from '../../../src/streams/destination.ts';
+import { JobAttempts } from '../../../workers/jobs/job-attempts.ts';
+import { createStreamMetrics, createYielding } from '../../../workers/streams/context.ts';
+import { startStreams } from '../../../workers/streams/deliver.ts';
+import { openSource } from '../../../workers/streams/source.ts';
+import { startSettling } from '../../../workers/upkeep/tombstones.ts';
+import { startUpkeep } from '../../../workers/upkeep/upkeep.ts';
+import { startWorker, type WorkerOptions } from './main.ts';
+
+export * from './main.ts';
+
+const accepts = createAccept('service_id', 'refuse');
+
+/** Judges an object of `/users/track` as web does. @throws when the object is refused */
+export function accept(
+  kind: 'events' | 'purchases' | 'attributes',
+  wire: Record<string, Json>,
+  index: number,
+) {
+  const accepted = accepts[kind](wire, index, {
+    ...{ workspaceId: '', requestId: '', now: Date.now() },
+    ...{ hasGroup: () => true, channelOf: () => 'email', isBlocked: () => false },
+  });
+  if (!('object' in accepted)) throw new Error(`the simulation sent ${JSON.stringify(accepted)}`);
+  return accepted.object;
+}
+
+/** A worker with its cleanup of merged and deleted profiles and its maintenance. */
+export function startWholeWorker(options: WorkerOptions) {
+  const { pool, laneStore, lanes, log } = options;
+  const settling = startSettling(pool, log);
+  const worker = startWorker({ ...options, onTombstones: settling.wake });
+  const config = { LANES: lanes, LEDGER_DAYS: 7, AUDIT_DAYS: 30, SHARDS: 1 };
+  void startUpkeep({ laneStore, pool, objects: () => 0, config: config as never, log }).catch(() => {});
+  return {
+    ...worker,
+    /** Replays dead letters as an operator does. */
+    replay: (ids: readonly string[]) => replay({ laneStore, pool, lanes, log }, ids),
+  };
+}
+
+async function replay(
+  { laneStore, pool, lanes, log }: { laneStore: LaneStore; pool: Pool; lanes: number; log: Log },
+  ids: readonly string[],
+): Promise<void> {
+  const producer = laneStore.createProducer({ timeout: 2000, log });
+  const actor = { kind: 'operator', name: 'simulation', via: 'command_line' } as const;
+  await replayDeadLetters({ database: { pool }, producer, lanes, actor }, ids);
+}
+
+export interface SyncOptions {
+  pool: Pool;
+  processId: string;
+  log: Log;
+  /** Opens the receiver of a destination. */
+  open(destinationId: string): Destination;
+}
+
+/** The part of `sync` that delivers streams. */
+export function startSync({ pool, processId, log, open }: SyncOptions): void {
+  const registry = new Registry();
+  startStreams({
+    context: {
+      ...{ pool, log, source: openSource(pool, 'service_id') },
+      open: ({ id }) => open(id),
+      metrics: createStreamMetrics(registry),
+      attempts: new JobAttempts({ pool, processId, log, registry }),
+      yielding: createYielding({
+        ...{ areWorkersBehind: () => false, processorWait: () => 0, mostMs: 60_000 },
+        onWait() {},
+      }),
+    },
+    days: 7,
+  });
+}
+
+export const deliveryError = (message: string): Error => new DeliveryError(message);
