@@ -110,7 +110,7 @@ class Simulation {
   #unanswered = 0;
   #objects = 0;
   #isOver = false;
-  /** The work that was left in Postgres at the last look. */
+  /** The work that was left in Postgres at the last look; undefined while something waits in the lanes. */
   #work: Work | undefined;
 
   constructor(
@@ -163,9 +163,7 @@ class Simulation {
     }
     for (const client of this.#clients.keys()) this.#goOn(client);
     for (const fault of faults) this.#world.schedule(fault.at, () => this.#inject(fault));
-    const isSent = () =>
-      this.#world.now >= settings.length && this.#clients.size === 0 && this.#unanswered === 0;
-    const isOver = () => this.#world.crashes.length > 0 || (isSent() && this.#isDrained());
+    const isOver = () => this.#world.crashes.length > 0 || (this.#isSent() && this.#isDrained());
     const lost = onUnhandledRejections((error) => {
       this.#world.crashes.push({ host: 'unknown', error });
     });
@@ -191,10 +189,10 @@ class Simulation {
 
   /** Checks again and again whether something is left to do in Postgres. */
   #lookForWork(): void {
-    const { cluster } = this.#postgres!;
+    const { cluster, gate } = this.#postgres!;
     const look = async () => {
-      if (!this.#lanes.isEmpty()) return;
-      this.#work = await readWork(cluster);
+      this.#work = undefined;
+      if (this.#isSent() && this.#lanes.isEmpty() && gate.isIdle) this.#work = await readWork(cluster);
     };
     this.#world.schedule(LOOK_MS, () => {
       this.#world.hold(look());
@@ -238,10 +236,15 @@ class Simulation {
     };
   }
 
+  #isSent(): boolean {
+    const { length } = this.#plan.settings;
+    return this.#world.now >= length && this.#clients.size === 0 && this.#unanswered === 0;
+  }
+
   #isDrained(): boolean {
     const work = this.#work;
-    const isSettled = work !== undefined && Object.values(work).every((count) => count === 0);
-    return this.#lanes.isEmpty() && (!this.#postgres || isSettled);
+    if (!this.#postgres) return this.#lanes.isEmpty();
+    return work !== undefined && Object.values(work).every((count) => count === 0);
   }
 
   #link(host: Host, name: string, { resends }: { resends: boolean }): Link {

@@ -89,6 +89,11 @@ export class Gate {
     return session;
   }
 
+  /** Whether no transaction of a process is open. */
+  get isIdle(): boolean {
+    return [...this.#sessions].every(({ transaction, running }) => !transaction && !running);
+  }
+
   nextTransaction(): number {
     return ++this.#transactions;
   }
