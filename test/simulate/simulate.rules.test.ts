@@ -1,8 +1,8 @@
 import { expect, test } from 'vitest';
-import { mutations } from '../../tools/simulate/mutations.ts';
+import { mutationsOf } from '../../tools/simulate/mutations.ts';
 import { planOf } from '../../tools/simulate/plan.ts';
 import { bundleProgram } from '../../tools/simulate/program.ts';
-import { PathWatcher, rarePaths } from '../../tools/simulate/rare-paths.ts';
+import { PathWatcher, rarePathsOf } from '../../tools/simulate/rare-paths.ts';
 import { shrink } from '../../tools/simulate/shrink.ts';
 import { simulate } from '../../tools/simulate/simulation.ts';
 import { lengthOf } from '../setup/length.ts';
@@ -20,6 +20,7 @@ const FOUND_BY: Readonly<Record<string, number>> = {
   'add-reported-too-early': 1,
 };
 
+const mutations = mutationsOf('memory');
 const mutationOf = (name: string) => mutations.filter((mutation) => mutation.name === name);
 
 test('a seed gives the same trace and the same effects each time', async () => {
@@ -35,14 +36,14 @@ test('a seed gives the same trace and the same effects each time', async () => {
 
 test('every guarantee holds for each seed', async () => {
   const program = await bundleProgram();
-  const watcher = new PathWatcher();
+  const watcher = new PathWatcher('memory');
   const failed: string[] = [];
   for (let seed = 1; seed <= lengthOf({ short: 12, long: 2000 }); seed++) {
     const { violations } = await simulate(program, planOf(seed), { listen: (line) => watcher.hear(line) });
     if (violations[0]) failed.push(`seed ${seed}: ${violations[0].text}`);
   }
   expect(failed).toEqual([]);
-  expect(watcher.taken.size).toBeGreaterThan(rarePaths.length / 2);
+  expect(watcher.taken.size).toBeGreaterThan(rarePathsOf('memory').length / 2);
 }, 1_800_000);
 
 test.each(Object.entries(FOUND_BY))('a seed finds the fault of the mutation %s', async (name, seed) => {

@@ -13,18 +13,18 @@
 
 import { availableParallelism } from 'node:os';
 import { describeLine, describePlan, describeViolations } from './describe.ts';
-import { mutations } from './mutations.ts';
+import { mutations, mutationsOf } from './mutations.ts';
 import { readOptions, type SimulateOptions } from './options.ts';
 import { planFor } from './plan-for.ts';
 import { type Cluster, startCluster } from './postgres/cluster.ts';
 import { bundleProgram, type StoreKind } from './program.ts';
-import { rarePaths } from './rare-paths.ts';
+import { rarePathsOf } from './rare-paths.ts';
 import { runSeeds, type SeedsResult } from './run-seeds.ts';
 import { shrink } from './shrink.ts';
 import { simulate } from './simulation.ts';
 
 /** Least number of seeds of a run that must take every essential rare path. */
-const LONG_RUN = 5000;
+const LONG_RUN: Readonly<Record<StoreKind, number>> = { memory: 5000, postgres: 500 };
 
 const print = (text: string) => process.stdout.write(`${text}\n`);
 
@@ -72,10 +72,11 @@ async function runMany(options: SimulateOptions): Promise<boolean> {
     ...{ threads: options.threads ?? availableParallelism(), store: storeOf(options) },
   });
   print(describeRun(result));
-  const missing = rarePaths.filter(({ name }) => !result.paths.has(name));
+  const missing = rarePathsOf(storeOf(options)).filter(({ name }) => !result.paths.has(name));
   for (const { name, isEssential } of missing)
     print(`never taken${isEssential ? ' (essential)' : ''}: ${name}`);
-  const isComplete = options.seeds < LONG_RUN || missing.every(({ isEssential }) => !isEssential);
+  const isComplete =
+    options.seeds < LONG_RUN[storeOf(options)] || missing.every(({ isEssential }) => !isEssential);
   return result.failures.length === 0 && isComplete;
 }
 
@@ -92,7 +93,7 @@ function describeRun({ seeds, simulated, seconds, events, objects, failures }: S
 /** Puts each known fault into the code, and searches for a seed that finds it. */
 async function runMutations(options: SimulateOptions): Promise<boolean> {
   let isFound = true;
-  for (const { name, fault } of mutations) {
+  for (const { name, fault } of mutationsOf(storeOf(options))) {
     if (options.mutation !== undefined && options.mutation !== name) continue;
     const result = await runSeeds({
       ...{ from: options.from, seeds: Number.MAX_SAFE_INTEGER, mutation: name, print: () => {} },

@@ -1,3 +1,5 @@
+import type { StoreKind } from './program.ts';
+
 /** A text that occurs once in a source file, and its replacement. */
 interface Edit {
   /** Path from the root of the repository. */
@@ -11,6 +13,8 @@ export interface Mutation {
   name: string;
   /** Description for people. */
   fault: string;
+  /** The form of the simulation that finds the fault; absent: the form in memory. */
+  store?: StoreKind;
   edits: readonly Edit[];
 }
 
@@ -126,4 +130,81 @@ export const mutations: readonly Mutation[] = [
       },
     ],
   },
+  {
+    name: 'cursor-before-delivery',
+    fault: 'the cursor of a stream moves before the receiver has the messages',
+    store: 'postgres',
+    edits: [
+      {
+        file: 'workers/streams/deliver.ts',
+        find: 'await destination.deliver({ id: batchId(messages), messages, envelopes }, lease.signal);',
+        replace:
+          'void destination.deliver({ id: batchId(messages), messages, envelopes }, lease.signal).catch(() => {});',
+      },
+    ],
+  },
+  {
+    name: 'log-without-horizon',
+    fault: 'the log of streams is read up to ids with transactions that have not ended',
+    store: 'postgres',
+    edits: [
+      {
+        file: 'src/store/horizon.ts',
+        find: 'if (asked && haveEnded(asked.xids, oldest)) [decided, asked] = [asked.last, undefined];',
+        replace: 'if (asked || oldest) [decided, asked] = [last, undefined];',
+      },
+    ],
+  },
+  {
+    name: 'tombstones-without-horizon',
+    fault: 'a removed user is cleaned up while transactions run that may still write for it',
+    store: 'postgres',
+    edits: [
+      {
+        file: 'workers/upkeep/tombstones.ts',
+        find: '    await horizonPassed();\n',
+        replace: '    void horizonPassed;\n',
+      },
+    ],
+  },
+  {
+    name: 'delete-without-merged-users',
+    fault: 'a delete does not reach users who were merged into the deleted user',
+    store: 'postgres',
+    edits: [
+      {
+        file: 'workers/upkeep/tombstones.ts',
+        find: 'const spread = await spreadDeletes(pool, keys, Math.ceil(SLICE / keys.length));',
+        replace: 'const spread = 0 * keys.length * SLICE;',
+      },
+    ],
+  },
+  {
+    name: 'cut-envelope-stays-in-the-ledger',
+    fault: 'the ledger keeps an envelope of which a part is left, so that the rest is never applied',
+    store: 'postgres',
+    edits: [
+      {
+        file: 'src/store/ledger.ts',
+        find: "await tx.query({ name: 'release-envelopes', text: released, values: keyValues(keys) });",
+        replace: 'void [tx, keys, released];',
+      },
+    ],
+  },
+  {
+    name: 'cut-envelope-forgets-its-rest',
+    fault: 'what is left of a cut envelope is read without the places that are done',
+    store: 'postgres',
+    edits: [
+      {
+        file: 'src/store/ledger.ts',
+        find: "name: 'read-cut-envelopes',\n    text: selected,\n    values: keyValues(keys),",
+        replace: "name: 'read-cut-envelopes',\n    text: selected,\n    values: keyValues([]),",
+      },
+    ],
+  },
 ];
+
+/** Returns the mutations that a form of the simulation finds. */
+export const mutationsOf = (kind: StoreKind): Mutation[] =>
+  mutations.filter(({ store = 'memory' }) => store === kind);

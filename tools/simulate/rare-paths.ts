@@ -1,3 +1,4 @@
+import type { StoreKind } from './program.ts';
 import type { TraceLine } from './trace.ts';
 
 /** Ids of envelopes, lanes and processes, as they occur in lines of the trace. */
@@ -23,6 +24,13 @@ interface Details {
   role?: string;
   worker?: string;
   first?: string[];
+  destination?: string;
+  sync?: string;
+  repeated?: number;
+  messages?: number;
+  statement?: string;
+  ids?: string[];
+  code?: string;
 }
 
 /** A path of the code that simulations must take sometimes. */
@@ -30,6 +38,8 @@ interface RarePath {
   name: string;
   /** A long run fails if no seed takes an essential path. */
   isEssential: boolean;
+  /** The form of the simulation that has the path; absent: both. */
+  store?: StoreKind;
   /** Whether a line of the trace shows this path. */
   isTaken(line: TraceLine & { details: Details }, seen: Seen): boolean;
 }
@@ -50,6 +60,12 @@ class Seen {
   readonly ended = new Set<string>();
   /** The workers that have arrived at a fence, by fence. */
   readonly arrivals = new Map<string, Set<string>>();
+  /** The process that has delivered messages and not acknowledged them, by destination. */
+  readonly unacknowledged = new Map<string, string>();
+  /** The process that has the lease of a destination. */
+  readonly deliverers = new Map<string, string>();
+  /** Dead letters that are being replayed. */
+  readonly replayed = new Set<string>();
 
   note({ what, details }: TraceLine & { details: Details }): void {
     const { lane, job, to = '', by = '' } = details;
@@ -72,6 +88,22 @@ class Seen {
         for (const id of details.envelopes!) this.applied.add(id);
         for (const id of [...details.envelopes!, ...details.cut!]) this.claims.delete(id);
         for (const id of details.cut!) this.cuts.set(id, by);
+        for (const id of details.objects!) this.replayed.delete(id.replace(' (dead letter)', ''));
+        return;
+      case 'delivered':
+        this.unacknowledged.set(details.destination!, by);
+        return;
+      case 'delivery acknowledged':
+        this.unacknowledged.delete(details.destination!);
+        return;
+      case 'stream leased':
+        this.deliverers.set(details.destination!, by);
+        return;
+      case 'stream given back':
+        this.deliverers.delete(details.destination!);
+        return;
+      case 'replay':
+        for (const id of details.ids!) this.replayed.add(id);
         return;
       case 'worker ended':
         this.ended.add(details.worker!);
@@ -95,7 +127,7 @@ const isFault =
   (line) =>
     line.what === 'fault' && line.details.kind === kind;
 
-export const rarePaths: readonly RarePath[] = [
+const rarePaths: readonly RarePath[] = [
   { name: 'a lease is lost, and the envelope waits again', isEssential: true, isTaken: is('stalled') },
   {
     name: 'the lease of an envelope is lost twice',
@@ -318,15 +350,101 @@ export const rarePaths: readonly RarePath[] = [
         [...claims.keys()].some((other) => other < id && !details.envelopes!.includes(other)),
       ),
   },
+  {
+    name: 'a statement waits for a row lock of another process',
+    ...{ isEssential: true, store: 'postgres' },
+    isTaken: ({ what, details }) => what === 'waits for a lock' && details.by !== details.owner,
+  },
+  {
+    name: 'the cleanup of tombstones waits for a lock',
+    ...{ isEssential: false, store: 'postgres' },
+    isTaken: ({ what, details }) =>
+      what === 'waits for a lock' && /tombstone|erase|finish|spread/.test(details.statement!),
+  },
+  {
+    name: 'two transactions wait for each other',
+    ...{ isEssential: false, store: 'postgres' },
+    isTaken: is('deadlock'),
+  },
+  {
+    name: 'an administrator ends a session in its transaction',
+    ...{ isEssential: true, store: 'postgres' },
+    isTaken: ({ what, details }) =>
+      what === 'session ended' && details.code === '57P01' && details.tx !== undefined,
+  },
+  {
+    name: 'the cleanup of a merged user ends',
+    ...{ isEssential: true, store: 'postgres' },
+    isTaken: ({ what, details }) => what === 'tombstones settled' && details.kind === 'merged',
+  },
+  {
+    name: 'the cleanup of a deleted user ends',
+    ...{ isEssential: true, store: 'postgres' },
+    isTaken: ({ what, details }) => what === 'tombstones settled' && details.kind === 'deleted',
+  },
+  {
+    name: 'a dead letter is replayed',
+    ...{ isEssential: true, store: 'postgres' },
+    isTaken: is('replay'),
+  },
+  {
+    name: 'a user is deleted during the replay of dead letters',
+    ...{ isEssential: true, store: 'postgres' },
+    isTaken: ({ what }, { replayed }) => what === 'deleted' && replayed.size > 0,
+  },
+  {
+    name: 'a receiver gets messages again',
+    ...{ isEssential: true, store: 'postgres' },
+    isTaken: ({ what, details }) => what === 'delivered' && details.repeated! > 0,
+  },
+  {
+    name: 'a receiver gets repeated and new messages in one batch',
+    ...{ isEssential: false, store: 'postgres' },
+    isTaken: ({ what, details }) =>
+      what === 'delivered' && details.repeated! > 0 && details.repeated! < details.messages!,
+  },
+  {
+    name: 'a receiver refuses a batch',
+    ...{ isEssential: true, store: 'postgres' },
+    isTaken: is('delivery refused'),
+  },
+  {
+    name: 'a process that delivers ends between delivery and acknowledgement',
+    ...{ isEssential: true, store: 'postgres' },
+    isTaken: ({ what, details }, { unacknowledged }) =>
+      what === 'sync ended' && [...unacknowledged.values()].includes(details.sync!),
+  },
+  {
+    name: 'a process takes a stream that another process has not given back',
+    ...{ isEssential: true, store: 'postgres' },
+    isTaken: ({ what, details }, { deliverers }) => {
+      const before = deliverers.get(details.destination ?? '');
+      return what === 'stream leased' && before !== undefined && before !== details.by;
+    },
+  },
+  {
+    name: 'the acknowledgement of a process without a lease is refused',
+    ...{ isEssential: false, store: 'postgres' },
+    isTaken: is('acknowledgement refused'),
+  },
 ];
+
+/** Returns the paths of a form of the simulation. */
+export const rarePathsOf = (kind: StoreKind): RarePath[] =>
+  rarePaths.filter(({ store }) => store === undefined || store === kind);
 
 /** Watches a simulation for rare paths. */
 export class PathWatcher {
   readonly taken = new Set<string>();
   readonly #seen = new Seen();
+  readonly #paths: readonly RarePath[];
+
+  constructor(kind: StoreKind) {
+    this.#paths = rarePathsOf(kind);
+  }
 
   hear(line: TraceLine): void {
-    for (const { name, isTaken } of rarePaths)
+    for (const { name, isTaken } of this.#paths)
       if (!this.taken.has(name) && isTaken(line, this.#seen)) this.taken.add(name);
     this.#seen.note(line);
   }

@@ -23,7 +23,7 @@ const program = await bundleProgram(chosen, store);
 const cluster = store === 'postgres' ? await startCluster() : undefined;
 
 async function run(seed: number): Promise<SeedDone> {
-  const watcher = new PathWatcher();
+  const watcher = new PathWatcher(store);
   const listen: SimulationOptions['listen'] = (line) => watcher.hear(line);
   const outcome = await simulate(program, planFor(store, seed), { listen, cluster });
   const [violation] = outcome.violations;

@@ -138,6 +138,9 @@ class Simulation {
       const gate = new Gate({ ...options, cluster, world: this.#world, random });
       const receivers = new Receivers({ trace: this.trace, random: random.fork('receivers') });
       this.#postgres = { cluster, gate, receivers };
+      this.trace.listen(({ what, details }) => {
+        if (what === 'committed') this.#noteDeletes(details.objects as string[]);
+      });
     }
   }
 
@@ -520,6 +523,12 @@ class Simulation {
     }
   }
 
+  #noteDeletes(objects: readonly string[]): void {
+    const isDelete = (id: string) => this.#history.objects.get(id)?.element?.kind === 'delete';
+    const deletes = objects.filter(isDelete);
+    if (deletes.length > 0) this.trace.note('deleted', { ids: deletes });
+  }
+
   /** Replays all dead letters that wait, as an operator does with the command line. */
   #replay(process: number): void {
     const worker = this.#workers[process];
@@ -530,7 +539,9 @@ class Simulation {
       else waiting.delete(objectId);
     }
     const { replay } = worker.running;
-    if (waiting.size > 0) worker.host.schedule(0, () => void replay([...waiting]).catch(() => {}));
+    if (waiting.size === 0) return;
+    this.trace.note('replay', { ids: [...waiting], by: worker.host.name });
+    worker.host.schedule(0, () => void replay([...waiting]).catch(() => {}));
   }
 
   /** Opens each lane that no worker works, as the sharing of lanes does. */

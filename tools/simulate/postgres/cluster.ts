@@ -8,6 +8,7 @@ import { migrate } from '../../../src/processes/migrate.ts';
 import { everyStatementByIndex } from '../../../src/store/database.ts';
 import { ensurePartitions } from '../../../src/store/partitions.ts';
 import { EPOCH } from '../world.ts';
+import { SET_TIMES } from './times.ts';
 
 /** A server process of Postgres with its connection. Sessions of simulated processes use it one after the other. */
 export interface Backend {
@@ -50,10 +51,6 @@ const SIMULATED_FUNCTIONS = `
   create sequence public.simulated_uuids;
   create function public.gen_random_uuid() returns uuid language sql volatile as
     $$ select md5('simulated ' || nextval('public.simulated_uuids'))::uuid $$;`;
-
-/** Sets the times of the transaction and of the statement that a session has in a simulation. */
-export const SET_TIMES = `
-  select set_config('simulation.transaction', $1, false), set_config('simulation.statement', $2, false)`;
 
 /** A Postgres server of a simulation. Each thread has its own: transactions of one seed hold back snapshots of all others. */
 export class Cluster {

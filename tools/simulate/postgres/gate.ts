@@ -1,10 +1,11 @@
-import { setTimeout as realDelay } from 'node:timers/promises';
 import type { Effect } from '../database.ts';
 import { Later } from '../link.ts';
 import type { Random } from '../random.ts';
 import type { Trace } from '../trace.ts';
 import type { World } from '../world.ts';
-import { type Backend, type Cluster, SET_TIMES } from './cluster.ts';
+import type { Backend, Cluster } from './cluster.ts';
+import { noteStatement } from './note-statement.ts';
+import { SET_TIMES } from './times.ts';
 import { Transaction } from './transaction.ts';
 
 /** A statement as the driver receives it. */
@@ -40,6 +41,10 @@ const LONGEST_CHECK_MS = 50;
 
 /** Simulated milliseconds after which Postgres would search for a deadlock. */
 const DEADLOCK_MS = 1000;
+
+/** Probability that a session pauses between two statements, and the longest pause in simulated milliseconds. */
+const LONG_PAUSE_CHANCE = 0.01;
+const LONGEST_PAUSE_MS = 150;
 
 /** The outcome of a statement. */
 type Outcome = { result: Result } | { error: Error };
@@ -161,7 +166,8 @@ export class Gate {
     process.kill(session.backend!.pid, 'SIGSTOP');
     this.#parked.push(running);
     const owners = [...this.#sessions].filter(({ backend }) => backend && blockers.includes(backend.pid));
-    trace.note('waits for a lock', {
+    const isClaim = running.statement.name === 'claim-envelopes';
+    trace.note(isClaim ? 'waits for a claim' : 'waits for a lock', {
       tx: session.transaction?.id,
       by: session.client,
       owner: owners.find(({ client }) => client !== session.client)?.client ?? session.client,
@@ -236,22 +242,30 @@ export class Gate {
   }
 
   #finish(running: Running, outcome: Outcome): void {
+    const { world, random } = this.options;
     const { session, statement, answer, reason } = running;
     session.running = undefined;
-    session.lastUsed = this.options.world.now;
-    if ('error' in outcome) {
-      session.note(statement, undefined);
-      answer.fail(reason ?? outcome.error);
-    } else {
-      session.note(statement, outcome.result);
-      answer.answer(outcome.result);
-    }
+    session.lastUsed = world.now;
+    session.note(statement, 'result' in outcome ? outcome.result : undefined);
+    // The next statement of the session starts after the answer, so statements of other sessions may run in between.
+    const [longest, least] = random.chance(LONG_PAUSE_CHANCE) ? [LONGEST_PAUSE_MS, 1] : [0.3, 0.02];
+    world.schedule(random.between(least, longest), () => {
+      session.lastUsed = world.now;
+      if ('result' in outcome) answer.answer(outcome.result);
+      else answer.fail(reason ?? outcome.error);
+    });
   }
 
   /** Ends a session: its transaction is rolled back, and further statements fail with the error. */
   end(session: Session, error: Error = new Error('Connection terminated unexpectedly')): void {
     if (session.ending) return;
     session.ending = error;
+    const { transaction, client } = session;
+    this.options.trace.note('session ended', {
+      by: client,
+      tx: transaction?.id,
+      code: (error as { code?: unknown }).code,
+    });
     this.options.world.hold(this.#end(session));
   }
 
@@ -340,6 +354,7 @@ export class Session {
   note(statement: Statement, result: Result | undefined): void {
     const { text } = statement;
     const { transaction } = this;
+    if (result) noteStatement(this.#gate.options.trace, this.client, { statement, result });
     if (!transaction) {
       if (result && BEGIN.test(text)) this.#begin();
       return;
@@ -415,9 +430,12 @@ function limitsOf(text: string): { statement: number; lock: number } {
 }
 
 /** Resolves when the promise has, or after real milliseconds. */
-async function endedWithin(promise: Promise<unknown>, milliseconds: number): Promise<void> {
-  const stopping = new AbortController();
-  const timer = realDelay(milliseconds, undefined, { signal: stopping.signal }).catch(() => {});
-  await Promise.race([promise, timer]);
-  stopping.abort();
+function endedWithin(promise: Promise<unknown>, milliseconds: number): Promise<void> {
+  return new Promise((resolve) => {
+    const timer = setTimeout(resolve, milliseconds);
+    void promise.then(() => {
+      clearTimeout(timer);
+      resolve();
+    });
+  });
 }
