@@ -144,14 +144,14 @@ export const mutations: readonly Mutation[] = [
     ],
   },
   {
-    name: 'log-without-horizon',
-    fault: 'the log of streams is read up to ids with transactions that have not ended',
+    name: 'cursor-behind-a-part',
+    fault: 'the cursor of a stream moves behind a row of the log of which a part is delivered',
     store: 'postgres',
     edits: [
       {
-        file: 'src/store/horizon.ts',
-        find: 'if (asked && haveEnded(asked.xids, oldest)) [decided, asked] = [asked.last, undefined];',
-        replace: 'if (asked || oldest) [decided, asked] = [last, undefined];',
+        file: 'workers/streams/read.ts',
+        find: 'return place + 1 === ids.length ?',
+        replace: 'return place < ids.length ?',
       },
     ],
   },

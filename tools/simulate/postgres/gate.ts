@@ -42,8 +42,8 @@ const LONGEST_CHECK_MS = 50;
 /** Simulated milliseconds after which Postgres would search for a deadlock. */
 const DEADLOCK_MS = 1000;
 
-/** Probability that a session pauses between two statements, and the longest pause in simulated milliseconds. */
-const LONG_PAUSE_CHANCE = 0.01;
+/** Probabilities that a session pauses between two statements, and the longest pause in simulated milliseconds. */
+const LONG_PAUSE_CHANCES = [0.002, 0.01, 0.05];
 const LONGEST_PAUSE_MS = 150;
 
 /** The outcome of a statement. */
@@ -81,10 +81,12 @@ export class Gate {
   readonly effects: Effect[] = [];
   readonly #sessions = new Set<Session>();
   #parked: Running[] = [];
+  readonly #pauseChance: number;
   #transactions = 0;
 
   constructor(options: GateOptions) {
     this.options = options;
+    this.#pauseChance = options.random.pick(LONG_PAUSE_CHANCES);
   }
 
   /** Opens a session for a process. */
@@ -248,7 +250,7 @@ export class Gate {
     session.lastUsed = world.now;
     session.note(statement, 'result' in outcome ? outcome.result : undefined);
     // The next statement of the session starts after the answer, so statements of other sessions may run in between.
-    const [longest, least] = random.chance(LONG_PAUSE_CHANCE) ? [LONGEST_PAUSE_MS, 1] : [0.3, 0.02];
+    const [longest, least] = random.chance(this.#pauseChance) ? [LONGEST_PAUSE_MS, 1] : [0.3, 0.02];
     world.schedule(random.between(least, longest), () => {
       session.lastUsed = world.now;
       if ('result' in outcome) answer.answer(outcome.result);
