@@ -156,18 +156,6 @@ export const mutations: readonly Mutation[] = [
     ],
   },
   {
-    name: 'tombstones-without-horizon',
-    fault: 'a removed user is cleaned up while transactions run that may still write for it',
-    store: 'postgres',
-    edits: [
-      {
-        file: 'workers/upkeep/tombstones.ts',
-        find: '    await horizonPassed();\n',
-        replace: '    void horizonPassed;\n',
-      },
-    ],
-  },
-  {
     name: 'delete-without-merged-users',
     fault: 'a delete does not reach users who were merged into the deleted user',
     store: 'postgres',
