@@ -300,7 +300,7 @@ function createClient(connection: PenstockConnection, running?: Running): Pensto
   };
   const send = async (method: string, target: string, body?: object) =>
     void (await request(method, target, body));
-  const setClock = (change: object) => request<ClockState>('POST', '/_dev/clock', change);
+  const changeClock = (change: object) => request<ClockState>('POST', '/_dev/clock', change);
   return {
     ...connection,
     connection,
@@ -317,11 +317,11 @@ function createClient(connection: PenstockConnection, running?: Running): Pensto
     clearFaults: () => send('DELETE', '/_dev/faults'),
     clock: {
       get: () => request('GET', '/_dev/clock'),
-      set: (time) => setClock({ set: new Date(time).toISOString() }),
-      advance: (amount) => setClock({ advance: amount }),
-      freeze: () => setClock({ freeze: true }),
-      unfreeze: () => setClock({ freeze: false }),
-      reset: () => setClock({ real: true }),
+      set: (time) => changeClock({ set: new Date(time).toISOString() }),
+      advance: (amount) => changeClock({ advance: amount }),
+      freeze: () => changeClock({ freeze: true }),
+      unfreeze: () => changeClock({ freeze: false }),
+      reset: () => changeClock({ real: true }),
     },
     seed: (document) => request('POST', '/_dev/seed', document),
   };

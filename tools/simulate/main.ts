@@ -55,8 +55,7 @@ async function runOn(cluster: Cluster | undefined, seed: number, options: Simula
   const chosen = mutations.filter(({ name }) => name === options.mutation);
   const program = await bundleProgram(chosen, store);
   let plan = planFor(store, seed);
-  const milliseconds = options.minutes * 60_000;
-  if (options.shrink) plan = await shrink(program, plan, { milliseconds, print, cluster });
+  if (options.shrink) plan = await shrink(program, plan, { attempts: options.attempts, print, cluster });
   const outcome = await simulate(program, plan, { keepsTrace: true, cluster });
   if (options.trace) for (const line of outcome.trace) print(describeLine(line));
   if (options.trace || options.shrink) print(describePlan(plan));

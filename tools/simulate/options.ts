@@ -5,8 +5,10 @@ export interface SimulateOptions {
   seed?: number;
   from: number;
   seeds: number;
-  /** Real minutes: for each mutation, and for shrinking. */
+  /** Real minutes for each mutation. */
   minutes: number;
+  /** Simulations for shrinking. */
+  attempts: number;
   threads?: number;
   trace: boolean;
   shrink: boolean;
@@ -24,7 +26,8 @@ export function readOptions(arguments_: string[]): SimulateOptions {
     .option('--seed <number>', 'run this seed alone', whole)
     .option('--from <number>', 'the first seed', whole, 1)
     .option('--seeds <number>', 'how many seeds to run', whole, 1000)
-    .option('--minutes <number>', 'minutes for each mutation, and for shrinking', positive, 10)
+    .option('--minutes <number>', 'minutes for each mutation', positive, 10)
+    .option('--attempts <number>', 'simulations for shrinking', whole, 1000)
     .option('--threads <number>', 'threads that run seeds; without it, one for each processor', whole)
     .option('--trace', 'with --seed: print what happened in each lane', false)
     .option('--shrink', 'with --seed: remove work and faults as long as the seed fails', false)

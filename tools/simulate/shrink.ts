@@ -6,19 +6,22 @@ import { simulate } from './simulation.ts';
 /**
  * Removes requests, objects and faults from a plan as long as it fails with the same guarantee.
  *
- * @param given.milliseconds time limit in real milliseconds
+ * @param given.attempts most simulations: the shrunk plan depends on nothing else, in particular not on the machine
  */
 export async function shrink(
   program: SimulatedProgram,
   plan: Plan,
   {
-    milliseconds,
+    attempts,
     print,
     cluster,
-  }: { milliseconds: number; print(line: string): void; cluster?: Cluster | undefined },
+  }: { attempts: number; print(line: string): void; cluster?: Cluster | undefined },
 ): Promise<Plan> {
-  const ends = performance.now() + milliseconds;
-  const failureOf = async (one: Plan) => (await simulate(program, one, { cluster })).violations[0]?.guarantee;
+  let left = attempts;
+  const failureOf = async (one: Plan) => {
+    left--;
+    return (await simulate(program, one, { cluster })).violations[0]?.guarantee;
+  };
   const failure = await failureOf(plan);
   if (failure === undefined) return plan;
   let smallest = plan;
@@ -30,7 +33,7 @@ export async function shrink(
   ): Promise<readonly Member[]> {
     let kept = members;
     for (let size = Math.ceil(kept.length / 2); size >= 1; size = size === 1 ? 0 : Math.ceil(size / 2)) {
-      for (let from = 0; from < kept.length && performance.now() < ends; ) {
+      for (let from = 0; from < kept.length && left > 0; ) {
         const fewer = [...kept.slice(0, from), ...kept.slice(from + size)];
         const tried = planWith(fewer);
         if ((await failureOf(tried)) === failure) {
@@ -45,7 +48,7 @@ export async function shrink(
   const before = describe(smallest);
   await remove(smallest.faults, (faults) => ({ ...smallest, faults: [...faults] }));
   await remove(smallest.requests, (requests) => ({ ...smallest, requests: [...requests] }));
-  for (let place = 0; place < smallest.requests.length && performance.now() < ends; place++) {
+  for (let place = 0; place < smallest.requests.length && left > 0; place++) {
     const withObjects = (objects: readonly Plan['requests'][number]['objects'][number][]) => ({
       ...smallest,
       requests: smallest.requests.map((request, index) =>

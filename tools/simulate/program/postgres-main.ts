@@ -17,7 +17,7 @@ import { startWorker, type WorkerOptions } from './main.ts';
 
 export * from './main.ts';
 
-const accepts = createAccept('service_id', 'refuse');
+const accepts = createAccept('service_id', { longStrings: 'refuse' });
 
 /** Judges an object of `/users/track` as web does. @throws when the object is refused */
 export function accept(
