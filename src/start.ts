@@ -3,7 +3,12 @@ import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import path from 'node:path';
 import { keepIntegrationKey } from './embedded/address.ts';
-import { type EmbeddedPostgres, hasEmbeddedPostgres, startEmbeddedPostgres } from './embedded/postgres.ts';
+import {
+  type EmbeddedPostgres,
+  hasEmbeddedPostgres,
+  SHORT_PROOF,
+  startEmbeddedPostgres,
+} from './embedded/postgres.ts';
 import { type Config, readConfig } from './platform/config.ts';
 import { environmentWith } from './platform/environment.ts';
 import { packageRoot, START_COMMAND } from './platform/files.ts';
@@ -43,7 +48,7 @@ async function start(): Promise<number> {
         await claimPorts(config, 0);
         log.info({ data_dir: config.DATA_DIR }, 'creating the database of the first start');
       }
-      postgres = await startEmbeddedPostgres(config.DATA_DIR, log);
+      postgres = await startEmbeddedPostgres(config.DATA_DIR, log, { initdb: [SHORT_PROOF] });
       keepIntegrationKey(config.DATA_DIR);
       const onHopeless = (reason: string) => end.because(reason, 1);
       stopPostgres = keepPostgresRunning(postgres, { log, onHopeless });

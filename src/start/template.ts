@@ -4,7 +4,7 @@ import { existsSync, readdirSync } from 'node:fs';
 import { mkdir, mkdtemp, readdir, rename, rm, stat, utimes } from 'node:fs/promises';
 import path from 'node:path';
 import { promisify } from 'node:util';
-import { type EmbeddedPostgres, startEmbeddedPostgres } from '../embedded/postgres.ts';
+import { type EmbeddedPostgres, SHORT_PROOF, startEmbeddedPostgres } from '../embedded/postgres.ts';
 import type { ServerSettings } from '../embedded/server.ts';
 import { cacheFolder } from '../platform/environment.ts';
 import { packageRoot, packageVersion } from '../platform/files.ts';
@@ -31,7 +31,7 @@ const settings: ServerSettings = {
 };
 
 /** Options of `initdb` for the same purpose. */
-const initdb = ['--no-sync', '--wal-segsize=1', '--set=fsync=off'];
+const initdb = ['--no-sync', '--wal-segsize=1', '--set=fsync=off', SHORT_PROOF];
 
 /** The parts of a data folder that make its cluster. */
 const PARTS = ['password', 'postgres'];
