@@ -186,6 +186,12 @@ describe('penstock dev', () => {
         requests: [{ status: 201, method: 'POST', body: { attributes: [{ first_name: 'Ada' }] } }],
       });
     });
+
+    test('names each request as the header of its response does', async () => {
+      const response = await send('/users/track', { attributes: [{ external_id: 'ada' }] });
+      const { body } = await control('/requests', { path: '/users/track' });
+      expect(body.requests).toMatchObject([{ request_id: response.headers.get('X-Request-Id') }]);
+    });
   });
 
   describe('POST /_dev/faults', () => {

@@ -2,7 +2,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import { brotliDecompressSync, gunzipSync, inflateSync } from 'node:zlib';
 import { nowDate } from '../../platform/clock.ts';
 import { containsSubset } from '../../platform/subset.ts';
-import { hasBody } from '../request.ts';
+import { hasBody, type RequestInHand } from '../request.ts';
 
 /** Requests that are kept, and bytes of each body. */
 const MAX_REQUESTS = 1000;
@@ -24,6 +24,7 @@ interface Recorded {
   headers: IncomingMessage['headers'];
   chunks: Buffer[];
   bytes: number;
+  request: IncomingMessage;
   response: ServerResponse;
 }
 
@@ -48,7 +49,16 @@ export class Journal {
   /** Records a request, before its body is read. */
   record(request: IncomingMessage, response: ServerResponse): void {
     const { method = '', url = '', headers } = request;
-    const recorded: Recorded = { at: nowDate(), method, url, headers, chunks: [], bytes: 0, response };
+    const recorded: Recorded = {
+      at: nowDate(),
+      method,
+      url,
+      headers,
+      chunks: [],
+      bytes: 0,
+      request,
+      response,
+    };
     if (this.#recorded.push(recorded) > MAX_REQUESTS) this.#recorded.shift();
     if (!hasBody(request)) return;
     // Listening makes the body flow, and the handler listens in the same turn of the event loop.
@@ -78,8 +88,8 @@ export class Journal {
 export const pathOf = (url: string): string => url.split('?', 1)[0]!;
 
 function shown(recorded: Recorded): JournalEntry {
-  const { at, method, url, headers, response } = recorded;
-  const id = response.getHeader('X-Request-Id');
+  const { at, method, url, headers, request, response } = recorded;
+  const id = (request as RequestInHand).requestId ?? response.getHeader('X-Request-Id');
   return {
     request_id: id === undefined ? null : String(id),
     received_at: at.toISOString(),
