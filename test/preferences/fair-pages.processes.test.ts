@@ -166,7 +166,8 @@ test("the slow templates of several workspaces leave the pages of another's", as
   }
   expect(shown).toBe(PAGES / 2);
   expect(flooding.statuses[200]).toBeUndefined();
-});
+  // Each slow page takes half a second of a core, and other tests may need the cores as well.
+}, 300_000);
 
 test('workspaces take turns at rendering, however many pages one of them asks for', async () => {
   const renderer = createRenderer({ most: 1, deadline: 60_000, patience: 120_000 });

@@ -327,7 +327,9 @@ export class Session {
   }
 
   /** Sends a statement to the server, after the simulated time if the statement may use it. */
-  async send({ text, name, values }: Statement): Promise<Result> {
+  async send({ text: given, name, values }: Statement): Promise<Result> {
+    // Statements about processes name the clock of the machine, which is simulated as well.
+    const text = given.replace(MACHINE_CLOCK, 'public.$1(');
     const { cluster, world } = this.#gate.options;
     const { client } = this.backend!;
     const now = Math.floor(world.wallClock());
@@ -419,6 +421,9 @@ export class Session {
 }
 
 const BEGIN = /^\s*begin(?: isolation level [a-z ]+?)?(?: read only)?(?=;|$)/i;
+
+/** A function of the clock of the machine, which the functions of the simulation do not hide. */
+const MACHINE_CLOCK = /\bpg_catalog\.(now|(?:clock|statement|transaction)_timestamp)\(/g;
 
 /** Statements without the time of the transaction. */
 const TIMELESS = /^\s*(?:select|commit|rollback|savepoint|release)\b/i;
