@@ -21,7 +21,7 @@ const folders = scratchFolders('dev');
 /** Milliseconds without a request after which the process is idle. */
 const IDLE_MS = 3000;
 
-/** How many times longer an idle process waits between two looks at its stores, and for how many milliseconds at most. */
+/** The factor by which an idle process polls its stores less often, and the longest interval in milliseconds. */
 const IDLE_FACTOR = 10;
 const LONGEST_IDLE_MS = 15_000;
 
@@ -104,7 +104,7 @@ export async function dev(options: DevOptions): Promise<number> {
     throw error;
   } finally {
     end.over();
-    // They would report that Postgres is gone.
+    // The services would report that Postgres has stopped.
     for (const one of logs) one.level = 'silent';
     await postgres?.stop();
     await rm(home, { recursive: true, force: true });

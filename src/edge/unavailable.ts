@@ -9,7 +9,7 @@ type Unavailability = {
   [Name in ErrorName]: (typeof errors)[Name]['status'] extends 503 ? Name : never;
 }[ErrorName];
 
-/** Tells by each 503 of the catalogue which operations can end with it. */
+/** The condition under which an operation can answer with a 503 of the catalogue, by the name of the error. */
 const meets: Record<Unavailability, (operation: Operation) => boolean> = {
   queueUnavailable: (operation) => operation.kind === 'queued' || operation.asksQueue === true,
   queueFull: ({ kind }) => kind === 'queued',
@@ -35,7 +35,7 @@ export function unavailabilities(operation: Operation): ErrorName[] {
   return (Object.keys(meets) as Unavailability[]).filter((name) => meets[name](operation));
 }
 
-/** Whether an operation leaves something behind, so that it is refused while there is too much to do. */
+/** Returns whether an operation adds work, so that it is refused while too much work waits. */
 export function stores({ kind, method, readsOnly }: Operation): boolean {
   return kind === 'queued' || (method !== 'GET' && !readsOnly);
 }
@@ -53,7 +53,7 @@ const OVER_LIMIT: Readonly<Record<string, Unavailability>> = {
   pending_bytes: 'tooManyPendingBytes',
 };
 
-/** Returns the error of the catalogue for a failure that may be over in a moment. */
+/** Returns the error of the catalogue for a temporary failure. */
 export function whyUnavailable(error: unknown): ErrorName {
   if (error instanceof QueueUnavailable)
     return error.limit === undefined ? 'queueUnavailable' : (OVER_LIMIT[error.limit] ?? 'unavailable');
@@ -62,7 +62,7 @@ export function whyUnavailable(error: unknown): ErrorName {
   return error instanceof RedisUnavailable ? 'redisUnavailable' : 'databaseUnavailable';
 }
 
-/** Whether the same request may well succeed in a moment. */
+/** Returns whether the same request is likely to succeed soon. */
 export function isUnavailable(error: unknown): boolean {
   return (
     error instanceof QueueUnavailable ||

@@ -2,15 +2,14 @@ import { crc32 } from 'node:zlib';
 import type { WireEnvelope } from './wire.ts';
 
 /**
- * The checksum of a job in Redis. Redis has checksums for its snapshots, and none for the commands in its append-only
- * file: a flipped bit in a value would be served as it is. A release that does not know the member ignores it.
- * Postgres has checksums of its own (`data_checksums`).
+ * The checksum of a job in Redis. Redis has checksums for its snapshots only: a flipped bit in a command of the append-only
+ * file would be served. Earlier releases ignore the member. Postgres has checksums of its own (`data_checksums`).
  */
 const MEMBER = ',"checksum":';
 
-/** What a lane hands out in place of an envelope whose text has changed since it was added. */
+/** Replaces an envelope whose text has changed since it was added. */
 export interface DamagedEnvelope {
-  /** The text as it is now. */
+  /** The changed text. */
   damaged: string;
 }
 
@@ -19,7 +18,7 @@ export function seal(text: string): string {
   return `${text.slice(0, -1)}${MEMBER}${crc32(text)}}`;
 }
 
-/** Parses the text of a job. Text without a checksum is of an earlier release, or was added by hand. */
+/** Parses the text of a job. Jobs of earlier releases, and jobs added by hand, have no checksum. */
 export function unseal(text: string): WireEnvelope | DamagedEnvelope {
   let data: unknown;
   try {
@@ -33,8 +32,7 @@ export function unseal(text: string): WireEnvelope | DamagedEnvelope {
 }
 
 /**
- * Checks a job that somebody else has parsed. Its text is written once more, which gives the same text: the members keep
- * their order.
+ * Checks a job that BullMQ has parsed. Writing it as JSON again gives the same text, because members keep their order.
  */
 export function unsealParsed(data: WireEnvelope): WireEnvelope | DamagedEnvelope {
   if (!hasChecksum(data)) return data;
@@ -51,7 +49,7 @@ function hasChecksum(data: unknown): data is Sealed {
   return typeof (data as Sealed | null)?.checksum === 'number';
 }
 
-/** @param sealed the text that the checksum is for; `text` is what is kept if it differs */
+/** @param sealed the text that the checksum covers. @param text the text to keep if the checksum differs */
 function check(data: Sealed, sealed: string, text: string): WireEnvelope | DamagedEnvelope {
   if (crc32(sealed) !== data.checksum) return damagedBy(text);
   delete data.checksum;
@@ -63,7 +61,7 @@ export function damagedBy(text: string): DamagedEnvelope {
   return { damaged: text.replaceAll('\0', '\ufffd') };
 }
 
-/** Whether a lane handed out text that has changed since it was added. */
+/** Returns whether an envelope has changed since it was added. */
 export function isDamaged(data: unknown): data is DamagedEnvelope {
   return typeof (data as DamagedEnvelope | null)?.damaged === 'string';
 }

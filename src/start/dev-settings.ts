@@ -3,7 +3,7 @@ import { type Config, ConfigError, readConfig } from '../platform/config.ts';
 import { environmentOver } from '../platform/environment.ts';
 import { isLoopback } from '../platform/listen.ts';
 
-/** Credentials of `penstock dev`, which tests can contain: the data behind them exists only on this machine while it runs. */
+/** Credentials of `penstock dev`. They are no secret: they give access to temporary data on this machine only. */
 const CREDENTIALS = {
   BOOTSTRAP_API_KEY: 'penstock-dev-api-key',
   BOOTSTRAP_SCIM_TOKEN: 'penstock-dev-scim-token',
@@ -16,7 +16,7 @@ const DEFAULTS = {
   LOG_LEVEL: 'warn',
   // A revoked key or a blocked user takes effect with the next request.
   KEY_CACHE_MS: '0',
-  // A busy machine makes tests slower. It must not make them fail.
+  // On a busy machine, tests become slower instead of failing.
   MAX_EVENT_LOOP_LAG_MS: '60000',
   QUEUE_TIMEOUT_MS: '30000',
 };
@@ -29,7 +29,7 @@ const FIXED = {
   WORKER_PORT: '0',
   SYNC_PORT: '0',
   SYNC_NICE: '0',
-  // Every other process of this program would wait for the one that is frozen, so no lock has to expire soon.
+  // There is one process, so no other worker waits for its locks to expire.
   LOCK_DURATION_MS: '30000',
   STALLED_INTERVAL_MS: '30000',
 };

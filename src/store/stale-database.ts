@@ -4,10 +4,10 @@ import { PrismaClient } from '../generated/prisma/client.ts';
 import { type Database, type Pool, PostgresClient } from './database.ts';
 import { boundOf } from './pooling.ts';
 
-/** Connections that read, besides the one that holds the snapshot. */
+/** Number of connections that read. Another connection holds the snapshot. */
 const CONNECTIONS = 2;
 
-/** A connection that is in one transaction for its whole life. Transactions of its users are parts of that one. */
+/** A connection with one transaction from start to end. `begin` and `commit` of its users have no effect. */
 class SnapshotClient extends PostgresClient {
   join(snapshot?: string): Promise<unknown> {
     const begin = 'begin isolation level repeatable read read only';
@@ -22,7 +22,7 @@ class SnapshotClient extends PostgresClient {
   }
 }
 
-/** Opens a database whose rows remain as they are now, for reading. Close it within seconds: Postgres keeps rows for it. */
+/** Opens the database as it is now, for reading. Close it within seconds, because Postgres keeps old rows for it. */
 export async function openStaleDatabase({ options }: Pool): Promise<Database> {
   const { connectionString } = options;
   const holder = new SnapshotClient({ connectionString });

@@ -22,7 +22,7 @@ export const faultKinds = {
     'For `seconds` seconds, all reads that match return the data of the time at which you added the fault. `times` does not apply.',
 } as const;
 
-/** What happens to the next requests that match. */
+/** A failure of the next requests that match. */
 export interface Fault {
   kind: keyof typeof faultKinds;
   /** Absent: any method, any path. */

@@ -12,9 +12,9 @@ export type ListOperation = {
   | {
       kind: 'add' | 'remove';
       value: string;
-      /** When it was answered; absent with `unknown`. */
+      /** Time of the answer; absent with `unknown`. */
       completed?: number;
-      /** `ok`: acknowledged. `failed`: refused. `unknown`: no answer, or one that says that it is not known. */
+      /** `ok`: acknowledged. `failed`: refused. `unknown`: no answer, or an answer that leaves the result open. */
       outcome: 'ok' | 'failed' | 'unknown';
     }
   | { kind: 'read'; values: string[]; completed: number }
@@ -25,11 +25,10 @@ type Read = Extract<ListOperation, { kind: 'read' }>;
 
 /**
  * Checks a history as Elle checks lists with appends. Each value is added once, so the order of a list shows the order
- * of its writes, and every read has to be a prefix of one order. A value that somebody removes is left out of that order
- * and checked by itself.
+ * of its writes, and every read must be a prefix of one order. A removed value is not part of that order and has a check of
+ * its own.
  *
- * An acknowledged change takes effect later, so a read need not show it, until the last reads: they come after the queue
- * was empty.
+ * An acknowledged change takes effect later, so only the last reads, after the queue was empty, must show it.
  *
  * @param last the list of each user at the end
  */
@@ -99,7 +98,7 @@ function checkUser(user: string, history: ListOperation[], final: readonly strin
 const isPossible = (change: Change | undefined): boolean =>
   change !== undefined && change.outcome !== 'failed';
 
-/** A value that was seen and then is gone does not come back, and is only gone because somebody removed it. */
+/** Checks that a value disappears only after a remove, and does not come back. */
 function checkRemoved(
   removes: ReadonlyMap<string, Change>,
   reads: Read[],
@@ -121,7 +120,7 @@ function checkRemoved(
   }
 }
 
-/** What was acknowledged before another add was sent stands in front of it. */
+/** Checks that a value acknowledged before another add was sent precedes the value of that add. */
 function checkAcceptance(
   adds: Change[],
   places: ReadonlyMap<string, number>,
@@ -129,7 +128,7 @@ function checkAcceptance(
 ): void {
   const placed = adds.filter(({ value }) => places.has(value));
   placed.sort((one, other) => places.get(one.value)! - places.get(other.value)!);
-  // The latest moment at which anything so far in the order was sent.
+  // The latest time at which one of the values so far was sent.
   let latest: Change | undefined;
   for (const add of placed) {
     if (latest && add.outcome === 'ok' && add.completed! < latest.invoked)

@@ -6,7 +6,7 @@ import { temporaryFolder } from '../../../test/setup/left-behind.ts';
 
 let library: string | undefined;
 
-/** Why the library that follows fsync cannot be used here; undefined: it can. */
+/** Returns the reason why the library cannot be used on this machine, or undefined. */
 export function cannotCutPower(): string | undefined {
   if (process.platform !== 'linux') return 'power cuts need Linux: the library is preloaded by ld.so';
   const found = spawnSync('cc', ['--version'], { stdio: 'ignore' });
@@ -25,11 +25,11 @@ function compile(): string {
   return library;
 }
 
-/** A folder of a server, and beside it what a power cut would leave of the folder. */
+/** A server's folder with a copy that contains only synced bytes. */
 export interface DurableFolder {
-  /** A program that runs the given one, and keeps the copy up to date at each fsync. */
+  /** A program that runs the server and updates the copy at each fsync. */
   program: string;
-  /** Puts the copy in place of the folder. Only while no server runs. @returns files that were not whole on disk */
+  /** Replaces the folder with the copy. The server must have stopped. @returns number of files with bytes that were not synced */
   cut(): number;
 }
 
