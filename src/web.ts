@@ -153,7 +153,7 @@ async function main(host: Host): Promise<void> {
   const fleet = addFleetMetrics(metrics.registry, {
     ...{ pool, connection, depth, oldest, lanes, dataDir: config.DATA_DIR },
   });
-  const control = host.control && (await openControl(host.control, { pool, connection, lanes }));
+  const control = host.control && (await openControl(host.control, { pool, connection, lanes, queue }));
   host.control?.onForget(limits.forget);
   const renderer = createRenderer();
   const links = createLinkSettings(config);
@@ -288,11 +288,16 @@ async function main(host: Host): Promise<void> {
 /** Loads the control endpoints, which no deployment has. */
 async function openControl(
   parts: NonNullable<Host['control']>,
-  { pool, connection, lanes }: { pool: Pool; connection: QueueConnection; lanes: number },
+  {
+    pool,
+    connection,
+    lanes,
+    queue,
+  }: { pool: Pool; connection: QueueConnection; lanes: number; queue: { pending(): number } },
 ): Promise<Control> {
   const { createControl } = await import('./edge/control/control.ts');
   return createControl({
-    ...{ pool, parts, laneStore: connection.laneStore, lanes },
+    ...{ pool, parts, laneStore: connection.laneStore, lanes, pending: queue.pending },
   });
 }
 

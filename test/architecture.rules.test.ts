@@ -57,7 +57,7 @@ const rooms: Record<string, string[]> = {
   start: ['admin', 'platform', 'profile', 'integrations', 'processes', 'embedded', 'store', 'queue'],
   metrics: ['platform', 'queue', 'processes'],
   'workers/batch': ['metrics', 'platform', 'schemas', 'profile', 'jobs', 'store', 'queue'],
-  'workers/fence': ['metrics', 'platform', 'jobs', 'store'],
+  'workers/fence': ['metrics', 'platform', 'jobs', 'store', 'queue'],
   'workers/lane': ['platform', 'profile', 'store', 'queue', 'workers/batch', 'workers/fence'],
   'workers/upkeep': ['platform', 'store', 'queue', 'retention', 'workers/batch'],
   'workers/jobs': ['platform', 'store'],

@@ -24,7 +24,7 @@ export function concernedLanes(object: AcceptedObject, workspaceId: string, lane
 
 /**
  * One envelope that stands in several lanes: whole in the first, as a mark in the others.
- * @param id of the envelope, a UUID; those of the marks follow from it
+ * @param id of the envelope, a UUID; the ids of the marks follow from it (`markOfFence`)
  * @param lanes ascending, two at least
  */
 export function fenceEntries(id: string, lanes: number[], envelope: Envelope): LaneEntry[] {
@@ -32,9 +32,12 @@ export function fenceEntries(id: string, lanes: number[], envelope: Envelope): L
   return lanes.map((lane, place) =>
     place === 0
       ? { lane, id, envelope: { ...envelope, fence } }
-      : { lane, id: uuidv5(String(lane), id), envelope: { requests: [], objects: [], fence } },
+      : { lane, id: markOfFence(id, lane), envelope: { requests: [], objects: [], fence } },
   );
 }
+
+/** Returns the id of the mark of a fence in a lane. */
+export const markOfFence = (fenceId: string, lane: number): string => uuidv5(String(lane), fenceId);
 
 /** The accepted objects of one request, and the bytes of their JSON text, about. */
 export interface Packable {

@@ -31,12 +31,16 @@ const PROBE_MS = 50;
 /** Milliseconds between two questions whether replicas confirm their disks, while they do not. */
 const ASK_DISKS_MS = 10_000;
 
+/** Adds in a row without the confirmation of enough disks after which disks do not count for a while. */
+const MAX_MISSED = 3;
+
 /**
  * Lets adds be answered only once so many replicas hold them. `WAIT` goes behind `EXEC` in the same pipeline: it asks
  * for what its own connection wrote, and does not wait inside of a transaction.
  *
  * `WAIT` counts memory, and `WAITAOF` (Redis 7.2, Valkey) counts disks. Replicas without an append-only file, or with
- * `appendfsync everysec`, never confirm in time. So disks count from the first add that enough of them confirm at once.
+ * `appendfsync everysec`, do not confirm in time under load. So disks count from an add that enough of them confirm at once, until
+ * three adds in a row are confirmed by memory alone: those fail, and later ones are not refused for disks that cannot keep up.
  *
  * @param redis which nobody else writes to
  * @param timeout milliseconds of a whole add
@@ -50,6 +54,7 @@ export function waitForReplicas(
   let hasWaitAof: boolean | undefined;
   let disksCount = false;
   let askedAt = Number.NEGATIVE_INFINITY;
+  let missed = 0;
 
   /** Milliseconds for `WAITAOF` behind the next add; undefined: it is not sent. */
   function timeForDisks(): number | undefined {
@@ -68,11 +73,19 @@ export function waitForReplicas(
       if (disksCount) throw error;
       return;
     }
+    judgeDisks(Number((counts as unknown[])[1]));
+  }
+
+  /** @param held number of replicas that have the last add on disk; @throws {TooFewReplicas} if disks count and too few have */
+  function judgeDisks(held: number): void {
     askedAt = performance.now();
-    const held = Number((counts as unknown[])[1]);
-    if (held >= replicas) disksCount = true;
-    else if (disksCount) {
-      isBehind = true;
+    if (held >= replicas) {
+      disksCount = true;
+      missed = 0;
+    } else if (disksCount) {
+      missed++;
+      disksCount = missed < MAX_MISSED;
+      isBehind = disksCount;
       throw new TooFewReplicas(held, replicas, 'disk');
     }
   }
@@ -124,17 +137,21 @@ export function waitForReplicas(
       if (!(held >= replicas)) throw new TooFewReplicas(held || 0, replicas);
       if (disksCount) {
         const [, disks] = (await server!.call('WAITAOF', 0, replicas, PROBE_MS)) as number[];
-        if (!(Number(disks) >= replicas)) throw new TooFewReplicas(Number(disks) || 0, replicas, 'disk');
+        judgeDisks(Number(disks) || 0);
       }
       isBehind = false;
     },
   };
 }
 
-/** A user who may not ask is treated as if the server had no such command. */
-async function knowsWaitAof(server: Redis): Promise<boolean> {
-  const [found] = (await server.call('COMMAND', 'INFO', 'WAITAOF').catch(() => [])) as unknown[];
-  return Array.isArray(found);
+/** Returns undefined while the server does not answer. A user who may not ask is treated as if the server had no such command. */
+async function knowsWaitAof(server: Redis): Promise<boolean | undefined> {
+  try {
+    const [found] = (await server.call('COMMAND', 'INFO', 'WAITAOF')) as unknown[];
+    return Array.isArray(found);
+  } catch (error) {
+    return /NOPERM|unknown command/i.test((error as Error).message) ? false : undefined;
+  }
 }
 
 /** Whether a server says that another one has the slot, or will have. What was to be added is not stored. */

@@ -76,6 +76,18 @@ test.each([
   expect(letter!.reason).toContain('the job was damaged in Redis: its checksum differs');
 });
 
+test('G4: a fence takes effect although its mark in another lane is damaged', async () => {
+  const { scene, redis } = await fill();
+  await scene.producer.add(scene.fence([0, 1], event('user-dan')));
+  await redis.kill();
+  flipWord(redis.dir, '{"requests":[],"objects":[],"fence"');
+  await startRedis({ port: redis.port, dir: redis.dir });
+  onTestFinished(() => scene.stop());
+  scene.startWorker([0, 1]);
+  const [letter] = await applied(scene, 4);
+  expect(letter!.reason).toContain('the job was damaged in Redis');
+});
+
 test('each bit flipped in the append-only file is refused by Redis, reported, or without effect', async () => {
   const { scene, redis, entries } = await fill();
   await scene.stop();

@@ -6,10 +6,19 @@ import { waitForReplicas } from '../../src/queue/replicas.ts';
 type Answer = [Error | null, unknown];
 
 /** A server with one replica, as far as adds ask it. `waitAof` is what it answers to that command behind an add. */
-function createServer({ knows = true, waitAof }: { knows?: boolean; waitAof: () => Answer }) {
+function createServer({
+  knows = true,
+  isReachable = () => true,
+  waitAof,
+}: {
+  knows?: boolean;
+  isReachable?: () => boolean;
+  waitAof: () => Answer;
+}) {
   const sent: unknown[][] = [];
   const redis = {
     call: async (name: string) => {
+      if (name === 'COMMAND' && !isReachable()) throw new Error('Connection is closed.');
       if (name === 'COMMAND') return [knows ? ['waitaof'] : null];
       return name === 'WAIT' ? 1 : waitAof()[1];
     },
@@ -55,6 +64,23 @@ describe('G1: the disks of replicas', () => {
     await expect(add()).rejects.toThrow('0 of 1 replicas');
     held = 1;
     expect(await add()).toEqual([WAIT, ['WAITAOF', 0, 1, 350]]);
+  });
+
+  test('no longer count after three adds that they did not confirm, although memory did', async () => {
+    let held = 1;
+    const { add } = createServer({ waitAof: () => [null, [0, held]] });
+    await add();
+    held = 0;
+    for (let misses = 0; misses < 3; misses++) await expect(add()).rejects.toThrow('on their disks');
+    expect(await add()).toEqual([WAIT]);
+  });
+
+  test('are asked about again after the server could not say whether it knows the command', async () => {
+    let isReachable = false;
+    const { add } = createServer({ isReachable: () => isReachable, waitAof: () => [null, [0, 1]] });
+    expect(await add()).toEqual([WAIT]);
+    isReachable = true;
+    expect(await add()).toEqual([WAIT, ['WAITAOF', 0, 1, 50]]);
   });
 
   test('are asked about seldom and not waited for while they do not confirm', async () => {

@@ -22,7 +22,8 @@ Set \`current\` to test a client against the limits and errors that it meets at 
 VENDOR_RULES=current npx penstock dev
 \`\`\`
 
-All processes and the command \`penstock\` need the same value. A change takes effect after a restart, and changes no stored data. \`/openapi.json\` and
+All processes and the command \`penstock\` need the same value. Set \`current\` after all workers run a release that has this setting:
+earlier workers combine users that \`current\` leaves apart. A change takes effect after a restart, and changes no stored data. \`/openapi.json\` and
 \`/docs\` of a server describe the rules that it follows. A test sends requests for every row of this table at both levels.
 
 | About | \`spec\` | \`current\` | Page |

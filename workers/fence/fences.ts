@@ -1,6 +1,7 @@
 import type { Fence } from '../../src/jobs/envelope.ts';
 import type { Service } from '../../src/platform/lifecycle.ts';
 import type { Log } from '../../src/platform/log.ts';
+import { markOfFence } from '../../src/queue/pack.ts';
 import { holdSession } from '../../src/store/connections.ts';
 import type { Pool } from '../../src/store/database.ts';
 import {
@@ -11,6 +12,7 @@ import {
   parseFenceNews,
   readFence,
 } from '../../src/store/fences.ts';
+import { readApplied } from '../../src/store/ledger.ts';
 import type { WorkerMetrics } from '../metrics.ts';
 
 /** Milliseconds in which the other lanes of this process may come before the store is asked about the rest. */
@@ -18,6 +20,9 @@ const GRACE_MS = 2;
 
 /** Milliseconds between two looks into the store; only a notification that was lost makes it that long. */
 const POLL_MS = 250;
+
+/** Milliseconds of waiting after which the first lane looks for marks that were damaged in the queue. */
+const DAMAGE_MS = 2000;
 
 /** Milliseconds of waiting between two lines about it: longer than the lane of a dead worker stands still. */
 const WARN_MS = 30_000;
@@ -178,8 +183,12 @@ export function createFences({ pool, lanes, metrics, log }: FencesOptions) {
       const mayGo = first
         ? () => barrier.isPassed() || others.every(barrier.hasArrived)
         : () => barrier.isPassed();
-      const ask = () => (first ? look(barrier, fence) : announce(barrier, fence, lane));
       const missing = () => others.filter((other) => !barrier.hasArrived(other));
+      const ask = async () => {
+        if (!first) return announce(barrier, fence, lane);
+        await look(barrier, fence);
+        if (performance.now() - started > DAMAGE_MS) await passDamaged(barrier, fence, missing());
+      };
       if (!(await waitAt(barrier, { mayGo, ask, leaving, slow: () => warn(fence, lane, missing()) })))
         return false;
       metrics.fenceWaitSeconds.observe((performance.now() - started) / 1000);
@@ -209,6 +218,20 @@ export function createFences({ pool, lanes, metrics, log }: FencesOptions) {
       const { passed, arrived } = await readFence(pool, fence.id);
       for (const lane of arrived) barrier.arrive(lane);
       if (passed) barrier.pass();
+    });
+  }
+
+  /**
+   * Lets lanes whose mark was damaged in the queue count as arrived. Their worker could not recognize the mark, and made it a
+   * dead letter, so the ledger has its id.
+   */
+  async function passDamaged(barrier: Barrier, fence: Fence, missing: number[]): Promise<void> {
+    await trying(fence, async () => {
+      const damaged = await readApplied(
+        pool,
+        missing.map((lane) => markOfFence(fence.id, lane)),
+      );
+      for (const lane of missing) if (damaged.has(markOfFence(fence.id, lane))) barrier.arrive(lane);
     });
   }
 

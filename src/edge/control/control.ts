@@ -44,6 +44,8 @@ export interface ControlSources {
   pool: Pool;
   laneStore: LaneStore;
   lanes: number;
+  /** Number of accepted objects that are not in a lane yet. */
+  pending(): number;
   /** The program, whose other parts control endpoints concern. */
   parts: NonNullable<Host['control']>;
 }
@@ -125,7 +127,7 @@ const times = { type: 'integer', minimum: 1, maximum: 1_000_000, default: 1 };
  * requests while rows are replaced.
  */
 export function createControl(sources: ControlSources) {
-  const { pool, laneStore, lanes, parts } = sources;
+  const { pool, laneStore, lanes, pending, parts } = sources;
   const { forget, noteActivity } = parts;
   const journal = new Journal();
   /** Sizes of rate limits by method and path. */
@@ -144,7 +146,8 @@ export function createControl(sources: ControlSources) {
   let gate: Promise<unknown> | undefined;
 
   async function isIdle(): Promise<boolean> {
-    if (inHand > 0) return false;
+    // A client may have disconnected before its objects were added.
+    if (inHand > 0 || pending() > 0) return false;
     const depths = await Promise.all(everyLane(lanes).map((lane) => laneStore.depth(lane)));
     if (depths.some(({ waiting, active }) => waiting + active > 0)) return false;
     const { syncRuns, segmentExports } = await countUnfinishedWork(pool);
@@ -246,7 +249,7 @@ export function createControl(sources: ControlSources) {
       async handle() {
         await faults.clear();
         const reply = await replace(EMPTY_SNAPSHOT);
-        journal.clear();
+        if (reply !== BUSY) journal.clear();
         return reply;
       },
     },
