@@ -324,7 +324,7 @@ export const errors = {
   },
   unknownRequest: {
     status: 404,
-    message: 'Nothing is known of an accepted request with this id',
+    message: 'No accepted request with this id is known',
     code: 'unknown_request',
     meaning: 'The workspace has no record of an accepted request with this id.',
     remedy: 'Check the id. A record expires after some time.',

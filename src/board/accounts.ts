@@ -82,7 +82,7 @@ const TOKEN = /^[\w-]{43}$/;
 export function createAccounts({ prisma, pool }: Pick<Database, 'prisma' | 'pool'>, log: Log) {
   let guesses = 0;
   // Compared with where there is no account, so that an answer takes as long.
-  const decoy = hashPassword('nobody has this password');
+  const decoy = hashPassword('no account has this password');
 
   /** @returns the value of the cookie; nothing when the account was deactivated or signed out meanwhile */
   async function begin(

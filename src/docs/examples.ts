@@ -57,14 +57,14 @@ export const examples: Record<string, Example> = {
     method: 'POST',
     path: '/users/alias/new',
     body: { user_aliases: [tablet] },
-    note: 'Nobody has an external id here: a user is made who has only the alias.',
+    note: 'A user is created that has only the alias.',
     answer: { aliases_processed: 1, message: 'success' },
   },
   'users.identify': {
     method: 'POST',
     path: '/users/identify',
     body: { aliases_to_identify: [{ external_id: 'ada', user_alias: tablet }] },
-    note: 'Whoever has the alias turns out to be ada, and is merged into her.',
+    note: 'The user with the alias is merged into ada.',
     answer: { aliases_processed: 1, message: 'success' },
   },
   'users.merge': {
@@ -75,7 +75,7 @@ export const examples: Record<string, Example> = {
         { identifier_to_merge: { external_id: 'ada-old' }, identifier_to_keep: { external_id: 'ada' } },
       ],
     },
-    note: 'What ada lacks and ada-old has moves to her; ada-old is gone.',
+    note: 'ada gets the data of ada-old that she lacks, and ada-old is deleted.',
     answer: { message: 'success' },
   },
   'users.delete': {
@@ -93,7 +93,7 @@ export const examples: Record<string, Example> = {
       subscription_state: 'subscribed',
       email: ['ada@example.com'],
     },
-    note: 'The state is that of the address, whoever has it.',
+    note: 'The state belongs to the address, independent of its users.',
     answer: { message: 'success' },
   },
   'subscription.status.get': {
@@ -112,7 +112,7 @@ export const examples: Record<string, Example> = {
     method: 'POST',
     path: '/users/export/ids',
     body: { external_ids: ['ada', 'nobody'] },
-    note: 'What is known of ada. Nobody is listed in invalid_user_ids.',
+    note: 'The profile of ada. invalid_user_ids is empty.',
   },
   'scim.users.create': {
     method: 'POST',

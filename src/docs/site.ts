@@ -254,7 +254,7 @@ export function resultsPage(query: string, found: readonly Found[]): Html {
 ${
   query !== '' &&
   found.length === 0 &&
-  html`<p>All words have to stand in one part of a page. Fewer words find more; <a href="/docs#contents">the contents</a> have everything.</p>`
+  html`<p>A result contains all words in one section. Use fewer words to find more, or read <a href="/docs#contents">the contents</a>.</p>`
 }<ol class="results">${found.map(
     ({ title, heading, path, text }) =>
       html`<li><a href="${path}">${heading}</a> <span class="faint">${title}</span><p>${excerpt(text, words)}</p></li>`,

@@ -108,7 +108,7 @@ export function addFleetMetrics(registry: Registry, sources: FleetSources): { re
   );
   const deadWaiting = gauge(
     'penstock_dead_letters_waiting',
-    'Dead letters that are neither replayed nor discarded.',
+    'Dead letters that are not yet replayed or discarded.',
   );
   read(
     [objects, envelopes, elsewhere, dead, deadWaiting],

@@ -190,7 +190,7 @@ export function chooseServerUser(cluster: string, program: string, home: string)
   if (process.getuid?.() !== 0) return { ids: {}, prefix: [] };
   const owner = ownerOf(cluster) ?? idsOf('postgres') ?? idsOf('nobody');
   if (!owner)
-    throw new Error('Postgres does not run as root, and there is neither a user postgres nor nobody');
+    throw new Error('Postgres does not run as root, and the users postgres and nobody do not exist');
 
   const command = ['/bin/sh', '-c', 'test -x "$0" && cd "$1"', program, home];
   if (succeeds(command, owner)) return { owner, ids: owner, prefix: [] };

@@ -171,7 +171,7 @@ async function ownersOf(
   const kept = await followMerges(connection, workspaceId, asked);
   if (!kept)
     throw new ExportError(
-      `more than ${MAX_STEPS} merges lead from one of ${asked.length} users from ${toServiceId(asked[0]!)} on to who has taken it in`,
+      `more than ${MAX_STEPS} merges lead from one of ${asked.length} users from ${toServiceId(asked[0]!)} on`,
     );
   const ids = [...new Set(asked.map((id) => kept.get(id) ?? id))];
   const definition = wanted.segment?.definition ?? everybody;

@@ -162,7 +162,7 @@ export function checkColumns(
   if (kind !== 'deletes' && !found.includes('payload')) throw wrong('there is no column PAYLOAD', columns);
   if (!ways.some((way) => way.every((name) => found.includes(name)))) {
     const wanted = ways.map((way) => way.map(upper).join(' with ')).join(', ');
-    throw wrong(`there is no column with an identifier; one of ${wanted} is required`, columns);
+    throw wrong(`no column has an identifier; one of ${wanted} is required`, columns);
   }
 }
 

@@ -85,7 +85,7 @@ const PART = /^[A-Za-z0-9_=+@-][A-Za-z0-9_.=+@-]*$/;
  */
 export function requireKey(key: string): void {
   if (key.length <= MOST_KEY && key.split('/').every((part) => PART.test(part) && part.length <= 200)) return;
-  throw new ObjectStoreError('config', `${JSON.stringify(key.slice(0, 80))} is no key of an object`);
+  throw new ObjectStoreError('config', `${JSON.stringify(key.slice(0, 80))} is not a valid key of an object`);
 }
 
 /** What a list may ask for: nothing, or the beginning of a key. @throws {ObjectStoreError} `config` */

@@ -197,7 +197,7 @@ function sqlType(type: ParquetType): string {
 
 function wanted(type: ParquetType): string {
   if (typeof type === 'object') {
-    return `a decimal of at most ${type.decimal.digits} digits, ${type.decimal.scale} of them behind the point`;
+    return `a decimal of at most ${type.decimal.digits} digits, ${type.decimal.scale} of them after the decimal point`;
   }
   return {
     uuid: 'a UUID',

@@ -31,7 +31,7 @@ export function purchasesRevenueSeries(): DirectOperation {
         schema: seriesReply('revenue', 'Revenue in `currency`.', {
           currency: {
             type: ['string', 'null'],
-            description: 'Currency of all amounts. Null if there were no purchases.',
+            description: 'Currency of all amounts, or null without purchases.',
           },
         }),
       },

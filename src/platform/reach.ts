@@ -137,7 +137,7 @@ export function networksOf(list: string): BlockList {
     try {
       networks.addSubnet(address, Number(prefix), isIP(address) === 6 ? 'ipv6' : 'ipv4');
     } catch (cause) {
-      throw new Error(`${network} is no network`, { cause });
+      throw new Error(`${network} is not a network`, { cause });
     }
   }
   return networks;

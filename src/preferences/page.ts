@@ -123,7 +123,7 @@ export function groupOfField(name: string): string | undefined {
 export function formProblem({ forms, stray }: PageForms, submitUrl: string): string | undefined {
   const lost = stray.find(isState);
   if (lost) {
-    return `the field ${lost.name} stands in no form, and would not be sent: put it into one, or name its id in form="…"`;
+    return `the field ${lost.name} is outside of every form, and would not be sent: put it into one, or name its id in form="…"`;
   }
   for (const { method, action, enctype, fields } of forms) {
     const field = fields.find(isState);

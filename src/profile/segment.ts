@@ -197,7 +197,7 @@ export function readDefinition(given: Json): Definition {
       if (!Array.isArray(members))
         throw new InvalidDefinition(`${place}.${group}: it must be an array of filters`);
       if (depth > DEEPEST)
-        throw new InvalidDefinition(`${place}: filters stand in each other more than ${DEEPEST} deep`);
+        throw new InvalidDefinition(`${place}: filters are nested more than ${DEEPEST} deep`);
       return {
         [group]: members.map((member, index) => read(member, `${place}.${group}[${index}]`, depth + 1)),
       } as Definition;
@@ -215,9 +215,9 @@ function readLeaf(filter: Object_, place: string): Definition {
   const { own, may, must = [], some = false } = kinds[kind]!;
   alone(filter, [kind, ...Object.keys(may)], place);
   for (const word of must)
-    if (!(word in filter)) throw new InvalidDefinition(`${place}: '${word}' is required beside '${kind}'`);
+    if (!(word in filter)) throw new InvalidDefinition(`${place}: '${word}' is required with '${kind}'`);
   if (some && Object.keys(filter).length === 1)
-    throw new InvalidDefinition(`${place}: beside '${kind}' it has one of ${Object.keys(may).join(', ')}`);
+    throw new InvalidDefinition(`${place}: '${kind}' requires one of ${Object.keys(may).join(', ')}`);
   const leaf = Object.fromEntries(
     Object.entries(filter).map(([word, value]) => {
       const { says, reads } = word === kind ? own : may[word]!;
@@ -238,7 +238,7 @@ function lowered(value: Json | undefined): Json | undefined {
 function alone(filter: Object_, allowed: string[], place: string): void {
   for (const word of Object.keys(filter))
     if (!allowed.includes(word))
-      throw new InvalidDefinition(`${place}: '${word.slice(0, 60)}' does not stand beside '${allowed[0]}'`);
+      throw new InvalidDefinition(`${place}: '${word.slice(0, 60)}' cannot be used with '${allowed[0]}'`);
 }
 
 /** Standard attributes that tell nobody who a user is. */

@@ -179,7 +179,7 @@ export async function mendAndReplay(
   const names = namesIn(readMended(text, letter.kind));
   const { actor } = context;
   if (!(await mendDeadLetter(pool, id, { object: text, by, names, actor })))
-    throw new NotMended(`the dead letter does not wait any more: it is ${letter.state}`);
+    throw new NotMended(`the dead letter is no longer waiting: it is ${letter.state}`);
   return replayDeadLetters(context, [id]);
 }
 

@@ -36,7 +36,7 @@ export interface LossWatch {
 
 /**
  * Compares what Redis holds with what the installation knew of it, and what this process has been answered. Another
- * mark, or none: Redis came back empty, or another one stands in its place. A count of additions that is lower than
+ * mark, or none: Redis came back empty, or was replaced by another one. A count of additions that is lower than
  * before: it went back in time.
  *
  * The order of the steps is what makes it right: what is known is read first, then Redis. What one process reads there
@@ -100,10 +100,10 @@ async function readRedis(redis: RedisClient, shard: number): Promise<{ mark: str
 export function whatIsLost({ found, shard, acceptedFrom, acceptedUntil }: QueueLoss): string {
   const what =
     found === 'empty'
-      ? 'Redis came back empty, or another one stands in its place'
+      ? 'Redis came back empty, or was replaced by another one'
       : 'Redis came back with less than it held';
   const whose = shard ? ` (shard ${shard})` : '';
-  return `${what}${whose}: what was accepted from ${acceptedFrom} to ${acceptedUntil} and was not applied is lost`;
+  return `${what}${whose}: objects that were accepted from ${acceptedFrom} to ${acceptedUntil} and not applied are lost`;
 }
 
 /** What an operator has to know and to do, in one sentence. */

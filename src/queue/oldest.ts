@@ -153,7 +153,7 @@ export function createStandstill({ afterMs, hasWorkers }: StandstillOptions, log
     if (now - toldAt < WARN_MS) return;
     toldAt = now;
     const why = workers
-      ? 'workers are running and take none; check their logs and /readyz'
+      ? 'workers are running but take no jobs; check their logs and /readyz'
       : 'no worker is running; start one (see worker in the Procfile)';
     log.error(
       { seconds: Math.round((now - since) / 1000), workers },

@@ -131,7 +131,8 @@ export function whatACrashLoses({ appends, syncs }: RedisSettings): string {
     return `a crash of Redis loses every accepted object that is not applied yet, back to its last snapshot; ${advice}`;
   if (appends === undefined || syncs === undefined)
     return `the persistence settings of Redis could not be read; without appendonly yes and appendfsync always, a crash of Redis loses accepted objects`;
-  const span = syncs === 'everysec' ? 'of its last second or two' : 'that the system has not written to disk';
+  const span =
+    syncs === 'everysec' ? 'of the last one or two seconds' : 'that the system has not written to disk';
   return `a crash of Redis loses accepted objects ${span}; ${advice}`;
 }
 

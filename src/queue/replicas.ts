@@ -17,7 +17,7 @@ export class TooFewReplicas extends Error {
   override name = 'TooFewReplicas';
   constructor(found: number, wanted: number, where: 'memory' | 'disk' = 'memory') {
     super(
-      `${found} of ${wanted} replicas hold what was added last${where === 'disk' ? ' on their disks' : ''}`,
+      `${found} of ${wanted} replicas hold the last added jobs${where === 'disk' ? ' on their disks' : ''}`,
     );
   }
 }

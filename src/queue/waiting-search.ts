@@ -34,7 +34,7 @@ export function createWaitingSearch(store: LaneStore, lanes: number, timeout: nu
       const found = await Promise.all(everyLane(lanes).map(search));
       return found.flat();
     } catch (error) {
-      throw new QueueUnavailable('the queue did not say what waits', { cause: error });
+      throw new QueueUnavailable('the queue did not list its waiting jobs', { cause: error });
     }
 
     async function search(lane: number) {
@@ -65,7 +65,7 @@ export function createWaitingSearch(store: LaneStore, lanes: number, timeout: nu
       if (first?.id === envelopeId) return { ahead: 0, first };
       return { ahead: place < 0 ? undefined : place + inWork, first };
     } catch (error) {
-      throw new QueueUnavailable('the queue did not say what waits', { cause: error });
+      throw new QueueUnavailable('the queue did not list its waiting jobs', { cause: error });
     }
   }
 

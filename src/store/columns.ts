@@ -106,7 +106,7 @@ class Column {
 
   /** Of 32 bits. @throws {RangeError} for what is none */
   addInteger(integer: number): void {
-    if (integer !== (integer | 0)) throw new RangeError(`${integer} is no integer of 32 bits`);
+    if (integer !== (integer | 0)) throw new RangeError(`${integer} is not an integer of 32 bits`);
     this.#room(INTEGER_ELEMENT);
     this.#bytes.writeInt32BE(4, this.#at);
     this.#bytes.writeInt32BE(integer, this.#at + 4);

@@ -61,12 +61,12 @@ export async function requireCitus(pool: Pool): Promise<void> {
   const extension = await pool.query<{ found: boolean }>(hasCitus);
   if (!extension.rows[0]!.found)
     throw new NotDistributable(
-      'DISTRIBUTE=citus needs the extension citus in the database of DATABASE_URL, and it has none: `create extension citus` on every node, or leave DISTRIBUTE empty',
+      'DISTRIBUTE=citus needs the extension citus in the database of DATABASE_URL, and the database lacks it: `create extension citus` on every node, or leave DISTRIBUTE empty',
     );
   const { rows } = await pool.query<{ nodes: number }>(countNodes);
   if (rows[0]!.nodes === 0)
     throw new NotDistributable(
-      'DISTRIBUTE=citus needs nodes that take shards, and this coordinator knows none: `select citus_add_node(…)`',
+      'DISTRIBUTE=citus needs nodes that take shards, but this coordinator has no such node: `select citus_add_node(…)`',
     );
   await requireRoom(pool);
 }
@@ -81,7 +81,7 @@ async function requireRoom(pool: Pool): Promise<void> {
   if (rows.length > 0) {
     const found = rows.map(({ node, result }) => `${node} has ${result}`).join(', ');
     throw new NotDistributable(
-      `DISTRIBUTE=citus needs max_prepared_transactions of ${rows[0]!.wanted} on every node, as many as the coordinator has max_connections, and ${found}: set it there and start the node anew`,
+      `DISTRIBUTE=citus needs max_prepared_transactions of ${rows[0]!.wanted} on every node, as many as the coordinator has max_connections, and ${found}: set it there and restart the node`,
     );
   }
 }
@@ -140,7 +140,7 @@ async function prepare(pool: Pool): Promise<void> {
   const isLeft = rows[0]!.found;
   if (isLeft)
     throw new NotDistributable(
-      'an envelope is applied in part: let the workers go on until `penstock status` shows that nothing waits, stop them, and try again',
+      'an envelope is only partly applied: let the workers run until `penstock status` shows that nothing waits, stop them, and try again',
     );
   const { rows: ours } = await pool.query<{ name: string }>(functions);
   for (const { name } of ours) await pool.query('select create_distributed_function($1)', [name]);

@@ -263,7 +263,7 @@ export function sayWorkspace(
   if (records.length > 0) given.push(workspace);
   for (const sequence of sequences) {
     if (!lastValues.has(sequence))
-      throw new NotOfOneWorkspace(`nobody has asked where ${sequence} stands: ${text}`);
+      throw new NotOfOneWorkspace(`the position of the sequence ${sequence} is unknown: ${text}`);
     given.push(lastValues.get(sequence));
   }
   return { text: form, values: given, isInPlace };

@@ -48,7 +48,7 @@ export function writeUuid(into: Buffer, at: number, uuid: string): void {
   into[at] = into[at + 1] = into[at + 2] = 0;
   into[at + 3] = UUID_BYTES;
   if (all > LARGEST_BYTE || uuid.length !== UUID_LENGTH || !hasHyphens(uuid))
-    throw new RangeError(`${uuid} is no UUID`);
+    throw new RangeError(`${uuid} is not a UUID`);
 }
 
 function hasHyphens(uuid: string): boolean {

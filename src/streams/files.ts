@@ -72,7 +72,7 @@ export function openFiles(options: FilesOptions): FileDestination {
 
   /** Ends with the signal or when it takes too long, also where what it has begun does not. */
   async function put(key: string, from: AsyncIterable<Uint8Array>, signal: AbortSignal): Promise<void> {
-    if (hanging.has(to)) throw new DeliveryError(`${to}: what was begun before has not come back yet`);
+    if (hanging.has(to)) throw new DeliveryError(`${to} still has an earlier write in progress`);
     const late = new DeliveryError(`${to}: a file was not put within ${milliseconds / 1000} s`);
     const ended = new AbortController();
     let isOver = false;
@@ -144,7 +144,7 @@ async function requireThere(folder: string): Promise<void> {
   const code = found instanceof Error ? ` (${found.code})` : '';
   throw new ObjectStoreError(
     'config',
-    `${folder} is no folder that is there${code}: make it, or mount its disk`,
+    `${folder} is not an existing folder${code}: make it, or mount its disk`,
   );
 }
 

@@ -198,7 +198,7 @@ const cases: [name: string, change: Partial<Findings>, tone: string, sentence: R
     'an empty Redis',
     lossOf('empty'),
     'bad',
-    /^Redis came back empty, .* accepted from 10:00 to 10:05 and was not applied is lost\.$/,
+    /^Redis came back empty, .* objects that were accepted from 10:00 to 10:05 and not applied are lost\.$/,
   ],
   [
     'a Redis that went back',

@@ -28,7 +28,7 @@ describe('columns', () => {
   test('deletes name users by what only one user has, and have no PAYLOAD', () => {
     check('deletes', 'UPDATED_AT EXTERNAL_ID EMAIL')();
     expect(check('deletes', 'UPDATED_AT EMAIL')).toThrow(
-      'there is no column with an identifier; one of EXTERNAL_ID, ALIAS_NAME with ALIAS_LABEL, SERVICE_ID is required (the columns are: UPDATED_AT, EMAIL)',
+      'no column has an identifier; one of EXTERNAL_ID, ALIAS_NAME with ALIAS_LABEL, SERVICE_ID is required (the columns are: UPDATED_AT, EMAIL)',
     );
     expect(check('deletes', 'UPDATED_AT EXTERNAL_ID PAYLOAD')).toThrow(/PAYLOAD, which a sync of deletes/);
   });

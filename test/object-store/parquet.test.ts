@@ -103,7 +103,11 @@ test.each([
   ['id', 'x', 'id must be a UUID, and is "x"'],
   ['time', '2026-01-02T03:04:05', 'time must be a time with its offset, and is "2026-01-02T03:04:05"'],
   ['time', '2026-13-02T03:04:05Z', 'time must be a time'],
-  ['price', '1.0000000001', 'price must be a decimal of at most 38 digits, 9 of them behind the point'],
+  [
+    'price',
+    '1.0000000001',
+    'price must be a decimal of at most 38 digits, 9 of them after the decimal point',
+  ],
   ['price', '1'.repeat(30), 'price must be a decimal'],
   ['price', 1.5, 'price must be a decimal'],
   ['count', 2n ** 63n, 'count must be a whole number of 64 bits'],

@@ -66,7 +66,7 @@ describe('an export ends', () => {
     await ask(exportOf(readers), settings());
     await pool.query(`update segment_exports set tries = 5, last_error = 'the disk is full'`);
     const { lastError } = await working(settings(), () => ended());
-    expect(lastError).toBe('5 tries were in vain; the last one: the disk is full');
+    expect(lastError).toBe('5 tries failed; the last one: the disk is full');
   });
 
   test('with its callback tried again while it answers errors, through the rule on addresses, and given up after an hour', async () => {

@@ -99,7 +99,7 @@ test.each(['REFUSED_NETWORKS', 'ALLOWED_NETWORKS', 'SYNC_REFUSED_NETWORKS'])(
   (name) => {
     expect(() => readConfig({ [name]: '10.0.0.0' })).toThrow(`${name} must be networks`);
     expect(() => readConfig({ [name]: '10.0.0.0/33' })).toThrow(
-      `${name} has 10.0.0.0/33, which is no network`,
+      `${name} has 10.0.0.0/33, which is not a network`,
     );
   },
 );

@@ -10,7 +10,7 @@ describe('a filter that says nothing we could ask is refused, with its place and
     ['null', null, 'definition: a filter is an object'],
     ['an array', [], 'definition: a filter is an object'],
     ['nothing', {}, 'definition: a filter has one of all, any, none, attribute'],
-    ['two groups', { all: [], any: [] }, "definition: 'any' does not stand beside 'all'"],
+    ['two groups', { all: [], any: [] }, "definition: 'any' cannot be used with 'all'"],
     ['a group of no array', { any: {} }, 'definition.any: it must be an array of filters'],
     [
       'a wrong member deep inside',
@@ -25,12 +25,12 @@ describe('a filter that says nothing we could ask is refused, with its place and
     [
       'an attribute of which nothing is asked',
       { attribute: 'email' },
-      "definition: beside 'attribute' it has one of equals",
+      "definition: 'attribute' requires one of equals",
     ],
     [
       'two kinds',
       { attribute: 'email', event: 'read' },
-      "definition: 'event' does not stand beside 'attribute'",
+      "definition: 'event' cannot be used with 'attribute'",
     ],
     [
       'a number as text',
@@ -62,7 +62,7 @@ describe('a filter that says nothing we could ask is refused, with its place and
     [
       'a group without a state',
       { subscription_group: '019a2f6e-6f0b-7c3e-9d5a-3f1b2c4d5e6f' },
-      "'state' is required beside",
+      "'state' is required with",
     ],
     [
       'a group that is no id',

@@ -59,7 +59,7 @@ describe('G1: the disks of replicas', () => {
     expect(await add()).toEqual([WAIT, ['WAITAOF', 0, 1, 50]]);
     expect(await add()).toEqual([WAIT, ['WAITAOF', 0, 1, 350]]);
     held = 0;
-    await expect(add()).rejects.toThrow('0 of 1 replicas hold what was added last on their disks');
+    await expect(add()).rejects.toThrow('0 of 1 replicas hold the last added jobs on their disks');
     // Nothing is added before they have caught up.
     await expect(add()).rejects.toThrow('0 of 1 replicas');
     held = 1;

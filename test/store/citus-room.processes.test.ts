@@ -30,7 +30,7 @@ test.skipIf(!isHere)(
       await coordinator.query('select citus_add_node($1, $2)', [hostname, Number(port)]);
       const { rows } = await coordinator.query('show max_connections');
       const wanted = rows[0].max_connections;
-      const refusal = `DISTRIBUTE=citus needs max_prepared_transactions of ${wanted} on every node, as many as the coordinator has max_connections, and ${hostname}:${port} has 3: set it there and start the node anew`;
+      const refusal = `DISTRIBUTE=citus needs max_prepared_transactions of ${wanted} on every node, as many as the coordinator has max_connections, and ${hostname}:${port} has 3: set it there and restart the node`;
       await expect(requireCitus(coordinator)).rejects.toThrow(new NotDistributable(refusal));
 
       const release = startProcess('dist/src/release.js', { DATABASE_URL: url, DISTRIBUTE: 'citus' });

@@ -32,7 +32,7 @@ test('what keeps files from their place is said in a sentence, backed off, and h
   const wrong = { access_key_id: 'S3RVER', secret_access_key: 'wrong' };
   const strict = await startStrictS3();
   const places = [
-    [{ settings: { to: `file://${temporaryFolder()}/gone` } }, /gone is no folder that is there \(ENOENT\)/],
+    [{ settings: { to: `file://${temporaryFolder()}/gone` } }, /gone is not an existing folder \(ENOENT\)/],
     [{ settings: { to: 'file:///etc' } }, /STREAM_FOLDERS/],
     [{ settings: { to: `file://${closedFolder()}` } }, /cannot be written: .*(no right|only be read)/],
     [bucket('http://127.0.0.1:9'), /s3:\/\/none\/lake.*ECONNREFUSED/],

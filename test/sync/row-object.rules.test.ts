@@ -58,7 +58,7 @@ describe('whom a row names', () => {
 
   test('a row that names nobody is refused', () => {
     const reason =
-      'the row names nobody: one of EXTERNAL_ID, ALIAS_NAME with ALIAS_LABEL, BRAZE_ID, EMAIL, PHONE is required';
+      'the row has no identifier: one of EXTERNAL_ID, ALIAS_NAME with ALIAS_LABEL, BRAZE_ID, EMAIL, PHONE is required';
     expect(judged({ identifiers: {}, payload: {} })).toBe(reason);
     expect(judged({ identifiers: { external_id: '' }, payload: {} })).toBe(reason);
   });
@@ -69,11 +69,9 @@ describe('whom a row names', () => {
   });
 
   test('half an alias is refused', () => {
-    expect(judged({ identifiers: { alias_name: 'a' }, payload: {} })).toBe(
-      'ALIAS_NAME without ALIAS_LABEL names nobody',
-    );
+    expect(judged({ identifiers: { alias_name: 'a' }, payload: {} })).toBe('ALIAS_NAME requires ALIAS_LABEL');
     expect(judged({ identifiers: { alias_label: 'a' }, payload: {} })).toBe(
-      'ALIAS_LABEL without ALIAS_NAME names nobody',
+      'ALIAS_LABEL requires ALIAS_NAME',
     );
   });
 
@@ -236,7 +234,7 @@ describe('deletions', () => {
 
   test('addresses name nobody', () => {
     const reason =
-      'the row names nobody: one of EXTERNAL_ID, ALIAS_NAME with ALIAS_LABEL, BRAZE_ID is required';
+      'the row has no identifier: one of EXTERNAL_ID, ALIAS_NAME with ALIAS_LABEL, BRAZE_ID is required';
     expect(judged({ kind: 'deletes', identifiers: { email: 'a@example.com' } })).toBe(reason);
     expect(
       judged({ kind: 'deletes', identifiers: { external_id: 'ada', email: 'a@example.com' } }),

@@ -174,7 +174,7 @@ test('G4: what its column does not hold is a dead letter with its reason, and no
       "'id' is not valid: it must be a UUID",
       "'price' is not valid: it must be number",
       "'quantity' is not valid: it must be integer",
-      "2147483648 is no integer of 32 bits",
+      "2147483648 is not an integer of 32 bits",
       "soon is no time",
     ]
   `);

@@ -41,7 +41,7 @@ describe('what a lane holds is not as this release knows it', () => {
     await apply(envelope);
     const letters = await readDeadLetters(pool);
     expect(letters).toMatchObject([
-      { kind: 'envelope', workspace_id: NIL, reason: 'the job is no envelope that this release knows' },
+      { kind: 'envelope', workspace_id: NIL, reason: 'the format of the job is unknown to this release' },
     ]);
     expect(letters[0]!.object).toEqual(envelope);
   });

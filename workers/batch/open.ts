@@ -67,7 +67,7 @@ export function open(deliveries: Delivery[]): Opened {
     if (Array.isArray(envelope?.objects) && Array.isArray(envelope.requests)) openOne(opening, delivery);
     else {
       const unknown = { ...unknownRequest, id, object: envelope as unknown as AcceptedObject };
-      const reason = isDamaged(envelope) ? DAMAGED : 'the job is no envelope that this release knows';
+      const reason = isDamaged(envelope) ? DAMAGED : 'the format of the job is unknown to this release';
       lose(opening, toFailed(unknown, reason), { envelope: id, place: 0 });
     }
     if (envelope?.replay)

@@ -30,7 +30,7 @@ export interface Checkpoint {
 export class RunLost extends Error {
   override name = 'RunLost';
   constructor() {
-    super('another process has gone on with the run, or it is gone');
+    super('another process has continued the run, or the run was removed');
   }
 }
 

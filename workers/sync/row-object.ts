@@ -75,8 +75,8 @@ export function userOf(
   const users: [string, Identifier][] = [];
   if (isGiven(external_id)) users.push(['EXTERNAL_ID', { external_id: external_id as string }]);
   if (isGiven(alias_name) || isGiven(alias_label)) {
-    if (!isGiven(alias_name)) return { error: 'ALIAS_LABEL without ALIAS_NAME names nobody' };
-    if (!isGiven(alias_label)) return { error: 'ALIAS_NAME without ALIAS_LABEL names nobody' };
+    if (!isGiven(alias_name)) return { error: 'ALIAS_LABEL requires ALIAS_NAME' };
+    if (!isGiven(alias_label)) return { error: 'ALIAS_NAME requires ALIAS_LABEL' };
     users.push(['ALIAS_NAME', { user_alias: { alias_name, alias_label } as never }]);
   }
   if (isGiven(service_id)) users.push([serviceIdColumn, { service_id: service_id as string }]);
@@ -88,7 +88,7 @@ export function userOf(
   if (!one) {
     const addresses = kind === 'deletes' ? '' : ', EMAIL, PHONE';
     return {
-      error: `the row names nobody: one of EXTERNAL_ID, ALIAS_NAME with ALIAS_LABEL, ${serviceIdColumn}${addresses} is required`,
+      error: `the row has no identifier: one of EXTERNAL_ID, ALIAS_NAME with ALIAS_LABEL, ${serviceIdColumn}${addresses} is required`,
     };
   }
   if (another) return { error: `a row must have exactly one identifier: it has ${one[0]} and ${another[0]}` };

@@ -118,7 +118,7 @@ export function startSegmentExports({
     const line = { export_id: wanted.id, workspace_id: wanted.workspaceId, segment_id: wanted.segmentId };
     const left = wanted.requestedAt.getTime() + MOST_MS - now();
     if (wanted.tries > MOST_TRIES || left <= 0) {
-      const why = left <= 0 ? 'it was not whole within a day' : `${MOST_TRIES} tries were in vain`;
+      const why = left <= 0 ? 'it was not complete within a day' : `${MOST_TRIES} tries failed`;
       return fail(wanted.lastError === null ? why : `${why}; the last one: ${wanted.lastError}`);
     }
     const attempt = await attempts.begin('segment export', wanted.id);
@@ -157,7 +157,7 @@ export function startSegmentExports({
         error instanceof SegmentExportError ||
         (error instanceof ObjectStoreError && error.reason === 'config');
       if (isPermanent || ends.isLate())
-        return await fail(ends.isLate() ? 'it was not whole within a day' : message);
+        return await fail(ends.isLate() ? 'it was not complete within a day' : message);
       log.warn({ ...line, err: error, tries: wanted.tries }, 'segment export failed; will retry');
       const retryMs = retryAfter(wanted.tries);
       // An outage of Postgres takes no try away from the export.

@@ -90,7 +90,7 @@ function endOf(worked: Ending, maxRows: number, now: Date): RunEnd {
     case 'too many rows':
       return {
         status: 'error',
-        message: `Limit Exceeded: a run reads at most ${grouped(maxRows)} rows; the next one goes on behind them`,
+        message: `Limit Exceeded: a run reads at most ${grouped(maxRows)} rows; the next run continues after them`,
       };
     case 'failed': {
       const { error } = worked;
@@ -108,9 +108,7 @@ function endOfSource({ synced, failed, watermark }: Checkpoint, now: Date): RunE
   const notes: string[] = [];
   if (failed > 0) notes.push(`${grouped(failed)} ${failed === 1 ? 'row' : 'rows'} failed`);
   if (watermark !== undefined && watermark > now.toISOString())
-    notes.push(
-      `an UPDATED_AT of ${watermark} lies in the future: rows with an earlier one are not read any more`,
-    );
+    notes.push(`an UPDATED_AT of ${watermark} is in the future: rows with an earlier one are no longer read`);
   return { status: statusOf(synced, failed), message: notes.join('; ') || undefined };
 }
 

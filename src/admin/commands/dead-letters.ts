@@ -66,7 +66,7 @@ export function addDeadLetters(program: Command): void {
     .option('--workspace <workspace>', 'with --all: only this workspace (name or id)')
     .action(replay);
   addVerb(noun, 'discard', {
-    sentence: 'Discard dead letters. They are kept with your reason, and are not replayed any more.',
+    sentence: 'Discard dead letters. They are kept with your reason, and can no longer be replayed.',
     example: 'dead-letters discard 019a2f6e-6f0b-7c3e-9d5a-3f1b2c4d5e6f --reason "a test of the shop"',
   })
     .argument('<ids...>', 'ids of the dead letters', parseIds)

@@ -151,7 +151,7 @@ async function wantedOf(options: Options, installation: Installation): Promise<O
   const { what, from = null, until = null } = options;
   if (what !== 'profiles' && options.fields) throw new Refusal(`--fields needs --what profiles`);
   if (what !== 'events' && what !== 'purchases' && (from ?? until) !== null)
-    throw new Refusal('--from and --until need --what events or --what purchases');
+    throw new Refusal('--from and --until require --what events or --what purchases');
   if (from !== null && until !== null && from >= until)
     throw new Refusal(`--until ${until} must be later than --from ${from}`);
   const { id, name } = await findWorkspace(database, options.workspace);

@@ -78,7 +78,7 @@ export function addImport(program: Command): void {
     .option('--region <region>', 's3: region of the bucket')
     .option('--endpoint <url>', 's3: address of an S3-compatible service (default: AWS)')
     .option('--access-key-id <id>', 's3: access key id')
-    .option('--dry-run', `show the result of the first ${SHOWN} rows, validate all rows, and import none`)
+    .option('--dry-run', `show the result of the first ${SHOWN} rows, validate all rows, and write nothing`)
     .action(importFiles);
   addSecretOptions(verb);
   addImportRecords(verb);

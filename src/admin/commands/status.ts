@@ -170,7 +170,7 @@ export function duration(seconds: number): string {
 
 export function addWorkers(program: Command): void {
   addVerb(program, 'workers', {
-    sentence: 'Show the lanes of each worker, since when it has them, and how far behind they are.',
+    sentence: 'Show the lanes of each worker, since when it has them, and their backlog.',
     example: 'workers',
   }).action(showWorkers);
 }

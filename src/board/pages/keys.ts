@@ -198,7 +198,7 @@ ${mayRevoke && revokeForm(key)}`;
 
 function requests(usage: KeyUsage[]): Part {
   if (usage.length === 0)
-    return empty('None in the last 30 days', 'Its first request appears here a minute later.');
+    return empty('No requests in the last 30 days', 'Its first request appears here a minute later.');
   return html`${dailyChart(
     'Requests by day',
     usage.map(({ day, requests: value }) => ({ day, value })),

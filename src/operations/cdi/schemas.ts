@@ -24,7 +24,7 @@ const integration: Schema = {
     warehouse_type: text(
       'Source of the rows: `postgres`, `redshift`, `folder`, `s3`, or the type that the integration was created with.',
     ),
-    last_job_start_time: time('Start of the last job. Null if there was none.'),
+    last_job_start_time: time('Start of the last job, or null before the first job.'),
     last_job_status: { type: ['string', 'null'], description: 'Status of the last job.' },
     next_scheduled_run: time(
       'Next scheduled start. Null if the integration has no schedule or is not active.',

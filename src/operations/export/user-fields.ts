@@ -103,7 +103,7 @@ export function userFields(serviceIdField: string): Record<string, UserField> {
     custom_events: listField(summary, 'Each custom event with its first and last time and how often.'),
     purchases: listField(summary, 'Each product with its first and last purchase and how many pieces.'),
     total_revenue: {
-      schema: { type: 'number', description: 'Revenue of the purchases in USD, 0 if there are none.' },
+      schema: { type: 'number', description: 'Revenue of the purchases in USD, or 0 without purchases.' },
       read: ({ revenue }) => revenue?.[MAIN_CURRENCY],
       otherwise: 0,
     },
@@ -145,7 +145,7 @@ export function userFields(serviceIdField: string): Record<string, UserField> {
         channel: { enum: ['email', 'sms', 'whatsapp'] },
         status: { enum: ['Subscribed', 'Unsubscribed'] },
       },
-      "The groups for which there is a state: of the address or phone number, else the profile's own.",
+      'The groups with a state of the address or phone number, or else of the profile.',
     ),
     marked_email_as_spam_at: time('Time at which the user marked a message as spam.'),
     email_open_tracking_disabled: flag('Whether opens of emails are not tracked.'),

@@ -50,7 +50,7 @@ export const userAttributes: Attribute[] = [
     mutability: 'immutable',
     uniqueness: 'server',
   }),
-  attribute('name', 'What the person is called.', {
+  attribute('name', 'The name of the person.', {
     required: true,
     subAttributes: [
       attribute('givenName', 'First name.', { required: true }),
@@ -62,7 +62,9 @@ export const userAttributes: Attribute[] = [
     ...many,
     subAttributes: [
       attribute('value', 'The address.'),
-      attribute('type', 'What it is for.', { canonicalValues: ['work', 'home', 'other'] }),
+      attribute('type', 'The purpose of the address or number.', {
+        canonicalValues: ['work', 'home', 'other'],
+      }),
       attribute('primary', 'Whether the address is the primary one.', { type: 'boolean' }),
       attribute('display', 'Display name of the address.'),
     ],
@@ -70,18 +72,18 @@ export const userAttributes: Attribute[] = [
   attribute('department', 'Where the person works.', { required: true, canonicalValues: departments }),
   attribute('active', 'Whether the account may sign in.', { type: 'boolean' }),
   attribute('lastSignInAt', 'UTC time of the last sign-in to the dashboard, or N/A.', readOnly),
-  attribute('permissions', 'What the account may do.', {
+  attribute('permissions', 'The permissions of the account.', {
     required: true,
     subAttributes: [
       attribute('companyPermissions', 'Names of company-level permissions.', { ...many, caseExact: true }),
-      attribute('roles', 'Roles as the provider knows them. They grant nothing here.', {
+      attribute('roles', 'Roles of the identity provider. They grant no permission.', {
         ...many,
         subAttributes: [
           attribute('roleId', 'Id of the role.', { caseExact: true }),
           attribute('roleName', 'Name of the role.', { caseExact: true }),
         ],
       }),
-      attribute('appGroup', 'What it may do in each workspace.', {
+      attribute('appGroup', 'The permissions in each workspace.', {
         ...many,
         required: true,
         subAttributes: appGroup(),
@@ -102,7 +104,7 @@ function appGroup(): Attribute[] {
         attribute('appGroupPermissionSetName', 'Its name, instead of its id.', { caseExact: true }),
       ],
     }),
-    attribute('team', 'What it may do in teams of the workspace.', {
+    attribute('team', 'The permissions in teams of the workspace.', {
       ...many,
       subAttributes: [
         attribute('teamId', 'Id of the team.', { caseExact: true }),
@@ -117,7 +119,7 @@ function appGroup(): Attribute[] {
 const commonAttributes: Attribute[] = [
   attribute('schemas', 'URNs of the schemas.', { ...readOnly, ...many, returned: 'always' }),
   attribute('id', 'Id of the account.', { ...readOnly, caseExact: true, returned: 'always' }),
-  attribute('externalId', 'What the client calls it.', { caseExact: true }),
+  attribute('externalId', 'The identifier of the client.', { caseExact: true }),
   attribute('meta', 'When it was made and changed.', {
     ...readOnly,
     subAttributes: ['resourceType', 'created', 'lastModified', 'location', 'version'].map((name) =>

@@ -50,7 +50,7 @@ function compile(filter: Filter, among: Attribute[]): Test {
     case '[]': {
       const attribute = last(resolve(filter.path, among));
       if (!attribute.multiValued || !attribute.subAttributes)
-        throw new FilterError(`'${filter.path}' is no list.`);
+        throw new FilterError(`'${filter.path}' is not a list.`);
       return some(filter.path, among, compile(filter.filter, attribute.subAttributes));
     }
     case 'pr':
@@ -104,7 +104,7 @@ function resolve(path: string, among: Attribute[]): Attribute[] {
   let here: Attribute[] | undefined = among;
   for (const name of path.split('.')) {
     const attribute = findAttribute(here, name);
-    if (!attribute) throw new FilterError(`There is no attribute '${path}'.`);
+    if (!attribute) throw new FilterError(`The attribute '${path}' does not exist.`);
     found.push(attribute);
     here = attribute.subAttributes;
   }

@@ -78,7 +78,7 @@ describe('the form of a statement for one workspace', () => {
   test('needs to be told where a sequence stands', () => {
     const text = `insert into left_names (workspace_id, up_to) select given.workspace_id, pg_sequence_last_value('failure_places') from unnest($1::uuid[]) as given (workspace_id)`;
     expect(() => sayWorkspace(text, [[one]], nothing)).toThrow(
-      'nobody has asked where failure_places stands',
+      'the position of the sequence failure_places is unknown',
     );
     const lastValues = new Map([['failure_places', '7']]);
     expect(sayWorkspace(text, [[one]], { ...nothing, lastValues })).toMatchObject({
