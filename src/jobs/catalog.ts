@@ -2,8 +2,8 @@ import { prioritizations } from '../profile/identifier.ts';
 import type { ObjectKind } from './envelope.ts';
 
 /**
- * The jobs that the edge writes and the workers read. Names are permanent and shapes only grow: a worker
- * meets jobs of the release before it.
+ * Jobs that web writes and workers read. Names are permanent, and shapes only gain fields, because a worker
+ * may receive jobs of the previous release.
  */
 export const jobs = { envelope: 'envelope', fence: 'fence' } as const;
 const text = { type: 'string' } as const;
@@ -38,7 +38,7 @@ const selector = {
   required: ['identifier'],
   properties: { identifier, prioritization: { type: 'array', items: { enum: prioritizations } } },
 } as const;
-/** An operation of which every field is required. */
+/** Returns the schema of an operation whose fields are all required. */
 const operation = (properties: Record<string, object>) => ({
   type: 'object',
   required: [...required, ...Object.keys(properties)],
@@ -46,7 +46,7 @@ const operation = (properties: Record<string, object>) => ({
 });
 const activity = { time: text, app_id: text, properties: { type: 'object' } } as const;
 
-/** What an accepted object has to look like, by kind, whichever release wrote it. */
+/** JSON schemas of accepted objects by kind, for all releases. */
 export const objectSchemas: Record<ObjectKind, object> = {
   attributes: {
     type: 'object',
@@ -130,21 +130,21 @@ export const fenceSchema = {
 } as const;
 
 /**
- * The jobs of the queue `syncs`. They only nudge: what a run is, and whether there is one, stands in the tables.
- * Names are permanent and shapes only grow, as those of the lanes.
+ * Jobs of the queue `syncs`. A job only triggers work; the runs themselves are in tables. Names are
+ * permanent, and shapes only gain fields, as for the lanes.
  */
 export const SYNC_QUEUE = 'syncs';
 
-/** `sync`: a run waits to be worked. `scheduled`: it is time for a run of an integration. */
+/** `sync`: a run is ready to be processed. `scheduled`: a run of an integration is due. */
 export const syncJobs = { sync: 'sync', scheduled: 'scheduled' } as const;
 
-/** Of a `sync` job, which goes by the run's id. */
+/** Data of a `sync` job. The job's id is the run's id. */
 export interface SyncJobData {
-  /** Id of the run: of its row in sync_jobs. */
+  /** Id of the run's row in sync_jobs. */
   job_id: string;
 }
 
-/** Of a `scheduled` job, which a job scheduler adds that goes by the integration's id. */
+/** Data of a `scheduled` job. A job scheduler whose id is the integration's id adds it. */
 export interface ScheduledJobData {
   integration_id: string;
 }

@@ -3,49 +3,59 @@ import type { Identifier, Prioritization, UserAlias } from '../profile/identifie
 import type { Json, JsonText } from '../profile/json.ts';
 
 /**
- * What the edge hands to the workers: an envelope of accepted objects, in the order in which they take
- * effect. Everything that can be decided without the stored profile has been decided: identifiers are
- * chosen and normalised, times are ISO 8601 in UTC, rules are checked.
+ * The unit of work that web enqueues for the workers: accepted objects in the order in which they take
+ * effect. Web has already made every decision that does not depend on the stored profile: identifiers are
+ * chosen and normalized, times are ISO 8601 in UTC, and rules are checked.
  *
- * The shape is a contract between releases: a worker meets envelopes that an older edge wrote.
+ * The shape is a contract between releases, because a worker may receive envelopes that an older web process
+ * wrote.
  */
 export interface Envelope {
   requests: EnvelopeRequest[];
   objects: AcceptedObject[];
-  /** The objects are dead letters that are tried again. */
+  /** Set if the objects are dead letters that are being replayed. */
   replay?: true;
   fence?: Fence;
 }
 
 /**
- * A fence stands in several lanes at the same place of their common order. Its objects name users of all of
- * them: they take effect when every one of the lanes has come to the fence, and none goes on before they have.
- * The entry of the first lane carries the objects, those of the others none.
+ * A fence is added to several lanes at the same position of their common order. Its objects name users of all
+ * these lanes. They take effect once every one of the lanes has reached the fence, and no lane continues
+ * before that. The entry in the first lane carries the objects; the entries in the other lanes are empty.
  */
 export interface Fence {
-  /** Id of the first lane's envelope, and so of the ledger row that says that the fence is passed. */
+  /** Id of the envelope in the first lane. The ledger row with this id records that the fence was passed. */
   id: string;
-  /** Ascending, two at least. */
+  /** Lane numbers, ascending; at least two. */
   lanes: number[];
 }
 
 export interface EnvelopeRequest {
-  /** The `X-Request-Id` of the answer. */
+  /** The `X-Request-Id` of the response. */
   request_id: string;
   workspace_id: string;
-  /** ISO 8601, the edge's clock: when the request was accepted. */
+  /** Time at which the request was accepted, by web's clock, in ISO 8601. */
   accepted_at: string;
-  /** Its objects in this envelope, which follow each other; absent in what a release before 0.2 wrote. */
+  /**
+   * Number of the request's objects in this envelope, which are consecutive. Absent in envelopes of releases
+   * before 0.2.
+   */
   count?: number;
-  /** Accepted objects of the whole request; absent: all of them are in one envelope. */
+  /** Number of accepted objects of the whole request. Absent if all of them are in one envelope. */
   objects?: number;
-  /** The API key that sent it; absent: that of the request before it in the envelope, if there is one; null: none. */
+  /**
+   * Id of the API key that sent the request. Absent: the key of the previous request in the envelope, if
+   * there is one. Null: the request has no key.
+   */
   key_id?: string | null | undefined;
-  /** The request's span, as W3C Trace Context writes it; absent: it is not traced. */
+  /** The request's span in W3C Trace Context format. Absent if the request is not traced. */
   traceparent?: string;
 }
 
-/** The id of the API key that sent each of the requests of an envelope; undefined: none, or nobody says. */
+/**
+ * Returns the API key id of each request of an envelope, or undefined for a request whose key is absent or
+ * unknown.
+ */
 export function keysOf(requests: EnvelopeRequest[]): (string | undefined)[] {
   let key: unknown;
   const keys: (string | undefined)[] = [];
@@ -57,36 +67,37 @@ export function keysOf(requests: EnvelopeRequest[]): (string | undefined)[] {
 }
 
 /**
- * The place in `requests` of each object's request.
+ * Returns for each object the index of its request in `requests`.
  *
- * @returns for each object; what names no place, or a place that is none, is the caller's to judge
+ * The result is not validated: an index may be missing or out of range if the envelope is malformed. The
+ * caller checks it.
  */
 export function requestPlaces({ requests, objects }: Envelope): unknown[] {
   if (requests.length === 0 || !requests.every((request) => Number.isSafeInteger(request?.count)))
     return objects.map((object) => object?.request);
-  const places: number[] = [];
-  for (let place = 0; place < requests.length; place++) {
-    const end = Math.min(objects.length, places.length + requests[place]!.count!);
-    while (places.length < end) places.push(place);
+  const requestIndexes: number[] = [];
+  for (let requestIndex = 0; requestIndex < requests.length; requestIndex++) {
+    const end = Math.min(objects.length, requestIndexes.length + requests[requestIndex]!.count!);
+    while (requestIndexes.length < end) requestIndexes.push(requestIndex);
   }
-  return places;
+  return requestIndexes;
 }
 
-/** What every object of /users/track carries. */
+/** Fields of every object of /users/track. */
 interface AcceptedBase {
-  /** UUIDv7, given at the edge: the id of the row that the object becomes, and of its dead letter. */
+  /** UUIDv7 assigned by web. The object's row and its dead letter have the same id. */
   id: string;
-  /** Index in `requests`, in what a release before 0.2 wrote. */
+  /** Index in `requests`. Only in envelopes of releases before 0.2. */
   request?: number;
-  /** The object's place in the array of the request that held it. */
+  /** Index of the object in its array of the request. */
   index: number;
-  /** False: an identifier that belongs to nobody makes no new profile. Said only then: most objects make one. */
+  /** False if an unknown identifier must not create a profile. Omitted if it may, since most objects may. */
   create?: boolean | undefined;
 }
 
 export interface AcceptedAttributes extends AcceptedBase, AttributesDelta {
   kind: 'attributes';
-  /** Absent only for an import of push tokens, which makes an anonymous profile for each new token. */
+  /** Absent only for an import of push tokens, which creates an anonymous profile for each new token. */
   identifier?: Identifier;
 }
 
@@ -123,16 +134,17 @@ export type AcceptedObject = TrackObject | IdentityObject | SubscriptionObject;
 export type ObjectKind = TrackKind | IdentityKind | SubscriptionKind;
 
 /**
- * Every identifier that an object names, each of which orders it. It takes effect after all that was accepted before it
- * for any of them, and before all that is accepted after it.
+ * Returns every identifier that an object names. The object is ordered by each of them: it takes effect after
+ * everything that was accepted earlier for one of the identifiers, and before everything that is accepted
+ * later.
  *
- * An attribute object that sets an address names that address too: what is addressed to it afterwards has to find
- * the user. Empty for an import of push tokens, which names nobody.
+ * An attribute object that sets an address also names that address, because later objects that use the
+ * address have to find the user. The result is empty for an import of push tokens, which has no identifier.
  */
 export function namedIdentifiers(object: AcceptedObject): Identifier[] {
   switch (object.kind) {
     case 'attributes':
-      // Most set no address, and there are many of them.
+      // Most attribute objects set no address, and this code runs for every object.
       return object.standard?.email || object.standard?.phone
         ? [...addressedBy(object), ...newAddresses(object)]
         : addressedBy(object);
@@ -180,26 +192,29 @@ function newAddresses({ standard }: AcceptedAttributes): Identifier[] {
 }
 
 /**
- * The identity operations as the edge hands them to the workers: one object per element of the request's array.
- * Identifiers are normalised; what can only be known from the store is decided by the worker.
+ * Fields of every identity operation: one object per element of the request's array. Identifiers are
+ * normalized; the worker decides what depends on stored data.
  */
 interface IdentityBase {
-  /** UUIDv7, given at the edge: names its dead letter and its outcome. */
+  /** UUIDv7 assigned by web: the id of the object's dead letter and of its outcome. */
   id: string;
-  /** Index in the envelope's `requests`, in what a release before 0.2 wrote. */
+  /** Index in the envelope's `requests`. Only in envelopes of releases before 0.2. */
   request?: number;
-  /** The object's place in the array of the request that held it. */
+  /** Index of the object in its array of the request. */
   index: number;
 }
 
-/** Names one user, or nobody: an address that several have is narrowed by `prioritization`, in its order. */
+/**
+ * Selects at most one user. If several users share the address, `prioritization` narrows them down, rule by
+ * rule.
+ */
 export interface UserSelector {
   identifier: Identifier;
-  /** Present exactly with an email or a phone. */
+  /** Present if, and only if, the identifier is an email address or a phone number. */
   prioritization?: Prioritization[];
 }
 
-/** /users/alias/new: gives an existing user an alias, or makes an alias-only user. */
+/** /users/alias/new: gives an existing user an alias, or creates an alias-only user. */
 export interface AcceptedAliasNew extends IdentityBase {
   kind: 'alias_new';
   user_alias: UserAlias;
@@ -214,36 +229,39 @@ export interface AcceptedAliasUpdate extends IdentityBase {
   new_alias_name: string;
 }
 
-/** /users/identify: gives a user without an external id one, or merges that user into who has it. */
+/** /users/identify: gives a user without an external id one, or merges that user into the user who has it. */
 export interface AcceptedIdentify extends IdentityBase {
   kind: 'identify';
   user: UserSelector;
   external_id: string;
-  /** Has no effect if the user with the external id has an alias with the label of `user`. Absent: that alias wins. */
+  /**
+   * Set: do nothing if the user with the external id has an alias with the label of `user`. Absent: that
+   * alias wins.
+   */
   keeps_labels?: true;
 }
 
-/** /users/merge. */
+/** /users/merge: merges one user into another. */
 export interface AcceptedMerge extends IdentityBase {
   kind: 'merge';
   merge: UserSelector;
   keep: UserSelector;
 }
 
-/** /users/delete: one user. */
+/** /users/delete: deletes one user. */
 export interface AcceptedDelete extends IdentityBase {
   kind: 'delete';
   user: UserSelector;
 }
 
-/** /users/external_ids/rename. The worker writes down how it went. */
+/** /users/external_ids/rename. The worker records the outcome. */
 export interface AcceptedRename extends IdentityBase {
   kind: 'external_id_rename';
   current_external_id: string;
   new_external_id: string;
 }
 
-/** /users/external_ids/remove. The worker writes down how it went. */
+/** /users/external_ids/remove. The worker records the outcome. */
 export interface AcceptedRemove extends IdentityBase {
   kind: 'external_id_remove';
   external_id: string;
@@ -260,25 +278,25 @@ export type IdentityObject =
 type IdentityKind = IdentityObject['kind'];
 
 interface SubscriptionBase {
-  /** UUIDv7, given at the edge: names its dead letter. */
+  /** UUIDv7 assigned by web: the id of the object's dead letter. */
   id: string;
-  /** Index in the envelope's `requests`, in what a release before 0.2 wrote. */
+  /** Index in the envelope's `requests`. Only in envelopes of releases before 0.2. */
   request?: number;
-  /** The object's place in the array of the request that held it. */
+  /** Index of the object in its array of the request. */
   index: number;
 }
 
-/** What one user, or whoever has an address, wants of one subscription group. */
+/** Sets the state of one subscription group for a user, or for an address whichever user has it. */
 export interface AcceptedGroupState extends SubscriptionBase {
   kind: 'group_state';
-  /** Where the object stood in the request; absent: an element of `subscription_groups`. */
+  /** Array of the request that held the object. Absent: `subscription_groups`. */
   input_array?: 'external_id' | 'external_ids' | 'email' | 'emails' | 'phone' | 'phones';
   identifier: Identifier;
   subscription_group_id: string;
   subscription_state: 'subscribed' | 'unsubscribed';
 }
 
-/** What is said of one email address, whoever has it. What is not named stays. */
+/** Changes the state of an email address, whichever user has it. Omitted fields keep their value. */
 export interface AcceptedEmailChange extends SubscriptionBase {
   kind: 'email_change';
   /** Lower-case. */

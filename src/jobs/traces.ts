@@ -3,8 +3,8 @@ import { isUuid } from '../profile/values.ts';
 import { type AcceptedObject, type Envelope, keysOf, requestPlaces } from './envelope.ts';
 
 /**
- * The arrays of requests that objects come from, by what the ledger knows them by: numbers are permanent. `service_ids`
- * stands for the wire name of the service's own ids.
+ * Codes of the request arrays that objects come from, as stored in the ledger. They are permanent.
+ * `service_ids` stands for the wire name of the service's own ids.
  */
 export const inputArrays = {
   attributes: 1,
@@ -30,7 +30,10 @@ export const inputArrays = {
 } as const;
 export type InputArray = keyof typeof inputArrays;
 
-/** The array that held the object, as the errors of the same request name it; undefined: it is none that we know. */
+/**
+ * Returns the array that held the object, as errors of the same request name it. Undefined for an unknown
+ * kind.
+ */
 export function inputArrayOf(object: AcceptedObject): InputArray | undefined {
   switch (object.kind) {
     case 'attributes':
@@ -75,15 +78,16 @@ function deletes(identifier: Identifier | undefined): InputArray {
 /** The objects of one request that one envelope carries. */
 export interface Trace {
   objects: { input_array: InputArray; index: number }[];
-  /** Objects that the whole request had: the others are in other envelopes. */
+  /** Number of objects of the whole request. The remaining ones are in other envelopes. */
   total: number;
-  /** The API key that sent it; absent: none, or an earlier release wrote this. */
+  /** API key that sent the request. Absent if it had none, or if an earlier release wrote the trace. */
   key_id?: string;
 }
 
 /**
- * What says which API key sent a request, written as runs of arrays that nobody knows: an earlier release passes over
- * them. A key is its first 12 bytes as two numbers, then the other 4; none: that of the request before.
+ * Codes that encode the API key of a request. They are written as runs of unknown arrays, which earlier
+ * releases ignore. A key is its first 12 bytes as two numbers, followed by the other 4. A request without
+ * these codes has the key of the previous request.
  */
 const KEY_BEGINS = 101;
 const KEY_ENDS = 102;
@@ -94,21 +98,21 @@ const arrayNames = new Map<number, InputArray>(
   Object.entries(inputArrays).map(([name, code]) => [code, name as InputArray]),
 );
 
-/** Reused by every call, and grown where need be. */
+/** Buffer that all calls reuse and that grows as needed. */
 let scratch = Buffer.allocUnsafe(65_536);
-/** Bytes of it that the call under way has written. */
+/** Number of bytes that the current call has written. */
 let end = 0;
 
 /**
- * Which requests an envelope carries, with the places of their objects, in few bytes: 22 for a request of one object,
- * or of one array. They are written with every envelope, and read when somebody asks.
+ * Encodes the requests of an envelope and the positions of their objects compactly: 22 bytes for a request of
+ * one object or one array. Traces are written with every envelope, and read when a user looks up a request.
  *
- * For each request: its id and its workspace's, 16 bytes each. The workspace's is left out where it is that of the
- * request before. Then the objects that the whole request had; then the API key, 21 or 22 bytes, where it is another
- * than that of the request before. Then runs of objects of one array at places that follow each other. A number below
- * 128 is one byte.
+ * The encoding has, for each request: its id and its workspace's id, 16 bytes each (the workspace is omitted
+ * if it equals that of the previous request); the number of objects of the whole request; the API key in 21
+ * or 22 bytes, if it differs from that of the previous request; and runs of consecutive objects of one array.
+ * A number below 128 is one byte.
  *
- * @returns undefined when there is nothing to say: a replay, a fence mark, or what is no envelope of ours
+ * @returns undefined for a replay, a fence mark, or anything that is not a valid envelope
  */
 export function encodeTraces(envelope: Envelope): Buffer | undefined {
   if (!Array.isArray(envelope?.objects) || !Array.isArray(envelope.requests) || envelope.replay)
@@ -116,9 +120,9 @@ export function encodeTraces(envelope: Envelope): Buffer | undefined {
   const { objects, requests } = envelope;
   const places = requestPlaces(envelope);
   const keys = keysOf(requests);
-  // Three ids, and numbers of at most 5 bytes.
-  const most = objects.length * (3 * ID + 40);
-  if (scratch.length < most) scratch = Buffer.allocUnsafe(most);
+  // Three ids, and numbers of at maxBytes 5 bytes each.
+  const maxBytes = objects.length * (3 * ID + 40);
+  if (scratch.length < maxBytes) scratch = Buffer.allocUnsafe(maxBytes);
   end = 0;
   let workspace: string | undefined;
   let key: string | undefined;
@@ -145,7 +149,7 @@ export function encodeTraces(envelope: Envelope): Buffer | undefined {
   return end === 0 ? undefined : Buffer.from(scratch.subarray(0, end));
 }
 
-/** Runs of an array's code, its first place and their number; a zero ends them. */
+/** Writes runs (code of the array, first index, count) and a terminating zero. */
 function writeRuns(objects: AcceptedObject[], from: number, to: number): void {
   let code = 0;
   let first = 0;
@@ -183,7 +187,7 @@ function writeKey(key: string | undefined): void {
   writeRun(KEY_ENDS, bytes.readUInt32BE(12), 0);
 }
 
-/** The id of 16 bytes, as it is written elsewhere. */
+/** Formats the 16 bytes of an id as a UUID string. */
 function idOf(bytes: Buffer): string {
   return bytes.toString('hex').replace(/^(.{8})(.{4})(.{4})(.{4})/, '$1-$2-$3-$4-');
 }
@@ -193,19 +197,19 @@ function writeId(id: string): void {
   end += ID;
 }
 
-/** Seven bits a byte, the lowest first; the eighth says that more follow. */
+/** Writes a number in groups of seven bits, lowest first. The eighth bit is set if more bytes follow. */
 function writeNumber(value: number): void {
   let rest = value;
   for (; rest > 127; rest = Math.floor(rest / 128)) scratch[end++] = (rest % 128) | 128;
   scratch[end++] = rest;
 }
 
-/** An id as it stands in what `encodeTraces` makes. */
+/** Returns the bytes of an id as `encodeTraces` writes them. */
 export function idBytes(id: string): Buffer {
   return Buffer.from(id.replaceAll('-', ''), 'hex');
 }
 
-/** What the bytes say of one request of one workspace; undefined: nothing. */
+/** Returns the trace of a request of a workspace from encoded traces. Undefined if it is not in there. */
 export function findTrace(bytes: Buffer, requestId: string, workspaceId: string): Trace | undefined {
   const [wantedRequest, wantedWorkspace] = [idBytes(requestId), idBytes(workspaceId)];
   let at = 0;
@@ -249,7 +253,7 @@ export function findTrace(bytes: Buffer, requestId: string, workspaceId: string)
   return trace;
 }
 
-/** What an envelope itself says of one request of one workspace. */
+/** Returns the trace of a request of a workspace directly from its envelope. */
 export function traceOf(envelope: Envelope, requestId: string, workspaceId: string): Trace | undefined {
   const bytes = encodeTraces(envelope);
   return bytes && findTrace(bytes, requestId, workspaceId);
