@@ -3,7 +3,7 @@ import { uuidOf } from '../profile/values.ts';
 import type { Connection, Database, Pool } from './database.ts';
 import { inTransaction } from './transactions.ts';
 
-/** What accounts can be found by. */
+/** Columns that filters can use. */
 export type FilterColumn =
   | 'id'
   | 'externalId'
@@ -15,14 +15,16 @@ export type FilterColumn =
   | 'department'
   | 'active';
 
-/** A filter that has been understood. */
+/** A parsed filter. */
 export type AccountCondition =
   | { op: 'and' | 'or'; conditions: AccountCondition[] }
   | { op: 'eq' | 'co' | 'sw'; column: FilterColumn; value: string }
   | { op: 'eq'; column: 'active'; value: boolean }
   | { op: 'email'; comparisons: EmailComparison[] };
 
-/** A comparison with a member of an address; all those of a condition speak of the same one. */
+/**
+ * A comparison with a member of an email address. All comparisons of a condition apply to the same address.
+ */
 export interface EmailComparison {
   op: 'eq' | 'co' | 'sw';
   member: 'value' | 'type' | 'primary';
@@ -30,8 +32,8 @@ export interface EmailComparison {
 }
 
 /**
- * Each column as it is compared. Case counts only in ids. Each expression has an index, except the whole name and the
- * display name, for which all accounts of the company are read.
+ * SQL expression of each column for comparisons. Only ids are case-sensitive. Each expression has an index,
+ * except the full name and the display name, for which all accounts of the company are read.
  */
 const expressions: Record<FilterColumn, string> = {
   id: 'accounts.id::text',
@@ -45,13 +47,13 @@ const expressions: Record<FilterColumn, string> = {
   active: 'accounts.active',
 };
 
-/** Addresses as they are answered: an account that was given none has that of its name. */
+/** SQL of the addresses in responses. An account without addresses has its user name as the only one. */
 const EMAILS = `coalesce(accounts.emails, jsonb_build_array(jsonb_build_object(
   'value', accounts.user_name, 'type', 'work', 'primary', true)))`;
 
 const CASE_EXACT: FilterColumn[] = ['id', 'externalId'];
 
-/** As SQL. What the client wrote goes into `values` only, never into the text. */
+/** Returns the SQL of a condition. Client input only goes into `values`, never into the text. */
 function conditionSql(condition: AccountCondition, values: unknown[]): string {
   if ('conditions' in condition) {
     const parts = condition.conditions.map((one) => conditionSql(one, values));
@@ -61,7 +63,7 @@ function conditionSql(condition: AccountCondition, values: unknown[]): string {
   const { op, column, value } = condition;
   const expression = expressions[column];
   if (typeof value === 'boolean') return `${expression} = $${values.push(value)}::boolean`;
-  // By the primary key; what is no UUID is nobody's.
+  // Uses the primary key. A value that is not a UUID matches no account.
   if (column === 'id' && op === 'eq')
     return uuidOf(value) ? `accounts.id = $${values.push(value)}::uuid` : 'false';
   const folded = CASE_EXACT.includes(column) ? value : value.toLowerCase();
@@ -86,7 +88,10 @@ function emailSql(comparisons: EmailComparison[], values: unknown[]): string {
   return `exists (select from jsonb_array_elements(${EMAILS}) as emails (one_email) where ${parts.join(' and ')})`;
 }
 
-/** Whether a condition compares what no index helps with, so that every account of the company is read. */
+/**
+ * Returns whether a condition needs a comparison that no index supports, so that all accounts of the company
+ * are read.
+ */
 function readsEveryone(condition: AccountCondition): boolean {
   if ('conditions' in condition) return condition.conditions.some(readsEveryone);
   if (condition.op === 'email') return true;
@@ -95,27 +100,30 @@ function readsEveryone(condition: AccountCondition): boolean {
 }
 
 export interface Found {
-  /** How many there are in all. */
+  /** Total number of matching accounts. */
   total: number;
-  /** Of the page, in the order of their making. */
+  /** Accounts of the page, in order of creation. */
   page: { id: string; position: number }[];
-  /** Whether the page has less than was asked for, and others follow. */
+  /** Whether the page was cut because of its size, although more accounts follow. */
   isCut: boolean;
 }
 
-/** Longest that a search may take, in ms: less than a client waits. */
+/** Time limit of a search in milliseconds. Shorter than the timeouts of clients. */
 const MAX_TIME = 1000;
 
-/** Longest that it waits for a lock that another has, in ms: that is no fault of the search. */
+/**
+ * Time limit in milliseconds for waiting for a lock. Separate, so that a lock wait is not reported as a slow
+ * search.
+ */
 const MAX_WAIT = 500;
 
 /**
- * Bytes that the lists of a page's accounts may take together, as JSON. An account may have a megabyte of permissions;
- * usual pages are far below.
+ * Maximum total size in bytes of the JSON lists of a page's accounts. One account may have a megabyte of
+ * permissions; usual pages are far smaller.
  */
 const MAX_PAGE_BYTES = 2_000_000;
 
-/** A search that reads every account, and was ended by its time. */
+/** A search that reads all accounts exceeded its time limit. */
 export class SearchTooLong extends Error {
   override name = 'SearchTooLong';
 }
@@ -123,50 +131,54 @@ export class SearchTooLong extends Error {
 interface Row {
   id: string;
   position: number;
-  /** Rows of the page before it was cut. */
+  /** Number of rows of the page before it was cut. */
   asked: number;
 }
 
 export interface AccountSearch {
-  /** Absent: all. */
+  /** Absent: all accounts. */
   condition?: AccountCondition | undefined;
-  /** How many to leave out at the start. */
+  /** Number of accounts to skip. */
   skip?: number;
-  /** The position behind which to begin. */
+  /** Position after which to begin. */
   after?: number;
   limit: number;
 }
 
 /**
- * Accounts of one company that fit a condition, a page of them, and how many there are in all. By the indexes of
- * `accounts`, each of which starts with the company; `co` reads all of the company's.
+ * Returns a page of the accounts of a company that match a condition, and their total number. Uses the
+ * indexes of `accounts`, which start with the company; `co` reads all accounts of the company.
  *
- * A page ends early where it would hold too much, but it has one account at least.
+ * A page that would be too large is cut, but has at least one account.
  *
  * @throws {SearchTooLong}
  */
 export async function findAccounts(pool: Pool, companyId: string, search: AccountSearch): Promise<Found> {
-  const { fits, values } = fitting(companyId, search.condition);
-  const count = `select count(*)::integer as total from accounts where ${fits}`;
-  return searching(pool, search, async (tx) => {
+  const { where, values } = whereOf(companyId, search.condition);
+  const count = `select count(*)::integer as total from accounts where ${where}`;
+  return inSearch(pool, search, async (tx) => {
     const counted = await tx.query<{ total: number }>(count, values);
     return { total: counted.rows[0]!.total, ...(await readPage(tx, companyId, search)) };
   });
 }
 
-/** The same without the number, which costs as much as there are accounts. @throws {SearchTooLong} */
+/**
+ * Returns a page without the total number, whose cost grows with the number of accounts.
+ *
+ * @throws {SearchTooLong}
+ */
 export function findAccountPage(
   pool: Pool,
   companyId: string,
   search: AccountSearch,
 ): Promise<Omit<Found, 'total'>> {
-  return searching(pool, search, (tx) => readPage(tx, companyId, search));
+  return inSearch(pool, search, (tx) => readPage(tx, companyId, search));
 }
 
-function fitting(companyId: string, condition: AccountCondition | undefined) {
+function whereOf(companyId: string, condition: AccountCondition | undefined) {
   const values: unknown[] = [companyId];
-  const fits = `accounts.company_id = $1::uuid${condition ? ` and ${conditionSql(condition, values)}` : ''}`;
-  return { fits, values };
+  const where = `accounts.company_id = $1::uuid${condition ? ` and ${conditionSql(condition, values)}` : ''}`;
+  return { where, values };
 }
 
 async function readPage(
@@ -175,8 +187,8 @@ async function readPage(
   { condition, skip = 0, after, limit }: AccountSearch,
 ): Promise<Omit<Found, 'total'>> {
   if (limit === 0) return { page: [], isCut: false };
-  const { fits, values } = fitting(companyId, condition);
-  const behind = after === undefined ? '' : ` and accounts.position > $${values.push(after)}::bigint`;
+  const { where, values } = whereOf(companyId, condition);
+  const afterCondition = after === undefined ? '' : ` and accounts.position > $${values.push(after)}::bigint`;
   const text = `
     select whole.id, whole.position, whole.asked
     from (
@@ -185,7 +197,7 @@ async function readPage(
       from (
         select accounts.id, accounts.position, accounts.list_bytes + octet_length(accounts.roles::text) as bytes
         from accounts
-        where ${fits}${behind}
+        where ${where}${afterCondition}
         order by accounts.position
         limit $${values.push(limit)}::integer offset $${values.push(skip)}::integer
       ) as page
@@ -196,8 +208,8 @@ async function readPage(
   return { page: rows, isCut: rows.length > 0 && rows.length < rows[0]!.asked };
 }
 
-/** In one snapshot, so that the page and the count are of one moment, and within its time. */
-async function searching<T>(
+/** Runs a search with a time limit in one snapshot, so that page and count are consistent. */
+async function inSearch<T>(
   pool: Pool,
   { condition }: AccountSearch,
   work: (tx: Connection) => Promise<T>,
@@ -217,7 +229,7 @@ async function searching<T>(
 
 type Client = Database['prisma'];
 
-/** What accounts name beside themselves. */
+/** Tables whose rows accounts refer to. */
 export type NamedTable = 'workspaces' | 'teams' | 'permission_sets';
 
 export interface NamedRow {
@@ -225,29 +237,32 @@ export interface NamedRow {
   name: string;
 }
 
-/** Names and ids, in any number: each list is one parameter. */
+/** Any number of names and ids. Each list is one parameter. */
 interface NamesAndIds {
   companyId: string;
   names: string[];
   ids: string[];
 }
 
-/** The names of rows by id, by the primary key; no statement for none. */
+/** Returns the names of rows by id, by primary key. Sends no statement for an empty list. */
 export async function namesOf(
   prisma: Client,
   table: NamedTable,
   ids: string[],
 ): Promise<Map<string, string>> {
-  const different = [...new Set(ids)];
-  if (different.length === 0) return new Map();
+  const unique = [...new Set(ids)];
+  if (unique.length === 0) return new Map();
   const rows = await prisma.$queryRaw<NamedRow[]>`
     select named.id, named.name
     from ${tables[table]} as named
-    where named.id = any(${different}::uuid[])`;
+    where named.id = any(${unique}::uuid[])`;
   return new Map(rows.map(({ id, name }) => [id, name]));
 }
 
-/** Workspaces or permission sets of a company that have one of the names or ids; no statement for none. */
+/**
+ * Returns workspaces or permission sets of a company that have one of the names or ids. Sends no statement if
+ * both lists are empty.
+ */
 export async function findNamed(
   prisma: Client,
   table: 'workspaces' | 'permission_sets',
@@ -262,8 +277,8 @@ export async function findNamed(
 }
 
 /**
- * Teams of workspaces, each by its name or its id; no statement for none. By the key of workspace and name, and by the
- * primary key.
+ * Returns teams of workspaces by name or id, by the key of workspace and name and the primary key. Sends no
+ * statement for an empty list.
  */
 export async function findTeams(
   prisma: Client,
@@ -271,7 +286,7 @@ export async function findTeams(
 ): Promise<(NamedRow & { workspaceId: string })[]> {
   if (wanted.length === 0) return [];
   const named = wanted.filter(({ name }) => name !== undefined);
-  const known = wanted.filter(({ id }) => id !== undefined);
+  const withId = wanted.filter(({ id }) => id !== undefined);
   return prisma.$queryRaw<(NamedRow & { workspaceId: string })[]>`
     select teams.id, teams.name, teams.workspace_id as "workspaceId"
     from unnest(
@@ -282,8 +297,8 @@ export async function findTeams(
     union
     select teams.id, teams.name, teams.workspace_id as "workspaceId"
     from unnest(
-      ${known.map((one) => one.workspaceId)}::uuid[],
-      ${known.map((one) => one.id)}::uuid[]
+      ${withId.map((one) => one.workspaceId)}::uuid[],
+      ${withId.map((one) => one.id)}::uuid[]
     ) as wanted (workspace_id, id)
     join teams on teams.id = wanted.id and teams.workspace_id = wanted.workspace_id`;
 }

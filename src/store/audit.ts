@@ -5,8 +5,8 @@ import { type Connection, type Database, type Pool, storable } from './database.
 import { inTransaction } from './transactions.ts';
 
 /**
- * Every action that is audited, with the ways by which it is done. A way is a command of `penstock`, a route of the
- * console, an operation of SCIM, or a sentence in brackets. A rule of the tests holds that no way is missing.
+ * Every audited action with the ways to perform it: a `penstock` command, a console route, a SCIM operation,
+ * or a description in parentheses. A rules test checks that the list is complete.
  */
 export const auditActions = {
   'accounts.create': ['scim.users.create'],
@@ -84,32 +84,32 @@ export type AuditAction = keyof typeof auditActions;
 
 export type AuditVia = 'console' | 'command_line' | 'scim' | 'dashboard';
 
-/** The company of what belongs to the installation. */
+/** Company id of entries that concern the installation. */
 export const NO_COMPANY = NIL_UUID;
 
 /** Who acts, and from where. */
 export interface Actor {
   kind: 'account' | 'operator' | 'scim_token' | 'nobody';
   id?: string | undefined;
-  /** An address, BOARD_USER, or the user of the machine; of a SCIM token the store looks it up. */
+  /** Email address, BOARD_USER, or the operating system user. The store looks up the name of a SCIM token. */
   name?: string;
   via: AuditVia;
-  /** Address of the client; absent: of this machine. */
+  /** IP address of the client. Absent for local commands. */
   address?: string | undefined;
 }
 
-/** What was done. It holds no secret, and names no person but by ids of ours. */
+/** An audited change. It contains no secret and identifies users only by internal ids. */
 export interface AuditEntry {
   action: AuditAction;
-  /** Singular, in the words of the tables: `api_key`. */
+  /** Kind in the singular, with the name of the table, for example `api_key`. */
   subject: { kind: string; id: string };
   workspaceId?: string | undefined;
-  /** Absent: that of the workspace, or of the installation. */
+  /** Absent: the company of the workspace, or the installation. */
   companyId?: string | undefined;
   detail?: Record<string, Json>;
 }
 
-// The company is the workspace's, and the name the token's, unless they are given. Both by primary key.
+// Company and actor name default to those of the workspace and the SCIM token, which are read by primary key.
 const insertAuditStatement = `
   insert into audit (id, company_id, workspace_id, actor_kind, actor_id, actor_name, via, address,
     action, subject_kind, subject_id, detail)
@@ -132,7 +132,10 @@ function rowsOf(actor: Actor, entries: readonly AuditEntry[]): string {
   return JSON.stringify(rows);
 }
 
-/** Appends entries in the open transaction. Of a pool, it is one of its own: for what is done elsewhere. */
+/**
+ * Appends entries in the open transaction. With a pool, they are committed by themselves; use this for
+ * actions that were performed elsewhere.
+ */
 export async function recordAudit(
   tx: Pick<Connection, 'query'>,
   actor: Actor,
@@ -143,7 +146,7 @@ export async function recordAudit(
   await tx.query({ name: 'insert-audit', text, values: [rowsOf(actor, entries)] });
 }
 
-/** The same as a member of a transaction of Prisma's. */
+/** Returns the same statement as a member of a Prisma transaction. */
 export function auditIn(
   prisma: Pick<Prisma.TransactionClient, '$executeRawUnsafe'>,
   actor: Actor,
@@ -153,9 +156,9 @@ export function auditIn(
 }
 
 /**
- * Commits what `work` does together with the entries that tell of it, or neither.
+ * Commits the changes of `work` and their audit entries in one transaction.
  *
- * @param work returns its result, and what it has changed; no entry: nothing
+ * @param work returns its result and an entry for each change
  */
 export function audited<T>(
   pool: Pool,
@@ -169,7 +172,7 @@ export function audited<T>(
   });
 }
 
-// The row is locked, so that the change behind this one in the transaction finds it as it is here, or not at all.
+// Locks the row, so that the change after it in the transaction finds the same version or no row.
 const auditAccountStatement = `
   with found as (
     select accounts.id, accounts.company_id
@@ -187,15 +190,18 @@ const auditAccountStatement = `
     given.via, given.address, given.action, 'account', found.id::text, given.detail
   from given, found`;
 
-/** An account as it has to be for the entry to be true. */
+/** State that an account must have for the entry to be written. */
 export interface AuditedAccount {
   id: string;
   companyId: string;
-  /** Absent: any. */
+  /** Absent: any version. */
   version?: number | undefined;
 }
 
-/** Tells of a change of an account that follows in the same transaction of Prisma's; nothing, where none can follow. */
+/**
+ * Returns the audit entry of an account change that follows in the same Prisma transaction. If the account
+ * does not match, nothing is written, because the change does not match either.
+ */
 export function auditAccountIn(
   prisma: Pick<Prisma.TransactionClient, '$executeRawUnsafe'>,
   actor: Actor,
@@ -209,10 +215,10 @@ export function auditAccountIn(
 }
 
 /**
- * A write that Postgres itself ends after a second, in less time than the caller waits for it. One that was answered
- * with 503 has not been made, and will not be made a moment later, when a lock is given back.
+ * Runs a write with a statement timeout of one second, which is shorter than the caller waits. A write that
+ * was answered with 503 therefore has not been applied, and cannot be applied later when a lock is released.
  *
- * @param audit what tells of it, in the same transaction
+ * @param audit audit entry that is committed in the same transaction
  */
 export async function inTime<T>(
   prisma: Database['prisma'],

@@ -4,10 +4,12 @@ import { iso, type Pool } from './database.ts';
 import type { ActivityTable } from './erasures.ts';
 import { conditionOf } from './segment-conditions.ts';
 
-/** Merges that are followed for one page, of whatever length: more than any that was not made on purpose. */
+/**
+ * Maximum number of merges that are followed for one page. Only chains that were built on purpose are longer.
+ */
 export const MAX_STEPS = 100_000;
 
-/** Step by step along the primary key; `union` ends where a circle would begin, and goes each way once. */
+/** Follows merges step by step by primary key. `union` stops at a cycle and follows each merge once. */
 const followStatement = `
   with recursive way as (
     select hit.profile_id, hit.kept_id
@@ -33,8 +35,10 @@ const followStatement = `
   limit ${MAX_STEPS} + 1`;
 
 /**
- * Who has taken these profiles in, at last; who was not merged is not in it.
- * @returns undefined when there are more than MAX_STEPS merges on the way
+ * Returns the profile that each of these profiles was finally merged into. Profiles that were not merged are
+ * omitted.
+ *
+ * @returns undefined if more than MAX_STEPS merges have to be followed
  */
 export async function followMerges(
   pool: Pick<Pool, 'query'>,
@@ -50,36 +54,39 @@ export async function followMerges(
   const next = new Map(rows.map(({ id, kept }) => [id, kept]));
   const kept = new Map<string, string>();
   for (const id of profileIds) {
-    const passed = new Set<string>();
+    const visited = new Set<string>();
     let at = id;
-    for (let to = next.get(at); to !== undefined && !passed.has(at); to = kept.get(at) ?? next.get(at)) {
-      passed.add(at);
+    for (let to = next.get(at); to !== undefined && !visited.has(at); to = kept.get(at) ?? next.get(at)) {
+      visited.add(at);
       at = to;
     }
-    // Whoever stands on the same way has it shorter.
-    for (const one of passed) kept.set(one, at);
+    // Later profiles of the same chain take this shortcut.
+    for (const one of visited) kept.set(one, at);
   }
   return kept;
 }
 
-/** By which names a user is known, and whether a filter means them. */
+/** Identifiers of a user, and whether the filter of the export matches. */
 export interface Owner {
   id: string;
   externalId: string | null;
-  /** The first by its label; read only without an external id. */
+  /** First alias by label. Read only if there is no external id. */
   aliasName: string | null;
   aliasLabel: string | null;
-  /** Only if nobody else has it: of several the API would choose one. */
+  /**
+   * Set only if there is no external id and no other user has the address, because the API would choose one
+   * of several users.
+   */
   ownEmail: string | null;
   ownPhone: string | null;
-  /** Whether states of groups are the address's, and not the profile's. */
+  /** Whether group states belong to the address and not to the profile. */
   hasEmail: boolean;
   hasPhone: boolean;
   isMeant: boolean;
 }
 
-/** Whether this user alone has it; two are enough to know. */
-const alone = (column: 'email' | 'phone', more = '') => `
+/** SQL of the address if only this user has it. Two rows are enough to decide. */
+const exclusiveAddress = (column: 'email' | 'phone', more = '') => `
     case when profiles.external_id is null and (
       select count(*)
       from (
@@ -89,11 +96,13 @@ const alone = (column: 'email' | 'phone', more = '') => `
       ) as sharing
     ) = 1 then profiles.${column} end`;
 
-/** By primary key, user_aliases_profile, profiles_email and profiles_phone, a look-up for each user. */
+/**
+ * Reads by primary key, user_aliases_profile, profiles_email and profiles_phone, with one lookup per user.
+ */
 const readOwners = (condition: string) => `
   select profiles.id, profiles.external_id as "externalId", alias.alias_name as "aliasName",
-    alias.alias_label as "aliasLabel", ${alone('email')} as "ownEmail",
-    ${alone('phone', 'and sharing.phone_valid and profiles.phone_valid')} as "ownPhone",
+    alias.alias_label as "aliasLabel", ${exclusiveAddress('email')} as "ownEmail",
+    ${exclusiveAddress('phone', 'and sharing.phone_valid and profiles.phone_valid')} as "ownPhone",
     profiles.email is not null as "hasEmail",
     profiles.phone is not null and profiles.phone_valid is true as "hasPhone", ${condition} as "isMeant"
   from profiles
@@ -107,7 +116,7 @@ const readOwners = (condition: string) => `
   ) as alias on true
   where profiles.workspace_id = $1::uuid and profiles.id = any($2::uuid[])`;
 
-/** The users with these ids; one who is gone is missing. */
+/** Returns the users with these ids. Removed users are omitted. */
 export async function findOwners(
   pool: Pick<Pool, 'query'>,
   workspaceId: string,
@@ -115,7 +124,7 @@ export async function findOwners(
 ): Promise<Owner[]> {
   const condition = conditionOf(definition, 2);
   const { rows } = await pool.query<Owner>({
-    // Planned once, where it is the same for every page of every export.
+    // Without a filter, the statement is the same for every page of every export and is prepared once.
     ...(condition.values.length === 0 && condition.text === 'true' && { name: 'export-owners' }),
     text: readOwners(condition.text),
     values: [workspaceId, ids, ...condition.values],
@@ -123,18 +132,18 @@ export async function findOwners(
   return rows;
 }
 
-/** A state of a group as it is stored. */
+/** A stored subscription group state. */
 export interface ExportedGroupState {
-  /** Whose it is: an address's, or that of a profile for lack of one. */
+  /** Kind of the state's owner: an address, or a profile without one. */
   kind: 'email' | 'phone' | 'profile';
-  /** The address, or the profile's id. */
+  /** Address, or id of the profile. */
   subject: string;
   groupId: string;
   state: 'subscribed' | 'unsubscribed';
   channel: 'email' | 'sms' | 'whatsapp';
 }
 
-/** A page in the order of the primary key. */
+/** Reads a page in primary key order. */
 const readGroupStatesStatement = `
   select subscription_states.subject_kind as kind, subscription_states.subject,
     subscription_states.subscription_group_id as "groupId", subscription_states.state,
@@ -153,7 +162,7 @@ const readGroupStatesStatement = `
 
 type StateKey = Pick<ExportedGroupState, 'kind' | 'subject' | 'groupId'>;
 
-/** The next states of a workspace's groups, archived groups' as well. */
+/** Returns the next group states of a workspace, including those of archived groups. */
 export async function readGroupStates(
   pool: Pick<Pool, 'query'>,
   workspaceId: string,
@@ -167,7 +176,7 @@ export async function readGroupStates(
   return rows;
 }
 
-/** A page in the order of the primary key. */
+/** Reads a page in primary key order. */
 const readEmailStatesStatement = `
   select email_addresses.email, email_addresses.state
   from email_addresses
@@ -175,7 +184,10 @@ const readEmailStatesStatement = `
   order by email_addresses.workspace_id, email_addresses.email
   limit $3::integer`;
 
-/** The next addresses of a workspace with their global state; null: they are only known to bounce. */
+/**
+ * Returns the next addresses of a workspace with their global state. The state is null if only a hard bounce
+ * is recorded.
+ */
 export async function readEmailStates(
   pool: Pick<Pool, 'query'>,
   workspaceId: string,
@@ -189,34 +201,40 @@ export async function readEmailStates(
   return rows;
 }
 
-/** An event or a purchase under the names of `/users/track`, null without data; times are ISO 8601 in UTC. */
+/**
+ * An event or a purchase with the field names of `/users/track`. Missing values are null; times are ISO 8601
+ * in UTC.
+ */
 export type ExportedActivity = Record<string, Json>;
 
-/** A row that was looked at; `activity` is null where its time is not wanted. */
+/** A row that was read. `activity` is null if the row is outside the wanted range. */
 interface ActivityOf {
   id: string;
-  /** Whose it was as it came in: since then they may have been merged into somebody, or deleted. */
+  /** Owner at the time of acceptance. The profile may since have been merged or deleted. */
   profileId: string;
   activity: ExportedActivity | null;
 }
 
-/** Which rows of a workspace, in the order of their users' ids, and of one user as they were accepted. */
+/** Selects rows of a workspace, ordered by user id and then by acceptance. */
 interface ActivityPart {
   workspaceId: string;
-  /** Behind this row of this user. */
+  /** Position after which to begin. */
   after: { profileId: string; id: string };
-  /** Only ids from this one on, which begin with the time of acceptance. */
+  /** Smallest id. Ids start with the time of acceptance. */
   since: string;
-  /** The first id of that month: months before it are not opened, and of the others every row is looked at. */
+  /**
+   * First id of the month of `since`. Partitions of earlier months are not opened; all rows of the others are
+   * read.
+   */
   sinceMonth: string;
-  /** ISO 8601; by the time at which it happened, without `until` itself. */
+  /** Range of the time of the event, in ISO 8601, excluding `until`. */
   from: string | null;
   until: string | null;
-  /** Rows that are looked at, at most. */
+  /** Maximum number of rows that are read. */
   limit: number;
 }
 
-/** Prices came as numbers of JSON, and go as the same ones. */
+/** Prices were received as JSON numbers and are exported as the same numbers. */
 const activity = {
   events: `json_build_object('name', events.name, 'time', ${iso('events."time"')}, 'app_id', events.app_id,
       'properties', events.properties)`,
@@ -225,7 +243,10 @@ const activity = {
       'app_id', purchases.app_id, 'properties', purchases.properties)`,
 };
 
-/** A page in the order of the primary key, over the months from $4 on: no row of theirs is passed over uncounted. */
+/**
+ * Reads a page in primary key order over the months from $4 on. Rows outside the range are returned too, so
+ * that they count toward the limit.
+ */
 const readStatement = (table: ActivityTable) => `
   select ${table}.id, ${table}.profile_id as "profileId",
     case when ${table}.id >= $8::uuid and ($5::timestamptz is null or ${table}."time" >= $5) and ($6::timestamptz is null or ${table}."time" < $6)
@@ -237,7 +258,7 @@ const readStatement = (table: ActivityTable) => `
   order by ${table}.workspace_id, ${table}.profile_id, ${table}.id
   limit $7::integer`;
 
-/** Reads the next rows of a workspace, those of deleted users among them as long as they are not erased. */
+/** Returns the next rows of a workspace, including those of deleted users that are not erased yet. */
 export async function readActivity(
   pool: Pick<Pool, 'query'>,
   table: ActivityTable,
@@ -251,13 +272,13 @@ export async function readActivity(
   return rows;
 }
 
-/** What is walked by an export, and behind which key. */
-type Walked =
+/** A table that an export reads, and the key after which it continues. */
+type ExportedTable =
   | { table: 'profiles'; after: string }
   | { table: 'events' | 'purchases'; after: string; since: string }
   | { table: 'subscription_states' | 'email_addresses' };
 
-const conditions: Record<Walked['table'], string> = {
+const conditions: Record<ExportedTable['table'], string> = {
   profiles: 'and profiles.id > $2::uuid',
   events: 'and events.profile_id >= $2::uuid and events.id >= $3::uuid',
   purchases: 'and purchases.profile_id >= $2::uuid and purchases.id >= $3::uuid',
@@ -266,15 +287,15 @@ const conditions: Record<Walked['table'], string> = {
 };
 
 /**
- * About how many rows a workspace has there, as Postgres's planner sees it: for a progress bar. Nothing is counted, which
- * of very many rows would take minutes.
+ * Returns the planner's estimate of the remaining rows of a workspace, for a progress bar. Counting a very
+ * large table would take minutes.
  */
 export async function estimateRows(
   pool: Pick<Pool, 'query'>,
   workspaceId: string,
-  walked: Walked,
+  exported: ExportedTable,
 ): Promise<number> {
-  const { table, after, since } = { after: undefined, since: undefined, ...walked };
+  const { table, after, since } = { after: undefined, since: undefined, ...exported };
   const values = [workspaceId, after, since].filter((value) => value !== undefined);
   const { rows } = await pool.query<{ 'QUERY PLAN': [{ Plan: { 'Plan Rows': number } }] }>({
     text: `explain (format json) select from ${table} where ${table}.workspace_id = $1::uuid ${conditions[table]}`,

@@ -2,32 +2,35 @@ import { type Poller, poll, rest } from '../platform/poll.ts';
 import { beginWholeSession, type Pool, PostgresClient } from './database.ts';
 import { type SessionSettings, UnsupportedPooling } from './pooling.ts';
 
-/** An advisory lock, by what it is about. */
+/** An advisory lock. */
 export interface AdvisoryLock {
-  /** SQL of its number, and the parameters in that. */
+  /** SQL expression of the lock's number, and its parameters. */
   number: string;
   values?: unknown[];
-  /** Whom it keeps away, for a person who reads that it was lost. */
+  /** What the lock keeps out, for the error message if it is lost. */
   keepsAway: string;
 }
 
-/** Says that nobody else has the lock: it ends with its transaction, whoever ends that. */
+/** Represents a held lock. The lock ends with its transaction. */
 export interface SessionLease {
-  /** Aborted as soon as this process learns that the session is lost. */
+  /** Aborted as soon as this process notices that the session was lost. */
   signal: AbortSignal;
-  /** Asks the session itself. @throws {Error} when it is lost */
+  /** Checks the session with a query. @throws {Error} if it was lost */
   confirm(): Promise<void>;
 }
 
-/** The transaction rests while `work` runs, for as long as that takes. It has no snapshot, so that vacuum goes on. */
+/**
+ * The transaction is idle while `work` runs, without a time limit. It has no snapshot, so it does not hold
+ * back VACUUM.
+ */
 const begin = 'begin; set local idle_in_transaction_session_timeout = 0';
 
 /**
- * Runs `work` while nobody else has the advisory lock. A transaction that does nothing else holds the lock, so that it
- * also holds behind a pooler that hands out servers by transaction. It ends with the connection, and so with the process,
- * however that ends. A connection that was lost is not used again.
+ * Runs `work` while holding an advisory lock. The lock belongs to a transaction that does nothing else, so
+ * that it also works through a pooler in transaction mode. It ends with the connection, and therefore with
+ * the process, however the process ends. A lost connection is not reused.
  *
- * @returns undefined when somebody else has it
+ * @returns undefined if another session holds the lock
  */
 export async function aloneWith<T>(
   pool: Pool,
@@ -44,7 +47,7 @@ export async function aloneWith<T>(
   session.on('error', lose);
   session.on('end', lose);
   async function confirm(): Promise<void> {
-    // A transaction that has failed has its lock until it ends: this one runs nothing that can fail.
+    // A failed transaction keeps its lock until it ends, so run only a statement that cannot fail.
     await session.query('select').catch(lose);
     lost.signal.throwIfAborted();
   }
@@ -63,37 +66,40 @@ export async function aloneWith<T>(
   }
 }
 
-/** Milliseconds between two reports of a Postgres that does not answer. */
+/** Milliseconds between two reports that Postgres does not respond. */
 const REPORT_INTERVAL = 30_000;
 
 interface HeldSession {
   databaseUrl: string;
-  /** What needs the session, for an operator who reads that it cannot be had. */
+  /** Feature that needs the session, for the error message if it cannot be opened. */
   what: string;
   settings?: SessionSettings;
-  /** Milliseconds that the connection, and each answer on it, may take; absent: any. */
+  /** Timeout in milliseconds of the connection and of each query on it. Absent: no limit. */
   patience?: number;
-  /** Milliseconds between two heartbeats on the connection while it is held. */
+  /** Milliseconds between two heartbeats on the connection. */
   beat: number;
-  /** Milliseconds before another try, when the session was lost or was not wanted. */
+  /** Milliseconds before the next attempt, after the session was lost or ended. */
   retry: number | (() => number);
-  /** Each session from its beginning. What it does last ends when `lost` resolves; when it returns, the session ends. */
+  /**
+   * Called for each session after it was opened. It must return soon after `lost` resolves; the session ends
+   * when it returns.
+   */
   hold(client: PostgresClient, session: Held): Promise<void>;
-  /** At most every 30 s: there is no session to be had. */
+  /** Called at most every 30 s while no session can be opened. */
   report(error: unknown): void;
 }
 
 interface Held {
-  /** Resolves when the connection is gone or silent, or the holder is told to stop. */
+  /** Resolves when the connection is lost or does not respond, or when the holder is stopped. */
   lost: Promise<void>;
   isOver(): boolean;
 }
 
 /**
- * A held session: one connection to Postgres of its own for as long as the process wants it, made again whenever it is
- * lost. For what lives and dies with a session: advisory locks, `listen`.
+ * Holds a session: one dedicated connection to Postgres that is reopened whenever it is lost. For features
+ * that depend on a session, such as advisory locks and LISTEN.
  *
- * @returns ends the session, and resolves when it has ended
+ * @returns a function that ends the session and resolves when it has ended
  */
 export function holdSession({
   databaseUrl,
@@ -118,7 +124,7 @@ export function holdSession({
           reported = performance.now();
           report(error);
         }
-        // Another attempt meets the same pooler.
+        // A retry would reach the same pooler.
         if (error instanceof UnsupportedPooling) return;
       }
       await rest(typeof retry === 'number' ? retry : retry(), stopping.signal);
@@ -131,27 +137,27 @@ export function holdSession({
       ...{ connectionTimeoutMillis: patience, query_timeout: patience },
     });
     let over = false;
-    let giveUp = () => {};
+    let markLost = () => {};
     const lost = new Promise<void>((resolve) => {
-      giveUp = () => {
+      markLost = () => {
         over = true;
         resolve();
       };
     });
-    client.once('end', giveUp);
-    // A connection that the server ends reports two errors; one without a listener would end the process.
-    client.on('error', giveUp);
-    stopping.signal.addEventListener('abort', giveUp);
+    client.once('end', markLost);
+    // A connection that the server ends emits two errors; an error without a listener would end the process.
+    client.on('error', markLost);
+    stopping.signal.addEventListener('abort', markLost);
     let beating: Poller | undefined;
     try {
-      // Told to stop, nobody waits for a server that does not answer.
+      // After a stop, do not wait for a server that does not respond.
       await Promise.race([client.connect().then(() => beginWholeSession(client, what)), lost]);
       if (over) return;
-      beating = keepBeating(client, beat, giveUp);
+      beating = keepBeating(client, beat, markLost);
       await hold(client, { lost, isOver: () => over });
     } finally {
       void beating?.stop();
-      stopping.signal.removeEventListener('abort', giveUp);
+      stopping.signal.removeEventListener('abort', markLost);
       await client.end().catch(() => {});
     }
   }
@@ -162,7 +168,7 @@ export function holdSession({
   };
 }
 
-/** Says so often that the holder is there; what is far away is asked again only when it has answered. */
-function keepBeating(client: PostgresClient, every: number, giveUp: () => void): Poller {
-  return poll(every, () => client.query('select').then(() => {}), giveUp);
+/** Sends a heartbeat at this interval. The next one is only sent after the previous one was answered. */
+function keepBeating(client: PostgresClient, every: number, markLost: () => void): Poller {
+  return poll(every, () => client.query('select').then(() => {}), markLost);
 }

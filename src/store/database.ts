@@ -17,31 +17,40 @@ import {
   UnsupportedPooling,
 } from './pooling.ts';
 
-/** Another program answers in the server's place: it was told nothing but the names of a role and a database. */
+/**
+ * Thrown if the server does not complete SCRAM authentication. Until then it has received only the names of
+ * the role and the database.
+ */
 class UnprovenServer extends Error {
   readonly code = 'UNPROVEN_SERVER';
 }
 
-/** What libpq, too, calls it: https://www.postgresql.org/docs/current/libpq-connect.html */
+/**
+ * Parameter of the connection URL with the same name and meaning as in libpq:
+ * https://www.postgresql.org/docs/current/libpq-connect.html
+ */
 const REQUIRE_SCRAM = /[?&]require_auth=scram-sha-256(&|$)/;
 
-/** The address, which says so from then on that the server has to prove that it knows the password. */
+/**
+ * Adds `require_auth=scram-sha-256` to a connection URL, so that the server has to prove that it knows the
+ * password.
+ */
 export function withRequiredScram(url: string): string {
   if (REQUIRE_SCRAM.test(url)) return url;
   return `${url}${url.includes('?') ? '&' : '?'}require_auth=scram-sha-256`;
 }
 
 /**
- * A client that heeds `require_auth=scram-sha-256` of its address. Whoever listens there has to prove by SCRAM that it
- * knows the password itself. Before that it gets neither the password, nor its md5, nor a statement. `pg` alone gives a
- * server whatever it asks for, and takes it at its word when it asks for nothing.
+ * A `pg` client that supports `require_auth=scram-sha-256` in its URL. The server then has to prove by SCRAM
+ * that it knows the password. Before that it receives neither the password, its md5, nor a statement. Plain
+ * `pg` answers whatever authentication the server requests, and continues if it requests none.
  */
 export class PostgresClient extends pg.Client {
   readonly #url: string;
   readonly #session: SessionSettings;
-  /** Whether the server has got the settings of the session with the start of the connection. */
+  /** Whether the session settings were sent with the startup message. */
   readonly #isSet: boolean;
-  /** Set where a pooler hands out servers by transaction. */
+  /** Set if the connection goes through a pooler in transaction mode. */
   #pooled: { settings: string; pooling: Pooling } | undefined;
   #isInTransaction = false;
 
@@ -58,13 +67,13 @@ export class PostgresClient extends pg.Client {
   }
 
   /**
-   * Gives a new connection its settings: at once, or with each of its transactions where a pooler hands out servers by
-   * transaction. Call it once, before anything else.
+   * Applies the session settings to a new connection: immediately, or at the start of each transaction if the
+   * connection goes through a pooler in transaction mode. Call it once, before the first statement.
    *
    * @throws {UnsupportedPooling} for a pooler in statement mode
    */
   async beginSession(): Promise<PoolMode> {
-    const pooling = await poolingOf(this.#url, this, () => this.#another());
+    const pooling = await poolingOf(this.#url, this, () => this.#openProbe());
     const hasSettings = Object.keys(this.#session).length > 0;
     if (pooling.mode === 'transaction')
       this.#pooled = { settings: asStatements(this.#session, 'local'), pooling };
@@ -72,7 +81,7 @@ export class PostgresClient extends pg.Client {
     return pooling.mode;
   }
 
-  #another(): pg.Client {
+  #openProbe(): pg.Client {
     const { connection } = PATIENCE;
     return new PostgresClient({
       ...{ connectionString: this.#url, connectionTimeoutMillis: connection, query_timeout: connection },
@@ -92,9 +101,9 @@ export class PostgresClient extends pg.Client {
   }
 
   /**
-   * Sends a statement through a pooler that hands out servers by transaction. A transaction begins with the settings of
-   * the session, and a statement outside of a transaction gets one of its own: the three leave in one write. A name
-   * is left out where the pooler does not keep prepared statements.
+   * Sends a statement through a pooler in transaction mode. Each transaction begins with the session
+   * settings. A statement outside a transaction is wrapped in one of its own; begin, statement and commit are
+   * sent in one write. The statement's name is omitted if the pooler does not support prepared statements.
    */
   #queryPooled(
     { settings, pooling }: { settings: string; pooling: Pooling },
@@ -113,35 +122,37 @@ export class PostgresClient extends pg.Client {
     }
     const named = isText || pooling.keepsNames ? statement : { ...statement, name: undefined };
     const callback = [values, done].find((one) => typeof one === 'function') as Query | undefined;
-    const answer = this.#isInTransaction || settings === '' ? send(named, asValues(values)) : alone();
-    const noted = (answer as Promise<unknown>).catch((error: unknown) => {
-      // The pooler's copy of the statement is of an older shape, or gone: from now on each one is parsed anew.
+    const answer =
+      this.#isInTransaction || settings === '' ? send(named, asValues(values)) : inOwnTransaction();
+    const checked = (answer as Promise<unknown>).catch((error: unknown) => {
+      // The pooler's prepared statement is stale or gone, so from now on statements are sent without a name.
       if (isStalePlan(error) || isForeignSession(error)) pooling.keepsNames = false;
       throw error;
     });
-    if (!callback) return noted;
-    noted.then((result) => callback(null, result), callback);
+    if (!callback) return checked;
+    checked.then((result) => callback(null, result), callback);
     return undefined;
 
-    function alone(): Promise<unknown> {
+    function inOwnTransaction(): Promise<unknown> {
       const sent = [send(`begin; ${settings}`), send(named, asValues(values)), send('commit')];
       return Promise.all(sent).then(([, result]) => result);
     }
   }
 }
 
-/** Values of a statement where `pg` also takes a callback in their place. */
+/** Returns the values of a statement. `pg` also accepts a callback in this position. */
 const asValues = (given: unknown) => (typeof given === 'function' ? undefined : given);
 
-/** What `pg` takes, and settings of Postgres for the session. */
+/** Options of a `pg` client, and Postgres settings for the session. */
 export interface PostgresClientConfig extends pg.ClientConfig {
   session?: SessionSettings;
 }
 
 /**
- * The option `verify` of a pool whose connections need a session of the server's, for instance to listen.
+ * Returns the `verify` option for a pool whose connections need a session of their own, for example to
+ * LISTEN.
  *
- * @param what needs it, and what to do: the end of a sentence
+ * @param what the feature that needs the session; the subject of the error message
  */
 export function requireSession(what: string) {
   return (client: pg.PoolClient, done: (error?: Error) => void): void => {
@@ -149,7 +160,7 @@ export function requireSession(what: string) {
   };
 }
 
-/** As `beginSession`. @throws {UnsupportedPooling} where a pooler hands out servers by transaction */
+/** Calls `beginSession`. @throws {UnsupportedPooling} for a pooler in transaction mode */
 export async function beginWholeSession(client: PostgresClient, what: string): Promise<void> {
   if ((await client.beginSession()) !== 'transaction') return;
   throw new UnsupportedPooling(
@@ -157,14 +168,14 @@ export async function beginWholeSession(client: PostgresClient, what: string): P
   );
 }
 
-/** What a server may say before its proof. Of the first three `pg` itself sees to it that they are SCRAM's. */
+/** Messages that a server may send before its proof. `pg` itself checks that the first three follow SCRAM. */
 const BEFORE_PROOF = new Set([
   'authenticationSASL',
   'authenticationSASLContinue',
   'authenticationSASLFinal',
   'errorMessage',
   'notice',
-  // Of the connection itself.
+  // Events of the connection itself.
   ...['connect', 'sslconnect', 'error', 'end', 'message', 'newListener'],
 ]);
 
@@ -179,15 +190,15 @@ function requireScram(connection: pg.Connection): void {
       connection.stream.destroy();
       return emit('error', new UnprovenServer('the server does not prove that it knows the password'));
     }
-    const heard = emit(event, ...args);
-    // `pg` compares the signature while it hears this, and reports a wrong one as an error.
+    const handled = emit(event, ...args);
+    // `pg` verifies the server's signature while it handles this event, and emits an error if it is wrong.
     if (event === 'authenticationSASLFinal' && !refused) proved = true;
-    // Whatever was wrong with its answers: it is not asked anything else.
+    // After any error before the proof, the connection must not send anything else.
     if (event === 'error' && !proved) {
       refused = true;
       connection.stream.destroy();
     }
-    return heard;
+    return handled;
   };
 }
 
@@ -195,12 +206,12 @@ function requireScram(connection: pg.Connection): void {
 pg.types.setTypeParser(pg.types.builtins.INT8, Number);
 
 export type Pool = pg.Pool;
-/** One checked-out connection, inside a transaction where the name says `tx`. */
+/** One checked-out connection. Parameters named `tx` are inside a transaction. */
 export type Connection = pg.PoolClient;
 
 /**
- * Postgres, twice over one driver. `prisma` is for the direct operations, one row or a page at a time. `pool` is for
- * statements over whole sets, which are prepared once per connection. `openDatabase` opens both.
+ * Access to Postgres, opened by `openDatabase`. `prisma` serves operations that read or write one row or one
+ * page. `pool` serves set-based statements, which are prepared once per connection.
  */
 export interface Database {
   pool: Pool;
@@ -208,26 +219,26 @@ export interface Database {
   stop(): Promise<void>;
 }
 
-/** Milliseconds; what takes longer fails. */
+/** Timeouts in milliseconds. */
 interface Patience {
-  /** For a connection, whether a new one or one of the pool's that another has now. */
+  /** Time to wait for a connection, new or released by another user of the pool. */
   connection: number;
-  /** For the answer to a statement. Absent: for ever. */
+  /** Time to wait for the result of a statement. Absent: no limit. */
   statement?: number;
 }
 
-/** Where statements go, and how long they may take. */
+/** Session settings and timeouts of a pool. */
 export interface PoolOptions {
-  /** Server settings for the pool's sessions, times in milliseconds. */
+  /** Postgres settings for the pool's sessions; times in milliseconds. */
   session?: SessionSettings;
   patience?: Patience;
 }
 
 /**
- * Session settings for the workers, whose statements all go from a set of keys to rows through an index. A plan
- * is made once per connection and statement; made while a table is new and has no statistics, it could read
- * the whole table for every batch to come. Where no index fits, Postgres reads the table all the same: a test looks
- * at every plan.
+ * Session settings for workers. All their statements read rows by a set of keys through an index. A plan is
+ * made once per connection and statement. If it were made while a table was new and had no statistics, it
+ * could scan the whole table in every later batch. Postgres still scans the table if no index fits, so a test
+ * checks every plan.
  */
 export const everyStatementByIndex = {
   enable_seqscan: 'off',
@@ -238,18 +249,18 @@ export const everyStatementByIndex = {
 };
 
 /**
- * Milliseconds after which a pool closes a connection that it does not need. It is longer than the interval of every poll: a
- * poll that had to open a connection each time would spend most of its processor time on that.
+ * Milliseconds after which a pool closes an idle connection. Longer than every polling interval, because
+ * opening a connection for each poll would take most of its processor time.
  */
 export const IDLE_TIMEOUT = 20_000;
 
-/** For a connection of the pool, by default. */
+/** Default timeouts of a pool. */
 export const PATIENCE: Patience = { connection: 5000 };
 
 /**
- * A pool of connections, for statements over whole sets. Opens lazily: the first statement connects.
+ * Opens a pool for set-based statements. It connects with the first statement.
  *
- * @param size most connections
+ * @param size maximum number of connections
  */
 export function openPool(
   url: string,
@@ -272,19 +283,20 @@ export function openPool(
     connectionTimeoutMillis: patience.connection,
     query_timeout: patience.statement,
     keepAlive: true,
-    // Statements leave as they are given, without waiting for the answers to those before: a transaction's
-    // independent ones cost one round trip together.
+    // Statements are sent without waiting for earlier results, so the independent statements of a transaction
+    // take one round trip in total.
     pipeline: true,
   } as pg.PoolConfig);
-  // An idle connection that the server closes is replaced at the next use; without a listener it would end the process.
+  // The pool replaces an idle connection that the server closed. Without a listener, the error would end the
+  // process.
   pool.on('error', () => {});
-  // The address leads to other sessions than it did: a pooler stands before Postgres now, or its mode has changed.
+  // The URL now leads to a different kind of session: a pooler was added, or its mode was changed.
   pool.on('release', (error) => {
     if (isForeignSession(error)) forgetPooling(url);
   });
-  // One that is ended while it is given back reports it when nobody listens any more.
+  // A connection that is ended during its release emits its error after the pool removed its own listener.
   pool.on('connect', (client) => client.on('error', () => {}));
-  bindConnects(pool);
+  bindConnectToSpan(pool);
   return pool;
 }
 
@@ -294,26 +306,30 @@ const refusedDistribution = () =>
   );
 
 /**
- * A value as a text column takes it: with neither U+0000 nor lone surrogates, both of which a caller's words may have.
+ * Converts a value for a text column. Replaces U+0000 and lone surrogates, which Postgres rejects and user
+ * input may contain.
  */
 export function storable(value: unknown): string {
   return String(value).toWellFormed().replaceAll('\u0000', '\u2400');
 }
 
-/** SQL: a time as ISO 8601 in UTC, whatever the session's time zone, with milliseconds or with all microseconds. */
+/**
+ * Returns SQL that formats a time as ISO 8601 in UTC, regardless of the session's time zone, with
+ * milliseconds or microseconds.
+ */
 export const iso = (time: string, fraction: 'MS' | 'US' = 'MS') =>
   `to_char(${time} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.${fraction}"Z"')`;
 
-/** Pages of 8 KB up to which a table was so small that all ways into it seemed to cost the same. */
-const TINY = 16;
+/** Number of 8 KB pages below which a planner may have considered all access paths equally cheap. */
+const SMALL_PAGES = 16;
 
-/** Times what it was at the last look. */
-const GROWN = 4;
+/** Growth factor since the last ANALYZE from which a table is analyzed again. */
+const GROWTH_FACTOR = 4;
 
 /**
- * Statements are planned once per connection. A plan that was made while a table was next to empty, and known to be so,
- * goes through all of it. Postgres notices within a minute that the table has grown, in which it may have become large.
- * A table that nobody has looked at yet needs no look: Postgres takes it for ten pages.
+ * Statements are planned once per connection. A plan that was made for a nearly empty table scans the whole
+ * table. Autovacuum notices the growth within a minute, but the table may be large by then. A table that was
+ * never analyzed is not selected, because Postgres assumes ten pages for it.
  */
 const findGrownStatement = `
   select pg_class.oid::regclass::text as name
@@ -321,14 +337,14 @@ const findGrownStatement = `
   where pg_class.relnamespace = 'public'::regnamespace
     and pg_class.relkind = 'r'
     and pg_class.reltuples >= 0
-    and pg_class.relpages < ${TINY}
-    and pg_relation_size(pg_class.oid) > ${GROWN} * greatest(pg_class.relpages, 1) * current_setting('block_size')::integer`;
+    and pg_class.relpages < ${SMALL_PAGES}
+    and pg_relation_size(pg_class.oid) > ${GROWTH_FACTOR} * greatest(pg_class.relpages, 1) * current_setting('block_size')::integer`;
 
 /**
- * Counts the tables that were next to empty at the last look and are not now: every plan that was made for them is made
- * anew. What another process counts just now is left to it.
+ * Analyzes tables that were nearly empty at the last ANALYZE and have grown since, so that Postgres replans
+ * all statements on them. Skips tables that another process is analyzing.
  *
- * @returns their names
+ * @returns the names of the tables
  */
 export async function analyzeGrown(pool: Pool): Promise<string[]> {
   const { rows } = await pool.query<{ name: string }>({ name: 'find-grown', text: findGrownStatement });
@@ -339,18 +355,21 @@ export async function analyzeGrown(pool: Pool): Promise<string[]> {
 // biome-ignore lint/suspicious/noExplicitAny: As `pg` has it: text or an object, values, a function.
 type Query = (...given: any[]) => any;
 
-/** Connections of transactions, and the spans that they are part of. */
-const working = new WeakMap<object, Span>();
+/** Parent spans of connections that are inside a transaction. */
+const parentSpans = new WeakMap<object, Span>();
 
-/** From now on the statements of a connection are part of this span, until it is said that they are of none. */
+/**
+ * Assigns the statements of a connection to a span until it is called again; undefined removes the
+ * assignment.
+ */
 export function workFor(connection: object, span: Span | undefined): void {
-  if (span) working.set(connection, span);
-  else working.delete(connection);
+  if (span) parentSpans.set(connection, span);
+  else parentSpans.delete(connection);
 }
 
 /**
- * Makes a span of each statement of a connection that is sent as part of one that is recorded. What nobody asked for,
- * such as a heartbeat, has none. While nothing is traced the connection stays as it is.
+ * Creates a span for each statement that is sent as part of a recorded span. Background statements, such as
+ * heartbeats, get none. Does nothing if tracing is off.
  */
 function traceStatements(client: pg.Client): void {
   const sdk = tracing;
@@ -358,7 +377,7 @@ function traceStatements(client: pg.Client): void {
   const query = client.query.bind(client) as Query;
   client.query = ((...given: unknown[]) => {
     const [statement] = given as [string | { name?: string; text?: string; submit?: unknown }];
-    const parent = working.get(client) ?? sdk.recording();
+    const parent = parentSpans.get(client) ?? sdk.recording();
     if (!parent || typeof (statement as { submit?: unknown })?.submit === 'function') return query(...given);
     const operation = nameOf(statement);
     const span = sdk.begin(operation, { kind: 'CLIENT', parent });
@@ -386,19 +405,23 @@ function endWith(answer: Promise<unknown>, end: (error: unknown) => void): Promi
 }
 
 /**
- * Whoever waits for a connection of the pool goes on as part of its own span, not of that of who gave the connection back.
+ * Makes a caller that waited for a connection continue in its own span, and not in the span of the code that
+ * released the connection.
  */
-function bindConnects(pool: pg.Pool): void {
+function bindConnectToSpan(pool: pg.Pool): void {
   const sdk = tracing;
   if (!sdk) return;
   const connect = pool.connect.bind(pool) as Query;
   pool.connect = ((done?: Query) => (done ? connect(sdk.bind(done)) : connect())) as typeof pool.connect;
 }
 
-/** Behind what may stand before it: spaces, comments, brackets. */
+/** Matches the first word after spaces, comments and parentheses. */
 const FIRST_WORD = /^(?:\s|--[^\n]*\n|\/\*[^*]*\*\/|\()*([A-Za-z]+)/;
 
-/** A prepared statement's own name; of any other its first word. Never a value, nor a text that may hold one. */
+/**
+ * Returns the name of a prepared statement, or the first word of any other statement. Never returns values or
+ * text that may contain them.
+ */
 function nameOf(statement: string | { name?: string; text?: string }): string {
   if (typeof statement !== 'string' && statement.name) return statement.name;
   const text = typeof statement === 'string' ? statement : (statement.text ?? '');

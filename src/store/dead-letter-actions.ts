@@ -13,12 +13,12 @@ import {
 import { forEachWorkspace } from './distributed.ts';
 
 /**
- * Lists of dead letters over all workspaces, for who works by hand. Keys come first, of the table, and then the letters
- * of those, of the view that leaves out what a delete has taken away. A distributed Postgres has that view for one
- * workspace at a time.
+ * Lists of dead letters across workspaces, for operators. A list first reads keys from the table, and then
+ * their dead letters from the view, which excludes those of deleted users. On a distributed Postgres, the
+ * view can only be read for one workspace at a time.
  */
 
-/** Which letters; absent: all. */
+/** Filter for dead letters. An absent field matches all. */
 interface WantedLetters {
   workspaceId?: string | undefined;
   states?: string[] | undefined;
@@ -28,7 +28,7 @@ const wanted = `
     ($1::uuid is null or dead_letters.workspace_id = $1)
     and ($2::text[] is null or dead_letters.state = any($2))`;
 
-/** By a range of the primary key, or of the index of ids of every shard. */
+/** Reads a range of the primary key, or of the id index of every shard. */
 const keysStatement = (isNewest: boolean) => `
   select dead_letters.id, dead_letters.workspace_id as "workspaceId"
   from dead_letters
@@ -39,7 +39,7 @@ const keysStatement = (isNewest: boolean) => `
 const newestKeysStatement = keysStatement(true);
 const oldestKeysStatement = keysStatement(false);
 
-/** Where a page begins: behind which id, and in which direction. */
+/** Start, direction and size of a page. */
 interface KeyPage {
   isNewest: boolean;
   from: string;
@@ -59,10 +59,10 @@ async function keysOf(
   return rows;
 }
 
-/** By primary keys. */
+/** Reads by primary key. */
 const listLettersStatement = `select ${listedColumns} from ${lettersTable}`;
 
-/** In the order of the ids. */
+/** Returns the dead letters in order of their ids. */
 async function lettersOf(pool: Pool, keys: LetterKey[]): Promise<ListedLetter[]> {
   const letters = await forLetters(pool, keys, async (some) => {
     const { rows } = await pool.query<ListedLetter>({
@@ -76,9 +76,10 @@ async function lettersOf(pool: Pool, keys: LetterKey[]): Promise<ListedLetter[]>
 }
 
 /**
- * A page of dead letters, the one accepted last first: an id begins with the time at which its object was accepted.
+ * Returns a page of dead letters, maxBytes recently accepted first. Ids start with the time at which the object
+ * was accepted.
  *
- * @param page.before only those accepted before this one
+ * @param page.before returns only dead letters accepted before this id
  */
 export async function listLetters(
   pool: Pool,
@@ -95,7 +96,10 @@ export async function listLetters(
   return found.slice(0, limit);
 }
 
-/** Ids of dead letters in the order in which their objects were accepted, `size` at a time; never an empty page. */
+/**
+ * Yields pages of dead letter ids in the order in which their objects were accepted. A page has up to `size`
+ * ids and is never empty.
+ */
 export async function* pagesOfLetters(pool: Pool, which: WantedLetters, size: number) {
   for (let from = NIL_UUID; ; ) {
     const keys = await keysOf(pool, which, { isNewest: false, from, limit: size });
@@ -106,13 +110,13 @@ export async function* pagesOfLetters(pool: Pool, which: WantedLetters, size: nu
   }
 }
 
-/** Reads all that is counted: somebody asks for it by hand, to see how far a replay is. */
+/** Reads all matching rows. Operators run it to see the progress of a replay. */
 const countLettersStatement = `
   select count(*)::integer as count
   from dead_letters
   where ${wanted}`;
 
-/** How many there are, those of deleted users that are being erased among them. */
+/** Returns the number of dead letters. Includes those of deleted users that are still being erased. */
 export async function countLetters(pool: Pool, { workspaceId, states }: WantedLetters): Promise<number> {
   const { rows } = await pool.query<{ count: number }>({
     name: 'count-letters',
@@ -122,12 +126,12 @@ export async function countLetters(pool: Pool, { workspaceId, states }: WantedLe
   return rows[0]!.count;
 }
 
-/** One dead letter, with all that is known of it. */
+/** A dead letter with all its fields. */
 export interface WholeLetter extends ListedLetter {
   jobName: string;
-  /** JSON as it is kept; null: it is longer than may be shown. */
+  /** Stored JSON; null if it is longer than the limit. */
   object: string | null;
-  /** Bytes of it. */
+  /** Length of the JSON in bytes. */
   bytes: number;
   replayedAt: Date | null;
   discardedAt: Date | null;
@@ -135,7 +139,10 @@ export interface WholeLetter extends ListedLetter {
   mendedBy: string | null;
 }
 
-/** By primary key. How long a value is stands in front of it: what is too large is not unpacked. */
+/**
+ * Reads by primary key. Postgres stores the length before the value, so a value that is too long is not
+ * decompressed.
+ */
 const readLetterStatement = `
   select ${listedColumns}, letters.job_name as "jobName",
     octet_length(letters.object::text) as bytes,
@@ -144,19 +151,20 @@ const readLetterStatement = `
     letters.mended_at as "mendedAt", letters.mended_by as "mendedBy"
   from ${lettersTable}`;
 
-/** @param most bytes of the object's JSON that are read */
-export async function readLetter(pool: Pool, id: string, most: number): Promise<WholeLetter | undefined> {
+/** Reads a dead letter. @param maxBytes limit for the object's JSON */
+export async function readLetter(pool: Pool, id: string, maxBytes: number): Promise<WholeLetter | undefined> {
   const keys = await locateLetters(pool, [id]);
   if (keys.length === 0) return undefined;
   const { rows } = await pool.query<WholeLetter>({
     name: 'read-dead-letter',
     text: readLetterStatement,
-    values: [...letterValues(keys), most],
+    values: [...letterValues(keys), maxBytes],
   });
   return rows[0];
 }
 
-// Of the view: whatever a delete has taken away is not there. Locks in id order, as every statement on dead letters does.
+// Reads the view, which excludes dead letters of deleted users. Locks in id order, as every statement on dead
+// letters does.
 const discardStatement = `
 with waiting as (
   select letters.workspace_id, letters.id
@@ -171,15 +179,18 @@ update dead_letters
  where dead_letters.workspace_id is not distinct from waiting.workspace_id and dead_letters.id = waiting.id
 returning dead_letters.id, dead_letters.workspace_id as "workspaceId"`;
 
-/** Who closes dead letters, and why: for whoever reads it later. */
+/** Operator and reason, for later readers. */
 interface Discard {
   by: string;
   reason: string;
-  /** For the audit. */
+  /** Actor for the audit log. */
   actor: Actor;
 }
 
-/** Gives up those of the dead letters that wait: nobody replays them any more. @returns their ids */
+/**
+ * Discards those of the dead letters that are waiting, so that they are no longer replayed. @returns their
+ * ids
+ */
 export async function discardDeadLetters(
   pool: Pool,
   ids: readonly string[],
@@ -196,7 +207,8 @@ export async function discardDeadLetters(
   });
 }
 
-// By primary key. The names that the letter had stay: whoever was named is found by a delete, before and after.
+// Updates by primary key. Keeps the dead letter's earlier names, so that a delete of a user named before or
+// after the edit finds it.
 const mendStatement = `
 with waiting as (
   select letters.workspace_id, letters.id
@@ -212,18 +224,20 @@ update dead_letters
  where dead_letters.workspace_id is not distinct from waiting.workspace_id and dead_letters.id = waiting.id
 returning dead_letters.id, dead_letters.workspace_id as "workspaceId"`;
 
-/** What takes an object's place. */
+/** New content of a dead letter's object. */
 interface Mended {
   /** JSON text. */
   object: string;
   by: string;
-  /** Whom it names, as `identifierText` tells them. */
+  /** Identifiers that the object names, in the format of `identifierText`. */
   names: string[];
-  /** For the audit. */
+  /** Actor for the audit log. */
   actor: Actor;
 }
 
-/** Puts a mended object into the place of one that waits; what came is kept. @returns false: it does not wait */
+/**
+ * Replaces the object of a waiting dead letter and keeps the original. @returns false if it is not waiting
+ */
 export async function mendDeadLetter(
   pool: Pool,
   id: string,
@@ -238,7 +252,10 @@ export async function mendDeadLetter(
   });
 }
 
-/** By the end of each workspace's part of dead_letters_closed, or of a kind's part of dead_letters_closed_kind. */
+/**
+ * Reads the end of each workspace's range in dead_letters_closed, or of a kind's range in
+ * dead_letters_closed_kind.
+ */
 const closedStatement = (ofKind: string, order: string) => `
   select ${listedColumns}
   from unnest($1::uuid[]) as wanted (workspace_id)
@@ -258,16 +275,19 @@ const closedStatement = (ofKind: string, order: string) => `
 const selectClosedStatement = closedStatement('', '');
 const selectClosedOfKindStatement = closedStatement(`and ${KIND} = $5::text`, `${KIND} desc,`);
 
-/** Which list of those that do not wait, and which page of it. */
+/** List of dead letters that are not waiting, and a page of it. */
 interface ClosedPage {
   state: 'replaying' | 'discarded';
-  /** Only those of this kind. */
+  /** Kind to filter by. */
   kind?: string | undefined;
   before?: string | undefined;
   limit: number;
 }
 
-/** A page of what is being replayed or was discarded in these workspaces, the one accepted last first. */
+/**
+ * Returns a page of the dead letters of these workspaces that are being replayed or were discarded, maxBytes
+ * recently accepted first.
+ */
 export async function selectClosed(
   pool: Pool,
   workspaceIds: string[],

@@ -5,31 +5,31 @@ import type { Connection, Pool } from './database.ts';
 import { forEachWorkspace } from './distributed.ts';
 
 /**
- * `waiting`: it needs a person. `replaying`: it was handed to the workers again and has not been applied yet.
- * `replayed`: it has taken effect. `discarded`: a person has given it up.
+ * `waiting`: needs an operator. `replaying`: enqueued again and not applied yet. `replayed`: applied.
+ * `discarded`: an operator has given it up.
  */
 export type DeadLetterState = 'waiting' | 'replaying' | 'replayed' | 'discarded';
 
-/** An accepted object that could not be applied, and why. */
+/** An accepted object that could not be applied, with the reason. */
 export interface DeadLetter {
-  /** The object's own id, a UUIDv7, where it has one. */
+  /** Id of the object, a UUIDv7, if it has one. */
   id: string;
   workspaceId: string;
-  /** The `X-Request-Id` of the request that carried the object. */
+  /** The `X-Request-Id` of the request that contained the object. */
   requestId: string;
   kind: string;
-  /** An accepted object as a rule; anything, where the object broke its contract. */
+  /** Usually an accepted object. Any JSON if the object violated its contract. */
   object: Json;
   reason: string;
   state: DeadLetterState;
-  /** How often it was claimed for a replay. */
+  /** Number of times that it was claimed for a replay. */
   replays: number;
   failedAt: Date;
 }
 
 /**
- * The columns of a `DeadLetter`, for statements that return one. They read the view kept_dead_letters: what a delete has
- * taken away is there no more, though it is erased a little later.
+ * Returns the select list of a `DeadLetter`. Statements read the view kept_dead_letters, which hides dead
+ * letters of deleted users before they are erased.
  */
 const columnsWith = (object: string) => `
   letters.id, letters.workspace_id as "workspaceId", letters.request_id as "requestId",
@@ -37,8 +37,9 @@ const columnsWith = (object: string) => `
 const deadLetterColumns = columnsWith('letters.object');
 
 /**
- * An identifier as one text that Postgres can store and make itself: the kind's letter, and the value. An alias is its
- * label's length in bytes, its label and its name. A service id is the profile's UUID.
+ * Encodes an identifier as text that Postgres can store and also compute itself: a letter for the kind, and
+ * the value. An alias is the length of its label in bytes, the label and the name. A service id is the
+ * profile's UUID.
  */
 export function identifierText(identifier: Identifier): string {
   if ('external_id' in identifier) return `x:${identifier.external_id}`;
@@ -50,19 +51,22 @@ export function identifierText(identifier: Identifier): string {
   return 'email' in identifier ? `e:${identifier.email}` : `p:${identifier.phone}`;
 }
 
-/** A dead letter by its id, and where it belongs. */
+/** Id of a dead letter, and its workspace. */
 export interface LetterKey {
   id: string;
   workspaceId: string;
 }
 
-/** By primary key; of a distributed table by an index of every shard, as who has an id may know no workspace. */
+/**
+ * Reads by primary key. On a distributed Postgres, uses an index of every shard, because callers may know
+ * only the id.
+ */
 const locateLettersStatement = `
 select dead_letters.id, dead_letters.workspace_id as "workspaceId"
   from dead_letters
  where dead_letters.id = any($1::uuid[])`;
 
-/** Whose dead letters these are; one that is not there is missing. */
+/** Returns the workspaces of dead letters. Unknown ids are omitted. */
 export async function locateLetters(
   database: Pick<Pool, 'query'>,
   ids: readonly string[],
@@ -77,19 +81,19 @@ export async function locateLetters(
 }
 
 /**
- * The dead letters of these keys but for what a delete has taken away, from the parameters $1 and $2. On one Postgres by their
- * ids alone, which are the primary key: no index serves this comparison of workspaces.
+ * SQL for the dead letters with the keys in $1 and $2, excluding those of deleted users. On a single Postgres
+ * they are found by id alone, which is the primary key: no index supports this comparison of workspaces.
  */
 export const lettersTable = `unnest($1::uuid[], $2::uuid[]) as given (workspace_id, id)
     join kept_dead_letters as letters on letters.workspace_id is not distinct from given.workspace_id and letters.id = given.id`;
 
-/** The parameters $1 and $2. */
+/** Returns the parameters $1 and $2. */
 export const letterValues = (keys: readonly LetterKey[]) => [
   keys.map(({ workspaceId }) => workspaceId),
   keys.map(({ id }) => id),
 ];
 
-/** Sends a statement about letters, where they lie apart once for each workspace. */
+/** Sends a statement on dead letters; once for each workspace on a distributed Postgres. */
 export function forLetters<Row>(
   database: Pool | Connection,
   keys: readonly LetterKey[],
@@ -98,7 +102,7 @@ export function forLetters<Row>(
   return forEachWorkspace(database, { given: keys, workspaceOf: ({ workspaceId }) => workspaceId }, send);
 }
 
-// A second claim at the same time waits for the row, then no longer finds it waiting. Locks in id order.
+// A concurrent claim waits for the row and then finds that it is no longer waiting. Locks in id order.
 const claimWaitingForReplayStatement = `
 with waiting as (
   select letters.workspace_id, letters.id
@@ -113,7 +117,11 @@ update dead_letters
  where dead_letters.workspace_id is not distinct from waiting.workspace_id and dead_letters.id = waiting.id
 returning dead_letters.id, dead_letters.workspace_id as "workspaceId"`;
 
-/** Claims those of the dead letters that wait: each gets the number of its next replay. @returns those */
+/**
+ * Claims those of the dead letters that are waiting and increments their replay number.
+ *
+ * @returns the claimed keys
+ */
 export async function claimWaitingForReplay(
   tx: Pool | Connection,
   ids: readonly string[],
@@ -128,7 +136,7 @@ export async function claimWaitingForReplay(
   });
 }
 
-/** What the audit says of dead letters with which the same was done. */
+/** Returns the audit entries of an action on dead letters. */
 export function lettersAudited(
   action: 'dead_letters.replay' | 'dead_letters.discard' | 'dead_letters.mend',
   letters: readonly LetterKey[],
@@ -140,7 +148,8 @@ export function lettersAudited(
   }));
 }
 
-// Locks in id order, as every statement on dead letters does. Of the view: whatever a delete has taken away is not there.
+// Locks in id order, as every statement on dead letters does. Reads the view, which excludes dead letters of
+// deleted users.
 const markReplayedStatement = `
 with applied as (
   select letters.workspace_id, letters.id from ${lettersTable} order by letters.id for update of letters
@@ -152,9 +161,9 @@ update dead_letters
 returning dead_letters.id`;
 
 /**
- * Settles the dead letters whose objects have now taken effect, in the transaction that applies their replay.
+ * Marks dead letters as replayed in the transaction that applies their objects.
  *
- * @returns those that were there: a delete may have taken others away meanwhile
+ * @returns the ids that still exist; a delete may have removed others in the meantime
  */
 export async function markReplayed(connection: Connection, keys: readonly LetterKey[]): Promise<Set<string>> {
   if (keys.length === 0) return new Set();
@@ -166,14 +175,14 @@ export async function markReplayed(connection: Connection, keys: readonly Letter
   return new Set(rows.map(({ id }) => id));
 }
 
-/** By the index on workspace and request. */
+/** Reads by the index on workspace and request. */
 const selectByRequestStatement = `
 select ${deadLetterColumns}
   from kept_dead_letters as letters
  where letters.workspace_id = $1::uuid and letters.request_id = $2::text
  order by letters.id`;
 
-/** The objects of a request that could not be applied at first, in the order in which they were accepted. */
+/** Returns the dead letters of a request, in the order in which their objects were accepted. */
 export async function selectByRequest(
   pool: Pool,
   workspaceId: string,
@@ -187,49 +196,49 @@ export async function selectByRequest(
   return rows;
 }
 
-/** How long a value is stands in front of it: what is too large is not unpacked. */
+/** Postgres stores the length before the value, so a value that is too long is not decompressed. */
 const selectDeadLettersStatement = `
 select ${columnsWith(`case when octet_length(letters.object::text) <= $3::integer then letters.object
     else to_json('more than ' || $3::integer || ' bytes') end`)}
   from ${lettersTable}
  order by letters.id`;
 
-/** No object has as many. */
+/** Larger than any object. */
 export const ANY_BYTES = 2 ** 31 - 1;
 
 /**
- * The dead letters with these ids, in the order in which their objects were accepted.
+ * Returns the dead letters with these ids, in the order in which their objects were accepted.
  *
- * @param most bytes of the JSON of an object; of a larger one a text comes that says so
+ * @param maxBytes limit for the JSON of an object; a larger object is replaced by a message
  */
 export async function selectDeadLetters(
   database: Pool | Connection,
   ids: readonly string[],
-  most = ANY_BYTES,
+  maxBytes = ANY_BYTES,
 ): Promise<DeadLetter[]> {
-  return selectLetters(database, await locateLetters(database, ids), most);
+  return selectLetters(database, await locateLetters(database, ids), maxBytes);
 }
 
-/** The same for who knows whose they are. */
+/** Same as `selectDeadLetters`, for callers that know the workspaces. */
 export async function selectLetters(
   database: Pool | Connection,
   keys: readonly LetterKey[],
-  most = ANY_BYTES,
+  maxBytes = ANY_BYTES,
 ): Promise<DeadLetter[]> {
   if (keys.length === 0) return [];
   const letters = await forLetters(database, keys, async (some) => {
     const { rows } = await database.query<DeadLetter>({
       name: 'select-dead-letters',
       text: selectDeadLettersStatement,
-      values: [...letterValues(some), most],
+      values: [...letterValues(some), maxBytes],
     });
     return rows;
   });
   return letters.sort((one, other) => (one.id < other.id ? -1 : 1));
 }
 
-// Reads the partial index dead_letters_waiting from its end: nothing to read while no dead letter waits. However many of
-// a deleted user are being erased just now, it goes no further than twice as far as it has to.
+// Reads the partial index dead_letters_waiting from its end, which is empty while no dead letter is waiting.
+// Reads at maxBytes twice the limit, however many dead letters of a deleted user are being erased.
 const selectLatestWaitingStatement = `
 select dead_letters.id, dead_letters.workspace_id as "workspaceId", dead_letters.replays
   from dead_letters
@@ -237,10 +246,10 @@ select dead_letters.id, dead_letters.workspace_id as "workspaceId", dead_letters
  order by dead_letters.id desc
  limit 2 * $1::integer`;
 
-/** By primary key. */
+/** Reads by primary key. */
 const selectKeptStatement = `select letters.id from ${lettersTable}`;
 
-/** The dead letters that wait, the latest accepted first, `limit` at most. */
+/** Returns up to `limit` waiting dead letters, maxBytes recently accepted first. */
 export async function selectLatestWaiting(
   pool: Pool,
   limit: number,
@@ -266,17 +275,17 @@ export async function selectLatestWaiting(
     .map(({ id, replays }) => ({ id, replays }));
 }
 
-/** By the index dead_letters_waiting, as far as its bound. */
+/** Counts by the index dead_letters_waiting, up to the limit. */
 const countWaitingStatement = `
   select count(*)::integer as count
   from (select 1 from dead_letters where dead_letters.state = 'waiting' limit $1::integer) as waiting`;
 
-/** How many dead letters of the installation wait for a person, up to `most`. */
-export async function countWaiting(pool: Pool, most: number): Promise<number> {
+/** Returns the number of dead letters of the installation that are waiting, up to `limit`. */
+export async function countWaiting(pool: Pool, limit: number): Promise<number> {
   const { rows } = await pool.query<{ count: number }>({
     name: 'count-waiting-dead-letters',
     text: countWaitingStatement,
-    values: [most],
+    values: [limit],
   });
   return rows[0]!.count;
 }

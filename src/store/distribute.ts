@@ -2,17 +2,17 @@ import type { Connection, Pool } from './database.ts';
 import { copied, distributed, keysWithWorkspace } from './distributed-tables.ts';
 import { inTransaction } from './transactions.ts';
 
-/** Why the tables cannot be distributed, for a person. */
+/** The tables cannot be distributed. The message tells the operator why. */
 export class NotDistributable extends Error {}
 
 const hasCitus = "select exists (select from pg_extension where pg_extension.extname = 'citus') as found";
 
-/** Nodes that may have shards. */
+/** Counts nodes that may have shards. */
 const countNodes = 'select count(*)::integer as nodes from pg_dist_node where shouldhaveshards and isactive';
 
 /**
- * Nodes that have room for fewer transactions of two phases than the coordinator has connections: each of those may be
- * in one. Without room a transaction fails when it commits.
+ * Selects nodes whose max_prepared_transactions is below the coordinator's max_connections. Each connection
+ * may be in a two-phase transaction, which fails at commit if the node has no free slot.
  */
 const nodesWithoutRoom = `
   select nodename || ':' || nodeport as node, success, result, current_setting('max_connections') as wanted
@@ -23,14 +23,15 @@ const nodesWithoutRoom = `
 interface WithoutRoom {
   node: string;
   success: boolean;
-  /** What it is set to; why it does not answer, if it does not. */
+  /** Value of the setting, or the error if the node does not respond. */
   result: string;
   wanted: string;
 }
 
 /**
- * For whoever comes to a node. To compile a plan takes a second, many times what it saves, and a node's session is not
- * the one in which that is turned off. The coordinator tells the nodes.
+ * Turns off JIT for all sessions on the nodes. Compiling a plan takes about a second, many times what it
+ * saves, and the sessions on a node do not use our session settings. Citus propagates the statement to the
+ * nodes.
  */
 const withoutCompiling = "select format('alter database %I set jit = off', current_database()) as statement";
 
@@ -39,16 +40,16 @@ const compilingNodes = `
   from run_command_on_workers('show jit')
   where not success or result <> 'off'`;
 
-/** Tables that Citus knows already, those that it keeps on the coordinator alone left out. */
-const known = `
+/** Tables that Citus already distributes or copies. Excludes tables that it keeps only on the coordinator. */
+const citusTables = `
   select pg_dist_partition.logicalrelid::text as name
   from pg_dist_partition
   where pg_dist_partition.partmethod = 'h' or pg_dist_partition.repmodel = 't'`;
 
-/** An envelope of which a part is done has its place among the envelopes of one Postgres alone. */
+/** The remaining objects of a partly applied envelope are recorded for a single Postgres only. */
 const hasCut = 'select exists (select from cut_envelopes) as found';
 
-/** Functions of ours, which statements call on the nodes. */
+/** Our functions that statements call on the nodes. */
 const functions = `
   select pg_proc.oid::regprocedure::text as name
   from pg_proc
@@ -56,7 +57,10 @@ const functions = `
     and pg_proc.prorettype <> 'trigger'::regtype
     and pg_proc.proname in ('uuid_v7_floor', 'names_of_failure')`;
 
-/** @throws {NotDistributable} with what is missing; nothing is changed then */
+/**
+ * Checks the prerequisites without changing anything. @throws {NotDistributable} with the missing
+ * prerequisite
+ */
 export async function requireCitus(pool: Pool): Promise<void> {
   const extension = await pool.query<{ found: boolean }>(hasCitus);
   if (!extension.rows[0]!.found)
@@ -87,42 +91,46 @@ async function requireRoom(pool: Pool): Promise<void> {
 }
 
 /**
- * Puts the tables where they lie on a Citus: what grows with its workspace on one node, what is small on all. Each table
- * is a transaction of its own, `profiles` the last, by which everybody knows that it is done. Safe to repeat: it goes on
- * where it was left, and distributes what a later migration has made.
+ * Distributes the tables over a Citus cluster. Tables that grow with a workspace are distributed by it; small
+ * tables are copied to all nodes. Each table has its own transaction. `profiles` is the last one, and its
+ * distribution marks completion. Safe to repeat: it resumes after an interruption, and distributes tables
+ * that later migrations create.
  *
- * @param pool of the coordinator, of one connection
- * @param tell told of each table, once it is where it belongs
- * @returns names of the tables that were distributed or copied now
- * @throws {NotDistributable} with what is missing
+ * @param pool pool of the coordinator with one connection
+ * @param onTable called with each table after it was distributed or copied
+ * @returns names of the tables that this call distributed or copied
+ * @throws {NotDistributable} with the missing prerequisite
  */
-export async function distribute(pool: Pool, tell: (table: string) => void = () => {}): Promise<string[]> {
+export async function distribute(pool: Pool, onTable: (table: string) => void = () => {}): Promise<string[]> {
   await requireCitus(pool);
   await setNodes(pool);
-  const there = new Set((await pool.query<{ name: string }>(known)).rows.map(({ name }) => name));
-  const isFirst = !there.has('profiles');
+  const existing = new Set((await pool.query<{ name: string }>(citusTables)).rows.map(({ name }) => name));
+  const isFirst = !existing.has('profiles');
   if (isFirst) await prepare(pool);
   const done: string[] = [];
   await pool.query(placesStatement);
   for (const table of copied) {
-    if (there.has(table)) continue;
+    if (existing.has(table)) continue;
     await inTransaction(pool, (tx) => copy(tx, table));
     done.push(table);
-    tell(table);
+    onTable(table);
   }
   for (const [table, column] of [
     ['workspace_places', 'workspace_id'],
     ...Object.entries(distributed),
   ] as const) {
-    if (there.has(table)) continue;
+    if (existing.has(table)) continue;
     await inTransaction(pool, (tx) => spread(tx, table, column));
     done.push(table);
-    tell(table);
+    onTable(table);
   }
   return done;
 }
 
-/** Of a distributed Postgres alone: a row for each workspace in the shard where its rows are, for who inserts there. */
+/**
+ * Table that exists only on a distributed Postgres. It has a row per workspace in the workspace's shard,
+ * which inserts join.
+ */
 const placesStatement = 'create table if not exists workspace_places (workspace_id uuid primary key)';
 
 async function setNodes(pool: Pool): Promise<void> {
@@ -151,7 +159,7 @@ async function copy(tx: Connection, table: string): Promise<void> {
   await tx.query('select create_reference_table($1)', [table]);
 }
 
-/** The table to which all others are colocated. */
+/** The table with which all others are colocated. */
 const ANCHOR = 'workspace_places';
 
 async function spread(tx: Connection, table: string, column: string): Promise<void> {
@@ -172,27 +180,33 @@ async function spread(tx: Connection, table: string, column: string): Promise<vo
 }
 
 /**
- * What triggers of one Postgres do, on a distributed one. There each table is many, its shards, and a trigger is one of
- * its shard. It writes into the shard of the other table that lies beside it, by its name.
+ * Replacement of triggers on a distributed Postgres. There each table consists of shards, and a trigger
+ * belongs to one shard. It writes to the colocated shard of the other table, which it addresses by name.
  */
 
-/** Tables whose triggers keep `named_failures`, the index of names under which something waits. */
+/**
+ * Tables whose triggers maintain `named_failures`, the index of identifiers that dead letters and failed rows
+ * name.
+ */
 const FAILURES = ['dead_letters', 'sync_row_errors'];
 
-/** Triggers that a table has on one Postgres. */
+/** Triggers of each table on a single Postgres. */
 const plain: Record<string, string[]> = {
   ledger: ['keep_cut_envelopes'],
   dead_letters: ['name_failures', 'rename_failure', 'unname_failure'],
   sync_row_errors: ['name_failures', 'rename_failure', 'unname_failure', 'own_row_error'],
 };
 
-/** Before a table is distributed: Citus takes none that has triggers. */
+/** Drops the triggers before a table is distributed, because Citus rejects tables with triggers. */
 async function dropFailureTriggers(tx: Connection, table: string): Promise<void> {
   for (const name of plain[table] ?? []) await tx.query(`drop trigger if exists ${name} on ${table}`);
 }
 
-/** The shard of named_failures beside that of the trigger's row. Every node knows of all shards. */
-const shardBeside = `
+/**
+ * Function that returns the shard of named_failures that is colocated with the trigger's shard. Every node
+ * has the metadata of all shards.
+ */
+const colocatedShard = `
 create or replace function shard_of_names(shard text) returns text language sql stable as $$
   select 'named_failures_' || names.shardid
   from pg_dist_shard as own
@@ -216,9 +230,9 @@ begin
   return null;
 end $$`;
 
-/** Row by row: a shard's statement may be one of several that a statement has become. */
+/** Row-level triggers, because one statement may run as several statements on shards. */
 const triggerFunctions = [
-  shardBeside,
+  colocatedShard,
   triggerFunction('name_failure_of_shard', add('new')),
   triggerFunction('rename_failure_of_shard', `${drop('old')}\n  ${add('new')}`),
   triggerFunction('unname_failure_of_shard', drop('old')),
@@ -231,7 +245,7 @@ const triggers = (table: string) => [
   `create trigger unname_failure after delete on ${table} for each row execute function unname_failure_of_shard()`,
 ];
 
-/** Once a table is distributed. */
+/** Creates the triggers after the table was distributed. */
 async function makeFailureTriggers(tx: Connection, table: string): Promise<void> {
   if (!FAILURES.includes(table)) return;
   await tx.query('set local citus.enable_unsafe_triggers = on');

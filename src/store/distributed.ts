@@ -3,47 +3,54 @@ import { type Said, sayWorkspace } from './one-workspace.ts';
 import type { SessionSettings } from './pooling.ts';
 
 /**
- * A distributed Postgres is found out at the first connection of a pool, so that no process has to be told. On one,
- * each statement over a set is sent in the form for one workspace. On one Postgres the connections stay as they are.
+ * Detects a distributed Postgres (Citus) at the first connection of a pool, without a setting. On a
+ * distributed Postgres, each set-based statement is sent in the form for one workspace. On a single Postgres,
+ * connections are unchanged.
  */
 
-/** What is known of the database of a pool or a connection; absent: nothing yet. */
-const known = new WeakMap<object, boolean>();
+/** Whether the database of a pool or a connection is distributed. Absent if not yet distribution. */
+const distribution = new WeakMap<object, boolean>();
 
 const hasCitus = "select exists (select from pg_extension where pg_extension.extname = 'citus') as found";
 const hasTables = `
   select exists (
     select from pg_dist_partition where pg_dist_partition.logicalrelid = to_regclass('public.profiles')) as found`;
 
-/** Notes of a pool, or of what stands for one, whether its tables are distributed. */
+/** Records whether the tables of a pool, or of an object in its place, are distributed. */
 export function noteDistributed(database: object, isDistributed: boolean): void {
-  known.set(database, isDistributed);
+  distribution.set(database, isDistributed);
 }
 
-/** The same of a pool whose connections nobody looks at: it is asked each time. */
+/**
+ * Queries whether the tables are distributed. For a pool without the `verify` option; it is queried each
+ * time.
+ */
 export async function hasDistributedTables(pool: Pick<pg.Pool, 'query'>): Promise<boolean> {
-  return (await lookAt(pool)) ?? false;
+  return (await queryDistribution(pool)) ?? false;
 }
 
-async function lookAt(client: Pick<pg.Pool, 'query'>): Promise<boolean | undefined> {
+async function queryDistribution(client: Pick<pg.Pool, 'query'>): Promise<boolean | undefined> {
   const { rows: extension } = await client.query<{ found: boolean }>(hasCitus);
   if (!extension[0]!.found) return false;
   const { rows: tables } = await client.query<{ found: boolean }>(hasTables);
-  // `release` may be about to distribute them.
+  // `penstock release` may be about to distribute the tables.
   return tables[0]!.found || undefined;
 }
 
-/** Workspaces that a sweep has a turn with at once, where each needs a statement of its own. */
+/**
+ * Maximum number of workspaces that one pass of a sweep handles, where each workspace needs its own
+ * statement.
+ */
 export const WORKSPACES = 100;
 
 /**
- * The option `verify` of a pool, which sees each new connection first.
+ * Returns the `verify` option of a pool, which runs for each new connection.
  *
  * @param session settings of the pool's sessions
  */
 export function findDistribution(pool: () => pg.Pool, session: SessionSettings) {
   return (client: pg.PoolClient, done: (error?: Error) => void): void => {
-    if (known.get(pool()) === false) {
+    if (distribution.get(pool()) === false) {
       done();
       return;
     }
@@ -52,15 +59,17 @@ export function findDistribution(pool: () => pg.Pool, session: SessionSettings) 
 }
 
 /**
- * A plan for whatever is given cannot say on which node that is. What a transaction says of time-outs is for its nodes as
- * well: a wait for a lock is there, and would else end as a statement that takes too long.
+ * A generic plan cannot determine the node of the workspace, so plans are made for each value.
+ * `propagate_set_commands` also sends timeouts of a transaction to its nodes. Otherwise a wait for a lock on
+ * a node would be reported as a statement timeout.
  */
 const sessionStatement = "set plan_cache_mode = auto; set citus.propagate_set_commands = 'local'";
 
 async function prepare(pool: pg.Pool, client: pg.PoolClient, session: SessionSettings): Promise<void> {
-  const isDistributed = known.get(pool) ?? (await lookAt(client));
+  const isDistributed = distribution.get(pool) ?? (await queryDistribution(client));
   if (isDistributed === undefined) {
-    // Of whom nothing is known yet has this connection once, and then one that is looked at anew.
+    // It is not distribution yet whether the tables are distributed: the pool closes this connection after one use
+    // and checks the next one again.
     (client as unknown as { _poolUseCount: number })._poolUseCount = Number.POSITIVE_INFINITY;
     return;
   }
@@ -68,40 +77,43 @@ async function prepare(pool: pg.Pool, client: pg.PoolClient, session: SessionSet
   if (!isDistributed) return;
   await client.query(sessionStatement);
   noteDistributed(client, true);
-  sayOneWorkspace(client, plannerOf(session));
+  rewriteForOneWorkspace(client, plannerOf(session));
 }
 
-/** What a session says to its planner: its nodes have planners of their own, with sessions that nobody has told. */
+/**
+ * Planner settings of a session. Nodes plan statements themselves, in sessions that do not have these
+ * settings.
+ */
 const PLANNER = /^(?:enable_\w+|jit)$/;
 
-/** Of a pool's sessions, as a transaction says it on each node that it comes to. */
+/** Returns the planner settings as statements that a transaction sends to each node it uses. */
 function plannerOf(session: SessionSettings): string[] {
   return Object.entries(session).flatMap(([name, value]) =>
     PLANNER.test(name) ? [`set local ${name}=${value}`] : [],
   );
 }
 
-/** What the transaction of a connection has said. */
-interface Saying extends Said {
+/** State of the current transaction of a connection. */
+interface TransactionState extends Said {
   lastValues: Map<string, string>;
 }
 
-const sayings = new WeakMap<object, Saying>();
+const transactions = new WeakMap<object, TransactionState>();
 
-/** Sequences whose values tell what was written before and what behind. */
+/** Sequences whose last values separate earlier rows from later ones. */
 const SEQUENCES = ['failure_places', 'subscription_history_id_seq', 'stream_log_id'];
 
 const lastValuesStatement = `select ${SEQUENCES.map((name) => `pg_sequence_last_value('${name}')::text as ${name}`).join(', ')}`;
 
 /**
- * Looks where sequences stand, before statements that say it: on a distributed Postgres no node knows. Undefined on one
- * Postgres, where nothing has to be awaited.
+ * Reads the last values of the sequences, which later statements need as parameters because nodes do not have
+ * them. Undefined on a single Postgres, where nothing has to be awaited.
  */
 export function readPlaces(tx: pg.PoolClient): Promise<void> | undefined {
-  const saying = sayings.get(tx);
-  if (!saying) return undefined;
+  const transaction = transactions.get(tx);
+  if (!transaction) return undefined;
   return tx.query<Record<string, string | null>>(lastValuesStatement, undefined).then(({ rows }) => {
-    for (const name of SEQUENCES) saying.lastValues.set(name, rows[0]![name] ?? '0');
+    for (const name of SEQUENCES) transaction.lastValues.set(name, rows[0]![name] ?? '0');
   });
 }
 
@@ -109,17 +121,19 @@ const takePlaceStatement =
   'insert into workspace_places (workspace_id) values ($1) on conflict (workspace_id) do nothing';
 
 /**
- * Says of a transaction on a distributed Postgres, at its beginning, that it is about one workspace. What it inserts
- * goes to that workspace's shard alone, and it commits in one phase.
+ * Declares, at the beginning of a transaction on a distributed Postgres, that it concerns one workspace. Its
+ * inserts then go only to that workspace's shard, and it commits in one phase.
  */
 export async function takePlace(tx: pg.PoolClient, workspaceId: string): Promise<void> {
-  const saying = sayings.get(tx);
-  if (!saying) return;
+  const transaction = transactions.get(tx);
+  if (!transaction) return;
   await tx.query({ name: 'take-place', text: takePlaceStatement, values: [workspaceId] });
-  saying.place = workspaceId;
+  transaction.place = workspaceId;
 }
 
-/** What ends a transaction, or begins one: the row of its place may be gone. */
+/**
+ * Matches statements that begin or end a transaction, after which the row in `workspace_places` may be gone.
+ */
 const BOUND = /^\s*(?:begin|commit|rollback)\b(?!\s+to\b)/i;
 const BEGIN = /^\s*begin\b/i;
 const SETS = /^\s*set local\b/i;
@@ -134,60 +148,66 @@ interface Statement {
   submit?: unknown;
 }
 
-/** A node is told the whole message in which a setting comes, once for each in it: so each has one of its own. */
-async function sendEach(query: Query, statements: string[]): Promise<unknown> {
+/**
+ * Sends each statement in a message of its own. Citus propagates the whole message of a setting once for each
+ * setting in it.
+ */
+async function sendSeparately(query: Query, statements: string[]): Promise<unknown> {
   const [first] = await Promise.all(statements.map((statement) => query(statement)));
   return first;
 }
 
-/** From now on the connection's statements are sent in their form for one workspace. */
-function sayOneWorkspace(client: pg.PoolClient, planner: string[]): void {
+/** Rewrites all later statements of a connection to their form for one workspace. */
+function rewriteForOneWorkspace(client: pg.PoolClient, planner: string[]): void {
   const query = client.query.bind(client) as Query;
-  const saying: Saying = { lastValues: new Map(), place: undefined };
-  sayings.set(client, saying);
+  const transaction: TransactionState = { lastValues: new Map(), place: undefined };
+  transactions.set(client, transaction);
   client.query = ((statement: string | Statement, ...given: unknown[]) => {
     const [values] = given;
     if (typeof statement === 'string') {
-      if (BOUND.test(statement)) saying.place = undefined;
+      if (BOUND.test(statement)) transaction.place = undefined;
       if (BEGIN.test(statement) || SETS.test(statement)) {
         const settings = BEGIN.test(statement) ? planner : [];
-        return sendEach(query, [...statement.split(';'), ...settings]);
+        return sendSeparately(query, [...statement.split(';'), ...settings]);
       }
       if (!Array.isArray(values)) return query(statement, ...given);
-      const said = sayWorkspace(statement, values, saying);
+      const said = sayWorkspace(statement, values, transaction);
       return query(said.text, said.values, ...given.slice(1));
     }
     if (typeof statement.submit === 'function' || statement.text === undefined)
       return query(statement, ...given);
-    const ofIts = statement.values ?? (Array.isArray(values) ? values : []);
+    const ownValues = statement.values ?? (Array.isArray(values) ? values : []);
     const rest = Array.isArray(values) ? given.slice(1) : given;
-    const said = sayWorkspace(statement.text, ofIts, saying);
-    // A name stands for one text.
+    const said = sayWorkspace(statement.text, ownValues, transaction);
+    // A prepared statement name must stand for one text.
     const name = statement.name && said.isInPlace ? `${statement.name}-in-place` : statement.name;
     return query({ ...statement, ...(name && { name }), text: said.text, values: said.values }, ...rest);
   }) as typeof client.query;
 }
 
-/** The same of a connection that has been handed out, without waiting. */
+/** Returns whether a checked-out connection belongs to a distributed Postgres, without a query. */
 export function liesApart(connection: pg.PoolClient): boolean {
-  return known.get(connection) === true;
-}
-
-/** Whether the tables of the pool's database lie on several nodes: a transaction is then about one workspace. */
-export async function isDistributed(database: pg.Pool | pg.PoolClient): Promise<boolean> {
-  const found = known.get(database);
-  // Without the option, as a connection, nobody looks.
-  if (found !== undefined || !(database instanceof pg.Pool) || !('verify' in database.options))
-    return found ?? false;
-  (await database.connect()).release();
-  return known.get(database) ?? false;
+  return distribution.get(connection) === true;
 }
 
 /**
- * Sends a statement over a set: on one Postgres once for all of it, else once for each workspace in it, one after the
- * other.
+ * Returns whether the tables of the database are distributed over several nodes. A transaction must then
+ * concern one workspace.
+ */
+export async function isDistributed(database: pg.Pool | pg.PoolClient): Promise<boolean> {
+  const found = distribution.get(database);
+  // Pools without `verify`, and single connections, are not checked automatically.
+  if (found !== undefined || !(database instanceof pg.Pool) || !('verify' in database.options))
+    return found ?? false;
+  (await database.connect()).release();
+  return distribution.get(database) ?? false;
+}
+
+/**
+ * Sends a set-based statement: once on a single Postgres, and once for each workspace in turn on a
+ * distributed Postgres.
  *
- * @returns the rows of all, those of one workspace together
+ * @returns all rows, grouped by workspace on a distributed Postgres
  */
 export async function forEachWorkspace<Given, Row>(
   database: pg.Pool | pg.PoolClient,

@@ -11,7 +11,10 @@ export interface EmailState {
   state: string;
 }
 
-/** Upserts by primary key, sorted by it; each address stands once. A state that is said again keeps its time. */
+/**
+ * Upserts in primary key order; an address may occur only once. `changed_at` is kept if the state is the
+ * same.
+ */
 const setEmailStatesStatement = `
   insert into email_addresses (workspace_id, email, state, changed_at)
   select given.workspace_id, given.email, given.state, $4::timestamptz
@@ -22,7 +25,7 @@ const setEmailStatesStatement = `
     changed_at = case
       when email_addresses.state = excluded.state then email_addresses.changed_at else excluded.changed_at end`;
 
-/** The parameters $1 to $3. */
+/** Returns the parameters $1 to $3. */
 function stateValues(states: EmailState[]): Buffer[] {
   return [
     uuidArray(states, (row) => row.workspaceId),
@@ -31,7 +34,7 @@ function stateValues(states: EmailState[]): Buffer[] {
   ];
 }
 
-/** Sets the global state of addresses, and so of every profile that has one of them. */
+/** Sets the global state of addresses, which applies to every profile that has one of them. */
 export async function setEmailStates(tx: Connection, states: EmailState[], now: string): Promise<void> {
   await tx.query({
     name: 'set-email-states',
@@ -40,7 +43,10 @@ export async function setEmailStates(tx: Connection, states: EmailState[], now: 
   });
 }
 
-/** Into email_addresses, sorted by primary key; an address that has a state keeps it, one that only bounced has none. */
+/**
+ * Inserts in primary key order. An address that already has a state keeps it; a row that only records a hard
+ * bounce has no state and takes the new one.
+ */
 const takeEmailStatesStatement = `
   insert into email_addresses (workspace_id, email, state, changed_at)
   select given.workspace_id, given.email, given.state, $4::timestamptz
@@ -51,7 +57,10 @@ const takeEmailStatesStatement = `
     changed_at = excluded.changed_at
   where email_addresses.state is null`;
 
-/** Gives addresses the global state that a profile had before it had an address; each stands once. */
+/**
+ * Gives addresses the global state that a profile had before it had an address. An address may occur only
+ * once.
+ */
 export async function takeEmailStates(tx: Connection, states: EmailState[], now: string): Promise<void> {
   await tx.query({
     name: 'take-email-states',
@@ -66,7 +75,10 @@ export interface HardBounce {
   hardBounced: boolean;
 }
 
-/** By primary key, sorted by it; each address stands once. One that bounces again keeps its time. */
+/**
+ * Writes in primary key order; an address may occur only once. A repeated bounce keeps the time of the first
+ * one.
+ */
 const setHardBouncesStatement = `
   with given as (
     select *
@@ -87,7 +99,7 @@ const setHardBouncesStatement = `
   on conflict (workspace_id, email) do update set hard_bounced_at = excluded.hard_bounced_at
   where email_addresses.hard_bounced_at is null`;
 
-/** Notes that addresses do not exist, whether anybody has them or not, or that they do after all. */
+/** Records hard bounces of addresses, or clears them. An address does not have to belong to a profile. */
 export async function setHardBounces(tx: Connection, bounces: HardBounce[], now: string): Promise<void> {
   await tx.query({
     name: 'set-hard-bounces',
@@ -101,14 +113,17 @@ export async function setHardBounces(tx: Connection, bounces: HardBounce[], now:
   });
 }
 
-/** An address of which a request says that nobody on it takes our email for spam. */
+/** An email address for which a request clears the spam mark. */
 export interface ClearedSpam {
   workspaceId: string;
   email: string;
   requestId: string;
 }
 
-/** By the index profiles_email: one entry more than the address may have. */
+/**
+ * Selects addresses that more than MAX_HOLDERS profiles have. Uses the index profiles_email and stops one
+ * entry after the limit.
+ */
 const crowded = `
   select given.workspace_id as "workspaceId", given.email
   from unnest($1::uuid[], $2::text[]) as given (workspace_id, email)
@@ -119,7 +134,7 @@ const crowded = `
     offset ${MAX_HOLDERS}
     limit 1) is not null`;
 
-/** Those of the addresses that more profiles have than one object may change. */
+/** Returns the addresses that belong to more profiles than one object may change. */
 export async function findCrowdedEmails(
   tx: Connection,
   workspaceIds: string[],
@@ -131,8 +146,9 @@ export async function findCrowdedEmails(
 }
 
 /**
- * By the index profiles_email: who has one of the addresses and is marked. An address may stand twice: the first one clears
- * the mark, and stands in the history. Of a crowded address it is not asked: it may have become one meanwhile.
+ * Selects the marked profiles that have one of the addresses, by the index profiles_email. An address may
+ * occur more than once: its first request clears the mark and is recorded in the history. The caller skips
+ * crowded addresses, but an address may have become crowded since then, hence the higher limit.
  */
 const marked = `
   with marked as materialized (
@@ -149,7 +165,7 @@ const marked = `
     order by holders.workspace_id, holders.id, given.place
   )`;
 
-/** In id order: what is told then is what the update finds. */
+/** Locks in id order, so that the history rows written next match what the update changes. */
 const lockMarkedStatement = `${marked}
   select profiles.id
   from profiles
@@ -158,7 +174,7 @@ const lockMarkedStatement = `${marked}
   order by profiles.id
   for update`;
 
-const tellMarkedStatement = `${marked}
+const recordMarkedStatement = `${marked}
   insert into subscription_history (
     workspace_id, subject_kind, subject, subscription, from_state, to_state, changed_at, request_id)
   select
@@ -171,9 +187,9 @@ const clearMarkedStatement = `${marked}
   where profiles.workspace_id = marked.workspace_id and profiles.id = marked.id`;
 
 /**
- * Takes the mark as spam from everyone who has one of the addresses. It is no update of the profile. The statements leave
- * at once, and none needs an answer: what is said behind them stands behind them in the history, and a savepoint takes
- * all of them back.
+ * Clears the spam mark of every profile that has one of the addresses. This does not count as an update of
+ * the profile. The statements are pipelined because none needs the result of another. Later history rows get
+ * higher ids, and a rollback to a savepoint undoes all three.
  */
 export async function clearSpamMarks(tx: Connection, cleared: ClearedSpam[], now: string): Promise<void> {
   const values = [
@@ -183,16 +199,16 @@ export async function clearSpamMarks(tx: Connection, cleared: ClearedSpam[], now
   ];
   await Promise.all([
     tx.query({ name: 'lock-spam-marks', text: lockMarkedStatement, values }),
-    tx.query({ name: 'tell-cleared-marks', text: tellMarkedStatement, values: [...values, now] }),
+    tx.query({ name: 'tell-cleared-marks', text: recordMarkedStatement, values: [...values, now] }),
     tx.query({ name: 'clear-spam-marks', text: clearMarkedStatement, values }),
   ]);
 }
 
 /**
- * By primary key and the indexes profiles_email and profiles_phone: forgets the states of addresses that nobody
- * has any more, and what they were. Runs after the profiles are gone. The limits keep the
- * planner from joining the whole table instead. A history that is longer than what goes at once does not count from
- * now on, and is erased beside the lanes.
+ * Deletes the states of addresses that no profile has any longer, with their history, by primary key and the
+ * indexes profiles_email and profiles_phone. Runs after the profiles were deleted. The limits keep the
+ * planner from joining whole tables. If a history is longer than one slice, it is marked as dropped, and a
+ * background job erases the rest.
  */
 const dropUnheldAddressesStatement = `
   with unheld as materialized (
@@ -277,7 +293,10 @@ export interface HeldAddress {
   address: string;
 }
 
-/** With the last user who has an address, its subscription states go, with their history, and what is known of it. The log of streams follows. */
+/**
+ * Deletes subscription states, history and other data of the addresses that no profile has any longer, and
+ * requests the erasure of their entries in the stream log.
+ */
 export async function dropUnheldAddresses(
   tx: Connection,
   addresses: HeldAddress[],

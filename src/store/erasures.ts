@@ -4,7 +4,10 @@ import type { Connection, Pool } from './database.ts';
 import { isDistributed, WORKSPACES } from './distributed.ts';
 import { keysTable, keyValues, type ProfileKey } from './merges.ts';
 
-/** What hangs on a profile: the columns of its key besides the workspace, and what makes a row the profile's. */
+/**
+ * A table with rows that belong to profiles: its key columns apart from the workspace, and the condition for
+ * rows of a profile.
+ */
 interface Dependent {
   table: string;
   key: string[];
@@ -23,7 +26,7 @@ const bySubject = (table: string, ...key: string[]): Dependent => ({
   owned: `${table}.subject_kind = 'profile' and ${table}.subject = wanted.id::text`,
 });
 
-/** What a merge leaves behind, and a delete too. */
+/** Tables whose rows are erased after a merge and after a delete. */
 const names = [
   byProfile('user_aliases', 'profile_id', 'alias_label'),
   byProfile('deprecated_external_ids', 'external_id'),
@@ -32,7 +35,7 @@ const names = [
   bySubject('subscription_history', 'subscription', 'id'),
 ];
 
-/** What a merge hands over. */
+/** Tables whose rows a merge moves to the kept profile. */
 const belongings = [
   byProfile('event_summaries', 'profile_id', 'name'),
   byProfile('purchase_summaries', 'profile_id', 'product_id', 'currency'),
@@ -41,7 +44,7 @@ const belongings = [
 
 export const dependents = { names, belongings };
 
-/** By the indexes on profiles of the tables, then by primary key: at most $3 rows of each table and profile. */
+/** Deletes up to $3 rows per table and profile, by the profile indexes and then by primary key. */
 const statementOf = (tables: Dependent[]) => `
   with wanted as (
     select * from ${keysTable}
@@ -69,10 +72,10 @@ const statementOf = (tables: Dependent[]) => `
 const statements = { names: statementOf(names), belongings: statementOf(belongings) };
 
 /**
- * Erases a slice of what hangs on profiles that are gone. Whoever looks for it comes by the profile: what is left of it
- * has no effect.
+ * Erases a slice of the rows of removed profiles. Remaining rows have no effect, because they are only read
+ * through their profile.
  *
- * @returns how many rows it were
+ * @returns the number of erased rows
  */
 export async function eraseSlice(
   tx: Connection,
@@ -87,10 +90,13 @@ export async function eraseSlice(
   return rows[0]!.gone;
 }
 
-/** The tables in which one profile may have very many rows. */
+/** Tables in which one profile may have very many rows. */
 export type ActivityTable = 'events' | 'purchases';
 
-/** By the primary key, from its beginning to the profile and then whole: without the profile each row would cost a walk. */
+/**
+ * Reads the profile's part of the primary key, then deletes by the whole key. Without the profile in the
+ * condition, each row would need a scan.
+ */
 const eraseActivityStatement = (table: ActivityTable) => `
   with slice as materialized (
     select ${table}.workspace_id, ${table}.profile_id, ${table}.id
@@ -105,7 +111,7 @@ const eraseActivityStatement = (table: ActivityTable) => `
     and ${table}.profile_id = slice.profile_id
     and ${table}.id = slice.id`;
 
-/** Erases at most `limit` rows of the profiles, and says how many it were. */
+/** Erases up to `limit` rows of the profiles and returns their number. */
 export async function eraseActivity(
   tx: Connection,
   table: ActivityTable,
@@ -120,8 +126,9 @@ export async function eraseActivity(
 }
 
 /**
- * By primary keys: a slice of the first history that was dropped, in the order of the table, and that no other worker
- * has in hand. The last slice strikes it off. It has no name, and so is planned anew each time, for the table as it is.
+ * Deletes a slice of the first dropped history, in table order, that no other worker has locked. Uses primary
+ * keys. The last slice also deletes the record of the drop. The statement has no name, so it is planned each
+ * time for the current size of the table.
  */
 const eraseStatement = (own: string) => `
   with dropped as materialized (
@@ -164,7 +171,7 @@ const eraseStatement = (own: string) => `
 const eraseHistoriesStatement = eraseStatement('');
 const eraseHistoriesOfStatement = eraseStatement('where dropped_histories.workspace_id = $2::uuid');
 
-/** The table has a row for each long history that is being erased. */
+/** The table has one row per long history that is being erased. */
 const ownersOfHistoriesStatement = `
   select distinct dropped_histories.workspace_id as id
   from dropped_histories
@@ -179,14 +186,21 @@ async function eraseHistoriesApart(pool: Pool, limit: number): Promise<boolean> 
   return erased !== 0;
 }
 
-/** @returns false when none is left that another worker has not in hand */
+/**
+ * Erases a slice of a dropped history.
+ *
+ * @returns false if there is none left, except those that other workers have locked
+ */
 export async function eraseHistories(pool: Pool, limit: number): Promise<boolean> {
   if (await isDistributed(pool)) return eraseHistoriesApart(pool, limit);
   const { rowCount } = await pool.query({ text: eraseHistoriesStatement, values: [limit] });
   return rowCount !== 0;
 }
 
-/** By primary key. Those whom the profiles have taken in follow beside the lanes, see `spreadDeletes`. */
+/**
+ * Inserts by primary key. Profiles that were merged into these are marked in the background, see
+ * `spreadDeletes`.
+ */
 const recordDeletesStatement = `
   insert into removed_profiles (workspace_id, profile_id, fate, removed_at)
   select wanted.workspace_id, wanted.id, 'deleted', $3::timestamptz
@@ -194,12 +208,12 @@ const recordDeletesStatement = `
   order by wanted.workspace_id, wanted.id
   on conflict (workspace_id, profile_id) do update set fate = 'deleted'`;
 
-/** Asks for the erasure of everything that the profiles have done. */
+/** Requests the erasure of all data of the profiles. */
 export async function recordDeletes(tx: Connection, keys: ProfileKey[], now: string): Promise<void> {
   await tx.query({ name: 'record-deletes', text: recordDeletesStatement, values: [...keyValues(keys), now] });
 }
 
-/** By the primary keys of user_aliases and profiles. */
+/** Deletes by the primary keys of user_aliases and profiles. */
 const freeAliasesStatement = `
   delete from user_aliases
   using unnest($1::uuid[], $2::text[], $3::text[]) as given (workspace_id, alias_label, alias_name)
@@ -211,7 +225,7 @@ const freeAliasesStatement = `
       where profiles.workspace_id = user_aliases.workspace_id and profiles.id = user_aliases.profile_id
       limit 1) is null`;
 
-/** By the primary keys of deprecated_external_ids and profiles. */
+/** Deletes by the primary keys of deprecated_external_ids and profiles. */
 const freeExternalIdsStatement = `
   delete from deprecated_external_ids
   using unnest($1::uuid[], $2::text[]) as given (workspace_id, external_id)
@@ -223,7 +237,10 @@ const freeExternalIdsStatement = `
         and profiles.id = deprecated_external_ids.profile_id
       limit 1) is null`;
 
-/** An alias of somebody who is gone names nobody, and may stand until that is settled: whoever gets it now is first. */
+/**
+ * Deletes aliases of removed profiles that are about to be assigned again. Such an alias names no user but
+ * may exist until the cleanup is complete.
+ */
 export async function freeAliases(
   tx: Connection,
   given: Pick<NewAlias, 'workspaceId' | 'aliasLabel' | 'aliasName'>[],
@@ -239,7 +256,7 @@ export async function freeAliases(
   });
 }
 
-/** The same for external ids that were renamed away. */
+/** Does the same for deprecated external ids. */
 export async function freeExternalIds(
   tx: Connection,
   given: Pick<DeprecatedExternalId, 'workspaceId' | 'externalId'>[],

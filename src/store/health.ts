@@ -1,19 +1,19 @@
 import type { Pool } from './database.ts';
 
-/** What a Postgres says of itself that our promises, or our speed, rest on. */
+/** State and settings of Postgres that durability or performance depend on. */
 export interface PostgresHealth {
-  /** As 160004. */
+  /** Version as a number, for example 160004. */
   version: number;
-  /** By name, as SHOW has them. */
+  /** Values by setting name, as in pg_settings. */
   settings: Record<string, string>;
   inRecovery: boolean;
-  /** Pages whose checksum was wrong when they were read, since the statistics were reset; 0 without checksums. */
+  /** Pages that failed their checksum since the statistics were reset; 0 without checksums. */
   damagedPages: number;
-  /** Of `max_connections`, those in use by whoever. */
+  /** Number of client connections of all programs, out of `max_connections`. */
   connections: number;
-  /** Seconds of the oldest transaction of any session, but for vacuums; 0: there is none. */
+  /** Age in seconds of the oldest transaction of any client session, or 0. */
   oldestTransactionSeconds: number;
-  /** Epoch milliseconds, by the server's clock. */
+  /** Epoch milliseconds by the server's clock. */
   now: number;
 }
 
@@ -42,7 +42,7 @@ const healthStatement = `
       select coalesce(max(extract(epoch from pg_catalog.clock_timestamp() - pg_stat_activity.xact_start)), 0)::float8
       from pg_stat_activity
       where pg_stat_activity.backend_type = 'client backend'
-        -- One that holds an advisory lock rests on purpose, as that of an import does.
+        -- A session with an advisory lock is idle on purpose, for example during an import.
         and not exists (
           select from pg_locks
           where pg_locks.pid = pg_stat_activity.pid and pg_locks.locktype = 'advisory'
@@ -55,21 +55,21 @@ export async function readPostgresHealth(pool: Pick<Pool, 'query'>): Promise<Pos
   return rows[0]!;
 }
 
-/** What a table takes, with all of its partitions. */
+/** Size of a table including all partitions. */
 export interface TableSize {
   table: string;
-  /** Bytes of its rows, of values that are kept apart (TOAST), and of its indexes. */
+  /** Bytes of the rows, of out-of-line values (TOAST), and of the indexes. */
   heapBytes: number;
   toastBytes: number;
   indexBytes: number;
-  /** As the statistics have it: rows, and versions of rows that wait for a vacuum. */
+  /** Estimates of the statistics: live rows, and dead row versions that VACUUM has not removed yet. */
   liveRows: number;
   deadRows: number;
-  /** 0: it has none. */
+  /** Number of partitions; 0 if the table is not partitioned. */
   partitions: number;
 }
 
-/** What of a table's file is the table itself is counted by its main fork; the catalog has some hundred rows. */
+/** `heapBytes` is the main fork of the table's file. The catalog has a few hundred rows. */
 const tableSizesStatement = `
   select
     root.table::regclass::text as "table",
@@ -91,7 +91,7 @@ const tableSizesStatement = `
   order by sum(pg_total_relation_size(root.id)) desc
   limit $1::integer`;
 
-/** The largest tables of the installation, and of its queue in Postgres, by what they take. */
+/** Returns the largest tables of the installation, including its queue in Postgres, by size. */
 export async function readTableSizes(pool: Pick<Pool, 'query'>, limit: number): Promise<TableSize[]> {
   const { rows } = await pool.query<TableSize>({
     name: 'read-table-sizes',
@@ -102,15 +102,20 @@ export async function readTableSizes(pool: Pick<Pool, 'query'>, limit: number): 
 }
 
 interface Replication {
-  /** Replicas that are connected. */
+  /** Number of connected replicas. */
   replicas: number;
-  /** Seconds by which the slowest is behind; null: there is none, all are idle, or the role may not see it. */
+  /**
+   * Lag in seconds of the slowest replica. Null if there are no replicas, if all are idle, or if the role
+   * lacks the permission.
+   */
   lagSeconds: number | null;
-  /** Bytes of the log that the slowest has not replayed; null as above. */
+  /** Bytes of WAL that the slowest replica has not replayed; null as above. */
   lagBytes: number | null;
 }
 
-/** Roles without pg_monitor see that there are replicas, and no more. A server that is itself a replica has no log of its own. */
+/**
+ * Roles without pg_monitor see only the number of replicas. A server that is itself a replica writes no WAL.
+ */
 const replicationStatement = `
   select
     count(*)::integer as replicas,
@@ -120,24 +125,27 @@ const replicationStatement = `
     end as "lagBytes"
   from pg_stat_replication`;
 
-/** How far the replicas of Postgres are behind. */
+/** Returns the number of replicas and their lag. */
 export async function readReplication(pool: Pick<Pool, 'query'>): Promise<Replication> {
   const { rows } = await pool.query<Replication>({ name: 'read-replication', text: replicationStatement });
   return rows[0]!;
 }
 
-/** What the fleet has done since the installation was made: counters that only grow. */
+/** Counters of the whole installation since its creation. They only increase. */
 export interface FleetCounters {
-  /** Objects, through the edge and from warehouses. */
+  /** Objects accepted by web and from warehouses. */
   accepted: number;
-  /** Requests that were answered with 429 or 503. */
+  /** Requests answered with 429 or 503. */
   refused: number;
   deadLetters: number;
-  /** Objects that took effect, by lane. */
+  /** Applied objects by lane. */
   applied: number[];
 }
 
-/** One snapshot, so that a process which leaves meanwhile is counted once. Few rows: of the last hour, and of lanes. */
+/**
+ * Reads one snapshot, so that a process that ends in between is counted once. The tables are small: processes
+ * of the last hour, and lanes.
+ */
 const countersStatement = `
   select
     coalesce(sum(told.objects) filter (where told.name in ('web', 'sync')), 0)::float8 as accepted,
@@ -156,7 +164,7 @@ const countersStatement = `
     from departed_processes
   ) as told`;
 
-/** @param lanes of the installation */
+/** @param lanes number of lanes of the installation */
 export async function readFleetCounters(pool: Pick<Pool, 'query'>, lanes: number): Promise<FleetCounters> {
   const { rows } = await pool.query<FleetCounters>({
     ...{ name: 'read-fleet-counters', text: countersStatement, values: [lanes] },
@@ -164,16 +172,16 @@ export async function readFleetCounters(pool: Pick<Pool, 'query'>, lanes: number
   return rows[0]!;
 }
 
-/** The fleet at one moment, as it is kept. */
+/** A stored sample of the fleet. */
 export interface FleetRow extends FleetCounters {
-  /** Jobs that wait or are in work, by lane; null: the queue did not say. */
+  /** Waiting and active jobs by lane. Null if the queue did not respond. */
   depth: number[] | null;
-  /** Of the oldest job, by lane. */
+  /** Age in seconds of the oldest job, by lane. */
   oldestSeconds: number[] | null;
-  /** Workers that were heard. */
+  /** Number of live workers. */
   workers: number;
   postgresMs: number;
-  /** Null: there is no Redis, or it did not answer. */
+  /** Null if there is no Redis or it did not respond. */
   redisMs: number | null;
 }
 
@@ -181,13 +189,16 @@ const isRecordedStatement = `
   select from fleet_history
   where fleet_history.minutes = 1 and fleet_history.at = date_trunc('minute', pg_catalog.statement_timestamp())`;
 
-/** Whether this minute has its row. */
+/** Returns whether the row of the current minute exists. */
 export async function isMinuteRecorded(pool: Pick<Pool, 'query'>): Promise<boolean> {
   const { rowCount } = await pool.query({ name: 'is-minute-recorded', text: isRecordedStatement });
   return (rowCount ?? 0) > 0;
 }
 
-/** By primary key. Who comes second finds the minute's row, and adds nothing to what is longer. */
+/**
+ * Inserts by primary key. A second process finds the minute's row and leaves the quarter-hour and hour rows
+ * unchanged.
+ */
 const recordMinuteStatement = `
   with recorded as (
     insert into fleet_history (minutes, at, looked_at, accepted, refused, dead_letters, applied, depth,
@@ -223,8 +234,10 @@ const recordMinuteStatement = `
     redis_ms = greatest(kept.redis_ms, excluded.redis_ms)`;
 
 /**
- * Writes the row of this minute, by the store's clock, and adds it to its quarter of an hour and its hour.
- * @returns whether it was written: another process may have been first
+ * Writes the row of the current minute, by the store's clock, and adds it to the rows of its quarter-hour and
+ * hour.
+ *
+ * @returns false if another process has written it
  */
 export async function recordMinute(pool: Pick<Pool, 'query'>, row: FleetRow): Promise<boolean> {
   const { accepted, refused, deadLetters, applied, depth, oldestSeconds, workers, postgresMs, redisMs } = row;
@@ -240,12 +253,12 @@ const forgetHistoryStatement = `
   where (fleet_history.minutes in (1, 15) and fleet_history.at < pg_catalog.statement_timestamp() - interval '25 hours')
     or (fleet_history.minutes = 60 and fleet_history.at < pg_catalog.statement_timestamp() - interval '8 days')`;
 
-/** Drops what is older than a chart looks back. */
+/** Deletes rows that are older than the charts show. */
 export async function forgetFleetHistory(pool: Pick<Pool, 'query'>): Promise<void> {
   await pool.query({ name: 'forget-fleet-history', text: forgetHistoryStatement });
 }
 
-/** A row as it is read. */
+/** A stored row. */
 export interface RecordedFleet extends FleetRow {
   at: Date;
   lookedAt: Date;
@@ -261,18 +274,18 @@ const readHistoryStatement = `
   order by fleet_history.at
   limit $3::integer`;
 
-/** The most rows that a range can have. */
-const MOST_ROWS = 1000;
+/** Maximum number of rows per query. */
+const MAX_ROWS = 1000;
 
-/** How long a row's time may be. */
+/** Minutes that a row covers. */
 export type RowMinutes = 1 | 15 | 60;
 
-/** Rows from a moment on, the oldest first. @param minutes how long a row's time is */
+/** Returns the rows since a time, oldest first. @param minutes minutes that a row covers */
 export async function readFleetHistory(
   pool: Pick<Pool, 'query'>,
   { minutes, from }: { minutes: RowMinutes; from: Date },
 ): Promise<RecordedFleet[]> {
-  const values = [minutes, from, MOST_ROWS];
+  const values = [minutes, from, MAX_ROWS];
   const { rows } = await pool.query<RecordedFleet>({
     name: 'read-fleet-history',
     text: readHistoryStatement,

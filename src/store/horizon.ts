@@ -2,26 +2,27 @@ import type { Pool } from './database.ts';
 import { isDistributed } from './distributed.ts';
 
 /**
- * The horizon: ids up to it are decided, since every transaction that may have taken one has ended. Ids are taken
- * before COMMIT and so become visible in another order; a row is read when no smaller id can come any more. A
- * transaction has its xid before it takes an id. So those that were under way when the ids were looked at are older
- * than an xid that is taken then. A long transaction anywhere in the cluster holds the horizon back, if it has written
- * something.
+ * The horizon of a sequence: all ids up to it are final, because every transaction that may have taken one of
+ * them has ended. Ids are taken before COMMIT and become visible in a different order, so a row is read only
+ * when no smaller id can appear later. A transaction has its xid before it takes an id. Transactions that
+ * were open when the last id was read are therefore older than an xid that is taken afterwards. Any long
+ * transaction in the cluster that has written delays the horizon.
  *
- * What was seen holds for one server, and while its ids go on. A replica that was lagging when it took over gives ids
- * once more, and a store that was restored has xids of its own. Nothing is decided then, until it is looked at anew.
+ * A reading is valid only for one server, and only while its ids increase. A lagging replica that was
+ * promoted assigns some ids again, and a restored store has its own xids. In both cases the horizon restarts
+ * at zero.
  *
- * Where tables lie apart ids are taken at the coordinator, and xids are those of the nodes: a transaction has written on its
- * node before it takes an id.
+ * On a distributed Postgres, the coordinator assigns ids, and xids are those of the nodes: a transaction
+ * writes on its node before it takes an id.
  */
 interface HorizonWatch {
-  /** Ids up to this one are decided. */
+  /** Returns the horizon: ids up to this one are final. */
   horizon(): string;
-  /** @returns whether it has moved */
+  /** Reads the sequence and advances the horizon if possible. @returns whether it has moved */
   look(): Promise<boolean>;
 }
 
-/** One server is told from another, also behind the same address, by when it was started. */
+/** The start time identifies the server, even if another server has the same address. */
 const lookStatement = `
   select
     pg_postmaster_start_time()::text as server,
@@ -29,142 +30,154 @@ const lookStatement = `
     pg_snapshot_xmin(pg_current_snapshot())::text as oldest
   from stream_log_id`;
 
-/** The first of an own transaction each: an id of a transaction is taken only where there are new rows. */
+/** Each call is its own transaction. It is only made when there are new ids, because it consumes an xid. */
 const takeXidStatement = 'select pg_current_xact_id()::text as xid';
 
-/** Of a distributed Postgres. */
+/** Variant for a distributed Postgres. */
 const lastStatement = `
   select
     pg_postmaster_start_time()::text as server,
     case when stream_log_id.is_called then stream_log_id.last_value else 0 end::text as last
   from stream_log_id`;
 
-/** Of one Postgres, as of the one node that it is. */
-const ONE = '';
+/** Name of the only node of a single Postgres. */
+const SINGLE_NODE = '';
 
-interface Looked {
+interface Reading {
   server: string;
   last: bigint;
   oldest: NodeNumbers;
 }
 
-async function lookApart(pool: Pool): Promise<Looked> {
+async function readDistributed(pool: Pool): Promise<Reading> {
   const { rows } = await pool.query<{ server: string; last: string }>(lastStatement);
   const { servers, oldest } = await findOldest(pool);
   return { server: `${rows[0]!.server}, ${servers}`, last: BigInt(rows[0]!.last), oldest };
 }
 
-async function look(pool: Pool): Promise<Looked> {
-  if (await isDistributed(pool)) return lookApart(pool);
+async function readIds(pool: Pool): Promise<Reading> {
+  if (await isDistributed(pool)) return readDistributed(pool);
   const { rows } = await pool.query<{ server: string; last: string; oldest: string }>(lookStatement);
   const { server, last, oldest } = rows[0]!;
-  return { server, last: BigInt(last), oldest: new Map([[ONE, BigInt(oldest)]]) };
+  return { server, last: BigInt(last), oldest: new Map([[SINGLE_NODE, BigInt(oldest)]]) };
 }
 
 async function takeXids(pool: Pool): Promise<NodeNumbers> {
   if (await isDistributed(pool)) return takeNumbers(pool);
   const { rows } = await pool.query<{ xid: string }>(takeXidStatement);
-  return new Map([[ONE, BigInt(rows[0]!.xid)]]);
+  return new Map([[SINGLE_NODE, BigInt(rows[0]!.xid)]]);
 }
 
-interface Seen {
+interface LastReading {
   server: string;
-  /** The last id that was taken, whether it is visible or not. */
+  /** Last id that was taken, visible or not. */
   last: bigint;
 }
 
 export function watchHorizon(pool: Pool): HorizonWatch {
   let decided = 0n;
-  let asked: { last: bigint; xids: NodeNumbers } | undefined;
-  let seen: Seen | undefined;
-  let underWay: Promise<boolean> | undefined;
+  let pending: { last: bigint; xids: NodeNumbers } | undefined;
+  let lastReading: LastReading | undefined;
+  let running: Promise<boolean> | undefined;
 
-  /** Moves the horizon, if those that were asked for have ended. @returns the last id */
-  async function settle(): Promise<bigint> {
-    const { server, last, oldest } = await look(pool);
-    if (seen && (server !== seen.server || last < seen.last)) [decided, asked] = [0n, undefined];
-    seen = { server, last };
-    if (asked && haveEnded(asked.xids, oldest)) [decided, asked] = [asked.last, undefined];
+  /**
+   * Advances the horizon if all transactions older than the requested xids have ended. @returns the last id
+   */
+  async function update(): Promise<bigint> {
+    const { server, last, oldest } = await readIds(pool);
+    if (lastReading && (server !== lastReading.server || last < lastReading.last))
+      [decided, pending] = [0n, undefined];
+    lastReading = { server, last };
+    if (pending && haveEnded(pending.xids, oldest)) [decided, pending] = [pending.last, undefined];
     return last;
   }
 
-  async function lookOnce(): Promise<boolean> {
+  async function advance(): Promise<boolean> {
     const before = decided;
-    const last = await settle();
-    if (!asked && last !== decided) {
-      asked = { last, xids: await takeXids(pool) };
-      await settle();
+    const last = await update();
+    if (!pending && last !== decided) {
+      pending = { last, xids: await takeXids(pool) };
+      await update();
     }
     return decided !== before;
   }
 
   return {
     horizon: () => String(decided),
-    // Several ask at once: they share one look.
+    // Concurrent callers share one check.
     look() {
-      underWay ??= lookOnce().finally(() => {
-        underWay = undefined;
+      running ??= advance().finally(() => {
+        running = undefined;
       });
-      return underWay;
+      return running;
     },
   };
 }
 
 /**
- * Transactions of a distributed Postgres, as its nodes number them. A transaction of two phases ends at the coordinator
- * before it is committed on its node. So who waits until nothing that was under way can still commit asks the nodes: what is
- * prepared there is under way.
+ * Transactions of a distributed Postgres have one number per node. A two-phase transaction ends on the
+ * coordinator before it is committed on its node. To know that no open transaction can still commit, the
+ * nodes have to be queried; prepared transactions count as open.
  */
 
-/** Numbers by node. */
+/** Transaction numbers by node. */
 type NodeNumbers = Map<string, bigint>;
 
-interface Said {
+interface NodeAnswer {
   id: string;
   address: string;
   success: boolean;
   result: string;
 }
 
-/** A node does not answer: nobody knows what is under way there. */
-class NodeAway extends Error {
-  /** As of a connection that fails. */
+/** A node does not respond, so its open transactions are unknown. */
+class NodeUnavailable extends Error {
+  /** SQLSTATE connection_failure. */
   readonly code = '08006';
 }
 
-/** The coordinator is a node as well: it may have shards of its own. */
-const askStatement = `
+/** Queries all nodes including the coordinator, which may have shards of its own. */
+const queryNodesStatement = `
   select
     nodeid::text as id, nodename || ':' || nodeport as address, success, result
   from run_command_on_all_nodes($1)
   join pg_dist_node using (nodeid)`;
 
-/** A number of a transaction of its own on each node, later than all that were given out there. */
+/** Assigns a new transaction number on each node, which is later than all assigned before. */
 const takeCommand = 'select pg_current_xact_id()::text';
 
-/** Since when the node runs, and the smallest number of what is under way there. */
+/** Start time of the node and its smallest open transaction number. */
 const oldestCommand =
   "select pg_postmaster_start_time()::text || '|' || pg_snapshot_xmin(pg_current_snapshot())::text";
 
-/** Numbers later than those of every transaction that has one now. @throws with 08006 when a node is away */
+/**
+ * Takes numbers that are later than those of all open transactions. @throws with code 08006 if a node does
+ * not respond
+ */
 async function takeNumbers(pool: Pool): Promise<NodeNumbers> {
-  const said = await ask(pool, takeCommand);
-  return new Map(said.map(([node, number]) => [node, BigInt(number)]));
+  const answers = await queryNodes(pool, takeCommand);
+  return new Map(answers.map(([node, number]) => [node, BigInt(number)]));
 }
 
-/** `servers` changes when a node is another one, or has begun anew. @throws with 08006 when a node is away */
+/**
+ * Returns the oldest open number of each node. `servers` changes if a node is replaced or restarted. @throws
+ * with code 08006 if a node does not respond
+ */
 async function findOldest(pool: Pool): Promise<{ servers: string; oldest: NodeNumbers }> {
-  const said = (await ask(pool, oldestCommand)).map(([node, result]) => {
+  const answers = (await queryNodes(pool, oldestCommand)).map(([node, result]) => {
     const [since, number] = result.split('|') as [string, string];
     return { node, since, number: BigInt(number) };
   });
   return {
-    servers: said.map(({ node, since }) => `${node} ${since}`).join(', '),
-    oldest: new Map(said.map(({ node, number }) => [node, number])),
+    servers: answers.map(({ node, since }) => `${node} ${since}`).join(', '),
+    oldest: new Map(answers.map(({ node, number }) => [node, number])),
   };
 }
 
-/** Whether all that was under way when the numbers were taken has ended. A node that is gone has nothing any more. */
+/**
+ * Returns whether all transactions that were open when the numbers were taken have ended. A removed node has
+ * no open transactions.
+ */
 function haveEnded(taken: NodeNumbers, oldest: NodeNumbers): boolean {
   return [...taken].every(([node, number]) => {
     const now = oldest.get(node);
@@ -172,37 +185,40 @@ function haveEnded(taken: NodeNumbers, oldest: NodeNumbers): boolean {
   });
 }
 
-async function ask(pool: Pool, command: string): Promise<[node: string, result: string][]> {
-  const { rows } = await pool.query<Said>(askStatement, [command]);
+async function queryNodes(pool: Pool, command: string): Promise<[node: string, result: string][]> {
+  const { rows } = await pool.query<NodeAnswer>(queryNodesStatement, [command]);
   return rows.map(({ id, address, success, result }) => {
-    if (!success) throw new NodeAway(`the node ${address} does not answer: ${result}`);
+    if (!success) throw new NodeUnavailable(`the node ${address} does not answer: ${result}`);
     return [id, result];
   });
 }
 
 /**
- * An id of its own, later than all that were given out. A snapshot's xmax is not: it follows the last transaction
- * that has ended, and one that is under way may lie beyond it.
+ * Takes a new xid, which is later than all assigned ones. The xmax of a snapshot would not do: it follows the
+ * last completed transaction, and an open one may be later.
  */
-const newest = 'select pg_current_xact_id()::text as horizon';
+const takeHorizonStatement = 'select pg_current_xact_id()::text as horizon';
 
-const passed = 'select pg_snapshot_xmin(pg_current_snapshot()) >= $1::xid8 as passed';
+const isPassedStatement = 'select pg_snapshot_xmin(pg_current_snapshot()) >= $1::xid8 as passed';
 
-/** A point that every transaction which has an id now lies before. */
+/** A point in time after the start of every transaction that has an id now. */
 type Horizon = string | NodeNumbers;
 
 export async function readHorizon(pool: Pool): Promise<Horizon> {
   if (await isDistributed(pool)) return takeNumbers(pool);
-  const { rows } = await pool.query<{ horizon: string }>({ name: 'read-horizon', text: newest });
+  const { rows } = await pool.query<{ horizon: string }>({
+    name: 'read-horizon',
+    text: takeHorizonStatement,
+  });
   return rows[0]!.horizon;
 }
 
-/** Whether every transaction before the horizon has ended. */
+/** Returns whether every transaction before the horizon has ended. */
 export async function isPassed(pool: Pool, horizon: Horizon): Promise<boolean> {
   if (typeof horizon !== 'string') return haveEnded(horizon, (await findOldest(pool)).oldest);
   const { rows } = await pool.query<{ passed: boolean }>({
     name: 'is-horizon-passed',
-    text: passed,
+    text: isPassedStatement,
     values: [horizon],
   });
   return rows[0]!.passed;

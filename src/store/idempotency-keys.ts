@@ -2,64 +2,64 @@ import type { Json } from '../profile/json.ts';
 import type { Pool } from './database.ts';
 import { isDistributed, WORKSPACES } from './distributed.ts';
 
-/** What an Idempotency-Key means: one request of one operation of one owner. */
+/** An Idempotency-Key of one operation and one owner, with the fingerprint of its request. */
 export interface Key {
-  /** The workspace, or the company of a SCIM token. */
+  /** Workspace, or the company of a SCIM token. */
   ownerId: string;
-  /** The operation's id. */
+  /** Operation id. */
   operation: string;
   /** SHA-256 of the key. */
   hash: Buffer;
-  /** SHA-256 of what was asked for. */
+  /** SHA-256 of the request. */
   fingerprint: Buffer;
 }
 
-/** An answer as it is kept. */
+/** A stored response. */
 interface KeptAnswer {
   status: number;
   body: Json | undefined;
   headers?: Record<string, string>;
 }
 
-/** What a request that is about to have an effect leaves behind first. */
+/** Data that is stored before a request takes effect. */
 export interface Beginning {
-  /** The first request that came with the key. */
+  /** Id of the first request with this key. */
   requestId: string;
-  /** Of a queued request: what the lanes may not have yet, and the answer once they have it. */
+  /** Queued request: the entries that may not be in the lanes yet, and the response once they are. */
   outbox?: { entries: unknown; answer: KeptAnswer };
-  /** The envelopes of a queued request, in their order. The column is kept when the outbox is emptied. */
+  /** Envelopes of a queued request, in order. They are kept when the outbox is emptied. */
   envelopes?: PackedEnvelope[];
 }
 
-/** The place of an envelope among those of its request. */
+/** An envelope of a request: id, lane and number of objects. */
 export type PackedEnvelope = [id: string, lane: number, objects: number];
 
-/** What is known of a key. */
+/** Stored state of a key. */
 export interface FoundKey extends Beginning {
   fingerprint: Buffer;
-  /** Absent: nobody has been told yet. */
+  /** Absent if no response has been sent yet. */
   answer?: KeptAnswer;
-  /** Somebody is at it. */
+  /** Whether a process is currently handling the request. */
   leased: boolean;
-  /** When the first request came, by Postgres's clock, with microseconds. */
+  /** Time of the first request by Postgres's clock, with microseconds. */
   createdAt: string;
 }
 
-/** How long a key is remembered. */
+/** Retention time of a key. */
 const KEPT = "interval '24 hours'";
 
-/** The primary key, as the first three parameters. */
+/** Condition on the primary key, with the first three parameters. */
 const isKey = `
   idempotency_keys.owner_id = $1::uuid
   and idempotency_keys.operation = $2::text
   and idempotency_keys.key_hash = $3::bytea`;
 
-/** Whether the lanes, or the caller, still wait for something. */
+/** Condition that the response is missing or the outbox is not empty. */
 const isOpen = '(idempotency_keys.status is null or idempotency_keys.staged is not null)';
 
 const primaryKeyOf = ({ ownerId, operation, hash }: Key) => [ownerId, operation, hash];
 
-/** By primary key; locks nothing. An answer without a body has none here, and null is a body. */
+/** Reads by primary key; takes no lock. A body that is SQL null means no body; JSON null is a body. */
 const findKeyStatement = `
   select
     idempotency_keys.fingerprint,
@@ -82,7 +82,7 @@ interface Row extends Pick<FoundKey, 'fingerprint' | 'requestId' | 'leased' | 'c
   headers: Record<string, string> | null;
 }
 
-/** What the last 24 hours know of the key. */
+/** Returns the stored state of a key that was used in the last 24 hours. */
 export async function findKey(pool: Pool, key: Key): Promise<FoundKey | undefined> {
   const { rows } = await pool.query<Row>({
     name: 'find-key',
@@ -103,8 +103,8 @@ export async function findKey(pool: Pool, key: Key): Promise<FoundKey | undefine
 }
 
 /**
- * By primary key. Of several at once, one inserts and the others wait for its commit; a row that is older than keys
- * are remembered counts as none.
+ * Inserts by primary key. Of several concurrent requests, one inserts and the others wait for its commit. A
+ * row older than the retention time is overwritten.
  */
 const insertKeyStatement = `
   insert into idempotency_keys
@@ -125,14 +125,17 @@ const insertKeyStatement = `
   returning 1`;
 
 interface KeyLease {
-  /** Milliseconds for which nobody else goes on with it; absent: it has no effect that could be had twice. */
+  /**
+   * Milliseconds during which no other process takes over the request. Absent if the request has no effect
+   * that must not happen twice.
+   */
   lease?: number | undefined;
 }
 
 /**
- * Writes down what a request is about to do.
+ * Stores a request before it takes effect.
  *
- * @returns false when the key is known already
+ * @returns false if the key is already stored
  */
 export async function insertKeyIfAbsent(
   pool: Pool,
@@ -157,7 +160,7 @@ const valuesOf = ({ requestId, outbox, envelopes, lease }: Beginning & KeyLease)
   envelopes ? JSON.stringify(envelopes) : null,
 ];
 
-/** Updates by primary key. One of several concurrent requests succeeds. */
+/** Updates by primary key. Only one of several concurrent requests succeeds. */
 const replaceKeyStatement = `
   update idempotency_keys
   set request_id = $4,
@@ -169,9 +172,10 @@ const replaceKeyStatement = `
   returning 1`;
 
 /**
- * Replaces the kept answer of a request that the queue has lost: the request begins again, from now on.
+ * Replaces the stored response of a request whose objects were lost by the queue. The request starts again,
+ * with a new time.
  *
- * @returns false when another request has replaced it
+ * @returns false if another request has replaced it
  */
 export async function replaceLostKey(
   pool: Pool,
@@ -186,14 +190,17 @@ export async function replaceLostKey(
   return rowCount === 1;
 }
 
-/** By primary key. Of several at once the first is recorded; what was in the outbox has done its duty. */
+/**
+ * Updates by primary key. The first of several concurrent responses is stored. The outbox is emptied, because
+ * its entries have been enqueued.
+ */
 const recordAnswerStatement = `
   update idempotency_keys
   set status = $5, body = $6, headers = $7, staged = null, lease_until = null
   where ${isKey} and idempotency_keys.request_id = $4::uuid and ${isOpen}
   returning 1`;
 
-/** Writes down the answer that everyone gets. @returns false when there is one already */
+/** Stores the response that all requests with this key receive. @returns false if there already is one */
 export async function recordAnswer(
   pool: Pool,
   key: Key,
@@ -213,7 +220,7 @@ export async function recordAnswer(
   return rowCount === 1;
 }
 
-/** By primary key. Of several at once, one takes it. */
+/** Updates by primary key. Only one of several concurrent requests gets the lease. */
 const takeLeaseStatement = `
   update idempotency_keys
   set lease_until = statement_timestamp() + make_interval(secs => $5::float8 / 1000)
@@ -221,7 +228,9 @@ const takeLeaseStatement = `
     and idempotency_keys.lease_until <= statement_timestamp()
   returning 1`;
 
-/** Goes on, for so many milliseconds, with what somebody began and did not end. @returns false when another does */
+/**
+ * Takes over an unfinished request for `lease` milliseconds. @returns false if another process has the lease
+ */
 export async function takeLease(
   pool: Pool,
   key: Key,
@@ -235,21 +244,21 @@ export async function takeLease(
   return rowCount === 1;
 }
 
-/** By primary key. */
+/** Updates by primary key. */
 const endLeaseStatement = `
   update idempotency_keys
   set lease_until = statement_timestamp()
   where ${isKey} and idempotency_keys.request_id = $4::uuid and ${isOpen}`;
 
-/** Lets whoever comes next go on at once. */
+/** Ends the lease, so that the next request with this key can take over immediately. */
 export async function endLease(pool: Pool, key: Key, requestId: string): Promise<void> {
   await pool.query({ name: 'end-lease', text: endLeaseStatement, values: [...primaryKeyOf(key), requestId] });
 }
 
-/** Rows in one transaction: one may hold a request of 4 MB. */
+/** Rows per transaction. A single row may hold a request of 4 MB. */
 const SLICE = 1000;
 
-/** By the index on the time. What another worker is deleting is left to it. */
+/** Deletes by the index on the time. Skips rows that another process is deleting. */
 const forgetStatement = (own: (table: string) => string) => `
   delete from idempotency_keys
   where ${own('idempotency_keys')} (owner_id, operation, key_hash) in (
@@ -262,7 +271,7 @@ const forgetStatement = (own: (table: string) => string) => `
 const forgetKeysStatement = forgetStatement(() => '');
 const forgetKeysOfStatement = forgetStatement((table) => `${table}.owner_id = $1::uuid and`);
 
-/** Of every shard at once; in no order, since all of them have their turn. */
+/** Selects owners of old keys from all shards. Needs no order, because every owner has its turn. */
 const ownersOfOldStatement = `
   select distinct idempotency_keys.owner_id as id
   from idempotency_keys
@@ -275,12 +284,12 @@ async function forgetKeysApart(pool: Pool): Promise<void> {
     ({ rows: owners } = await pool.query<{ id: string }>(ownersOfOldStatement));
     let deleted = 0;
     for (const { id } of owners) deleted += (await pool.query(forgetKeysOfStatement, [id])).rowCount ?? 0;
-    // What another process forgets just now is left to it.
+    // Another process is deleting the remaining rows.
     if (deleted === 0) return;
   } while (owners.length > 0);
 }
 
-/** Forgets the keys of the day before, a slice at a time. */
+/** Deletes keys older than 24 hours, in slices. */
 export async function forgetKeys(pool: Pool): Promise<void> {
   if (await isDistributed(pool)) return forgetKeysApart(pool);
   let deleted: number | null;
@@ -289,12 +298,12 @@ export async function forgetKeys(pool: Pool): Promise<void> {
   } while (deleted === SLICE);
 }
 
-/** By primary key. */
+/** Deletes by primary key. */
 const forgetRefusedStatement = `
   delete from idempotency_keys
   where ${isKey} and idempotency_keys.request_id = $4::uuid and idempotency_keys.status is null`;
 
-/** Forgets the key of a request that was refused for what it asks: it had no effect. */
+/** Deletes the key of a request that was rejected as invalid and had no effect. */
 export async function forgetRefused(pool: Pool, key: Key, requestId: string): Promise<void> {
   await pool.query({
     name: 'forget-refused',

@@ -1,7 +1,7 @@
 import { texts, uuids } from './arrays.ts';
 import type { Connection, Pool } from './database.ts';
 
-/** What the appliers need to know of a stored profile, whichever identifier found it. */
+/** Columns of a stored profile that appliers need, whichever identifier found it. */
 export interface ProfileRow {
   workspaceId: string;
   id: string;
@@ -11,7 +11,7 @@ export interface ProfileRow {
   phoneValid: boolean | null;
 }
 
-/** The select list of a ProfileRow, for a table aliased `profiles`. */
+/** Select list of a ProfileRow, for a table aliased `profiles`. */
 export const profileColumns = `
     profiles.workspace_id as "workspaceId",
     profiles.id,
@@ -20,7 +20,7 @@ export const profileColumns = `
     profiles.phone,
     profiles.phone_valid as "phoneValid"`;
 
-/** By primary key; locks nothing. */
+/** Reads by primary key; takes no lock. */
 const findByIdStatement = `
   select ${profileColumns}
   from unnest($1::uuid[], $2::uuid[]) as wanted (workspace_id, id)
@@ -37,25 +37,28 @@ export async function findById(tx: Connection, workspaceIds: string[], ids: stri
   return rows;
 }
 
-/** Up to how many bytes custom attributes are little. */
+/** Size in bytes up to which custom attributes count as small. */
 export const LITTLE_BYTES = 32_768;
 
-/** SQL: bytes of custom attributes. Unpacks what is compressed, and no more: what a value takes stands in front of it. */
+/**
+ * SQL for the size of custom attributes in bytes. Decompresses the value but does not read it further,
+ * because its size is in its header.
+ */
 export const attributesBytes = "pg_column_size(profiles.custom_attributes || '{}'::jsonb)";
 
-/** A profile, and which of the wanted ones it is. */
+/** A profile that was found for one of the wanted identifiers. */
 export interface FoundProfile {
-  /** 1 is the first. */
+  /** Position of the wanted identifier, from 1. */
   place: number;
   id: string;
   email: string | null;
   phone: string | null;
   phoneValid: boolean | null;
-  /** Whether its custom attributes are so few that their size decides nothing. */
+  /** Whether the custom attributes have at most LITTLE_BYTES, so that their size does not matter. */
   isLittle: boolean;
 }
 
-/** By the unique index profiles_external_id; locks nothing. */
+/** Reads by the unique index profiles_external_id; takes no lock. */
 const findByExternalIdStatement = `
   select
     wanted.place::integer,
@@ -73,7 +76,10 @@ const findByExternalIdStatement = `
     limit 1
   ) as profiles`;
 
-/** What the caller knows already is not sent back: this is the statement with the most rows of all. */
+/**
+ * Returns the profiles with the given external ids. Columns that the caller already has are omitted, because
+ * this statement returns more rows than any other.
+ */
 export async function findByExternalId(
   tx: Pick<Connection | Pool, 'query'>,
   workspaceIds: string[],
@@ -88,8 +94,8 @@ export async function findByExternalId(
 }
 
 /**
- * By the unique index profiles_external_id; locks nothing. One row of all ids: each as a row of its own takes both sides
- * longer than to find it does.
+ * Reads by the unique index profiles_external_id; takes no lock. Returns all ids in one row, because separate
+ * rows cost both sides more than the lookup.
  */
 const findIdsByExternalIdStatement = `
   select json_agg(profiles.id order by wanted.place) as ids
@@ -102,7 +108,7 @@ const findIdsByExternalIdStatement = `
     limit 1
   ) as profiles on true`;
 
-/** Who goes by each external id, in their order; null where nobody does. */
+/** Returns the profile id for each external id, in order; null if no profile has it. */
 export async function findIdsByExternalId(
   tx: Connection,
   workspaceIds: string[],
@@ -116,48 +122,49 @@ export async function findIdsByExternalId(
   return rows[0]!.ids;
 }
 
-/** Most profiles that are looked at per address: with as many, there may be more. */
+/** Maximum number of profiles returned per address. If there are as many, there may be more. */
 export const MAX_SHARING = 100;
 
-/** Most profiles on one address that can still name one of them. */
+/** Maximum number of profiles of an address that can still identify a user. */
 export const MAX_HOLDERS = 500;
 
-/** Rows of one profile's summaries that are looked at for when it was updated last: most, and least. */
-const MOST_NAMES = 500;
-const LEAST_NAMES = 10;
+/** Maximum and minimum number of summary rows per profile that are read to find its last update. */
+const MAX_NAMES = 500;
+const MIN_NAMES = 10;
 
-/** Rows of each summary that are looked at for all who share an address, about. */
+/** Approximate maximum number of rows per summary table that are read for all profiles of an address. */
 const MAX_ROWS = 5000;
 
-/** A row of `sharingStatement`: `holders` are counted up to one more than MAX_HOLDERS. */
+/** A row of `sharingStatement`. `holders` is counted up to MAX_HOLDERS + 1. */
 export interface SharingRow extends ProfileRow {
   holders: number;
 }
 
-/** When the profile received the last of its summarised events or purchases. */
+/** Returns SQL for the time at which the profile's last summarized event or purchase was received. */
 function lastOf(summaries: 'event_summaries' | 'purchase_summaries'): string {
   return `(
         select max(latest.updated_at)
         from (
           select ${summaries}.updated_at from ${summaries}
           where ${summaries}.workspace_id = profiles.workspace_id and ${summaries}.profile_id = profiles.id
-          limit greatest(${LEAST_NAMES}, least(${MOST_NAMES}, ${MAX_ROWS} / profiles.holders))) as latest)`;
+          limit greatest(${MIN_NAMES}, least(${MAX_NAMES}, ${MAX_ROWS} / profiles.holders))) as latest)`;
 }
 
 /**
- * When a profile was updated last, by an attribute, an event or a purchase; for a table aliased `profiles` that has
- * `holders`, as `holdersOf` makes it. The more share an address, the fewer names of events and products are looked at.
- * An address of more than may be named by it tells nobody: there attributes alone count.
+ * SQL for the last update of a profile by an attribute, an event or a purchase, for a table aliased
+ * `profiles` that has `holders` from `holdersOf`. The more profiles share an address, the fewer summary rows
+ * are read for each. Above MAX_HOLDERS the address cannot identify a user, and only attributes count.
  */
 export const lastUpdated = `case when profiles.holders > ${MAX_HOLDERS} then profiles.updated_at
         else greatest(profiles.updated_at, ${lastOf('event_summaries')}, ${lastOf('purchase_summaries')}) end`;
 
 /**
- * Those who have an address, in no order, by the index on that column; each with `holders`, how many they are.
+ * Returns SQL for the profiles that have an address, unordered, by the index on that column. `holders` is
+ * their number.
  *
- * @param address SQL: the workspace and the address that are wanted
- * @param condition SQL: what a row must fulfil besides
- * @param most rows at most
+ * @param address SQL of the wanted workspace and address
+ * @param condition SQL of an additional condition on the row
+ * @param most maximum number of rows
  */
 export function holdersOf(
   { column, workspaceId, address }: { column: 'email' | 'phone'; workspaceId: string; address: string },
@@ -176,18 +183,19 @@ export function holdersOf(
       ) as profiles`;
 }
 
-/** What anybody asks about who shares an address. */
+/** Columns of a profile that queries by address need. */
 const holderColumns = ['workspace_id', 'id', 'external_id', 'email', 'phone', 'phone_valid', 'updated_at']
   .map((column) => `profiles.${column}`)
   .join(', ');
 
 /**
- * The profiles that share each address, by the index on that column, then by the primary keys of the summaries;
- * locks nothing. Per address: profiles with an external id first, the most recently updated first among each. An
- * event or a purchase updates a profile too, and only its summary says when.
+ * Returns a statement for the profiles that share each address, by the index on the address column and the
+ * primary keys of the summaries; takes no lock. Per address, profiles with an external id come first; within
+ * both groups, the most recently updated profile comes first. Events and purchases also update a profile, but
+ * only their summaries have the time.
  *
- * @param column the address: a column of profiles
- * @param condition what a row must fulfil besides, as SQL
+ * @param column address column of profiles
+ * @param condition SQL of an additional condition on the row
  */
 function sharingStatement(column: 'email' | 'phone', condition: string): string {
   const wanted = { column, workspaceId: 'wanted.workspace_id', address: 'wanted.address' };
@@ -205,7 +213,7 @@ function sharingStatement(column: 'email' | 'phone', condition: string): string 
 
 const findByEmailStatement = sharingStatement('email', 'true');
 
-/** The profiles that share each email address, best match first; MAX_SHARING of them at most. */
+/** Returns the profiles that share each email address, best match first, up to MAX_SHARING per address. */
 export async function findByEmail(
   tx: Connection,
   workspaceIds: string[],
@@ -221,7 +229,9 @@ export async function findByEmail(
 
 const findByPhoneStatement = sharingStatement('phone', 'profiles.phone_valid');
 
-/** The profiles that share each valid phone number, best match first; MAX_SHARING of them at most. */
+/**
+ * Returns the profiles that share each valid phone number, best match first, up to MAX_SHARING per number.
+ */
 export async function findByPhone(
   tx: Connection,
   workspaceIds: string[],
@@ -253,8 +263,9 @@ const statements = {
 };
 
 /**
- * Everyone who has each address, the one updated longest ago first; by the index on the column, then by the
- * primary keys of the summaries. More than MAX_HOLDERS of one address means that there may be still more.
+ * Returns all profiles of each address, least recently updated first, by the index on the address column and
+ * the primary keys of the summaries. If an address has more than MAX_HOLDERS, there may be more than are
+ * returned.
  */
 export async function findCandidates(
   tx: Connection,

@@ -4,41 +4,41 @@ import { aloneWith } from './connections.ts';
 import type { Pool } from './database.ts';
 import { readApplied } from './ledger.ts';
 
-/** What an import is known by. */
+/** Key of an import. */
 export interface ImportKey {
   workspaceId: string;
   /** SHA-256. */
   key: Buffer;
 }
 
-/** What is written down of an import when it begins. */
+/** Data that is stored when an import begins. */
 export interface NewImport extends ImportKey {
   id: string;
-  /** As the person has named it. */
+  /** File name as given on the command line. */
   file: string;
-  /** SHA-256 of the file's bytes. */
+  /** SHA-256 of the file's content. */
   digest: Buffer;
-  /** What decides how its rows are read. */
+  /** Options that determine how rows are read. */
   reading: Json;
 }
 
-/** How far an import has come. */
+/** Progress of an import. */
 export interface ImportProgress {
-  /** Rows that are done with. */
+  /** Processed rows. */
   rows: number;
-  /** Objects that went to the lanes. */
+  /** Enqueued objects. */
   accepted: number;
-  /** Rows that were refused. */
+  /** Rejected rows. */
   refused: number;
-  /** Bytes of the file of refused rows. */
+  /** Size in bytes of the file of rejected rows. */
   refusedBytes: number;
 }
 
-/** Envelopes that the lanes may not have yet. */
+/** Envelopes that may not have been enqueued yet. */
 export interface StagedEnvelopes {
   /** Keys of their ledger rows. */
   envelopeIds: string[];
-  /** What the producer takes. */
+  /** Entries for the producer. */
   entries: unknown[];
 }
 
@@ -46,17 +46,17 @@ export interface StoredImport extends NewImport, ImportProgress {
   startedAt: Date;
   finishedAt: Date | null;
   staged: unknown[] | null;
-  /** When rows that the lanes may not have were erased; null: the import can be continued. */
+  /** Time at which rows that may not have been enqueued were erased. Null if the import can be resumed. */
   rowsErasedAt: Date | null;
 }
 
-/** By primary key. */
+/** Inserts by primary key. */
 const insertImportStatement = `
   insert into imports (workspace_id, key, id, file, digest, reading)
   values ($1::uuid, $2::bytea, $3::uuid, $4::text, $5::bytea, $6::json)
   on conflict (workspace_id, key) do nothing`;
 
-/** By primary key. */
+/** Reads by primary key. */
 const findImportStatement = `
   select
     imports.workspace_id as "workspaceId",
@@ -76,7 +76,7 @@ const findImportStatement = `
   from imports
   where imports.workspace_id = $1::uuid and imports.key = $2::bytea`;
 
-/** What is known of an import. */
+/** Returns a stored import. */
 export async function findImport(
   pool: Pool,
   { workspaceId, key }: ImportKey,
@@ -89,7 +89,7 @@ export async function findImport(
   return rows[0];
 }
 
-/** Begins an import, unless one of that key is known. */
+/** Begins an import, unless one with that key exists. */
 export async function insertImport(pool: Pool, begun: NewImport, actor: Actor): Promise<void> {
   const { workspaceId, key, id, file, digest, reading } = begun;
   await audited(pool, actor, async (tx) => {
@@ -108,7 +108,7 @@ export async function insertImport(pool: Pool, begun: NewImport, actor: Actor): 
   });
 }
 
-/** By primary key; of two who go on with the same import, one finds it where it believes it to be. */
+/** Updates by primary key. If two processes resume the same import, only one finds the expected row count. */
 const stageStatement = `
   update imports set
     rows_done = $4::bigint,
@@ -125,11 +125,11 @@ const stageStatement = `
     and imports.rows_erased_at is null`;
 
 /**
- * Moves an import on behind the next rows. What was staged before has to be in the lanes; the new is to be handed over
- * when this has committed.
+ * Advances an import past the next rows. Previously staged envelopes must be in the lanes. The new ones are
+ * enqueued after this has committed.
  *
- * @param expected rows that were done with before
- * @returns false: another process has gone on with it
+ * @param expected processed rows before this step
+ * @returns false if another process has advanced the import
  */
 export async function stageEnvelopes(
   pool: Pool,
@@ -150,7 +150,7 @@ export async function stageEnvelopes(
   return rowCount === 1;
 }
 
-/** By primary key. */
+/** Updates by primary key. */
 const finishImportStatement = `
   update imports set staged = null, envelope_ids = '{}', finished_at = now()
   where imports.workspace_id = $1::uuid
@@ -159,8 +159,9 @@ const finishImportStatement = `
     and imports.finished_at is null`;
 
 /**
- * Ends an import: the lanes have all of it.
- * @returns false: another process has gone on with it
+ * Finishes an import whose envelopes are all enqueued.
+ *
+ * @returns false if another process has advanced the import
  */
 export async function finishImport(
   pool: Pool,
@@ -178,7 +179,7 @@ export async function finishImport(
 /** Days for which the last rows of an interrupted import are kept. */
 export const STAGED_DAYS = 7;
 
-/** Files are imported by hand: the table is small. */
+/** Scans the table, which is small because operators start imports by hand. */
 const selectStaleStatement = `
   select imports.workspace_id as "workspaceId", imports.key, imports.envelope_ids as "envelopeIds"
   from imports
@@ -186,7 +187,7 @@ const selectStaleStatement = `
     and coalesce(imports.staged_at, imports.started_at) < now() - interval '${STAGED_DAYS} days'
   limit 100`;
 
-/** By primary key. */
+/** Updates by primary key. */
 const eraseStaleStatement = `
   update imports
   set staged = null, envelope_ids = '{}', rows_erased_at = case when $3::boolean then now() end
@@ -195,8 +196,8 @@ const eraseStaleStatement = `
     and coalesce(imports.staged_at, imports.started_at) < now() - interval '${STAGED_DAYS} days'`;
 
 /**
- * Erases the last rows of imports that were interrupted `STAGED_DAYS` ago. An import whose last rows have taken effect
- * can still be continued.
+ * Erases the staged rows of imports that were interrupted at least `STAGED_DAYS` ago. An import whose staged
+ * rows were applied can still be resumed.
  */
 export async function eraseStaleRows(pool: Pool): Promise<void> {
   const { rows: stale } = await pool.query<ImportKey & Pick<StagedEnvelopes, 'envelopeIds'>>(
@@ -210,9 +211,10 @@ export async function eraseStaleRows(pool: Pool): Promise<void> {
 }
 
 /**
- * Does the work while nobody else does work on that import. Should the session be lost meanwhile, `stageEnvelopes` still
- * lets one of two go on.
- * @returns undefined: somebody else is at it
+ * Runs `work` while holding the lock of the import. If the session is lost during the work, `stageEnvelopes`
+ * still lets only one process continue.
+ *
+ * @returns undefined if another process holds the lock
  */
 export function aloneWithImport<T>(
   pool: Pool,
@@ -227,7 +229,7 @@ export function aloneWithImport<T>(
   return aloneWith(pool, lock, work);
 }
 
-/** An import as a list shows it: nothing of what its rows say. */
+/** An import in a list, without the content of its rows. */
 export interface ListedImport extends Omit<ImportProgress, 'refusedBytes'> {
   id: string;
   workspace: string;
@@ -238,7 +240,7 @@ export interface ListedImport extends Omit<ImportProgress, 'refusedBytes'> {
   finishedAt: Date | null;
 }
 
-/** Files are imported by hand: the table is small. */
+/** Scans the table, which is small because operators start imports by hand. */
 const listImportsStatement = `
   select
     imports.id,
@@ -259,7 +261,7 @@ const listImportsStatement = `
   order by imports.id
   limit $4`;
 
-/** A page of the imports, the oldest first; or the one of an id. */
+/** Returns a page of imports, oldest first, or the import with a given id. */
 export async function listImports(
   pool: Pool,
   { workspaceId, after, id, limit }: { workspaceId?: string; after?: string; id?: string; limit: number },
@@ -272,11 +274,11 @@ export async function listImports(
   return rows;
 }
 
-/** By primary key. */
+/** Deletes by primary key. */
 const dropImportStatement = `
   delete from imports where imports.workspace_id = $1::uuid and imports.key = $2::bytea`;
 
-/** Forgets an import, with what lies in its outbox: the same file begins again from its first row. */
+/** Deletes an import and its outbox. The same file then starts again from its first row. */
 export async function dropImport(pool: Pool, dropped: ListedImport, actor: Actor): Promise<void> {
   const { workspaceId, key, id, file, rows } = dropped;
   await audited(pool, actor, async (tx) => {

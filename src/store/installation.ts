@@ -1,15 +1,15 @@
 import type { Connection, Pool } from './database.ts';
 
-/** How many lanes an installation has, in how many shards. */
+/** Number of lanes and shards of an installation. */
 export interface Spread {
-  /** Of all shards. */
+  /** Number of lanes of all shards together. */
   lanes: number;
   shards: number;
 }
 
 const read = 'select installation.lanes, installation.shards from installation';
 
-/** Undefined: none of its processes was ever started. */
+/** Returns the lanes and shards of the installation. Undefined if no process was ever started. */
 export async function readSpread(pool: Pick<Pool, 'query'>): Promise<Spread | undefined> {
   const { rows } = await pool.query<Spread>(read);
   return rows[0];
@@ -17,7 +17,7 @@ export async function readSpread(pool: Pick<Pool, 'query'>): Promise<Spread | un
 
 const lock = 'select installation.lanes, installation.shards from installation for update';
 
-/** As `readSpread`; until the transaction ends no process joins the installation. */
+/** Same as `readSpread`. No process can join the installation until the transaction ends. */
 export async function lockLanes(tx: Connection): Promise<Spread | undefined> {
   const { rows } = await tx.query<Spread>(lock);
   return rows[0];
@@ -26,8 +26,10 @@ export async function lockLanes(tx: Connection): Promise<Spread | undefined> {
 const set = 'update installation set lanes = $1::integer, shards = $2::integer';
 
 /**
- * Only where no process is there, and no lane holds anything whose number will mean another one.
- * @param lanes of all shards
+ * Sets the number of lanes and shards. Call it only while no process is running and all lanes whose numbers
+ * change their meaning are empty.
+ *
+ * @param lanes number of lanes of all shards together
  */
 export async function setLanes(tx: Connection, lanes: number, shards = 1): Promise<void> {
   await tx.query(set, [lanes, shards]);
@@ -35,40 +37,40 @@ export async function setLanes(tx: Connection, lanes: number, shards = 1): Promi
 
 /** A process of the installation. */
 export interface Member {
-  /** A UUID of its own. */
+  /** UUID of the process. */
   id: string;
-  /** What it is: web, worker, … */
+  /** Process type, for example web or worker. */
   name: string;
   host: string;
   pid: number;
 }
 
-/** What the installation knows of its queue. */
+/** State of the installation and of the queue of its first shard. */
 export interface InstallationState extends Spread, QueueState {
-  /** What was lost and nobody has confirmed; absent: nothing. */
+  /** Unconfirmed losses of the queue. Absent if there are none. */
   loss: QueueLoss | undefined;
 }
 
-/** What it knows of the queue of one shard. */
+/** State of the queue of one shard. */
 export interface QueueState {
-  /** Grows whenever the queue had lost something. */
+  /** Incremented with each detected loss. */
   generation: number;
-  /** What Redis held when it was looked at last; null: nobody has looked yet. */
+  /** Id found in Redis at the last check. Null before the first check. */
   mark: string | null;
   additions: number;
-  /** Milliseconds since that look. */
+  /** Milliseconds since the last check. */
   age: number | null;
-  /** The store's clock, as text, which keeps its microseconds. */
+  /** The store's clock as text, which keeps microseconds. */
   now: string;
 }
 
-/** Milliseconds after which a member that says nothing counts as gone. */
+/** Milliseconds without a heartbeat after which a member counts as gone. */
 export const SILENCE_MS = 30_000;
 
 const found = `
   insert into installation (lanes, shards) values ($1::integer, $2::integer) on conflict do nothing`;
 
-/** Whoever changes the number of lanes locks the row, and then looks who is there. */
+/** `for share` conflicts with `lockLanes`, which locks the row and then checks that no member is present. */
 const meet = `
   with state as (
     select installation.* from installation for share
@@ -104,8 +106,8 @@ interface Row extends Omit<InstallationState, 'loss'> {
 }
 
 /**
- * Says that the member is there, unless it has another number of lanes than the installation, and tells what that
- * knows. The first member of all decides the number.
+ * Records a heartbeat of the member and returns the state of the installation. A member with a different
+ * number of lanes or shards is not recorded. The first member of all sets both numbers.
  */
 export async function meetInstallation(
   pool: Pool,
@@ -113,11 +115,11 @@ export async function meetInstallation(
   { lanes, shards }: Spread,
 ): Promise<InstallationState> {
   const values = [id, name, host, pid, lanes, shards];
-  const ask = () => pool.query<Row>({ name: 'meet-installation', text: meet, values });
-  let { rows } = await ask();
+  const query = () => pool.query<Row>({ name: 'meet-installation', text: meet, values });
+  let { rows } = await query();
   if (rows.length === 0) {
     await pool.query({ name: 'found-installation', text: found, values: [lanes, shards] });
-    ({ rows } = await ask());
+    ({ rows } = await query());
   }
   return { ...rows[0]!, loss: lossOf(rows[0]!) };
 }
@@ -141,16 +143,19 @@ const meetOthers = `
   from queue_shards
   where queue_shards.shard < $1::integer`;
 
-/** What the installation knows of the queues of its shards but for the first, by their numbers; those that are new come later. */
+/**
+ * Returns the state of the queues of all shards except the first, by shard number. Inserts the rows of new
+ * shards; they are returned from the next call on.
+ */
 export async function meetShards(pool: Pool, shards: number): Promise<Map<number, QueueState>> {
-  const asked = { name: 'meet-shards', text: meetOthers, values: [shards] };
-  const { rows } = await pool.query<QueueState & { shard: number }>(asked);
+  const statement = { name: 'meet-shards', text: meetOthers, values: [shards] };
+  const { rows } = await pool.query<QueueState & { shard: number }>(statement);
   return new Map(rows.map(({ shard, ...state }) => [shard, state]));
 }
 
 const leave = 'delete from members where id = $1::uuid';
 
-/** Says that the member is gone, and that a look after its last addition found everything there. */
+/** Removes a member that shuts down after a last check of the queue. */
 export async function leaveInstallation(pool: Pool, id: string): Promise<void> {
   await pool.query({ name: 'leave-installation', text: leave, values: [id] });
 }
@@ -162,7 +167,7 @@ const present = `
   order by members.joined_at
   limit 100`;
 
-/** Those that have said a moment ago that they are there, a hundred at most. */
+/** Returns up to 100 members that have sent a heartbeat within SILENCE_MS. */
 export async function presentMembers(pool: Pick<Pool, 'query'>): Promise<Member[]> {
   const { rows } = await pool.query<Member>(present, [SILENCE_MS / 1000]);
   return rows;
@@ -170,38 +175,44 @@ export async function presentMembers(pool: Pick<Pool, 'query'>): Promise<Member[
 
 const forget = "delete from members where seen_at < pg_catalog.statement_timestamp() - interval '1 day'";
 
-/** Drops those that ended without a word, long ago. */
+/** Deletes members that ended without leaving, one day after their last heartbeat. */
 export async function forgetMembers(pool: Pool): Promise<void> {
   await pool.query(forget);
 }
 
-/** What the queue has lost and nobody has confirmed yet, taken together. */
+/** Summary of the unconfirmed losses of the queue. */
 export interface QueueLoss {
-  /** How many times. */
+  /** Number of losses. */
   losses: number;
-  /** Number of the latest. */
+  /** Id of the latest loss. */
   latest: number;
-  /** What Redis was at the latest: empty (or another one), or behind what it had held. */
+  /** State of Redis at the latest loss: `empty` (or a different Redis), or `behind` its last known state. */
   found: 'empty' | 'behind';
-  /** Whose lanes it was; absent: those of the first shard. */
+  /** Shard of the queue. Absent for the first shard. */
   shard?: number;
-  /** What was accepted from then … */
+  /** Objects accepted from this time … */
   acceptedFrom: string;
-  /** … until then, and was not applied, may be lost. */
+  /** … until this time, and not yet applied, may be lost. */
   acceptedUntil: string;
 }
 
-/** What a look has found in Redis. */
+/** Result of a check of Redis. */
 interface Looked {
-  /** When it began, by the store's clock. */
+  /** Start of the check, by the store's clock. */
   now: string;
   mark: string;
   additions: number;
-  /** What had been accepted before was applied, in epoch milliseconds; undefined: nothing waits. */
+  /**
+   * Everything accepted before this time has been applied; in epoch milliseconds. Undefined if the queue is
+   * empty.
+   */
   waitingSince: number | undefined;
 }
 
-/** @param table of the queue of the first shard, or of the others, whose number is the sixth value */
+/**
+ * @param table `installation` for the first shard; `queue_shards` for the others, with the shard number as
+ * the sixth value
+ */
 const rememberIn = (table: 'installation' | 'queue_shards') => `
   update ${table} as queue
      set mark = $2::text,
@@ -216,7 +227,7 @@ const rememberIn = (table: 'installation' | 'queue_shards') => `
 const remember = rememberIn('installation');
 const rememberShard = rememberIn('queue_shards');
 
-/** Remembers what was there, unless somebody has found meanwhile that something is missing. */
+/** Stores the result of a check, unless another process has detected a loss since then. */
 export async function rememberQueue(
   pool: Pool,
   generation: number,
@@ -224,9 +235,9 @@ export async function rememberQueue(
 ): Promise<void> {
   const { mark, additions, now, waitingSince = null } = looked;
   const values = [generation, mark, additions, now, waitingSince];
-  const asked =
+  const statement =
     shard === 0
       ? { name: 'remember-queue', text: remember, values }
       : { name: 'remember-shard', text: rememberShard, values: [...values, shard] };
-  await pool.query(asked);
+  await pool.query(statement);
 }

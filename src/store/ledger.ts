@@ -3,13 +3,14 @@ import { NIL_UUID } from '../platform/ids.ts';
 import { type Connection, iso, type Pool } from './database.ts';
 import { isOf } from './one-workspace.ts';
 
-/** The store's clock as SQL: ISO 8601 with microseconds, which a Date would cut off. */
+/** SQL of the store's clock: ISO 8601 with microseconds, which a Date would truncate. */
 export const storeClock = iso('clock_timestamp()', 'US');
 
 /**
- * One row per envelope by primary key. Waits for another transaction that claims the same envelope, and then
- * does not return it. Ids are sorted by the caller: two workers claim in one order. The setting says that what is left
- * of a cut envelope will be asked for: the trigger keep_cut_envelopes refuses who does not say so.
+ * Inserts one row per envelope by primary key. Waits for another transaction that is claiming the same
+ * envelope; if that one commits, the envelope is not returned. The caller sorts the ids, so that two workers
+ * claim in the same order. The setting declares that the worker reads the remaining objects of cut envelopes:
+ * the trigger keep_cut_envelopes rejects a worker that does not set it.
  */
 const claimEnvelopesStatement = `
   with claimed as (
@@ -29,17 +30,17 @@ const claimEnvelopesStatement = `
     ) as streamed,
     ${storeClock} as now`;
 
-/** In the place of a workspace: objects of several are in it. */
+/** Workspace id of an envelope that has objects of several workspaces. */
 export const SHARED = NIL_UUID;
 
-/** The key of what the store knows of an envelope. */
+/** Key of an envelope in the ledger and in `cut_envelopes`. */
 export interface EnvelopeKey {
   id: string;
-  /** Whose all of its objects are; SHARED: they are of several workspaces. */
+  /** Workspace of all objects of the envelope, or SHARED if they belong to several workspaces. */
   workspaceId: string;
 }
 
-/** The table of the keys, from the parameters $1 and $2. */
+/** Set of keys from the parameters $1 and $2. */
 const keysTable = 'unnest($1::uuid[], $2::uuid[]) as given (workspace_id, envelope_id)';
 
 const keyValues = (keys: EnvelopeKey[]) => [
@@ -48,10 +49,11 @@ const keyValues = (keys: EnvelopeKey[]) => [
 ];
 
 /**
- * Claims envelopes for the open transaction: those returned were never applied, and are once it commits.
- * `traces` are kept with them: which requests they carry.
- * `now` is the store's clock, the only one that orders what several workers write. `streamed` are those of the workspaces
- * that have a destination of streams.
+ * Claims envelopes for the open transaction. The returned envelopes have never been applied, and count as
+ * applied once the transaction commits. `traces` are stored with them and list the requests that they carry.
+ *
+ * @returns `now` is the store's clock, which orders everything that several workers write. `streamed` are
+ * those of the given workspaces that have a stream destination.
  */
 export async function claimEnvelopes(
   tx: Connection,
@@ -68,91 +70,97 @@ export async function claimEnvelopes(
   return { claimed: new Set(ids), now, streamed: new Set(streamed) };
 }
 
-/** An envelope of which a part is applied. */
+/** An envelope that is partly applied. */
 export interface CutEnvelope extends EnvelopeKey {
-  /** Places of the objects that are left; the others are done with. */
+  /** Indexes of the objects that are still to be applied. */
   left: number[];
 }
 
 /**
- * By primary key. Of its own: a claim that waited for another transaction sees nothing of what that one wrote. A worker
- * of an earlier release says of none whose it is.
+ * Reads by primary key. A separate statement, because a claim that waited for another transaction does not
+ * see what that transaction wrote. Workers of earlier releases store no workspace.
  */
-const selected = `
+const readCutStatement = `
   select cut_envelopes.envelope_id::text as id, cut_envelopes.left_places as left
   from ${keysTable}
   join cut_envelopes
     on cut_envelopes.envelope_id = given.envelope_id and ${isOf('cut_envelopes', 'given')}`;
 
-/** What earlier parts of these envelopes, which are claimed, have left; one that was never cut is missing. */
+/** Returns the remaining objects of claimed envelopes. Envelopes that were never cut are omitted. */
 export async function readCutEnvelopes(
   tx: Connection,
   keys: EnvelopeKey[],
 ): Promise<Pick<CutEnvelope, 'id' | 'left'>[]> {
   const { rows } = await tx.query<Pick<CutEnvelope, 'id' | 'left'>>({
     name: 'read-cut-envelopes',
-    text: selected,
+    text: readCutStatement,
     values: keyValues(keys),
   });
   return rows;
 }
 
-/** By primary key. */
-const released = `
+/** Deletes by primary key. */
+const releaseStatement = `
   delete from ledger using ${keysTable}
   where ledger.workspace_id = given.workspace_id and ledger.envelope_id = given.envelope_id`;
 
-/** Upserts by primary key; sorted by the caller. */
-const upserted = `
+/** Upserts by primary key; the caller sorts the rows. */
+const cutStatement = `
   insert into cut_envelopes (workspace_id, envelope_id, left_places, cut_at)
   select cut.workspace_id, cut.id, cut.left_places, now()
   from jsonb_to_recordset($1::jsonb) as cut (workspace_id uuid, id uuid, left_places integer[])
   on conflict (envelope_id) do update set left_places = excluded.left_places, cut_at = excluded.cut_at`;
 
-/** Gives claimed envelopes back when the transaction ends: whoever claims them next goes on with them. */
+/**
+ * Releases claimed envelopes when the transaction commits, so that the next worker that claims them applies
+ * their remaining objects.
+ */
 export async function releaseEnvelopes(tx: Connection, keys: EnvelopeKey[]): Promise<void> {
-  await tx.query({ name: 'release-envelopes', text: released, values: keyValues(keys) });
+  await tx.query({ name: 'release-envelopes', text: releaseStatement, values: keyValues(keys) });
 }
 
-/** Notes what is left of envelopes of which a part is done. */
+/** Records the remaining objects of partly applied envelopes. */
 export async function cutEnvelopes(tx: Connection, cut: CutEnvelope[]): Promise<void> {
   const sorted = [...cut].sort((one, other) => (one.id < other.id ? -1 : 1));
   const rows = sorted.map(({ workspaceId, id, left }) => ({
     ...{ workspace_id: workspaceId, id, left_places: left },
   }));
-  await tx.query({ name: 'cut-envelopes', text: upserted, values: [JSON.stringify(rows)] });
+  await tx.query({ name: 'cut-envelopes', text: cutStatement, values: [JSON.stringify(rows)] });
 }
 
-/** By primary key. */
-const dropped = `
+/** Deletes by primary key. */
+const dropCutStatement = `
   delete from cut_envelopes using ${keysTable}
   where cut_envelopes.envelope_id = given.envelope_id and ${isOf('cut_envelopes', 'given')}`;
 
-/** Forgets that envelopes were cut, once the ledger knows them. */
+/** Deletes the records of cut envelopes that are now completely applied. */
 export async function dropCutEnvelopes(tx: Connection, keys: EnvelopeKey[]): Promise<void> {
-  await tx.query({ name: 'drop-cut-envelopes', text: dropped, values: keyValues(keys) });
+  await tx.query({ name: 'drop-cut-envelopes', text: dropCutStatement, values: keyValues(keys) });
 }
 
 /**
- * By a range of the primary key: ids begin with their time. That of a replay may not, but it has one object, and is never
- * cut.
+ * Deletes a range of the primary key, because envelope ids start with their time. The id of a replay may not,
+ * but a replay has one object and is never cut.
  */
-const forgotten = `
+const forgetCutStatement = `
   delete from cut_envelopes
   where cut_envelopes.envelope_id < uuid_v7_floor(now() - make_interval(days => $1::integer))`;
 
-/** Forgets envelopes that were accepted more than `days` ago: the queue has lost what was left of them. */
+/**
+ * Deletes records of cut envelopes that were accepted more than `days` ago. The queue has lost their
+ * remaining objects.
+ */
 export async function forgetCutEnvelopes(pool: Pool, days: number): Promise<void> {
-  await pool.query(forgotten, [days]);
+  await pool.query(forgetCutStatement, [days]);
 }
 
-/** By a range of the primary key: envelope ids begin with their time. Locks nothing. */
+/** Reads a range of the primary key, because envelope ids start with their time. Takes no lock. */
 const findTracesStatement = `
   select ledger.envelope_id as "envelopeId", ledger.requests as traces
   from ledger
   where ledger.envelope_id between $1::uuid and $2::uuid and position($3::bytea in ledger.requests) > 0`;
 
-/** The applied envelopes with ids of the range that say anything of the request. */
+/** Returns the applied envelopes within an id range whose traces mention the request. */
 export async function findTraces(
   pool: Pool,
   requestId: string,
@@ -167,10 +175,10 @@ export async function findTraces(
 }
 
 /**
- * By two ranges of the ledger's primary key, whatever lies between them: envelope ids are UUIDv7 and begin with their
- * time. Those of replays are not: they are few, and of 100,000 one lies before tomorrow and not yet in the first range,
- * which comes to it. What a sync or an import has staged and not accounted for yet stays, however long that takes: it will
- * be handed over again.
+ * Deletes from two ranges of the ledger's primary key. Envelope ids are UUIDv7 and start with their time. Ids
+ * of replays are random: only about one in 100,000 falls between the ranges, and the first range reaches it
+ * later. Envelopes that a sync or an import has staged and not yet accounted for are kept, however long that
+ * takes, because they will be enqueued again.
  */
 const forgetEnvelopesStatement = `
   delete from ledger
@@ -190,7 +198,7 @@ const forgetEnvelopesStatement = `
       and old.envelope_id not in (select unnest(imports.envelope_ids) from imports)
     limit 50000)`;
 
-/** Forgets envelopes that were applied more than `days` ago, 50,000 at a time. */
+/** Deletes ledger rows of envelopes that were applied more than `days` ago, in slices of 50,000. */
 export async function forgetEnvelopes(pool: Pool, days: number): Promise<void> {
   let deleted: number | null;
   do {
@@ -198,13 +206,13 @@ export async function forgetEnvelopes(pool: Pool, days: number): Promise<void> {
   } while (deleted === 50_000);
 }
 
-/** By primary key; locks nothing. */
+/** Reads by primary key; takes no lock. */
 const readAppliedStatement = `
   select ledger.envelope_id::text as id
   from ledger
   where ledger.envelope_id = any($1::uuid[])`;
 
-/** Those of the envelopes that have taken effect by now. */
+/** Returns those of the envelopes that have been applied. */
 export async function readApplied(pool: Pick<Pool, 'query'>, ids: string[]): Promise<Set<string>> {
   const { rows } = await pool.query<{ id: string }>({
     name: 'read-applied',
@@ -214,14 +222,14 @@ export async function readApplied(pool: Pick<Pool, 'query'>, ids: string[]): Pro
   return new Set(rows.map(({ id }) => id));
 }
 
-/** By primary key. */
+/** Inserts by primary key. */
 const recordWholeStatement = `
   insert into ledger (workspace_id, envelope_id)
   select given.workspace_id, given.envelope_id
   from unnest($1::uuid[], $2::uuid[]) as given (workspace_id, envelope_id)
   on conflict do nothing`;
 
-/** Says that envelopes have taken effect of which each workspace had its share: behind all of them. */
+/** Records that all parts of shared envelopes have been applied. Called after the parts of all workspaces. */
 export async function recordWhole(pool: Pool, ids: string[]): Promise<void> {
   await pool.query({
     name: 'record-whole',
@@ -230,15 +238,15 @@ export async function recordWhole(pool: Pool, ids: string[]): Promise<void> {
   });
 }
 
-/** By primary key; locks nothing. */
+/** Reads by primary key; takes no lock. */
 const readSharedStatement = `
   select ledger.envelope_id::text as id
   from ledger
   where ledger.workspace_id = $1::uuid and ledger.envelope_id = any($2::uuid[])`;
 
 /**
- * Those of the envelopes that took effect as a whole, whosever their objects are: also while the tables lay on one
- * Postgres.
+ * Returns the shared envelopes that were applied as a whole. Includes envelopes that were applied before the
+ * tables were distributed.
  */
 export async function readAppliedWhole(pool: Pool, ids: string[]): Promise<Set<string>> {
   const { rows } = await pool.query<{ id: string }>({

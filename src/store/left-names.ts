@@ -5,14 +5,14 @@ import { identifierText } from './dead-letters.ts';
 import { keysTable, keyValues, type MergePair, type ProfileKey, pairsTable, pairValues } from './merges.ts';
 
 /**
- * The names under which dead letters and failed rows of warehouses wait for a user who is merged or deleted. What waits
- * may be very much: the names are written down as `left_names`, and what waits follows beside the lanes, by
- * named-failures.ts.
+ * Names (identifiers) of merged or deleted users that dead letters and failed warehouse rows wait for. Since
+ * there may be very many, the transaction only records the names in `left_names`. A background job
+ * (named-failures.ts) then processes the waiting objects.
  */
 
 /**
- * The names that belong to profiles alone, each with its owner. External ids are compared by bytes; the index on names is
- * not, and would not be used.
+ * Returns SQL for the names that belong to the profiles alone, with their owner. External ids are compared
+ * bytewise. The index on names uses another collation and would not be used.
  *
  * @param from a table with the columns workspace_id, id, external_id and owner_id
  */
@@ -35,22 +35,22 @@ const namesOfProfile = (from: string) => `
     join user_aliases as aliases
       on aliases.workspace_id = ${from}.workspace_id and aliases.profile_id = ${from}.id`;
 
-/** Whether something waits under a name: one look into the primary key. */
+/** SQL condition that an object waits for a name: one lookup in the primary key. */
 const hasFailures = (names: string) => `(
       select 1 from named_failures
       where named_failures.workspace_id = ${names}.workspace_id and named_failures.name = ${names}.name
       limit 1) is not null`;
 
-/** The place of what was written down last. What comes behind it was accepted later. */
+/** SQL of the last place assigned to a failure. Objects with a later place were accepted later. */
 const lastFailure = "pg_sequence_last_value('failure_places')";
 
 /**
- * By primary keys, and the indexes on profiles of the tables that are asked. Writes down under which names something
- * waits among the dead letters and the failed rows of warehouses. Those are the names of the profiles, and those that
- * the deletes named; an address counts where nobody else has it. A name that belongs to nobody is a user's who never
- * was, so that all of it is erased in one way.
+ * Records the names of deleted users for which dead letters or failed warehouse rows wait. Uses primary keys
+ * and the profile indexes of the tables that it reads. The names are those of the profiles and those in the
+ * delete requests. An address is recorded only if no other profile has it. A name that belongs to no profile
+ * gets the id of a fictitious deleted user, so that all waiting objects are erased in the same way.
  *
- * The limits keep the planner from reading a whole table or workspace instead.
+ * The limits keep the planner from scanning a whole table or workspace.
  */
 const forgetDeadLettersStatement = `
   with wanted as materialized (
@@ -111,10 +111,11 @@ const forgetDeadLettersStatement = `
   from left_behind`;
 
 /**
- * What was accepted before a delete never comes back after it, not from the dead letters either. From now on nobody
- * finds what waits there for the users, and it is erased beside the lanes. Runs while the profiles are still there.
+ * Hides all objects that wait for deleted users, so that data accepted before a delete never returns after
+ * it, including from dead letters. A background job erases the objects. Call it before the profiles are
+ * deleted.
  *
- * @param named the identifiers that the deletes named, whether they belong to anybody or not
+ * @param named identifiers in the delete requests, whether a profile has them or not
  */
 export async function forgetDeadLetters(
   tx: Connection,
@@ -134,8 +135,8 @@ export async function forgetDeadLetters(
 }
 
 /**
- * By primary keys, and the indexes on profiles of the tables that are asked. The limit keeps the planner from reading a
- * whole workspace instead.
+ * Reads by primary keys and the profile indexes of the tables that it uses. The limit keeps the planner from
+ * scanning a whole workspace.
  */
 const handOverDeadLettersStatement = `
   with wanted as materialized (
@@ -156,9 +157,9 @@ const handOverDeadLettersStatement = `
   where ${hasFailures('names')}`;
 
 /**
- * What waits among the dead letters for a merged user is from now on the kept user's too: a delete of that user finds
- * it. It is handed over beside the lanes; until then it is found by way of the merge. Runs while the merged profiles have
- * their names.
+ * Assigns the objects that wait for a merged user to the kept user as well, so that a delete of the kept user
+ * finds them. A background job moves them; until then they are found through the merge record. Call it while
+ * the merged profiles still have their names.
  */
 export async function handOverDeadLetters(tx: Connection, pairs: MergePair[]): Promise<void> {
   await tx.query({
@@ -169,10 +170,10 @@ export async function handOverDeadLetters(tx: Connection, pairs: MergePair[]): P
 }
 
 /**
- * By left_names_owner, then by primary key: strikes off names under which nothing waits any more, at most $3 of each
- * profile. Comparisons that no index serves leave the planner one way into the table each time.
+ * Deletes up to $3 names per profile for which no object waits, by left_names_owner and the primary key.
+ * Comparisons that no index supports leave the planner only one access path each.
  */
-const strikingOff = `
+const deleteNamesStatement = `
   with done as materialized (
     select hit.workspace_id, hit.name, hit.owner_id
     from ${keysTable}
@@ -197,9 +198,9 @@ const strikingOff = `
     and left_names.owner_id is not distinct from done.owner_id`;
 
 /**
- * Forgets the names that removed profiles have left behind where all of it is done.
+ * Deletes the names of removed profiles whose waiting objects are all processed.
  *
- * @returns how many they were
+ * @returns the number of deleted names
  */
 export async function strikeOffNames(
   tx: Connection,
@@ -207,6 +208,6 @@ export async function strikeOffNames(
   namesOfEach: number,
 ): Promise<number> {
   const values = [...keyValues(keys), namesOfEach];
-  const { rowCount } = await tx.query({ name: 'strike-off-names', text: strikingOff, values });
+  const { rowCount } = await tx.query({ name: 'strike-off-names', text: deleteNamesStatement, values });
   return rowCount ?? 0;
 }

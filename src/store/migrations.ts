@@ -12,10 +12,10 @@ import { rest } from '../platform/poll.ts';
 import type { Pool } from './database.ts';
 import { hasDistributedTables as isDistributed } from './distributed.ts';
 
-/** The folder of our migrations. */
+/** Folder of the migrations. */
 const MIGRATIONS = path.join(packageRoot, 'prisma/migrations');
 
-/** The names of our migrations, in order. */
+/** Returns the names of the migrations, in order. */
 function migrationNames(): string[] {
   return readdirSync(MIGRATIONS, { withFileTypes: true })
     .filter((entry) => entry.isDirectory())
@@ -23,41 +23,43 @@ function migrationNames(): string[] {
     .sort();
 }
 
-/** The one call that we need of a global that the types of Node do not declare. */
+/** The only function that we need of a global that Node's types do not declare. */
 declare const WebAssembly: {
   instantiate(code: Uint8Array, imports: object): Promise<{ instance: { exports: Record<string, unknown> } }>;
 };
 
-/** How a migration waits for a table that others use, in milliseconds. */
+/** Lock timeouts of a migration, in milliseconds. */
 export interface LockPatience {
-  /** For one lock. Whoever comes meanwhile stands behind it, so it is short. */
+  /** Timeout for one lock. Short, because later statements queue up after the migration's lock request. */
   wait: number;
-  /** Between two tries, in which they go on. */
+  /** Pause between two attempts, in which other transactions continue. */
   pause: number;
-  /** In all. */
+  /** Total time limit. */
   most: number;
-  /** Told of each try that was for nothing: who is in the way. */
+  /** Called after each failed attempt, with the reason and the blocking sessions. */
   tell(reason: string): void;
 }
 
-const usual: LockPatience = { wait: 2000, pause: 3000, most: 300_000, tell: () => {} };
+const defaultPatience: LockPatience = { wait: 2000, pause: 3000, most: 300_000, tell: () => {} };
 
-/** Postgres's codes for a lock that was not to be had in time, or not without a deadlock. */
-const IN_THE_WAY = ['55P03', '40P01'];
+/** SQLSTATEs of a lock timeout and a deadlock. */
+const LOCK_ERRORS = ['55P03', '40P01'];
 
 /**
- * All or none, in one transaction: a process that is killed halfway leaves no unfinished record behind, on
- * account of which Prisma would refuse every later run. It never waits long for a lock with others behind it: it lets go,
- * and tries again.
+ * Applies all missing migrations in one transaction. A process that is killed halfway leaves no unfinished
+ * record, because of which Prisma would reject every later run. It waits only briefly for each lock, then
+ * rolls back and retries.
  *
- * @param pool of one connection
- * @throws {Error} naming the migration, the reason, and who is in the way where that is the reason; nothing is changed then
+ * @param pool pool with one connection
+ * @returns the names of the applied migrations
+ * @throws {Error} with the migration, the reason and, after a lock timeout, the blocking sessions; the
+ * database is unchanged
  */
 export async function applyMigrations(
   pool: pg.Pool,
   patience: Partial<LockPatience> = {},
 ): Promise<string[]> {
-  const { wait, pause, most, tell } = { ...usual, ...patience };
+  const { wait, pause, most, tell } = { ...defaultPatience, ...patience };
   await loadEngine();
   const migrationsList = await readMigrations();
   const deadline = Date.now() + most;
@@ -65,11 +67,11 @@ export async function applyMigrations(
     try {
       return await applyOnce(pool, migrationsList, wait);
     } catch (error) {
-      if (!IN_THE_WAY.includes((error as { cause?: { code?: string } }).cause?.code ?? '')) throw error;
-      const inTheWay = (await pool.query<{ holder: string }>(longestTransactions)).rows.map(
+      if (!LOCK_ERRORS.includes((error as { cause?: { code?: string } }).cause?.code ?? '')) throw error;
+      const blockers = (await pool.query<{ holder: string }>(longestTransactions)).rows.map(
         ({ holder }) => holder,
       );
-      const reason = `${(error as Error).message}; in the way may be ${inTheWay.join(', ') || 'somebody who has just ended'}`;
+      const reason = `${(error as Error).message}; in the way may be ${blockers.join(', ') || 'somebody who has just ended'}`;
       if (Date.now() + pause > deadline) {
         throw new Error(`${reason}: let it end, or end it by pg_terminate_backend, and try again`, {
           cause: error,
@@ -81,7 +83,7 @@ export async function applyMigrations(
   }
 }
 
-/** Who has been in a transaction of this database for longest. */
+/** Sessions with the oldest transactions in this database. */
 const longestTransactions = `
   select format(
       'process %s (%s, %s s in its transaction)',
@@ -104,7 +106,8 @@ async function applyOnce(
   const adapter = new WholeScripts(pool);
   const bound = bindMigrationAwareSqlAdapterFactory(adapter);
   const engine = await engineModule.SchemaEngine.new({ datamodels: undefined }, () => {}, bound);
-  // The second is of a Citus alone: a transaction that changes several tables there goes through them one by one.
+  // The second setting is for Citus, where a transaction that changes several tables must modify the shards
+  // sequentially.
   await pool.query(
     `begin; set local lock_timeout = ${lockTimeout}; set local citus.multi_shard_modify_mode = 'sequential'`,
   );
@@ -127,7 +130,10 @@ async function applyOnce(
   }
 }
 
-/** Prisma's adapter splits a script at every semicolon, also of a comment or a function's body; Postgres takes it whole. */
+/**
+ * Sends a migration script to Postgres as a whole. Prisma's adapter splits scripts at every semicolon, even
+ * in comments and function bodies.
+ */
 class WholeScripts extends PrismaPg {
   failed: { script: string; error: unknown } | undefined;
 
@@ -154,9 +160,9 @@ class WholeScripts extends PrismaPg {
 }
 
 /**
- * npm's WebAssembly build of Prisma's schema engine, so that nothing is downloaded. The package's own entry
- * imports the .wasm file as a module, which Node 20 cannot do without a flag; this is what that entry does.
- * Once per process: the bindings keep the state of one instance.
+ * Loads npm's WebAssembly build of Prisma's schema engine, so that no binary is downloaded. The package's own
+ * entry imports the .wasm file as a module, which Node 20 does not support without a flag; this function
+ * replaces that entry. Once per process, because the bindings hold the state of one instance.
  */
 const loadEngine = openOnce(instantiateEngine);
 
@@ -168,7 +174,7 @@ async function instantiateEngine(): Promise<void> {
   );
   engineModule.__wbg_set_wasm(instance.exports);
   (instance.exports.__wbindgen_start as () => void)();
-  // Where the engine's last words go before it gives up.
+  // The engine reports a panic here before it aborts.
   Object.assign(globalThis, {
     PRISMA_WASM_PANIC_REGISTRY: {
       set_message(message: string) {
@@ -178,7 +184,7 @@ async function instantiateEngine(): Promise<void> {
   });
 }
 
-/** The engine gives up on its lock after 10 s, by a timer that it never clears: the process must not wait for it. */
+/** Unrefs the engine's timers. Its lock timeout of 10 s is never cleared and would keep the process alive. */
 function unreferencedTimers(): object {
   const names = Object.keys(engineModule).filter((name) => name.startsWith('__wbg_setTimeout_'));
   return Object.fromEntries(
@@ -209,8 +215,8 @@ async function readMigrations() {
   };
 }
 
-/** A scan of a table that has a row for each migration. */
-const text = `
+/** Scans a table that has one row per migration. */
+const readAppliedStatement = `
   select array(
     select _prisma_migrations.migration_name
     from _prisma_migrations
@@ -221,27 +227,34 @@ const text = `
 let wanted: string[] | undefined;
 
 /**
- * Whether the database has every table and column of this version; it may have those of a later one as well.
+ * Returns whether all migrations of this release are applied. The database may also have those of a later
+ * release.
  *
- * @param patience milliseconds for the answer; a connection that takes longer is not used again
- * @throws when Postgres does not answer
+ * @param patience timeout in milliseconds; a connection that takes longer is not reused
+ * @throws if Postgres does not respond
  */
 export async function isMigrated(pool: Pool, patience: number): Promise<boolean> {
   wanted ??= migrationNames();
   try {
-    const { rows } = await pool.query<{ applied: string[] }>({ text, query_timeout: patience } as never);
+    const { rows } = await pool.query<{ applied: string[] }>({
+      text: readAppliedStatement,
+      query_timeout: patience,
+    } as never);
     return wanted.every((name) => rows[0]!.applied.includes(name));
   } catch (error) {
-    // There is no such table.
+    // The migrations table does not exist yet.
     if ((error as { code?: string }).code === '42P01') return false;
     throw error;
   }
 }
 
-/** What holds semicolons that end nothing: comments, texts, names, bodies of functions. */
+/** Matches comments, strings, quoted names and function bodies, whose semicolons do not end a statement. */
 const TOKEN = /--[^\n]*|\/\*[\s\S]*?\*\/|'(?:[^']|'')*'|"[^"]*"|\$(\w*)\$[\s\S]*?\$\1\$|;/g;
 
-/** The statements of a script. A Citus tells its nodes the whole text of what it is sent, and they take one at a time. */
+/**
+ * Splits a script into statements. Citus sends the whole text of a command to its nodes, which accept one
+ * statement at a time.
+ */
 export function splitScript(script: string): string[] {
   const statements: string[] = [];
   let start = 0;

@@ -2,12 +2,14 @@ import { NIL_UUID } from '../platform/ids.ts';
 import { distributed, views } from './distributed-tables.ts';
 
 /**
- * Statements over whole sets take a workspace with each of their rows: on one Postgres a batch of many workspaces is one
- * transaction. A distributed Postgres has to see which node a statement is for before it plans it. This is the other form
- * of the same statement, for sets of one workspace: it is said once, as a scalar parameter.
+ * Set-based statements take a workspace with each row, so that on a single Postgres a batch of many
+ * workspaces is one transaction. A distributed Postgres must know the node of a statement before it plans it.
+ * This module rewrites such a statement for a set of one workspace: the workspace becomes a scalar parameter.
  */
 
 /**
+ * Matches a set from arrays. Example of a set and its form for one workspace:
+ *
  *     unnest($1::uuid[], $2::text[]) as given (workspace_id, email)
  *     (select $1::uuid as workspace_id, given.* from unnest($2::text[]) as given (email)) as given
  */
@@ -15,15 +17,18 @@ const COLUMNS =
   /unnest\(\s*\$(?<place>\d+)::uuid\[\](?:,(?<arrays>[^()]*))?\)(?<ordinality>\s+with ordinality)?\s+as (?<name>\w+) \(\s*(?<column>workspace_id|owner_id)(?:,(?<columns>[^()]*))?\)/g;
 
 /**
+ * Matches a set from JSON. Its form for one workspace has an additional scalar parameter, for example:
+ *
  *     jsonb_to_recordset($1::jsonb) as given ("workspaceId" uuid, email text)
  *     (select $2::uuid as "workspaceId", given.* from jsonb_to_recordset($1::jsonb) as given (email text)) as given
- *
- * The scalar is a parameter more than the statement has.
  */
 const RECORDS =
   /(?<json>jsonb?)_to_recordset\(\$(?<place>\d+)::jsonb?\) as (?<name>\w+) \((?<before>[^()]*?)(?<column>"workspaceId"|\bworkspace_id|\bowner_id) uuid(?:, )?(?<behind>[^()]*)\)/g;
 
-/** Keys of tables that are unique by themselves on one Postgres, and with their workspace where they are distributed. */
+/**
+ * Keys that are unique by themselves on a single Postgres, and together with the workspace if the tables are
+ * distributed.
+ */
 const KEYS: [table: string, key: string][] = [
   ['cut_envelopes', 'envelope_id'],
   ['outcomes', 'object_id'],
@@ -31,36 +36,39 @@ const KEYS: [table: string, key: string][] = [
   ['sync_row_errors', 'job_id, number'],
 ];
 
-/** A workspace that is given as a scalar. */
+/** Matches a workspace that is given as a scalar parameter. */
 const SCALAR = /\bworkspace_id = (\$\d+::uuid)\b/g;
 
-/** Workspaces of two tables that are the same. */
+/** Matches an equality between the workspaces of two tables. */
 const EQUAL = /\b(\w+)\.workspace_id (?:=|is not distinct from) (\w+)\.workspace_id\b/g;
 
-/** Nobody's: for a set without rows, and for what an earlier release has not said whose it is. */
-const NOBODY = NIL_UUID;
+/** Workspace of a set without rows, and of rows that an earlier release wrote without a workspace. */
+const NO_WORKSPACE = NIL_UUID;
 
 /**
- * SQL: the row is of the workspace that is given, or of nobody, as a process of an earlier release writes it. None of
- * those runs on a distributed Postgres.
+ * Returns SQL for the condition that a row belongs to the given workspace, or to none because a process of an
+ * earlier release wrote it. Such processes do not run on a distributed Postgres.
  */
 export function isOf(table: string, given: string): string {
-  return `${table}.workspace_id in (${given}.workspace_id, '${NOBODY}')`;
+  return `${table}.workspace_id in (${given}.workspace_id, '${NO_WORKSPACE}')`;
 }
 
-const IS_OF = new RegExp(String.raw`\b(\w+)\.workspace_id in \((\w+)\.workspace_id, '${NOBODY}'\)`, 'g');
+const IS_OF = new RegExp(
+  String.raw`\b(\w+)\.workspace_id in \((\w+)\.workspace_id, '${NO_WORKSPACE}'\)`,
+  'g',
+);
 
-/** The same as an index of bytes has them: the equality alone tells a distributed Postgres no shard. */
+/** Matches the same equality on bytes, as an index has it. By itself it does not tell Citus the shard. */
 const EQUAL_BYTES = /\buuid_send\((\w+)\.workspace_id\) = uuid_send\((\w+)\.workspace_id\)/g;
 
-/** A workspace in front of what is looked for in another table. */
+/** Matches a tuple with a workspace that is looked up in another table. */
 const TUPLE = /\((\w+)\.workspace_id, [^()]*\) (?:not )?in \(/g;
 
-/** A view of what a delete has not taken away. */
+/** Matches a view that excludes rows of deleted users. */
 const KEPT = /\bkept_(?<table>dead_letters|row_errors)(?: as (?<name>\w+))?(?=\s)(?!\.)/g;
 
-/** The view for one workspace: each table of its query says so for itself. */
-function keptOf(table: string, scalar: string): string {
+/** Returns the query of the view for one workspace, with the condition on the workspace in each table. */
+function queryOfView(table: string, scalar: string): string {
   return `(
     select ${table}.* from ${table}
     where ${table}.workspace_id = ${scalar} and not exists (
@@ -97,61 +105,73 @@ function keptOf(table: string, scalar: string): string {
         limit 1) = 'deleted'))`;
 }
 
-/** Where a statement has its sets. */
+/** Positions of the sets in a statement's parameters. */
 interface Sets {
-  /** Parameters that are arrays of workspaces, from 0: they become scalars. */
+  /** Indexes (from 0) of parameters that are arrays of workspaces and become scalars. */
   arrays: number[];
-  /** Parameters that are JSON of rows, and the member of those that says whose they are. */
+  /** Indexes of parameters that are JSON rows, and the member of a row that has its workspace. */
   records: { place: number; member: string }[];
 }
 
 interface Form extends Sets {
   text: string;
-  /** The same for a transaction that has its workspace's row in `workspace_places`; absent: it inserts nothing. */
+  /**
+   * Form for a transaction that has its workspace's row in `workspace_places`. Absent if the statement does
+   * not insert a set.
+   */
   inPlace?: string;
-  /** Sequences whose last values are parameters more, behind those of the statement. */
+  /** Sequences whose last values are appended to the statement's parameters. */
   sequences: string[];
 }
 
-/** Where a sequence stands: a node has no answer, since values are given out at the coordinator. */
+/**
+ * Matches a read of a sequence's last value. Nodes cannot answer it, since the coordinator assigns the
+ * values.
+ */
 const LAST_VALUE = /pg_sequence_last_value\('(?<sequence>\w+)'\)/g;
 
 /**
- * A set that is inserted comes from its workspace's shard if a table of it is in the query: it goes there in one statement.
- * Else it would go by way of the coordinator, and the transaction would need two phases to commit.
+ * Matches statements that insert a set. If the query reads a table of the workspace's shard, the rows go
+ * there in one statement. Otherwise they would go through the coordinator, and the transaction would need two
+ * phases to commit.
  */
 const INSERTS = /^\s*(?:with claimed as \(\s*)?insert into /;
 const FROM_PLACE = 'workspace_places as place cross join ';
 
-/** Of none of these tables a statement is as on one Postgres: the audit may tell of several workspaces at once, and of none. */
-const APART = new RegExp(
+/**
+ * Matches distributed tables and views. A statement without any of them is sent unchanged; the audit log, for
+ * example, may cover several workspaces or none.
+ */
+const DISTRIBUTED = new RegExp(
   String.raw`\b(?:${[...Object.keys(distributed), ...Object.keys(views)].join('|')})\b`,
 );
 
-const known = new Map<string, Form>();
+const forms = new Map<string, Form>();
 
-/** The form of a statement for sets of one workspace; of one without such sets, itself. */
+/**
+ * Returns the form of a statement for one workspace; unchanged if the statement has no set with workspaces.
+ */
 export function ofOneWorkspace(text: string): string {
   return formOf(text).text;
 }
 
-/** Every form in which a statement is sent to a distributed Postgres. */
+/** Returns every form in which a statement is sent to a distributed Postgres. */
 export function formsOf(text: string): string[] {
   const { text: plain, inPlace } = formOf(text);
   return inPlace === undefined ? [plain] : [plain, inPlace];
 }
 
 function formOf(text: string): Form {
-  let form = known.get(text);
+  let form = forms.get(text);
   if (!form) {
-    form = makeForm(text);
-    known.set(text, form);
+    form = buildForm(text);
+    forms.set(text, form);
   }
   return form;
 }
 
-function makeForm(text: string): Form {
-  if (!APART.test(text)) return { text, arrays: [], records: [], sequences: [] };
+function buildForm(text: string): Form {
+  if (!DISTRIBUTED.test(text)) return { text, arrays: [], records: [], sequences: [] };
   const scalars = new Set<string>([...text.matchAll(SCALAR)].map(([, scalar]) => scalar!));
   const arrays = new Set<number>();
   const records = new Map<number, string>();
@@ -199,7 +219,7 @@ function makeForm(text: string): Form {
     arrays: [...arrays],
     records: [...records].map(([place, member]) => ({ place, member })),
   };
-  // All workspaces of the statement are the one: each table says so for itself, however deep it stands.
+  // Every set has the same workspace, so each table at any depth gets the condition on it.
   const [scalar] = scalars;
   if (!scalar) return { text: form, ...sets };
   form = form
@@ -215,7 +235,7 @@ function makeForm(text: string): Form {
     .replace(TUPLE, (tuple, one) => `${one}.workspace_id = ${scalar} and ${tuple}`)
     .replace(KEPT, (...match) => {
       const { table, name = `kept_${table}` } = match.at(-1);
-      return `${keptOf(table === 'row_errors' ? 'sync_row_errors' : table, scalar)} as ${name}`;
+      return `${queryOfView(table === 'row_errors' ? 'sync_row_errors' : table, scalar)} as ${name}`;
     });
   if (!INSERTS.test(text) || text.includes(' lateral (')) return { text: form, ...sets };
   let own = form;
@@ -223,24 +243,27 @@ function makeForm(text: string): Form {
   return { text: form, inPlace: own, ...sets };
 }
 
-/** What a transaction has said before. */
+/** State of the current transaction. */
 export interface Said {
-  /** Of sequences, as it has asked for them. */
+  /** Last values of sequences that the transaction has read. */
   lastValues: ReadonlyMap<string, string>;
-  /** The workspace whose row in `workspace_places` it has. */
+  /** Workspace whose row in `workspace_places` the transaction has inserted. */
   place: string | undefined;
 }
 
-/** A statement cannot be said for one workspace as it was asked for: ours to mend, whatever it is given. */
+/**
+ * A statement cannot be sent for one workspace. This is a bug in Penstock and does not depend on user data.
+ */
 export class NotOfOneWorkspace extends Error {
-  /** As of a statement that a distributed Postgres cannot plan. */
+  /** SQLSTATE feature_not_supported, as for a statement that Citus cannot plan. */
   readonly code = '0A000';
 }
 
 /**
- * A statement and its parameters in the form for one workspace.
+ * Returns a statement and its parameters in the form for one workspace.
  *
- * @throws {NotOfOneWorkspace} where its sets have rows of several: it would write down all of them for the first
+ * @throws {NotOfOneWorkspace} if the sets have rows of several workspaces, which would all be stored for the
+ * first one
  */
 export function sayWorkspace(
   text: string,
@@ -253,7 +276,7 @@ export function sayWorkspace(
   for (const { place: at, member } of records)
     for (const row of JSON.parse(String(values[at])) as Record<string, string>[])
       found.add(row[member]!.toLowerCase());
-  const [workspace = NOBODY, ...others] = found;
+  const [workspace = NO_WORKSPACE, ...others] = found;
   if (others.length > 0)
     throw new NotOfOneWorkspace(`a statement for one workspace is given ${found.size}: ${text}`);
   const isInPlace = inPlace !== undefined && workspace === place?.toLowerCase();
@@ -269,10 +292,10 @@ export function sayWorkspace(
   return { text: form, values: given, isInPlace };
 }
 
-/** Bytes in front of the elements of a binary array, of one, and of its length. */
+/** Bytes of a binary array's header, of one element, and of the element's length field. */
 const [HEADER, ELEMENT, LENGTH] = [20, 20, 4];
 
-/** @param array binary, as `uuidArray` makes it, or a list */
+/** @param array binary, as `uuidArray` encodes it, or a list */
 function workspacesOf(array: unknown): Iterable<string> {
   if (!Buffer.isBuffer(array)) return array as string[];
   const ids = new Set<string>();

@@ -1,78 +1,82 @@
 import type { Pool } from './database.ts';
 
-/** The Procfile's processes that run for long. */
+/** Long-running processes of the Procfile. */
 export type ProcessName = 'web' | 'worker' | 'sync' | 'board';
 
-/** What stays the same for the life of a process. */
+/** Properties that do not change while a process runs. */
 export interface FleetProcess {
-  /** A UUID of this life: a process that is started again has another. */
+  /** UUID of this run. A restarted process gets a new one. */
   id: string;
   name: ProcessName;
   host: string;
   pid: number;
-  /** Release, as package.json has it. */
+  /** Release, from package.json. */
   version: string;
 }
 
-/** A high-water mark of load shedding, and what is held against it. */
+/** A load shedding threshold and the current value that is compared with it. */
 export interface MarkLevel {
   value: number;
   mark: number;
   /** jobs, percent, ms, bytes or objects. */
   unit: string;
-  /** Whether work is refused for it. */
+  /** Whether requests are rejected because of this threshold. */
   over: boolean;
 }
 
-/** A lane that a worker has open. */
+/** A lane that a worker holds. */
 export interface HeldLane {
   lane: number;
-  /** When it was opened, in ISO 8601 by the worker's clock. */
+  /** Time at which the worker opened the lane, in ISO 8601 by the worker's clock. */
   since: string;
 }
 
-/** What a process says of itself each time. */
+/** Figures that a process reports with each heartbeat. */
 export interface Figures {
-  /** Where its /healthz, /readyz and /metrics are, as `host:port`; null: nowhere. */
+  /** Address of /healthz, /readyz and /metrics as `host:port`; null if the process has no such endpoint. */
   address: string | null;
-  /** Of a worker: lanes of which it has applied something since ten seconds. In order. */
+  /** Worker: lanes from which it has applied objects in the last 10 seconds, ascending. */
   lanes: number[];
-  /** Of a worker: those that it has open, in order; null for all others, and for a release that does not say so. */
+  /**
+   * Worker: the lanes that it holds, ascending. Null for other processes and for releases that do not report
+   * it.
+   */
   held: HeldLane[] | null;
-  /** What it cannot do without and does not have: `redis`, `queue`, `migrations`. */
+  /** Required dependencies that are unavailable: `redis`, `queue`, `migrations`. */
   missing: string[];
-  /** Since its start: accepted by web, applied by a worker, handed to the lanes by sync; 0 for the board. */
+  /** Objects since the start: accepted by web, applied by a worker, enqueued by sync; 0 for the console. */
   objects: number;
-  /** Of those, since it said so the time before. */
+  /** Objects per second since the previous heartbeat. */
   objectsPerSecond: number;
-  /** Requests that it answered with 429 or 503 since its start; 0 for all but web. */
+  /** Requests that web answered with 429 or 503 since the start; 0 for other processes. */
   refused: number;
-  /** Of those, since it said so the time before. */
+  /** Rejected requests per second since the previous heartbeat. */
   refusedPerSecond: number;
-  /** Of web, by name; null for all others. */
+  /** Web: load shedding thresholds by name. Null for other processes. */
   marks: Record<string, MarkLevel> | null;
   residentBytes: number;
-  /** 0 to 1: share of the time since the time before for which its event loop was at work. */
+  /** Share of the time since the previous heartbeat in which the event loop was busy, 0 to 1. */
   loopBusy: number;
 }
 
-/** A process as `listProcesses` shows it. */
+/** A process as `listProcesses` returns it. */
 export interface SeenProcess extends FleetProcess, Figures {
   startedAt: Date;
   seenAt: Date;
-  /** Since it said something, by the store's clock. */
+  /** Seconds since the last heartbeat, by the store's clock. */
   silentSeconds: number;
 }
 
-/** Seconds between two rows of a process. */
+/** Seconds between two heartbeats of a process. */
 export const BEAT_SECONDS = 5;
 
-/** Seconds of silence from which on a process counts as gone; it has missed three rows by then. */
+/** Seconds without a heartbeat after which a process counts as gone. It has then missed three heartbeats. */
 export const SILENT_SECONDS = 20;
 
 /**
- * By primary key. It registers the process, too. A row that was forgotten while the store was away is there again. What
- * was counted of it as gone is taken back, since the row counts it once more.
+ * Upserts by primary key; the first heartbeat registers the process. A row that was deleted while the store
+ * was unavailable is inserted again. Its counts were added to `departed_processes` and are subtracted from
+ * there, because the new row includes them.
  */
 const beat = `
   with beaten as (
@@ -104,18 +108,19 @@ const beat = `
   )
   select (extract(epoch from pg_catalog.clock_timestamp()) * 1000)::float8 as now`;
 
-/** What a process has said of itself before. */
-type Told = Pick<Figures, 'objects' | 'refused'>;
+/** Counts of the previous heartbeat. */
+type PreviousCounts = Pick<Figures, 'objects' | 'refused'>;
 
 /**
- * Says that the process is there, and how it is. The first time registers it.
- * @param told what it said the last time; absent: it is the first
- * @returns the store's clock, in epoch milliseconds
+ * Records a heartbeat of the process. The first one registers it.
+ *
+ * @param told counts of the previous heartbeat; absent for the first one
+ * @returns the store's clock in epoch milliseconds
  */
 export async function beatProcess(
   pool: Pool,
   { id, name, host, pid, version }: FleetProcess,
-  { told = { objects: 0, refused: 0 }, ...figures }: Figures & { told?: Told | undefined },
+  { told = { objects: 0, refused: 0 }, ...figures }: Figures & { told?: PreviousCounts | undefined },
 ): Promise<number> {
   const { address, lanes, missing, objects, objectsPerSecond, residentBytes, loopBusy } = figures;
   const { refused, refusedPerSecond, marks, held } = figures;
@@ -129,7 +134,7 @@ export async function beatProcess(
   return rows[0]!.now;
 }
 
-/** By primary key. What it had done stays counted. */
+/** Deletes by primary key and adds the row's counts to `departed_processes`. */
 const leave = `
   with gone as (delete from processes where processes.id = $1::uuid returning processes.*)
   insert into departed_processes (name, objects, refused)
@@ -138,7 +143,7 @@ const leave = `
     objects = departed_processes.objects + excluded.objects,
     refused = departed_processes.refused + excluded.refused`;
 
-/** Takes the row of a process away that ends as it should, with what it has done in the end. */
+/** Removes the row of a process that shuts down, and keeps its final counts in the totals. */
 export async function leaveFleet(
   pool: Pool,
   id: string,
@@ -147,7 +152,7 @@ export async function leaveFleet(
   await pool.query({ name: 'leave-fleet', text: leave, values: [id, objects, refused] });
 }
 
-/** The same of all that said nothing for an hour. */
+/** Does the same for processes without a heartbeat for an hour. */
 const forget = `
   with gone as (
     delete from processes
@@ -160,12 +165,12 @@ const forget = `
     objects = departed_processes.objects + excluded.objects,
     refused = departed_processes.refused + excluded.refused`;
 
-/** Drops those that fell silent an hour ago. */
+/** Removes processes whose last heartbeat is more than an hour old. */
 export async function forgetProcesses(pool: Pool): Promise<void> {
   await pool.query({ name: 'forget-processes', text: forget });
 }
 
-/** The table has those of one hour. */
+/** The table only has processes with a heartbeat in the last hour. */
 const list = `
   select processes.id, processes.name, processes.host, processes.pid, processes.version, processes.address,
     processes.lanes, processes.missing, processes.objects::float8 as objects,
@@ -179,10 +184,10 @@ const list = `
   order by processes.name, processes.host, processes.started_at, processes.id`;
 
 /**
- * The processes of the installation, by name, host and start. With those that fell silent within the last hour:
- * `silentSeconds` above `SILENT_SECONDS` tells them.
+ * Returns the processes of the installation by name, host and start time. Processes that stopped within the
+ * last hour are included; their `silentSeconds` is at least `SILENT_SECONDS`.
  *
- * @param limit how many at most, those that were heard last
+ * @param limit maximum number of processes; the latest heartbeats are kept
  */
 export async function listProcesses(pool: Pick<Pool, 'query'>, limit = 500): Promise<SeenProcess[]> {
   const { rows } = await pool.query<SeenProcess>({ name: 'list-processes', text: list, values: [limit] });
@@ -190,8 +195,9 @@ export async function listProcesses(pool: Pick<Pool, 'query'>, limit = 500): Pro
 }
 
 /**
- * Living workers of one lane: who took it last, since one that was killed still counts as alive for a while. Where nobody
- * says so, those that have applied something of it lately.
+ * Returns the live workers of a lane: the worker that opened it last, because a killed worker still counts as
+ * alive for a while. If no worker reports the lane as held, returns workers of older releases that applied
+ * objects from it recently.
  */
 export function workersOf(processes: SeenProcess[], lane: number): { worker: SeenProcess; since?: string }[] {
   const workers = processes.filter(
@@ -208,7 +214,10 @@ export function workersOf(processes: SeenProcess[], lane: number): { worker: See
     .map((worker) => ({ worker }));
 }
 
-/** Lanes that no living worker has open, in order; empty while one is there that does not say what it has open. */
+/**
+ * Returns the lanes that no live worker holds, ascending. Empty if a live worker does not report the lanes
+ * that it holds.
+ */
 export function unworkedLanes(processes: SeenProcess[], lanes: number): number[] {
   const workers = processes.filter(
     ({ name, silentSeconds }) => name === 'worker' && silentSeconds < SILENT_SECONDS,
@@ -224,7 +233,7 @@ const anyWorker = `
     and processes.seen_at > pg_catalog.statement_timestamp() - make_interval(secs => $1::integer)
   limit 1`;
 
-/** Whether a worker has said a moment ago that it is there. */
+/** Returns whether any worker has sent a heartbeat within SILENT_SECONDS. */
 export async function hasWorkers(pool: Pick<Pool, 'query'>): Promise<boolean> {
   const { rowCount } = await pool.query({ name: 'has-workers', text: anyWorker, values: [SILENT_SECONDS] });
   return (rowCount ?? 0) > 0;

@@ -7,20 +7,23 @@ import { type MergePair, pairsTable, pairValues } from './merges.ts';
 export interface CustomAttributesUpdate {
   workspaceId: string;
   id: string;
-  /** Attributes to overwrite; undefined: none. With none to remove either, what is stored is not even unpacked. */
+  /**
+   * Attributes to overwrite, or undefined. If `unset` is empty as well, the stored value is not decompressed.
+   */
   set: JsonText | undefined;
   /** Attributes to remove. */
   unset: readonly string[];
-  /** Place in the batch of the last object that changed the profile. */
+  /** Position in the batch of the last object that changed the profile. */
   ordinal: number;
 }
 
-/** Names that are few enough to be compared with each attribute. */
+/** Maximum number of names that are compared with each attribute. */
 const FEW = 16;
 
 /**
- * What a profile has then: `set` laid over it, without `unset`, which is null for most. Many names are keys of an
- * object, in which each attribute is looked up.
+ * SQL of the new custom attributes: the stored ones overwritten by `set`, without `unset`, which is usually
+ * null. If there are more than FEW names to remove, `unset` is an object with the names as keys, in which
+ * each attribute is looked up.
  */
 export const mergedCustomAttributes = `
     case
@@ -34,7 +37,9 @@ export const mergedCustomAttributes = `
         where not changed.unset ? attributes.key)
     end`;
 
-/** By primary key; each profile stands once. No indexed column changes: HOT. */
+/**
+ * Updates by primary key; a profile may occur only once. No indexed column changes, so these are HOT updates.
+ */
 const updateCustomAttributesStatement = `
   update profiles set
     custom_attributes = ${mergedCustomAttributes},
@@ -45,8 +50,9 @@ const updateCustomAttributesStatement = `
     and profiles.id = changed.id`;
 
 /**
- * Changes custom attributes alone, at half the cost of `updateProfiles`.
- * @throws when one of the profiles is gone; trying again later helps
+ * Changes only custom attributes, at half the cost of `updateProfiles`.
+ *
+ * @throws if one of the profiles no longer exists; a retry of the batch succeeds
  */
 export async function updateCustomAttributes(
   tx: Connection,
@@ -63,12 +69,12 @@ export async function updateCustomAttributes(
 
 export const PROFILES_GONE = 'profiles were merged or deleted while they were being changed';
 
-/** Not every profile is locked before it is changed: see `lockChanged`. */
+/** Throws if profiles are missing. Not every profile is locked before it is changed: see `lockChanged`. */
 export function requireAll(rowCount: number | null, updates: CustomAttributesUpdate[]): void {
   if (rowCount !== updates.length) throw new Error(PROFILES_GONE);
 }
 
-/** The parameters $1 to $5 of a statement that changes custom attributes. */
+/** Returns the parameters $1 to $5 of a statement that changes custom attributes. */
 export function customValues(updates: CustomAttributesUpdate[], now: string): Buffer[] {
   const [workspaceIds, ids] = [uuidColumn(updates.length), uuidColumn(updates.length)];
   const [sets, unsets] = [jsonColumn(updates.length), jsonColumn(updates.length)];
@@ -89,29 +95,29 @@ function namesOf(unset: readonly string[]): object | undefined {
   return unset.length <= FEW ? unset : Object.fromEntries(unset.map((name) => [name, true]));
 }
 
-/** What a round asks about one profile that has much. */
+/** Attributes of a large profile that a batch needs. */
 interface WantedAttributes {
   workspaceId: string;
   id: string;
   /** Custom attributes whose size is needed. */
   names: string[];
-  /** Those whose value is. */
+  /** Custom attributes whose value is needed. */
   keys: string[];
 }
 
 export interface LargeAttributes {
   workspaceId: string;
   id: string;
-  /** Bytes that each takes as it is stored, without its name; one that is not there is missing. */
+  /** Stored size in bytes of each attribute without its name. Missing attributes are omitted. */
   sizes: Record<string, number> | null;
-  /** Their values; one that is not there is missing. */
+  /** Values of the attributes. Missing attributes are omitted. */
   custom: Record<string, Json> | null;
 }
 
 /**
- * By primary key; unpacked once for all names of a profile. A scalar that stands alone is wrapped as an array of one: 8
- * bytes more than it takes among others. Values are written as json at once: to build jsonb of them first took twelve
- * to a hundred times as long.
+ * Reads by primary key and decompresses once per profile. A scalar on its own is stored as an array with one
+ * element, which takes 8 bytes more than within an object. The result is built as json, because building
+ * jsonb took 12 to 100 times as long.
  */
 const readLargeAttributesStatement = `
   select
@@ -136,7 +142,7 @@ const readLargeAttributesStatement = `
     and profiles.id = wanted.id
   cross join lateral (select profiles.custom_attributes || '{}'::jsonb as attributes offset 0) as unpacked`;
 
-/** Reads custom attributes of locked profiles that have many, and how much they take. */
+/** Reads values and sizes of custom attributes of locked profiles that have many attributes. */
 export async function readLargeAttributes(
   tx: Connection,
   wanted: WantedAttributes[],
@@ -155,8 +161,8 @@ export async function readLargeAttributes(
 }
 
 /**
- * By primary keys; locks nothing. A token of somebody who was merged may not have followed yet: it belongs to whoever
- * has taken that user in, and to nobody when that one is deleted.
+ * Reads by primary keys; takes no lock. The token of a merged user may not have been moved yet: it belongs to
+ * the user who the profile was merged into, unless that user was deleted.
  */
 const findPushTokensStatement = `
   with recursive owners as (
@@ -179,7 +185,7 @@ const findPushTokensStatement = `
     on profiles.workspace_id = owners.workspace_id
     and profiles.id = owners.profile_id`;
 
-/** Those of the tokens that belong to a profile already. */
+/** Returns those of the tokens that already belong to a profile. */
 export async function findPushTokens(
   tx: Connection,
   tokens: { workspaceId: string; appId: string; token: string }[],
@@ -204,7 +210,7 @@ export interface PushTokenRow {
   profileId: string;
 }
 
-/** Upserts by primary key, sorted by it; a token belongs to the profile that named it last. */
+/** Upserts in primary key order. A token belongs to the profile that named it last. */
 const upsertPushTokensStatement = `
   insert into push_tokens (workspace_id, app_id, token, device_id, profile_id, created_at)
   select given.workspace_id, given.app_id, given.token, given.device_id, given.profile_id, $6::timestamptz
@@ -215,7 +221,7 @@ const upsertPushTokensStatement = `
     device_id = excluded.device_id,
     profile_id = excluded.profile_id`;
 
-/** Each token stands once. */
+/** Writes push tokens. A token may occur only once. */
 export async function upsertPushTokens(tx: Connection, tokens: PushTokenRow[], now: string): Promise<void> {
   await tx.query({
     name: 'upsert-push-tokens',
@@ -232,9 +238,9 @@ export async function upsertPushTokens(tx: Connection, tokens: PushTokenRow[], n
 }
 
 /**
- * By push_tokens_profile, then by primary key and in its order: at most $4 tokens of each profile. A token that
- * somebody else has named meanwhile stays theirs. The comparison is one that no index serves, or each token would be
- * looked for among all those of its profile.
+ * Moves up to $4 tokens of each profile, by push_tokens_profile and then in primary key order. A token that
+ * another profile has taken in the meantime stays there. The last comparison uses a form that no index
+ * supports; otherwise each token would be searched among all tokens of its profile.
  */
 const movePushTokensStatement = `
   with slice as materialized (
@@ -256,7 +262,7 @@ const movePushTokensStatement = `
     and push_tokens.token = slice.token
     and push_tokens.profile_id is not distinct from slice.merged_id`;
 
-/** @returns how many tokens have moved */
+/** Moves tokens of merged profiles to the kept ones. @returns the number of moved tokens */
 export async function movePushTokens(
   tx: Connection,
   pairs: MergePair[],

@@ -3,14 +3,17 @@ import { type Connection, iso, openPool, type Pool } from './database.ts';
 import type { ActivityTable } from './erasures.ts';
 import { RETENTION_CONNECTIONS } from './pool-sizes.ts';
 
-/** Aggregate over the texts of a column; src/object-store/parquet.ts has the same of a file. */
+/**
+ * SQL aggregate that computes a checksum of a column. src/object-store/parquet.ts has the counterpart for
+ * files.
+ */
 export const keyChecksum = (column: string) =>
   `coalesce(sum(('x' || substr(md5(${column}::text), 1, 15))::bit(60)::bigint), 0)::text`;
 
 const time = (table: string) => `${iso(`${table}."time"`, 'US')} as "time"`;
 
-/** What a row is archived as, in the order of its columns. */
-const selected = {
+/** Select lists of archived rows, in column order. */
+const selectLists = {
   events: (table: string) => `
     ${table}.id, ${table}.profile_id as "profileId", ${table}.name, ${time(table)}, ${table}.app_id as "appId",
     ${table}.properties::text as properties`,
@@ -20,14 +23,14 @@ const selected = {
     ${table}.properties::text as properties`,
 };
 
-/** An event or a purchase as texts. */
+/** An event or a purchase with its values as text. */
 export type ActivityRow = {
   id: string;
   profileId: string;
   time: string;
   appId: string | null;
   properties: string | null;
-  /** Of an event; what follows, of a purchase. */
+  /** Events only. The fields after it are for purchases only. */
   name?: string;
   productId?: string;
   currency?: string;
@@ -35,24 +38,24 @@ export type ActivityRow = {
   quantity?: number;
 };
 
-/** A row in the order of the primary key: of whom, and which. */
+/** Position of a row in the order of the primary key. */
 export interface Place {
   profileId: string;
   id: string;
 }
 
-/** Before every row. */
+/** Position before the first row. */
 export const BEGINNING: Place = { profileId: NIL_UUID, id: NIL_UUID };
 
-/** Rows of one workspace in a partition, or in the default one, which has other months as well. */
+/** Rows of one workspace in a partition. The default partition also has rows of other months. */
 export interface RowsOf {
   workspaceId: string;
   kind: ActivityTable;
-  /** The partition. */
+  /** Name of the partition. */
   from: string;
 }
 
-/** By primary key, at most $4; ids behind $2 and before $3. */
+/** Counts by primary key up to $4 rows with ids after $2 and before $3. */
 const countRowsStatement = (table: string) => `
   select count(*)::integer as rows
   from (
@@ -62,7 +65,7 @@ const countRowsStatement = (table: string) => `
     limit $4::integer
   ) as counted`;
 
-/** Rows with ids behind `after` and before `before`, up to a limit. */
+/** Counts rows with ids after `after` and before `before`, up to a limit. */
 export async function countRows(
   pool: Pool,
   { workspaceId, from }: RowsOf,
@@ -73,15 +76,15 @@ export async function countRows(
   return rows[0]!.rows;
 }
 
-/** A page in the order of the primary key: what it costs is what it has, whatever the month has. */
+/** Reads a page in primary key order, so that its cost depends on the page and not on the month. */
 const readRowsStatement = (kind: ActivityTable, table: string) => `
-  select ${selected[kind](table)}
+  select ${selectLists[kind](table)}
   from ${table}
   where ${table}.workspace_id = $1::uuid and (${table}.profile_id, ${table}.id) > ($2::uuid, $3::uuid)
   order by ${table}.workspace_id, ${table}.profile_id, ${table}.id
   limit $4::integer`;
 
-/** The rows behind a place, of whatever months the partition has. */
+/** Returns the rows after a position, whatever their month. */
 export async function readRows(
   pool: Pick<Pool, 'query'>,
   { workspaceId, kind, from }: RowsOf,
@@ -92,7 +95,10 @@ export async function readRows(
   return rows;
 }
 
-/** By primary key. The months of a page's rows, and where it ends; null behind the last one. */
+/**
+ * Reads by primary key. Returns the months of a page's rows and the position of the page's last row; the
+ * position is null after the last page.
+ */
 const lookAtMonthsStatement = (table: string) => `
   with looked as materialized (
     select ${table}.profile_id, ${table}.id
@@ -114,7 +120,10 @@ const lookAtMonthsStatement = (table: string) => `
       order by looked.profile_id desc, looked.id desc
       limit 1) as place`;
 
-/** The months that the rows behind a place have, of ids before `before`: of so many rows, and the place of the last one. */
+/**
+ * Returns the months of the next `limit` rows after a position, counting only ids before `before`, and the
+ * position of the last row.
+ */
 export async function lookAtMonths(
   pool: Pool,
   { workspaceId, from }: RowsOf,
@@ -127,14 +136,14 @@ export async function lookAtMonths(
   return rows[0]!;
 }
 
-/** By the whole primary key; the bounds spare a look into the other months. */
+/** Deletes by the whole primary key. The id bounds exclude the partitions of other months. */
 const deleteRowsStatement = (table: string) => `
   delete from ${table}
   using unnest($2::uuid[], $3::uuid[]) as gone (profile_id, id)
   where ${table}.workspace_id = $1::uuid and ${table}.profile_id = gone.profile_id and ${table}.id = gone.id
     and ${table}.id >= $4::uuid and ${table}.id <= $5::uuid`;
 
-/** @param rows not none */
+/** @param rows must not be empty */
 export async function deleteRows(
   pool: Pick<Pool, 'query'>,
   table: string,
@@ -147,8 +156,8 @@ export async function deleteRows(
   return rowCount ?? 0;
 }
 
-/** What a row has beside its key, given as texts: the member, the column that it becomes, and the type of that. */
-const given: Record<ActivityTable, [member: keyof ActivityRow, column: string, type: string][]> = {
+/** Columns of a row apart from its key, which are given as text: field, column, and type of the column. */
+const valueColumns: Record<ActivityTable, [member: keyof ActivityRow, column: string, type: string][]> = {
   events: [
     ['name', 'name', 'text'],
     ['time', 'time', 'timestamptz'],
@@ -167,11 +176,12 @@ const given: Record<ActivityTable, [member: keyof ActivityRow, column: string, t
 };
 
 /**
- * By primary keys. An owner is there, or was merged: whoever was deleted is neither, or has a tombstone. Owners are locked
- * against a delete, which otherwise might not see the rows of this transaction. What is there already stays.
+ * Inserts by primary key. The owner of a row must exist or have been merged. A deleted user has a tombstone
+ * or neither of these rows. Owners are locked against a concurrent delete, which might not see the rows of
+ * this transaction. Existing rows are kept.
  */
 function insertOwnedStatement(kind: ActivityTable): string {
-  const columns = given[kind];
+  const columns = valueColumns[kind];
   const names = columns.map(([, column]) => `"${column}"`);
   return `
   with given as materialized (
@@ -210,20 +220,23 @@ function insertOwnedStatement(kind: ActivityTable): string {
     (select count(*) from given)::integer - (select count(*) from owned)::integer as "ofDeleted"`;
 }
 
-/** Puts rows back, without their sums: those were kept. Rows of deleted users are left out. */
+/**
+ * Restores archived rows. Their summaries were never removed and are not updated. Rows of deleted users are
+ * omitted.
+ */
 export async function insertOwned(
   tx: Pick<Connection, 'query'>,
   kind: ActivityTable,
   { workspaceId, rows }: { workspaceId: string; rows: readonly ActivityRow[] },
 ): Promise<{ inserted: number; ofDeleted: number }> {
-  const members: (keyof ActivityRow)[] = ['id', 'profileId', ...given[kind].map(([member]) => member)];
+  const members: (keyof ActivityRow)[] = ['id', 'profileId', ...valueColumns[kind].map(([member]) => member)];
   const values = [workspaceId, ...members.map((member) => rows.map((row) => row[member] ?? null))];
   const text = insertOwnedStatement(kind);
-  const found = await tx.query<{ inserted: number; ofDeleted: number }>({ text, values });
-  return found.rows[0]!;
+  const result = await tx.query<{ inserted: number; ofDeleted: number }>({ text, values });
+  return result.rows[0]!;
 }
 
-/** By primary keys. */
+/** Reads by primary keys. */
 const findDeletedStatement = `
   select wanted.id
   from unnest($2::uuid[]) as wanted (id)
@@ -236,7 +249,10 @@ const findDeletedStatement = `
         select 1 from merged_profiles
         where merged_profiles.workspace_id = $1::uuid and merged_profiles.profile_id = wanted.id limit 1) is null)`;
 
-/** Those among the profiles who were deleted: they have a tombstone, or are neither there nor merged into somebody. */
+/**
+ * Returns those of the profiles that were deleted: they have a tombstone, or neither a profile nor a merge
+ * record exists.
+ */
 export async function findDeleted(
   pool: Pool,
   workspaceId: string,
@@ -248,8 +264,8 @@ export async function findDeleted(
 }
 
 /**
- * Deletes have to reach the archive of the workspace when the first of them is so many days old. One that has no file, as
- * its months went without an archive, has nothing to be erased from.
+ * Selects workspaces whose oldest pending delete is at least $1 days old and has to be applied to the
+ * archive. Workspaces without archive files, whose months were dropped without an archive, are skipped.
  */
 const dueErasuresStatement = `
   select archive_erasures.workspace_id as id
@@ -274,26 +290,30 @@ const finishErasureStatement = `
   where archive_erasures.workspace_id = $1::uuid and archive_erasures.latest < $2::timestamptz`;
 
 /**
- * Everything that was deleted before the instant is erased from the archive of the workspace.
- * @param before of Postgres's clock, as `readClock` gives it
+ * Records that everything deleted before a time is erased from the archive of the workspace.
+ *
+ * @param before time by Postgres's clock, from `readClock`
  */
 export async function finishErasure(pool: Pool, workspaceId: string, before: string): Promise<void> {
   await pool.query({ text: finishErasureStatement, values: [workspaceId, before] });
 }
 
-/** Milliseconds of one statement: a page, a file's row. The count of a detached partition has its own. */
+/**
+ * Timeout in milliseconds of a statement that reads or writes a page or a file's row. The count of a detached
+ * partition has its own.
+ */
 const STATEMENT_TIMEOUT = 600_000;
 
 /**
- * A pool for months that go. Every statement goes along the primary key: no table is read for some of its rows. None goes
- * on without end.
+ * Opens a pool for archiving and dropping months. Every statement reads by the primary key, so that no table
+ * is scanned for a few of its rows, and every statement has a timeout.
  */
 export function openRetentionPool(databaseUrl: string): Pool {
   return openPool(databaseUrl, RETENTION_CONNECTIONS, {
     session: {
       ...{ enable_seqscan: 'off', enable_bitmapscan: 'off', enable_hashjoin: 'off', enable_mergejoin: 'off' },
       ...{ plan_cache_mode: 'force_custom_plan', jit: 'off' },
-      // The session of the lease rests while a file is written.
+      // The session that holds the lease is idle while a file is written.
       ...{ statement_timeout: STATEMENT_TIMEOUT, idle_session_timeout: 0 },
     },
   });

@@ -2,17 +2,20 @@ import { randomUUID } from 'node:crypto';
 import type { Pool } from './database.ts';
 import { isDistributed, WORKSPACES } from './distributed.ts';
 
-/** Whose turn it is. A lease is not a process: the cursor may have been set back under one that the process has lost. */
+/**
+ * A lease of a destination. Its id belongs to one lease and not to the process, because the cursor may have
+ * been reset since the process lost an earlier lease.
+ */
 interface DestinationLease {
-  /** Of this lease alone. */
+  /** Id of this lease. */
   lease: string;
   workspaceId: string;
   id: string;
 }
 
-/** What a process needs for delivering. */
+/** A leased destination with everything that delivery needs. */
 export interface LeasedDestination extends DestinationLease {
-  /** Its name. */
+  /** Name of the workspace. */
   workspace: string;
   name: string;
   kind: string;
@@ -21,17 +24,20 @@ export interface LeasedDestination extends DestinationLease {
   position: string;
   place: number;
   failures: number;
-  /** As of `stream_destinations`: milliseconds. */
+  /** `gather_ms` of `stream_destinations`, in milliseconds. */
   gatherMs: number;
-  /** Milliseconds since 1970, by Postgres's clock. */
+  /** Epoch milliseconds by Postgres's clock. */
   leasedAt: number;
-  /** Where the file ends that was being put; it is put again as it was. */
+  /** End of the file that is being uploaded. It is uploaded again with the same content. */
   planned: { position: string; place: number } | undefined;
-  /** The hour that this file stands under, or the last one. */
+  /** Hour under which the current file, or the last one, is stored. */
   fileHour: Date | null;
 }
 
-/** So many entries are enough for a file, whatever their age, if they stand in so many rows at most. */
+/**
+ * A gathering destination is due once the first `rows` rows of the log contain this many entries, whatever
+ * their age.
+ */
 const FULL = { entries: 20_000, rows: 1000 };
 
 const waiting = `
@@ -41,8 +47,9 @@ const waiting = `
         order by stream_log.id`;
 
 /**
- * The destinations of an installation are few, and all of them are looked at. Those that gather are looked at no further
- * than has to be: a file that is being put, the oldest row, then how many entries there are.
+ * Leases destinations that are free and have something to deliver. An installation has few destinations, so
+ * all are checked. Gathering destinations are checked only as far as necessary: for a file that is being
+ * uploaded, then the age of the oldest row, then the number of entries.
  */
 const leaseStatement = (own: string) => `
   with free as (
@@ -82,7 +89,10 @@ const leaseStatement = (own: string) => `
 
 const leaseAnyStatement = leaseStatement('');
 
-/** Where they lie apart: whose destinations may have something to be delivered, first who has waited for longest. */
+/**
+ * Variant for a distributed Postgres: workspaces whose destinations may have something to deliver, longest
+ * waiting first.
+ */
 const waitingStatement = `
   select stream_destinations.workspace_id as id
   from stream_destinations
@@ -129,10 +139,12 @@ async function leaseAny(pool: Pool, { milliseconds, limit, gathers }: WantedLeas
 }
 
 /**
- * Leases: for so many milliseconds nobody else delivers. Only those are given that have something to be delivered.
- * Of those that gather, only those whose oldest thing has waited long enough, or that have enough. First comes who has
- * waited longest since its last one.
- * @param of `gathers`: those that gather, else the others
+ * Leases up to `limit` destinations for some milliseconds, during which no other process delivers to them.
+ * Only destinations that have something to deliver are leased. A gathering destination must also have waited
+ * long enough for its oldest entry, or have enough entries. The destination whose last lease ended first
+ * comes first.
+ *
+ * @param wanted `gathers` selects the gathering destinations, or the others
  */
 export async function leaseDestinations(
   pool: Pool,
@@ -147,7 +159,7 @@ export async function leaseDestinations(
   }));
 }
 
-const mine = `
+const leaseCondition = `
   where stream_destinations.workspace_id = $2::uuid
     and stream_destinations.id = $3::uuid
     and stream_destinations.leased_by = $1::uuid
@@ -160,20 +172,21 @@ const renewStatement = `
     planned_position = coalesce($5::bigint, stream_destinations.planned_position),
     planned_place = coalesce($6::integer, stream_destinations.planned_place),
     file_hour = coalesce($7::timestamptz, stream_destinations.file_hour)
-  ${mine}`;
+  ${leaseCondition}`;
 
-/** The file that is to be put. */
+/** A file that is about to be uploaded. */
 export interface PlannedFile {
-  /** Where it ends. */
+  /** Position of its last entry. */
   position: string;
   place: number;
   hour: Date;
 }
 
 /**
- * Keeps a lease for so many milliseconds more. With a file, that one is put from now on, until the cursor is behind it:
- * by whoever has the lease then, to the same end.
- * @returns false when the lease is gone, or it is paused
+ * Extends a lease. With `file`, that file is uploaded from now on until the cursor has passed it: whichever
+ * process holds the lease uploads the same entries.
+ *
+ * @returns false if the lease was lost or the destination is paused
  */
 export async function renewDestination(
   pool: Pool,
@@ -186,7 +199,8 @@ export async function renewDestination(
   return rowCount === 1;
 }
 
-// Does not wait for the disk: what a crash of Postgres takes back of the cursor is delivered once more, with its ids.
+// Does not wait for the disk. If a crash of Postgres reverts the cursor, the messages are delivered again
+// with the same ids.
 const advanceStatement = `
   update stream_destinations
   set
@@ -195,9 +209,13 @@ const advanceStatement = `
     delivered_at = now(), failures = 0, last_error = null, failed_at = null, next_try_at = null,
     leased_until = pg_catalog.statement_timestamp() + $7::integer * interval '1 millisecond'
   from (select set_config('synchronous_commit', 'off', true)) as unhurried
-  ${mine}`;
+  ${leaseCondition}`;
 
-/** Moves the cursor behind what was delivered, and keeps the lease. @returns false when the lease is gone, or it is paused */
+/**
+ * Moves the cursor past the delivered entries and extends the lease.
+ *
+ * @returns false if the lease was lost or the destination is paused
+ */
 export async function advanceDestination(
   pool: Pool,
   { lease, workspaceId, id }: DestinationLease,
@@ -223,12 +241,13 @@ const giveBackStatement = `
         when $5::integer <> 0 then $5::integer * interval '1 millisecond'
       end,
     state = case when $6::boolean then 'paused' else stream_destinations.state end
-  ${mine}`;
+  ${leaseCondition}`;
 
 /**
- * Gives a lease back, behind everybody who waits: all is delivered, or with an error. The next try is due after `retryMs`
- * milliseconds, at once unless told; after an error in twice as many for each vain one since the last delivery, up to
- * `mostMs`. `pause`: none is, until resumed.
+ * Releases a lease, so that all waiting destinations come first. The next attempt is due after `retryMs`
+ * milliseconds, by default immediately. With `error`, the attempt counts as failed, and the delay doubles
+ * with each failed attempt since the last delivery, up to `mostMs`. `pause` stops delivery until the
+ * destination is resumed.
  */
 export async function giveBackDestination(
   pool: Pool,

@@ -4,15 +4,17 @@ import { dependents } from './erasures.ts';
 import { keysTable, keyValues, type MergePair, type ProfileKey } from './merges.ts';
 import { requestErasures } from './stream-erasures.ts';
 
-/** The tombstone of a profile: it is gone, and something is left to be done for it. */
+/** Tombstone of a removed profile that still has work to be done. */
 export interface Tombstone {
   workspaceId: string;
   id: string;
-  /** `merged`: sums that came late are brought to who took it in. `deleted`: what it did is erased. */
+  /**
+   * `merged`: late summaries are moved to the profile that it was merged into. `deleted`: its data is erased.
+   */
   fate: 'merged' | 'deleted';
 }
 
-/** In the order of the primary key; the table holds what is left to do, and nothing else. */
+/** Reads in primary key order. The table only has profiles with remaining work. */
 const selectTombstonesStatement = `
   select removed_profiles.workspace_id as "workspaceId", removed_profiles.profile_id as id
   from removed_profiles
@@ -21,9 +23,9 @@ const selectTombstonesStatement = `
   limit $1`;
 
 /**
- * Tombstones: profiles that are gone and have something left to be done for them.
+ * Returns a page of tombstones: removed profiles that still have work to be done.
  *
- * @param after the cursor: the last one of the page before; absent: from the start
+ * @param after last tombstone of the previous page; absent for the first page
  */
 export async function selectTombstones(pool: Pool, limit: number, after?: ProfileKey): Promise<ProfileKey[]> {
   const { rows } = await pool.query<ProfileKey>({
@@ -34,7 +36,7 @@ export async function selectTombstones(pool: Pool, limit: number, after?: Profil
   return rows;
 }
 
-/** By primary key. What another worker has in hand is left to it. */
+/** Reads by primary key. Skips tombstones that another worker has locked. */
 const lockTombstonesStatement = `
   select removed_profiles.workspace_id as "workspaceId", removed_profiles.profile_id as id, removed_profiles.fate
   from ${keysTable}
@@ -44,8 +46,9 @@ const lockTombstonesStatement = `
   for update of removed_profiles skip locked`;
 
 /**
- * Takes tombstones in hand until the transaction ends. Its statements are planned anew each time: a plan that was
- * made while a table was nearly empty would go through all of it for each row of a slice.
+ * Locks tombstones until the end of the transaction. Statements of the transaction are planned for each
+ * execution, because a plan that was made for a nearly empty table would scan the whole table for each row of
+ * a slice.
  */
 export async function lockTombstones(tx: Connection, keys: ProfileKey[]): Promise<Tombstone[]> {
   await tx.query('set local plan_cache_mode = force_custom_plan');
@@ -57,7 +60,7 @@ export async function lockTombstones(tx: Connection, keys: ProfileKey[]): Promis
   return rows;
 }
 
-/** By the primary keys of merged_profiles and profiles: follows each merge to its end. */
+/** Follows each merge to its end, by the primary keys of merged_profiles and profiles. */
 const findKeptStatement = `
   with recursive chain as (
     select wanted.workspace_id, wanted.id as merged_id, wanted.id as kept_id, false as moved
@@ -74,7 +77,9 @@ const findKeptStatement = `
   join profiles on profiles.workspace_id = chain.workspace_id and profiles.id = chain.kept_id
   where chain.moved`;
 
-/** Whom merged profiles belong to now; those whose last owner is gone as well are missing. */
+/**
+ * Returns the current owners of merged profiles. Profiles whose last owner was removed as well are omitted.
+ */
 export async function findKept(tx: Connection, merged: ProfileKey[]): Promise<MergePair[]> {
   const { rows } = await tx.query<MergePair>({
     name: 'find-kept',
@@ -85,9 +90,10 @@ export async function findKept(tx: Connection, merged: ProfileKey[]): Promise<Me
 }
 
 /**
- * By the primary key of removed_profiles and merged_profiles_kept: what those did whom a deleted profile has taken in is
- * erased with it. One step down the merges, at most $3 of each profile; those found are deleted ones at the next
- * step. Sorted, so that two workers lock in one order.
+ * Marks profiles that were merged into deleted ones as deleted, so that their data is erased too. Uses the
+ * primary key of removed_profiles and merged_profiles_kept. One call goes one step down the merges, with up
+ * to $3 profiles each; the next call continues with those. Sorted, so that two workers lock in the same
+ * order.
  */
 const spreadDeletesStatement = `
   with found as materialized (
@@ -115,19 +121,19 @@ const spreadDeletesStatement = `
   order by found.workspace_id, found.profile_id
   on conflict (workspace_id, profile_id) do update set fate = 'deleted'`;
 
-/** @returns how many profiles are to be erased with the deleted ones among the given */
+/** Spreads deletes to merged profiles. @returns the number of profiles that are now marked as deleted */
 export async function spreadDeletes(pool: Pool, keys: ProfileKey[], ofEach: number): Promise<number> {
   const values = [...keyValues(keys), ofEach];
   const { rowCount } = await pool.query({ name: 'spread-deletes', text: spreadDeletesStatement, values });
   return rowCount ?? 0;
 }
 
-const none = (table: string, owned: string) => `
+const hasNone = (table: string, owned: string) => `
       and (select 1 from ${table} where ${table}.workspace_id = wanted.workspace_id and ${owned} limit 1) is null`;
 
-/** What waits for a profile among the dead letters and the failed rows of warehouses. */
-const ofFailures = [
-  none('named_failures', "named_failures.name = 'u:' || wanted.id"),
+/** Conditions that no dead letter and no failed warehouse row waits for the profile. */
+const noFailures = [
+  hasNone('named_failures', "named_failures.name = 'u:' || wanted.id"),
   `
       and (
         select 1 from left_names
@@ -135,24 +141,27 @@ const ofFailures = [
         limit 1) is null`,
 ];
 
-/** What a deleted profile leaves behind besides. A merged one's is its keeper's by reference. */
-const ofDeleted = [
-  none('events', 'events.profile_id = wanted.id'),
-  none('purchases', 'purchases.profile_id = wanted.id'),
-  none('merged_profiles', 'merged_profiles.kept_id = wanted.id'),
+/**
+ * Conditions that apply only to deleted profiles. Rows of a merged profile belong to the kept profile by
+ * reference.
+ */
+const noDeletedData = [
+  hasNone('events', 'events.profile_id = wanted.id'),
+  hasNone('purchases', 'purchases.profile_id = wanted.id'),
+  hasNone('merged_profiles', 'merged_profiles.kept_id = wanted.id'),
 ];
 
 /**
- * By primary key, and the indexes on profiles of all tables in which something may be left. Every transaction that has
- * found the profiles before they were removed has ended: nothing comes after this look.
+ * Reads by primary key and the profile indexes of all tables that may have remaining rows. All transactions
+ * that found the profiles before their removal have ended, so no row can be added after this check.
  */
 const statementOf = (fate: Tombstone['fate']) => `
   with settled as materialized (
     select wanted.workspace_id, wanted.id
     from ${keysTable}
     where true${[...dependents.names, ...dependents.belongings]
-      .map(({ table, owned }) => none(table, owned))
-      .join('')}${ofFailures.join('')}${fate === 'deleted' ? ofDeleted.join('') : ''}
+      .map(({ table, owned }) => hasNone(table, owned))
+      .join('')}${noFailures.join('')}${fate === 'deleted' ? noDeletedData.join('') : ''}
   )${
     fate === 'deleted'
       ? `, references_gone as (
@@ -185,10 +194,11 @@ const statementOf = (fate: Tombstone['fate']) => `
 const statements = { merged: statementOf('merged'), deleted: statementOf('deleted') };
 
 /**
- * Drops those of the tombstones, all of one fate, for which nothing is left to do. Deleted ones are noted for the archive
- * and the log of streams of their workspace: what is begun later reads tables in which they have no rows.
+ * Deletes those of the tombstones whose work is done. All must have the same fate. Deleted profiles are
+ * recorded for the archive and the stream log of their workspace. Exports and archive runs that begin later
+ * read tables without rows of these profiles.
  *
- * @returns how many they were
+ * @returns the number of deleted tombstones
  */
 export async function dropSettled(
   tx: Connection,

@@ -3,18 +3,19 @@ import { tracing } from '../platform/tracing.ts';
 import { type Connection, type Pool, workFor } from './database.ts';
 import { isForeignSession, isStalePlan } from './error-cause.ts';
 
-/** Milliseconds that a transaction's statements may take, and wait for a lock; what takes longer fails. */
+/** Timeouts in milliseconds of a transaction's statements and of their lock waits. */
 export interface Limits {
   statement: number;
   lock: number;
 }
 
 /**
- * Commits what `work` does, or nothing of it. A connection that failed is not used again.
+ * Runs `work` in a transaction and commits it, or rolls it back if `work` throws. A connection that failed is
+ * not reused.
  *
- * @param work may send COMMIT itself, behind its last statements and in one write with them: should one of those fail,
- *   the server takes it for ROLLBACK
- * @throws what `work` throws, or why the connection was lost, where that is known
+ * @param work may send COMMIT itself, in one write with its last statements; if one of these fails, the
+ * server treats COMMIT as ROLLBACK
+ * @throws the error of `work`, or the cause of a lost connection if it is known
  */
 export async function inTransaction<T>(
   pool: Pool,
@@ -25,7 +26,7 @@ export async function inTransaction<T>(
   const tx = await pool.connect();
   if (span) workFor(tx, span);
   let broken: Error | undefined;
-  // While it is checked out, the connection's own errors have no other listener, and would end the process.
+  // A checked-out connection has no other error listener, and an unhandled error would end the process.
   const onError = (error: Error) => {
     broken = error;
   };
@@ -36,7 +37,7 @@ export async function inTransaction<T>(
     return committed;
   };
   try {
-    await tx.query(beginning(limits));
+    await tx.query(beginStatement(limits));
     const result = await work(tx, commit);
     await commit();
     return result;
@@ -54,42 +55,42 @@ export async function inTransaction<T>(
   }
 }
 
-/** One message, and so one round trip. */
-function beginning(limits: Limits | undefined): string {
+/** Returns a single message, so that it takes one round trip. */
+function beginStatement(limits: Limits | undefined): string {
   if (!limits) return 'begin';
   const { statement, lock } = limits;
   return `begin; set local statement_timeout = ${statement}; set local lock_timeout = ${lock}`;
 }
 
-/** Who holds the place, as a number of 64 bits; the transaction has it until its end. */
+/** Locks an export target, by a 64-bit hash, until the end of the transaction. */
 const claimStatement = `select pg_try_advisory_xact_lock(hashtextextended('export ' || $1::text, 0)) as claimed`;
 
-/** Every statement of the transaction sees the rows of this moment. */
+/** All statements of the transaction see the rows of this time. */
 const momentStatement = 'select now() as moment';
 
-/** The rows as they were at one moment, for reading. */
+/** A read-only snapshot of the store. */
 export interface Snapshot {
   connection: Connection;
   asOf: Date;
 }
 
 /**
- * Does something that reads what the store was at one moment, in one transaction that changes nothing. For as long as it
- * takes, Postgres keeps the rows that others replace.
+ * Runs `read` in one read-only transaction with a snapshot. Until it ends, VACUUM cannot remove row versions
+ * that other transactions replace.
  *
- * @param place of what is written: one process at a time has it
- * @returns undefined when another has the place
+ * @param target target that is written; only one process at a time can hold it
+ * @returns undefined if another process holds the target
  */
 export async function inSnapshot<T>(
   pool: Pool,
-  place: string,
+  target: string,
   read: (snapshot: Snapshot) => Promise<T>,
 ): Promise<T | undefined> {
   const connection = await pool.connect();
   let broken: Error | undefined;
   try {
     await connection.query('begin isolation level repeatable read read only');
-    const { rows: claims } = await connection.query<{ claimed: boolean }>(claimStatement, [place]);
+    const { rows: claims } = await connection.query<{ claimed: boolean }>(claimStatement, [target]);
     if (!claims[0]!.claimed) return undefined;
     const { rows } = await connection.query<{ moment: Date }>(momentStatement);
     return await read({ connection, asOf: rows[0]!.moment });
@@ -101,38 +102,42 @@ export async function inSnapshot<T>(
   }
 }
 
-/** Bytes from which on statements leave at once: the server begins while the next ones are being made. */
+/**
+ * Bytes of buffered statements from which they are sent immediately, so that the server starts while later
+ * ones are still being built.
+ */
 const LARGE = 32_768;
 
 /**
- * Sends statements that need no answer of each other, in their order. Small ones leave in one write to the
- * socket. When one fails inside a transaction, those behind it fail with it.
+ * Pipelines statements that do not need each other's results, in order. Small statements leave in one write
+ * to the socket. If one of them fails inside a transaction, the later ones fail as well.
  *
- * @param statements each makes its statement, or returns false for none
+ * @param statements each sends its statement, or returns false to send none
  */
 export function sendTogether<T extends (() => unknown)[]>(
   tx: Connection,
   statements: [...T],
 ): Promise<{ [K in keyof T]: Awaited<ReturnType<T[K]>> }> {
-  const all = answersTo(sendEach(tx, statements));
+  const all = answersTo(sendCorked(tx, statements));
   return all as Promise<{ [K in keyof T]: Awaited<ReturnType<T[K]>> }>;
 }
 
 /**
- * The same by name, for who needs what a statement returns before it is answered. Their answers are for `answersTo`.
+ * Same as `sendTogether` with named statements, for callers that need a statement's return value before its
+ * result arrives. Pass the returned values to `answersTo`.
  *
- * @returns what each has returned
+ * @returns the return value of each function
  */
 export function sendNamed<T extends Record<string, () => unknown>>(
   tx: Connection,
   statements: T,
 ): { [K in keyof T]: ReturnType<T[K]> } {
-  const sent = sendEach(tx, Object.values(statements));
-  const named = Object.keys(statements).map((name, place) => [name, sent[place]]);
+  const sent = sendCorked(tx, Object.values(statements));
+  const named = Object.keys(statements).map((name, index) => [name, sent[index]]);
   return Object.fromEntries(named) as { [K in keyof T]: ReturnType<T[K]> };
 }
 
-function sendEach(tx: Connection, statements: (() => unknown)[]): unknown[] {
+function sendCorked(tx: Connection, statements: (() => unknown)[]): unknown[] {
   const { stream } = (tx as unknown as { connection: { stream: Duplex } }).connection;
   const sent: unknown[] = [];
   stream.cork();
@@ -149,23 +154,28 @@ function sendEach(tx: Connection, statements: (() => unknown)[]): unknown[] {
   return sent;
 }
 
-/** The answers to statements that were sent together. @throws what failed first */
+/** Waits for the results of pipelined statements. @throws the error that occurred first */
 export function answersTo<T extends readonly unknown[]>(
   sent: readonly [...T],
 ): Promise<{ -readonly [K in keyof T]: Awaited<T[K]> }> {
-  return Promise.all(sent).catch((error) => causeOf(error, [...sent])) as Promise<{
+  return Promise.all(sent).catch((error) => throwCause(error, [...sent])) as Promise<{
     -readonly [K in keyof T]: Awaited<T[K]>;
   }>;
 }
 
-/** Of a statement in a transaction that another one has spoilt. */
-const SPOILT = '25P02';
+/** SQLSTATE of a statement in a transaction that has already failed. */
+const ABORTED = '25P02';
 
-/** Who sends several statements hears of its failure a little later than those behind it. @throws what came first */
-async function causeOf(error: unknown, answers: unknown[]): Promise<never> {
+/**
+ * Finds the original error, which may be reported later than its consequences: a function that sends several
+ * statements rejects a little later than the statements after it.
+ *
+ * @throws the original error
+ */
+async function throwCause(error: unknown, answers: unknown[]): Promise<never> {
   const codeOf = (failure: unknown) => (failure as { code?: string } | undefined)?.code;
-  if (codeOf(error) !== SPOILT) throw error;
+  if (codeOf(error) !== ABORTED) throw error;
   for (const answer of await Promise.allSettled(answers))
-    if (answer.status === 'rejected' && codeOf(answer.reason) !== SPOILT) throw answer.reason;
+    if (answer.status === 'rejected' && codeOf(answer.reason) !== ABORTED) throw answer.reason;
   throw error;
 }
