@@ -2,23 +2,23 @@
   Takes up to `wanted` tokens from each of several buckets, in one atomic step on the server's clock.
 
   KEYS[i]  a bucket: hash of tokens (float) and at (microseconds)
-  ARGV     of each bucket in turn:
-             capacity, tokens; the bucket is full at first
+  ARGV     for each bucket in turn:
+             capacity, tokens; a new bucket is full
              window, seconds: the time in which an empty bucket fills
              wanted, tokens
            and 'clock' at the end, if the buckets are not refilled evenly but at the start of each window of the clock
 
-  Returns of each bucket in turn: granted, left (whole tokens), milliseconds until the bucket is full (until the window ends), milliseconds until one token is there, server time in milliseconds
+  Returns for each bucket in turn: granted, left (whole tokens), milliseconds until the bucket is full (with 'clock', until the window ends), milliseconds until one token is available, server time in milliseconds
 ]]
 local clock = redis.call('TIME')
 local now = tonumber(clock[1]) * 1000000 + tonumber(clock[2])
 local on_clock = ARGV[#KEYS * 3 + 1] == 'clock'
 local answers = {}
 
-for place, key in ipairs(KEYS) do
-  local capacity = tonumber(ARGV[place * 3 - 2])
-  local window = tonumber(ARGV[place * 3 - 1])
-  local wanted = tonumber(ARGV[place * 3])
+for index, key in ipairs(KEYS) do
+  local capacity = tonumber(ARGV[index * 3 - 2])
+  local window = tonumber(ARGV[index * 3 - 1])
+  local wanted = tonumber(ARGV[index * 3])
   local span = window * 1000000
   local per_microsecond = capacity / span
 

@@ -13,7 +13,9 @@ import { rulesOf, type VendorRules } from '../schemas/vendor-rules.ts';
 import type { Pool } from '../store/database.ts';
 import { type Counter, findTokenBucket, keepTokenBuckets } from '../store/rate-limits.ts';
 
-/** What one take gave; times in milliseconds, `now` in epoch milliseconds of the bucket's clock. */
+/**
+ * Result of taking tokens. Times are in milliseconds; `now` is in epoch milliseconds of the bucket's clock.
+ */
 export interface Take {
   granted: number;
   left: number;
@@ -22,40 +24,40 @@ export interface Take {
   now: number;
 }
 
-/** What a bucket holds: a token for each of so many requests, which refill evenly within the window. */
+/** Size of a bucket: a token for each of `requests` requests, refilled evenly within the window. */
 export interface BucketSize {
   requests: number;
   windowSeconds: number;
 }
 
-/** When buckets are refilled: evenly, or at the start of each window of the clock. */
+/** Refill mode: evenly, or completely at the start of each window of the clock. */
 export type Refill = VendorRules['rateWindows'];
 
-/** A store of token buckets. A key is the owner's id and the name of a bucket, with a colon between. */
+/** A store of token buckets. A key consists of the owner's id, a colon and the name of the bucket. */
 export interface TokenBuckets {
   take(key: string, size: BucketSize, wanted: number): Promise<Take>;
 }
 
-/** Takes that leave in one command at most: each is some microseconds of Redis's only thread. */
-const MOST_TAKES = 256;
+/** Maximum number of takes in one command. Each one occupies Redis's only thread for a few microseconds. */
+const MAX_TAKES = 256;
 
-/** Numbers that the script answers for each bucket. */
-const ANSWERS = 5;
+/** Numbers that the script returns for each bucket. */
+const NUMBERS_OF_TAKE = 5;
 
-interface AskedTake {
+interface WantedTake {
   key: string;
   size: BucketSize;
   wanted: number;
 }
 
-/** The shard of whoever has a bucket. */
+/** Returns the shard of a bucket's owner. */
 type ShardOf = (ownerId: string) => Promise<number>;
 
 /**
- * Buckets in Redis, shared by every edge, on Redis's clock.
+ * Token buckets in Redis, shared by all web processes, on Redis's clock.
  *
- * @param shardOf where a cluster has several shards. A bucket lies where its owner's lanes do, so that a server that is
- *   away takes the limits of no other workspaces with it
+ * @param shardOf set for a cluster with several shards. A bucket is stored on the server of its owner's
+ * lanes, so that an unavailable server affects only the limits of its own workspaces
  */
 export function redisTokenBuckets(
   redis: RedisClient,
@@ -66,25 +68,27 @@ export function redisTokenBuckets(
   const last = refill === 'clock' ? [refill] : [];
   const commands = redis as unknown as { takeTokens(...given: (string | number)[]): Promise<number[]> };
 
-  async function takeAll(names: string[], takes: Omit<AskedTake, 'key'>[]): Promise<Take[]> {
+  async function takeAll(names: string[], takes: Omit<WantedTake, 'key'>[]): Promise<Take[]> {
     const sizes = takes.flatMap(({ size, wanted }) => [size.requests, size.windowSeconds, wanted]);
     const answers = await answerOf(commands.takeTokens(names.length, ...names, ...sizes, ...last));
     return takes.map((_, index) => {
-      const [granted, left, untilFull, untilOne, now] = answers.slice(index * ANSWERS) as Five;
+      const [granted, left, untilFull, untilOne, now] = answers.slice(index * NUMBERS_OF_TAKE) as Five;
       return { granted, left, untilFull, untilOne, now };
     });
   }
 
   if (!isCluster(redis)) {
-    // A thousand workspaces of a few requests a second each are a few hundred round trips, and as many writes to disk.
-    const ask = together((asked: AskedTake[]) => {
-      const names = asked.map(({ key }) => `{penstock}:limit:${key}`);
-      return takeAll(names, asked);
-    }, MOST_TAKES);
-    return { take: (key, size, wanted) => ask({ key, size, wanted }) };
+    // Batching matters: a thousand workspaces with a few requests per second each would otherwise be hundreds
+    // of round trips, and as many writes to disk.
+    const takeBatched = together((takes: WantedTake[]) => {
+      const names = takes.map(({ key }) => `{penstock}:limit:${key}`);
+      return takeAll(names, takes);
+    }, MAX_TAKES);
+    return { take: (key, size, wanted) => takeBatched({ key, size, wanted }) };
   }
   return {
-    // No two buckets are used together: they are spread over all servers of the cluster, and no command names two.
+    // Buckets are never used together, so they are spread over all servers of the cluster, and each command
+    // names one key.
     async take(key, size, wanted) {
       const name = shardOf
         ? `${prefixOf(await shardOf(split(key).ownerId))}:limit:${key}`
@@ -97,7 +101,7 @@ export function redisTokenBuckets(
 
 type Five = [number, number, number, number, number];
 
-/** What was left of a bucket at a time, in epoch milliseconds. */
+/** Tokens that were left in a bucket at a time, in epoch milliseconds. */
 export interface Level {
   tokens: number;
   at: number;
@@ -109,14 +113,14 @@ export interface MemoryTokenBuckets extends TokenBuckets {
   forget(): void;
 }
 
-/** Where buckets of a process are kept: a Map, or a cache of bounded size. */
+/** Storage for the buckets of a process: a Map, or a cache of bounded size. */
 interface Levels {
   get(key: string): Level | undefined;
   set(key: string, level: Level): unknown;
   clear(): void;
 }
 
-/** Buckets in this process. The same arithmetic as the Lua script. */
+/** Token buckets in this process, with the same arithmetic as the Lua script. */
 export function memoryTokenBuckets(
   clock: () => number = now,
   levels: Levels = new Map(),
@@ -150,28 +154,28 @@ export function memoryTokenBuckets(
   };
 }
 
-/** Seconds. A shorter window is over soon after a restart, whatever is remembered. */
+/** Seconds from which a window survives a restart. A shorter one ends soon after a restart anyway. */
 const LONG_WINDOW = 3600;
 
-/** Milliseconds between two writes: what a process that is killed forgets. */
+/** Milliseconds between two writes. A killed process loses at most this much. */
 const WRITE_INTERVAL = 1000;
 
-/** Buckets in one statement. */
+/** Buckets per statement. */
 const CHUNK = 1000;
 
 interface KeptTokenBucketsOptions {
   counter: Counter;
   pool: Pool;
   log: Log;
-  /** Epoch milliseconds. */
+  /** Returns epoch milliseconds. */
   clock?: () => number;
   refill?: Refill;
 }
 
 /**
- * Buckets in this process, for the form with one edge. Those of long windows go on after a restart: what changed is
- * written to Postgres once a second, and at the end. Who is killed lets through again what was asked in the last
- * second, or since Postgres went away.
+ * Token buckets in this process, for installations with one web process. Buckets with long windows survive a
+ * restart: changes are written to Postgres once a second and at shutdown. A killed process forgets the
+ * requests of the last second, or of the time since Postgres became unavailable, and allows them again.
  */
 export function createKeptTokenBuckets({
   counter,
@@ -181,7 +185,7 @@ export function createKeptTokenBuckets({
   refill = 'even',
 }: KeptTokenBucketsOptions) {
   const memory = memoryTokenBuckets(clock, new Map(), refill);
-  /** Each is read once. */
+  /** Keys that were read, each once. */
   const read = new Map<string, Promise<void>>();
   let changed = new Set<string>();
   let warned = false;
@@ -210,7 +214,10 @@ export function createKeptTokenBuckets({
     if (found) memory.restore(key, { tokens: found.tokens, at: found.at.getTime() });
   }
 
-  /** One at a time. What could not be written is written with what changes next. */
+  /**
+   * Writes changed buckets; one call at a time. Buckets that could not be written are written with the next
+   * change.
+   */
   async function write(): Promise<void> {
     const keys = [...changed];
     changed = new Set();
@@ -247,25 +254,28 @@ export function createKeptTokenBuckets({
   };
 }
 
-/** `owner:bucket`. */
+/** Splits a key `owner:bucket`. */
 function split(key: string): { ownerId: string; bucket: string } {
   const colon = key.indexOf(':');
   return { ownerId: key.slice(0, colon), bucket: key.slice(colon + 1) };
 }
 
-/** Where the rate limits are counted. */
+/** The store of the rate limits. */
 export interface OpenTokenBuckets {
   buckets: TokenBuckets;
-  /** Absent when no server is needed for them, or it is the queue's. Rejects when it does not answer. */
+  /**
+   * Checks the server of the limits. Absent if there is none, or if it is the queue's server. Rejects if it
+   * does not respond.
+   */
   ping?: () => Promise<void>;
-  /** Makes all buckets full that this process counts by itself, after their rows were removed. */
+  /** Refills all buckets that this process counts itself, after their rows were deleted. */
   forget(): void;
   stop(): Promise<void>;
 }
 
 /**
- * The queue's Redis, or the one of REDIS_URL beside a queue in Postgres; without either, this process counts for
- * itself, and keeps what a restart should not forget in Postgres.
+ * Opens the store of the rate limits: the queue's Redis, or the Redis of REDIS_URL if the queue is in
+ * Postgres. Without Redis, this process counts by itself and saves buckets with long windows in Postgres.
  */
 export function openTokenBuckets(
   config: Config,

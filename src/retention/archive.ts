@@ -29,17 +29,17 @@ import {
 } from './files.ts';
 import { aboutMonth, idsOf } from './plan.ts';
 
-/** Rows of one statement. */
+/** Rows per statement. */
 export const PAGE = 500;
 
 export const objectOf = ({ workspaceId, month, kind }: ArchivedMonth, id: string) =>
   `${workspaceId}/${month}/${kind}-${id}.parquet`;
 
-/** Whose rows are in the table still, although they are in the archive. */
+/** Returns whether rows of the file are still in the table, although they are archived. */
 export const isPending = ({ state, held }: ArchiveFile) =>
   state === 'verified' || (state === 'restored' && !held);
 
-/** Removes what an interrupted run has left: files that were not verified, and those whose place another has taken. */
+/** Removes what an interrupted run has left: files that were not verified, and files that were replaced. */
 export async function discardUnfinished(retention: Retention, month: ArchivedMonth): Promise<void> {
   for (const file of await filesOfMonth(retention.pool, month)) {
     if (file.state !== 'archiving' && file.state !== 'replaced') continue;
@@ -50,15 +50,15 @@ export async function discardUnfinished(retention: Retention, month: ArchivedMon
 }
 
 /**
- * Rows of a partition behind a place, a page at a time, in the order of their keys. Who takes rows away goes on behind them,
- * too: from the beginning each page would walk past what is gone.
+ * Yields pages of rows of a partition after a position, in key order. Also used while the rows are deleted:
+ * continuing after the last page avoids walking past deleted rows each time.
  */
 export async function* pagesOf(
   pool: Pick<Pool, 'query'>,
   of: RowsOf,
-  behind: Place = BEGINNING,
+  start: Place = BEGINNING,
 ): AsyncGenerator<ActivityRow[]> {
-  for (let place = behind; ; ) {
+  for (let place = start; ; ) {
     const page = await readRows(pool, of, { behind: place, limit: PAGE });
     if (page.length > 0) yield page;
     if (page.length < PAGE) return;
@@ -68,35 +68,39 @@ export async function* pagesOf(
 
 const placeOf = ({ profileId, id }: ActivityRow): Place => ({ profileId, id });
 
-const isBehind = (one: Place, other: Place) =>
+const isAfter = (one: Place, other: Place) =>
   one.profileId === other.profileId ? one.id > other.id : one.profileId > other.profileId;
 
-/** Where the rows of a month lie: in its partition, or among others in the default one. */
+/**
+ * Returns the table that has the rows of a month: its partition, or the default one with rows of other
+ * months.
+ */
 const rowsOf = async (pool: Pool, { workspaceId, kind, month }: ArchivedMonth): Promise<RowsOf> => ({
   ...{ workspaceId, kind, from: await partitionWith(pool, { kind, month }) },
 });
 
-/** What may be in a file yet: rows of the month that no pending file has. Rows never change, so that it takes no snapshot. */
+/** Yields the rows of a month that are in no pending file. Rows never change, so no snapshot is needed. */
 async function* unarchived(retention: Retention, month: ArchivedMonth): AsyncGenerator<ActivityRow> {
   const { pool, signal } = retention;
   const pending = (await filesOfMonth(pool, month)).filter(isPending);
   let { after, before } = idsOf(month.month);
-  let behind = BEGINNING;
+  let start = BEGINNING;
   for (const { last, greatest } of pending) {
-    if (last !== null && isBehind(last, behind)) behind = last;
-    // Of an earlier release, which went by ids: what it had not come to is behind the greatest.
+    if (last !== null && isAfter(last, start)) start = last;
+    // An earlier release wrote the file in id order: rows after the greatest id are not archived yet.
     if (last === null && greatest !== null && greatest > after) after = greatest;
   }
-  for await (const page of pagesOf(pool, await rowsOf(pool, month), behind)) {
+  for await (const page of pagesOf(pool, await rowsOf(pool, month), start)) {
     signal?.throwIfAborted();
     for (const row of page) if (row.id > after && row.id < before) yield row;
   }
 }
 
 /**
- * Archives the rows of a month that no verified file has, as files that are read back each. What is behind the last of
- * them is new to the archive; what came late before it stays in the table for the next run.
- * @returns rows
+ * Archives the rows of a month that no verified file has. Each file is read back. Rows after the last file
+ * are new to the archive; late rows before it stay in the table until the next run.
+ *
+ * @returns the number of archived rows
  */
 export async function archiveMonth(retention: Retention, month: ArchivedMonth): Promise<number> {
   const { pool, rowsOfFile = ROWS_OF_FILE, signal, log } = retention;
@@ -119,7 +123,7 @@ export async function archiveMonth(retention: Retention, month: ArchivedMonth): 
     signal?.throwIfAborted();
     const file = { ...month, id: newId() };
     const object = objectOf(month, file.id);
-    // Its row is there before its object is, so that none is ever forgotten.
+    // The row is inserted before the object is written, so that no object is left without a row.
     await insertFile(pool, { ...file, state: 'archiving', object });
     const found = await putVerified(retention, { object, kind: month.kind }, fillFile());
     await verifyFile(pool, { ...file, ...found, last });
@@ -130,9 +134,11 @@ export async function archiveMonth(retention: Retention, month: ArchivedMonth): 
 }
 
 /**
- * Deletes the rows of a month that are in its files, by their ids: what came late or is in no file stays.
- * @param from a partition that was detached; absent: the table
- * @returns rows
+ * Deletes the rows of a month that are in its files, by their ids. Late rows, and other rows that are not in
+ * a file, stay.
+ *
+ * @param from name of a detached partition; absent: the table
+ * @returns the number of deleted rows
  */
 export async function removeArchived(
   retention: Retention,
@@ -155,12 +161,16 @@ export async function removeArchived(
   return removed;
 }
 
-/** Deletes the rows of a month for good, and notes that it did. @returns rows */
+/**
+ * Deletes the rows of a month permanently, without an archive, and records it.
+ *
+ * @returns the number of deleted rows
+ */
 export async function removeUnarchived(retention: Retention, month: ArchivedMonth): Promise<number> {
   const { pool } = retention;
   const { after, before } = idsOf(month.month);
   let removed = 0;
-  // Noted first: counts of the series are not counted anew from what is left.
+  // Recorded first, so that the counts of series are not recalculated from the remaining rows.
   if (!(await filesOfMonth(pool, month)).some(({ object }) => object === null))
     await insertFile(pool, { ...month, id: newId(), state: 'removed', object: null });
   const of = await rowsOf(pool, month);

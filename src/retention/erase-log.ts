@@ -10,11 +10,11 @@ import {
 /** Seconds that the first deleted user waits, so that one pass over the log serves many. */
 export const ERASE_LOG_AFTER_SECONDS = 1800;
 
-/** Rows of the log in one transaction, each with up to some hundred entries. */
+/** Rows of the log per transaction, each with up to a few hundred entries. */
 const SLICE = 100;
 
 /** Milliseconds between two checks whether another process has finished its pass. */
-const LOOK_AGAIN_MS = 100;
+const POLL_INTERVAL_MS = 100;
 
 /** Runs a pass over the log of each workspace in which the oldest deleted user has waited for `waitedSeconds`. */
 export async function eraseDeletedFromLogs(
@@ -31,7 +31,7 @@ export async function eraseDeletedFromLogs(
 export async function eraseDeletedFromLog(pool: Pool, workspaceId: string): Promise<void> {
   while (await isErasureWaiting(pool, workspaceId)) {
     await runPass(pool, workspaceId, { waitedSeconds: 0 });
-    if (await isErasureWaiting(pool, workspaceId)) await rest(LOOK_AGAIN_MS);
+    if (await isErasureWaiting(pool, workspaceId)) await rest(POLL_INTERVAL_MS);
   }
 }
 
@@ -44,7 +44,7 @@ async function runPass(
   for (let isRunning = true; isRunning && !leaving?.aborted; ) {
     const started = performance.now();
     isRunning = await eraseFromLog(pool, workspaceId, SLICE);
-    // Lanes get half of the time.
+    // Leaves half of the time to the lanes.
     if (isRunning) await rest(performance.now() - started, leaving);
   }
 }

@@ -24,37 +24,42 @@ import type { ActivityTable } from '../store/erasures.ts';
 import type { ActivityRow } from '../store/retention.ts';
 import { aloneWithRetention } from '../store/retention-runs.ts';
 
-/** For files on their way into the archive, and out of it. */
+/** Folders for files on their way into and out of the archive. */
 const scratch = scratchFolders('retention');
 
-/** What a run of the retention works with. */
+/** Dependencies and options of a retention run. */
 export interface Retention {
   pool: Pool;
-  /** Absent: there is no archive. */
+  /** Absent if there is no archive. */
   store: ObjectStore | undefined;
-  /** Months that a workspace without a number of its own keeps; 0: for ever. */
+  /** Months to keep for a workspace without its own setting; 0: no limit. */
   months: number;
   log: Pick<Log, 'info' | 'error'>;
-  /** Told to stop; while the run is alone, also when it is not any more. */
+  /** Aborted when the run has to stop. While the lock is held, also aborted when the lock is lost. */
   signal?: AbortSignal | undefined;
-  /** While the run is alone. */
+  /** Set while the run holds the retention lock. */
   lease?: SessionLease;
-  /** Leaves out what has failed until its next try is due; absent: all is tried. */
+  /** Skips failed months until their next attempt is due. Absent: all months are tried. */
   heedsBackOff?: boolean;
   /**
-   * Runs work on some months as one job of this process, named by a UUID of theirs; absent: runs it as it is.
-   * @throws {Error} when such a job ended its process repeatedly
+   * Runs work on some months as one job of this process, with a UUID that depends on the months. Absent: runs
+   * the work directly.
+   *
+   * @throws {Error} if such a job ended its process repeatedly
    */
   asJob?: (id: string, work: () => Promise<void>) => Promise<void>;
-  /** Rows of a file at most; unless told, ROWS_OF_FILE. */
+  /** Maximum number of rows per file; by default ROWS_OF_FILE. */
   rowsOfFile?: number;
 }
 
-/** Rows and characters of a file: what a run takes of the disk, and what has to be done again when it is killed. */
+/**
+ * Maximum rows and characters of a file. They limit the disk space that a run needs, and the work that is
+ * repeated after a kill.
+ */
 export const ROWS_OF_FILE = 500_000;
 export const CHARACTERS_OF_FILE = 67_108_864;
 
-/** Money is a text: a price may have more digits than a decimal of Parquet. */
+/** Prices are text, because a price may have more digits than a Parquet decimal. */
 const columns: Record<ActivityTable, ParquetColumn[]> = {
   events: [
     { name: 'id', type: 'uuid' },
@@ -78,16 +83,17 @@ const columns: Record<ActivityTable, ParquetColumn[]> = {
 };
 
 /**
- * Does work of the retention while nobody else does any.
- * @returns undefined while somebody else is at it
+ * Runs `work` while holding the retention lock.
+ *
+ * @returns undefined if another process holds the lock
  */
-export function alone<T>(
+export function withRetentionLock<T>(
   retention: Retention,
   work: (leased: Retention) => Promise<T>,
 ): Promise<T | undefined> {
   return aloneWithRetention(retention.pool, async (lease) => {
     await scratch.tidy();
-    // An archive that cannot be reached fails at its next file, which names it.
+    // If the archive cannot be reached, the next file fails with an error that names it.
     await retention.store?.sweep?.().catch(() => {});
     const { signal, release } = linkSignals({ signals: [retention.signal, lease.signal] });
     try {
@@ -98,15 +104,20 @@ export function alone<T>(
   });
 }
 
-/** Before each step that takes something away: who is told to stop, or is not alone any more, takes it no more. */
+/**
+ * Checks, before each step that removes data, that the run was not stopped and still holds its lock.
+ *
+ * @throws if it was stopped or the lock is lost
+ */
 export async function requireLease({ signal, lease }: Retention): Promise<void> {
   signal?.throwIfAborted();
   await lease?.confirm();
 }
 
 /**
- * Writes rows as a file, puts it into the archive, fetches it from there and reads it to its end.
- * @throws {Error} that names the file, when what is read back is not what was given
+ * Writes rows to a file, uploads it to the archive, downloads it again and reads it completely.
+ *
+ * @throws {Error} with the file name, if the downloaded content differs
  */
 export async function putVerified(
   { store, signal }: Retention,
@@ -116,18 +127,18 @@ export async function putVerified(
   const archive = requireStore(store);
   const folder = await scratch.make();
   try {
-    const given = { rows: 0, checksum: 0n };
+    const expected = { rows: 0, checksum: 0n };
     async function* counted(): AsyncGenerator<ParquetRow> {
       for await (const row of rows) {
-        given.rows += 1;
-        given.checksum += checksumOf(row.id);
+        expected.rows += 1;
+        expected.checksum += checksumOf(row.id);
         yield row;
       }
     }
     const name = nameOf(archive, object);
     const file = path.join(folder, 'rows.parquet');
     const fetched = path.join(folder, 'fetched.parquet');
-    return await named(name, [file, fetched], async () => {
+    return await withFileName(name, [file, fetched], async () => {
       const written = await writeParquet(counted(), { file, columns: columns[kind], signal });
       await archive.put(object, readChunks(file), signal ? { signal } : {});
       await rm(file);
@@ -135,11 +146,11 @@ export async function putVerified(
       const found = await readBack(fetched, 'id');
       const differs =
         found.sha256 !== written.sha256 ||
-        found.rows !== given.rows ||
-        found.checksum !== String(given.checksum);
+        found.rows !== expected.rows ||
+        found.checksum !== String(expected.checksum);
       if (differs)
         throw new ParquetError(
-          `${name}: ${given.rows} rows were written, but the file that was read back differs (${found.rows} rows)`,
+          `${name}: ${expected.rows} rows were written, but the file that was read back differs (${found.rows} rows)`,
         );
       return { ...found, bytes: written.bytes };
     });
@@ -148,14 +159,15 @@ export async function putVerified(
   }
 }
 
-/** The first 60 bits of an id's MD5, as src/object-store/parquet.ts adds them up. */
+/** Returns the first 60 bits of an id's MD5, which src/object-store/parquet.ts adds up. */
 function checksumOf(id: string): bigint {
   return BigInt(`0x${createHash('md5').update(id).digest('hex').slice(0, 15)}`);
 }
 
 /**
- * Fetches a file of the archive and gives its rows, page by page.
- * @throws {Error} that names the file, when it is not the one that was read back once
+ * Downloads a file of the archive and yields pages of its rows.
+ *
+ * @throws {Error} with the file name, if its content has changed since it was verified
  */
 export async function* readArchived(
   { store, signal }: Retention,
@@ -166,7 +178,7 @@ export async function* readArchived(
   const folder = await scratch.make();
   const file = path.join(folder, 'rows.parquet');
   try {
-    const found = await named(name, [file], async () => {
+    const found = await withFileName(name, [file], async () => {
       await pipeline(await archive.get(object!, signal ? { signal } : {}), createWriteStream(file));
       return readBack(file, 'id');
     });
@@ -176,7 +188,7 @@ export async function* readArchived(
       );
     for await (const page of readParquet(file, columns[kind])) {
       signal?.throwIfAborted();
-      // Whole numbers come as texts.
+      // Integers are read as text.
       yield (page as ActivityRow[]).map((row) =>
         row.quantity === undefined ? row : { ...row, quantity: Number(row.quantity) },
       );
@@ -197,10 +209,10 @@ function nameOf(store: ObjectStore, object: string): string {
 }
 
 /**
- * What is said of a copy in the scratch folder is said of the file in the archive. What the system says of a copy, as
- * that its disk is full, has the file's name in front.
+ * Rewrites errors about a temporary copy, so that they name the file in the archive. System errors, such as a
+ * full disk, get the file name as a prefix.
  */
-async function named<T>(name: string, copies: readonly string[], work: () => Promise<T>): Promise<T> {
+async function withFileName<T>(name: string, copies: readonly string[], work: () => Promise<T>): Promise<T> {
   try {
     return await work();
   } catch (error) {
@@ -213,8 +225,8 @@ async function named<T>(name: string, copies: readonly string[], work: () => Pro
         },
       );
     if (!(error instanceof ParquetError) && syscall === undefined) throw error;
-    const said = copies.reduce((text, copy) => text.replaceAll(copy, name), message);
-    throw new ParquetError(said.includes(name) ? said : `${name}: ${said}`, { cause: error });
+    const renamed = copies.reduce((text, copy) => text.replaceAll(copy, name), message);
+    throw new ParquetError(renamed.includes(name) ? renamed : `${name}: ${renamed}`, { cause: error });
   }
 }
 
@@ -223,7 +235,8 @@ interface ArchiveSettings extends BucketSettings, AddressSettings {
 }
 
 /**
- * The archive of ARCHIVE_URL; undefined where it is not set.
+ * Opens the archive of ARCHIVE_URL. Undefined if the setting is empty.
+ *
  * @throws {ObjectStoreError} `config`
  */
 export async function openArchive(settings: ArchiveSettings): Promise<ObjectStore | undefined> {

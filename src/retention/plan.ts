@@ -26,10 +26,10 @@ export const kinds: readonly ActivityTable[] = ['events', 'purchases'];
 
 const PAGE = 100;
 
-/** Rows of the default partition of whose months one statement tells. */
-const LOOKED_AT = 5000;
+/** Rows of the default partition that one statement reads to find their months. */
+const MONTHS_PAGE = 5000;
 
-/** Months that a workspace keeps; undefined: for ever. */
+/** Returns the number of months that a workspace keeps. Undefined: no limit. */
 export function monthsKept(
   { own, months }: Pick<RetentionOfWorkspace, 'own' | 'months'>,
   ofAll: number,
@@ -49,32 +49,32 @@ export async function* eachWorkspace({
   }
 }
 
-/** A month that is to go. */
+/** A month that is due for removal. */
 export interface DueMonth extends ArchivedMonth {
   workspace: string;
-  /** Its last try was vain, and the next one by schedule is not due yet. */
+  /** Whether its last attempt failed and the next scheduled one is not due yet. */
   waits: boolean;
 }
 
-/** What the log says of a month. */
+/** Returns the log fields of a month. */
 export const aboutMonth = ({ workspaceId, kind, month }: ArchivedMonth) => ({
   ...{ workspace_id: workspaceId, month, kind },
 });
 
-/** One month of one workspace and table. */
+/** Returns a key for one month of one workspace and table. */
 export const keyOf = ({ workspaceId, kind, month }: ArchivedMonth) => `${month} ${kind} ${workspaceId}`;
 
-/** What a plan shows of rows: a month may have very many. */
+/** Maximum number of rows that a plan counts, because a month may have very many. */
 export const MOST_COUNTED = 1_000_000;
 
 export interface Plan {
-  /** The oldest month first. */
+  /** Due months, oldest first. */
   due: DueMonth[];
-  /** By workspace, the first month that it keeps; without it: all. */
+  /** First month to keep, by workspace. Workspaces without an entry keep all months. */
   kept: Map<string, Month>;
-  /** Months of which the last try to archive them was vain, due or not. */
+  /** Months whose last attempt to archive them failed, due or not. */
   failed: RetentionFailure[];
-  /** The first month that no run touches. */
+  /** First month that no run touches. */
   untouched: Month;
 }
 
@@ -83,9 +83,9 @@ export async function readClocks({ pool }: Pick<Retention, 'pool'>): Promise<Clo
 }
 
 /**
- * Months of workspaces that are wholly older than what is kept, and have rows, or files that a run has not finished. A
- * look-up for each, and a walk through what lies in the default partitions; a month that was restored waits until its time is
- * over.
+ * Plans a run: months that are completely older than the retention of their workspace, and have rows or
+ * unfinished files. Needs a lookup for each month and a scan of the default partitions. A restored month is
+ * skipped until its time is over.
  */
 export async function planRetention(retention: Retention): Promise<Plan> {
   const { pool, months } = retention;
@@ -120,7 +120,10 @@ export async function planRetention(retention: Retention): Promise<Plan> {
   return { due, kept, failed, untouched: firstUntouched(clocks) };
 }
 
-/** Months of which there are rows, before the first that their workspaces keep; some come more than once. */
+/**
+ * Yields months before the retention of their workspaces that have rows. A month may be yielded more than
+ * once.
+ */
 async function* monthsBefore(pool: Pool, kept: ReadonlyMap<string, Month>): AsyncGenerator<ArchivedMonth> {
   const last = [...kept.values()].sort().at(-1) ?? '';
   for (const partition of await listPartitions(pool)) {
@@ -136,7 +139,7 @@ async function* monthsBefore(pool: Pool, kept: ReadonlyMap<string, Month>): Asyn
       if (until === undefined) continue;
       const before = idsOf(until).after;
       for (let behind: Place | null = BEGINNING; behind !== null; ) {
-        const look = { behind, before, limit: LOOKED_AT };
+        const look = { behind, before, limit: MONTHS_PAGE };
         const { months, place } = await lookAtMonths(pool, { workspaceId, kind, from }, look);
         for (const month of months) yield { workspaceId, kind, month };
         behind = place;
@@ -145,26 +148,28 @@ async function* monthsBefore(pool: Pool, kept: ReadonlyMap<string, Month>): Asyn
   }
 }
 
-/** Rows of a due month, up to MOST_COUNTED. */
+/** Counts the rows of a due month, up to MOST_COUNTED. */
 export async function countDue({ pool }: Pick<Retention, 'pool'>, due: DueMonth): Promise<number> {
   const { workspaceId, kind, month } = due;
   const from = await partitionWith(pool, due);
   return countRows(pool, { workspaceId, kind, from }, { ...idsOf(month), limit: MOST_COUNTED });
 }
 
-/** Failures in a row that are no matter of one file: then nothing else is asked of the archive in this run. */
-const MOST_IN_ROW = 3;
+/** Number of consecutive failures of the archive itself after which the run stops using it. */
+const MAX_ARCHIVE_FAILURES = 3;
 
-/** What fails alone, and what has failed. */
+/** Runs work on months, isolates failures and records them. */
 export interface Attempts {
-  /** By `keyOf`, the months that have failed in this run. */
+  /** Keys (`keyOf`) of the months that failed in this run. */
   failed: Set<string>;
-  /** The archive itself fails: what is left is for the next run. */
+  /** Whether the archive itself fails. The remaining months are left to the next run. */
   isOver: boolean;
   /**
-   * Does what concerns these months. A failure is told in the log, noted with its back-off, and leaves the rest alone.
-   * @returns whether it went well
-   * @throws what ends the run: it was told to stop, or is not alone any more
+   * Runs work on these months. A failure is logged, recorded with its back-off, and does not affect other
+   * months.
+   *
+   * @returns whether the work succeeded
+   * @throws if the run was stopped or has lost its lock
    */
   attempt(months: readonly ArchivedMonth[], work: () => Promise<void>): Promise<boolean>;
 }
@@ -173,14 +178,14 @@ export function createAttempts(
   { pool, log, signal, asJob = (_id, work) => work() }: Retention,
   task: RetentionTask,
 ): Attempts {
-  let inRow = 0;
+  let archiveFailures = 0;
   const attempts: Attempts = {
     failed: new Set(),
     isOver: false,
     async attempt(months, work) {
       try {
         await asJob(jobIdOf(task, months), work);
-        inRow = 0;
+        archiveFailures = 0;
         return true;
       } catch (error) {
         signal?.throwIfAborted();
@@ -196,8 +201,8 @@ export function createAttempts(
           await recordFailure(pool, { workspaceId, month, kind, task, reason });
         }
         const isOfArchive = error instanceof ObjectStoreError && error.reason !== 'missing';
-        inRow = isOfArchive ? inRow + 1 : 0;
-        if (inRow >= MOST_IN_ROW) attempts.isOver = true;
+        archiveFailures = isOfArchive ? archiveFailures + 1 : 0;
+        if (archiveFailures >= MAX_ARCHIVE_FAILURES) attempts.isOver = true;
         return false;
       }
     },
@@ -205,7 +210,7 @@ export function createAttempts(
   return attempts;
 }
 
-/** The same UUID for the same months and task. */
+/** Returns a UUID that depends only on the months and the task. */
 function jobIdOf(task: RetentionTask, months: readonly ArchivedMonth[]): string {
   const hash = createHash('sha256')
     .update([task, ...months.map(keyOf)].join('\n'))
@@ -213,8 +218,8 @@ function jobIdOf(task: RetentionTask, months: readonly ArchivedMonth[]): string 
   return hash.slice(0, 32).replace(/^(.{8})(.{4})(.{4})(.{4})/, '$1-$2-$3-$4-');
 }
 
-/** Whatever was wrong with these months is over. */
-export async function settle(
+/** Deletes the recorded failures of these months. */
+export async function clearFailures(
   { pool }: Retention,
   task: RetentionTask,
   months: readonly ArchivedMonth[],
@@ -222,43 +227,48 @@ export async function settle(
   for (const month of months) await clearFailure(pool, { ...month, task });
 }
 
-/** A month, UTC: `2026-01`. */
+/** A month in UTC, for example `2026-01`. */
 export type Month = string;
 
-/** Ids of a month are behind `after` and before `before`. */
+/** Returns the id range of a month: after `after` and before `before`. */
 export function idsOf(month: Month): { after: string; before: string } {
-  return { after: floorOf(startOf(month)), before: floorOf(startOf(following(month))) };
+  return { after: floorOf(startOf(month)), before: floorOf(startOf(nextMonth(month))) };
 }
 
 function startOf(month: Month): number {
   return Date.parse(`${month}-01T00:00:00Z`);
 }
 
-function following(month: Month): Month {
+function nextMonth(month: Month): Month {
   const date = new Date(startOf(month));
   date.setUTCMonth(date.getUTCMonth() + 1);
   return monthOfDate(date.getTime());
 }
 
-/** What two clocks say: Postgres's, and this process's, which can only keep months for longer. */
+/** Times of Postgres and of this process. The process's clock can only make a run keep months longer. */
 interface Clocks {
   database: Date;
   process: Date;
 }
 
-/** The first month that no run touches, whatever a setting says: the one before this month, by the clock that is behind. */
+/**
+ * Returns the first month that no run touches, whatever the settings: the month before the current one, by
+ * the clock that is behind.
+ */
 export function firstUntouched({ database, process }: Clocks): Month {
   const now = new Date(Math.min(database.getTime(), process.getTime()));
   return monthOfDate(Date.UTC(now.getUTCFullYear(), now.getUTCMonth() - 1));
 }
 
 /**
- * The first month that stays, by Postgres's clock: those before it are wholly older than so many months.
+ * Returns the first month to keep, by Postgres's clock. Earlier months are completely older than this number
+ * of months.
+ *
  * @param months at least 1
  */
 export function firstKept(clocks: Clocks, months: number): Month {
   const cut = new Date(clocks.database);
-  // The 31st has no counterpart in a shorter month: its last day is meant, which is of the same month.
+  // The 31st does not exist in every month. Any day of the month gives the same result.
   cut.setUTCDate(1);
   cut.setUTCMonth(cut.getUTCMonth() - months);
   const [kept, untouched] = [monthOfDate(cut.getTime()), firstUntouched(clocks)];

@@ -19,32 +19,39 @@ import {
 import { listFailures, type RetentionFailure, readClock } from '../store/retention-runs.ts';
 import { inTransaction } from '../store/transactions.ts';
 import { discardUnfinished, objectOf, PAGE } from './archive.ts';
-import { alone, putVerified, type Retention, readArchived, requireLease, requireStore } from './files.ts';
-import { type Attempts, createAttempts, keyOf, kinds, type Month, settle } from './plan.ts';
+import {
+  putVerified,
+  type Retention,
+  readArchived,
+  requireLease,
+  requireStore,
+  withRetentionLock,
+} from './files.ts';
+import { type Attempts, clearFailures, createAttempts, keyOf, kinds, type Month } from './plan.ts';
 
 export interface Restored {
   files: number;
-  /** Rows that are in the tables again. */
+  /** Rows that were inserted into the tables. */
   restored: number;
-  /** Rows that were there already. */
+  /** Rows that were already in the tables. */
   present: number;
-  /** Rows of users who were deleted: they stay out. */
+  /** Rows of deleted users, which are not restored. */
   left_out: number;
 }
 
 /**
- * Brings a month of a workspace back from the archive, page by page; doing it again adds nothing. Sums and series are not
- * touched: they were kept.
+ * Restores a month of a workspace from the archive, page by page. Repeating it inserts nothing. Summaries and
+ * series are not changed, because they were kept.
  *
- * @param days for which no run lets the month go again
- * @returns undefined while somebody else is at the retention
- * @throws {Error} that names the files that could not be read; the others are back
+ * @param days days during which no run removes the month again
+ * @returns undefined if another process holds the retention lock
+ * @throws {Error} with the names of the files that could not be read; the other files are restored
  */
 export function restoreMonth(
-  given: Retention,
+  unlocked: Retention,
   { workspaceId, month, days }: { workspaceId: string; month: Month; days: number },
 ): Promise<Restored | undefined> {
-  return alone(given, async (retention) => {
+  return withRetentionLock(unlocked, async (retention) => {
     const { pool, signal } = retention;
     const result: Restored = { files: 0, restored: 0, present: 0, left_out: 0 };
     const failed: string[] = [];
@@ -52,7 +59,7 @@ export function restoreMonth(
       const files = (await filesOfMonth(pool, { workspaceId, month, kind })).filter(
         ({ state, object }) => object !== null && (state === 'removed' || state === 'restored'),
       );
-      // First, so that no run takes rows that are back for ones that were never archived.
+      // Set first, so that no run mistakes restored rows for rows that were never archived.
       for (const file of files) await setFileState(pool, file, { state: 'restored', days });
       for (const file of files) {
         let isUntouched = true;
@@ -79,7 +86,7 @@ export function restoreMonth(
   });
 }
 
-/** Brings the rows of a file back, and says of each page what has become of its rows. */
+/** Restores the rows of a file and yields the result of each page. */
 async function* restoreFile(
   retention: Retention,
   file: ArchiveFile,
@@ -98,20 +105,20 @@ async function* restoreFile(
 }
 
 export interface Erased {
-  /** Files that were looked through. */
+  /** Files that were read completely. */
   files: number;
-  /** Of those, files that were written anew, or removed as nothing was left. */
+  /** Number of those files that were rewritten, or removed because no rows were left. */
   rewritten: number;
-  /** Rows of deleted users that the archive had. */
+  /** Rows of deleted users that were erased from the archive. */
   erased: number;
-  /** Months, events and purchases apart, of which a file failed. */
+  /** Failed months, counting events and purchases separately. */
   failed: number;
 }
 
-/** Days after the first delete, when it has to reach the archive. */
+/** Days after the first delete of a workspace by which it is applied to the archive. */
 export const ERASE_AFTER_DAYS = 14;
 
-/** What there is to be erased: all of some workspaces, and months of which a file has failed before. */
+/** Work of an erasure: whole workspaces, and months with a file that failed before. */
 export interface DueErasures {
   workspaces: string[];
   months: RetentionFailure[];
@@ -131,36 +138,36 @@ export async function planErasures(
 }
 
 /**
- * Erases deleted users from the archive: every file of the workspaces in question is read, and written anew without them.
- * A file that fails leaves the others alone, and is tried again by itself.
+ * Erases deleted users from the archive: reads every file of the workspaces and rewrites files that have rows
+ * of deleted users. A file that fails does not affect the others and is retried individually.
  *
- * @param workspaceId absent: those of which a user was deleted so many days ago
- * @returns undefined while somebody else is at the retention
+ * @param workspaceId absent: workspaces whose oldest pending delete is at least `days` old
+ * @returns undefined if another process holds the retention lock
  */
 export function eraseDeleted(
-  given: Retention,
+  unlocked: Retention,
   options: { workspaceId?: string | undefined; days?: number },
 ): Promise<Erased | undefined> {
-  return alone(given, async (retention) => {
+  return withRetentionLock(unlocked, async (retention) => {
     const { pool } = retention;
-    /** Rows that each file has lost, of those that were looked through. */
+    /** Number of erased rows for each file that was read completely. */
     const lost: number[] = [];
     const attempts = createAttempts(retention, 'erase');
     const due = await planErasures(retention, options);
     for (const id of due.workspaces) {
-      // Before the first look: whoever is deleted later is told of again.
+      // Read before the first file, so that later deletes are pending again.
       const { instant } = await readClock(pool);
       const every = listFiles(pool, ['archiving', 'verified', 'removed', 'restored', 'replaced'], id);
       for await (const file of every) lost.push(...(await eraseOne({ retention, attempts }, file)));
-      // A file that failed is remembered by itself.
+      // Files that failed are recorded individually.
       if (!attempts.isOver) await finishErasure(pool, id, instant);
     }
-    const isTried = ({ workspaceId }: ArchivedMonth) => due.workspaces.includes(workspaceId);
-    for (const month of due.months.filter((one) => !isTried(one)))
+    const isCovered = ({ workspaceId }: ArchivedMonth) => due.workspaces.includes(workspaceId);
+    for (const month of due.months.filter((one) => !isCovered(one)))
       for (const file of await filesOfMonth(pool, month))
         lost.push(...(await eraseOne({ retention, attempts }, file)));
     const isOver = (one: ArchivedMonth) => !attempts.isOver && !attempts.failed.has(keyOf(one));
-    await settle(retention, 'erase', due.months.filter(isOver));
+    await clearFailures(retention, 'erase', due.months.filter(isOver));
     return {
       files: lost.length,
       rewritten: lost.filter((rows) => rows > 0).length,
@@ -170,7 +177,11 @@ export function eraseDeleted(
   });
 }
 
-/** @returns rows that the file has lost; nothing of one that was not looked through to its end */
+/**
+ * Erases deleted users from one file and records a failure.
+ *
+ * @returns the number of erased rows; empty if the file was not read completely
+ */
 async function eraseOne(
   { retention, attempts }: { retention: Retention; attempts: Attempts },
   file: ArchiveFile,
@@ -184,7 +195,7 @@ async function eraseOne(
   return lost;
 }
 
-/** @returns rows that the file does not have any more */
+/** Rewrites or removes one file without the rows of deleted users. @returns the number of erased rows */
 async function eraseFrom(retention: Retention, file: ArchiveFile): Promise<number> {
   const { pool, log } = retention;
   const deleted = new Set<string>();

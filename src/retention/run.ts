@@ -11,79 +11,80 @@ import {
 import { deleteRows, insertOwned } from '../store/retention.ts';
 import { inTransaction } from '../store/transactions.ts';
 import { archiveMonth, isPending, pagesOf, removeArchived, removeUnarchived } from './archive.ts';
-import { alone, type Retention, requireLease, requireStore } from './files.ts';
+import { type Retention, requireLease, requireStore, withRetentionLock } from './files.ts';
 import {
   type Attempts,
   aboutMonth,
+  clearFailures,
   createAttempts,
   type DueMonth,
   keyOf,
   type Plan,
   planRetention,
-  settle,
 } from './plan.ts';
 
-/** What a run has done. */
+/** Result of a run. */
 export interface RetentionRun {
-  /** Months of workspaces that are gone from the tables, events and purchases apart. */
+  /** Months of workspaces that were removed from the tables, counting events and purchases separately. */
   months: number;
-  /** Rows that were archived. */
+  /** Archived rows. */
   archived: number;
-  /** Rows that were deleted one by one; those of a dropped partition go with it. */
+  /** Rows that were deleted individually; rows of dropped partitions are not counted. */
   deleted: number;
-  /** Partitions that were dropped. */
+  /** Dropped partitions. */
   dropped: number;
-  /** Months of workspaces that failed, each by itself. */
+  /** Months of workspaces that failed. */
   failed: number;
 }
 
-/** How months go: `archive`, or `discard` without one. */
-export type Going = 'archive' | 'discard';
+/** How months are removed: `archive` keeps them in the archive, `discard` does not. */
+export type RemovalMode = 'archive' | 'discard';
 
-interface Under {
+interface RunContext {
   retention: Retention;
-  going: Going;
+  mode: RemovalMode;
   attempts: Attempts;
 }
 
-/** What the months of one partition have come to. */
-type Gone = Omit<RetentionRun, 'failed'>;
+/** Result for the months of one partition. */
+type PartitionResult = Omit<RetentionRun, 'failed'>;
 
 const partitionOf = ({ kind, month }: Pick<ArchivedMonth, 'kind' | 'month'>) =>
   `${kind}_${month.replace('-', '_')}`;
 
 /**
- * Lets every month go that is wholly older than what is kept. It may be killed at any time: the next run takes up what
- * it finds, from the index of the archive and from the partitions that are detached. A month that fails leaves the others
- * alone; when the archive itself fails, the rest is for the next run.
+ * Removes every month that is completely older than the retention of its workspace. The run may be killed at
+ * any time: the next run continues from the index of the archive and the detached partitions. A month that
+ * fails does not affect the others. If the archive itself fails, the remaining months are left to the next
+ * run.
  *
- * @returns undefined while somebody else is at it
- * @throws when it is told to stop, is not alone any more, or Postgres is away; what was done until then stands
+ * @returns undefined if another process holds the retention lock
+ * @throws if the run was stopped, has lost its lock, or Postgres is unavailable; completed steps are kept
  */
-export function runRetention(given: Retention, going: Going): Promise<RetentionRun | undefined> {
-  return alone(given, async (retention) => {
+export function runRetention(unlocked: Retention, mode: RemovalMode): Promise<RetentionRun | undefined> {
+  return withRetentionLock(unlocked, async (retention) => {
     const attempts = createAttempts(retention, 'archive');
-    const under = { retention, going, attempts };
-    const { left: detached, dropped } = await finishAllDetached(under, await planRetention(retention));
-    const gone: Gone[] = [{ months: 0, archived: 0, deleted: 0, dropped }];
-    // What was given back is planned as well.
+    const context = { retention, mode, attempts };
+    const { left: detached, dropped } = await finishAllDetached(context, await planRetention(retention));
+    const results: PartitionResult[] = [{ months: 0, archived: 0, deleted: 0, dropped }];
+    // Plan again, because rows may have been moved back from detached partitions.
     const { due, failed } = await planRetention(retention);
     const keys = new Set(due.map(keyOf));
     const isOver = (one: ArchivedMonth) => !keys.has(keyOf(one)) && !detached.has(partitionOf(one));
-    await settle(retention, 'archive', failed.filter(isOver));
+    await clearFailures(retention, 'archive', failed.filter(isOver));
     const tried = due.filter(
       (one) => !detached.has(partitionOf(one)) && !(one.waits && retention.heedsBackOff),
     );
-    if (going === 'archive' && tried.length > 0) requireStore(retention.store);
+    if (mode === 'archive' && tried.length > 0) requireStore(retention.store);
     const whole = new Map<string, DueMonth[]>();
     for (const month of tried)
       whole.set(partitionOf(month), [...(whole.get(partitionOf(month)) ?? []), month]);
     for (const [name, months] of whole) {
       if (attempts.isOver) break;
       retention.signal?.throwIfAborted();
-      gone.push(await letGo(under, { name, months }));
+      results.push(await removeMonth(context, { name, months }));
     }
-    const sum = (what: keyof Gone) => gone.reduce((all, one) => all + one[what], 0);
+    const sum = (what: keyof PartitionResult) => results.reduce((all, one) => all + one[what], 0);
     return {
       months: sum('months'),
       archived: sum('archived'),
@@ -94,9 +95,13 @@ export function runRetention(given: Retention, going: Going): Promise<RetentionR
   });
 }
 
-/** Partitions that an interrupted run has detached. @returns how many were dropped, and names of those that are left */
+/**
+ * Finishes partitions that an interrupted run has detached.
+ *
+ * @returns the number of dropped partitions, and the names of the remaining ones
+ */
 async function finishAllDetached(
-  { retention, attempts }: Under,
+  { retention, attempts }: RunContext,
   { failed, untouched }: Plan,
 ): Promise<{ left: Set<string>; dropped: number }> {
   const left = new Set<string>();
@@ -104,7 +109,7 @@ async function finishAllDetached(
   const waiting = new Set(failed.filter(({ due }) => !due).map(keyOf));
   for (const partition of await listPartitions(retention.pool)) {
     const { name, kind, month, isDetached } = partition;
-    // A late one was detached by somebody else, and is not ours to drop.
+    // A recent partition was detached by an operator; the run must not drop it.
     if (!isDetached || month >= untouched) continue;
     retention.signal?.throwIfAborted();
     const owners = await ownersIn(retention.pool, partition);
@@ -117,22 +122,25 @@ async function finishAllDetached(
   return { left, dropped };
 }
 
-/** One month of one table: whole, if nobody keeps it, or else workspace by workspace. */
-async function letGo(
-  { retention, going, attempts }: Under,
+/**
+ * Removes one month of one table: the whole partition if no workspace keeps it, and otherwise the rows of
+ * each workspace.
+ */
+async function removeMonth(
+  { retention, mode, attempts }: RunContext,
   { name, months }: { name: string; months: readonly DueMonth[] },
-): Promise<Gone> {
+): Promise<PartitionResult> {
   const { pool, log } = retention;
-  const gone: Gone = { months: 0, archived: 0, deleted: 0, dropped: 0 };
+  const result: PartitionResult = { months: 0, archived: 0, deleted: 0, dropped: 0 };
   const ready: DueMonth[] = [];
   for (const month of months) {
     const archive = async () => {
-      gone.archived += await archiveMonth(retention, month);
+      result.archived += await archiveMonth(retention, month);
     };
-    if (going === 'discard' || (!attempts.isOver && (await attempts.attempt([month], archive))))
+    if (mode === 'discard' || (!attempts.isOver && (await attempts.attempt([month], archive))))
       ready.push(month);
   }
-  if (ready.length === 0) return gone;
+  if (ready.length === 0) return result;
   const partition = (await listPartitions(pool)).find((one) => one.name === name);
   const due = new Set(ready.map(({ workspaceId }) => workspaceId));
   const owners = partition ? await ownersIn(pool, partition) : [];
@@ -141,45 +149,46 @@ async function letGo(
       await requireLease(retention);
       await detachPartition(pool, partition, retention);
       log.info({ partition: name }, 'a partition was detached');
-      await finishDetached({ retention, attempts }, partition, going === 'discard' ? ready : []);
+      await finishDetached({ retention, attempts }, partition, mode === 'discard' ? ready : []);
     });
-    if (!dropped) return gone;
-    gone.dropped += 1;
+    if (!dropped) return result;
+    result.dropped += 1;
   }
-  // What lies in the default partition, and what is not the whole of a partition.
+  // Rows in the default partition, or in a partition that other workspaces still need.
   for (const month of ready) {
-    if (attempts.isOver) return gone;
+    if (attempts.isOver) return result;
     if (attempts.failed.has(keyOf(month))) continue;
     const isGone = await attempts.attempt([month], async () => {
-      gone.deleted +=
-        going === 'archive'
+      result.deleted +=
+        mode === 'archive'
           ? await removeArchived(retention, month)
           : await removeUnarchived(retention, month);
-      await settle(retention, 'archive', [month]);
+      await clearFailures(retention, 'archive', [month]);
     });
-    if (isGone) gone.months += 1;
+    if (isGone) result.months += 1;
   }
-  return gone;
+  return result;
 }
 
 /**
- * Drops a detached partition, which nobody writes any more, once its rows are those of the archive, by their number and
- * the checksum of their ids. Rows that came late go back into the table, for the next run; files that have more, since
- * users were deleted meanwhile, are no hindrance. Where a file cannot be read, all rows of its workspace go back.
+ * Drops a detached partition, which receives no more writes, once its rows match the archive by number and
+ * checksum of their ids. Late rows are moved back into the table for the next run. Files may have more rows
+ * than the partition, because users may have been deleted since. If a file cannot be read, all rows of its
+ * workspace are moved back.
  *
- * @param discarded months that go without an archive
+ * @param discarded months that are removed without an archive
  */
 async function finishDetached(
-  { retention, attempts }: Pick<Under, 'retention' | 'attempts'>,
+  { retention, attempts }: Pick<RunContext, 'retention' | 'attempts'>,
   partition: Partition,
   discarded: readonly ArchivedMonth[],
 ): Promise<void> {
   const { pool, log } = retention;
-  const gone = new Set(discarded.map(({ workspaceId }) => workspaceId));
+  const withoutArchive = new Set(discarded.map(({ workspaceId }) => workspaceId));
   const settled: ArchiveFile[] = [];
   for (const { workspaceId, rows, checksum } of await countDetached(pool, partition)) {
     const month = { workspaceId, kind: partition.kind, month: partition.month };
-    if (gone.has(workspaceId)) {
+    if (withoutArchive.has(workspaceId)) {
       await insertFile(pool, { ...month, id: newId(), state: 'removed', object: null, rows });
       continue;
     }
@@ -197,15 +206,15 @@ async function finishDetached(
     await attempts.attempt([month], async () => {
       await removeArchived(retention, month, partition.name);
     });
-    await giveBack(retention, month, partition);
+    await moveBack(retention, month, partition);
   }
   await requireLease(retention);
   await dropDetached(pool, partition, settled);
   log.info({ partition: partition.name }, 'a partition was dropped');
 }
 
-/** Rows that the archive has not are put back into their table, page by page, but for those of deleted users. */
-async function giveBack(retention: Retention, month: ArchivedMonth, { name }: Partition): Promise<void> {
+/** Moves rows that are not archived back into their table, page by page, except those of deleted users. */
+async function moveBack(retention: Retention, month: ArchivedMonth, { name }: Partition): Promise<void> {
   const { pool } = retention;
   const { workspaceId, kind } = month;
   for await (const rows of pagesOf(pool, { workspaceId, kind, from: name })) {

@@ -2,12 +2,12 @@ import { Ajv2020, type ErrorObject, type ValidateFunction } from 'ajv/dist/2020.
 import { type Refusal, type RejectionReason, refuse, withoutPositions } from '../profile/refusal.ts';
 import { isRecord, isUuid } from '../profile/values.ts';
 
-/** Our own keywords: the words of an error. They say nothing to a reader of the documentation. */
+/** Our own keywords with texts for errors. They are omitted from the documentation. */
 export const annotations = ['rule', 'refusal'];
 
 /**
- * One Ajv for the whole process. It stops at the first error, since a caller mends one at a time and hostile input
- * should cost little.
+ * The only Ajv instance of the process. It stops at the first error, because clients fix one error at a time
+ * and hostile input should cost little.
  */
 const ajv = new Ajv2020({
   allErrors: false,
@@ -15,9 +15,10 @@ const ajv = new Ajv2020({
   allowUnionTypes: true,
   strictTypes: false,
   verbose: true,
-  // Our own schemas, which the tests hold against the meta-schema: here that would cost every start more than all of them.
+  // Tests validate our schemas against the meta-schema. Here it would cost every start more than compiling
+  // all of them.
   validateSchema: false,
-  // As we write them; what callers send is read by more lenient rules of its own.
+  // Formats of our own output. Client input is parsed by more lenient rules.
   formats: {
     'date-time': /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/,
     uuid: isUuid,
@@ -25,15 +26,15 @@ const ajv = new Ajv2020({
 });
 ajv.addVocabulary(['example', ...annotations]);
 
-/** Whether a value is as the schema says. `errors` are those of the last value that was not. */
+/** Returns whether a value matches the schema. `errors` are those of the last value that did not match. */
 export interface Validator<T = unknown> {
   (value: unknown): value is T;
   errors?: ErrorObject[] | null;
 }
 
 /**
- * A lazy validator, compiled at its first value. A process meets a few of all schemas, and all together would cost each
- * start more than a tenth of its processor time; a test compiles every one.
+ * Returns a validator that is compiled at its first use. A process uses few of all schemas, and compiling all
+ * would take more than a tenth of the processor time of a start; a test compiles every schema.
  */
 export function compile<T>(schema: object): Validator<T> {
   let check: ValidateFunction<T> | undefined;
@@ -48,33 +49,36 @@ export function compile<T>(schema: object): Validator<T> {
   return validate;
 }
 
-/** Lists the required members that an object and the objects within it lack, as paths. */
-function missingMembers(schema: Schema, value: unknown, place: string): string[] {
+/** Lists the required members that an object and the objects member it lack, as paths. */
+function missingMembers(schema: Schema, value: unknown, prefix: string): string[] {
   if (!isRecord(value)) return [];
   const { required = [], properties = {} } = schema as {
     required?: string[];
     properties?: Record<string, Schema>;
   };
   return [
-    ...required.filter((name) => value[name] === undefined).map((name) => place + name),
-    ...Object.entries(properties).flatMap(([name, within]) =>
-      missingMembers(within, value[name], `${place}${name}.`),
+    ...required.filter((name) => value[name] === undefined).map((name) => prefix + name),
+    ...Object.entries(properties).flatMap(([name, member]) =>
+      missingMembers(member, value[name], `${prefix}${name}.`),
     ),
   ];
 }
 
 /**
- * Names the field and the rule: `'name' is required`, `'time' is not valid: it must be string`. All missing members are
- * named together: `'name' and 'time' are required`. A schema's
- * `rule` keyword gives the rule in words; an empty `rule` leaves the text without one. Its `refusal` keyword
- * gives, by keyword, the whole text.
+ * Describes an error with the field and the rule, for example `'name' is required` or `'time' is not valid:
+ * it must be string`. All missing members are named together: `'name' and 'time' are required`. The `rule`
+ * keyword of a schema gives the rule in words; an empty `rule` omits it. Its `refusal` keyword gives the
+ * whole text, by keyword.
  */
 export function describeError(error: ErrorObject): Refusal {
   const path = pathOf(error);
   return refuse(reasonOf(error), withoutPositions(path), textOf(error, path));
 }
 
-/** Returns the path of the value, `push_tokens.token`; of a missing member, the path of the first one. */
+/**
+ * Returns the path of the value, for example `push_tokens.token`; for a missing member, the path of the first
+ * one.
+ */
 function pathOf({ keyword, instancePath, params }: ErrorObject): string {
   const path = instancePath.slice(1).replaceAll('/', '.');
   return keyword === 'required' ? [path, params.missingProperty].filter(Boolean).join('.') : path;
@@ -89,7 +93,7 @@ const REASONS: Readonly<Record<string, RejectionReason>> = {
 };
 
 function reasonOf({ keyword, params }: ErrorObject): RejectionReason {
-  // A schema allows an empty array as a second form of an empty object.
+  // The schema allows an empty array in prefix of an empty object.
   if (keyword === 'maxItems' && params.limit === 0) return 'wrong_type';
   return REASONS[keyword] ?? 'invalid';
 }

@@ -23,7 +23,7 @@ export const buckets = {
   'cdi.integration_list': { requests: 50, windowSeconds: 60 },
   'cdi.integration_job_status': { requests: 100, windowSeconds: 60 },
   'cdi.integration_sync': { requests: 20, windowSeconds: 60 },
-  /** Shared by listing, viewing and making the link of a preference center. */
+  /** Shared by listing, viewing and creating the link of a preference center. */
   'preference_center.read': { requests: 1000, windowSeconds: 60 },
   /** Shared by creating and updating a preference center. */
   'preference_center.write': { requests: 10, windowSeconds: 60 },
@@ -32,9 +32,9 @@ export const buckets = {
 export type BucketName = keyof typeof buckets;
 
 /**
- * Names that `SERVICE_ID_FIELD` may not have, nor its plural. They are every other member of a body or an answer, every
- * attribute with a rule of its own, and `constructor`, which every object has. The test of the settings holds this list
- * against the schemas of all operations and the rules of all attributes.
+ * Names that `SERVICE_ID_FIELD` and its plural must not have: every other member of a request or response,
+ * every attribute with its own rule, and `constructor`, which every object has. The settings test compares
+ * this list with the schemas of all operations and the rules of all attributes.
  */
 export const reservedNames: readonly string[] = `
   accepted_at analytics_tracking_enabled alias_label alias_name alias_updates aliases_processed aliases_to_identify app

@@ -1,6 +1,6 @@
 /**
- * What an API key can be allowed to do, by the names that clients know. A permission may be given before
- * its endpoint exists.
+ * Permissions of API keys, with the names that clients know. A permission may be granted before its endpoint
+ * exists.
  */
 export const permissions = [
   'users.track',
@@ -50,13 +50,13 @@ export const permissions = [
 
 export type Permission = (typeof permissions)[number];
 
-/** What a dashboard account may be allowed, and the departments that it may belong to: the lists of the protocol. */
+/** Departments and permissions of console accounts, from the lists of the protocol. */
 
 export const departments = ['agency', 'bi', 'c_suite', 'engineering', 'finance', 'marketing', 'pm'] as const;
 
 export const companyPermissions = ['admin', 'manage_company_settings', 'add_remove_app_groups'] as const;
 
-/** Names that hold for a team as well as for a workspace. */
+/** Permissions that exist for teams and for workspaces. */
 const shared = [
   'admin',
   'basic_access',
@@ -69,7 +69,7 @@ const shared = [
   'view_user_profile',
   'manage_dashboard_users',
   'manage_media_library',
-  // The granular set.
+  // Granular permissions.
   ...verbs(['view', 'edit', 'archive'], 'campaigns', 'canvases', 'feature_flags', 'segments'),
   ...verbs(['view', 'edit', 'archive'], 'iam_templates', 'email_templates', 'webhook_templates'),
   ...verbs(['view', 'edit', 'archive'], 'locations', 'placements'),
@@ -107,7 +107,7 @@ export const workspacePermissions: readonly string[] = [
     'manage_subscription_groups',
     'manage_approval_settings',
     'manage_catalogs_dashboard_permission',
-    // The granular set.
+    // Granular permissions.
     'edit_content_blocks',
     'archive_content_blocks',
     'edit_media_library_assets',

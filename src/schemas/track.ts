@@ -15,11 +15,16 @@ export const userAlias = {
   },
 } as const;
 
-/** Empty as well where another identifier addresses the object; one that does is judged as an identifier. */
+/**
+ * Also allowed to be empty, if another identifier addresses the object. If it addresses the object itself, it
+ * is validated as an identifier.
+ */
 const optionalPart = (description: string) =>
   ({ type: ['string', 'null'], description, rule: 'it must be a non-empty string' }) as const;
 
-/** An object or null. An empty array is an empty object, since PHP writes an empty map so. */
+/**
+ * An object or null. An empty array counts as an empty object, because PHP encodes an empty map as an array.
+ */
 const optionalObject = { type: ['object', 'array', 'null'], maxItems: 0 } as const;
 
 /** The identifiers that every object may carry; one is required. */
@@ -128,7 +133,7 @@ export function purchaseSchema(serviceIdField: string, rules: VendorRules = rule
           'Price of one item in the base unit of the currency (dollars, not cents), negative for a refund. A number or a numeric string.',
         rule: 'it must be a number',
       },
-      // Clients match on this text; it stands without a rule, as recorded.
+      // Clients match on this text, so it has no rule, like the recorded response.
       quantity: {
         type: ['integer', 'string', 'null'],
         minimum: 1,

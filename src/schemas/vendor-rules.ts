@@ -29,7 +29,7 @@ interface Rule<Spec, Current> {
   about: string;
   spec: Level<Spec>;
   current: Level<Current>;
-  /** The public page that `current` rests on. */
+  /** The public page that `current` is based on. */
   page: string;
 }
 
