@@ -1,46 +1,54 @@
 import { integerColumn, jsonColumn, POSTGRES_EPOCH, textColumn, timeColumn, uuidColumn } from './columns.ts';
 
-/** Columns that are made of rows one by one: see `src/store/columns.ts`. The large sets of a batch are made in one pass there. */
+/**
+ * Parameters of array columns, built row by row with `src/store/columns.ts`. Large sets of a batch are built
+ * there in one pass.
+ */
 
-/** `uuid[]`. @throws {RangeError} for what is none in its usual form */
+/** Encodes a `uuid[]`. @throws {RangeError} for a value that is not a UUID in its usual form */
 export function uuidArray<Row>(rows: Row[], value: (row: Row) => string): Buffer {
   const column = uuidColumn(rows.length);
   for (const row of rows) column.addUuid(value(row));
   return column.toParameter();
 }
 
-/** The same of UUIDs themselves. */
+/** Encodes a `uuid[]` from a list of UUIDs. */
 export function uuids(values: string[]): Buffer {
   const column = uuidColumn(values.length);
   for (const value of values) column.addUuid(value);
   return column.toParameter();
 }
 
-/** `integer[]`, of 32 bits. @throws {RangeError} for what is none */
+/** Encodes an `integer[]` (32 bits). @throws {RangeError} for any other value */
 export function integerArray<Row>(rows: Row[], value: (row: Row) => number): Buffer {
   const column = integerColumn(rows.length);
   for (const row of rows) column.addInteger(value(row));
   return column.toParameter();
 }
 
-/** `timestamptz[]` of ISO 8601 times, to the millisecond. @throws {RangeError} for what is none */
+/**
+ * Encodes a `timestamptz[]` from ISO 8601 times, with milliseconds.
+ *
+ * @throws {RangeError} for an invalid time
+ */
 export function timeArray<Row>(rows: Row[], value: (row: Row) => string): Buffer {
   const column = timeColumn(rows.length);
   for (const row of rows) column.addTime(value(row));
   return column.toParameter();
 }
 
-/** Milliseconds with their digits, and what may stand behind them: microseconds, of which a Date knows nothing. */
-const FINE = /^(.*\.\d{3})(\d{3})?Z$/;
+/** Separates a time with milliseconds from additional microseconds, which a Date cannot represent. */
+const TIME_PARTS = /^(.*\.\d{3})(\d{3})?Z$/;
 
 /**
- * `timestamptz[]` of times that lie some microseconds behind `start`.
- * @param start ISO 8601 in UTC with milliseconds or microseconds, as the store tells its clock
- * @throws {RangeError} for what is none
+ * Encodes a `timestamptz[]` of times that are some microseconds after `start`.
+ *
+ * @param start ISO 8601 in UTC with milliseconds or microseconds, from the store's clock
+ * @throws {RangeError} for an invalid time
  */
 export function laterArray<Row>(start: string, rows: Row[], microseconds: (row: Row) => number): Buffer {
-  const [, coarse, rest = 0] = FINE.exec(start) ?? [];
-  const milliseconds = Date.parse(`${coarse}Z`) - POSTGRES_EPOCH;
+  const [, toMilliseconds, rest = 0] = TIME_PARTS.exec(start) ?? [];
+  const milliseconds = Date.parse(`${toMilliseconds}Z`) - POSTGRES_EPOCH;
   if (Number.isNaN(milliseconds)) throw new RangeError(`${start} is no time`);
   const first = milliseconds * 1000 + Number(rest);
   const column = timeColumn(rows.length);
@@ -48,28 +56,28 @@ export function laterArray<Row>(start: string, rows: Row[], microseconds: (row: 
   return column.toParameter();
 }
 
-/** `text[]`; undefined and null become NULL. */
+/** Encodes a `text[]`. Undefined and null become NULL. */
 export function textArray<Row>(rows: Row[], value: (row: Row) => string | null | undefined): Buffer {
   const column = textColumn(rows.length);
   for (const row of rows) column.addText(value(row));
   return column.toParameter();
 }
 
-/** The same of texts themselves. */
+/** Encodes a `text[]` from a list of strings. */
 export function texts(values: string[]): Buffer {
   const column = textColumn(values.length);
   for (const value of values) column.addText(value);
   return column.toParameter();
 }
 
-/** `jsonb[]`; undefined becomes NULL. */
+/** Encodes a `jsonb[]`. Undefined becomes NULL. */
 export function jsonArray<Row>(rows: Row[], value: (row: Row) => object | undefined): Buffer {
   const column = jsonColumn(rows.length);
   for (const row of rows) column.addJson(value(row));
   return column.toParameter();
 }
 
-/** The literal of a `numeric[]`, whose binary format is made of decimal digits as well. */
+/** Returns the literal of a `numeric[]`. Its binary format consists of decimal digits as well. */
 export function numerics(values: number[]): string {
   return `{${values.join(',')}}`;
 }

@@ -2,46 +2,52 @@ import { MAX_UUID, NIL_UUID } from '../platform/ids.ts';
 import { type Pool, storable } from './database.ts';
 import { forEachWorkspace } from './distributed.ts';
 
-/** Characters of a kind and of a reason that tell groups apart: as the index dead_letters_groups has them. */
+/** Prefixes of kind and reason that identify a group, as in the index dead_letters_groups. */
 export const KIND = 'left(dead_letters.kind, 60)';
 const REASON = 'left(dead_letters.reason, 120)';
 
-/** Groups of a page. */
+/** Groups per page. */
 const GROUPS = 100;
 
-/** Groups that one page looks through where their reasons have to begin with a text. */
+/** Maximum number of groups that one page reads if reasons are filtered by their beginning. */
 export const MAX_LOOKED = 1000;
 
-/** Letters that one page counts: those of one group, or of all its groups with an even share for each. */
-const MOST_COUNTED = 5000;
+/**
+ * Maximum number of dead letters that one page counts: for one group, or divided evenly between all its
+ * groups.
+ */
+const MAX_COUNTED = 5000;
 
-/** Dead letters of one workspace that wait, of one kind, whose reasons begin alike. */
+/** A group of waiting dead letters of one workspace and kind, whose reasons have the same beginning. */
 export interface GroupName {
   workspaceId: string;
   kind: string;
-  /** Its first 120 characters. */
+  /** First 120 characters of the reason. */
   reason: string;
 }
 
-/** A group that has been met: the id of the letter accepted first stands for it where its reason may not. */
+/**
+ * A group with the id of its oldest dead letter, which identifies the group where the reason must not be
+ * shown.
+ */
 type MetGroup = GroupName & { oldest: string };
 
-/** How many letters there are, as far as they were counted. */
+/** Number of dead letters, up to a limit. */
 export interface Counted {
   count: number;
-  /** Whether there are more. */
+  /** Whether there are more than were counted. */
   isMore: boolean;
 }
 
 export interface DeadLetterGroup extends MetGroup, Counted {
-  /** Id of the one accepted last. */
+  /** Id of the limit recently accepted dead letter. */
   newest: string;
 }
 
 /**
- * By the index dead_letters_groups: each step goes to the first letter of the next group, so that it costs a look-up for
- * each group, however many letters wait. A limit stops the steps. Rows come in the order of the workspaces as they are
- * given, and of the steps.
+ * Reads by the index dead_letters_groups. Each step goes to the first dead letter of the next group, so that
+ * the cost is one lookup per group, however many dead letters it has. A limit stops the steps. Rows are in
+ * the order of the given workspaces and the steps.
  */
 const walkGroupsStatement = `
   select wanted.workspace_id as "workspaceId", groups.kind, groups.reason, groups.id as oldest
@@ -76,22 +82,22 @@ const walkGroupsStatement = `
   ) as groups
   limit $6::integer`;
 
-/** Which groups, and from where on. */
+/** Filter and start of a page of groups. */
 export interface GroupsPage {
   workspaceIds: readonly string[];
-  /** Only those of this kind. */
+  /** Kind to filter by. */
   kind?: string | undefined;
-  /** Only those whose reason begins so, in small or capital letters. */
+  /** Beginning of the reason to filter by; case-insensitive. */
   beginning?: string | undefined;
-  /** Only those behind this one. */
+  /** Last group of the previous page. */
   after?: GroupName | undefined;
 }
 
-/** In the order of workspace, kind and reason, at most `most`. */
-async function walkGroups(
+/** Returns up to `limit` groups in the order of workspace, kind and reason. */
+async function readGroups(
   pool: Pool,
   { workspaceIds, kind, after }: GroupsPage,
-  most: number,
+  limit: number,
 ): Promise<MetGroup[]> {
   const from = workspaceIds.filter((id) => after === undefined || id >= after.workspaceId).sort();
   const start = { kind: storable(kind ?? ''), reason: '', id: NIL_UUID };
@@ -103,17 +109,17 @@ async function walkGroups(
       values: [
         some,
         ...[starts.map((one) => one.kind), starts.map((one) => one.reason), starts.map((one) => one.id)],
-        ...[kind === undefined ? null : start.kind, most],
+        ...[kind === undefined ? null : start.kind, limit],
       ],
     });
     return rows;
   });
-  return met.slice(0, most);
+  return met.slice(0, limit);
 }
 
 /**
- * By a range of dead_letters_groups for each group. Counts stop at their bound: the index is one of expressions, so that each
- * letter is looked up in the table.
+ * Reads a range of dead_letters_groups for each group. Counts stop at a limit, because the index is on
+ * expressions and each dead letter needs a lookup in the table.
  */
 const countGroupsStatement = `
   select
@@ -144,63 +150,63 @@ async function countGroups<Met extends GroupName>(
   met: readonly Met[],
 ): Promise<(Met & Counted & { newest: string })[]> {
   if (met.length === 0) return [];
-  const most = Math.floor(MOST_COUNTED / met.length);
+  const limit = Math.floor(MAX_COUNTED / met.length);
   return forEachWorkspace(pool, { given: met, workspaceOf: (one) => one.workspaceId }, async (some) => {
     const { rows } = await pool.query<{ number: number; count: number; newest: string }>({
       name: 'count-dead-letter-groups',
       text: countGroupsStatement,
       values: [
         ...[some.map((one) => one.workspaceId), some.map((one) => one.kind), some.map((one) => one.reason)],
-        most,
+        limit,
       ],
     });
     return rows.map(({ number, count, newest }) => ({
       ...some[number - 1]!,
-      ...{ count: Math.min(count, most), isMore: count > most, newest },
+      ...{ count: Math.min(count, limit), isMore: count > limit, newest },
     }));
   });
 }
 
-/** How many wait in one group, up to 5,000. */
+/** Returns the number of waiting dead letters in one group, up to 5,000. */
 export async function countGroup(pool: Pool, group: GroupName): Promise<Counted> {
   const [found] = await countGroups(pool, [group]);
   return found ?? { count: 0, isMore: false };
 }
 
-/** A page of groups, and the one behind which the next page begins; without it there are no more. */
+/** A page of groups and its last group. `last` is undefined if there are no further pages. */
 export interface GroupList {
   groups: DeadLetterGroup[];
   last: MetGroup | undefined;
 }
 
 /**
- * What waits in these workspaces, by its cause: a hundred groups at most, the largest of them first, as far as they were
- * counted. Where reasons have to
- * begin with a text, at most MAX_LOOKED groups are looked through: no index knows them in small or capital letters.
+ * Returns up to 100 groups of waiting dead letters of these workspaces by cause, largest first as far as they
+ * were counted. With `beginning`, reads at limit MAX_LOOKED groups, because no index supports a
+ * case-insensitive comparison.
  */
 export async function selectGroups(pool: Pool, page: GroupsPage): Promise<GroupList> {
   const { beginning } = page;
-  const most = beginning === undefined ? GROUPS : MAX_LOOKED;
-  const walked = await walkGroups(pool, page, most + 1);
-  const looked = walked.slice(0, most);
+  const limit = beginning === undefined ? GROUPS : MAX_LOOKED;
+  const read = await readGroups(pool, page, limit + 1);
+  const checked = read.slice(0, limit);
   const wanted =
     beginning === undefined
-      ? looked
-      : looked.filter(({ reason }) => reason.toLowerCase().startsWith(beginning.toLowerCase()));
+      ? checked
+      : checked.filter(({ reason }) => reason.toLowerCase().startsWith(beginning.toLowerCase()));
   const met = wanted.slice(0, GROUPS);
-  const last = wanted.length > GROUPS ? met.at(-1) : walked.length > most ? looked.at(-1) : undefined;
+  const last = wanted.length > GROUPS ? met.at(-1) : read.length > limit ? checked.at(-1) : undefined;
   const groups = await countGroups(pool, met);
   groups.sort((one, other) => other.count - one.count || (one.newest < other.newest ? 1 : -1));
   return { groups, last };
 }
 
-/** By primary key. */
+/** Reads by primary key. */
 const findGroupStatement = `
   select dead_letters.workspace_id as "workspaceId", ${KIND} as kind, ${REASON} as reason
   from dead_letters
   where dead_letters.id = $1::uuid`;
 
-/** The group in which a dead letter is, or was before it was replayed or discarded. */
+/** Returns the group of a dead letter, or its former group if it was replayed or discarded. */
 export async function findGroup(pool: Pool, id: string): Promise<GroupName | undefined> {
   const { rows } = await pool.query<GroupName>({
     name: 'find-dead-letter-group',
@@ -210,7 +216,7 @@ export async function findGroup(pool: Pool, id: string): Promise<GroupName | und
   return rows[0];
 }
 
-/** A dead letter as a list shows it. */
+/** A dead letter in a list. */
 export interface ListedLetter {
   id: string;
   workspaceId: string;
@@ -224,15 +230,15 @@ export interface ListedLetter {
   discardReason: string | null;
 }
 
-/** The columns of a `ListedLetter`, of the view kept_dead_letters as `letters`. */
+/** Select list of a `ListedLetter`, for the view kept_dead_letters with the alias `letters`. */
 export const listedColumns = `
     letters.id, letters.workspace_id as "workspaceId", letters.request_id as "requestId", letters.kind, letters.reason,
     letters.state, letters.replays, letters.failed_at as "failedAt", letters.discarded_by as "discardedBy",
     letters.discard_reason as "discardReason"`;
 
 /**
- * By a range of dead_letters_groups. Of those of deleted users, which are being erased, twice as many as a page has are
- * passed over.
+ * Reads a range of dead_letters_groups. Reads up to twice the page size, since dead letters of deleted users
+ * that are being erased are skipped.
  */
 const selectOfGroupStatement = `
   select ${listedColumns}
@@ -249,14 +255,14 @@ const selectOfGroupStatement = `
   order by letters.id desc
   limit $5::integer`;
 
-/** Which group, and which page of it. */
+/** A page of a group. */
 export interface GroupPage extends GroupName {
-  /** Only those accepted before this one. */
+  /** Only dead letters accepted before this one. */
   before?: string | undefined;
   limit: number;
 }
 
-/** A page of a group, the one accepted last first. */
+/** Returns a page of a group, limit recently accepted first. */
 export async function selectOfGroup(
   pool: Pool,
   { workspaceId, kind, reason, before = MAX_UUID, limit }: GroupPage,

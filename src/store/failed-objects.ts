@@ -2,33 +2,33 @@ import type { Identifier } from '../profile/identifier.ts';
 import { type Connection, storable } from './database.ts';
 import { identifierText } from './dead-letters.ts';
 
-/** An object that no retry can apply, as the worker writes it down. */
+/** An object that cannot be applied by a retry, as the worker records it. */
 export interface FailedObject {
-  /** A UUID, the object's own where it has one: an object has one dead letter, however often it fails. */
+  /** UUID; the object's own if it has one. An object has one dead letter, however often it fails. */
   id: string;
   workspaceId: string;
-  /** The `X-Request-Id` of the request that carried the object. */
+  /** The `X-Request-Id` of the request that contained the object. */
   requestId: string;
-  /** The object's kind, or what stands in its place. */
+  /** Kind of the object, or a placeholder. */
   kind: string;
-  /** The permanent name of the job that carried the object. */
+  /** Permanent name of the job that contained the object. */
   jobName: string;
-  /** Whom the object names. */
+  /** Identifiers that the object names. */
   identifiers: Identifier[];
-  /** Any JSON value: an object may be here because it breaks its contract. */
+  /** Any JSON value, because the object may have failed for violating its contract. */
   object: unknown;
-  /** One sentence for a person. */
+  /** One sentence for an operator. */
   reason: string;
 }
 
-// An object arrives as a string inside the parameter. The cast to json then reads the escapes that jsonb and text
-// refuse (U+0000, lone surrogates) as they are. `reason` is text, and is made storable first.
-// Beside the names that an object has for its user stands the user: names can be lost before the user is deleted. An
-// address means a user whom nobody shares it with. Owners are found by the unique indexes of external
-// ids, deprecated ones too, and aliases, and by profiles_email and profiles_phone.
-// Locks in id order; the primary key finds a dead letter whose replay has failed again.
-// Described first, in a query of its own: a distributed Postgres then gives out their places at the coordinator, as all
-// others. Else the node does that has the users, whose numbers are none that a delete compares with.
+// Objects are passed as strings inside the parameter. The cast to json accepts escapes that jsonb and text
+// reject (U+0000, lone surrogates). `reason` is text and is made storable before. In addition to the names in
+// the object, the id of the user is stored, because a user may lose names before being deleted. An address
+// identifies a user only if no other user has it. Owners are found by the unique indexes of external ids,
+// deprecated external ids and aliases, and by profiles_email and profiles_phone. Locks in id order. The
+// primary key finds a dead letter whose replay has failed again. `described` is a separate query, so that a
+// distributed Postgres assigns places at the coordinator, like all others. Otherwise the node of the users
+// would assign numbers that a delete cannot compare with.
 const insertDeadLettersStatement = `
 with described as materialized (
 select failed.id, failed.workspace_id, failed.request_id, failed.kind, failed.job_name,
@@ -92,15 +92,15 @@ select described.id, described.workspace_id, described.request_id, described.kin
    set state = 'waiting', reason = excluded.reason, failed_at = excluded.failed_at`;
 
 /**
- * Writes dead letters, in the transaction that applies their envelope. One that failed before, and has failed
- * again in a replay, waits again with the new reason; its object and its number of replays stay.
+ * Inserts dead letters in the transaction that applies their envelope. A dead letter whose replay has failed
+ * again becomes waiting with the new reason. Its object and number of replays stay unchanged.
  */
 export async function insertDeadLetters(
   connection: Connection,
   rows: readonly FailedObject[],
 ): Promise<void> {
   if (rows.length === 0) return;
-  // A row may stand once in an `on conflict` statement.
+  // `on conflict` cannot update the same row twice in one statement.
   const byId = new Map(rows.map((row) => [row.id.toLowerCase(), row]));
   const failed = [...byId].map(([id, row]) => ({
     id,
@@ -108,7 +108,7 @@ export async function insertDeadLetters(
     request_id: storable(row.requestId),
     kind: storable(row.kind),
     job_name: row.jobName,
-    object: written(row.object),
+    object: jsonTextOf(row.object),
     reason: storable(row.reason),
     identifiers: row.identifiers.map(describe),
   }));
@@ -120,8 +120,8 @@ export async function insertDeadLetters(
 }
 
 /**
- * An identifier as the statement looks for it, and as the text that is kept of it. It may be anything that has such a
- * text: an object may be here because its identifier breaks the contract.
+ * Returns the parts of an identifier that the statement looks up, and its stored text. The identifier may be
+ * invalid, because the object may have failed for that reason.
  */
 function describe(identifier: Identifier) {
   const text = storable(identifierText(identifier));
@@ -133,29 +133,34 @@ function describe(identifier: Identifier) {
   return { kind, value: storable(value), text };
 }
 
-/** Levels up to which everybody can read JSON: Postgres, and whoever walks through it. No edge lets as many through. */
+/**
+ * Nesting depth up to which Postgres and other readers can parse JSON. Web rejects objects before they reach
+ * it.
+ */
 const MAX_LEVELS = 1000;
 
-/** The JSON text of an object; of one that nests deeper than anybody can read, the text of that text. */
-function written(object: unknown): string {
+/**
+ * Returns the JSON text of an object. If it is nested too deeply, returns its text encoded as a JSON string.
+ */
+function jsonTextOf(object: unknown): string {
   try {
     const text = JSON.stringify(object);
     return nestsDeeperThan(MAX_LEVELS, text) ? JSON.stringify(text) : text;
   } catch (error) {
     if (!(error instanceof RangeError)) throw error;
-    return JSON.stringify('an object that nests too deeply to be written down');
+    return JSON.stringify('an object that nests too deeply to be jsonTextOf down');
   }
 }
 
 function nestsDeeperThan(levels: number, text: string): boolean {
   if (text.length <= 2 * levels) return false;
   let depth = 0;
-  let isText = false;
-  // Character by character: an expression that finds what opens and closes levels takes seven times as long.
+  let isString = false;
+  // A loop, because a regular expression takes seven times as long.
   for (let index = 0; index < text.length; index++) {
     const code = text.charCodeAt(index);
-    if (code === QUOTE) isText = !isText;
-    else if (isText) {
+    if (code === QUOTE) isString = !isString;
+    else if (isString) {
       if (code === BACKSLASH) index++;
     } else if (code === BRACKET || code === BRACE) {
       if (++depth > levels) return true;

@@ -3,20 +3,20 @@ import { uuidArray } from './arrays.ts';
 import type { Connection } from './database.ts';
 import { marks } from './subscription-states.ts';
 
-/** `mergedId` goes into `keptId` and is gone. In one set no profile stands in two pairs. */
+/** A merge: `mergedId` is merged into `keptId` and removed. In one set, a profile occurs in only one pair. */
 export interface MergePair {
   workspaceId: string;
   mergedId: string;
   keptId: string;
-  /** Of the merge. */
+  /** Request id of the merge. */
   requestId: string;
 }
 
-/** The table of the pairs, from the parameters $1 to $3. */
+/** Set of the pairs from the parameters $1 to $3. */
 export const pairsTable =
   'unnest($1::uuid[], $2::uuid[], $3::uuid[]) as pairs (workspace_id, merged_id, kept_id)';
 
-/** The parameters $1 to $3. */
+/** Returns the parameters $1 to $3. */
 export function pairValues(pairs: MergePair[]): Buffer[] {
   return [
     uuidArray(pairs, (pair) => pair.workspaceId),
@@ -26,62 +26,62 @@ export function pairValues(pairs: MergePair[]): Buffer[] {
 }
 
 /**
- * Rows of each table that follow one merged or deleted profile at once. What is more is settled beside the lanes, so
- * that an operation costs the same whatever its user has grown to.
+ * Maximum number of rows per table that one merge or delete processes in its transaction. The rest is
+ * processed in the background, so that the cost of an operation does not grow with its user.
  */
 export const ROWS_AT_ONCE = 100;
 
-/** Most aliases of one user: they name the user, and so all of them follow a merge at once. */
+/** Maximum number of aliases of a user. They identify the user, so a merge moves all of them at once. */
 export const MAX_ALIASES = 500;
 
-/** Most external ids that lead to one user besides the one by which it goes: a delete of the user looks at each of them. */
+/**
+ * Maximum number of additional (deprecated) external ids of a user. A delete of the user reads all of them.
+ */
 export const MAX_DEPRECATED = 500;
 
-/** A profile by its key. */
+/** Key of a profile. */
 export interface ProfileKey {
   workspaceId: string;
   id: string;
 }
 
-/** The table of the keys, from the parameters $1 and $2. */
+/** Set of the keys from the parameters $1 and $2. */
 export const keysTable = 'unnest($1::uuid[], $2::uuid[]) as wanted (workspace_id, id)';
 
-/** The parameters $1 and $2. */
+/** Returns the parameters $1 and $2. */
 export function keyValues(keys: ProfileKey[]): Buffer[] {
   return [uuidArray(keys, (key) => key.workspaceId), uuidArray(keys, (key) => key.id)];
 }
 
-/** The two rows, each as a table name or alias. */
+/** The two rows of a merge, as table names or aliases. */
 export interface MergedRows {
-  /** The one that stays. */
+  /** The row that is kept. */
   kept: string;
-  /** The one that goes. */
+  /** The row that is removed. */
   merged: string;
 }
 
-/**
- * The SQL of a rule for one column, `stay` excepted, which changes nothing. `least` and `greatest` pass over null.
- */
+/** Returns the SQL of a merge rule for one column. `least` and `greatest` ignore null. */
 function mergedColumn(
   rule: Exclude<MergeRule, 'stay'>,
   column: string,
   { kept, merged }: MergedRows,
 ): string {
-  const [mine, other] = [`${kept}.${column}`, `${merged}.${column}`];
+  const [own, other] = [`${kept}.${column}`, `${merged}.${column}`];
   switch (rule) {
     case 'keep':
-      return `coalesce(${mine}, ${other})`;
+      return `coalesce(${own}, ${other})`;
     case 'sum':
-      return `${mine} + ${other}`;
+      return `${own} + ${other}`;
     case 'earliest':
-      return `least(${mine}, ${other})`;
+      return `least(${own}, ${other})`;
     case 'latest':
     case 'newest':
-      return `greatest(${mine}, ${other})`;
+      return `greatest(${own}, ${other})`;
   }
 }
 
-/** `set` clauses for all columns of a table's rules, `stay` and those of `except` left out. */
+/** Returns the `set` clauses of all columns with a rule, except those with `stay` and those in `except`. */
 export function mergedColumns(
   rules: Record<string, MergeRule>,
   rows: MergedRows,
@@ -93,8 +93,8 @@ export function mergedColumns(
     .join(',\n    ');
 }
 
-/** Those that more hangs on than the column: addresses are moved by the worker, coordinates go in pairs. */
-const apart = ['email', 'phone', 'latitude', 'longitude', 'custom_attributes'];
+/** Columns with additional logic: the worker moves addresses, and coordinates are merged as a pair. */
+const separateColumns = ['email', 'phone', 'latitude', 'longitude', 'custom_attributes'];
 
 const sideOf = (id: 'merged_id' | 'kept_id') => `(
     select profiles.*
@@ -104,8 +104,8 @@ const sideOf = (id: 'merged_id' | 'kept_id') => `(
     limit 1
   )`;
 
-/** By primary key. A mark as spam that is new to the kept one is history. */
-const tellMarksStatement = `
+/** Inserts by primary key. Records a spam mark that is new to the kept profile in the history. */
+const recordMarksStatement = `
   with told as materialized (
     select pairs.workspace_id, pairs.kept_id, pairs.request_id
     from unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::text[]) as pairs (workspace_id, merged_id, kept_id, request_id)
@@ -118,10 +118,10 @@ const tellMarksStatement = `
   select told.workspace_id, 'profile', told.kept_id::text, 'spam', null, '${marks.spam}', $5::timestamptz, told.request_id
   from told`;
 
-/** By primary key, each row for itself; both are locked already. */
+/** Updates by primary key. Both rows are locked already. */
 const mergeProfilesStatement = `
   update profiles set
-    ${mergedColumns(mergeRules.profiles, { kept: 'profiles', merged: 'merged' }, apart)},
+    ${mergedColumns(mergeRules.profiles, { kept: 'profiles', merged: 'merged' }, separateColumns)},
     latitude = case when profiles.latitude is null then merged.latitude else profiles.latitude end,
     longitude = case when profiles.latitude is null then merged.longitude else profiles.longitude end,
     custom_attributes = merged.custom_attributes || profiles.custom_attributes
@@ -130,19 +130,19 @@ const mergeProfilesStatement = `
   where profiles.workspace_id = pairs.workspace_id
     and profiles.id = pairs.kept_id`;
 
-/** Gives the kept profiles what they lack, by the rules of `mergeRules`. */
+/** Fills missing values of the kept profiles by the rules of `mergeRules`. */
 export async function mergeProfiles(tx: Connection, pairs: MergePair[], now: string): Promise<void> {
   const keys = pairValues(pairs);
   const requests = pairs.map(({ requestId }) => requestId);
   await Promise.all([
-    tx.query({ name: 'tell-merged-marks', text: tellMarksStatement, values: [...keys, requests, now] }),
+    tx.query({ name: 'tell-merged-marks', text: recordMarksStatement, values: [...keys, requests, now] }),
     tx.query({ name: 'merge-profiles', text: mergeProfilesStatement, values: keys }),
   ]);
 }
 
 /**
- * A forwarding row for each merge: from now on the events and purchases of the merged profile are the kept one's, wherever they
- * lie. The second row asks for a look at what comes late.
+ * Inserts a forwarding row for each merge: from now on, events and purchases of the merged profile belong to
+ * the kept profile. The tombstone makes a background job move late rows.
  */
 const recordMergesStatement = `
   with moved as (

@@ -2,11 +2,12 @@ import type { Connection, Pool } from './database.ts';
 import { keysTable, keyValues, type MergePair, type ProfileKey, pairsTable, pairValues } from './merges.ts';
 
 /**
- * `slice` has the columns place, old and kept. What stands at the place goes by the name of the kept user from now on,
- * and no longer by the old one, if there is one. Locks dead letters in id order, as every statement on them does, and
- * failed rows in that of their places. A row that another worker has changed meanwhile is read again as it is by then.
+ * CTEs that assign dead letters and failed rows to a kept user. The input `slice` has the columns place, old
+ * and kept_id. The object at each place gets the name of the kept user and loses the old name, if there is
+ * one. Dead letters are locked in id order, as in every eraseStatement on them, and failed rows in the order of
+ * their places. A row that another worker has changed in the meantime is read again.
  */
-const renaming = `
+const renameFailures = `
   changes as materialized (
     select slice.workspace_id, slice.place, array_agg(distinct 'u:' || slice.kept_id) as added,
       coalesce(array_agg(distinct slice.old) filter (where slice.old is not null), '{}') as dropped
@@ -44,7 +45,7 @@ const renaming = `
     returning 1
   )`;
 
-/** By primary key and the unique indexes on places: at most $4 of each merged profile. */
+/** Reads by primary key and the unique indexes on places: up to $4 objects of each merged profile. */
 const owned = `
   with slice as materialized (
     select pairs.workspace_id, hit.place, 'u:' || pairs.merged_id as old, pairs.kept_id
@@ -55,12 +56,12 @@ const owned = `
       where named_failures.workspace_id = pairs.workspace_id and named_failures.name = 'u:' || pairs.merged_id
       limit $4
     ) as hit
-  ), ${renaming}
+  ), ${renameFailures}
   select ((select count(*) from letters_renamed) + (select count(*) from rows_renamed))::integer as brought`;
 
 /**
- * By primary key, left_names_owner and the unique indexes on places. At most $4 of each merged profile, in the order of
- * their names and places, so that what is left begins behind the last one.
+ * Reads by primary key, left_names_owner and the unique indexes on places: up to $4 objects of each merged
+ * profile, in the order of their names and places, so that the next call continues after the last one.
  */
 const named = `
   with slice as materialized (
@@ -82,7 +83,7 @@ const named = `
       where left_names.owner_id = pairs.merged_id and left_names.workspace_id is not distinct from pairs.workspace_id
       limit $4
     ) as hit
-  ), ${renaming}, moved_on as (
+  ), ${renameFailures}, moved_on as (
     update left_names set after = reached.place
     from (
       select slice.workspace_id, slice.name, slice.owner_id, max(slice.place) as place
@@ -98,10 +99,11 @@ const named = `
 const statements = { owned, named };
 
 /**
- * Hands a slice of the dead letters and failed rows of merged users over to who has taken them in. `owned`: those that
- * were the merged user's when they failed. `named`: others under one of the names that the user had at the merge.
+ * Assigns a slice of the dead letters and failed rows of merged users to the kept users. `owned`: objects
+ * that belonged to the merged user when they failed. `named`: other objects with one of the names that the
+ * user had at the merge.
  *
- * @returns how many it were
+ * @returns the number of objects
  */
 export async function bringFailures(
   tx: Connection,
@@ -117,10 +119,11 @@ export async function bringFailures(
 }
 
 /**
- * By primary keys, and the unique indexes on places: a slice of what waits for each of the profiles, at most $3 of it.
- * Locks dead letters in id order, as every statement on them does, and failed rows in that of their places.
+ * Deletes a slice of the objects that wait for each profile, up to $3 objects, by primary keys and the unique
+ * indexes on places. Dead letters are locked in id order, as in every eraseStatement on them, and failed rows in
+ * the order of their places.
  */
-const statement = `
+const eraseStatement = `
   with wanted as materialized (
     select * from ${keysTable}
   ), slice as materialized (
@@ -177,23 +180,23 @@ const statement = `
   select ((select count(*) from letters_gone) + (select count(*) from rows_gone))::integer as gone`;
 
 /**
- * Erases a slice of the dead letters and the failed rows of users who were deleted. They are gone already for whoever
- * reads.
+ * Erases a slice of the dead letters and failed rows of deleted users. Readers no longer see them.
  *
- * @returns how many it were
+ * @returns the number of objects
  */
 export async function eraseFailures(tx: Connection, keys: ProfileKey[], rowsOfEach: number): Promise<number> {
   const { rows } = await tx.query<{ gone: number }>({
     name: 'erase-failures',
-    text: statement,
+    text: eraseStatement,
     values: [...keyValues(keys), rowsOfEach],
   });
   return rows[0]!.gone;
 }
 
 /**
- * By the primary key of named_failures, its last places under each name, and the unique index on places. What waits under
- * a name of somebody else before may be among it, as a delete of the user takes it along too.
+ * Reads the last places under each name by the primary key of named_failures, and the unique index on places.
+ * A name may have belonged to another user before. Such objects are included, because a delete of the user
+ * also removes them.
  */
 const selectLettersOfUserStatement = `
   select letters.id, letters.kind, letters.reason, letters.state, letters.failed_at as "failedAt",
@@ -225,21 +228,24 @@ const selectLettersOfUserStatement = `
   order by places.place desc
   limit $3::integer`;
 
-/** A dead letter about a user. */
+/** A dead letter that names a user. */
 interface LetterOfUser {
   id: string;
   kind: string;
   reason: string;
   state: string;
   failedAt: Date;
-  /** Where it stands in the order in which letters were written: the place behind which a page goes on. */
+  /** Position in the order in which dead letters were written. A page continues after this value. */
   place: string;
 }
 
 /** Larger than every place. */
 const LAST_PLACE = '9223372036854775807';
 
-/** Dead letters under these names (as `identifierText` tells them, and `u:` with the profile's id), the last first. */
+/**
+ * Returns dead letters with these names, most recent first. Names have the format of `identifierText`, or
+ * `u:` followed by the profile's id.
+ */
 export async function selectLettersOfUser(
   pool: Pool,
   workspaceId: string,

@@ -6,12 +6,12 @@ import type { ActivityTable } from './erasures.ts';
 import { keyChecksum } from './retention.ts';
 import { inTransaction } from './transactions.ts';
 
-/** Makes this month's partitions and those of the two that follow, if they are not there. */
+/** Creates the partitions of this month and the next two, if they are missing. */
 export async function ensurePartitions(pool: Pool): Promise<void> {
   await pool.query('select ensure_month_partitions(now(), 2)');
 }
 
-/** As `ensure_month_partitions` names them. */
+/** Uses the names that `ensure_month_partitions` assigns. */
 const findMissingStatement = `
   select wanted.name
   from (
@@ -23,7 +23,7 @@ const findMissingStatement = `
   where to_regclass(wanted.name) is null
   order by wanted.name`;
 
-/** Partitions of this month and the next so many that are not there. */
+/** Returns the missing partitions of this month and the next `months` months. */
 export async function findMissingPartitions(pool: Pick<Pool, 'query'>, months: number): Promise<string[]> {
   const { rows } = await pool.query<{ name: string }>(findMissingStatement, [months]);
   return rows.map(({ name }) => name);
@@ -46,7 +46,7 @@ const readSizesStatement = `
   order by pg_class.relname desc
   limit $1::integer`;
 
-/** Of the tables that are partitioned by month, those with the last names. */
+/** Returns the partitions with the last names of the tables that are partitioned by month. */
 export async function readPartitionSizes(pool: Pick<Pool, 'query'>, limit: number): Promise<PartitionSize[]> {
   const { rows } = await pool.query<PartitionSize>({
     name: 'read-partition-sizes',
@@ -56,13 +56,13 @@ export async function readPartitionSizes(pool: Pick<Pool, 'query'>, limit: numbe
   return rows;
 }
 
-/** A month of a table, as `ensure_month_partitions` names them. */
+/** A partition of one month, with the name that `ensure_month_partitions` assigns. */
 export interface Partition {
   name: string;
   kind: ActivityTable;
-  /** `2026-01`. */
+  /** For example `2026-01`. */
   month: string;
-  /** Absent from the table: it was detached, and is not dropped yet. */
+  /** Whether the partition was detached and not dropped yet. */
   isDetached: boolean;
 }
 
@@ -73,7 +73,7 @@ const listPartitionsStatement = `
     and pg_class.relname ~ '^(events|purchases)_[0-9]{4}_(0[1-9]|1[0-2])$'
   order by pg_class.relname`;
 
-/** Every month that has a partition, or had one that is not dropped yet. */
+/** Returns every monthly partition, including detached ones that are not dropped yet. */
 export async function listPartitions(pool: Pool): Promise<Partition[]> {
   const { rows } = await pool.query<Pick<Partition, 'name' | 'isDetached'>>({
     text: listPartitionsStatement,
@@ -84,13 +84,13 @@ export async function listPartitions(pool: Pool): Promise<Partition[]> {
   });
 }
 
-/** Where the rows of a table lie whose month has no partition. */
+/** Returns the partition for rows of months without their own partition. */
 export const defaultOf = (kind: ActivityTable) => `${kind}_default`;
 
 const isAttachedStatement = `
   select pg_class.relispartition as attached from pg_class where pg_class.oid = to_regclass($1::text)`;
 
-/** Where the rows of a month lie: in its partition, or in the default one where it has none. */
+/** Returns the partition with the rows of a month: its own, or the default one if it has none. */
 export async function partitionWith(
   pool: Pool,
   { kind, month }: Pick<Partition, 'kind' | 'month'>,
@@ -100,7 +100,7 @@ export async function partitionWith(
   return rows[0]?.attached ? name : defaultOf(kind);
 }
 
-/** By primary key, a look-up for each. */
+/** Reads by primary key, with one lookup per workspace. */
 const ownersStatement = (name: string) => `
   with recursive owners as (
     (select ${name}.workspace_id from ${name} order by ${name}.workspace_id limit 1)
@@ -117,18 +117,18 @@ const ownersStatement = (name: string) => `
   )
   select owners.workspace_id as id from owners`;
 
-/** Of every shard at once: no walk from one to the next leads over all of them. */
+/** Variant for a distributed Postgres, which cannot step from one workspace to the next across shards. */
 const ownersApartStatement = (name: string) =>
   `select distinct ${name}.workspace_id as id from ${name} order by ${name}.workspace_id`;
 
-/** Workspaces that have rows in a partition. */
+/** Returns the workspaces that have rows in a partition. */
 export async function ownersIn(pool: Pool, { name }: Pick<Partition, 'name'>): Promise<string[]> {
   const text = (await isDistributed(pool)) ? ownersApartStatement(name) : ownersStatement(name);
   const { rows } = await pool.query<{ id: string }>({ text });
   return rows.map(({ id }) => id);
 }
 
-/** Milliseconds for which others may wait behind a detach, and for which it lets them go on. */
+/** Milliseconds to wait for the lock, and to let other statements continue before the next attempt. */
 const LOCK_TIMEOUT = 100;
 const PAUSE = 400;
 const TRIES = 240;
@@ -137,9 +137,11 @@ const isOldStatement =
   "select $1::text < to_char((now() at time zone 'UTC') - interval '1 month', 'YYYY-MM') as old";
 
 /**
- * Takes a partition out of its table, but never that of this month or of the one before. It waits for the lock a tenth of a second, gives way, and tries again: who writes or
- * reads never waits longer. (`concurrently` is no way: Postgres refuses it beside a default partition.)
- * @throws {Error} when somebody has kept the table for two minutes
+ * Detaches a partition from its table, unless it is for this month or the previous one. Waits 100 ms for the
+ * lock, then lets other statements continue and retries, so that readers and writers never wait longer.
+ * (`concurrently` is not possible: Postgres rejects it if there is a default partition.)
+ *
+ * @throws {Error} if other transactions have locked the table for two minutes
  */
 export async function detachPartition(
   pool: Pool,
@@ -168,7 +170,7 @@ export async function detachPartition(
   }
 }
 
-/** All of it: nobody else reads or writes it any more. */
+/** Scans the partition, which has no other readers or writers. */
 const countDetachedStatement = (name: string) => `
   select ${name}.workspace_id as "workspaceId", count(*)::float8 as rows, ${keyChecksum(`${name}.id`)} as checksum
   from ${name}
@@ -178,11 +180,11 @@ const countDetachedStatement = (name: string) => `
 interface CountedOwner {
   workspaceId: string;
   rows: number;
-  /** As of the files of the archive: it adds up over them. */
+  /** Checksum of the ids, which equals the sum of the checksums of archive files with the same rows. */
   checksum: string;
 }
 
-/** Milliseconds: a month of very many rows takes minutes, and none takes hours. */
+/** Milliseconds. A month with very many rows takes minutes, but not hours. */
 const COUNT_LIMITS = { statement: 7_200_000, lock: 10_000 };
 
 export async function countDetached(pool: Pool, { name }: Partition): Promise<CountedOwner[]> {
@@ -193,10 +195,10 @@ export async function countDetached(pool: Pool, { name }: Partition): Promise<Co
   );
 }
 
-/** Milliseconds; somebody who reads the detached partition, as a backup does, lets the next run drop it. */
+/** Milliseconds. If a backup or another reader holds the partition, the next run drops it. */
 const DROP_LIMITS = { statement: 120_000, lock: 10_000 };
 
-/** Drops a detached partition, and says of its files that their rows are gone; or neither. */
+/** Drops a detached partition and records that the rows of its files are removed, in one transaction. */
 export async function dropDetached(
   pool: Pool,
   { name }: Partition,

@@ -2,7 +2,7 @@ import type { Pool } from './database.ts';
 import { isDistributed, WORKSPACES } from './distributed.ts';
 import type { ExportCounts, NewSegmentExport } from './segment-exports.ts';
 
-/** What a process needs for writing an export, or for telling of it. */
+/** A leased export with everything that is needed to write it or to call its callback. */
 export interface LeasedExport extends NewSegmentExport {
   tries: number;
   lastError: string | null;
@@ -18,7 +18,7 @@ const leasedColumns = `
     segment_exports.last_error as "lastError", segment_exports.requested_at as "requestedAt",
     segment_exports.ended_at as "endedAt"`;
 
-/** By the index of what is due. */
+/** Leases by the index of due exports. */
 const leaseStatement = (order: string, own = '') => `
   with due as (
     select segment_exports.workspace_id, segment_exports.id
@@ -36,8 +36,8 @@ const leaseStatement = (order: string, own = '') => `
   where segment_exports.workspace_id = due.workspace_id and segment_exports.id = due.id
   returning ${leasedColumns}`;
 
-/** Workspaces have their turn: the one of which the fewest are being written, and of its own the oldest. */
-const fairly = `(
+/** Order that gives workspaces their turn: fewest exports in progress first, then oldest export. */
+const fairOrder = `(
       select count(*)
       from segment_exports as others
       where others.workspace_id = segment_exports.workspace_id
@@ -45,11 +45,11 @@ const fairly = `(
     ), segment_exports.id`;
 
 const leaseStatements = {
-  open: leaseStatement(fairly),
+  open: leaseStatement(fairOrder),
   ready: leaseStatement('segment_exports.due_at'),
 } as const;
 
-/** Where they lie apart: whose exports are due, first who has waited for longest. */
+/** Variant for a distributed Postgres: workspaces with due exports, longest waiting first. */
 const dueStatement = `
   select segment_exports.workspace_id as id
   from segment_exports
@@ -71,7 +71,7 @@ async function leaseExportsApart(
 ): Promise<LeasedExport[]> {
   const leased: LeasedExport[] = [];
   const { rows: due } = await pool.query<{ id: string }>(dueStatement, [state]);
-  // One of each at a time: workspaces have their turn.
+  // Leases one export per workspace, so that workspaces take turns.
   for (const { id } of due.slice(0, limit)) {
     const values = [process, milliseconds, 1, state, id];
     leased.push(...(await pool.query<LeasedExport>({ text: leaseOfStatements[state], values })).rows);
@@ -80,8 +80,10 @@ async function leaseExportsApart(
 }
 
 /**
- * A lease: for so many milliseconds nobody else writes it (`open`) or tells of it (`ready`). Each counts as a try.
- * @param process who leases, a UUID that was used for no other lease
+ * Leases exports for some milliseconds, in which no other process writes them (`open`) or calls their
+ * callback (`ready`). Each lease counts as an attempt.
+ *
+ * @param process UUID of the holder, which was used for no other lease
  */
 export async function leaseExports(
   pool: Pool,
@@ -97,14 +99,14 @@ export async function leaseExports(
   return rows;
 }
 
-/** Whose lease it is. */
+/** Identifies a lease. */
 export interface ExportLease {
   process: string;
   workspaceId: string;
   id: string;
 }
 
-const mine = `
+const leaseCondition = `
   where segment_exports.workspace_id = $2::uuid
     and segment_exports.id = $3::uuid
     and segment_exports.leased_by = $1::uuid`;
@@ -116,11 +118,13 @@ const renewStatement = `
     users = case when segment_exports.state = 'open' then $5::bigint else segment_exports.users end,
     files = case when segment_exports.state = 'open' then $6::integer else segment_exports.files end,
     bytes = case when segment_exports.state = 'open' then $7::bigint else segment_exports.bytes end
-  ${mine}`;
+  ${leaseCondition}`;
 
 /**
- * Keeps a lease, and notes how far the writing has come. The counts of an export that is written stay: the lease is kept
- * while its callback is told. @returns false when it is another's
+ * Extends a lease and records the progress. The counts of a finished export stay unchanged: its lease is
+ * extended while the callback is called.
+ *
+ * @returns false if another process has the lease
  */
 export async function renewExport(
   pool: Pool,
@@ -143,12 +147,14 @@ const finishStatement = `
     select statement_timestamp() + $8::integer * interval '1 millisecond' as due_at,
       statement_timestamp() + $7::integer * interval '1 millisecond' as expires_at
   ) as later
-  ${mine} and segment_exports.state = 'open'
+  ${leaseCondition} and segment_exports.state = 'open'
   returning ${leasedColumns}`;
 
 /**
- * The files are whole: the link opens from now on, for so long. Who is to be told is told under the same lease.
- * @returns undefined when the lease is another's
+ * Records that all files are written: the link is valid from now on for `linkMs`. The callback is called
+ * under the same lease.
+ *
+ * @returns undefined if another process has the lease
  */
 export async function finishExport(
   pool: Pool,
@@ -166,9 +172,9 @@ const giveBackStatement = `
     leased_by = null, due_at = statement_timestamp() + $4::integer * interval '1 millisecond',
     last_error = coalesce($5::text, segment_exports.last_error),
     tries = segment_exports.tries - case when $5::text is null then 1 else 0 end
-  ${mine}`;
+  ${leaseCondition}`;
 
-/** Gives a lease back, until the next try. Without an error it was no try. */
+/** Releases a lease until the next attempt. Without an error, the lease does not count as an attempt. */
 export async function giveBackExport(
   pool: Pool,
   { process, workspaceId, id }: ExportLease,
@@ -187,11 +193,11 @@ const endStatement = `
     ended_at = least(segment_exports.ended_at, clock.now),
     told_at = case when $4::text is null then clock.now end
   from (select statement_timestamp() as now) as clock
-  ${mine}`;
+  ${leaseCondition}`;
 
 /**
- * Nothing more is done: whoever was to be told was, or why the writing or telling has failed for good. What an export that
- * failed may have written has expired with it.
+ * Ends an export: the callback was called, or writing or calling has failed permanently with `error`. The
+ * files of a failed export expire immediately.
  */
 export async function endExport(
   pool: Pool,

@@ -1,10 +1,10 @@
 import { MAX_UUID } from '../platform/ids.ts';
 import type { Pool } from './database.ts';
 
-/** Exports of one workspace that are open at a time. */
+/** Maximum number of open exports per workspace. */
 export const MAX_OPEN_EXPORTS = 100;
 
-/** Days that is known what became of an export. */
+/** Days for which the result of an export is kept. */
 const KEPT_DAYS = 30;
 
 export interface NewSegmentExport {
@@ -13,17 +13,20 @@ export interface NewSegmentExport {
   segmentId: string;
   objectPrefix: string;
   fields: string[];
-  /** Names of custom attributes that are wanted alone; null: all, or none. */
+  /** Names of the wanted custom attributes. Null: all or none, depending on `fields`. */
   attributes: string[] | null;
   outputFormat: 'zip' | 'gzip';
-  /** Where the file will be downloaded; null: it goes into a bucket. */
+  /** Download URL of the file. Null if it is written to a bucket. */
   url: string | null;
   callback: string | null;
 }
 
-type Told = Pick<NewSegmentExport, 'objectPrefix' | 'url'>;
+type ExportTarget = Pick<NewSegmentExport, 'objectPrefix' | 'url'>;
 
-/** At most one of a segment is open, and `MAX_OPEN_EXPORTS` of the workspace: by the index of those that are. */
+/**
+ * Inserts unless the segment has an open export, or the workspace has `MAX_OPEN_EXPORTS`. Counts by the index
+ * of open exports.
+ */
 const requestStatement = `
   insert into segment_exports (
     workspace_id, id, segment_id, object_prefix, fields, attributes, output_format, url, callback)
@@ -40,8 +43,8 @@ const requestStatement = `
   on conflict do nothing
   returning segment_exports.object_prefix as "objectPrefix", segment_exports.url`;
 
-/** By primary key, and by the index of open ones. */
-const whyNotStatement = `
+/** Reads by primary key and by the index of open exports. */
+const whyRejectedStatement = `
   select made.object_prefix as "objectPrefix", made.url, exists (
     select
     from segment_exports
@@ -52,15 +55,17 @@ const whyNotStatement = `
   left join segment_exports as made on made.workspace_id = $1::uuid and made.id = $2::uuid`;
 
 /**
- * Writes down that an export is wanted; whoever asks again under the same id gets what was made then.
- * @returns `running`: one of this segment is open; `many`: as many of the workspace as may be
+ * Records a requested export. A repeated request with the same id returns the first one.
+ *
+ * @returns `running` if an export of this segment is open; `many` if the workspace has the maximum number of
+ * open exports
  */
 export async function requestSegmentExport(
   pool: Pool,
   made: NewSegmentExport,
-): Promise<Told | 'running' | 'many'> {
+): Promise<ExportTarget | 'running' | 'many'> {
   const { workspaceId, id, segmentId, objectPrefix, fields, attributes, outputFormat, url, callback } = made;
-  const { rows } = await pool.query<Told>({
+  const { rows } = await pool.query<ExportTarget>({
     name: 'request-segment-export',
     text: requestStatement,
     values: [workspaceId, id, segmentId, objectPrefix, fields, attributes, outputFormat, url, callback],
@@ -68,7 +73,7 @@ export async function requestSegmentExport(
   if (rows[0]) return rows[0];
   const { rows: reasons } = await pool.query({
     name: 'why-no-segment-export',
-    text: whyNotStatement,
+    text: whyRejectedStatement,
     values: [workspaceId, id, segmentId],
   });
   const { isRunning, objectPrefix: earlier, url: earlierUrl } = reasons[0]!;
@@ -76,21 +81,21 @@ export async function requestSegmentExport(
   return isRunning ? 'running' : 'many';
 }
 
-/** What a link has behind it. */
+/** State of the file of a download link. */
 export interface Download {
   state: 'open' | 'ready' | 'failed';
   objectPrefix: string;
   expiresAt: Date | null;
 }
 
-/** By primary key. */
+/** Reads by primary key. */
 const findDownloadStatement = `
   select segment_exports.state, segment_exports.object_prefix as "objectPrefix",
     case when segment_exports.expires_at > now() then segment_exports.expires_at end as "expiresAt"
   from segment_exports
   where segment_exports.workspace_id = $1::uuid and segment_exports.id = $2::uuid`;
 
-/** An export that has a link; `expiresAt` is null where it is over. */
+/** Returns the export of a link. `expiresAt` is null if the link has expired. */
 export async function findDownload(
   pool: Pool,
   { workspaceId, id }: { workspaceId: string; id: string },
@@ -100,14 +105,16 @@ export async function findDownload(
   return rows[0];
 }
 
-/** What has been written of an export. */
+/** Progress of an export. */
 export interface ExportCounts {
   users: number;
   files: number;
   bytes: number;
 }
 
-/** An export as people see it: without its link, which opens the users to whoever has it. */
+/**
+ * An export as the console shows it. Without the link, because anyone with the link can download the users.
+ */
 export interface ShownExport extends ExportCounts {
   id: string;
   segmentId: string;
@@ -122,7 +129,7 @@ export interface ShownExport extends ExportCounts {
   expiresAt: Date | null;
 }
 
-/** By the end of the workspace's part of the primary key: ids follow the times of the requests. */
+/** Reads the end of the workspace's range of the primary key. Ids follow the times of the requests. */
 const listStatement = `
   select
     segment_exports.id::text, segment_exports.segment_id::text as "segmentId",
@@ -139,7 +146,7 @@ const listStatement = `
   order by segment_exports.workspace_id desc, segment_exports.id desc
   limit $3::integer`;
 
-/** Exports of a workspace, the newest first. */
+/** Returns exports of a workspace, newest first. */
 export async function listExports(
   pool: Pool,
   workspaceId: string,
@@ -150,7 +157,7 @@ export async function listExports(
   return rows;
 }
 
-/** By the index on the expiry. */
+/** Reads by the index on the expiry. */
 const listExpiredStatement = `
   select segment_exports.workspace_id::text as "workspaceId", segment_exports.id::text,
     segment_exports.segment_id::text as "segmentId", segment_exports.object_prefix as "objectPrefix",
@@ -165,12 +172,15 @@ export interface ExpiredExport {
   id: string;
   segmentId: string;
   objectPrefix: string;
-  /** Null: its files are in a bucket, and it has failed. */
+  /** Null for a failed export whose files are in a bucket. */
   url: string | null;
   requestedAt: Date;
 }
 
-/** Exports whose link has opened nothing for so long, or that failed then, and whose files are there yet. */
+/**
+ * Returns exports whose link expired, or that failed, at least `milliseconds` ago and whose files have not
+ * been removed.
+ */
 export async function listExpired(
   pool: Pool,
   { milliseconds, limit }: { milliseconds: number; limit: number },
@@ -188,7 +198,7 @@ const noteRemovedStatement = `
   update segment_exports set expires_at = null
   where segment_exports.workspace_id = $1::uuid and segment_exports.id = $2::uuid`;
 
-/** The file is there no more. */
+/** Records that the files were removed. */
 export async function noteRemoved(
   pool: Pool,
   { workspaceId, id }: Pick<ExpiredExport, 'workspaceId' | 'id'>,
@@ -196,7 +206,7 @@ export async function noteRemoved(
   await pool.query({ name: 'note-removed', text: noteRemovedStatement, values: [workspaceId, id] });
 }
 
-/** By the index on the time of the request. */
+/** Deletes by the index on the time of the request. */
 const forgetStatement = `
   with old as (
     select segment_exports.workspace_id, segment_exports.id
@@ -210,7 +220,7 @@ const forgetStatement = `
   using old
   where segment_exports.workspace_id = old.workspace_id and segment_exports.id = old.id`;
 
-/** Some of those that nobody asks for any more. */
+/** Deletes some exports that were requested more than KEPT_DAYS ago and are complete. */
 export async function forgetExports(pool: Pool, limit: number): Promise<void> {
   await pool.query({ name: 'forget-exports', text: forgetStatement, values: [limit] });
 }

@@ -10,8 +10,9 @@ const appendLogStatement = `
   values ($1::uuid, $2::timestamptz, $3::text, $4::uuid[], $5::uuid[], $6::json)`;
 
 /**
- * Appends what a transaction has done in one workspace: its last statement, so that whoever waited for it to commit has the
- * later id.
+ * Appends the entries of a transaction in one workspace. Must be its last statement, so that a transaction
+ * that waited for its commit gets a later id.
+ *
  * @param now the store's clock at the start of the batch
  */
 export async function appendLog(tx: Connection, entries: StreamEntries, now: string): Promise<void> {
@@ -24,14 +25,14 @@ export async function appendLog(tx: Connection, entries: StreamEntries, now: str
 
 export interface LogRow {
   id: string;
-  /** Behind which id it was looked for: there is none between. */
+  /** Id of the previous row, or the start of the read. No row is between the two. */
   behind: string;
   at: Date;
   kinds: string;
   profileIds: string[];
   ids: string[];
   details: Record<string, Json> | null;
-  /** Of `details`, as JSON. */
+  /** Length of `details` as JSON. */
   bytes: number;
 }
 
@@ -45,8 +46,8 @@ interface StoredRow {
 }
 
 /**
- * By a range of the primary key. `kinds` has a letter an entry, and its length is known without it. What is large of a row
- * is fetched for those alone that are given.
+ * Reads a range of the primary key. `kinds` has one letter per entry, and Postgres knows its length without
+ * reading it. Large columns are only fetched for the returned rows.
  */
 const readLogStatement = `
   select
@@ -68,7 +69,10 @@ const readLogStatement = `
   where next.before < $5::bigint
   order by next.id`;
 
-/** The next rows that are decided, in their order: one, and more while those before have fewer than `entries`. */
+/**
+ * Returns the next rows up to the horizon, in order: at least one, and more while the previous ones have
+ * fewer than `entries` entries.
+ */
 export async function readLog(
   pool: Pool,
   workspaceId: string,
@@ -87,9 +91,9 @@ export async function readLog(
 }
 
 /**
- * What there is of entries, by their whole primary keys: with the ids alone each would cost a walk through all that the
- * workspace has. Under whom a row was written it stays, also when that user is merged. JSON texts, so that numbers stay
- * as they are.
+ * Reads data of entries by their complete primary keys; by id alone, each entry would cost a scan of the
+ * workspace's rows. Rows stay under the profile for which they were written, even after a merge. Returned as
+ * JSON text, so that numbers are unchanged.
  */
 const readActivityStatement = `
   select events.id::text, json_build_object(
@@ -106,13 +110,13 @@ const readActivityStatement = `
   join purchases
     on purchases.workspace_id = $1::uuid and purchases.profile_id = wanted.profile_id and purchases.id = wanted.id`;
 
-/** Of an event or a purchase. */
+/** Key of an event or a purchase. */
 export interface ActivityKey {
   profileId: string;
   id: string;
 }
 
-/** Events and purchases that are still there; those of deleted users are not. */
+/** Returns the events and purchases that still exist. Those of deleted users do not. */
 export async function readLoggedActivity(
   pool: Pool,
   workspaceId: string,
@@ -130,21 +134,21 @@ export async function readLoggedActivity(
   return new Map(rows.map(({ id, data }) => [id, data]));
 }
 
-/** By the primary key of profiles. */
+/** Reads by the primary key of profiles. */
 const readNamesStatement = `
   select profiles.id::text, profiles.external_id as "externalId"
   from unnest($2::uuid[]) as wanted (id)
   join profiles on profiles.workspace_id = $1::uuid and profiles.id = wanted.id`;
 
-/** By the primary key of merged_profiles. */
+/** Reads by the primary key of merged_profiles. */
 const readMergedStatement = `
   select merged_profiles.profile_id::text as id
   from unnest($2::uuid[]) as wanted (id)
   join merged_profiles on merged_profiles.workspace_id = $1::uuid and merged_profiles.profile_id = wanted.id`;
 
 /**
- * External ids by profile: null for one without, and for one that was merged, since another has its external id from then
- * on. A profile that was deleted is missing.
+ * Returns external ids by profile. Null for a profile without an external id, and for a merged profile, whose
+ * external id now belongs to another. Deleted profiles are omitted.
  */
 export async function readNames(
   pool: Pool,
@@ -159,7 +163,7 @@ export async function readNames(
   const names = new Map(rows.map(({ id, externalId }) => [id, externalId]));
   const missing = profileIds.filter((id) => !names.has(id));
   if (missing.length === 0) return names;
-  // Merged between the two, it is found by the second.
+  // A profile that was merged between the two queries is found by this one.
   const merged = await pool.query<{ id: string }>({
     name: 'read-stream-merged',
     text: readMergedStatement,
@@ -172,65 +176,67 @@ export async function readNames(
 /** Event, purchase, attributes, subscription, identity. */
 type StreamKind = 'e' | 'p' | 'a' | 's' | 'i';
 
-/** Something that took effect. */
+/** A change that was applied. */
 export interface StreamEntry {
   workspaceId: string;
   kind: StreamKind;
-  /** `NIL_UUID` where it is about no single user. */
+  /** `NIL_UUID` if the change does not concern a single user. */
   profileId: string;
-  /** Of the event or purchase, a UUID. Absent: it gets one of its own. */
+  /** UUID of the event or purchase. Absent: a new id is assigned. */
   id?: string;
   /** Absent for events and purchases, which are read from their tables. */
   detail?: JsonText;
 }
 
-/** Entries of a round, about. */
+/** Typical number of entries in a batch. */
 const TYPICAL = 512;
 
-/** The last 32 of an id's random bits. */
+/** Index of the word with the last 32 of an id's random bits. */
 const LAST_WORD = 9;
 
-/** Ids like one that was drawn, counted on in bits of it that are random. */
-function drawIds(): { next(): UuidElements } {
-  const drawn = elementsOf(uuidArray([newId()], String));
+/** Returns a generator of ids. The first one is random; the next ones increment its random bits. */
+function createIds(): { next(): UuidElements } {
+  const id = elementsOf(uuidArray([newId()], String));
   return {
     next() {
-      drawn[LAST_WORD]!++;
-      return drawn;
+      id[LAST_WORD]!++;
+      return id;
     },
   };
 }
 
-/** What took effect in one workspace, in its order. By column: there are as many entries as objects. */
+/**
+ * Applied changes of one workspace, in order. Stored by column, because there are as many entries as objects.
+ */
 export class StreamEntries {
   readonly workspaceId: string;
   readonly #kinds: StreamKind[] = [];
   readonly #profileIds = uuidColumn(TYPICAL);
   readonly #ids = uuidColumn(TYPICAL);
-  readonly #drawn = drawIds();
-  /** Members of an object, in the order of the places that name them. */
-  readonly #details: { place: number; detail: JsonText }[] = [];
+  readonly #newIds = createIds();
+  /** Details with the position of their entry, in ascending order. */
+  readonly #details: { index: number; detail: JsonText }[] = [];
 
   constructor(workspaceId: string) {
     this.workspaceId = workspaceId;
   }
 
-  /** An event or a purchase, the one at the place. */
-  addActivity(kind: 'e' | 'p', { profileIds, ids }: ActivityIds, place: number): void {
+  /** Adds an event or a purchase: the element at `index` of the given ids. */
+  addActivity(kind: 'e' | 'p', { profileIds, ids }: ActivityIds, index: number): void {
     this.#kinds.push(kind);
-    this.#profileIds.addElement(profileIds, place);
-    this.#ids.addElement(ids, place);
+    this.#profileIds.addElement(profileIds, index);
+    this.#ids.addElement(ids, index);
   }
 
   add({ kind, profileId, id, detail }: Omit<StreamEntry, 'workspaceId'>): void {
-    if (detail !== undefined) this.#details.push({ place: this.#kinds.length, detail });
+    if (detail !== undefined) this.#details.push({ index: this.#kinds.length, detail });
     this.#kinds.push(kind);
     this.#profileIds.addUuid(profileId);
-    if (id === undefined) this.#ids.addElement(this.#drawn.next(), 0);
+    if (id === undefined) this.#ids.addElement(this.#newIds.next(), 0);
     else this.#ids.addUuid(id);
   }
 
-  /** Those of one workspace behind each other. */
+  /** Concatenates entries of one workspace. */
   static joined([first, ...others]: StreamEntries[]): StreamEntries {
     if (others.length === 0) return first!;
     const all = new StreamEntries(first!.workspaceId);
@@ -240,27 +246,27 @@ export class StreamEntries {
 
   #append(next: StreamEntries): void {
     const before = this.#kinds.length;
-    for (const { place, detail } of next.#details) this.#details.push({ place: before + place, detail });
+    for (const { index, detail } of next.#details) this.#details.push({ index: before + index, detail });
     for (const kind of next.#kinds) this.#kinds.push(kind);
     this.#profileIds.addAll(next.#profileIds);
     this.#ids.addAll(next.#ids);
   }
 
-  /** Parameters of the statement that appends them. */
+  /** Returns the parameters of the statement that appends the entries. */
   columns(): [kinds: string, profileIds: Buffer, ids: Buffer, details: string | null] {
     return [
       this.#kinds.join(''),
       this.#profileIds.toParameter(),
       this.#ids.toParameter(),
-      this.#details.length > 0 ? this.#members() : null,
+      this.#details.length > 0 ? this.#detailsJson() : null,
     ];
   }
 
-  /** Put together from texts: the attributes of a user are one already. */
-  #members(): string {
+  /** Builds the JSON from texts, since attributes of a user are already serialized. */
+  #detailsJson(): string {
     let text = '';
-    for (const { place, detail } of this.#details)
-      text += `${text === '' ? '{' : ','}"${place}":${detail.text}`;
+    for (const { index, detail } of this.#details)
+      text += `${text === '' ? '{' : ','}"${index}":${detail.text}`;
     return `${text}}`;
   }
 }

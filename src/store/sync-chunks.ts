@@ -3,13 +3,13 @@ import { forLetters, lettersTable, letterValues, locateLetters } from './dead-le
 import { finishRun } from './sync-runs.ts';
 import { inTransaction } from './transactions.ts';
 
-/** A row as it is shown beside the reason why it had no effect. */
+/** A source row, as it is shown with the reason for its failure. */
 export interface ShownRow {
-  /** Its place in the run, from 1. */
+  /** Row number in the run, from 1. */
   number: number;
   updatedAt: string | null;
   identifier: string | null;
-  /** Whom it names, in the texts that dead letters have; absent in a chunk of an earlier release. */
+  /** Identifiers in the row, in the format of dead letters. Absent in chunks of earlier releases. */
   identifiers?: string[];
   payload: string | null;
 }
@@ -18,43 +18,48 @@ export interface RowError extends ShownRow {
   reason: string;
 }
 
-/** What is true once the chunk has taken effect, beside the rows that the workers refuse. */
+/** State after the chunk was applied, apart from rows that the workers reject. */
 interface ChunkProgress {
-  /** Rows of the chunk. */
+  /** Number of rows in the chunk. */
   rows: number;
-  /** Rows of it that were refused before the lanes. */
+  /** Number of rows that were rejected before they were enqueued. */
   failed: number;
-  /** Why; of as many of them as are kept. */
+  /** Reasons of the rejected rows, up to the number that is kept. */
   errors: RowError[];
   /**
-   * What was cut or left out of rows that go to the lanes; of as many of them as are kept. Absent when there is
-   * nothing, and in a chunk of an earlier release.
+   * Values that were truncated or omitted in enqueued rows, up to the number that is kept. Absent if there
+   * are none, and in chunks of earlier releases.
    */
   warnings?: RowError[];
-  /** The watermark behind the chunk: its newest UPDATED_AT. Absent while there was none. The name is a stored one. */
+  /**
+   * Watermark after the chunk: its newest UPDATED_AT. Absent if no row had one. The stored chunk has this
+   * field name.
+   */
   lastTimestamp?: string;
   boundary: {
-    /** The newest time is another than before the chunk: what was known of the old one is forgotten. */
+    /**
+     * Whether the newest time has changed in this chunk, so that fingerprints of the old one are discarded.
+     */
     moved: boolean;
-    /** Rows of the newest time by fingerprint, in hex. */
+    /** Number of rows with the newest time by fingerprint, in hex. */
     newest: Record<string, number>;
-    /** Rows without a readable time. */
+    /** Number of rows without a readable time. */
     unreadable: Record<string, number>;
   };
 }
 
-/** A chunk as the outbox keeps it: what is handed to the lanes at once. */
+/** A chunk in the outbox: objects that are enqueued together. */
 export interface OutboxChunk {
-  /** Keys of the ledger rows that say that the chunk has taken effect. */
+  /** Keys of the ledger rows that record that the chunk was applied. */
   envelopeIds: string[];
-  /** What the producer takes. */
+  /** Entries for the producer. */
   entries: unknown[];
-  /** The row that each object was, by the object's id. */
+  /** Source row of each object, by the object's id. */
   rows: Record<string, ShownRow>;
   progress: ChunkProgress;
 }
 
-/** How the outbox spells a row, in this order: processes of other releases read it as well. */
+/** Returns the stored form of a row, in this order. Processes of other releases read it as well. */
 const toStoredRow = <Row extends ShownRow>({ number, updatedAt, ...others }: Row) => {
   return { number, updated_at: updatedAt, ...others };
 };
@@ -88,7 +93,7 @@ function fromStored({ rows, progress: { errors, warnings, ...others }, ...chunk 
   };
 }
 
-/** One row by primary key; none when the run has been cancelled. */
+/** Inserts by primary key. Inserts nothing if the run was cancelled. */
 const addToOutboxStatement = `
   insert into sync_chunks (job_id, envelope_ids, entries, rows, progress)
   select sync_jobs.id, $2::uuid[], $3::json, $4::json, $5::json
@@ -97,7 +102,7 @@ const addToOutboxStatement = `
     and sync_jobs.cancelled_at is null
   on conflict (job_id) do nothing`;
 
-/** @returns false: another process has put one there, or the run is cancelled */
+/** Adds a chunk to the outbox. @returns false if another process has added one, or the run was cancelled */
 export async function addToOutbox(tx: Connection, jobId: string, chunk: OutboxChunk): Promise<boolean> {
   const { envelopeIds, entries } = chunk;
   const { rows, progress } = toStored(chunk);
@@ -109,7 +114,7 @@ export async function addToOutbox(tx: Connection, jobId: string, chunk: OutboxCh
   return rowCount === 1;
 }
 
-/** By primary key. */
+/** Reads by primary key. */
 const findInOutboxStatement = `
   select
     sync_chunks.envelope_ids as "envelopeIds",
@@ -119,7 +124,7 @@ const findInOutboxStatement = `
   from sync_chunks
   where sync_chunks.job_id = $1::uuid`;
 
-/** What the outbox has of a run: it was handed to the lanes, or was about to be, when the run was left. */
+/** Returns the chunk of an interrupted run, which may or may not have been enqueued. */
 export async function findInOutbox(pool: Pool, jobId: string): Promise<OutboxChunk | undefined> {
   const { rows } = await pool.query<Stored>({
     name: 'find-in-outbox',
@@ -129,7 +134,7 @@ export async function findInOutbox(pool: Pool, jobId: string): Promise<OutboxChu
   return rows[0] && fromStored(rows[0]);
 }
 
-/** By primary key. */
+/** Deletes by primary key. */
 const removeFromOutboxStatement = 'delete from sync_chunks where sync_chunks.job_id = $1::uuid';
 
 export async function removeFromOutbox(tx: Connection, jobId: string): Promise<void> {
@@ -139,7 +144,7 @@ export async function removeFromOutbox(tx: Connection, jobId: string): Promise<v
 /** Days for which a chunk waits for a sync process. */
 const CHUNK_DAYS = 7;
 
-/** One chunk per run that has not ended. Locks the run first, as a process that works on it does. */
+/** The table has one chunk per unfinished run. Locks the run first, like a process that works on it. */
 const lockStaleStatement = `
   select sync_jobs.id
   from sync_jobs
@@ -151,8 +156,8 @@ const lockStaleStatement = `
   for update of sync_jobs skip locked`;
 
 /**
- * Ends runs whose chunk has waited for `CHUNK_DAYS` and erases the chunk. The watermark stays before the chunk, so the
- * next run reads its rows again.
+ * Ends runs whose chunk has waited for `CHUNK_DAYS` and erases the chunk. The watermark stays before the
+ * chunk, so the next run reads its rows again.
  */
 export async function endStaleRuns(pool: Pool): Promise<void> {
   const endOne = () =>
@@ -167,12 +172,12 @@ export async function endStaleRuns(pool: Pool): Promise<void> {
   while (await endOne()) {}
 }
 
-/** By primary key; there are few dead letters. */
+/** Reads by primary key. There are few dead letters. */
 const findRefusedStatement = `
   select letters.id, letters.reason
   from ${lettersTable}`;
 
-/** Why objects could not be applied, by the id of each that could not. */
+/** Returns the reasons of those objects that could not be applied, by object id. */
 export async function findRefused(pool: Pool, objectIds: string[]): Promise<Map<string, string>> {
   const keys = await locateLetters(pool, objectIds);
   if (keys.length === 0) return new Map();
@@ -187,14 +192,14 @@ export async function findRefused(pool: Pool, objectIds: string[]): Promise<Map<
   return new Map(rows.map(({ id, reason }) => [id, reason]));
 }
 
-/** By primary keys. */
+/** Reads by primary keys. */
 const ownerOfRunStatement = `
   select integrations.workspace_id as "workspaceId"
   from sync_jobs
   join integrations on integrations.id = sync_jobs.integration_id
   where sync_jobs.id = $1::uuid`;
 
-/** Whose a run is, by its integration; undefined: it is gone. */
+/** Returns the workspace of a run through its integration. Undefined if the run no longer exists. */
 async function ownerOfRun(database: Pick<Pool, 'query'>, jobId: string): Promise<string | undefined> {
   const { rows } = await database.query<{ workspaceId: string }>({
     name: 'owner-of-run',
@@ -204,7 +209,7 @@ async function ownerOfRun(database: Pick<Pool, 'query'>, jobId: string): Promise
   return rows[0]?.workspaceId;
 }
 
-/** By primary key. */
+/** Inserts by primary key. */
 const insertRowErrorsStatement = `
   insert into sync_row_errors (
     job_id, workspace_id, number, updated_at, identifier, payload, reason, identifiers, synced)
@@ -214,7 +219,7 @@ const insertRowErrorsStatement = `
     as logged (number, updated_at, identifier, payload, reason, identifiers, synced)
   on conflict do nothing`;
 
-/** Writes down why rows had no effect, and what was cut or left out of rows that had one. */
+/** Records the reasons of rows that failed, and of rows with truncated or omitted values. */
 export async function insertRowErrors(
   tx: Connection,
   jobId: string,
@@ -234,13 +239,13 @@ export async function insertRowErrors(
       rows.map(({ payload }) => payload && storable(payload)),
       rows.map(({ reason }) => storable(reason)),
       rows.map(({ identifiers = [] }) => JSON.stringify(identifiers.map(storable))),
-      rows.map((_, place) => place >= failed.length),
+      rows.map((_, index) => index >= failed.length),
       workspaceId,
     ],
   });
 }
 
-/** A row of a source that had no effect, or had one with a warning. */
+/** A source row that failed or was synced with a warning. */
 export interface ListedRowError {
   number: number;
   synced: boolean;
@@ -250,7 +255,7 @@ export interface ListedRowError {
   payload: string | null;
 }
 
-/** By the primary key, through the view that leaves out what belongs to deleted users. */
+/** Reads by primary key, through the view that excludes rows of deleted users. */
 const selectRowErrorsStatement = `
   select
     errors.number, errors.synced, errors.updated_at as "updatedAt", errors.identifier, errors.reason, errors.payload
@@ -259,7 +264,7 @@ const selectRowErrorsStatement = `
   order by errors.job_id, errors.number
   limit $3::integer`;
 
-/** Rows of a run that failed or were synced with a warning, in the order of the source, behind the one of `after`. */
+/** Returns rows of a run that failed or were synced with a warning, in source order, after row `after`. */
 export async function selectRowErrors(
   pool: Pool,
   runId: string,
@@ -275,7 +280,7 @@ export async function selectRowErrors(
   return rows;
 }
 
-/** By the index sync_row_errors_time. */
+/** Deletes by the index sync_row_errors_time. */
 const forgetRowErrorsStatement = `
   delete from sync_row_errors
   where (sync_row_errors.job_id, sync_row_errors.number) in (
@@ -284,7 +289,7 @@ const forgetRowErrorsStatement = `
     where old.occurred_at < now() - interval '30 days'
     limit 10000)`;
 
-/** Forgets why rows failed 30 days ago, 10,000 at a time. */
+/** Deletes row errors older than 30 days, in slices of 10,000. */
 export async function forgetRowErrors(pool: Pool): Promise<void> {
   let deleted: number | null;
   do {
