@@ -1,12 +1,12 @@
 import type { Connection, Pool } from './database.ts';
 
-/** What is counted hour by hour: one event, one product, or all purchases together, whose name is empty. */
+/** Kind of an hourly series: one event, one product, or all purchases together (with an empty name). */
 export type SeriesKind = 'event' | 'product' | 'purchases';
 
-/** Longest id of an app that has series of its own, in bytes: it is part of a key. */
+/** Maximum length in bytes of an app id that gets its own series. It is part of a key. */
 const MAX_APP_ID = 255;
 
-/** All apps together, and the one that a row names. */
+/** SQL: one row for all apps together (empty id), and one for the app of the row. */
 const apps = (table: string) => `
   cross join lateral (
     select '' union all select ${table}.app_id where ${table}.app_id <> '' and octet_length(${table}.app_id) <= ${MAX_APP_ID}
@@ -17,10 +17,13 @@ const appsByFunction = (table: string) => `
       when ${table}.app_id <> '' and octet_length(${table}.app_id) <= ${MAX_APP_ID} then array['', ${table}.app_id]
       else array[''] end) as apps (app_id)`;
 
-/** The hour of a row, in UTC. A fifth of what `date_trunc` takes, which looks its zone up for each row. */
+/**
+ * SQL of the hour of a row in UTC. Takes a fifth of the time of `date_trunc`, which looks up the time zone
+ * for each row.
+ */
 const hour = (table: string) => `date_bin('1 hour', ${table}."time", '0001-01-01T00:00:00Z'::timestamptz)`;
 
-/** Where the rows of `given` come from, and how each has its apps. */
+/** SQL for the source of the rows of `given`, and for their apps. */
 interface Counted {
   from: string;
   apps: string;
@@ -34,7 +37,9 @@ const countEvents = (given: Counted) => `
     on conflict (workspace_id, kind, name, app_id, hour, currency, lane) do update set
       count = activity_series.count + excluded.count`;
 
-/** Each product, and all purchases together. Money is multiplied and added up here, where it is exact. */
+/**
+ * Counts each product, and all purchases together. Revenue is calculated here, with exact numeric arithmetic.
+ */
 const countPurchases = (given: Counted & { names: string }) => `
     insert into activity_series (workspace_id, kind, name, app_id, hour, currency, lane, count, revenue)
     select given.workspace_id, names.kind, names.name, apps.app_id, ${hour('given')}, given.currency, given.lane,
@@ -47,8 +52,9 @@ const countPurchases = (given: Counted & { names: string }) => `
       revenue = activity_series.revenue + excluded.revenue`;
 
 /**
- * Parts of the statements that record what took effect: they count the rows of `given`, which has a `lane`. Upserts by
- * primary key; the lane is in it, so that no two transactions at once want the same row, and none needs to be sorted.
+ * Parts of the statements that record applied objects: they count the rows of `given`, which has a column
+ * `lane`. They upsert by primary key. The key contains the lane, so that concurrent transactions never update
+ * the same row and rows do not have to be sorted.
  */
 export const countGivenEvents = countEvents({ from: 'given', apps: apps('given') });
 export const countGivenPurchases = countPurchases({
@@ -57,8 +63,8 @@ export const countGivenPurchases = countPurchases({
 });
 
 /**
- * The same as statements of their own, where tables are distributed: a shard takes them whole if what belongs to a row
- * comes from functions.
+ * Separate statements for a distributed Postgres. A shard can run them as a whole if the values that belong
+ * to a row come from functions.
  */
 export const countedFrom = {
   events: (from: string) => countEvents({ from, apps: appsByFunction('given') }),
@@ -69,11 +75,14 @@ export const countedFrom = {
     }),
 };
 
-/** Whose months have gone from the tables: what is left there would be counted as all. */
+/**
+ * SQL condition that no month of the workspace was removed from the tables. Otherwise a count would miss the
+ * removed rows.
+ */
 const isWhole = (owner: string) =>
   `not exists (select from archive_files where archive_files.workspace_id = ${owner})`;
 
-/** Reads all events and purchases of the workspaces that have all of theirs. */
+/** Reads all events and purchases of the workspaces whose rows are complete. */
 const recountStatements = [
   'lock table activity_series in share row exclusive mode',
   `delete from activity_series where ${isWhole('activity_series.workspace_id')}`,
@@ -94,11 +103,11 @@ const recountStatements = [
 ];
 
 /**
- * Counts everything anew that is recorded now. Who records meanwhile waits, from the lock to COMMIT, and then adds to what
- * was counted: a transaction's events are there when its rows here are, or neither. Of workspaces whose months have gone
- * the counts stay as they are.
+ * Recounts all series from the stored rows. Transactions that record events in the meantime wait from the
+ * lock until COMMIT, and then add to the new counts: a transaction's events and its counts become visible
+ * together. Workspaces with removed months keep their counts.
  *
- * @returns rows of the series
+ * @returns the number of rows of the series
  */
 export async function recountSeries(tx: Connection): Promise<number> {
   let rows = 0;
@@ -109,7 +118,9 @@ export async function recountSeries(tx: Connection): Promise<number> {
   return rows;
 }
 
-/** By primary key, a look-up for each name: a series has as many rows as hours in which something happened. */
+/**
+ * Reads by primary key, with one lookup per name, because a series has one row for each hour with activity.
+ */
 const listNamesStatement = `
   with recursive names as (
     (
@@ -135,9 +146,9 @@ const listNamesStatement = `
   select names.name from names limit $3::integer offset $4::integer`;
 
 /**
- * Names of events or products of which anything was ever recorded, in alphabetical order.
+ * Returns names of events or products for which anything was ever recorded, in alphabetical order.
  *
- * @param after the name after which they begin; empty: with the first
+ * @param after name after which the list begins; empty for the start
  */
 export async function listNames(
   pool: Pool,
@@ -152,30 +163,30 @@ export async function listNames(
   return rows.map(({ name }) => name);
 }
 
-/** Which series, and which stretch of it. */
+/** A series and a range of it. */
 export interface SeriesPage {
   kind: SeriesKind;
   name: string;
-  /** Absent: of all apps together. */
+  /** Absent: all apps together. */
   appId?: string | undefined;
   unit: 'day' | 'hour';
-  /** Epoch milliseconds: where the first unit begins, and the last one ends. */
+  /** Epoch milliseconds: start of the first unit, and end of the last one. */
   from: number;
   to: number;
 }
 
-/** What happened in one unit, in one currency. */
+/** Counts of one unit in one currency. */
 export interface SeriesPoint {
   /** Epoch milliseconds of the unit's start, UTC. */
   time: number;
-  /** Empty of events. */
+  /** Empty for events. */
   currency: string;
-  /** Events, or items bought. */
+  /** Number of events, or of purchased items. */
   count: number;
   revenue: number;
 }
 
-/** A range of the primary key: a row for each hour, currency and lane. */
+/** Reads a range of the primary key: one row per hour, currency and lane. */
 const readSeriesStatement = `
   select
     extract(epoch from date_trunc($5::text, activity_series.hour, 'UTC'))::float8 * 1000 as time,
@@ -191,7 +202,7 @@ const readSeriesStatement = `
     and activity_series.hour < $7::timestamptz
   group by 1, 2`;
 
-/** The units in which something happened, in no order. */
+/** Returns the units with activity, unordered. */
 export async function readSeries(
   pool: Pool,
   workspaceId: string,

@@ -2,13 +2,13 @@ import type { Json } from '../profile/json.ts';
 import type { AuditVia } from './audit.ts';
 import type { Pool } from './database.ts';
 
-/** One entry, as it was written. */
+/** A stored audit entry. */
 export interface AuditRow {
   id: string;
   at: Date;
   companyId: string;
   workspaceId: string | null;
-  /** As it is now; null: it is about no workspace. */
+  /** Current name of the workspace. Null if the entry concerns no workspace. */
   workspace: string | null;
   actorKind: string;
   actorId: string | null;
@@ -22,57 +22,57 @@ export interface AuditRow {
 }
 
 export interface AuditSearch {
-  /** Absent: those of all companies, and of the installation. */
+  /** Absent: entries of all companies, and of the installation. */
   companyId?: string | undefined;
   action?: string | undefined;
-  /** The actor's name, in full. */
+  /** Full name of the actor. */
   actor?: string | undefined;
-  /** Whose entries are left out. */
+  /** Kind of actor whose entries are excluded. */
   exceptKind?: 'operator' | undefined;
-  /** The subject's id, in full. */
+  /** Full id of the subject. */
   subject?: string | undefined;
-  /** From this moment on, and before that one. */
+  /** Time range, including `from` and excluding `to`. */
   from?: Date | undefined;
   to?: Date | undefined;
-  /** Behind this entry: only older ones. */
+  /** Id of the entry before which the page begins; only older entries are returned. */
   before?: string | undefined;
   limit: number;
 }
 
-/** Most entries that one search looks through where no index knows what is wanted. */
+/** Maximum number of entries that one search reads if no index covers all conditions. */
 export const MOST_LOOKED_THROUGH = 5000;
 
 export interface AuditPage {
   rows: AuditRow[];
-  /** Behind which the next page begins; absent: there is none. */
+  /** Id with which the next page begins. Absent if there is no next page. */
   next: string | undefined;
-  /** How many entries were read for it. */
+  /** Number of entries that were read. */
   looked: number;
 }
 
 /**
- * A page of the audit, the latest first. Along the index that knows most of what is wanted. At most
- * `MOST_LOOKED_THROUGH` of what it leads to are read, so that a page may be short, or empty, and have a next one.
+ * Returns a page of the audit log, latest first, by the index that covers most of the conditions. Reads at
+ * most `MOST_LOOKED_THROUGH` entries, so a page may be short or empty and still have a next one.
  */
 export async function searchAudit(pool: Pool, search: AuditSearch): Promise<AuditPage> {
   const { companyId, action, actor, exceptKind, subject, from, to, before, limit } = search;
   const values: unknown[] = [];
   const is = (column: string, value: unknown, type: string) =>
     `audit.${column} = $${values.push(value)}::${type}`;
-  /** What the walk goes along, and what is looked at on the way. */
-  const along: string[] = [];
-  const beside: string[] = [];
-  const add = (isAlong: boolean, condition: string) => (isAlong ? along : beside).push(condition);
+  /** Conditions that the index covers, and conditions that are checked for each entry. */
+  const indexed: string[] = [];
+  const filtered: string[] = [];
+  const add = (isIndexed: boolean, condition: string) => (isIndexed ? indexed : filtered).push(condition);
   if (companyId !== undefined && subject === undefined) add(true, is('company_id', companyId, 'uuid'));
   if (companyId !== undefined && subject !== undefined) add(false, is('company_id', companyId, 'uuid'));
   if (subject !== undefined) add(true, is('subject_id', subject, 'text'));
   const hasIndex = companyId !== undefined && subject === undefined;
   if (actor !== undefined) add(hasIndex, is('actor_name', actor, 'text'));
-  if (exceptKind !== undefined) beside.push(`audit.actor_kind <> $${values.push(exceptKind)}::text`);
+  if (exceptKind !== undefined) filtered.push(`audit.actor_kind <> $${values.push(exceptKind)}::text`);
   if (action !== undefined) add(hasIndex && actor === undefined, is('action', action, 'text'));
-  if (before !== undefined) along.push(`audit.id < $${values.push(before)}::uuid`);
-  if (from) along.push(`audit.id >= uuid_v7_floor($${values.push(from)}::timestamptz)`);
-  if (to) along.push(`audit.id < uuid_v7_floor($${values.push(to)}::timestamptz)`);
+  if (before !== undefined) indexed.push(`audit.id < $${values.push(before)}::uuid`);
+  if (from) indexed.push(`audit.id >= uuid_v7_floor($${values.push(from)}::timestamptz)`);
+  if (to) indexed.push(`audit.id < uuid_v7_floor($${values.push(to)}::timestamptz)`);
   const where = (conditions: string[]) =>
     conditions.length === 0 ? '' : `where ${conditions.join(' and ')}`;
   const wanted = `$${values.push(limit + 1)}::integer`;
@@ -80,14 +80,14 @@ export async function searchAudit(pool: Pool, search: AuditSearch): Promise<Audi
     with looked as materialized (
       select audit.*
       from audit
-      ${where(along)}
+      ${where(indexed)}
       order by audit.id desc
-      limit ${beside.length === 0 ? wanted : MOST_LOOKED_THROUGH}
+      limit ${filtered.length === 0 ? wanted : MOST_LOOKED_THROUGH}
     ),
     found as (
       select audit.*
       from looked as audit
-      ${where(beside)}
+      ${where(filtered)}
       order by audit.id desc
       limit ${wanted}
     ),
@@ -110,7 +110,8 @@ export async function searchAudit(pool: Pool, search: AuditSearch): Promise<Audi
   return { rows: found.slice(0, limit), next, looked: rows[0]?.looked ?? 0 };
 }
 
-// By a range of the primary key: ids begin with their time. What another worker deletes at this moment is passed over.
+// Deletes a range of the primary key, because ids start with their time. Skips rows that another worker is
+// deleting.
 const forgetAuditStatement = `
   delete from audit
   where audit.id in (
@@ -121,10 +122,10 @@ const forgetAuditStatement = `
     limit $2::integer
     for update skip locked)`;
 
-/** Entries of one statement. */
+/** Entries per statement. */
 const SLICE = 10_000;
 
-/** Forgets entries that are older than so many days, slice by slice. */
+/** Deletes entries that are older than `days`, in slices. */
 export async function forgetAudit(pool: Pool, days: number): Promise<void> {
   for (let forgotten = SLICE; forgotten === SLICE; ) {
     const { rowCount } = await pool.query(forgetAuditStatement, [days, SLICE]);

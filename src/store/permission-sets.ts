@@ -2,18 +2,21 @@ import { newId } from '../platform/ids.ts';
 import { type Actor, type AuditEntry, audited } from './audit.ts';
 import type { Connection, Pool } from './database.ts';
 
-/** Teams of workspaces and permission sets of companies: what accounts are given by their `app_groups`. */
+/** Teams of workspaces and permission sets of companies, to which `app_groups` of accounts refer. */
 
-/** An element of `accounts.app_groups`: ids only. */
+/** An element of `accounts.app_groups`. It contains only ids. */
 export interface AppGroup {
   workspace: string;
   permissions: string[];
-  /** Instead of permissions. */
+  /** Set instead of permissions. */
   permissionSet?: string;
   teams?: { team: string; permissions: string[] }[];
 }
 
-/** How a change ends: `taken`: the name is another's; `used`: an account has it; `gone`: there is none in the company. */
+/**
+ * Result of a change. `taken`: another one has the name. `used`: an account has it. `gone`: it does not exist
+ * in the company.
+ */
 export type Ending = 'done' | 'taken' | 'used' | 'gone';
 
 interface Change {
@@ -21,8 +24,8 @@ interface Change {
   companyId: string;
 }
 
-/** What `work` does with its entry, or that a name is taken. */
-async function named(work: () => Promise<Ending>): Promise<Ending> {
+/** Runs `work` and returns its result, or `taken` if the name violates a unique constraint. */
+async function orTaken(work: () => Promise<Ending>): Promise<Ending> {
   try {
     return await work();
   } catch (error) {
@@ -31,14 +34,14 @@ async function named(work: () => Promise<Ending>): Promise<Ending> {
   }
 }
 
-// The workspace has to be the company's. By primary key.
+// Inserts only if the workspace belongs to the company. Reads by primary key.
 const makeTeamStatement = `
   insert into teams (id, workspace_id, name)
   select $1::uuid, workspaces.id, $4::text
   from workspaces
   where workspaces.id = $2::uuid and workspaces.company_id = $3::uuid`;
 
-/** Makes a team of a workspace of the company. */
+/** Creates a team in a workspace of the company. */
 export function makeTeam(
   pool: Pool,
   actor: Actor,
@@ -46,36 +49,39 @@ export function makeTeam(
 ): Promise<Ending> {
   const id = newId();
   const entry = { action: 'teams.create' as const, subject: { kind: 'team', id }, workspaceId };
-  return named(() =>
+  return orTaken(() =>
     audited(pool, actor, async (tx) => {
       const { rowCount } = await tx.query(makeTeamStatement, [id, workspaceId, companyId, name]);
-      return ended(rowCount, { ...entry, detail: { name } });
+      return resultOf(rowCount, { ...entry, detail: { name } });
     }),
   );
 }
 
-/** By primary key. */
+/** Updates by primary key. */
 const renameTeamStatement = `
   update teams set name = $3::text
   from workspaces
   where teams.id = $1::uuid and workspaces.id = teams.workspace_id and workspaces.company_id = $2::uuid`;
 
-/** Accounts have it by its id, so that they keep it. */
+/** Renames a team. Accounts keep it, because they refer to its id. */
 export function renameTeam(
   pool: Pool,
   actor: Actor,
   { id, companyId, name }: Change & { name: string },
 ): Promise<Ending> {
   const entry = { action: 'teams.rename' as const, subject: { kind: 'team', id }, companyId };
-  return named(() =>
+  return orTaken(() =>
     audited(pool, actor, async (tx) => {
       const { rowCount } = await tx.query(renameTeamStatement, [id, companyId, name]);
-      return ended(rowCount, { ...entry, detail: { name } });
+      return resultOf(rowCount, { ...entry, detail: { name } });
     }),
   );
 }
 
-/** Held until the end of the transaction: nobody is given what is deleted meanwhile. By primary key. */
+/**
+ * Locks the team until the end of the transaction, so that it cannot be assigned while it is deleted. Reads
+ * by primary key.
+ */
 const holdTeamStatement = `
   select teams.name, teams.workspace_id as "workspaceId"
   from teams
@@ -83,7 +89,7 @@ const holdTeamStatement = `
   where teams.id = $1::uuid and workspaces.company_id = $2::uuid
   for update of teams`;
 
-/** By primary key. */
+/** Deletes by primary key. */
 const deleteTeamStatement = `delete from teams where teams.id = $1::uuid`;
 
 /** Deletes a team that no account has. */
@@ -104,30 +110,33 @@ const makeSetStatement = `
 export interface NewSet {
   companyId: string;
   name: string;
-  /** Of a workspace. */
+  /** Permissions of a workspace. */
   permissions: string[];
 }
 
-/** Makes a permission set of the company. */
+/** Creates a permission set in the company. */
 export function makePermissionSet(pool: Pool, actor: Actor, set: NewSet): Promise<Ending> {
   const { companyId, name, permissions } = set;
   const id = newId();
   const subject = { kind: 'permission_set', id };
   const entry = { action: 'permission_sets.create' as const, subject, companyId };
-  return named(() =>
+  return orTaken(() =>
     audited(pool, actor, async (tx) => {
       const { rowCount } = await tx.query(makeSetStatement, [id, companyId, name, permissions]);
-      return ended(rowCount, { ...entry, detail: { name, permissions } });
+      return resultOf(rowCount, { ...entry, detail: { name, permissions } });
     }),
   );
 }
 
-/** By primary key. */
+/** Updates by primary key. */
 const changeSetStatement = `
   update permission_sets set name = $3::text, permissions = $4::text[]
   where permission_sets.id = $1::uuid and permission_sets.company_id = $2::uuid`;
 
-/** Changes name and permissions; for whoever has it at the next request. */
+/**
+ * Changes name and permissions. Accounts that have the set use the new permissions from their next request
+ * on.
+ */
 export function changePermissionSet(
   pool: Pool,
   actor: Actor,
@@ -135,22 +144,22 @@ export function changePermissionSet(
 ): Promise<Ending> {
   const subject = { kind: 'permission_set', id };
   const entry = { action: 'permission_sets.change' as const, subject, companyId };
-  return named(() =>
+  return orTaken(() =>
     audited(pool, actor, async (tx) => {
       const { rowCount } = await tx.query(changeSetStatement, [id, companyId, name, permissions]);
-      return ended(rowCount, { ...entry, detail: { name, permissions } });
+      return resultOf(rowCount, { ...entry, detail: { name, permissions } });
     }),
   );
 }
 
-/** As that of teams. */
+/** Locks the set until the end of the transaction, as for teams. */
 const holdSetStatement = `
   select permission_sets.name, permission_sets.permissions
   from permission_sets
   where permission_sets.id = $1::uuid and permission_sets.company_id = $2::uuid
   for update`;
 
-/** By primary key. */
+/** Deletes by primary key. */
 const deleteSetStatement = `delete from permission_sets where permission_sets.id = $1::uuid`;
 
 /** Deletes a permission set that no account has. */
@@ -166,15 +175,15 @@ export function deletePermissionSet(pool: Pool, actor: Actor, { id, companyId }:
   });
 }
 
-function ended(rowCount: number | null, entry: AuditEntry): { result: Ending; entries: AuditEntry[] } {
+function resultOf(rowCount: number | null, entry: AuditEntry): { result: Ending; entries: AuditEntry[] } {
   return rowCount === 0 ? { result: 'gone', entries: [] } : { result: 'done', entries: [entry] };
 }
 
-/** Accounts that are shown of those who have one. */
+/** Maximum number of accounts that are shown as holders of a team or set. */
 export const MOST_HOLDERS = 100;
 
-// Along the index of what the groups contain, which is planned as if all were wanted; the limit ends the walk. One more, so
-// that it can be said that there are others.
+// Reads the index on the contents of app_groups. It is planned as if all rows were wanted; the limit ends the
+// scan. Returns one row more than shown, to indicate that there are others.
 const holdersStatement = `
   with holders as materialized (
     select accounts.id, accounts.company_id, accounts.user_name
@@ -186,7 +195,7 @@ const holdersStatement = `
   where holders.company_id = $1::uuid
   limit ${MOST_HOLDERS + 1}`;
 
-/** Some accounts of the company that have a team or a permission set. */
+/** Returns some accounts of the company that have a team or a permission set. */
 export async function accountsWith(
   tx: Pick<Pool, 'query'>,
   companyId: string,
@@ -197,7 +206,7 @@ export async function accountsWith(
   return rows;
 }
 
-// By primary key; a change that was faster has another version, and this one is made anew.
+// Updates by primary key. If another change was faster, the version differs and nothing is updated.
 const giveGroupsStatement = `
   update accounts
   set app_groups = $4::jsonb, version = accounts.version + 1, modified_at = greatest(now(), accounts.modified_at)
@@ -205,31 +214,39 @@ const giveGroupsStatement = `
 
 export interface Gift {
   account: { id: string; companyId: string; version: number };
-  /** As they are afterwards. */
+  /** The account's complete new `app_groups`. */
   appGroups: AppGroup[];
-  /** What is given; absent: something is taken. */
+  /** Permission set or team that is assigned. Absent if something is removed. */
   gives?: { permissionSet: string } | { team: string };
   workspaceId: string;
-  /** For the audit: by ids. */
+  /** Detail of the audit entry, with ids. */
   detail: Record<string, string | string[]>;
 }
 
-/** Gives an account other permissions in a workspace. @returns `gone`: somebody was faster, or what is given is gone */
+/**
+ * Changes the permissions of an account in a workspace.
+ *
+ * @returns `gone` if another change was faster, or the assigned team or set no longer exists
+ */
 export function giveGroups(pool: Pool, actor: Actor, gift: Gift): Promise<Ending> {
   const { account, appGroups, gives, workspaceId, detail } = gift;
   const { id, companyId, version } = account;
   return audited(pool, actor, async (tx) => {
-    if (gives && !(await holds(tx, companyId, gives))) return { result: 'gone', entries: [] };
+    if (gives && !(await lockGiven(tx, companyId, gives))) return { result: 'gone', entries: [] };
     const { rowCount } = await tx.query(giveGroupsStatement, [
       ...[id, companyId, version, JSON.stringify(appGroups)],
     ]);
     const entry = { action: 'accounts.change' as const, subject: { kind: 'account', id }, companyId };
-    return ended(rowCount, { ...entry, workspaceId, detail: { changed: ['appGroups'], ...detail } });
+    return resultOf(rowCount, { ...entry, workspaceId, detail: { changed: ['appGroups'], ...detail } });
   });
 }
 
-/** Whether there is one in the company, which stays until the transaction ends. */
-async function holds(tx: Connection, companyId: string, what: NonNullable<Gift['gives']>): Promise<boolean> {
+/** Locks a team or set of the company until the transaction ends, and returns whether it exists. */
+async function lockGiven(
+  tx: Connection,
+  companyId: string,
+  what: NonNullable<Gift['gives']>,
+): Promise<boolean> {
   const { rows } =
     'team' in what
       ? await tx.query(holdTeamStatement, [what.team, companyId])

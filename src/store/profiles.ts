@@ -12,19 +12,22 @@ import {
   requireAll,
 } from './profile-attributes.ts';
 
-/** A row of a JSON parameter, with its attributes among its members: an object within it would be taken apart by itself. */
+/**
+ * A row of the JSON parameter. Attributes are top-level members, because a nested object would have to be
+ * expanded separately.
+ */
 export interface NewProfile extends ProfileColumns {
   workspaceId: string;
   id: string;
   externalId: string | null;
   customAttributes: Record<string, Json>;
-  /** Place in the batch: orders profiles that one batch makes. */
+  /** Position in the batch, which orders profiles that one batch creates. */
   ordinal: number;
 }
 
 /**
- * Into profiles, which refuses a second profile for one external id (23505): another lane made it meanwhile,
- * and the batch is tried again.
+ * Inserts profiles. A second profile for an external id violates the unique index (23505): another lane has
+ * created it in the meantime, and the batch is retried.
  */
 const insertProfilesStatement = `
   insert into profiles (
@@ -56,22 +59,23 @@ export async function insertProfiles(tx: Connection, profiles: NewProfile[], now
 }
 
 interface LockedProfile {
-  /** Which of the wanted ones it is; 1 is the first. */
+  /** Position of the wanted profile, from 1. */
   place: number;
   externalId: string | null;
   email: string | null;
   phone: string | null;
   phoneValid: boolean | null;
-  /** The stored values of the custom attributes asked for; one that is not there is missing. Not of one with `bytes`. */
+  /** Stored values of the wanted custom attributes, without missing ones. Null if the profile has `bytes`. */
   custom: Record<string, Json> | null;
-  /** What all custom attributes take as they are stored, not compressed; null: little, or it was not to be measured. */
+  /** Uncompressed size of all custom attributes. Null if it is at most LITTLE_BYTES, or was not requested. */
   bytes: number | null;
 }
 
 /**
- * By primary key. Locks the rows in the order of (workspace_id, id), so that two transactions never wait for
- * each other in a circle; `no key`, since keys never change here. Attributes are unpacked once for all their keys; all
- * of it in the select list, which is evaluated again for a row that another transaction has changed meanwhile.
+ * Reads by primary key. Locks rows in the order of (workspace_id, id), so that two transactions cannot
+ * deadlock; `no key`, since keys never change here. Attributes are decompressed once for all their keys.
+ * Everything is in the select list, because Postgres evaluates it again for a row that another transaction
+ * has changed in the meantime.
  */
 const lockProfilesStatement = `
   select
@@ -96,10 +100,11 @@ const lockProfilesStatement = `
   for no key update of profiles`;
 
 /**
- * Locks profiles until the transaction ends; one that is gone meanwhile is missing.
+ * Locks profiles until the transaction ends. Profiles that were removed in the meantime are omitted.
  *
- * @param wanted.keys the custom attributes whose stored value is needed: where there are any, the size is as well
- * @param wanted.measured whether the size of all is needed
+ * @param wanted.keys custom attributes whose stored value is needed; if there are any, the size is needed as
+ * well
+ * @param wanted.measured whether the size of all attributes is needed
  */
 export async function lockProfiles(
   tx: Connection,
@@ -122,12 +127,13 @@ export async function lockProfiles(
 }
 
 export interface ProfileUpdate extends CustomAttributesUpdate {
-  /** Columns to overwrite; what is not named stays. */
+  /** Columns to overwrite. Omitted columns keep their values. */
   columns: ProfileColumns;
 }
 
 /**
- * By primary key; each profile stands once. jsonb_populate_record lays the named columns over the row as it is.
+ * Updates by primary key; a profile may occur only once. jsonb_populate_record overwrites the given columns
+ * of the row.
  */
 const updateProfilesStatement = `
   update profiles set
@@ -150,8 +156,9 @@ const updateProfilesStatement = `
     and profiles.id = changed.id`;
 
 /**
- * Changes standard attributes, and custom ones with them.
- * @throws when one of the profiles is gone; trying again later helps
+ * Changes standard attributes and custom attributes.
+ *
+ * @throws if one of the profiles no longer exists; a retry of the batch succeeds
  */
 export async function updateProfiles(tx: Connection, updates: ProfileUpdate[], now: string): Promise<void> {
   const { rowCount } = await tx.query({
@@ -168,9 +175,10 @@ const removeProfilesStatement = `
   where profiles.workspace_id = wanted.workspace_id and profiles.id = wanted.id`;
 
 /**
- * Takes profiles away: from now on no name leads to them. Their rows are locked already. What hangs on them is moved or
- * erased, or waits for that beside the lanes. So do events, purchases and sums, which lock no profile: one that another
- * lane has committed since a merge took the others is still to be counted.
+ * Deletes profiles, so that no identifier resolves to them. Their rows are already locked. Dependent rows
+ * were moved or erased, or a background job does it. The job also handles events, purchases and summaries,
+ * which are written without locking the profile: another lane may have committed rows after a merge moved the
+ * others.
  */
 export async function removeProfiles(tx: Connection, keys: ProfileKey[]): Promise<void> {
   await tx.query({ name: 'remove-profiles', text: removeProfilesStatement, values: keyValues(keys) });

@@ -4,7 +4,7 @@ import { type Actor, type AuditAction, audited } from './audit.ts';
 import type { Pool } from './database.ts';
 import { conditionOf } from './segment-conditions.ts';
 
-/** A segment as it is told of. */
+/** A stored segment. */
 export interface Segment {
   id: string;
   name: string;
@@ -14,19 +14,19 @@ export interface Segment {
   updatedAt: Date;
 }
 
-/** What looking at some users, in the order of their ids, has found. */
-interface LookedAtUsers {
-  /** Users that were looked at. */
+/** Result of evaluating a filter for a page of users in id order. */
+interface EvaluatedUsers {
+  /** Number of users that were evaluated. */
   read: number;
   matched: number;
-  /** Ids of the first of those who match. */
+  /** Ids of the first matching users. */
   sample: string[];
-  /** Id of the last user that was looked at; undefined: there was none. */
+  /** Id of the last evaluated user. Undefined if there was no user. */
   last: string | undefined;
 }
 
-/** By a range of the primary key, then a look-up for each user and filter. */
-const look = (condition: string) => `
+/** Reads a range of the primary key, then makes one lookup per user and filter. */
+const evaluateStatement = (condition: string) => `
   select
     count(*)::integer as read,
     (count(*) filter (where page.matches))::integer as matched,
@@ -40,32 +40,32 @@ const look = (condition: string) => `
     limit $3::integer
   ) as page`;
 
-/** Which part of a workspace's users is looked at. */
+/** A filter and a page of a workspace's users. */
 export interface Part {
   workspaceId: string;
   definition: Definition;
-  /** Id of the user behind whom it begins. */
+  /** Id of the user after whom the page begins. */
   after: string;
-  /** Users at most. */
+  /** Maximum number of users. */
   limit: number;
-  /** Ids of matching users that are wanted. */
+  /** Maximum number of matching ids to return. */
   sample: number;
 }
 
-/** Asks which of some users of a workspace a filter means: a bounded piece of what may be millions. */
+/** Evaluates a filter for a limited page of users, because a workspace may have millions. */
 export async function lookAtUsers(
   pool: Pick<Pool, 'query'>,
   { workspaceId, definition, after, limit, sample }: Part,
-): Promise<LookedAtUsers> {
+): Promise<EvaluatedUsers> {
   const condition = conditionOf(definition, 4);
-  const { rows } = await pool.query<Omit<LookedAtUsers, 'last'> & { last: string | null }>({
-    text: look(condition.text),
+  const { rows } = await pool.query<Omit<EvaluatedUsers, 'last'> & { last: string | null }>({
+    text: evaluateStatement(condition.text),
     values: [workspaceId, after, limit, sample, ...condition.values],
   });
   return { ...rows[0]!, last: rows[0]!.last ?? undefined };
 }
 
-/** By primary key: ids are UUIDv7, which follow the times at which they were made. */
+/** Reads by primary key. Ids are UUIDv7, which follow the time of creation. */
 const listStatement = (order: 'asc' | 'desc') => `
   select segments.id, segments.name
   from segments
@@ -76,7 +76,7 @@ const listStatement = (order: 'asc' | 'desc') => `
 const oldestFirst = listStatement('asc');
 const newestFirst = listStatement('desc');
 
-/** Segments that are not archived, by when they were made. */
+/** Returns segments that are not archived, by time of creation. */
 export async function listSegments(
   pool: Pool,
   workspaceId: string,
@@ -90,14 +90,14 @@ export async function listSegments(
   return rows;
 }
 
-/** By primary key. */
+/** Reads by primary key. */
 const findStatement = `
   select segments.id, segments.name, segments.purpose, segments.definition, segments.created_at as "createdAt",
     segments.updated_at as "updatedAt"
   from segments
   where segments.id = $2::uuid and segments.workspace_id = $1::uuid and segments.archived_at is null`;
 
-/** A segment of the workspace that is not archived; undefined: there is none. */
+/** Returns a segment of the workspace. Undefined if it does not exist or is archived. */
 export async function findSegment(
   pool: Pick<Pool, 'query'>,
   workspaceId: string,
@@ -121,7 +121,7 @@ const shownColumns = `
     segments.id, segments.workspace_id as "workspaceId", segments.name, segments.purpose, segments.definition,
     segments.created_at as "createdAt", segments.updated_at as "updatedAt", segments.archived_at as "archivedAt"`;
 
-/** By the end of the workspace's part of the primary key. */
+/** Reads the end of the workspace's range of the primary key. */
 const listShownStatement = `
   select ${shownColumns}
   from segments
@@ -129,7 +129,7 @@ const listShownStatement = `
   order by segments.workspace_id desc, segments.id desc
   limit $3::integer`;
 
-/** A page of a workspace's segments, archived ones too, the newest first. */
+/** Returns a page of a workspace's segments including archived ones, newest first. */
 export async function listShownSegments(
   pool: Pool,
   workspaceId: string,
@@ -143,13 +143,13 @@ export async function listShownSegments(
   return rows;
 }
 
-/** By primary key, once for each workspace. */
+/** Reads by primary key, once per workspace. */
 const findShownStatement = `
   select ${shownColumns}
   from segments
   where segments.workspace_id = any($1::uuid[]) and segments.id = $2::uuid`;
 
-/** A segment of one of the workspaces, archived or not. */
+/** Returns a segment of one of the workspaces, archived or not. */
 export async function findShownSegment(
   pool: Pool,
   workspaceIds: readonly string[],
@@ -163,26 +163,29 @@ export async function findShownSegment(
   return rows[0];
 }
 
-/** What a person says of a segment. */
+/** Fields of a segment that users can edit. */
 export interface SegmentWords {
   name: string;
   purpose: string;
   definition: Definition;
 }
 
-/** How a change ends: `taken`: the name is another's, archived or not; `gone`: there is none, or it is archived. */
+/**
+ * Result of a change. `taken`: another segment has the name, archived or not. `gone`: the segment does not
+ * exist or is archived.
+ */
 export type SegmentEnding = 'done' | 'taken' | 'gone';
 
 const createStatement = `
   insert into segments (id, workspace_id, name, purpose, definition)
   values ($1::uuid, $2::uuid, $3::text, $4::text, $5::jsonb)`;
 
-/** By primary key. */
+/** Updates by primary key. */
 const updateStatement = `
   update segments set name = $3::text, purpose = $4::text, definition = $5::jsonb, updated_at = now()
   where segments.id = $1::uuid and segments.workspace_id = $2::uuid and segments.archived_at is null`;
 
-/** By primary key. The time of the first archiving stands. */
+/** Updates by primary key. The time of the first archiving is kept. */
 const archiveStatement = `
   update segments set archived_at = now()
   where segments.id = $1::uuid and segments.workspace_id = $2::uuid and segments.archived_at is null`;
@@ -212,34 +215,34 @@ async function change(pool: Pool, actor: Actor, one: Change): Promise<SegmentEnd
 
 const valuesOf = ({ name, purpose, definition }: SegmentWords) => [name, purpose, JSON.stringify(definition)];
 
-/** Names a filter. @returns its id, or that the name is taken */
+/** Creates a segment. @returns its id, or `taken` if another segment has the name */
 export async function createSegment(
   pool: Pool,
   actor: Actor,
   { workspaceId, ...words }: SegmentWords & { workspaceId: string },
 ): Promise<{ id: string } | 'taken'> {
   const id = newId();
-  const told = { action: 'segments.create' as const, detail: { name: words.name } };
-  const made = { id, workspaceId, ...told, text: createStatement, values: valuesOf(words) };
+  const audit = { action: 'segments.create' as const, detail: { name: words.name } };
+  const made = { id, workspaceId, ...audit, text: createStatement, values: valuesOf(words) };
   return (await change(pool, actor, made)) === 'taken' ? 'taken' : { id };
 }
 
-/** Gives a segment that is not archived another name, purpose and filter. */
+/** Updates name, purpose and filter of a segment that is not archived. */
 export function updateSegment(
   pool: Pool,
   actor: Actor,
   { id, workspaceId, ...words }: SegmentWords & { id: string; workspaceId: string },
 ): Promise<SegmentEnding> {
-  const told = { action: 'segments.update' as const, detail: { name: words.name } };
-  return change(pool, actor, { id, workspaceId, ...told, text: updateStatement, values: valuesOf(words) });
+  const audit = { action: 'segments.update' as const, detail: { name: words.name } };
+  return change(pool, actor, { id, workspaceId, ...audit, text: updateStatement, values: valuesOf(words) });
 }
 
-/** Archives a segment: nobody can use it any more, and its name stays taken. */
+/** Archives a segment. It can no longer be used, and its name stays reserved. */
 export function archiveSegment(
   pool: Pool,
   actor: Actor,
   { id, workspaceId, name }: { id: string; workspaceId: string; name: string },
 ): Promise<SegmentEnding> {
-  const told = { action: 'segments.archive' as const, detail: { name } };
-  return change(pool, actor, { id, workspaceId, ...told, text: archiveStatement, values: [] });
+  const audit = { action: 'segments.archive' as const, detail: { name } };
+  return change(pool, actor, { id, workspaceId, ...audit, text: archiveStatement, values: [] });
 }

@@ -1,12 +1,12 @@
 import type { Connection, Pool } from './database.ts';
 import { isDistributed } from './distributed.ts';
 
-/** Destinations of one workspace: each costs as much reading as the first. */
+/** Maximum number of destinations of a workspace. Each one reads the log separately. */
 export const MAX_DESTINATIONS = 10;
 
 type DestinationState = 'active' | 'paused';
 
-/** A destination as people see it; it has no secret. */
+/** A destination as shown to operators, without its secret. */
 export interface DestinationRow {
   workspaceId: string;
   workspace: string;
@@ -15,7 +15,7 @@ export interface DestinationRow {
   kind: string;
   settings: Record<string, unknown>;
   state: DestinationState;
-  /** What takes effect is gathered for so many milliseconds; 0: it is delivered at once. */
+  /** Milliseconds for which changes are gathered; 0: they are delivered immediately. */
   gatherMs: number;
   createdAt: Date;
   delivered: number;
@@ -26,23 +26,25 @@ export interface DestinationRow {
   nextTryAt: Date | null;
   lost: number;
   lostAt: Date | null;
-  /** Seconds since the oldest thing that is not delivered took effect; 0: all is delivered. */
+  /** Age in seconds of the oldest undelivered change; 0 if everything is delivered. */
   lag: number;
 }
 
-/** The last id that was taken, whether it is visible or not. */
+/** SQL of the last id that was taken, visible or not. */
 const lastId = '(select case when is_called then last_value else 0 end from stream_log_id)';
 
 /**
- * Rows that are looked at for the smallest id behind a time. All that began before a row, and took their ids behind it,
- * were under way with it. They are transactions that can be at once, with a row for each workspace that they are about.
+ * Number of rows that are read to find the smallest id after a time. Transactions that began before a row and
+ * took their id after it were open at the same time. This is the number of transactions that can be open at
+ * once, with one row for each of their workspaces.
  */
-const MOST_AT_ONCE = 10_000;
+const MAX_CONCURRENT_ROWS = 10_000;
 
 /**
- * Before the smallest id at or behind the time `$n`, by the index on the time. Ids are taken at the end of a
- * transaction and times at its beginning. The first by time need not be the first by id, and a minute before it is
- * delivered as well. Rows of other workspaces do as well: an id is a place in all of the log.
+ * SQL of the position before the smallest id at or after time `$n`, by the index on the time. Times are taken
+ * at the start of a transaction and ids at its end, so the first row by time need not be the first by id, and
+ * an additional minute before it is delivered. Rows of other workspaces count as well, because an id is a
+ * position in the whole log.
  */
 const positionAt = (time: string) => `coalesce((
       select min(first.id) - 1
@@ -51,7 +53,7 @@ const positionAt = (time: string) => `coalesce((
         from stream_log
         where stream_log.at >= ${time}::timestamptz - interval '1 minute'
         order by stream_log.at
-        limit ${MOST_AT_ONCE}
+        limit ${MAX_CONCURRENT_ROWS}
       ) as first), ${lastId})`;
 
 const createStatement = `
@@ -71,25 +73,33 @@ interface NewDestination {
   kind: string;
   settings: object;
   secret: Buffer | null;
-  /** How long what takes effect is gathered; absent: not at all. */
+  /** Milliseconds for which changes are gathered. Absent: they are delivered immediately. */
   gatherMs?: number;
-  /** Begins with what took effect then, or a little before, as far as the log has it; absent: from now on. */
+  /**
+   * Starts with the changes at this time, or slightly earlier, as far as the log reaches back. Absent: starts
+   * with new changes.
+   */
   from?: Date | undefined;
 }
 
 /**
- * @returns false when the workspace has as many as it may have
- * @throws 23505 when the name is taken
+ * Creates a destination.
+ *
+ * @returns false if the workspace has the maximum number of destinations
+ * @throws 23505 if the name is taken
  */
-export async function createDestination(tx: Connection | Pool, made: NewDestination): Promise<boolean> {
-  const { workspaceId, id, name, kind, settings, secret, gatherMs = 0, from = null } = made;
+export async function createDestination(
+  tx: Connection | Pool,
+  destination: NewDestination,
+): Promise<boolean> {
+  const { workspaceId, id, name, kind, settings, secret, gatherMs = 0, from = null } = destination;
   const values = [workspaceId, id, name, kind, JSON.stringify(settings), secret, gatherMs, from];
   const { rowCount } = await tx.query({ name: 'create-destination', text: createStatement, values });
   return rowCount === 1;
 }
 
-/** The oldest row of the log behind each cursor, by primary key. */
-const listStatement = ({ mine, owner }: { mine: string; owner: string }) => `
+/** Reads the oldest log row after each cursor by primary key. */
+const listStatement = ({ ownerCondition, owner }: { ownerCondition: string; owner: string }) => `
   select
     stream_destinations.workspace_id::text as "workspaceId", workspaces.name as workspace,
     stream_destinations.id::text, stream_destinations.name, stream_destinations.kind,
@@ -108,22 +118,22 @@ const listStatement = ({ mine, owner }: { mine: string; owner: string }) => `
       limit 1), 0)::double precision as lag
   from stream_destinations
   join workspaces on workspaces.id = stream_destinations.workspace_id
-  where ${mine}
+  where ${ownerCondition}
     and ($2::uuid is null or stream_destinations.id > $2::uuid)
   order by stream_destinations.id
   limit $3`;
 
 const listAnyStatement = listStatement({
-  mine: '($1::uuid is null or stream_destinations.workspace_id = $1::uuid)',
+  ownerCondition: '($1::uuid is null or stream_destinations.workspace_id = $1::uuid)',
   owner: 'stream_destinations.workspace_id',
 });
 
 const listOfStatement = listStatement({
-  mine: 'stream_destinations.workspace_id = $1::uuid',
+  ownerCondition: 'stream_destinations.workspace_id = $1::uuid',
   owner: '$1::uuid',
 });
 
-/** Where they lie apart: whose destinations a page has. */
+/** Variant for a distributed Postgres: the workspaces of a page's destinations. */
 const ownersStatement = `
   select stream_destinations.workspace_id::text as owner
   from stream_destinations
@@ -155,7 +165,7 @@ async function listApart(
   return listed.sort((one, other) => (one.id < other.id ? -1 : 1)).slice(0, limit);
 }
 
-/** Destinations of a workspace, or of all, the oldest first. */
+/** Returns destinations of a workspace, or of all workspaces, oldest first. */
 export async function listDestinations(
   pool: Pool,
   { workspaceId, after, limit }: { workspaceId?: string | undefined; after?: string; limit: number },
@@ -174,7 +184,7 @@ const readSecretStatement = `
   from stream_destinations
   where stream_destinations.workspace_id = $1::uuid and stream_destinations.id = $2::uuid`;
 
-/** Encrypted, as it is stored. */
+/** Returns the secret as it is stored, encrypted. */
 export async function readDestinationSecret(
   pool: Pool,
   { workspaceId, id }: { workspaceId: string; id: string },
@@ -191,7 +201,11 @@ const setStateStatement = `
     and stream_destinations.id = $2::uuid
     and stream_destinations.state <> $3::text`;
 
-/** A resumed destination is tried at once. @returns whether it was otherwise before */
+/**
+ * Pauses or resumes a destination. A resumed one is tried immediately.
+ *
+ * @returns false if it already had this state
+ */
 export async function setDestinationState(
   tx: Connection | Pool,
   { workspaceId, id }: { workspaceId: string; id: string },
@@ -223,8 +237,8 @@ const replayStatement = `
   where stream_destinations.workspace_id = $1::uuid and stream_destinations.id = $2::uuid`;
 
 /**
- * Sets the cursor back, or ahead, to what took effect at a time, or a little before. Who delivers just now loses its
- * lease, and with it the right to move the cursor.
+ * Moves the cursor to the changes at a time, or slightly earlier. A process that is delivering loses its
+ * lease and can no longer move the cursor.
  */
 export async function replayFrom(
   tx: Connection | Pool,
@@ -235,7 +249,7 @@ export async function replayFrom(
   await tx.query({ name: 'replay-destination', text: replayStatement, values });
 }
 
-/** By a range of the index on the time; the destinations are few. */
+/** Reads a range of the index on the time. There are few destinations. */
 const trimLogStatement = `
   with old as materialized (
     select stream_log.workspace_id, stream_log.id
@@ -265,8 +279,8 @@ const trimLogStatement = `
     coalesce((select array_agg(told.id) from told), '{}') as lost`;
 
 /**
- * Forgets rows of the log that are older than `days`, a slice of them, and notes with each destination what of them it has
- * not got.
+ * Deletes a slice of the log rows that are older than `days`, and records for each destination how many it
+ * has not received.
  */
 export async function trimLog(
   pool: Pool,

@@ -1,23 +1,27 @@
 import type { Connection, Pool } from './database.ts';
 import type { GroupState } from './subscription-states.ts';
 
-/** Something that a request has said of a state. */
+/** A change of a state that a request asks for. */
 export interface StateChange {
   workspaceId: string;
   subjectKind: GroupState['subjectKind'];
-  /** The address, or the profile's id. */
+  /** Address, or id of the profile. */
   subject: string;
-  /** A group's id, GLOBAL, or a mark's name. */
+  /** Id of a group, GLOBAL, or the name of a mark. */
   subscription: string;
-  /** `taken`: only where there is none yet; then it is the first that the set says of it. `dropped`: away. */
+  /**
+   * `set`: sets the state. `taken`: sets it only if there is none, and must be the first change of its state
+   * in the set. `dropped`: removes it.
+   */
   how: 'set' | 'taken' | 'dropped';
   state: string;
   requestId: string;
 }
 
 /**
- * By primary key. The last row of each state says what it was. Whoever changes the state meanwhile waits for the lock
- * on its row, so that this statement has to follow those that write the states. What changes nothing leaves no row.
+ * Reads the previous state from the last row of each state's history, by primary key. Must run after the
+ * statements that write the states: a concurrent transaction that changes the state waits for the lock on its
+ * row. Changes without effect are not recorded.
  */
 const recordStateChangesStatement = `
   with said as (
@@ -76,13 +80,13 @@ const recordStateChangesStatement = `
     subscription_history.subject, subscription_history.subscription, subscription_history.from_state as "fromState",
     subscription_history.to_state as "toState", subscription_history.request_id as "requestId"`;
 
-/** A state that has changed. */
+/** A recorded change of a state. */
 export interface RecordedState extends Omit<StateChange, 'how' | 'state'> {
   fromState: string | null;
   toState: string | null;
 }
 
-/** Writes the history of states, all that was said in its order. @returns the changes, in their order */
+/** Records the history of states in the given order. @returns the changes that had an effect, in order */
 export async function recordStateChanges(
   tx: Connection,
   changes: StateChange[],
@@ -105,19 +109,19 @@ export async function recordStateChanges(
   return rows;
 }
 
-/** Whose history it is. */
+/** Subject of a history. */
 export interface HistorySubject {
   kind: GroupState['subjectKind'];
-  /** The address, or the profile's id. */
+  /** Address, or id of the profile. */
   subject: string;
 }
 
 export interface HistoryRow extends HistorySubject {
   /** Ascending in the order of the changes. */
   id: string;
-  /** A group's id, GLOBAL, or a mark's name. */
+  /** Id of a group, GLOBAL, or the name of a mark. */
   subscription: string;
-  /** Of the group; null for what is none. */
+  /** Name of the group. Null if the subscription is not a group. */
   group: string | null;
   from: string | null;
   to: string | null;
@@ -125,7 +129,9 @@ export interface HistoryRow extends HistorySubject {
   requestId: string;
 }
 
-/** By primary key, all rows of the subjects that were not dropped with their last holder; locks nothing. */
+/**
+ * Reads by primary key; takes no lock. Excludes rows that were dropped with the last holder of an address.
+ */
 const readHistoryStatement = `
   select
     subscription_history.id::text,
@@ -155,20 +161,20 @@ const readHistoryStatement = `
   order by subscription_history.id desc
   limit $5`;
 
-const LARGEST = '9223372036854775807';
+const MAX_ID = '9223372036854775807';
 
 export interface HistoryPage {
   subjects: HistorySubject[];
   limit: number;
-  /** Only rows older than the one with this id. */
+  /** Returns only rows older than the row with this id. */
   before?: string | undefined;
 }
 
-/** What became of the states of these subjects, the latest first. */
+/** Returns the changes of the states of these subjects, latest first. */
 export async function readHistory(
   pool: Pool,
   workspaceId: string,
-  { subjects, limit, before = LARGEST }: HistoryPage,
+  { subjects, limit, before = MAX_ID }: HistoryPage,
 ): Promise<HistoryRow[]> {
   const { rows } = await pool.query<HistoryRow>({
     name: 'read-history',

@@ -1,11 +1,11 @@
 import { textArray, uuidArray } from './arrays.ts';
 import type { Connection, Pool } from './database.ts';
 
-/** What is known of an address or a user besides subscription states, as the history of states names it. */
+/** States of an address or a profile other than subscription states, with the names that the history uses. */
 export const marks = {
-  /** Of an email address. */
+  /** State of an email address. */
   hard_bounce: 'hard_bounced',
-  /** Of a profile. */
+  /** State of a profile. */
   spam: 'marked_as_spam',
 } as const;
 
@@ -20,7 +20,7 @@ export interface Group {
   archived: boolean;
 }
 
-/** By primary key. */
+/** Reads by primary key. */
 const findGroupsStatement = `
   select
     subscription_groups.workspace_id as "workspaceId",
@@ -35,20 +35,20 @@ export async function findGroups(tx: Pick<Connection | Pool, 'query'>, ids: stri
   return rows;
 }
 
-/** The name of the global email state among the states of groups. */
+/** Stands for the global email state where a group id is expected. */
 export const GLOBAL = '';
 
 export interface StoredState {
   workspaceId: string;
   kind: GroupState['subjectKind'];
   subject: string;
-  /** A group's id, or GLOBAL. */
+  /** Id of a group, or GLOBAL. */
   group: string;
   channel: Group['channel'];
   state: string;
 }
 
-/** By the primary keys of the three tables; locks nothing. */
+/** Reads by the primary keys of the three tables; takes no lock. */
 const findStatesStatement = `
   select
     wanted.workspace_id as "workspaceId",
@@ -73,7 +73,9 @@ const findStatesStatement = `
       and profiles.email_subscribe is not null
   ) as stored`;
 
-/** The states of groups of these phone numbers and profiles, and the global state that a profile has for itself. */
+/**
+ * Returns the group states of phone numbers and profiles, and the global state that is stored with a profile.
+ */
 export async function findStates(
   tx: Connection,
   subjects: { workspaceId: string; kind: string; name: string }[],
@@ -93,13 +95,13 @@ export async function findStates(
 export interface GroupState {
   workspaceId: string;
   subjectKind: 'email' | 'phone' | 'profile';
-  /** The address, or the profile's id. */
+  /** Address, or id of the profile. */
   subject: string;
   subscriptionGroupId: string;
   state: string;
 }
 
-/** The parameters $1 to $4. */
+/** Returns the parameters $1 to $4. */
 function keyValues(states: Omit<GroupState, 'state'>[]): Buffer[] {
   return [
     uuidArray(states, (row) => row.workspaceId),
@@ -109,7 +111,7 @@ function keyValues(states: Omit<GroupState, 'state'>[]): Buffer[] {
   ];
 }
 
-/** Upserts by primary key, sorted by it; each key stands once. A state that is said again keeps its time. */
+/** Upserts in primary key order; a key may occur only once. `changed_at` is kept if the state is the same. */
 const setSubscriptionStatesStatement = `
   insert into subscription_states (workspace_id, subject_kind, subject, subscription_group_id, state, changed_at)
   select given.workspace_id, given.subject_kind, given.subject, given.subscription_group_id, given.state, $6::timestamptz
@@ -133,7 +135,7 @@ export async function setSubscriptionStates(
   });
 }
 
-/** Into subscription_states, sorted by primary key; a state that is there stays. */
+/** Inserts in primary key order. Existing states are kept. */
 const takeSubscriptionStatesStatement = `
   insert into subscription_states (workspace_id, subject_kind, subject, subscription_group_id, state, changed_at)
   select given.workspace_id, given.subject_kind, given.subject, given.subscription_group_id, given.state, $6::timestamptz
@@ -142,7 +144,7 @@ const takeSubscriptionStatesStatement = `
   order by given.workspace_id, given.subject_kind, given.subject, given.subscription_group_id
   on conflict (workspace_id, subject_kind, subject, subscription_group_id) do nothing`;
 
-/** Gives addresses the group states of a profile that gets them; each key stands once. */
+/** Copies the group states of a profile to addresses that it gets. A key may occur only once. */
 export async function takeSubscriptionStates(
   tx: Connection,
   states: GroupState[],
@@ -155,7 +157,7 @@ export async function takeSubscriptionStates(
   });
 }
 
-/** By primary key; locks the rows that it deletes. */
+/** Deletes by primary key and locks these rows. */
 const dropSubscriptionStatesStatement = `
   delete from subscription_states
   using unnest($1::uuid[], $2::text[], $3::text[], $4::uuid[])
@@ -165,7 +167,7 @@ const dropSubscriptionStatesStatement = `
     and subscription_states.subject = given.subject
     and subscription_states.subscription_group_id = given.subscription_group_id`;
 
-/** Forgets states that have passed from a profile to its address; one that is not there does no harm. */
+/** Deletes states that were copied from a profile to its address. Missing states are ignored. */
 export async function dropSubscriptionStates(
   tx: Connection,
   states: Omit<GroupState, 'state'>[],
@@ -178,8 +180,8 @@ export async function dropSubscriptionStates(
 }
 
 /**
- * By primary keys: the state of the address that the group is about, or the profile's own one while it has no such
- * address. The limits keep the planner from joins.
+ * Reads by primary keys: the state of the address in the group's channel, or the profile's own state if it
+ * has no such address. The limits keep the planner from using joins.
  */
 const readProfileStatesStatement = `
   select wanted.id as name, said.state
@@ -200,9 +202,7 @@ const readProfileStatesStatement = `
     limit 1
   ) as said`;
 
-/**
- * What profiles have said of a group; one that has said nothing is missing.
- */
+/** Returns the states of profiles in a group. Profiles without a state are omitted. */
 export async function readProfileStates(
   pool: Pool,
   { workspaceId, groupId, kind }: GroupAddresses,
@@ -216,7 +216,7 @@ export async function readProfileStates(
   return rows;
 }
 
-/** By primary key. */
+/** Reads by primary key. */
 const readAddressStatesStatement = `
   select subscription_states.subject as name, subscription_states.state
   from subscription_states
@@ -228,11 +228,11 @@ const readAddressStatesStatement = `
 interface GroupAddresses {
   workspaceId: string;
   groupId: string;
-  /** Of address that the group is about. */
+  /** Kind of address that the group's channel uses. */
   kind: 'email' | 'phone';
 }
 
-/** What addresses have said of a group; one that has said nothing is missing. */
+/** Returns the states of addresses in a group. Addresses without a state are omitted. */
 export async function readAddressStates(
   pool: Pool,
   { workspaceId, groupId, kind }: GroupAddresses,

@@ -2,7 +2,7 @@ import { NIL_UUID } from '../platform/ids.ts';
 import { type Connection, iso, type Pool } from './database.ts';
 import { forEachWorkspace } from './distributed.ts';
 
-/** The lists of email addresses: which are on them, and the column that says since when. */
+/** Lists of email addresses: the condition for being on the list, and the column with the time. */
 const lists = {
   unsubscribed: { condition: "email_addresses.state = 'unsubscribed'", since: 'email_addresses.changed_at' },
   hard_bounced: {
@@ -15,8 +15,8 @@ type EmailList = keyof typeof lists;
 type Direction = 'asc' | 'desc';
 
 /**
- * By the index email_addresses_unsubscribed or email_addresses_hard_bounced, in its order; of one address by primary
- * key.
+ * Reads by the index email_addresses_unsubscribed or email_addresses_hard_bounced, in its order; a single
+ * address by primary key.
  */
 const statementOf = (list: EmailList, direction: Direction, isOne: boolean) => {
   const { condition, since } = lists[list];
@@ -36,9 +36,9 @@ const statementOf = (list: EmailList, direction: Direction, isOne: boolean) => {
 };
 
 export interface Page {
-  /** Only this address; absent: all. */
+  /** Returns only this address. Absent: all. */
   email?: string;
-  /** ISO 8601 or infinite, the end excluded. */
+  /** ISO 8601 or infinite; the end is excluded. */
   from: string;
   to: string;
   direction: Direction;
@@ -46,7 +46,7 @@ export interface Page {
   offset: number;
 }
 
-/** A page of a list of addresses. `since` is as in `2020-06-17 19:27:44 +0000`. */
+/** Returns a page of a list of addresses. `since` has the format `2020-06-17 19:27:44 +0000`. */
 export async function listEmails(
   pool: Pool,
   workspaceId: string,
@@ -61,7 +61,10 @@ export async function listEmails(
   return rows;
 }
 
-/** By the index profiles_email, for each address: the limit keeps the planner from a join. Locks nothing. */
+/**
+ * Reads by the index profiles_email for each address; the limit keeps the planner from using a join. Takes no
+ * lock.
+ */
 const findHeldEmailsStatement = `
   select wanted.workspace_id as "workspaceId", wanted.email
   from unnest($1::uuid[], $2::text[]) as wanted (workspace_id, email)
@@ -74,9 +77,9 @@ const findHeldEmailsStatement = `
     limit 1) is not null`;
 
 /**
- * Which of these addresses somebody has.
+ * Returns those of the addresses that belong to a profile.
  *
- * @param except profiles that do not count
+ * @param except profiles to ignore
  */
 export async function findHeldEmails(
   tx: Connection,
@@ -90,24 +93,27 @@ export async function findHeldEmails(
   return rows;
 }
 
-/** Why no message reaches a number: its provider says so, or nobody has it any more. */
+/**
+ * Reason why messages do not reach a number: its provider reports an error, or the number is no longer in
+ * use.
+ */
 export const invalidReasons = ['provider_error', 'deactivated'] as const;
 export type InvalidReason = (typeof invalidReasons)[number];
 
-/** Which invalid numbers are wanted: these, or those of a time. */
+/** Invalid numbers to list: the given ones, or those of a time range. */
 export interface InvalidNumbersPage {
-  /** E.164; absent: all. */
+  /** Numbers in E.164. Absent: all. */
   phones?: string[];
-  /** ISO 8601 or infinite, the end excluded. */
+  /** ISO 8601 or infinite; the end is excluded. */
   from: string;
   to: string;
-  /** Absent: any. */
+  /** Absent: any reason. */
   reason?: InvalidReason;
   limit: number;
   offset: number;
 }
 
-/** By invalid_phone_numbers_detected, in its order; of named numbers by primary key. */
+/** Reads by invalid_phone_numbers_detected, in its order; given numbers by primary key. */
 const listStatement = (named: boolean) => `
   select
     invalid_phone_numbers.phone,
@@ -126,7 +132,7 @@ const listStatement = (named: boolean) => `
 const listed = listStatement(false);
 const listedByName = listStatement(true);
 
-/** A page of the invalid numbers, the latest first; `detectedAt` is ISO 8601 in UTC. */
+/** Returns a page of the invalid numbers, latest first. `detectedAt` is ISO 8601 in UTC. */
 export async function listInvalidNumbers(
   pool: Pool,
   workspaceId: string,
@@ -140,7 +146,7 @@ export async function listInvalidNumbers(
   return rows;
 }
 
-/** By primary key, in its order; a number that is marked again has the latest reason and keeps its time. */
+/** Upserts in primary key order. A number that is marked again gets the new reason and keeps its time. */
 const markStatement = `
   insert into invalid_phone_numbers (workspace_id, phone, reason, detected_at)
   select $1::uuid, given.phone, $3, now()
@@ -149,7 +155,7 @@ const markStatement = `
   on conflict (workspace_id, phone) do update set reason = excluded.reason`;
 
 /**
- * Says of numbers that no message reaches them.
+ * Marks numbers as invalid.
  *
  * @param phones E.164
  */
@@ -165,7 +171,7 @@ export async function markInvalidNumbers(
   });
 }
 
-/** By primary key, locked in its order. */
+/** Locks and deletes in primary key order. */
 const removeStatement = `
   with found as materialized (
     select invalid_phone_numbers.workspace_id, invalid_phone_numbers.phone
@@ -178,10 +184,10 @@ const removeStatement = `
   where invalid_phone_numbers.workspace_id = found.workspace_id and invalid_phone_numbers.phone = found.phone`;
 
 /**
- * Takes numbers off the list; one that is not on it does no harm.
+ * Removes numbers from the list. Numbers that are not on it are ignored.
  *
  * @param phones E.164
- * @returns how many were on it
+ * @returns the number of removed numbers
  */
 export async function removeInvalidNumbers(
   tx: Pool | Connection,
@@ -196,17 +202,17 @@ export async function removeInvalidNumbers(
   return rowCount ?? 0;
 }
 
-/** Days for which a number stays on the list that nobody has: somebody may be about to. */
+/** Days for which a number that no profile has stays on the list, because a profile may get it. */
 const KEPT_DAYS = 90;
 const PAGE = 5000;
 
-/** Where the next page begins. */
+/** Start of the next page. */
 export interface InvalidNumbersCursor {
   workspaceId: string;
   phone: string;
 }
 
-/** A page of the primary key. */
+/** Reads a page of the primary key. */
 const pageStatement = `
   select
     invalid_phone_numbers.workspace_id as "workspaceId", invalid_phone_numbers.phone,
@@ -216,7 +222,7 @@ const pageStatement = `
   order by invalid_phone_numbers.workspace_id, invalid_phone_numbers.phone
   limit $3`;
 
-/** By primary key; each number by profiles_phone, which a join would read from end to end. */
+/** Deletes by primary key. Checks each number by profiles_phone; a join would read the whole index. */
 const forgetStatement = `
   delete from invalid_phone_numbers
   using unnest($1::uuid[], $2::text[]) as page (workspace_id, phone)
@@ -233,9 +239,10 @@ const forgetStatement = `
     ) is null`;
 
 /**
- * Takes numbers off the list that have been on it for 90 days and that nobody has.
- * @param after what the call before has returned
- * @returns where the next page begins; undefined: this was the last one
+ * Removes numbers that have been on the list for 90 days and that no profile has.
+ *
+ * @param after result of the previous call
+ * @returns the start of the next page; undefined after the last page
  */
 export async function forgetInvalidNumbers(
   pool: Pool,

@@ -3,7 +3,7 @@ import { iso, type Pool } from './database.ts';
 import type { Channel } from './subscription-states.ts';
 import type { AskedBy } from './sync-runs.ts';
 
-/** A run as the operator sees it; times are ISO 8601 in UTC. */
+/** A run as shown to operators. Times are ISO 8601 in UTC. */
 export interface SelectedRun {
   id: string;
   status: string;
@@ -18,7 +18,7 @@ export interface SelectedRun {
   message: string | null;
 }
 
-/** By the index sync_jobs_integration; `between` as in `listRuns`. */
+/** Reads by the index sync_jobs_integration. See `listRuns` for `between`. */
 const selectRunsStatement = `
   select
     sync_jobs.id,
@@ -41,12 +41,12 @@ const selectRunsStatement = `
 
 interface WantedRuns {
   id?: string | undefined;
-  /** Only those behind this one. */
+  /** Id of the run after which the page begins. */
   after?: string | undefined;
   limit: number;
 }
 
-/** Runs of an integration, the newest first. */
+/** Returns runs of an integration, newest first. */
 export async function selectRuns(
   pool: Pool,
   integrationId: string,
@@ -60,7 +60,7 @@ export async function selectRuns(
   return rows;
 }
 
-/** A run as the list tells it; times are ISO 8601 in UTC. */
+/** A run in the list of the API. Times are ISO 8601 in UTC. */
 interface ListedRun {
   id: string;
   status: string;
@@ -72,8 +72,8 @@ interface ListedRun {
 }
 
 /**
- * By the index sync_jobs_integration, in its order or against it. `between`, since with `=` the planner may go along
- * the primary key or the table, where the runs of all other integrations lie in between.
+ * Reads by the index sync_jobs_integration, in either direction. Uses `between`, because with `=` the planner
+ * may scan the primary key or the table with the runs of all other integrations.
  */
 const statementOf = (direction: KeysetPage['direction']) => {
   const { compare, beyond, order } = keyset[direction];
@@ -103,7 +103,7 @@ const statementOf = (direction: KeysetPage['direction']) => {
   limit $3::integer + 1`;
 };
 
-/** A page of the runs of an integration. */
+/** Returns a page of the runs of an integration. */
 export async function listRuns(
   pool: Pool,
   integrationId: string,
@@ -118,17 +118,19 @@ export async function listRuns(
 }
 
 interface SyncState {
-  /** Runs that have not ended. */
+  /** Number of unfinished runs. */
   unfinished: number;
-  /** Active integrations whose last run ended as an error or a config error. */
+  /** Number of active integrations whose last run ended with an error or a config error. */
   failing: number;
-  /** The first 20 of them, by name. */
+  /** The first 20 failing integrations in order of their ids. */
   failingNames: { workspace: string; integration: string }[];
-  /** Seconds since the oldest run that has not ended was begun; 0: there is none. */
+  /** Age in seconds of the oldest unfinished run, or 0. */
   oldestSeconds: number;
 }
 
-/** By the index of unfinished runs, and for each integration the end of its own; `between` as in `listRuns`. */
+/**
+ * Reads the index of unfinished runs, and the latest run of each integration. See `listRuns` for `between`.
+ */
 const readSyncStateStatement = `
   with failed as materialized (
     select integrations.id, integrations.workspace_id, integrations.name
@@ -158,25 +160,25 @@ const readSyncStateStatement = `
       join workspaces on workspaces.id = first.workspace_id
     ) as "failingNames"`;
 
-/** How the syncs of the whole installation stand. */
+/** Returns the state of all syncs of the installation. */
 export async function readSyncState(pool: Pool): Promise<SyncState> {
   const { rows } = await pool.query<SyncState>({ name: 'read-sync-state', text: readSyncStateStatement });
   return rows[0]!;
 }
 
-/** What decides about the rows of a workspace beside the rows themselves. */
+/** Settings of a workspace that affect how its rows are applied. */
 export interface WorkspaceRules {
-  /** Ids of its subscription groups, archived ones included. */
+  /** Ids of its subscription groups, including archived ones. */
   groups: string[];
-  /** The channel of each of them. */
+  /** Channel of each subscription group. */
   channels: Record<string, Channel>;
-  /** External ids whose objects are refused. */
+  /** External ids whose objects are rejected. */
   blocked: string[];
-  /** Its own limit of /users/track, if it has one. */
+  /** The workspace's own limit of /users/track, if it has one. */
   limit: { requests: number; windowSeconds: number } | null;
 }
 
-/** By the workspace's indexes. */
+/** Reads by the workspace's indexes. */
 const readRulesStatement = `
   select
     array(
@@ -212,26 +214,26 @@ export async function readRules(pool: Pool, workspaceId: string): Promise<Worksp
 }
 
 /**
- * A page of a list whose newest row comes first, by ids that are UUIDv7: it begins behind a row, or ends before one.
- * Pages stay whole while rows are added, since a row is never counted.
+ * A page of a list that is ordered by UUIDv7, newest first. It begins after a row or ends before one. Added
+ * rows do not shift pages, because rows are not counted.
  */
 export interface KeysetPage {
-  /** `older`: the rows behind `from`; `newer`: those right before it. */
+  /** `older`: the rows after `from`. `newer`: the rows directly before it. */
   direction: 'older' | 'newer';
-  /** An id; absent: from the newest row on. */
+  /** Id of a row. Absent: start with the newest row. */
   from?: string;
-  /** Most rows of the page. */
+  /** Maximum number of rows. */
   size: number;
 }
 
-/** What a page's statement puts into the text, by direction. */
+/** SQL operators of a page's statement, by direction. */
 export const keyset = {
   older: { compare: '<', beyond: '>=', order: 'desc' },
   newer: { compare: '>', beyond: '<=', order: 'asc' },
 } as const;
 
-/** What a page's statement says of each row beside it. */
-interface Placed {
+/** Columns that a page's statement adds to each row. */
+interface PageRow {
   id: string;
   /** Whether there are rows on the other side of `from`. */
   beyond: boolean;
@@ -240,20 +242,20 @@ interface Placed {
 }
 
 export interface Listed<Row> {
-  /** The newest first. */
+  /** Rows, newest first. */
   rows: Row[];
-  /** Whether there are rows before the first one here. */
+  /** Whether there are newer rows before the page. */
   newer: boolean;
-  /** Whether there are rows behind the last one here. */
+  /** Whether there are older rows after the page. */
   older: boolean;
 }
 
-/** The page of rows that were fetched with one more than its size. */
-export function listed<Row extends Placed>(fetched: Row[], { direction, size }: KeysetPage): Listed<Row> {
+/** Returns the page from rows that were fetched with one more than the page size. */
+export function listed<Row extends PageRow>(fetched: Row[], { direction, size }: KeysetPage): Listed<Row> {
   const rows = fetched.slice(0, size);
-  const further = fetched.length > size;
+  const hasMore = fetched.length > size;
   const [{ beyond, paged } = { beyond: false, paged: false }] = fetched;
   if (direction === 'newer') rows.reverse();
-  const [newer, older] = direction === 'newer' ? [further, beyond] : [beyond, further];
+  const [newer, older] = direction === 'newer' ? [hasMore, beyond] : [beyond, hasMore];
   return { rows, newer: paged && newer, older: paged && older };
 }

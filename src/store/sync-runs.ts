@@ -3,10 +3,13 @@ import { type Connection, iso, type Pool, storable } from './database.ts';
 
 export type AskedBy = 'schedule' | 'api' | 'operator';
 
-/** `in progress`: another run has not ended; `not active`: a draft or paused; `unknown`: there is no such integration. */
+/**
+ * `in progress`: the integration has an unfinished run. `not active`: it is a draft or paused. `unknown`: it
+ * does not exist.
+ */
 export type StartedRun = 'started' | 'in progress' | 'not active' | 'unknown';
 
-/** The unique index sync_jobs_running admits one run of an integration that has not ended. */
+/** The unique index sync_jobs_running allows one unfinished run per integration. */
 const startRunStatement = `
   with integration as (
     select integrations.id, integrations.status
@@ -28,10 +31,10 @@ const startRunStatement = `
   from integration`;
 
 /**
- * Begins a run of an active integration that has none: from then on it is worked, whether the queue learns of it now
- * or later.
+ * Starts a run of an active integration without an unfinished run. It will be processed even if the queue is
+ * notified later.
  *
- * @param id UUIDv7 that the run shall have
+ * @param id UUIDv7 of the new run
  */
 export async function startRun(
   tx: Pick<Pool, 'query'>,
@@ -45,7 +48,7 @@ export async function startRun(
   return rows[0]?.outcome ?? 'unknown';
 }
 
-/** A run that has not ended, as far as it has come, and its integration. */
+/** An unfinished run with its progress and its integration. */
 export interface Run {
   id: string;
   integrationId: string;
@@ -55,7 +58,7 @@ export interface Run {
   source: SourceDefinition;
   credentials: Buffer | null;
   updateExistingOnly: boolean;
-  /** The watermark of the integration, where reading begins; ISO 8601 in UTC to the microsecond. */
+  /** Watermark of the integration, where reading begins. ISO 8601 in UTC with microseconds. */
   watermark: string | null;
   rowsRead: number;
   rowsSynced: number;
@@ -63,7 +66,7 @@ export interface Run {
   cancelled: boolean;
 }
 
-/** By primary keys. */
+/** Reads by primary keys. */
 const findRunStatement = `
   select
     sync_jobs.id,
@@ -84,20 +87,20 @@ const findRunStatement = `
   where sync_jobs.id = $1::uuid
     and sync_jobs.finished_at is null`;
 
-/** Undefined: it has ended, or is gone with its integration. */
+/** Returns an unfinished run. Undefined if it has ended or was deleted with its integration. */
 export async function findRun(pool: Pool, id: string): Promise<Run | undefined> {
   const { rows } = await pool.query<Run>({ name: 'find-run', text: findRunStatement, values: [id] });
   return rows[0];
 }
 
-/** By the index sync_jobs_running, which holds these alone. */
+/** Reads the index sync_jobs_running, which only has unfinished runs. */
 const findUnfinishedRunsStatement = `
   select sync_jobs.id
   from sync_jobs
   where sync_jobs.finished_at is null
   order by sync_jobs.id`;
 
-/** Ids of the runs that have not ended, the oldest first: one of an integration at most. */
+/** Returns the ids of unfinished runs, oldest first; at most one per integration. */
 export async function findUnfinishedRuns(pool: Pool): Promise<string[]> {
   const { rows } = await pool.query<{ id: string }>({
     name: 'find-unfinished-runs',
@@ -106,13 +109,13 @@ export async function findUnfinishedRuns(pool: Pool): Promise<string[]> {
   return rows.map(({ id }) => id);
 }
 
-/** One row by primary key. */
+/** Updates by primary key. */
 const advanceIntegrationStatement = `
   update integrations
   set last_timestamp = $2::timestamptz
   where integrations.id = $1::uuid`;
 
-/** @param watermark where the next sync begins to read: ISO 8601 in UTC */
+/** Moves the watermark of an integration. @param watermark start of the next sync, ISO 8601 in UTC */
 export async function advanceIntegration(
   tx: Connection,
   integrationId: string,
@@ -127,7 +130,7 @@ export async function advanceIntegration(
 
 export interface Advance {
   jobId: string;
-  /** What the caller believes to have been read so far. */
+  /** Number of rows that the caller assumes were read so far. */
   expected: number;
   read: number;
   synced: number;
@@ -136,8 +139,8 @@ export interface Advance {
 }
 
 /**
- * One row by primary key, which is locked until COMMIT. `rows_read` only grows, with every chunk: a process that was
- * frozen and has missed a chunk finds another figure than the one that it knows, and nothing is advanced.
+ * Updates by primary key and locks the row until COMMIT. `rows_read` increases with every chunk. A process
+ * that was frozen and missed a chunk finds a different number than it expects, and nothing is updated.
  */
 const advanceRunStatement = `
   update sync_jobs
@@ -151,7 +154,11 @@ const advanceRunStatement = `
     and sync_jobs.finished_at is null
   returning sync_jobs.cancelled_at is not null as cancelled`;
 
-/** Counts rows that have ended. @returns whether the run is cancelled; undefined: it is not the caller's any more */
+/**
+ * Adds to the counts of a run.
+ *
+ * @returns whether the run is cancelled; undefined if another process has continued it
+ */
 export async function advanceRun(tx: Connection, advance: Advance): Promise<boolean | undefined> {
   const { jobId, expected, read, synced, failed, watermark } = advance;
   const { rows } = await tx.query<{ cancelled: boolean }>({
@@ -162,14 +169,14 @@ export async function advanceRun(tx: Connection, advance: Advance): Promise<bool
   return rows[0]?.cancelled;
 }
 
-/** By primary key. */
+/** Reads by primary key. */
 const isCancelledStatement = `
   select from sync_jobs
   where sync_jobs.id = $1::uuid
     and sync_jobs.cancelled_at is null
     and sync_jobs.finished_at is null`;
 
-/** Whether a run is to end, or is gone. */
+/** Returns whether a run was cancelled, has ended or no longer exists. */
 export async function isCancelled(pool: Pool, jobId: string): Promise<boolean> {
   const { rowCount } = await pool.query({
     name: 'is-cancelled',
@@ -179,7 +186,7 @@ export async function isCancelled(pool: Pool, jobId: string): Promise<boolean> {
   return rowCount === 0;
 }
 
-/** By the index sync_jobs_running. The first time stands. */
+/** Updates by the index sync_jobs_running. Keeps the time of the first request. */
 const cancelRunStatement = `
   update sync_jobs
   set cancelled_at = least(sync_jobs.cancelled_at, now())
@@ -187,7 +194,11 @@ const cancelRunStatement = `
     and sync_jobs.finished_at is null
   returning sync_jobs.id`;
 
-/** Asks for the end of the integration's run; its id. Undefined: none has not ended. */
+/**
+ * Requests the cancellation of the integration's run.
+ *
+ * @returns the run's id; undefined if no run is in progress
+ */
 export async function cancelRun(tx: Pick<Pool, 'query'>, integrationId: string): Promise<string | undefined> {
   const { rows } = await tx.query<{ id: string }>(cancelRunStatement, [integrationId]);
   return rows[0]?.id;
@@ -195,7 +206,7 @@ export async function cancelRun(tx: Pick<Pool, 'query'>, integrationId: string):
 
 export type EndedStatus = 'success' | 'partial' | 'error' | 'config_error';
 
-/** One row by primary key. What is in the lanes has to be accounted for first. */
+/** Updates by primary key. Objects in the lanes must be accounted for first. */
 const finishRunStatement = `
   update sync_jobs
   set status = $2, message = $3, finished_at = now()
@@ -203,7 +214,7 @@ const finishRunStatement = `
     and sync_jobs.finished_at is null
     and not exists (select from sync_chunks where sync_chunks.job_id = $1::uuid)`;
 
-/** Ends a run that the transaction holds already. @returns false: a chunk of it is on its way */
+/** Ends a run that the transaction has locked. @returns false if one of its chunks is still in the outbox */
 export async function finishRun(
   tx: Connection,
   jobId: string,
@@ -218,13 +229,16 @@ export async function finishRun(
   return rowCount === 1;
 }
 
-/** By a range of the primary key: a run's id is a UUIDv7, and older than its end. With a run go its row errors. */
+/**
+ * Deletes a range of the primary key: a run's id is a UUIDv7 from before its end. Row errors are deleted with
+ * their run.
+ */
 const forgetRunsStatement = `
   delete from sync_jobs
   where sync_jobs.id < uuid_v7_floor(now() - interval '12 months')
     and sync_jobs.finished_at < now() - interval '12 months'`;
 
-/** Forgets runs that ended twelve months ago. */
+/** Deletes runs that ended twelve months ago. */
 export async function forgetRuns(pool: Pool): Promise<void> {
   await pool.query(forgetRunsStatement);
 }
