@@ -12,7 +12,7 @@ import {
   pairValues,
 } from './merges.ts';
 
-/** By the primary keys of user_aliases and profiles; locks nothing. */
+/** Reads by the primary keys of user_aliases and profiles; takes no lock. */
 const findByAliasStatement = `
   select ${profileColumns}, wanted.alias_label as "aliasLabel", wanted.alias_name as "aliasName"
   from unnest($1::uuid[], $2::text[], $3::text[]) as wanted (workspace_id, alias_label, alias_name)
@@ -38,7 +38,7 @@ export async function findByAlias(
   return rows;
 }
 
-/** By user_aliases_profile; locks nothing. */
+/** Reads by user_aliases_profile; takes no lock. */
 const findAliasLabelsStatement = `
   select user_aliases.workspace_id as "workspaceId", user_aliases.profile_id as id, user_aliases.alias_label as label
   from ${keysTable}
@@ -46,7 +46,7 @@ const findAliasLabelsStatement = `
     on user_aliases.workspace_id = wanted.workspace_id
     and user_aliases.profile_id = wanted.id`;
 
-/** The labels under which profiles have an alias: one alias per label and user. */
+/** Returns the labels of the profiles' aliases. A user has one alias per label. */
 export async function findAliasLabels(
   tx: Connection,
   keys: ProfileKey[],
@@ -66,7 +66,7 @@ export interface NewAlias {
   profileId: string;
 }
 
-/** A pair that another lane gave away meanwhile raises 23505, and the batch is tried again. */
+/** An alias that another lane has assigned in the meantime raises 23505, and the batch is retried. */
 const insertAliasesStatement = `
   insert into user_aliases (workspace_id, alias_label, alias_name, profile_id, created_at)
   select made.workspace_id, made.alias_label, made.alias_name, made.profile_id, $5::timestamptz
@@ -88,8 +88,9 @@ export async function insertAliases(tx: Connection, aliases: NewAlias[], now: st
 }
 
 /**
- * By user_aliases_profile. One alias per label and user: where both have one, the kept profile's stays. As many move
- * as the kept profile may have, in the order of their labels.
+ * Updates by user_aliases_profile. A user has one alias per label: if both profiles have one, the alias of
+ * the kept profile stays. Aliases move in the order of their labels, up to the maximum number of the kept
+ * profile.
  */
 const moveAliasesStatement = `
   with moving as materialized (
@@ -124,7 +125,7 @@ const moveAliasesStatement = `
     and user_aliases.profile_id = moving.merged_id
     and user_aliases.alias_label = moving.alias_label`;
 
-/** Aliases that do not move name nobody any more. */
+/** Moves aliases to the kept profiles. Aliases that do not move no longer identify a user. */
 export async function moveAliases(tx: Connection, pairs: MergePair[]): Promise<void> {
   await tx.query({ name: 'move-aliases', text: moveAliasesStatement, values: pairValues(pairs) });
 }
@@ -137,7 +138,10 @@ export interface RenamedAlias {
   profileId: string;
 }
 
-/** By primary key. A name that another lane gave away meanwhile raises 23505, and the batch is tried again. */
+/**
+ * Updates by primary key. A name that another lane has assigned in the meantime raises 23505, and the batch
+ * is retried.
+ */
 const renameAliasesStatement = `
   update user_aliases set alias_name = given.new_alias_name
   from unnest($1::uuid[], $2::text[], $3::text[], $4::text[])
@@ -170,7 +174,7 @@ const deprecateExternalIdsStatement = `
   select given.workspace_id, given.external_id, given.profile_id, $4::timestamptz
   from unnest($1::uuid[], $2::text[], $3::uuid[]) as given (workspace_id, external_id, profile_id)`;
 
-/** Lets external ids that profiles no longer go by resolve to them still. */
+/** Records former external ids, so that they still resolve to their profiles. */
 export async function deprecateExternalIds(
   tx: Connection,
   ids: DeprecatedExternalId[],
@@ -188,14 +192,14 @@ export async function deprecateExternalIds(
   });
 }
 
-/** By primary key. */
+/** Deletes by primary key. */
 const removeDeprecatedExternalIdsStatement = `
   delete from deprecated_external_ids
   using unnest($1::uuid[], $2::text[]) as given (workspace_id, external_id)
   where deprecated_external_ids.workspace_id = given.workspace_id
     and deprecated_external_ids.external_id = given.external_id`;
 
-/** From now on the ids resolve to nobody. */
+/** Deletes deprecated external ids, so that they no longer resolve to a profile. */
 export async function removeDeprecatedExternalIds(
   tx: Connection,
   ids: Pick<DeprecatedExternalId, 'workspaceId' | 'externalId'>[],
@@ -207,7 +211,7 @@ export async function removeDeprecatedExternalIds(
   });
 }
 
-/** By the primary keys of deprecated_external_ids and profiles; locks nothing. */
+/** Reads by the primary keys of deprecated_external_ids and profiles; takes no lock. */
 const findByDeprecatedExternalIdStatement = `
   select ${profileColumns}, wanted.external_id as "deprecatedId"
   from unnest($1::uuid[], $2::text[]) as wanted (workspace_id, external_id)
@@ -218,7 +222,7 @@ const findByDeprecatedExternalIdStatement = `
     on profiles.workspace_id = deprecated_external_ids.workspace_id
     and profiles.id = deprecated_external_ids.profile_id`;
 
-/** Those whom external ids named before they were renamed. */
+/** Returns the profiles that had these external ids before a rename. */
 export async function findByDeprecatedExternalId(
   tx: Pick<Connection | Pool, 'query'>,
   workspaceIds: string[],
@@ -236,11 +240,14 @@ export interface NewExternalId {
   workspaceId: string;
   id: string;
   externalId: string;
-  /** Place in the batch. */
+  /** Position in the batch. */
   ordinal: number;
 }
 
-/** By primary key; the rows are locked already. An id that another lane gave away meanwhile raises 23505. */
+/**
+ * Updates by primary key; the rows are already locked. An id that another lane has assigned in the meantime
+ * raises 23505.
+ */
 const setExternalIdsStatement = `
   update profiles set
     external_id = given.external_id,
@@ -249,7 +256,7 @@ const setExternalIdsStatement = `
   where profiles.workspace_id = given.workspace_id
     and profiles.id = given.id`;
 
-/** Gives profiles the external id by which they go from now on. */
+/** Sets the external ids of profiles. */
 export async function setExternalIds(tx: Connection, ids: NewExternalId[], now: string): Promise<void> {
   await tx.query({
     name: 'set-external-ids',
@@ -263,7 +270,7 @@ export async function setExternalIds(tx: Connection, ids: NewExternalId[], now: 
   });
 }
 
-/** By deprecated_external_ids_profile, no further than a user may have; locks nothing. */
+/** Counts by deprecated_external_ids_profile, up to MAX_DEPRECATED; takes no lock. */
 const countDeprecatedStatement = `
   select wanted.workspace_id as "workspaceId", wanted.id, found.number::integer
   from ${keysTable}
@@ -276,7 +283,7 @@ const countDeprecatedStatement = `
       limit ${MAX_DEPRECATED}) as those
   ) as found`;
 
-/** How many external ids lead to each profile besides the one by which it goes; MAX_DEPRECATED at most. */
+/** Returns the number of deprecated external ids of each profile, up to MAX_DEPRECATED. */
 export async function countDeprecated(
   tx: Connection,
   keys: ProfileKey[],

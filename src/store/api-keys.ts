@@ -6,7 +6,7 @@ import { describeApiKey, newApiKey } from './credentials.ts';
 import type { Database, Pool } from './database.ts';
 import { forEachWorkspace } from './distributed.ts';
 
-/** All but the hash. */
+/** All columns except the hash. */
 const columns = {
   id: true,
   workspaceId: true,
@@ -22,29 +22,35 @@ const columns = {
 
 export { columns as apiKeyColumns };
 
-/** A key as people may see it. */
+/** An API key as shown to users. */
 export type ShownApiKey = Prisma.ApiKeyGetPayload<{ select: typeof columns }>;
 
-/** What a key is made of. */
+/** Properties of a new key. */
 export interface NewApiKey {
   workspaceId: string;
   name: string;
   permissions: readonly string[];
-  /** Addresses and subnets; empty: any. */
+  /** Allowed addresses and subnets; empty: any. */
   ipAllowlist: readonly string[];
-  /** One that clients have already; absent: a random one is made. */
+  /** Secret that clients already use. Absent: a random one is created. */
   secret?: string;
 }
 
-/** Makes a key. @returns it with its secret, which is stored nowhere @throws P2002 when another key has it */
+/**
+ * Creates a key.
+ *
+ * @returns the key with its secret, which is not stored
+ *
+ * @throws P2002 if another key has the secret
+ */
 export async function makeApiKey(
   { prisma }: Pick<Database, 'prisma'>,
   actor: Actor,
-  { workspaceId, name, permissions, ipAllowlist, secret: given }: NewApiKey,
+  { workspaceId, name, permissions, ipAllowlist, secret: chosen }: NewApiKey,
 ): Promise<{ secret: string; key: ShownApiKey }> {
-  // Of one that somebody else chose nobody knows how much of it can be guessed.
+  // It is unknown how much of a chosen secret can be guessed, so less of it is shown.
   const { secret, identifier, hash } =
-    given === undefined ? newApiKey() : { ...describeApiKey(given), identifier: given.slice(0, 4) };
+    chosen === undefined ? newApiKey() : { ...describeApiKey(chosen), identifier: chosen.slice(0, 4) };
   const data = {
     ...{ id: newId(), workspaceId, name, identifier, keyHash: new Uint8Array(hash) },
     ...{ permissions: [...permissions], ipAllowlist: [...ipAllowlist] },
@@ -58,7 +64,7 @@ export async function makeApiKey(
   return { secret, key };
 }
 
-/** Revokes a key for good; the time of the first revocation stands. @returns the key as it is then */
+/** Revokes a key permanently. The time of the first revocation is kept. @returns the revoked key */
 export async function revokeApiKey(
   { prisma }: Pick<Database, 'prisma'>,
   actor: Actor,
@@ -83,11 +89,11 @@ export interface CountedRequests {
   apiKeyId: string;
   bucket: string;
   requests: number;
-  /** Of these, those that the limit refused. */
+  /** Number of these requests that the limit rejected. */
   refused: number;
 }
 
-/** Upserts by primary key; sorted, so that two edges lock the rows in one order. */
+/** Upserts in primary key order, so that two web processes lock the rows in the same order. */
 const addKeyUsageStatement = `
   insert into api_key_usage (workspace_id, api_key_id, day, bucket, requests, refused)
   select counted.workspace_id, counted.api_key_id, (now() at time zone 'utc')::date, counted.bucket, counted.requests,
@@ -98,7 +104,7 @@ const addKeyUsageStatement = `
   on conflict (workspace_id, api_key_id, day, bucket) do update
   set requests = api_key_usage.requests + excluded.requests, refused = api_key_usage.refused + excluded.refused`;
 
-/** Adds requests to those of today, in UTC. */
+/** Adds requests to today's counts, in UTC. */
 export async function addKeyUsage(pool: Pool, counted: readonly CountedRequests[]): Promise<void> {
   if (counted.length === 0) return;
   await forEachWorkspace(
@@ -121,7 +127,7 @@ export async function addKeyUsage(pool: Pool, counted: readonly CountedRequests[
   );
 }
 
-/** A day of a key, or of all keys of a workspace. */
+/** Usage of a key, or of all keys of a workspace, on one day. */
 export interface KeyUsage {
   /** ISO 8601, in UTC. */
   day: string;
@@ -130,10 +136,10 @@ export interface KeyUsage {
   refused: number;
 }
 
-/** Days that are kept, and shown at most. */
+/** Days for which usage is kept and can be shown. */
 const KEPT_DAYS = 400;
 
-/** Along the primary key: a row per day and bucket. */
+/** Reads by primary key: one row per day and bucket. */
 const readKeyUsageStatement = `
   select api_key_usage.day::text as day, api_key_usage.bucket, api_key_usage.requests, api_key_usage.refused
   from api_key_usage
@@ -141,7 +147,11 @@ const readKeyUsageStatement = `
     and api_key_usage.day > (now() at time zone 'utc')::date - $3::integer
   order by api_key_usage.day desc, api_key_usage.bucket`;
 
-/** Requests of a key by day and bucket, the latest day first. @param days at most, today among them */
+/**
+ * Returns the requests of a key by day and bucket, latest day first.
+ *
+ * @param days maximum number of days, including today
+ */
 export async function readKeyUsage(
   pool: Pool,
   { workspaceId, id }: Pick<ShownApiKey, 'workspaceId' | 'id'>,
@@ -151,12 +161,12 @@ export async function readKeyUsage(
   return rows;
 }
 
-// Along the index of days.
+// Deletes by the index of days.
 const forgetKeyUsageStatement = `
   delete from api_key_usage
   where api_key_usage.day < (now() at time zone 'utc')::date - ${KEPT_DAYS}`;
 
-/** Forgets what keys did more than a year ago. */
+/** Deletes usage older than KEPT_DAYS. */
 export async function forgetKeyUsage(pool: Pool): Promise<void> {
   await pool.query(forgetKeyUsageStatement);
 }

@@ -6,29 +6,29 @@ import type { Place } from './retention.ts';
 
 export type ArchiveState = 'archiving' | 'verified' | 'removed' | 'restored' | 'replaced';
 
-/** What of whose month it is. */
+/** A month of one workspace and table. */
 export interface ArchivedMonth {
   workspaceId: string;
   kind: ActivityTable;
-  /** `2026-01`, by the time of acceptance, UTC. */
+  /** For example `2026-01`, by the time of acceptance in UTC. */
   month: string;
 }
 
-/** A row of the index of the archive. */
+/** A row of the archive index. */
 export interface ArchiveFile extends ArchivedMonth {
   id: string;
   state: ArchiveState;
-  /** Its key in the archive; null: the rows went without one. */
+  /** Key in the archive. Null if the rows were deleted without an archive. */
   object: string | null;
   rows: number;
   least: string | null;
   greatest: string | null;
-  /** The place of its last row; null: an earlier release wrote it, in the order of the ids. */
+  /** Position of its last row. Null if an earlier release wrote the file, in id order. */
   last: Place | null;
   checksum: string;
   bytes: number;
   sha256: string | null;
-  /** Of restored ones, whether a run may touch them again. */
+  /** Whether the file was restored and is still protected from retention runs. */
   held: boolean;
 }
 
@@ -40,7 +40,7 @@ const columns = `archive_files.workspace_id as "workspaceId", archive_files.kind
     archive_files.bytes, archive_files.sha256,
     archive_files.state = 'restored' and archive_files.restored_until > now() as held`;
 
-/** By primary key, a page in its order. */
+/** Reads a page in primary key order. */
 const listFilesStatement = `
   select ${columns}
   from archive_files
@@ -52,7 +52,7 @@ const listFilesStatement = `
 
 const PAGE = 500;
 
-/** The files in these states, of one workspace or of all. */
+/** Yields the files in these states, of one workspace or of all. */
 export async function* listFiles(
   pool: Pool,
   states: readonly ArchiveState[],
@@ -68,7 +68,7 @@ export async function* listFiles(
   }
 }
 
-/** By primary key. */
+/** Reads by primary key. */
 const filesOfMonthStatement = `
   select ${columns}
   from archive_files
@@ -77,7 +77,7 @@ const filesOfMonthStatement = `
     and archive_files.kind = $3::text
   order by archive_files.id`;
 
-/** Every file of a month, in the order in which they were begun. */
+/** Returns every file of a month, in order of creation. */
 export async function filesOfMonth(
   pool: Pool,
   { workspaceId, month, kind }: ArchivedMonth,
@@ -91,7 +91,10 @@ const insertFileStatement = `
   insert into archive_files (workspace_id, month, kind, id, state, object, rows)
   values ($1::uuid, ($2::text || '-01')::date, $3::text, $4::uuid, $5::text, $6::text, $7::bigint)`;
 
-/** Notes a file before it is written, so that none is ever forgotten; or rows that went without one. */
+/**
+ * Records a file before it is written, so that no object is left without a row; or rows that were deleted
+ * without an archive.
+ */
 export async function insertFile(
   pool: Pick<Pool, 'query'>,
   file: ArchivedMonth & { id: string; state: ArchiveState; object: string | null; rows?: number },
@@ -103,7 +106,7 @@ export async function insertFile(
   });
 }
 
-/** By primary key. */
+/** Updates by primary key. */
 const verifyFileStatement = `
   update archive_files set state = $5::text, rows = $6::bigint, least = $7::uuid, greatest = $8::uuid,
     checksum = $9::numeric, bytes = $10::bigint, sha256 = $11::text, changed_at = now(),
@@ -115,7 +118,7 @@ const verifyFileStatement = `
   where archive_files.workspace_id = $1::uuid and archive_files.month = ($2::text || '-01')::date
     and archive_files.kind = $3::text and archive_files.id = $4::uuid and archive_files.state = 'archiving'`;
 
-/** What was found when a file was read back. */
+/** Result of reading a file back. */
 export interface VerifiedFile {
   rows: number;
   least: string | null;
@@ -126,8 +129,9 @@ export interface VerifiedFile {
 }
 
 /**
- * The file that was being written was read back.
- * @param former the file whose place it takes, and state it has
+ * Records that a new file was read back successfully.
+ *
+ * @param former file that it replaces, and whose state it takes over
  */
 export async function verifyFile(
   pool: Pick<Pool, 'query'>,
@@ -143,14 +147,14 @@ export async function verifyFile(
   if (rowCount !== 1) throw new Error(`the file ${id} of the archive was discarded by another run`);
 }
 
-/** By primary key. */
+/** Updates by primary key. */
 const setStateStatement = `
   update archive_files set state = $5::text, changed_at = now(),
     restored_until = now() + case when $5 = 'restored' then make_interval(days => $6::integer) end
   where archive_files.workspace_id = $1::uuid and archive_files.month = ($2::text || '-01')::date
     and archive_files.kind = $3::text and archive_files.id = $4::uuid`;
 
-/** @param days of restored ones: for so long no run touches the month */
+/** Sets the state of a file. @param days days for which a restored file is protected from retention runs */
 export async function setFileState(
   pool: Pick<Pool, 'query'>,
   { workspaceId, month, kind, id }: ArchivedMonth & { id: string },
@@ -159,13 +163,13 @@ export async function setFileState(
   await pool.query({ text: setStateStatement, values: [workspaceId, month, kind, id, state, days] });
 }
 
-/** By primary key. */
+/** Deletes by primary key. */
 const removeFileStatement = `
   delete from archive_files
   where archive_files.workspace_id = $1::uuid and archive_files.month = ($2::text || '-01')::date
     and archive_files.kind = $3::text and archive_files.id = $4::uuid`;
 
-/** Strikes a file off the index; its object is gone. */
+/** Deletes a file from the index after its object was removed. */
 export async function removeFile(
   pool: Pool,
   { workspaceId, month, kind, id }: ArchivedMonth & { id: string },
@@ -173,7 +177,7 @@ export async function removeFile(
   await pool.query({ text: removeFileStatement, values: [workspaceId, month, kind, id] });
 }
 
-/** Of each workspace by primary key: what lies in the archive, by state. */
+/** Sums up the archived files of each workspace by primary key. */
 const summarizeStatement = `
   select workspaces.id as "workspaceId", workspaces.name, policy.workspace_id is not null as own, policy.months,
     coalesce(sum(file.rows) filter (where file.object is not null), 0)::float8 as rows,
@@ -191,7 +195,7 @@ const summarizeStatement = `
   order by workspaces.id
   limit $2::integer`;
 
-/** The same where they lie apart from the workspaces: of every shard at once, then joined. */
+/** Variant for a distributed Postgres: sums up the files of all shards and then joins the workspaces. */
 const summarizeApartStatement = `
   with page as materialized (
     select workspaces.id, workspaces.name from workspaces where workspaces.id > $1::uuid order by workspaces.id limit $2::integer
@@ -221,26 +225,26 @@ const summarizeApartStatement = `
   left join erasure on erasure.workspace_id = page.id
   order by page.id`;
 
-/** A workspace, what it keeps, and what of it is archived. */
+/** A workspace with its retention and a summary of its archive. */
 export interface RetentionOfWorkspace {
   workspaceId: string;
   name: string;
-  /** Whether it has a number of its own; `months` is that, null for ever. */
+  /** Whether the workspace has its own setting. Then `months` is its value, and null means no limit. */
   own: boolean;
   months: number | null;
   rows: number;
   bytes: number;
-  /** Months. */
+  /** Number of archived months. */
   archived: number;
-  /** Files that a run has yet to finish. */
+  /** Number of files that a run has not finished. */
   unfinished: number;
   first: string | null;
   last: string | null;
-  /** The first delete that has not reached the archive. */
+  /** Time of the first delete that has not been applied to the archive. */
   deletesSince: Date | null;
 }
 
-/** A page of the workspaces, in the order of their ids. */
+/** Returns a page of workspaces in id order. */
 export async function summarizeRetention(
   pool: Pool,
   { after = NIL_UUID, limit }: { after?: string | undefined; limit: number },
@@ -258,7 +262,11 @@ const setPolicyStatement = `
 
 const dropPolicyStatement = 'delete from retention_policies where retention_policies.workspace_id = $1::uuid';
 
-/** @param months null: for ever; undefined: as many as all keep */
+/**
+ * Sets or removes a workspace's own retention.
+ *
+ * @param months null: no limit; undefined: use the default of the installation
+ */
 export async function setPolicy(
   tx: Pick<Pool, 'query'>,
   workspaceId: string,

@@ -4,9 +4,10 @@ import { codeAt } from '../profile/values.ts';
 import { writeUuid } from './write-uuid.ts';
 
 /**
- * Columns of sets on their way to Postgres. Each is one array in the format of its wire protocol (`array_recv`). That
- * is made in less time than the array's text is, and read in a fraction of it. A value becomes bytes when it is added,
- * so that one pass over the rows makes all of their columns. `pg` sends a Buffer as it is.
+ * Array parameters of set-based statements, each as one array in the binary wire format (`array_recv`).
+ * Encoding takes less time than creating the array's text, and Postgres parses it in a fraction of the time.
+ * A value is encoded when it is added, so that one pass over the rows builds all columns. `pg` sends a Buffer
+ * unchanged.
  *
  * https://www.postgresql.org/docs/18/protocol-overview.html#PROTOCOL-FORMAT-CODES
  */
@@ -14,57 +15,57 @@ import { writeUuid } from './write-uuid.ts';
 /** Object ids of the types, which are the same in every Postgres (`pg_type.dat`). */
 const OID = { bool: 16, int4: 23, text: 25, timestamptz: 1184, uuid: 2950, jsonb: 3802 } as const;
 
-/** Dimensions, a flag for nulls, type, length, and the index of the first element. */
+/** Bytes of the array header: dimensions, null flag, type, length, and index of the first element. */
 const HEADER = 20;
-/** Elements with the four bytes of their length. */
+/** Bytes of an element, including the four bytes of its length. */
 const UUID_ELEMENT = 20;
 const UUID_WORDS = 5;
 const INTEGER_ELEMENT = 8;
 const BOOLEAN_ELEMENT = 5;
 const TIME_ELEMENT = 12;
-/** Bytes that a text or `jsonb` has about, with its length: more room is made where that is too little. */
+/** Typical size of a text or `jsonb` element with its length. The buffer grows if it is too small. */
 const TYPICAL_BYTES = 48;
 
 const WORD = 4;
 const NULL_LENGTH = -1;
 
-/** The version that a `jsonb` begins with. */
+/** Version byte at the start of a `jsonb`. */
 const JSONB_VERSION = 1;
 
-/** Milliseconds from 1970 to 2000, where Postgres begins to count. */
+/** Milliseconds from 1970 to 2000, the start of Postgres's time scale. */
 export const POSTGRES_EPOCH = 946_684_800_000;
 
-/** Characters from which on it pays to count a string's bytes instead of making room for the most it may have. */
+/** Number of characters from which counting a string's bytes is cheaper than reserving the maximum. */
 const LONG = 4096;
 
 /**
- * A column of any type. All of them are one class, so that the engine knows where their members lie: what is added to a
- * column is the busiest loop of a worker.
+ * A column of any type. A single class, so that the engine can optimize access to its members: adding values
+ * is the hottest loop of a worker.
  */
 class Column {
   #bytes: Buffer;
-  /** The same memory. A view has to begin at a multiple of its words, as what Node hands out does. */
+  /** View of the same memory. It must begin at a multiple of the word size, as Node's buffers do. */
   #words: Int32Array;
   #at = HEADER;
   #length = 0;
-  /** The value before, where it was a UUID. */
+  /** Previous value, if it was a UUID. */
   #last: string | undefined;
 
   constructor(oid: number, bytes: number) {
     this.#bytes = Buffer.allocUnsafe(HEADER + bytes + (-bytes & 7));
     this.#words = wordsOf(this.#bytes);
     this.#bytes.writeInt32BE(1, 0);
-    // Only a hint: Postgres looks for itself.
+    // Only a hint; Postgres checks for nulls itself.
     this.#bytes.writeInt32BE(1, 4);
     this.#bytes.writeInt32BE(oid, 8);
     this.#bytes.writeInt32BE(1, 16);
   }
 
-  /** @throws {RangeError} for what is none in its usual form */
+  /** Adds a UUID. @throws {RangeError} for a value that is not a UUID in its usual form */
   addUuid(uuid: string): void {
     const at = this.#at;
-    this.#room(UUID_ELEMENT);
-    // A batch often has one workspace, and a call of a native function for each row would cost more than the words.
+    this.#ensureRoom(UUID_ELEMENT);
+    // Many batches have one workspace. Copying the previous words is cheaper than a native call per row.
     if (uuid === this.#last) {
       const words = this.#words;
       const word = at / WORD;
@@ -79,11 +80,14 @@ class Column {
     this.#length++;
   }
 
-  /** An element of a `uuid[]` that was made: its text need not be read again, which has left the caches by then. */
-  addElement(elements: UuidElements, place: number): void {
-    this.#room(UUID_ELEMENT);
+  /**
+   * Adds an element of an existing `uuid[]`. Its text does not have to be parsed again, which would have left
+   * the caches by then.
+   */
+  addElement(elements: UuidElements, index: number): void {
+    this.#ensureRoom(UUID_ELEMENT);
     const words = this.#words;
-    const from = HEADER / WORD + place * UUID_WORDS;
+    const from = HEADER / WORD + index * UUID_WORDS;
     const to = this.#at / WORD;
     words[to] = elements[from]!;
     words[to + 1] = elements[from + 1]!;
@@ -95,19 +99,19 @@ class Column {
     this.#length++;
   }
 
-  /** All values of a column of the same type. */
+  /** Adds all values of a column of the same type. */
   addAll(other: { toParameter(): Buffer }): void {
     const array = other.toParameter();
-    this.#room(array.length - HEADER);
+    this.#ensureRoom(array.length - HEADER);
     this.#at += array.copy(this.#bytes, this.#at, HEADER);
     this.#length += array.readInt32BE(12);
     this.#last = undefined;
   }
 
-  /** Of 32 bits. @throws {RangeError} for what is none */
+  /** Adds a 32-bit integer. @throws {RangeError} for any other value */
   addInteger(integer: number): void {
     if (integer !== (integer | 0)) throw new RangeError(`${integer} is not an integer of 32 bits`);
-    this.#room(INTEGER_ELEMENT);
+    this.#ensureRoom(INTEGER_ELEMENT);
     this.#bytes.writeInt32BE(4, this.#at);
     this.#bytes.writeInt32BE(integer, this.#at + 4);
     this.#at += INTEGER_ELEMENT;
@@ -115,22 +119,22 @@ class Column {
   }
 
   addBoolean(boolean: boolean): void {
-    this.#room(BOOLEAN_ELEMENT);
+    this.#ensureRoom(BOOLEAN_ELEMENT);
     this.#bytes.writeInt32BE(1, this.#at);
     this.#bytes[this.#at + WORD] = boolean ? 1 : 0;
     this.#at += BOOLEAN_ELEMENT;
     this.#length++;
   }
 
-  /** @param time ISO 8601, to the millisecond. @throws {RangeError} for what is none */
+  /** Adds a time. @param time ISO 8601, with milliseconds @throws {RangeError} for an invalid time */
   addTime(time: string): void {
     const milliseconds = (readUsual(time) ?? Date.parse(time)) - POSTGRES_EPOCH;
     if (Number.isNaN(milliseconds)) throw new RangeError(`${time} is no time`);
-    // Microseconds, which a number does not hold exactly beyond the year 2285.
+    // Microseconds since 2000 exceed the exact range of a number after the year 2285.
     const microseconds = milliseconds * 1000;
     if (Number.isSafeInteger(microseconds)) this.addMicroseconds(microseconds);
     else {
-      this.#room(TIME_ELEMENT);
+      this.#ensureRoom(TIME_ELEMENT);
       this.#bytes.writeInt32BE(8, this.#at);
       this.#bytes.writeBigInt64BE(BigInt(milliseconds) * 1000n, this.#at + 4);
       this.#at += TIME_ELEMENT;
@@ -138,9 +142,9 @@ class Column {
     }
   }
 
-  /** @param microseconds from 2000; exact, up to the year 2285 */
+  /** Adds a time. @param microseconds microseconds since 2000; exact up to the year 2285 */
   addMicroseconds(microseconds: number): void {
-    this.#room(TIME_ELEMENT);
+    this.#ensureRoom(TIME_ELEMENT);
     const high = Math.floor(microseconds / 2 ** 32);
     this.#bytes.writeInt32BE(8, this.#at);
     this.#bytes.writeInt32BE(high, this.#at + 4);
@@ -149,36 +153,36 @@ class Column {
     this.#length++;
   }
 
-  /** Undefined and null become NULL. */
+  /** Adds a text. Undefined and null become NULL. */
   addText(text: string | null | undefined): void {
     if (text == null) this.#addNull();
     else this.#addString(text, 0);
   }
 
-  /** Undefined becomes NULL. */
+  /** Adds a JSON value. Undefined becomes NULL. */
   addJson(value: object | undefined): void {
     if (value === undefined) this.#addNull();
     else this.#addString(value instanceof JsonText ? value.text : JSON.stringify(value), 1);
   }
 
-  /** The column as a parameter. Nothing is added to it after that. */
+  /** Returns the column as a parameter. Values must not be added afterwards. */
   toParameter(): Buffer {
     this.#bytes.writeInt32BE(this.#length, 12);
     return this.#bytes.subarray(0, this.#at);
   }
 
   #addNull(): void {
-    this.#room(WORD);
+    this.#ensureRoom(WORD);
     this.#bytes.writeInt32BE(NULL_LENGTH, this.#at);
     this.#at += WORD;
     this.#length++;
   }
 
-  /** @param version bytes for the version that a `jsonb` begins with */
+  /** Adds a length-prefixed string. @param version number of version bytes before it, which a `jsonb` has */
   #addString(text: string, version: 0 | 1): void {
     const { length } = text;
-    const most = length > LONG ? Buffer.byteLength(text) : 3 * length;
-    this.#room(WORD + version + most);
+    const maxBytes = length > LONG ? Buffer.byteLength(text) : 3 * length;
+    this.#ensureRoom(WORD + version + maxBytes);
     const start = this.#at + WORD;
     if (version === 1) this.#bytes[start] = JSONB_VERSION;
     const bytes = version + writeText(this.#bytes, start + version, text);
@@ -187,8 +191,8 @@ class Column {
     this.#length++;
   }
 
-  /** Makes room for so many bytes more. */
-  #room(more: number): void {
+  /** Grows the buffer if it has less than `more` bytes left. */
+  #ensureRoom(more: number): void {
     const needed = this.#at + more;
     if (needed <= this.#bytes.length) return;
     const bytes = Math.max(needed, 2 * this.#bytes.length);
@@ -203,48 +207,48 @@ function wordsOf(bytes: Buffer): Int32Array {
   return new Int32Array(bytes.buffer, bytes.byteOffset, Math.floor(bytes.length / WORD));
 }
 
-/** Columns have room for about so many rows; more is made when there are more. */
+/** A column of UUIDs. The number of rows is an estimate; columns grow as needed. */
 export type UuidColumn = Pick<Column, 'addUuid' | 'addElement' | 'addAll' | 'toParameter'>;
 
-/** Of a `uuid[]`, with its header. */
+/** Words of a `uuid[]`, including its header. */
 export type UuidElements = Int32Array;
 
 export const elementsOf = (array: Buffer): UuidElements => wordsOf(array);
 
-/** `uuid[]`. */
+/** Creates a `uuid[]` column. */
 export function uuidColumn(rows: number): UuidColumn {
   return new Column(OID.uuid, UUID_ELEMENT * rows);
 }
 
-/** `integer[]`. */
+/** Creates an `integer[]` column. */
 export function integerColumn(rows: number): Pick<Column, 'addInteger' | 'toParameter'> {
   return new Column(OID.int4, INTEGER_ELEMENT * rows);
 }
 
-/** `boolean[]`. */
+/** Creates a `boolean[]` column. */
 export function booleanColumn(rows: number): Pick<Column, 'addBoolean' | 'toParameter'> {
   return new Column(OID.bool, BOOLEAN_ELEMENT * rows);
 }
 
-/** `timestamptz[]`. */
+/** Creates a `timestamptz[]` column. */
 export function timeColumn(rows: number): Pick<Column, 'addTime' | 'addMicroseconds' | 'toParameter'> {
   return new Column(OID.timestamptz, TIME_ELEMENT * rows);
 }
 
-/** `text[]`. */
+/** Creates a `text[]` column. */
 export function textColumn(rows: number): Pick<Column, 'addText' | 'toParameter'> {
   return new Column(OID.text, TYPICAL_BYTES * rows);
 }
 
-/** `jsonb[]`. */
+/** Creates a `jsonb[]` column. */
 export function jsonColumn(rows: number): Pick<Column, 'addJson' | 'toParameter'> {
   return new Column(OID.jsonb, TYPICAL_BYTES * rows);
 }
 
-/** Characters up to which a loop is quicker than the call of a native function. */
+/** Maximum number of characters for which a loop is faster than a native call. */
 const SHORT = 24;
 
-/** @returns bytes */
+/** Writes a text in UTF-8. @returns the number of bytes */
 function writeText(into: Buffer, at: number, text: string): number {
   const { length } = text;
   if (length > SHORT) return into.write(text, at);

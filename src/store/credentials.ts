@@ -6,38 +6,43 @@ import { isDistributed } from './distributed.ts';
 import type { Channel } from './subscription-states.ts';
 
 interface ApiKeySecret {
-  /** What the client sends: `pk_` and 32 random bytes in base64url. Shown once, stored nowhere. */
+  /** Value that the client sends: `pk_` and 32 random bytes in base64url. Shown once and not stored. */
   secret: string;
-  /** The first 8 characters of the secret, by which a person can tell keys apart. */
+  /** First 8 characters of the secret, by which users can identify the key. */
   identifier: string;
-  /** `hashApiKey(secret)`, the only form that is stored. */
+  /** `hashApiKey(secret)`, the only stored form. */
   hash: Buffer;
 }
 
-/** Makes a new random key; it opens nothing until its hash is stored. */
+/** Creates a new random key. It is valid once its hash is stored. */
 export function newApiKey(): ApiKeySecret {
   return describeApiKey(`pk_${randomBytes(32).toString('base64url')}`);
 }
 
-/** The stored forms of a key that someone else chose, for instance `BOOTSTRAP_API_KEY`. */
+/** Returns the stored forms of a chosen key, for example `BOOTSTRAP_API_KEY`. */
 export function describeApiKey(secret: string): ApiKeySecret {
   return { secret, identifier: secret.slice(0, 8), hash: hashApiKey(secret) };
 }
 
-/** The SHA-256 digest, 32 bytes: enough for a secret of 256 random bits, and quick to look up. */
+/** Returns the SHA-256 digest (32 bytes): sufficient for a secret of 256 random bits, and fast to look up. */
 export function hashApiKey(secret: string): Buffer {
   return createHash('sha256').update(secret, 'utf8').digest();
 }
 
-/** Characters of a token that are kept to tell tokens apart, its prefix among them; of a short one, half. */
+/**
+ * Number of characters of a token, including its prefix, that identify it. For a short token, half of its
+ * characters.
+ */
 const IDENTIFIER = 11;
 
-/** Makes a new random token, `scim_` and 32 random bytes in base64url; it opens nothing until its hash is stored. */
+/**
+ * Creates a new random token: `scim_` and 32 random bytes in base64url. It is valid once its hash is stored.
+ */
 export function newScimToken(): ApiKeySecret {
   return describeScimToken(`scim_${randomBytes(32).toString('base64url')}`);
 }
 
-/** The stored forms of a token that someone else chose: `BOOTSTRAP_SCIM_TOKEN`. */
+/** Returns the stored forms of a chosen token, for example `BOOTSTRAP_SCIM_TOKEN`. */
 export function describeScimToken(secret: string): ApiKeySecret {
   return {
     secret,
@@ -46,11 +51,11 @@ export function describeScimToken(secret: string): ApiKeySecret {
   };
 }
 
-/** How long an invitation can be used, in ms: three days. */
+/** Lifetime of an invitation in milliseconds: three days. */
 const LIFETIME = 3 * 86_400_000;
 
 interface Invitation {
-  /** 32 random bytes in base64url; part of the link, stored nowhere. */
+  /** 32 random bytes in base64url. Part of the link and not stored. */
   secret: string;
   hash: Uint8Array<ArrayBuffer>;
   expiresAt: Date;
@@ -70,15 +75,15 @@ export interface ApiKeyRow {
   workspaceId: string;
   permissions: string[];
   ipAllowlist: string[];
-  /** Channels of the workspace's subscription groups by their ids, archived ones included. */
+  /** Channels of the workspace's subscription groups by group id, including archived groups. */
   groups: Record<string, Channel>;
-  /** External ids of the workspace whose objects are refused, at most `MAX_BLOCKED`. */
+  /** External ids of the workspace whose objects are rejected, up to `MAX_BLOCKED`. */
   blocked: string[];
-  /** Overrides of this workspace, by bucket. */
+  /** Rate limits of this workspace that differ from the defaults, by bucket. */
   limits: Record<string, { requests: number; windowSeconds: number }>;
 }
 
-/** By the unique index on key_hash, a look-up for each. A revoked key is not found. */
+/** Reads by the unique index on key_hash, with one lookup per key. Revoked keys are not found. */
 const keysStatement = (blocked: string) => `
   select
     wanted.place::integer,
@@ -115,7 +120,7 @@ const findApiKeysStatement = keysStatement(`coalesce((
         and blocked_external_ids.unblocked_at is null
     ), '[]')`);
 
-/** Where what is blocked lies on other nodes than the keys. */
+/** Variant for a distributed Postgres, where blocked ids are on other nodes than the keys. */
 const findApiKeysApartStatement = keysStatement("'[]'::json");
 const findBlockedStatement = `
   select blocked_external_ids.workspace_id as "workspaceId", json_agg(blocked_external_ids.external_id) as blocked
@@ -130,7 +135,7 @@ async function findBlockedApart(pool: Pool, workspaceIds: string[]): Promise<Map
   return new Map(rows.map(({ workspaceId, blocked }) => [workspaceId, blocked]));
 }
 
-/** Whose each key is, in their order; undefined where there is no such key. */
+/** Returns the row of each key, in order; undefined for an unknown key. */
 export async function findApiKeys(pool: Pool, hashes: Buffer[]): Promise<(ApiKeyRow | undefined)[]> {
   const isApart = await isDistributed(pool);
   const { rows } = await pool.query<ApiKeyRow & { place: number }>({
@@ -151,7 +156,7 @@ export async function findApiKey(pool: Pool, hash: Buffer): Promise<ApiKeyRow | 
   return (await findApiKeys(pool, [hash]))[0];
 }
 
-/** By primary key; the array is sorted, so that two edges lock the rows in one order. */
+/** Updates by primary key. The array is sorted, so that two web processes lock the rows in the same order. */
 const touchApiKeysStatement = `
   update api_keys
   set last_seen_at = seen.at
@@ -159,7 +164,7 @@ const touchApiKeysStatement = `
   where api_keys.id = seen.id
     and (api_keys.last_seen_at is null or api_keys.last_seen_at < seen.at)`;
 
-/** Notes when keys were last used. */
+/** Records when keys were last used. */
 export async function touchApiKeys(pool: Pool, seen: Map<string, Date>): Promise<void> {
   const ids = [...seen.keys()].sort();
   await pool.query({
@@ -175,13 +180,13 @@ interface ScimTokenRow {
   origin: string;
   ipAllowlist: string[];
   lastSeenAt: Date | null;
-  /** Overrides of this company, by bucket. */
+  /** Rate limits of this company that differ from the defaults, by bucket. */
   limits: Record<string, { requests: number; windowSeconds: number }>;
 }
 
 /**
- * By the unique index on token_hash. A revoked token is not found. Limits are given to workspaces: the largest
- * that a workspace of the company has for SCIM is the company's.
+ * Reads by the unique index on token_hash. Revoked tokens are not found. Limits are set for workspaces: the
+ * company's limit is the largest SCIM limit of its workspaces.
  */
 const findScimTokenStatement = `
   select
@@ -214,26 +219,27 @@ export async function findScimToken(pool: Pool, hash: Buffer): Promise<ScimToken
   return rows[0];
 }
 
-/** By primary key. */
+/** Updates by primary key. */
 const touchScimTokenStatement = `
   update scim_tokens
   set last_seen_at = greatest(scim_tokens.last_seen_at, $2::timestamptz)
   where scim_tokens.id = $1::uuid`;
 
-/** Notes when a token was last used. */
+/** Records when a token was last used. */
 export async function touchScimToken(pool: Pool, id: string, at: Date): Promise<void> {
   await pool.query({ name: 'touch-scim-token', text: touchScimTokenStatement, values: [id, at] });
 }
 
-/** An account, in its company. */
+/** Key of an account, with its company. */
 interface AccountKey {
   id: string;
   companyId: string;
 }
 
 /**
- * Invites an account to set a password; an earlier invitation ends.
- * @returns the secret of the link, which is stored nowhere; nothing when the account is gone or inactive
+ * Invites an account to set a password. An earlier invitation becomes invalid.
+ *
+ * @returns the secret of the link, which is not stored; undefined if the account was deleted or is inactive
  */
 export async function inviteAccount(
   { prisma }: Pick<Database, 'prisma'>,
@@ -254,7 +260,7 @@ export async function inviteAccount(
   });
 }
 
-/** Takes an invitation back that nobody has accepted. @returns whether there was one */
+/** Revokes an invitation that was not accepted. @returns whether there was one */
 export async function revokeInvitation(
   { prisma }: Pick<Database, 'prisma'>,
   actor: Actor,

@@ -1,6 +1,6 @@
 /**
- * Where tables lie on a distributed Postgres. What grows with users lies with its workspace, all of it on one node: the
- * column that says whose a row is.
+ * Tables that are distributed over the nodes, with their distribution column. Tables that grow with users are
+ * distributed by workspace, so that all rows of a workspace are on one node.
  */
 export const distributed: Record<string, 'workspace_id' | 'owner_id'> = {
   ledger: 'workspace_id',
@@ -45,17 +45,20 @@ export const distributed: Record<string, 'workspace_id' | 'owner_id'> = {
   stream_erasure_passes: 'workspace_id',
   idempotency_keys: 'owner_id',
   token_buckets: 'owner_id',
-  // The last: whoever connects knows by it that the tables are distributed.
+  // The last one: connections detect a distributed Postgres by this table.
   profiles: 'workspace_id',
 };
 
-/** Views of them. */
+/** Views of distributed tables. */
 export const views: Record<string, 'workspace_id'> = {
   kept_dead_letters: 'workspace_id',
   kept_row_errors: 'workspace_id',
 };
 
-/** Tables of which every node has a copy: small, seldom written, and joined with what lies with a workspace. */
+/**
+ * Reference tables, of which every node has a copy: small, rarely written, and joined with distributed
+ * tables.
+ */
 export const copied = [
   ...[
     'companies',
@@ -78,16 +81,19 @@ export const copied = [
   ...['preference_centers', 'preference_link_keys', 'preference_link_revocations'],
 ];
 
-/** Tables of the installation itself, which stay where the others are told from. */
+/** Tables of the installation, which stay on the coordinator. */
 export const central = [
   ...['_prisma_migrations', 'installation', 'members', 'processes', 'departed_processes', 'queue_losses'],
   ...['queue_shards', 'job_attempts'],
   ...['fleet_history', 'lane_totals', 'fence_arrivals', 'retention_runs', 'sessions', 'audit'],
 ];
 
-/** Keys that begin with the workspace only where their table is distributed, and its indexes that change with them. */
+/**
+ * Primary keys that start with the workspace only on a distributed Postgres, and statements for the indexes
+ * that change with them.
+ */
 export const keysWithWorkspace: Record<string, { columns: string; besides: string[] }> = {
-  // By their ids alone they are looked up as well, by whoever knows nothing else.
+  // These tables are also read by id alone, by callers that do not know the workspace.
   ledger: {
     columns: 'workspace_id, envelope_id',
     besides: ['create index ledger_envelope on ledger (envelope_id)'],

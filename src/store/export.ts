@@ -1,27 +1,27 @@
 import type { ExportedUser } from '../profile/attribute-rule.ts';
 import { iso, type Pool } from './database.ts';
 
-/** A stored user: as an export has it, which the statement spells once for all. */
+/** A stored user in the form of an export, which the statement builds. */
 export interface StoredUser extends ExportedUser {
   id: string;
-  /** Of the wanted fields, and their likes, those of which there is more than `MAX_LISTED`. */
+  /** Wanted fields, and fields from the same table, that have more than `MAX_LISTED` entries. */
   cut: string[];
 }
 
-/** What is looked up only if one of these fields is wanted. */
+/** Returns SQL that runs a subquery only if one of these fields is wanted. */
 const ifWanted = (fields: string[], query: string) =>
   `case when array[${fields.map((field) => `'${field}'`)}] && $3::text[] then (${query}) end`;
 
-/** Most push tokens, names of events, or products of one user that are read. */
+/** Maximum number of push tokens, event names or products of one user that are read. */
 export const MAX_LISTED = 10_000;
 
-/** The first rows of a user in a table, in the order of its key. */
+/** Returns SQL for the rows of a user in a table, in key order. */
 const rowsOf = (table: string) => `
     select *
     from ${table}
     where ${table}.workspace_id = profiles.workspace_id and ${table}.profile_id = profiles.id`;
 
-/** Lists are json, not jsonb: nobody looks into them, and jsonb would be taken apart again for its text. */
+/** Lists are json, not jsonb, because they are only converted to text. */
 const aliases = `
   select json_agg(
     json_build_object('alias_name', user_aliases.alias_name, 'alias_label', user_aliases.alias_label)
@@ -48,7 +48,7 @@ const customEvents = `
     order by event_summaries.name
     limit ${MAX_LISTED}) as event_summaries`;
 
-/** By product and currency. */
+/** Summaries by product and currency. */
 const purchaseRows = `${rowsOf('purchase_summaries')}
     order by purchase_summaries.product_id, purchase_summaries.currency
     limit ${MAX_LISTED}`;
@@ -79,7 +79,7 @@ const revenue = `
     group by purchase_summaries.currency
   ) as earned`;
 
-/** Fields of which there is more than is read, by the table that they come from. */
+/** Expressions that return the fields of a table whose rows were cut at MAX_LISTED. */
 const cutFields = Object.entries({
   push_tokens: ['push_tokens', 'devices'],
   event_summaries: ['custom_events'],
@@ -102,7 +102,10 @@ const apps = `
   from app_summaries
   where app_summaries.workspace_id = profiles.workspace_id and app_summaries.profile_id = profiles.id`;
 
-/** A state is that of the address that the group is about; the profile's own one only while it has no such address. */
+/**
+ * A state belongs to the address in the group's channel. The profile's own state applies only while it has no
+ * such address.
+ */
 const subscriptionGroups = `
   select json_agg(
     json_build_object('id', told.id, 'name', told.name, 'channel', told.channel, 'status', initcap(told.state))
@@ -125,7 +128,7 @@ const subscriptionGroups = `
       and (subscription_groups.channel = 'email') = (subject.address = 'email')
   ) as told`;
 
-/** When the state became what it is: the address's, or that which the profile has for lack of one. */
+/** Time of the last change of the email state: the address's, or the profile's own if it has no address. */
 const emailStateSince = iso(`
   case when profiles.email is not null then email_addresses.changed_at else (
     select subscription_history.changed_at
@@ -140,7 +143,7 @@ const emailStateSince = iso(`
 const emailState =
   'case when profiles.email is null then profiles.email_subscribe else email_addresses.state end';
 
-/** By primary keys and user_aliases_profile, push_tokens_profile; one snapshot, locks nothing. */
+/** Reads by primary keys, user_aliases_profile and push_tokens_profile, in one snapshot; takes no lock. */
 const readProfilesStatement = `
   select
     profiles.id,
@@ -188,9 +191,10 @@ const readProfilesStatement = `
     and profiles.id = any($2::uuid[])`;
 
 /**
- * Reads users whole, in no order; one that is gone meanwhile is missing.
+ * Returns complete users, unordered. Users that were removed in the meantime are omitted.
  *
- * @param fields names of the wanted fields: what costs a look-up of its own is only read if it is among them
+ * @param fields names of the wanted fields; fields that need a separate lookup are only read if they are
+ * listed
  */
 export async function readProfiles(
   pool: Pick<Pool, 'query'>,

@@ -1,24 +1,24 @@
 import type { Pool } from './database.ts';
 import { readApplied } from './ledger.ts';
 
-/** The channel on which workers tell each other about fences. */
+/** Notification channel on which workers announce arrivals at fences and passed fences. */
 export const FENCE_CHANNEL = 'penstock_fences';
 
-/** A lane has come to the fence, or, without a lane, the fence is passed. */
+/** A notification: `lane` has reached the fence or, without a lane, the fence was passed. */
 export interface FenceNews {
   fence: string;
   lane?: number;
 }
 
-/** A notification's payload: the fence's id, and the lane behind a space. */
+/** Parses a notification's payload: the fence's id and, separated by a space, the lane. */
 export function parseFenceNews(payload: string): FenceNews {
   const [fence = '', lane] = payload.split(' ');
   return lane === undefined ? { fence } : { fence, lane: Number(lane) };
 }
 
 /**
- * By primary keys; one row, and one notification, the first time. It does not wait for the disk: an arrival that a
- * crash loses is announced again.
+ * Inserts by primary keys; only the first call inserts a row and sends a notification. Does not wait for the
+ * disk: an arrival that is lost in a crash is announced again.
  */
 const announceArrivalStatement = `
   with ledgered as materialized (
@@ -35,7 +35,11 @@ const announceArrivalStatement = `
     (select pg_notify('${FENCE_CHANNEL}', announced.fence_id || ' ' || announced.lane) from announced)
   from ledgered`;
 
-/** Tells the other workers that the lane has come to the fence. @returns whether the fence is passed already */
+/**
+ * Announces to other workers that the lane has reached the fence.
+ *
+ * @returns whether the fence was already passed
+ */
 export async function announceArrival(pool: Pool, fence: string, lane: number): Promise<boolean> {
   const { rows } = await pool.query<{ passed: boolean }>({
     name: 'announce-arrival',
@@ -45,21 +49,21 @@ export async function announceArrival(pool: Pool, fence: string, lane: number): 
   return rows[0]!.passed;
 }
 
-/** A scan; the table holds hardly more than the fences at which a lane waits now. */
+/** Scans the table, which has few rows other than fences at which a lane is waiting. */
 const forgetArrivalsStatement = `
   delete from fence_arrivals where fence_arrivals.arrived_at < now() - interval '1 day'`;
 
 /**
- * Forgets arrivals that came too late for their fence, or whose worker died. One of a lane that still waits after a
- * day is announced again within a moment.
+ * Deletes arrivals that came too late for their fence, or whose worker died. If a lane still waits after a
+ * day, its arrival is announced again immediately.
  */
 export async function forgetArrivals(pool: Pool): Promise<void> {
   await pool.query(forgetArrivalsStatement);
 }
 
 /**
- * By primary key. It does not wait for the disk: the ledger says that the fence is passed, and a row that a crash
- * brings back harms nobody.
+ * Deletes by primary key. Does not wait for the disk: the ledger records that the fence was passed, and a row
+ * that reappears after a crash is harmless.
  */
 const openFenceStatement = `
   with gone as (
@@ -69,21 +73,21 @@ const openFenceStatement = `
     set_config('synchronous_commit', 'off', true),
     pg_notify('${FENCE_CHANNEL}', $1::uuid::text)`;
 
-/** Tells the other workers that the fence is passed, and forgets who came to it. */
+/** Announces to other workers that the fence was passed, and deletes its arrivals. */
 export async function openFence(pool: Pool, fence: string): Promise<void> {
   await pool.query({ name: 'open-fence', text: openFenceStatement, values: [fence] });
 }
 
-/** By primary keys. */
+/** Reads by primary keys. */
 const readFenceStatement = `
   select
     exists (select 1 from ledger where ledger.envelope_id = $1::uuid) as passed,
     array(select fence_arrivals.lane from fence_arrivals where fence_arrivals.fence_id = $1::uuid) as arrived`;
 
 interface FenceState {
-  /** Its objects have taken effect. */
+  /** Whether its objects were applied. */
   passed: boolean;
-  /** Lanes that have come to it and said so in the store. */
+  /** Lanes whose arrival is recorded in the store. */
   arrived: number[];
 }
 
@@ -96,7 +100,7 @@ export async function readFence(pool: Pool, fence: string): Promise<FenceState> 
   return rows[0]!;
 }
 
-/** `fence_arrivals` holds hardly more than the fences at which a lane waits now. */
+/** Scans the table, which has few rows other than fences at which a lane is waiting. */
 const stuckArrivalsStatement = `
   select
     fence_arrivals.fence_id::text as id,
@@ -105,7 +109,10 @@ const stuckArrivalsStatement = `
   where fence_arrivals.arrived_at < now() - make_interval(secs => $1::integer)
   group by fence_arrivals.fence_id`;
 
-/** Fences that are not passed and at which a lane has stood for so many seconds, and for how long the oldest has. */
+/**
+ * Returns the number of fences that are not passed and at which a lane has waited for `afterSeconds`, and the
+ * longest such wait in seconds.
+ */
 export async function readStuckFences(
   pool: Pick<Pool, 'query'>,
   afterSeconds: number,

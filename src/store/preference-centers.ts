@@ -2,8 +2,8 @@ import { randomBytes } from 'node:crypto';
 import type { Database, Pool } from './database.ts';
 
 /**
- * By the primary keys of merged_profiles and profiles; a chain of merges has no cycles, since a merged profile is gone.
- * The limit keeps the planner from a join.
+ * Reads by the primary keys of merged_profiles and profiles. A chain of merges has no cycle, because merged
+ * profiles are deleted. The limit keeps the planner from using a join.
  */
 const findKeptProfileStatement = `
   with recursive kept (id, steps) as (
@@ -27,7 +27,10 @@ const findKeptProfileStatement = `
   order by kept.steps
   limit 1`;
 
-/** The profile, or the one that it was merged into, however often; undefined when that is gone. */
+/**
+ * Returns the profile, or the profile that it was merged into, directly or through other merges. Undefined if
+ * that profile was deleted.
+ */
 export async function findKeptProfile(
   pool: Pool,
   workspaceId: string,
@@ -45,11 +48,14 @@ export async function findKeptProfile(
 export interface LinkUser {
   id: string;
   email: string | null;
-  /** Epoch milliseconds, Postgres's clock: the one that links are made and revoked by. */
+  /** Epoch milliseconds by Postgres's clock, which dates links and their revocations. */
   now: number;
 }
 
-/** By the unique index profiles_external_id, else by the primary keys of deprecated_external_ids and profiles. */
+/**
+ * Reads by the unique index profiles_external_id, then by the primary keys of deprecated_external_ids and
+ * profiles.
+ */
 const findLinkUserStatement = `
   select found.id, found.email, (extract(epoch from clock_timestamp()) * 1000)::bigint as now
   from (
@@ -67,7 +73,7 @@ const findLinkUserStatement = `
   order by found.rank
   limit 1`;
 
-/** Whom an external id names, also one that was renamed away. */
+/** Returns the user with an external id or a deprecated external id. */
 export async function findLinkUser(
   pool: Pool,
   workspaceId: string,
@@ -82,10 +88,10 @@ export async function findLinkUser(
   return rows[0];
 }
 
-/** Bytes of a key: as many as HMAC-SHA-256 gives. */
+/** Bytes of a key: the output size of HMAC-SHA-256. */
 const KEY_BYTES = 32;
 
-/** The key that the workspace's links are signed with, if it has made any. */
+/** Returns the key that signs the workspace's links, if there is one. */
 export async function findLinkKey(
   { prisma }: Database,
   workspaceId: string,
@@ -94,7 +100,10 @@ export async function findLinkKey(
   return row?.secret;
 }
 
-/** The same, made now if need be. Of several that are made at once one stays, and all callers get that one. */
+/**
+ * Returns the key, and creates it if necessary. If several callers create one at the same time, one is kept
+ * and all of them get it.
+ */
 export async function requireLinkKey(database: Database, workspaceId: string): Promise<Uint8Array> {
   const found = await findLinkKey(database, workspaceId);
   if (found) return found;
@@ -107,20 +116,23 @@ export async function requireLinkKey(database: Database, workspaceId: string): P
 }
 
 export interface Revoked {
-  /** A center's links, or a user's. */
+  /** Links of a center, or of a user. */
   kind: 'center' | 'user';
-  /** The center's id, or the profile's. */
+  /** Id of the center, or of the profile. */
   id: string;
 }
 
-/** By primary key; of two revocations the later stands. Postgres's clock, which links are made by as well. */
+/**
+ * Upserts by primary key; a later revocation replaces an earlier one. Uses Postgres's clock, which also dates
+ * links.
+ */
 const revokeLinksStatement = `
   insert into preference_link_revocations (workspace_id, subject_kind, subject_id, revoked_at)
   values ($1::uuid, $2::text, $3::uuid, clock_timestamp())
   on conflict (workspace_id, subject_kind, subject_id) do update set revoked_at = excluded.revoked_at
   returning revoked_at as "revokedAt"`;
 
-/** Every link of the subject that was made until now opens nothing from now on. @returns now */
+/** Revokes all links of the subject that were created before now. @returns the time of the revocation */
 export async function revokeLinks(
   tx: Pick<Pool, 'query'>,
   workspaceId: string,

@@ -4,7 +4,7 @@ import type { Pool } from './database.ts';
 import { forEachWorkspace } from './distributed.ts';
 import { holdersOf, lastUpdated } from './identifiers.ts';
 
-/** A user as a list shows one. */
+/** A user in a list. */
 export interface FoundUser {
   workspaceId: string;
   id: string;
@@ -17,13 +17,13 @@ export interface FoundUser {
   updatedAt: Date;
 }
 
-/** Which identifiers a search compares with; what is absent is not looked at. */
+/** Identifiers that a search compares with. Absent ones are ignored. */
 export interface UserSearch {
   externalId?: string;
-  /** What an external id begins with. */
+  /** Beginning of an external id. */
   prefix?: string;
   alias?: { label: string; name: string };
-  /** Under any label. */
+  /** Name of an alias with any label. */
   aliasName?: string;
   /** The profile's UUID. */
   id?: string;
@@ -53,13 +53,18 @@ export function parseUserSearch(text: string): UserSearch {
   };
 }
 
-/** Labels of a workspace under which an alias is looked for when only its name is given. */
+/** Maximum number of labels of a workspace that are searched for an alias if only its name is given. */
 const MAX_LABELS = 50;
 
-/** The last character that there is: behind it stands nothing that begins with the text before. */
+/**
+ * The last Unicode character. With it appended, a text is an upper bound of all texts with that beginning.
+ */
 const LAST_CHARACTER = '\u{10ffff}';
 
-/** Users of one workspace by one identifier; each limit keeps the planner from reading the table instead. */
+/**
+ * Subqueries that find users of one workspace by one identifier. The limits keep the planner from scanning
+ * the table.
+ */
 const branches = [
   `select 1 as rank, profiles.id from profiles
     where profiles.workspace_id = wanted.workspace_id and profiles.id = $2::uuid limit 1`,
@@ -70,7 +75,7 @@ const branches = [
   `select 2 as rank, aliases.profile_id as id from user_aliases as aliases
     where aliases.workspace_id = wanted.workspace_id and aliases.alias_label = $4::text and aliases.alias_name = $5::text
     limit 1`,
-  // A look-up for each label that there is: the key begins with it.
+  // One lookup per label, because the key starts with the label.
   `select 2 as rank, named.profile_id as id
     from (
       with recursive labels as (
@@ -110,7 +115,10 @@ const branches = [
       order by profiles.external_id collate "C" limit $11::integer) as alike`,
 ];
 
-/** By the indexes of external ids, deprecated ones too, aliases, and profiles_email and profiles_phone; locks nothing. */
+/**
+ * Reads by the indexes of external ids, deprecated external ids and aliases, and by profiles_email and
+ * profiles_phone; takes no lock.
+ */
 const searchUsersStatement = `
   select
     found.workspace_id as "workspaceId", profiles.id, profiles.external_id as "externalId", profiles.email,
@@ -131,7 +139,7 @@ const searchUsersStatement = `
   ) as profiles
   order by found.rank, profiles.external_id, profiles.id`;
 
-function ofEach(
+function forWorkspaces(
   pool: Pool,
   workspaceIds: readonly string[],
   send: (some: readonly string[]) => Promise<FoundUser[]>,
@@ -139,15 +147,15 @@ function ofEach(
   return forEachWorkspace(pool, { given: workspaceIds, workspaceOf: (id) => id }, send);
 }
 
-/** The users of these workspaces whom the text may mean; who is named exactly comes first, and `limit` at most. */
+/** Returns up to `limit` users of these workspaces that match the search; exact matches come first. */
 export async function searchUsers(
   pool: Pool,
   workspaceIds: string[],
   { search, limit }: { search: UserSearch; limit: number },
 ): Promise<FoundUser[]> {
   const { externalId, prefix, alias, aliasName, id, email, phone } = search;
-  // Where they lie apart, each workspace has its own best ones, in the order of the workspaces.
-  const found = await ofEach(pool, workspaceIds, async (some) => {
+  // On a distributed Postgres, each workspace returns its own best matches, in the order of the workspaces.
+  const found = await forWorkspaces(pool, workspaceIds, async (some) => {
     const { rows } = await pool.query<FoundUser>({
       name: 'search-users',
       text: searchUsersStatement,
@@ -161,7 +169,7 @@ export async function searchUsers(
   return found.slice(0, limit);
 }
 
-/** By primary key, in the order in which profiles were made. */
+/** Reads by primary key, in order of creation. */
 const newestUsersStatement = `
   select
     wanted.workspace_id as "workspaceId", newest.id, newest.external_id as "externalId", newest.email, newest.phone,
@@ -177,9 +185,9 @@ const newestUsersStatement = `
   order by newest.id desc
   limit $2::integer`;
 
-/** The users of these workspaces who were made last. */
+/** Returns the most recently created users of these workspaces. */
 export async function newestUsers(pool: Pool, workspaceIds: string[], limit: number): Promise<FoundUser[]> {
-  const found = await ofEach(pool, workspaceIds, async (some) => {
+  const found = await forWorkspaces(pool, workspaceIds, async (some) => {
     const { rows } = await pool.query<FoundUser>({
       name: 'newest-users',
       text: newestUsersStatement,
@@ -190,7 +198,7 @@ export async function newestUsers(pool: Pool, workspaceIds: string[], limit: num
   return found.sort((one, other) => (one.id < other.id ? 1 : -1)).slice(0, limit);
 }
 
-/** One way to name users, with exactly one identifier; `place` tells the answers apart. */
+/** A wanted user with exactly one identifier. `place` identifies it in the result. */
 export interface WantedUser {
   place: number;
   externalId?: string;
@@ -205,23 +213,32 @@ export interface WantedUser {
   deviceId?: string;
 }
 
-/** Most profiles that one email address, phone number or device brings: bounds the answer. */
+/**
+ * Maximum number of profiles that one email address, phone number or device returns. Limits the size of the
+ * response.
+ */
 export const MAX_ANSWERED = 1000;
 
-/** Most profiles on one address that are looked at for the best of them: some, where there are more. */
-const MAX_LOOKED_AT = 5000;
+/**
+ * Maximum number of profiles of an address from which the best are chosen. If there are more, some are
+ * ignored.
+ */
+const MAX_RANKED = 5000;
 
-/** As /users/track chooses: with an external id first, then the most recently updated, by an event or purchase too. */
+/**
+ * Uses the order of /users/track: profiles with an external id first, then the most recently updated,
+ * including updates by events and purchases.
+ */
 const sharing = (column: 'email' | 'phone', condition: string) => `
     select
       row_number() over (order by profiles.external_id is null, ${lastUpdated} desc, profiles.id desc) as rank,
       profiles.id
-    from (${holdersOf({ column, workspaceId: '$1::uuid', address: `wanted.${column}` }, condition, MAX_LOOKED_AT)}
+    from (${holdersOf({ column, workspaceId: '$1::uuid', address: `wanted.${column}` }, condition, MAX_RANKED)}
     ) as profiles
     order by rank
     limit ${MAX_ANSWERED}`;
 
-/** A limit even where only one row can be found: it keeps the planner from reading the table instead. */
+/** Even lookups that find at most one row have a limit, which keeps the planner from scanning the table. */
 const lookups = [
   `select 1 as rank, profiles.id
     from profiles
@@ -251,8 +268,9 @@ const lookups = [
 ];
 
 /**
- * By the unique indexes of external ids, deprecated ones too, and aliases, the primary keys of profiles and summaries, and the indexes
- * profiles_email, profiles_phone and push_tokens_device; locks nothing.
+ * Reads by the unique indexes of external ids, deprecated external ids and aliases, the primary keys of
+ * profiles and summaries, and the indexes profiles_email, profiles_phone and push_tokens_device; takes no
+ * lock.
  */
 const findExportedStatement = `
   with wanted as (
@@ -277,7 +295,7 @@ const findExportedStatement = `
   ) as found
   order by found.place, found.rank, found.id`;
 
-/** The profiles that each identifier means, in the order of the identifiers, best match first. */
+/** Returns the profiles that each identifier matches, in the order of the identifiers, best match first. */
 export async function findExported(
   pool: Pool,
   workspaceId: string,

@@ -12,23 +12,23 @@ export interface RefusedGroup {
   /** The full hour in which the requests arrived. */
   hour: Date;
   reason: string;
-  /** Empty: the error text names no field. */
+  /** Empty if the error text names no field. */
   field: string;
-  /** Id of the endpoint. Empty in the group that holds what had no room in a group of its own. */
+  /** Id of the endpoint. Empty in the group for objects that had no room in a group of their own. */
   operation: string;
-  /** Name of the request's array; empty likewise. */
+  /** Name of the request's array. Empty in that group as well. */
   inputArray: string;
-  /** The API key; NIL_UUID likewise. */
+  /** Id of the API key. NIL_UUID in that group. */
   keyId: string;
   objects: number;
   lastRequestId: string;
-  /** The request that opened the group and that the sample is from. */
+  /** Id of the request that opened the group, from which the sample is taken. */
   sampleRequestId: string;
   /** The shape of a refused object, without values. Absent if the store has one already. */
   sample: object | undefined;
 }
 
-/** Upserts by primary key; sorted, so that two web processes lock the rows in one order. */
+/** Upserts in primary key order, so that two web processes lock the rows in the same order. */
 const addRefusedObjectsStatement = `
   insert into refused_objects (workspace_id, hour, reason, field, operation, input_array, api_key_id, objects,
     last_request_id, sample_request_id, sample)
@@ -44,7 +44,7 @@ const addRefusedObjectsStatement = `
     last_request_id = greatest(refused_objects.last_request_id, excluded.last_request_id),
     sample = coalesce(refused_objects.sample, excluded.sample)`;
 
-/** Adds to the counts of groups. Each group may be in the list once. */
+/** Adds to the counts of groups. A group may occur only once. */
 export async function addRefusedObjects(pool: Pool, groups: readonly RefusedGroup[]): Promise<void> {
   if (groups.length === 0) return;
   const ofWorkspace = { given: groups, workspaceOf: ({ workspaceId }: RefusedGroup) => workspaceId };
@@ -87,11 +87,11 @@ export interface RefusedRequest {
   operation: string;
   /** Number of its refused objects. */
   rejected: number;
-  /** The first of them. */
+  /** The first of its refused objects. */
   objects: ListedRefusal[];
 }
 
-/** By primary key. A request that is there already stays as it is. */
+/** Inserts by primary key. Existing requests are not changed. */
 const addRefusedRequestsStatement = `
   insert into refused_requests (workspace_id, request_id, api_key_id, operation, rejected, objects)
   select given.workspace_id, given.request_id, given.api_key_id, given.operation, given.rejected, given.objects
@@ -121,7 +121,7 @@ export async function addRefusedRequests(pool: Pool, requests: readonly RefusedR
   });
 }
 
-/** By primary key. */
+/** Reads by primary key. */
 const findRefusedRequestStatement = `
   select refused_requests.workspace_id as "workspaceId", refused_requests.request_id as "requestId",
     refused_requests.api_key_id as "keyId", refused_requests.operation, refused_requests.rejected,
@@ -129,7 +129,9 @@ const findRefusedRequestStatement = `
   from refused_requests
   where refused_requests.workspace_id = $1::uuid and refused_requests.request_id = $2::uuid`;
 
-/** The refused objects of a request; undefined: it had none, or it is not among the requests that are kept. */
+/**
+ * Returns the refused objects of a request. Undefined if it had none, or if the request is no longer stored.
+ */
 export async function findRefusedRequest(
   pool: Pool,
   workspaceId: string,
@@ -143,28 +145,31 @@ export async function findRefusedRequest(
   return rows[0];
 }
 
-/** What tells causes of one workspace apart. */
+/** Fields that identify a cause in a workspace. */
 export type RefusalName = Pick<
   RefusedGroup,
   'workspaceId' | 'reason' | 'field' | 'operation' | 'inputArray' | 'keyId'
 >;
 
-/** One cause, over several hours. */
+/** Total of one cause over several hours. */
 export interface RefusalSum extends RefusalName {
   objects: number;
   lastRequestId: string;
 }
 
-/** Causes of a page. */
+/** Causes per page. */
 const SHOWN_CAUSES = 100;
 
-/** Rows that one page sums up, with an even share for each workspace, and at least so many of each. */
+/**
+ * Maximum number of rows that one page sums up, divided evenly between the workspaces, and the minimum for
+ * each workspace.
+ */
 const MAX_SUMMED = 20_000;
 const MIN_SUMMED = 50;
 
 /**
- * Reads the index refused_objects_workspace_hour of each workspace from its end, as far as the limit. The text order of
- * UUIDs is their order; Postgres before 18 has no max of uuid.
+ * Reads the index refused_objects_workspace_hour of each workspace from its end, up to the limit. UUIDs are
+ * compared as text, which has the same order, because Postgres before 18 has no max(uuid).
  */
 const sumRefusedObjectsStatement = `
   select causes.*
@@ -191,27 +196,30 @@ const sumRefusedObjectsStatement = `
   order by causes.objects desc, causes."lastRequestId" desc
   limit ${SHOWN_CAUSES} + 1`;
 
-/** What refused objects are listed by. */
+/** Filter of a list of refused objects. */
 export interface RefusalsPage {
   workspaceIds: readonly string[];
   since: Date;
-  /** Only those with this reason. */
+  /** Reason to filter by. */
   reason?: string | undefined;
 }
 
-/** Causes with the most refused objects first. `isPart`: of some workspace only the latest rows were summed up. */
+/**
+ * Returns causes with the limit refused objects first. `isPart` means that not all causes are listed, or that
+ * only the latest rows of a workspace were summed up.
+ */
 export async function sumRefusedObjects(
   pool: Pool,
   { workspaceIds, since, reason }: RefusalsPage,
 ): Promise<{ causes: RefusalSum[]; isPart: boolean }> {
   if (workspaceIds.length === 0) return { causes: [], isPart: false };
-  const most = Math.max(MIN_SUMMED, Math.floor(MAX_SUMMED / workspaceIds.length));
+  const limit = Math.max(MIN_SUMMED, Math.floor(MAX_SUMMED / workspaceIds.length));
   const ofWorkspace = { given: workspaceIds, workspaceOf: (id: string) => id };
   const rows = await forEachWorkspace(pool, ofWorkspace, async (some) => {
     const found = await pool.query<RefusalSum & { looked: string }>({
       name: 'sum-refused-objects',
       text: sumRefusedObjectsStatement,
-      values: [some, since.toISOString(), reason ?? null, most],
+      values: [some, since.toISOString(), reason ?? null, limit],
     });
     return found.rows;
   });
@@ -220,14 +228,14 @@ export async function sumRefusedObjects(
     .sort((one, other) => other.objects - one.objects);
   return {
     causes: causes.slice(0, SHOWN_CAUSES),
-    isPart: causes.length > SHOWN_CAUSES || rows.some(({ looked }) => Number(looked) > most),
+    isPart: causes.length > SHOWN_CAUSES || rows.some(({ looked }) => Number(looked) > limit),
   };
 }
 
 /** Hours of one cause that a page shows. */
 const SHOWN_HOURS = 100;
 
-/** By the primary key, from its end: a row per hour. */
+/** Reads the end of the primary key: one row per hour. */
 const listHoursStatement = `
   select refused_objects.hour, refused_objects.objects::float8 as objects,
     refused_objects.last_request_id as "lastRequestId", refused_objects.sample_request_id as "sampleRequestId",
@@ -244,7 +252,7 @@ export type RefusedHour = Pick<RefusedGroup, 'hour' | 'objects' | 'lastRequestId
   sample: Json | null;
 };
 
-/** The hours of one cause, the latest first. */
+/** Returns the hours of one cause, latest first. */
 export async function listRefusedHours(pool: Pool, name: RefusalName): Promise<RefusedHour[]> {
   const { workspaceId, reason, operation, inputArray, field, keyId } = name;
   const { rows } = await pool.query<RefusedHour>({
@@ -255,10 +263,13 @@ export async function listRefusedHours(pool: Pool, name: RefusalName): Promise<R
   return rows;
 }
 
-/** Rows that a count of the whole installation adds up at most. */
+/** Maximum number of rows that a count of the whole installation adds up. */
 const MAX_COUNTED = 100_000;
 
-/** By the index refused_objects_sample, as far as its bound: the id of a sample's request begins with a time in the row's hour. */
+/**
+ * Reads the index refused_objects_sample up to the limit. The id of a sample's request starts with a time in
+ * the row's hour.
+ */
 const countRefusedStatement = `
   select
     coalesce(sum(recent.objects), 0)::float8 as objects,
@@ -270,7 +281,10 @@ const countRefusedStatement = `
     limit ${MAX_COUNTED}
   ) as recent`;
 
-/** Refused objects of the whole installation in this hour and the one before, and the seconds since that began. */
+/**
+ * Returns the refused objects of the whole installation since the start of the previous hour, and the seconds
+ * since then.
+ */
 export async function countRefused(pool: Pool): Promise<{ objects: number; seconds: number }> {
   const { rows } = await pool.query<{ objects: number; seconds: number }>({
     name: 'count-refused-objects',
@@ -279,7 +293,7 @@ export async function countRefused(pool: Pool): Promise<{ objects: number; secon
   return rows[0]!;
 }
 
-/** The first entry of the index refused_objects_sample. */
+/** Reads the first entry of the index refused_objects_sample. */
 const oldestHourStatement = `
   select refused_objects.hour
   from refused_objects
@@ -288,17 +302,17 @@ const oldestHourStatement = `
   order by refused_objects.sample_request_id
   limit 1`;
 
-/** By the index refused_objects_sample. */
+/** Deletes by the index refused_objects_sample. */
 const forgetObjectsStatement = `
   delete from refused_objects
   where refused_objects.sample_request_id < uuid_v7_floor($1::timestamptz + interval '1 hour')`;
 
-/** By the index refused_requests_id: the ids begin with their time. */
+/** Deletes by the index refused_requests_id. Ids start with their time. */
 const forgetRequestsStatement = `
   delete from refused_requests
   where refused_requests.request_id < uuid_v7_floor($1::timestamptz + interval '1 hour')`;
 
-/** Forgets refused objects of more than 30 days ago, an hour of them at a time. */
+/** Deletes refused objects older than 30 days, one hour of them at a time. */
 export async function forgetRefusedObjects(pool: Pool): Promise<void> {
   for (;;) {
     const { rows } = await pool.query<{ hour: Date }>(oldestHourStatement);

@@ -2,10 +2,10 @@ import { newId } from '../platform/ids.ts';
 import type { AuditEntry } from './audit.ts';
 import type { Connection, Pool } from './database.ts';
 
-/** Most sessions of one account; the oldest gives way. */
-const MOST_OF_ONE = 100;
+/** Maximum number of sessions per account. The oldest ones are deleted. */
+const MAX_PER_ACCOUNT = 100;
 
-/** What a session begins with. */
+/** Properties of a new session. */
 export interface NewSession {
   accountId: string;
   companyId: string;
@@ -18,7 +18,10 @@ export interface NewSession {
   agent: string;
 }
 
-/** By primary key; it may have been deactivated, or signed out, while its password was compared. */
+/**
+ * Updates by primary key. The account may have been deactivated, or its sessions ended, while the password
+ * was verified.
+ */
 const signInStatement = `
   update accounts
   set last_sign_in_at = now(), version = accounts.version + 1
@@ -28,13 +31,17 @@ const insertSessionStatement = `
   insert into sessions (id, secret_hash, company_id, account_id, epoch, ends_at, address, agent)
   values ($1::uuid, $2::bytea, $3::uuid, $4::uuid, $5::integer, $6::timestamptz, $7::text, $8::text)`;
 
-/** Along the index by account: those behind the newest ones. */
-const crowdOutStatement = `
+/** Deletes all but the newest sessions by the index on the account. */
+const deleteOldestStatement = `
   delete from sessions
   where sessions.id in (
-    select old.id from sessions as old where old.account_id = $1::uuid order by old.id desc offset ${MOST_OF_ONE})`;
+    select old.id from sessions as old where old.account_id = $1::uuid order by old.id desc offset ${MAX_PER_ACCOUNT})`;
 
-/** Signs an account in. @returns the session's id; nothing when the account is gone, inactive or signed out */
+/**
+ * Signs an account in.
+ *
+ * @returns the session's id; undefined if the account was deleted, is inactive or was signed out
+ */
 export async function beginSession(tx: Connection, session: NewSession): Promise<string | undefined> {
   const { accountId, companyId, epoch, secretHash, endsAt, address, agent } = session;
   const { rowCount } = await tx.query(signInStatement, [accountId, epoch]);
@@ -43,11 +50,11 @@ export async function beginSession(tx: Connection, session: NewSession): Promise
   await tx.query(insertSessionStatement, [
     ...[id, secretHash, companyId, accountId, epoch, endsAt, address ?? null, agent],
   ]);
-  await tx.query(crowdOutStatement, [accountId]);
+  await tx.query(deleteOldestStatement, [accountId]);
   return id;
 }
 
-/** Whose a session is, and what the account may do. */
+/** A session with its account and the account's permissions. */
 export interface FoundSession {
   id: string;
   account: {
@@ -57,11 +64,11 @@ export interface FoundSession {
     companyPermissions: string[];
     appGroups: unknown;
   };
-  /** Whether the last look was more than a minute ago. */
+  /** Whether the session was last updated more than a minute ago. */
   isStale: boolean;
 }
 
-/** One row by the unique index of the hash, and one by primary key. */
+/** Reads one row by the unique index on the hash, and one by primary key. */
 const findSessionStatement = `
   select sessions.id, sessions.seen_at < now() - interval '1 minute' as "isStale",
     jsonb_build_object('id', accounts.id, 'userName', accounts.user_name, 'companyId', accounts.company_id,
@@ -71,7 +78,7 @@ const findSessionStatement = `
   where sessions.secret_hash = $1::bytea and sessions.ends_at > now()
     and accounts.active and accounts.session_epoch = sessions.epoch`;
 
-/** The session of a cookie, while it lasts. */
+/** Returns the session of a cookie unless it has ended. */
 export async function findSession(pool: Pool, secretHash: Buffer): Promise<FoundSession | undefined> {
   const { rows } = await pool.query<FoundSession>({
     name: 'find-session',
@@ -81,11 +88,11 @@ export async function findSession(pool: Pool, secretHash: Buffer): Promise<Found
   return rows[0];
 }
 
-/** By primary key. */
+/** Updates by primary key. */
 const touchSessionStatement = `
   update sessions set seen_at = now(), address = $2::text, agent = $3::text where sessions.id = $1::uuid`;
 
-/** Notes when, and from where, a session was last seen. */
+/** Records the time, address and user agent of the last request of a session. */
 export async function touchSession(
   pool: Pool,
   id: string,
@@ -94,7 +101,7 @@ export async function touchSession(
   await pool.query(touchSessionStatement, [id, address ?? null, agent]);
 }
 
-/** One session, for whoever may see it. */
+/** A session in a list. */
 export interface ListedSession {
   id: string;
   accountId: string;
@@ -107,26 +114,29 @@ export interface ListedSession {
   agent: string;
 }
 
-/** Whose sessions: of one account, of a company, or all. */
+/** Sessions of an account, of a company, or all sessions. */
 export interface SessionScope {
   accountId?: string | undefined;
   companyId?: string | undefined;
 }
 
-/** The condition of a scope, beginning with the second parameter. */
+/** Returns the SQL condition of a scope. Its parameters are appended to `values`. */
 function scopeSql({ accountId, companyId }: SessionScope, values: unknown[]): string {
   const of = accountId === undefined ? '' : ` and sessions.account_id = $${values.push(accountId)}::uuid`;
   return companyId === undefined ? of : `${of} and sessions.company_id = $${values.push(companyId)}::uuid`;
 }
 
-/** A page of the sessions that last, the newest first: along the index of the account, of the company, or of all. */
+/**
+ * Returns a page of the active sessions, newest first, by the index of the account, of the company, or of
+ * all.
+ */
 export async function listSessions(
   pool: Pool,
   scope: SessionScope,
   { before, limit }: { before?: string | undefined; limit: number },
 ): Promise<ListedSession[]> {
   const values: unknown[] = [limit];
-  const behind = before === undefined ? '' : ` and sessions.id < $${values.push(before)}::uuid`;
+  const beforeCondition = before === undefined ? '' : ` and sessions.id < $${values.push(before)}::uuid`;
   const text = `
     select sessions.id, sessions.account_id as "accountId", sessions.company_id as "companyId",
       accounts.user_name as "userName", sessions.began_at as "beganAt", sessions.ends_at as "endsAt",
@@ -134,14 +144,14 @@ export async function listSessions(
     from sessions
     join accounts on accounts.id = sessions.account_id
     where sessions.ends_at > now() and accounts.active and accounts.session_epoch = sessions.epoch
-      ${scopeSql(scope, values)}${behind}
+      ${scopeSql(scope, values)}${beforeCondition}
     order by sessions.id desc
     limit $1::integer`;
   const { rows } = await pool.query<ListedSession>(text, values);
   return rows;
 }
 
-/** Ends sessions of the scope at once. @returns what the audit says of them */
+/** Ends sessions of the scope immediately. @returns their audit entries */
 export async function endSessions(
   tx: Pick<Pool, 'query'>,
   ids: readonly string[],
@@ -152,47 +162,47 @@ export async function endSessions(
     delete from sessions
     where sessions.id = any($1::uuid[])${scopeSql(scope, values)}
     returning sessions.id, sessions.account_id as "accountId", sessions.company_id as "companyId"`;
-  const { rows } = await tx.query<Ended>(text, values);
-  return rows.map(endOf);
+  const { rows } = await tx.query<EndedSession>(text, values);
+  return rows.map(entryOf);
 }
 
-type Ended = Pick<ListedSession, 'id' | 'accountId' | 'companyId'>;
+type EndedSession = Pick<ListedSession, 'id' | 'accountId' | 'companyId'>;
 
-const endOf = ({ id, accountId, companyId }: Ended): AuditEntry => ({
+const entryOf = ({ id, accountId, companyId }: EndedSession): AuditEntry => ({
   ...{ action: 'sessions.end', subject: { kind: 'account', id: accountId }, companyId },
   detail: { session: id },
 });
 
-/** By the unique index of the hash. */
+/** Deletes by the unique index on the hash. */
 const leaveSessionStatement = `
   delete from sessions
   where sessions.secret_hash = $1::bytea
   returning sessions.id, sessions.account_id as "accountId", sessions.company_id as "companyId"`;
 
-/** Ends the session of a cookie that its browser gives up. @returns what the audit says of it */
+/** Ends the session of a cookie when its user signs out. @returns the audit entry */
 export async function leaveSession(tx: Pick<Pool, 'query'>, secretHash: Buffer): Promise<AuditEntry[]> {
-  const { rows } = await tx.query<Ended>(leaveSessionStatement, [secretHash]);
-  return rows.map(endOf);
+  const { rows } = await tx.query<EndedSession>(leaveSessionStatement, [secretHash]);
+  return rows.map(entryOf);
 }
 
-// Along the index of their end.
+// Deletes by the index on the end.
 const forgetSessionsStatement = `
   delete from sessions
   where sessions.id in (select old.id from sessions as old where old.ends_at < now() order by old.ends_at limit 10000)`;
 
-/** Forgets sessions that are over. */
+/** Deletes expired sessions. */
 export async function forgetSessions(pool: Pool): Promise<void> {
   await pool.query(forgetSessionsStatement);
 }
 
-/** By the index of addresses. A person may have an account in several companies. */
+/** Reads by the index of addresses. A user may have accounts in several companies. */
 const findByEmailStatement = `
   select accounts.id, accounts.company_id as "companyId", accounts.email
   from accounts
   where accounts.email = any($1::text[])
   limit 1000`;
 
-/** Accounts by their addresses, in whatever company. */
+/** Returns accounts by their addresses, in all companies. */
 export async function accountsByEmail(
   pool: Pool,
   emails: readonly string[],

@@ -2,17 +2,17 @@ import { MAX_UUID } from '../platform/ids.ts';
 import type { Json } from '../profile/json.ts';
 import type { Pool } from './database.ts';
 
-/** Most merged profiles whose events and purchases are read with those of who took them in. */
+/** Maximum number of merged profiles whose events and purchases are read with those of the kept profile. */
 export const MAX_MERGED = 500;
 
-/** A profile that was merged into the user, or into one who was. */
+/** A profile that was merged into the user, directly or through other merges. */
 export interface MergedProfile {
   id: string;
   keptId: string;
   mergedAt: Date;
 }
 
-/** From forwarding row to forwarding row along the index merged_profiles_kept; `union` ends where a circle would begin. */
+/** Follows merges by the index merged_profiles_kept. `union` stops at a cycle. */
 const selectMergedStatement = `
   with recursive owned as (
     select null::uuid as id, $2::uuid as kept, null::uuid as "keptId", null::timestamptz as "mergedAt"
@@ -31,7 +31,10 @@ const selectMergedStatement = `
   where owned.id is not null
   limit ${MAX_MERGED} + 1`;
 
-/** Whom the user has taken in; one more than MAX_MERGED: there are more. */
+/**
+ * Returns the profiles that were merged into the user. If there are more than MAX_MERGED, returns one more
+ * than that.
+ */
 export async function selectMerged(
   pool: Pool,
   workspaceId: string,
@@ -45,14 +48,14 @@ export async function selectMerged(
   return rows;
 }
 
-/** By the index deprecated_external_ids_profile. */
+/** Reads by the index deprecated_external_ids_profile. */
 const selectRenamedStatement = `
   select deprecated.external_id as "externalId", deprecated.created_at as "renamedAt"
   from deprecated_external_ids as deprecated
   where deprecated.workspace_id = $1::uuid and deprecated.profile_id = $2::uuid
   limit $3::integer`;
 
-/** External ids that the user had before. */
+/** Returns former external ids of the user. */
 export async function selectRenamed(
   pool: Pool,
   { workspaceId, profileId, limit }: { workspaceId: string; profileId: string; limit: number },
@@ -65,32 +68,32 @@ export async function selectRenamed(
   return rows;
 }
 
-/** What a user has done. */
+/** An event or a purchase of a user. */
 export interface Deed {
-  /** UUIDv7 that begins with the time of its acceptance. */
+  /** UUIDv7, which starts with the time of acceptance. */
   id: string;
   kind: 'event' | 'purchase';
-  /** Of the event, or the product's id. */
+  /** Name of the event, or id of the product. */
   name: string;
-  /** When it happened, as its sender says. */
+  /** Time of the event, as sent by the client. */
   time: Date;
   appId: string | null;
-  /** At most so many bytes of its JSON; a longer one is a text that says so. */
+  /** Properties. If they exceed SHOWN_BYTES, a message instead. */
   properties: Json;
   currency: string | null;
-  /** Exact decimals. */
+  /** Exact decimal. */
   price: string | null;
   quantity: number | null;
 }
 
-/** Bytes of properties that a page shows of each. */
+/** Maximum size in bytes of properties that a page shows. */
 const SHOWN_BYTES = 8192;
 
 const properties = (table: string) => `
       case when pg_column_size(${table}.properties) <= ${SHOWN_BYTES} then ${table}.properties
         when ${table}.properties is not null then to_jsonb('more than ${SHOWN_BYTES} bytes'::text) end as properties`;
 
-/** The last of each owner that were accepted before $3, by primary key. */
+/** Returns SQL for the last rows of each owner that were accepted before $3, by primary key. */
 const lastOf = (table: 'events' | 'purchases') => `
     select ${table}.*
     from unnest($2::uuid[]) as owners (id)
@@ -104,7 +107,7 @@ const lastOf = (table: 'events' | 'purchases') => `
     order by ${table}.id desc
     limit $4::integer`;
 
-/** By primary key, as many rows as the page has of each owner; locks nothing. */
+/** Reads by primary key, up to the page size for each owner; takes no lock. */
 const readTimelineStatement = `
   select deeds.*
   from (
@@ -119,17 +122,17 @@ const readTimelineStatement = `
   order by deeds.id desc
   limit $4::integer`;
 
-/** Which page of whose deeds. */
+/** A page of a user's events and purchases. */
 interface TimelinePage {
   workspaceId: string;
-  /** The user, and those whom the user has taken in. */
+  /** The user, and the profiles that were merged into the user. */
   owners: string[];
-  /** Only what was accepted before the one with this id. */
+  /** Returns only entries accepted before the one with this id. */
   before?: string | undefined;
   limit: number;
 }
 
-/** Events and purchases, those accepted last first. */
+/** Returns events and purchases, most recently accepted first. */
 export async function readTimeline(
   pool: Pool,
   { workspaceId, owners, before = MAX_UUID, limit }: TimelinePage,
