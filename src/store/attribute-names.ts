@@ -1,7 +1,7 @@
 import { textArray, uuidArray } from './arrays.ts';
 import type { Connection, Pool } from './database.ts';
 
-/** Names of custom attributes that are recorded of one workspace. */
+/** Maximum number of custom attribute names that are recorded per workspace. */
 export const MAX_NAMES = 10_000;
 
 /** A name of a custom attribute, with a set of types: see attribute-types.ts. */
@@ -10,12 +10,12 @@ export interface AttributeName {
   types: number;
 }
 
-/** A name that a workspace's users were given. */
+/** A name of a custom attribute that is used in a workspace. */
 export interface AttributeNameRow extends AttributeName {
   workspaceId: string;
 }
 
-/** A range of the primary key, of MAX_NAMES entries at most. */
+/** Reads a range of the primary key with up to MAX_NAMES entries. */
 const countNamesStatement = `
   select count(*)::integer as names
   from (
@@ -34,7 +34,7 @@ export async function countAttributeNames(tx: Connection, workspaceId: string): 
   return rows[0]!.names;
 }
 
-/** Upserts by primary key, in its order, so that two transactions lock shared names in one order. */
+/** Upserts in primary key order, so that two transactions lock shared names in the same order. */
 const recordNamesStatement = `
   insert into custom_attribute_names as known (workspace_id, name, types, first_seen_at)
   select given.workspace_id, given.name, given.types, $4::timestamptz
@@ -43,7 +43,7 @@ const recordNamesStatement = `
   on conflict (workspace_id, name) do update set types = known.types | excluded.types
   where known.types | excluded.types <> known.types`;
 
-/** Records names with the types that were seen. Each name of a workspace stands once among the rows. */
+/** Records names with the types that were seen. A name of a workspace may occur only once. */
 export async function recordAttributeNames(
   tx: Connection,
   rows: AttributeNameRow[],
@@ -61,7 +61,7 @@ export async function recordAttributeNames(
   });
 }
 
-/** A range of the primary key, of as many entries as are wanted. */
+/** Reads a range of the primary key, up to the limit. */
 const listNamesStatement = `
   select custom_attribute_names.name, custom_attribute_names.types
   from custom_attribute_names
@@ -72,7 +72,7 @@ const listNamesStatement = `
 /**
  * Lists names in alphabetical order.
  *
- * @param after the last name of the page before; empty for the first page
+ * @param after last name of the previous page; empty for the first page
  */
 export async function listAttributeNames(
   pool: Pool,

@@ -2,25 +2,28 @@ import type { Pool } from './database.ts';
 import { forEachWorkspace } from './distributed.ts';
 
 /**
- * Most external ids of one workspace that are blocked at once. Every edge holds them in memory, and reads them again
- * whenever it looks up an API key of the workspace. So many take it 3.4 ms of a core.
+ * Maximum number of blocked external ids of a workspace. Every web process holds them in memory and reads
+ * them again whenever it looks up an API key of the workspace. The maximum takes 3.4 ms of processor time.
  */
 export const MAX_BLOCKED = 10_000;
 
-/** Distinct event names, and distinct products, that a user may have; one with more is a dummy user. */
+/**
+ * Maximum number of distinct event names, and of distinct products, of a user. A user with more is a dummy
+ * user.
+ */
 const MAX_DISTINCT = 20_000;
 
 export interface DummyUsers {
   workspaceId: string;
-  /** Blocked now. */
+  /** Number of users that this call has blocked. */
   blocked: number;
-  /** Dummy users that are not blocked, since the workspace has `MAX_BLOCKED` of them already. */
+  /** Dummy users that are not blocked, because the workspace already has `MAX_BLOCKED` blocked ids. */
   leftOut: number;
 }
 
 /**
- * Counts summaries by their primary keys, as far as one past the limit, and inserts by primary key, sorted by
- * it. `known` is materialized so that nobody is counted who is blocked already or was let in again.
+ * Counts summaries by their primary keys, up to one more than the limit, and inserts in primary key order.
+ * `known` is materialized, so that users who are already blocked or were unblocked are not counted.
  */
 const blockIfDummiesStatement = `
   with known as materialized (
@@ -88,10 +91,10 @@ const blockIfDummiesStatement = `
   group by placed.workspace_id`;
 
 /**
- * Blocks the external ids of those profiles that have more distinct event names or products than a user may
- * have; the reason names the rule. A profile without an external id has nothing that could be blocked.
+ * Blocks the external ids of profiles that have more distinct event names or products than allowed. The
+ * reason names the limit. Profiles without an external id cannot be blocked.
  *
- * @returns one entry per workspace that has dummy users who were not blocked yet
+ * @returns one entry per workspace with dummy users that were not blocked before
  */
 export async function blockIfDummies(pool: Pool, crowded: CrowdedProfile[]): Promise<DummyUsers[]> {
   return forEachWorkspace(
@@ -111,19 +114,21 @@ export async function blockIfDummies(pool: Pool, crowded: CrowdedProfile[]): Pro
 interface CrowdedProfile {
   workspaceId: string;
   profileId: string;
-  /** What it has many of, in words. */
+  /** Kind of the summaries, in words. */
   things: 'event names' | 'products';
 }
 
 /**
- * Sampled summaries, of one in 256, from which on a profile is worth counting out. One with 20,000 is expected
- * to have 78, and has fewer than 32 once in 10^9 times; one with 32 is expected to have 8000 of them all.
+ * Number of summaries in the sample (one of 256) from which a profile is counted completely. A profile with
+ * 20,000 summaries is expected to have 78 in the sample, and has fewer than 32 once in 10^9 cases. A profile
+ * with 32 in the sample is expected to have 8,000 in total.
  */
 const MANY_SAMPLED = 32;
 
 /**
- * By scans of event_summaries_sample and purchase_summaries_sample alone; locks nothing. With 1.7
- * million event summaries 4 ms (8 with a third of them just updated), where a scan of them all takes 700.
+ * Scans only the indexes event_summaries_sample and purchase_summaries_sample; takes no lock. With 1.7
+ * million event summaries this takes 4 ms (8 ms if a third was just updated); a scan of all summaries takes
+ * 700 ms.
  */
 const findCrowdedProfilesStatement = `
   select
@@ -141,7 +146,10 @@ const findCrowdedProfilesStatement = `
   group by purchase_summaries.workspace_id, purchase_summaries.profile_id
   having count(*) >= ${MANY_SAMPLED}`;
 
-/** Every profile that may have more than 20,000 distinct event names or products, and some that have fewer. */
+/**
+ * Returns every profile that may have more than 20,000 distinct event names or products. Some of them have
+ * fewer.
+ */
 export async function findCrowdedProfiles(pool: Pool): Promise<CrowdedProfile[]> {
   const { rows } = await pool.query<CrowdedProfile>(findCrowdedProfilesStatement);
   return rows;

@@ -101,5 +101,5 @@ begin
   execute format('alter database %I set search_path = public, penstock_clock, pg_catalog', current_database());
 end $$`;
 
-/** What `penstock dev` adds to its own database. Migrations do not contain it. */
+/** SQL that `penstock dev` adds to its own database. Migrations do not contain it. */
 export const controlFunctions = [snapshotFunctions, clockFunctions].join('\n');

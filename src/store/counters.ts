@@ -9,11 +9,11 @@ export interface LaneCount {
   objects: number;
   deadLetters: number;
   applySeconds: number;
-  /** Objects whose user goes by a name of another lane. */
+  /** Objects whose user also has an identifier of another lane. */
   namedElsewhere: number;
 }
 
-/** Upserts by primary key; sorted by lane. */
+/** Upserts by primary key, sorted by lane. */
 const countLanesStatement = `
   insert into lane_totals (lane, envelopes, objects, dead_letters, apply_seconds, named_elsewhere)
   select counted.lane, counted.envelopes, counted.objects, counted.dead_letters, counted.apply_seconds,
@@ -51,11 +51,13 @@ export interface UsageRow {
   purchases: number;
   /** Identity operations. */
   identity: number;
-  /** Settings of subscription and email states. */
+  /** Changes of subscription and email states. */
   subscriptions: number;
 }
 
-/** Upserts by primary key, which has the lane in it: no two transactions at once want the same row. */
+/**
+ * Upserts by primary key. The key contains the lane, so concurrent transactions never update the same row.
+ */
 const countUsageStatement = `
   insert into usage (workspace_id, day, lane, attributes, events, purchases, identity, subscriptions)
   select counted.workspace_id, (now() at time zone 'UTC')::date, counted.lane, counted.attributes,
@@ -70,7 +72,7 @@ const countUsageStatement = `
     identity = usage.identity + excluded.identity,
     subscriptions = usage.subscriptions + excluded.subscriptions`;
 
-/** Counts objects that took effect against usage. One row per workspace and lane. */
+/** Adds applied objects to the usage. Needs one row per workspace and lane. */
 export async function countUsage(tx: Connection, rows: UsageRow[]): Promise<void> {
   await tx.query({
     name: 'count-usage',
@@ -89,18 +91,18 @@ export async function countUsage(tx: Connection, rows: UsageRow[]): Promise<void
 
 export interface Totals {
   envelopes: number;
-  /** Those that took effect. */
+  /** Applied objects. */
   objects: number;
-  /** Attempts that ended as a dead letter, replays included. */
+  /** Attempts that ended with a dead letter, including replays. */
   deadLetters: number;
   applySeconds: number;
-  /** Objects whose user went by a name of another lane. */
+  /** Objects whose user also has an identifier of another lane. */
   namedElsewhere: number;
-  /** Dead letters that wait for a person now; those of a user who was deleted a moment ago are among them. */
+  /** Dead letters that are currently waiting. Includes those of users who were just deleted. */
   waitingDeadLetters: number;
 }
 
-/** One row per lane, and a partial index of the waiting dead letters. */
+/** Reads one row per lane, and a partial index of the waiting dead letters. */
 const readTotalsStatement = `
   select
     coalesce(sum(lane_totals.envelopes), 0)::float8 as envelopes,
@@ -111,7 +113,7 @@ const readTotalsStatement = `
     (select count(*)::float8 from dead_letters where dead_letters.state = 'waiting') as "waitingDeadLetters"
   from lane_totals`;
 
-/** What the whole fleet has applied since the installation was made. */
+/** Returns the totals of all workers since the installation was created. */
 export async function readTotals(pool: Pool): Promise<Totals> {
   const { rows } = await pool.query<Totals>({ name: 'read-totals', text: readTotalsStatement });
   return rows[0]!;
@@ -126,7 +128,10 @@ export interface UsageToday {
   subscriptions: number;
 }
 
-/** By the primary key's day within each workspace, so that no other day is walked past; one row per workspace and lane. */
+/**
+ * Reads the primary key at today's date for each workspace, without scanning other days. One row per
+ * workspace and lane.
+ */
 const readUsageTodayStatement = `
   select
     workspaces.name as workspace,
@@ -147,7 +152,7 @@ const readUsageTodayStatement = `
   where today.rows > 0
   order by workspaces.name`;
 
-/** Of every shard at once, of which each goes through its own; the names are those of the coordinator. */
+/** Variant for a distributed Postgres: sums up each shard and then joins the workspace names. */
 const readUsageApartStatement = `
   with today as materialized (
     select
@@ -174,7 +179,7 @@ async function readUsageApart(pool: Pool): Promise<UsageToday[]> {
   return rows;
 }
 
-/** Objects that took effect today (UTC), per workspace. */
+/** Returns the applied objects of today (UTC) by workspace. */
 export async function readUsageToday(pool: Pool): Promise<UsageToday[]> {
   if (await isDistributed(pool)) return readUsageApart(pool);
   const { rows } = await pool.query<UsageToday>({ name: 'read-usage-today', text: readUsageTodayStatement });

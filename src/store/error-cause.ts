@@ -1,5 +1,5 @@
 /**
- * What an error of Postgres, of the connection to it or of our own code says about an object that was being applied.
+ * Cause of an error of Postgres, of the connection to it or of our own code while an object was being applied.
  * Only the first three can make it a dead letter: docs/adr/0022-failing-batches-are-split.md.
  */
 export type Cause =
@@ -43,7 +43,7 @@ const EXCEPTIONS: readonly string[] = [
 
 const UNIQUE_VIOLATION = '23505';
 
-/** A unique violation on these means that another lane was faster; the next try finds its row. */
+/** Indexes whose unique violation means that another lane was faster. The next attempt finds its row. */
 const RACES = new Set([
   'profiles_external_id',
   'profiles_pkey',
@@ -52,19 +52,19 @@ const RACES = new Set([
   'deprecated_external_ids_pkey',
 ]);
 
-/** What a distributed Postgres appends to the name of an index of a shard. */
+/** Matches the suffix that a distributed Postgres appends to index names of shards. */
 const SHARD = /_\d{6,}$/;
 
 /**
- * A coordinator passes on the message of a node, but not the field that names the index. The message names the index in
- * every language, and quotes no value.
+ * Matches such an index of a shard in a message. A coordinator passes on the message of a node, but not the field
+ * with the index. The message has the index name in every language, and quotes no value.
  */
 const RACE_OF_SHARD = new RegExp(String.raw`\b(?:${[...RACES].join('|')})_\d{6,}\b`);
 
-/** A connection that was lost in use, in the words of `pg` and of PgBouncer. The object in hand may have broken it. */
+/** Matches errors of `pg` and PgBouncer for a connection that was lost in use. The current object may be the cause. */
 const LOST = /connection terminated unexpectedly|server conn crashed/i;
 
-/** A connection that could not be had, or that was lost before. `pg` gives these errors no code. */
+/** Matches errors for a connection that could not be opened, or was lost before use. `pg` gives them no code. */
 const UNREACHABLE = /connection terminated|timeout exceeded|read timeout|not queryable|connection error/i;
 
 /** Errors of Prisma that have a counterpart here: https://www.prisma.io/docs/orm/reference/error-reference */
@@ -108,7 +108,7 @@ export function sqlstateOf(error: unknown): string | undefined {
   return isState ? own : undefined;
 }
 
-/** Whether Postgres could not be reached or gave no answer, so that the same call may succeed in a moment. */
+/** Returns whether Postgres could not be reached or did not respond, so that the same call may succeed soon. */
 export function isPostgresAway(error: unknown): boolean {
   const { code, message = '' } = (error ?? {}) as AnyError;
   if (LOST.test(message)) return true;
@@ -120,7 +120,7 @@ export function isPostgresAway(error: unknown): boolean {
   return UNREACHABLE.test(message) || HELD_UP.test(message);
 }
 
-/** How Postgres words a statement that another one held up, where Prisma passes on the words without their code. */
+/** Matches messages for a statement that another one blocked, because Prisma passes them on without their code. */
 const HELD_UP =
   /canceling statement due to (?:statement|lock) timeout|canceling statement due to user request|deadlock detected/i;
 
@@ -128,25 +128,28 @@ const HELD_UP =
 const NETWORK =
   /^(ECONN|EPIPE|ETIMEDOUT|EHOSTUNREACH|ENETUNREACH|ENOTFOUND|EAI_AGAIN|P100[128]|P1017|UNPROVEN_SERVER)/;
 
-/** Whether Postgres read a page or an index that is damaged. It stays so until an operator repairs the data. */
+/** Returns whether Postgres found a damaged page or index. Retries fail until an operator repairs the data. */
 export function isDamagedStore(error: unknown): boolean {
   const state = sqlstateOf(error);
   return state === 'XX001' || state === 'XX002';
 }
 
-/** Whether a prepared statement of the connection returns rows of a shape that is gone. A new connection helps. */
+/** Returns whether a prepared statement has an outdated result type. A new connection fixes it. */
 export function isStalePlan(error: unknown): boolean {
   const { code, message } = error as AnyError;
   return code === '0A000' && message?.includes('cached plan') === true;
 }
 
-/** Whether a prepared statement is missing, or there twice: another server session answers than the one before. */
+/** Returns whether a prepared statement is missing or exists twice, because the server session has changed. */
 export function isForeignSession(error: unknown): boolean {
   const { code } = (error ?? {}) as AnyError;
   return code === '26000' || code === '42P05';
 }
 
-/** An index that has no room for an entry also names itself, with another code: that is no race. */
+/**
+ * Returns whether another lane was faster. An index entry that is too large names the same index with another code,
+ * and is not a race.
+ */
 function isLostRace(sqlstate: string, { constraint, message }: AnyError): boolean {
   if (sqlstate !== UNIQUE_VIOLATION) return false;
   if (constraint !== undefined) return RACES.has(constraint.replace(SHARD, ''));

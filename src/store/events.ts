@@ -23,19 +23,19 @@ export interface EventRow {
   time: string;
   appId: string | undefined;
   properties: Record<string, Json> | JsonText | undefined;
-  /** Place in the batch. */
+  /** Position in the batch. */
   ordinal: number;
-  /** Through which it came. */
+  /** Lane from which the event was applied. */
   lane: number;
 }
 
-/** Of events or purchases, in their order: as they were sent. */
+/** Ids of sent events or purchases, in order. */
 export interface ActivityIds {
   profileIds: UuidElements;
   ids: UuidElements;
 }
 
-/** Events or purchases that were sent. */
+/** Events or purchases that were sent to Postgres. */
 export interface Recorded extends ActivityIds {
   /** Resolves when they are stored. */
   stored: Promise<unknown>;
@@ -48,10 +48,11 @@ const appendEvents = (given: string) => `
     from ${given}`;
 
 /**
- * Adds the events of `given` to the summaries of their profiles. One may be upserted only once: the events are summed up
- * first. Sorted by primary key, so that two lanes that meet in a profile lock in one order.
+ * Adds the events of `given` to the summaries of their profiles. A row can be upserted only once per
+ * statement, so the events are aggregated first. Sorted by primary key, so that two lanes with the same
+ * profile lock in the same order.
  *
- * @param now of the parameter that says when
+ * @param now parameter with the time
  */
 const summarizeEvents = (given: string, now: string) => `
   insert into event_summaries (workspace_id, profile_id, name, first, last, count, updated_at)
@@ -68,8 +69,8 @@ const summarizeEvents = (given: string, now: string) => `
     updated_at = excluded.updated_at`;
 
 /**
- * Appends the events, and adds them to the summaries of their profiles and to the series of their hours. One statement, so
- * that the rows are read once.
+ * Appends the events, and adds them to the summaries of their profiles and to the hourly series. A single
+ * statement, so that the rows are parsed once.
  */
 const recordEventsStatement = `
   with given as materialized (
@@ -82,8 +83,10 @@ const recordEventsStatement = `
   )${summarizeEvents('given', '$10')}`;
 
 /**
- * @returns their ids, which are there before the answer is
- * @throws 23505 for an event that the profile has already: no id is applied twice
+ * Records events.
+ *
+ * @returns their ids, which are available before the result
+ * @throws 23505 if the profile already has one of the events: no id is applied twice
  */
 export function recordEvents(tx: Connection, events: EventRow[], now: string): Recorded {
   const rows = events.length;
@@ -127,9 +130,10 @@ const countEventsStatement =
     as given (workspace_id, name, "time", app_id, lane)`);
 
 /**
- * `recordEvents` as a statement for each table, where tables are distributed. Rows of one that goes into several tables
- * would go by way of every node, and the transaction would need two phases to commit.
- * @throws 23505 for an event that the profile has already: no id is applied twice
+ * Same as `recordEvents` with one statement per table, for a distributed Postgres. A statement that writes
+ * several tables would go through every node, and the transaction would need two phases to commit.
+ *
+ * @throws 23505 if the profile already has one of the events: no id is applied twice
  */
 export function recordEventsApart(tx: Connection, events: EventRow[], now: string): Recorded {
   const owners = uuidArray(events, (event) => event.workspaceId);
@@ -162,8 +166,8 @@ export function recordEventsApart(tx: Connection, events: EventRow[], now: strin
 }
 
 /**
- * By primary key: takes rows of the merged profiles away and adds them to those of the kept ones, at most $4 of each
- * profile. Sorted, so that two lanes lock in one order.
+ * Moves up to $4 rows of each merged profile to the kept one, by primary key. Sorted, so that two lanes lock
+ * in the same order.
  */
 const mergeEventSummariesStatement = `
   with slice as materialized (
@@ -193,7 +197,7 @@ const mergeEventSummariesStatement = `
   on conflict (workspace_id, profile_id, name) do update set
     ${mergedColumns(mergeRules.event_summaries, { kept: 'event_summaries', merged: 'excluded' })}`;
 
-/** @returns how many rows of the kept profiles were written */
+/** Merges event summaries. @returns the number of rows of kept profiles that were written */
 export async function mergeEventSummaries(
   tx: Connection,
   pairs: MergePair[],
@@ -208,12 +212,12 @@ export async function mergeEventSummaries(
   return rowCount ?? 0;
 }
 
-/** Apps of one user that are looked at: far more than anybody has. */
+/** Maximum number of apps of a user that are read. Far more than a user has. */
 const MAX_APPS = 500;
 
 /**
- * By primary key. Sessions of an app that the kept profile has not used are not merged. The limit keeps the planner from
- * reading a whole workspace instead.
+ * Updates by primary key. Sessions of an app that the kept profile has not used are not merged. The limit
+ * keeps the planner from scanning a whole workspace.
  */
 const mergeAppSummariesStatement = `
   with merged as materialized (

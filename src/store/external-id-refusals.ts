@@ -23,8 +23,8 @@ export const removeRefusals = {
 };
 
 /**
- * Returns the refusal of an object by a worker. The store has only its text, since releases before this one write nothing
- * else.
+ * Returns the refusal of an object by a worker. The store only has its text, because earlier releases write
+ * only the text.
  */
 export function refusalByWorker(object: AcceptedObject, error: string): Refusal {
   return candidatesOf(object).find((one) => one.error === error) ?? refuse('other', '', error);

@@ -3,7 +3,7 @@ import type { Json } from '../profile/json.ts';
 import { iso, type Pool } from './database.ts';
 import { type KeysetPage, keyset, type Listed, listed } from './sync-lists.ts';
 
-/** An integration as the operator sees it; times are ISO 8601 in UTC. */
+/** An integration as shown to operators. Times are ISO 8601 in UTC. */
 export interface SelectedIntegration {
   id: string;
   workspaceId: string;
@@ -12,21 +12,21 @@ export interface SelectedIntegration {
   kind: string;
   warehouseType: string;
   status: string;
-  /** Its definition, as it was made. */
+  /** Definition of the source, as it was created. */
   source: Json;
   schedule: string | null;
   contactEmails: string;
   updateExistingOnly: boolean;
   lastTimestamp: string | null;
   createdAt: string;
-  /** Of the run that began last, if there was one. */
+  /** Start of the latest run, if there was one. */
   lastJobStartedAt: string | null;
   lastJobStatus: string | null;
 }
 
 /**
- * Reads the whole table, which is small, and the end of sync_jobs_integration for each row; `between` as in
- * `listRuns` of sync-lists.ts.
+ * Reads the whole table, which is small, and the end of sync_jobs_integration for each row. See `listRuns` in
+ * sync-lists.ts for `between`.
  */
 const selectIntegrationsStatement = `
   select
@@ -64,12 +64,12 @@ interface WantedIntegrations {
   workspaceId?: string | undefined;
   id?: string | undefined;
   name?: string | undefined;
-  /** Only those behind this one. */
+  /** Id of the integration after which the page begins. */
   after?: string | undefined;
   limit: number;
 }
 
-/** Integrations of every workspace, the oldest first. */
+/** Returns integrations of all workspaces, oldest first. */
 export async function selectIntegrations(
   pool: Pool,
   { workspaceId, id, name, after, limit }: WantedIntegrations,
@@ -82,7 +82,7 @@ export async function selectIntegrations(
   return rows;
 }
 
-/** An integration as the list tells it; times are ISO 8601 in UTC. Neither its source nor its credentials. */
+/** An integration in the list of the API, without its source and credentials. Times are ISO 8601 in UTC. */
 export interface ListedIntegration {
   id: string;
   name: string;
@@ -92,14 +92,14 @@ export interface ListedIntegration {
   contactEmails: string;
   schedule: string | null;
   lastTimestamp: string | null;
-  /** Of the run that began last, if there was one. */
+  /** Start of the latest run, if there was one. */
   lastStartedAt: string | null;
   lastStatus: string | null;
 }
 
 /**
- * Reads the integrations of the workspace, which are few, and the end of sync_jobs_integration for each of the page;
- * `between` as in `listRuns` of sync-lists.ts.
+ * Reads the integrations of the workspace, which are few, and the end of sync_jobs_integration for each of
+ * the page. See `listRuns` in sync-lists.ts for `between`.
  */
 const statementOf = (direction: KeysetPage['direction']) => {
   const { compare, beyond, order } = keyset[direction];
@@ -132,7 +132,7 @@ const statementOf = (direction: KeysetPage['direction']) => {
   limit $3::integer + 1`;
 };
 
-/** A page of the integrations of a workspace. */
+/** Returns a page of the integrations of a workspace. */
 export async function listIntegrations(
   pool: Pool,
   workspaceId: string,
@@ -147,8 +147,8 @@ export async function listIntegrations(
 }
 
 /**
- * Reads the whole table, which is small, and the end of sync_jobs_integration for each row; `between` as in
- * `listRuns` of sync-lists.ts.
+ * Reads the whole table, which is small, and the end of sync_jobs_integration for each row. See `listRuns` in
+ * sync-lists.ts for `between`.
  */
 const listScheduledStatement = `
   select
@@ -168,13 +168,13 @@ const listScheduledStatement = `
 
 export interface Scheduled {
   id: string;
-  /** As it was given. */
+  /** Schedule as it was entered. */
   schedule: string;
-  /** When a run of it began, or it was made, changed or resumed: whichever came last. */
+  /** Latest of: start of a run, creation, change, and resumption of the integration. */
   since: Date;
 }
 
-/** Active integrations with a schedule. */
+/** Returns the active integrations with a schedule. */
 export async function listScheduled(pool: Pool): Promise<Scheduled[]> {
   const { rows } = await pool.query<Scheduled>({
     name: 'list-scheduled-integrations',
@@ -183,13 +183,13 @@ export async function listScheduled(pool: Pool): Promise<Scheduled[]> {
   return rows;
 }
 
-/** By primary key. */
+/** Reads by primary key. */
 const isIntegrationStatement = `
   select from integrations
   where integrations.id = $1::uuid
     and integrations.workspace_id = $2::uuid`;
 
-/** Whether the workspace has the integration. */
+/** Returns whether the workspace has the integration. */
 export async function isIntegration(pool: Pool, id: string, workspaceId: string): Promise<boolean> {
   const { rowCount } = await pool.query({
     name: 'is-integration',
@@ -199,7 +199,7 @@ export async function isIntegration(pool: Pool, id: string, workspaceId: string)
   return rowCount === 1;
 }
 
-/** Takes its runs along, with their errors. */
+/** Also deletes its runs and their row errors. */
 const deleteIfIdleStatement = `
   delete from integrations
   where integrations.id = $1::uuid
@@ -207,20 +207,20 @@ const deleteIfIdleStatement = `
       select from sync_jobs
       where sync_jobs.integration_id = integrations.id and sync_jobs.finished_at is null)`;
 
-/** Deletes an integration unless it has a run that has not ended; whether it did. */
+/** Deletes an integration unless it has an unfinished run. @returns whether it was deleted */
 export async function deleteIfIdle(tx: Pick<Pool, 'query'>, id: string): Promise<boolean> {
   const { rowCount } = await tx.query(deleteIfIdleStatement, [id]);
   return rowCount === 1;
 }
 
-/** By primary key; a draft stays one: it has to be tested first. */
+/** Updates by primary key. A draft stays a draft, because it has to be tested first. */
 const setStatusStatement = `
   update integrations
   set status = $2, updated_at = now()
   where integrations.id = $1::uuid and integrations.status <> 'draft'
   returning integrations.id`;
 
-/** Lets an integration run by its schedule, or not. @returns false: it is a draft, or gone */
+/** Resumes or pauses an integration. @returns false if it is a draft or no longer exists */
 export async function setIntegrationStatus(
   tx: Pick<Pool, 'query'>,
   id: string,

@@ -3,7 +3,7 @@ import type { Pool } from './database.ts';
 /** Kinds of jobs that a sync process works on. */
 export type SyncJobKind = 'sync run' | 'segment export' | 'export callback' | 'stream delivery' | 'retention';
 
-/** Kinds of work that a process begins and ends; envelopes and their objects are the work of workers. */
+/** Kinds of work that a process begins and ends. Envelopes and objects are processed by workers. */
 export type WorkKind = SyncJobKind | 'envelope' | 'object';
 
 /** Jobs, envelopes or objects of one kind. */
@@ -13,10 +13,10 @@ export interface NamedWork {
   ids: readonly string[];
 }
 
-/** Lets a statement return before the disk: an attempt must outlive its process, but not a crash of Postgres. */
+/** Returns before the data is on disk: an attempt must survive its process, but not a crash of Postgres. */
 const unhurried = `(select set_config('synchronous_commit', 'off', true)) as unhurried`;
 
-/** By primary key. */
+/** Reads by primary key. */
 const countStatement = `
   select job_attempts.job_id as id, count(*)::integer as count
   from job_attempts
@@ -24,7 +24,10 @@ const countStatement = `
     and job_attempts.process_id <> $3::uuid
   group by job_attempts.job_id`;
 
-/** Attempts of other processes that were begun and not ended, by id. An id without such attempts is missing. */
+/**
+ * Number of attempts of other processes that have begun and not ended, by id. Ids without such attempts are
+ * omitted.
+ */
 export type EndedAttempts = ReadonlyMap<string, number>;
 
 /** Counts attempts of other processes that were begun and not ended. */
@@ -47,7 +50,7 @@ function toEnded(rows: Counted[]): EndedAttempts {
   return new Map(rows.map(({ id, count }) => [id, count]));
 }
 
-/** By primary key. */
+/** Inserts by primary key. */
 const beginStatement = `
   with begun as (
     insert into job_attempts (kind, job_id, process_id)
@@ -57,7 +60,7 @@ const beginStatement = `
   )
   ${countStatement}`;
 
-/** Records that a process begins attempts, and counts those of other processes as `countAttempts` does. */
+/** Records that a process begins attempts, and counts attempts of other processes like `countAttempts`. */
 export async function beginAttempts(
   pool: Pool,
   { kind, ids }: NamedWork,
@@ -68,7 +71,7 @@ export async function beginAttempts(
   return toEnded(rows);
 }
 
-/** By primary key. */
+/** Deletes by primary key. */
 const endStatement = `
   delete from job_attempts
   using ${unhurried}
@@ -88,7 +91,7 @@ export async function endAttempts(
   await pool.query({ name: 'end-attempts', text: endStatement, values: [kind, ids, processId, whose] });
 }
 
-/** Reads the whole table, which is small: attempts at jobs that were deleted stay in it. */
+/** Scans the table, which is small. It also has attempts at jobs that were deleted. */
 const forgetStatement = `
   delete from job_attempts
   where job_attempts.started_at < now() - interval '30 days'`;

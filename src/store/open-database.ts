@@ -11,10 +11,10 @@ import {
 import { ROW_CONNECTIONS } from './pool-sizes.ts';
 
 /**
- * Opens lazily: the first statement connects. Apart from the pool, since Prisma is a tenth of what a worker would load,
- * which never asks it anything.
+ * Opens pool and Prisma client. Both connect with the first statement. In a file of its own, because Prisma
+ * would be a tenth of the code that a worker loads and does not use.
  *
- * @param size most connections of the pool
+ * @param size maximum number of connections of the pool
  */
 export function openDatabase(url: string, size: number, options: PoolOptions = {}): Database {
   const { patience = PATIENCE } = options;

@@ -1,30 +1,30 @@
 import { uuidArray } from './arrays.ts';
 import type { Connection, Pool } from './database.ts';
 
-/** By a range of the primary key: an object's id is a UUIDv7, and older than its outcome. */
+/** Deletes a range of the primary key: an object's id is a UUIDv7 from before its outcome. */
 const forgetOutcomesStatement = `
   delete from outcomes
   where outcomes.object_id < uuid_v7_floor(now() - interval '1 day')
     and outcomes.decided_at < now() - interval '1 day'`;
 
-/** Removes outcomes that nobody waits for any more. */
+/** Deletes outcomes older than one day, for which no request is waiting any longer. */
 export async function forgetOutcomes(pool: Pool): Promise<void> {
   await pool.query(forgetOutcomesStatement);
 }
 
-/** How an object has ended; without an error it took effect. */
+/** Outcome of an object. Without an error, the object was applied. */
 interface ReadOutcome {
   objectId: string;
   error: string | null;
 }
 
-/** By primary key; locks nothing. */
+/** Reads by primary key; takes no lock. */
 const readOutcomesStatement = `
   select outcomes.object_id as "objectId", outcomes.error
   from outcomes
   where outcomes.object_id = any($1::uuid[])`;
 
-/** Those of the objects that have ended by now. */
+/** Returns the outcomes of those objects that have one. */
 export async function readOutcomes(pool: Pool, objectIds: string[]): Promise<ReadOutcome[]> {
   const { rows } = await pool.query<ReadOutcome>({
     name: 'read-outcomes',
@@ -34,22 +34,25 @@ export async function readOutcomes(pool: Pool, objectIds: string[]): Promise<Rea
   return rows;
 }
 
-/** How an object ended whose sender waits for it. */
+/** Outcome of an object for which a request is waiting. */
 export interface Outcome {
   workspaceId: string;
   objectId: string;
-  /** Why it did not take effect; absent: it did. */
+  /** Reason why the object was not applied. Absent if it was. */
   error?: string;
 }
 
-/** A replay may decide an object anew. */
+/** A replay may change the outcome of an object. */
 const recordOutcomesStatement = `
   insert into outcomes (workspace_id, object_id, error)
   select given.workspace_id, given.object_id, given.error
   from unnest($1::uuid[], $2::uuid[], $3::text[]) as given (workspace_id, object_id, error)
   on conflict (object_id) do update set error = excluded.error, decided_at = excluded.decided_at`;
 
-/** In the transaction that applies the objects: whoever sees an outcome sees its effect. */
+/**
+ * Records outcomes in the transaction that applies the objects, so that an outcome becomes visible together
+ * with its effect.
+ */
 export async function recordOutcomes(tx: Connection, outcomes: Outcome[]): Promise<void> {
   await tx.query({
     name: 'record-outcomes',

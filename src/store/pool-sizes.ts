@@ -1,14 +1,17 @@
-/** Most connections of `prisma`: what is one row at a time is short, and never in the way of whole sets. */
+/**
+ * Maximum number of connections of `prisma`. Its statements read or write one row, so they are short and
+ * leave the other connections to set-based statements.
+ */
 export const ROW_CONNECTIONS = 3;
 
-/** Connections of the retention: one holds its lease, one works. */
+/** Connections of a retention run: one holds its lock, and one works. */
 export const RETENTION_CONNECTIONS = 2;
 
-/** Exports of segments that one sync process writes at the same time. */
+/** Segment exports that one sync process writes at the same time. */
 export const EXPORTS_AT_ONCE = 2;
 
-/** Connections of exports of segments: a snapshot for each, and two for leases and progress. */
+/** Connections of segment exports: a snapshot for each, and two for leases and progress. */
 export const EXPORT_CONNECTIONS = EXPORTS_AT_ONCE + 2;
 
-/** Connections of the console: pages are short, and few people look at a time. */
+/** Connections of the console: pages are short, and few users view them at the same time. */
 export const BOARD_CONNECTIONS = 4;

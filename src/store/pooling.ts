@@ -3,68 +3,68 @@ import type pg from 'pg';
 import { ConfigError } from '../platform/config.ts';
 
 /**
- * How long one connection of ours keeps one server session: always (`none`: no pooler; `session`: a pooler that keeps
- * the two together), or for one transaction.
+ * How long a client connection keeps a server session. `none` (no pooler) and `session` (a pooler in session
+ * mode): always. `transaction`: for one transaction.
  */
 export type PoolMode = 'none' | 'session' | 'transaction';
 
-/** What is known of the address of a Postgres. docs/connection-poolers.md has the table. */
+/** Pooling behaviour of a Postgres address. docs/connection-poolers.md has a table. */
 export interface Pooling {
   mode: PoolMode;
-  /** Whether a named statement that was prepared in one transaction is there in the next. */
+  /** Whether a named statement that was prepared in one transaction can be used in the next. */
   keepsNames: boolean;
 }
 
-/** A pooler, or a mode of one, that cannot be used for what was asked. */
+/** A pooler, or its mode, does not support the requested feature. */
 export class UnsupportedPooling extends ConfigError {
   override name = 'UnsupportedPooling';
 }
 
 const PARAMETER = /[?&]pooling=(none|session|transaction)(?=&|$)/;
 
-/** Adds the mode that an operator has set to an address; '' leaves it to detection. */
+/** Adds the mode from the settings to an address. '' means automatic detection. */
 export function withPooling(url: string, mode: PoolMode | ''): string {
   if (mode === '' || PARAMETER.test(url)) return url;
   return `${url}${url.includes('?') ? '&' : '?'}pooling=${mode}`;
 }
 
-/** By address: what was found out, or is being found out. A failed attempt is forgotten. */
-const found = new Map<string, Pooling>();
-const looking = new Map<string, Promise<Pooling>>();
+/** Detected modes, and detections in progress, by address. A failed detection is not stored. */
+const detected = new Map<string, Pooling>();
+const detections = new Map<string, Promise<Pooling>>();
 
-/** What has been found out about an address so far. */
+/** Returns the detected pooling of an address, if it is known. */
 export function knownPooling(url: string): Pooling | undefined {
-  return found.get(url);
+  return detected.get(url);
 }
 
-/** Lets the next new connection find out again: another server session answered than was expected. */
+/** Makes the next new connection detect the pooling again, after an unexpected server session was seen. */
 export function forgetPooling(url: string): void {
-  found.delete(url);
+  detected.delete(url);
 }
 
 /**
- * Finds out once for each address whether a pooler stands before Postgres, and in which mode.
+ * Detects once per address whether there is a pooler between this process and Postgres, and its mode.
  *
- * @param client newly connected, and in no transaction
- * @param openAnother a second connection to the same address, not connected yet
- * @throws {UnsupportedPooling} for a pooler that hands out servers by statement
+ * @param client newly connected client without a transaction
+ * @param openAnother creates a second client for the same address, which is not connected yet
+ * @throws {UnsupportedPooling} for a pooler in statement mode
  */
 export async function poolingOf(
   url: string,
   client: pg.Client,
   openAnother: () => pg.Client,
 ): Promise<Pooling> {
-  const known = found.get(url);
+  const known = detected.get(url);
   if (known) return known;
-  let look = looking.get(url);
-  if (!look) {
-    look = findPooling(url, client, openAnother).finally(() => looking.delete(url));
-    looking.set(url, look);
-    // Each caller awaits it; the copy in the map has no other listener.
-    look.catch(() => {});
+  let detection = detections.get(url);
+  if (!detection) {
+    detection = findPooling(url, client, openAnother).finally(() => detections.delete(url));
+    detections.set(url, detection);
+    // Each caller awaits the promise. The stored copy has no other handler for its rejection.
+    detection.catch(() => {});
   }
-  const pooling = await look;
-  found.set(url, pooling);
+  const pooling = await detection;
+  detected.set(url, pooling);
   return pooling;
 }
 
@@ -76,7 +76,7 @@ async function findPooling(url: string, client: pg.Client, openAnother: () => pg
 
 async function findMode(client: pg.Client, openAnother: () => pg.Client): Promise<PoolMode> {
   const own = await backendOf(client);
-  // A pooler announces process ids of its own, with which it recognises requests to cancel.
+  // A pooler sends its own process ids, by which it identifies cancel requests.
   if (own === (client as unknown as { processID: number }).processID) return 'none';
   const other = openAnother();
   other.on('error', () => {});
@@ -88,10 +88,16 @@ async function findMode(client: pg.Client, openAnother: () => pg.Client): Promis
   }
 }
 
-/** Rounds without a change of the server, after which it is taken to be kept: chance decides which one is handed out. */
+/**
+ * Number of rounds without a change of the server after which it is assumed to be kept. The pooler may choose
+ * any free server.
+ */
 const ROUNDS = 8;
 
-/** Whether a transaction of another connection gets the server of the first one, which rests but is still connected. */
+/**
+ * Returns whether a transaction of another connection gets the server of the first one, which is idle but
+ * connected.
+ */
 async function sharesServers(client: pg.Client, own: number, other: pg.Client): Promise<boolean> {
   for (let round = 0; round < ROUNDS; round++) {
     await other.query('begin').catch((error: Error) => {
@@ -119,31 +125,32 @@ function refusalOf(error: Error): Error {
 const findOwnName = 'select exists (select from pg_prepared_statements where name = $1) as found';
 
 /**
- * Whether a pooler keeps named statements over transactions. One that does (PgBouncer 1.21 or newer with
- * max_prepared_statements, and others) prepares them under names of its own: ours is not there then.
+ * Returns whether a pooler supports named statements across transactions. Such a pooler (PgBouncer 1.21 or
+ * newer with max_prepared_statements, and others) prepares them under its own names, so that our name does
+ * not exist on the server.
  */
 async function keepsNames(client: pg.Client): Promise<boolean> {
   const name = `penstock-probe-${randomUUID()}`;
   await client.query('begin');
   const { rows } = await client.query<{ found: boolean }>({ name, text: findOwnName, values: [name] });
   const isOurs = rows[0]!.found;
-  // The server session belongs to others in a moment.
+  // Other clients will use this server session.
   if (isOurs) await client.query(`deallocate "${name}"`);
   await client.query('commit');
   return !isOurs;
 }
 
-/** Settings of Postgres for a session, times in milliseconds. */
+/** Postgres settings of a session; times in milliseconds. */
 export type SessionSettings = Readonly<Record<string, number | string>>;
 
-/** In the form of the parameter `options` with which a connection starts. */
+/** Formats settings for the connection parameter `options`. */
 export function asOptions(settings: SessionSettings): string {
   return Object.entries(settings)
     .map(([name, value]) => `-c ${name}=${value}`)
     .join(' ');
 }
 
-/** As statements, for the session or for the transaction alone (`local`). */
+/** Formats settings as statements for the session, or only for the transaction (`local`). */
 export function asStatements(settings: SessionSettings, scope: 'session' | 'local'): string {
   return Object.entries(settings)
     .map(([name, value]) => `set ${scope} ${name} = '${value}'`)
@@ -153,13 +160,13 @@ export function asStatements(settings: SessionSettings, scope: 'session' | 'loca
 const BEGIN = /^\s*(?:begin|start\s+transaction)\b[^;]*/i;
 const END = /^\s*(?:commit|end|rollback)\b(?!\s+to\b)/i;
 
-/** What a statement does to the transaction of its connection. */
+/** Returns whether a statement begins or ends a transaction. */
 export function boundOf(text: string): 'begin' | 'end' | undefined {
   if (BEGIN.test(text)) return 'begin';
   return END.test(text) ? 'end' : undefined;
 }
 
-/** The statement that begins a transaction, followed by these settings and then by its own. */
+/** Inserts settings into a BEGIN statement, before the statements that follow it. */
 export function beginWith(text: string, settings: string): string {
   return settings === '' ? text : text.replace(BEGIN, (begin) => `${begin}; ${settings}`);
 }

@@ -19,9 +19,9 @@ export interface PurchaseRow {
   time: string;
   appId: string | undefined;
   properties: Record<string, Json> | JsonText | undefined;
-  /** Place in the batch. */
+  /** Position in the batch. */
   ordinal: number;
-  /** Through which it came. */
+  /** Lane from which the purchase was applied. */
   lane: number;
 }
 
@@ -35,10 +35,10 @@ const appendPurchases = (given: string) => `
     from ${given}`;
 
 /**
- * Adds the purchases of `given` to the summaries of their profiles, as `summarizeEvents` does. Money is multiplied and
- * added up here, where it is exact.
+ * Adds the purchases of `given` to the summaries of their profiles, like `summarizeEvents`. Revenue is
+ * calculated here, with exact numeric arithmetic.
  *
- * @param now of the parameter that says when
+ * @param now parameter with the time
  */
 const summarizePurchases = (given: string, now: string) => `
   insert into purchase_summaries (
@@ -57,7 +57,10 @@ const summarizePurchases = (given: string, now: string) => `
     revenue = purchase_summaries.revenue + excluded.revenue,
     updated_at = excluded.updated_at`;
 
-/** Appends the purchases, and adds them to the summaries of their profiles and to the series, as `recordEvents` does. */
+/**
+ * Appends the purchases, and adds them to the summaries of their profiles and to the series, like
+ * `recordEvents`.
+ */
 const recordPurchasesStatement = `
   with given as materialized (
     select *
@@ -70,8 +73,10 @@ const recordPurchasesStatement = `
   )${summarizePurchases('given', '$13')}`;
 
 /**
- * @returns their ids, which are there before the answer is
- * @throws 23505 for a purchase that the profile has already: no id is applied twice
+ * Records purchases.
+ *
+ * @returns their ids, which are available before the result
+ * @throws 23505 if the profile already has one of the purchases: no id is applied twice
  */
 export function recordPurchases(tx: Connection, purchases: PurchaseRow[], now: string): Recorded {
   const rows = purchases.length;
@@ -121,8 +126,9 @@ const countPurchasesStatement =
       $8::integer[]) as given (workspace_id, product_id, currency, price, quantity, "time", app_id, lane)`);
 
 /**
- * `recordPurchases` as a statement for each table: see `recordEventsApart`.
- * @throws 23505 for a purchase that the profile has already: no id is applied twice
+ * Same as `recordPurchases` with one statement per table: see `recordEventsApart`.
+ *
+ * @throws 23505 if the profile already has one of the purchases: no id is applied twice
  */
 export function recordPurchasesApart(tx: Connection, purchases: PurchaseRow[], now: string): Recorded {
   const owners = uuidArray(purchases, (purchase) => purchase.workspaceId);
@@ -164,8 +170,8 @@ export function recordPurchasesApart(tx: Connection, purchases: PurchaseRow[], n
 }
 
 /**
- * By primary key: takes rows of the merged profiles away and adds them to those of the kept ones, at most $4 of each
- * profile. Sorted, so that two lanes lock in one order.
+ * Moves up to $4 rows of each merged profile to the kept one, by primary key. Sorted, so that two lanes lock
+ * in the same order.
  */
 const mergePurchaseSummariesStatement = `
   with slice as materialized (
@@ -196,7 +202,7 @@ const mergePurchaseSummariesStatement = `
   on conflict (workspace_id, profile_id, product_id, currency) do update set
     ${mergedColumns(mergeRules.purchase_summaries, { kept: 'purchase_summaries', merged: 'excluded' })}`;
 
-/** @returns how many rows of the kept profiles were written */
+/** Merges purchase summaries. @returns the number of rows of kept profiles that were written */
 export async function mergePurchaseSummaries(
   tx: Connection,
   pairs: MergePair[],

@@ -1,19 +1,23 @@
 import type { Pool } from './database.ts';
 import { type QueueLoss, SILENCE_MS } from './installation.ts';
 
-/** Less than what the installation knew. */
+/** A detected loss: Redis has less than the installation had recorded. */
 interface Missing {
   found: QueueLoss['found'];
   mark: string;
   additions: number;
-  /** The most that the process itself has seen. */
+  /** Highest number of additions that the process itself has seen. */
   known: number;
-  /** Its name. */
+  /** Name of the process. */
   by: string;
 }
 
-/** Nobody who could have added anything since the last look is left: it was drained then, and they have taken leave. */
-const tellIn = (table: 'installation' | 'queue_shards') => `
+/**
+ * Returns the statement that records a loss in the given table. Nothing is recorded if no loss is possible:
+ * the queue was empty at the last check, and all members that could have added something since then have
+ * left.
+ */
+const recordLossIn = (table: 'installation' | 'queue_shards') => `
   with before as (
     select queue.* from ${table} as queue
     where queue.generation = $1::integer${table === 'queue_shards' ? ' and queue.shard = $8::integer' : ''}
@@ -41,15 +45,15 @@ const tellIn = (table: 'installation' | 'queue_shards') => `
    where ${table === 'queue_shards' ? 'queue.shard = before.shard' : 'queue.only_row = before.only_row'}
   returning (select count(*)::integer from told) as told`;
 
-const tell = tellIn('installation');
+const recordLoss = recordLossIn('installation');
 
-const tellShard = tellIn('queue_shards');
+const recordShardLoss = recordLossIn('queue_shards');
 
 /**
- * Writes down that the queue has lost something, once for all processes; what it is now counts from here on.
+ * Records a loss of the queue, once for all processes, and continues with the current state of Redis.
  *
- * @returns false when nothing can have been lost, since the queue was drained and everybody had left; undefined when
- *   somebody else has written it down
+ * @returns false if no loss is possible, because the queue was empty and all members had left; undefined if
+ * another process has recorded it
  */
 export async function tellLoss(
   pool: Pool,
@@ -58,11 +62,11 @@ export async function tellLoss(
 ): Promise<boolean | undefined> {
   const { found, mark, additions, known, by, shard = 0 } = missing;
   const values = [generation, found, mark, additions, known, by, SILENCE_MS / 1000, shard];
-  const asked =
+  const statement =
     shard === 0
-      ? { name: 'tell-loss', text: tell, values }
-      : { name: 'tell-shard-loss', text: tellShard, values };
-  const { rows } = await pool.query<{ told: number }>(asked);
+      ? { name: 'tell-loss', text: recordLoss, values }
+      : { name: 'tell-shard-loss', text: recordShardLoss, values };
+  const { rows } = await pool.query<{ told: number }>(statement);
   return rows[0] && rows[0].told > 0;
 }
 
@@ -73,7 +77,11 @@ const confirm = `
      and queue_losses.confirmed_at is null
   returning queue_losses.id`;
 
-/** Ends the message about a loss and about those before it. @returns how many nobody had confirmed */
+/**
+ * Confirms a loss and all earlier ones, which clears their alert.
+ *
+ * @returns the number of losses that were unconfirmed
+ */
 export async function confirmLosses(pool: Pick<Pool, 'query'>, upTo: number): Promise<number> {
   const { rowCount } = await pool.query(confirm, [upTo]);
   return rowCount ?? 0;
@@ -83,15 +91,15 @@ const lostSince = `
   select exists (
     select from queue_losses where queue_losses.accepted_until >= $1::timestamptz) as lost`;
 
-/** Whether the queue has lost something that may have been accepted at this time. */
+/** Returns whether the queue has lost objects that may have been accepted at this time. */
 export async function hasLostSince(pool: Pick<Pool, 'query'>, acceptedAt: string): Promise<boolean> {
-  const asked = { name: 'lost-since', text: lostSince, values: [acceptedAt] };
-  const { rows } = await pool.query<{ lost: boolean }>(asked);
+  const statement = { name: 'lost-since', text: lostSince, values: [acceptedAt] };
+  const { rows } = await pool.query<{ lost: boolean }>(statement);
   return rows[0]!.lost;
 }
 
-/** One loss, as it was written down. */
-interface WrittenLoss {
+/** A recorded loss. */
+interface RecordedLoss {
   id: number;
   found: QueueLoss['found'];
   shard: number;
@@ -112,9 +120,9 @@ const list = `
   order by queue_losses.id desc
   limit $1::integer`;
 
-/** The latest first. */
-export async function listLosses(pool: Pick<Pool, 'query'>, limit: number): Promise<WrittenLoss[]> {
-  type Row = Omit<WrittenLoss, 'acceptedFrom' | 'acceptedUntil' | 'confirmedAt'> & {
+/** Returns the losses, latest first. */
+export async function listLosses(pool: Pick<Pool, 'query'>, limit: number): Promise<RecordedLoss[]> {
+  type Row = Omit<RecordedLoss, 'acceptedFrom' | 'acceptedUntil' | 'confirmedAt'> & {
     acceptedFrom: Date;
     acceptedUntil: Date;
     confirmedAt: Date | null;

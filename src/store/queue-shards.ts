@@ -1,6 +1,6 @@
 import type { Pool } from './database.ts';
 
-/** The shard of a workspace, after so many moves. */
+/** Shard of a workspace, and how often it has moved. */
 export interface Home {
   shard: number;
   moves: number;
@@ -11,10 +11,10 @@ const find = `
   from workspaces
   where workspaces.id = any ($1::uuid[])`;
 
-/** By workspace; those that are none are absent. */
+/** Returns shards by workspace. Unknown workspaces are omitted. */
 export async function findHomes(pool: Pick<Pool, 'query'>, ids: string[]): Promise<Map<string, Home>> {
-  const asked = { name: 'find-homes', text: find, values: [ids] };
-  const { rows } = await pool.query<Home & { id: string }>(asked);
+  const statement = { name: 'find-homes', text: find, values: [ids] };
+  const { rows } = await pool.query<Home & { id: string }>(statement);
   return new Map(rows.map(({ id, ...home }) => [id, home]));
 }
 
@@ -24,7 +24,7 @@ const move = `
    where workspaces.id = $1::uuid
      and workspaces.shard_moves < $3::integer`;
 
-/** Writes down where a workspace has moved; of one that has moved again since, nothing. */
+/** Records the new shard of a workspace, unless it has moved again since. */
 export async function recordHome(
   pool: Pick<Pool, 'query'>,
   id: string,
@@ -39,7 +39,7 @@ const count = `
   group by workspaces.shard
   order by workspaces.shard`;
 
-/** Workspaces by shard; shards without any are absent. */
+/** Returns the number of workspaces by shard. Shards without workspaces are omitted. */
 export async function countByShard(pool: Pick<Pool, 'query'>): Promise<Map<number, number>> {
   const { rows } = await pool.query<{ shard: number; workspaces: number }>(count);
   return new Map(rows.map(({ shard, workspaces }) => [shard, workspaces]));
@@ -56,13 +56,18 @@ const leave = `
     from emptied
    where workspaces.id = emptied.id`;
 
-/** Spreads the workspaces of shards that are to go over those that stay; only where no lane holds anything. @returns how many */
+/**
+ * Distributes the workspaces of removed shards over the remaining ones. Call it only while all lanes are
+ * empty.
+ *
+ * @returns the number of moved workspaces
+ */
 export async function leaveShards(pool: Pick<Pool, 'query'>, shards: number): Promise<number> {
   const { rowCount } = await pool.query(leave, [shards]);
   return rowCount ?? 0;
 }
 
-/** The one that has fewest workspaces, of several the first. */
+/** Returns the shard with the fewest workspaces; the first one if there are several. */
 export async function emptiestShard(pool: Pick<Pool, 'query'>, shards: number): Promise<number> {
   if (shards === 1) return 0;
   const counts = await countByShard(pool);

@@ -2,14 +2,14 @@ import { type Actor, type AuditEntry, auditIn } from './audit.ts';
 import type { Database, Pool } from './database.ts';
 import { forEachWorkspace } from './distributed.ts';
 
-/** What a workspace may ask of one bucket, in place of what every workspace starts with. */
+/** A rate limit of a workspace that replaces the default of a bucket. */
 export interface RateLimitOverride {
   bucket: string;
   requests: number;
   windowSeconds: number;
 }
 
-/** Gives a workspace a limit of its own. */
+/** Sets a workspace's own rate limit. */
 export async function setRateLimit(
   { prisma }: Pick<Database, 'prisma'>,
   actor: Actor,
@@ -27,7 +27,7 @@ export async function setRateLimit(
   ]);
 }
 
-/** Takes limits back that a workspace was given: of one bucket, or of all. @returns how many there were */
+/** Removes a workspace's own limits: for one bucket, or all. @returns the number of removed limits */
 export async function resetRateLimits(
   { prisma }: Pick<Database, 'prisma'>,
   actor: Actor,
@@ -46,12 +46,12 @@ export async function resetRateLimits(
   });
 }
 
-/** The kinds of process that count, each for itself. */
+/** Process types that count requests, each separately. */
 export type Counter = 'web' | 'sync';
 
-/** What is left of a bucket. */
+/** Stored state of a bucket. */
 interface KeptBucket {
-  /** The workspace, or the company of a SCIM token. */
+  /** Workspace, or the company of a SCIM token. */
   ownerId: string;
   bucket: string;
   counter: Counter;
@@ -59,14 +59,14 @@ interface KeptBucket {
   at: Date;
 }
 
-/** By primary key. */
+/** Reads by primary key. */
 const find = `
   select token_buckets.tokens, token_buckets.at
   from token_buckets
   where token_buckets.owner_id = $1::uuid and token_buckets.bucket = $2::text
     and token_buckets.counter = $3::text`;
 
-/** @returns nothing for a bucket that was never written */
+/** Returns the stored state of a bucket. Undefined if it was never written. */
 export async function findTokenBucket(
   pool: Pool,
   { ownerId, bucket, counter }: Pick<KeptBucket, 'ownerId' | 'bucket' | 'counter'>,
@@ -79,7 +79,7 @@ export async function findTokenBucket(
   return rows[0];
 }
 
-/** By primary key. Locks in its order, for processes that write the same ones. */
+/** Upserts in primary key order, so that processes lock the same rows in the same order. */
 const upsert = `
   insert into token_buckets (owner_id, bucket, counter, tokens, at)
   select given.owner_id, given.bucket, given.counter, given.tokens, given.at
@@ -89,7 +89,7 @@ const upsert = `
   on conflict (owner_id, bucket, counter) do update
   set tokens = excluded.tokens, at = excluded.at`;
 
-/** Writes what is left of buckets, each once. */
+/** Stores the state of buckets. A bucket may occur only once. */
 export async function keepTokenBuckets(pool: Pool, buckets: KeptBucket[]): Promise<void> {
   await forEachWorkspace(pool, { given: buckets, workspaceOf: ({ ownerId }) => ownerId }, async (some) => {
     await pool.query({

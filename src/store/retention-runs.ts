@@ -3,28 +3,28 @@ import type { ArchivedMonth } from './archive-files.ts';
 import { type AdvisoryLock, aloneWith, type SessionLease } from './connections.ts';
 import { type Pool, storable } from './database.ts';
 
-/** `archive`: the month was to go; `erase`: deleted users were to be erased from its files. */
+/** `archive`: removal of a month. `erase`: erasure of deleted users from its files. */
 export type RetentionTask = 'archive' | 'erase';
 
 export interface RetentionFailure extends ArchivedMonth {
   task: RetentionTask;
-  /** Vain tries in a row. */
+  /** Number of consecutive failed attempts. */
   failures: number;
   reason: string;
-  /** Whether its back-off is over. */
+  /** Whether its back-off has ended. */
   due: boolean;
 }
 
-/** Hours between two tries, at most; the first is an hour. */
-const MOST_HOURS = 24;
-/** Characters of a reason. */
-const MOST_REASON = 2000;
+/** Maximum number of hours between two attempts; the first interval is one hour. */
+const MAX_HOURS = 24;
+/** Maximum length of a reason. */
+const MAX_REASON = 2000;
 const PAGE = 500;
 
 const recordFailureStatement = `
   insert into retention_failures (workspace_id, month, kind, task, failures, next_at, reason)
   select $1::uuid, ($2::text || '-01')::date, $3::text, $4::text, former.failures + 1,
-    now() + make_interval(hours => least(${MOST_HOURS}, 2 ^ least(former.failures, 10))::integer), $5::text
+    now() + make_interval(hours => least(${MAX_HOURS}, 2 ^ least(former.failures, 10))::integer), $5::text
   from (
     select coalesce(max(retention_failures.failures), 0) as failures
     from retention_failures
@@ -34,22 +34,25 @@ const recordFailureStatement = `
   on conflict (workspace_id, month, kind, task) do update set failures = excluded.failures,
     failed_at = excluded.failed_at, reason = excluded.reason, next_at = excluded.next_at`;
 
-/** A try was vain: the next one by schedule is after an hour, then two, four, and so on up to a day. */
+/**
+ * Records a failed attempt. The next scheduled one follows after one hour, then two, four, and so on, up to a
+ * day.
+ */
 export async function recordFailure(
   pool: Pool,
   { workspaceId, month, kind, task, reason }: ArchivedMonth & { task: RetentionTask; reason: string },
 ): Promise<void> {
-  const values = [workspaceId, month, kind, task, storable(reason).slice(0, MOST_REASON)];
+  const values = [workspaceId, month, kind, task, storable(reason).slice(0, MAX_REASON)];
   await pool.query({ text: recordFailureStatement, values });
 }
 
-/** By primary key. */
+/** Deletes by primary key. */
 const clearFailureStatement = `
   delete from retention_failures
   where retention_failures.workspace_id = $1::uuid and retention_failures.month = ($2::text || '-01')::date
     and retention_failures.kind = $3::text and retention_failures.task = $4::text`;
 
-/** It went well, or is not to be done any more. */
+/** Deletes a recorded failure, because the task succeeded or is no longer needed. */
 export async function clearFailure(
   pool: Pool,
   { workspaceId, month, kind, task }: ArchivedMonth & { task: RetentionTask },
@@ -57,7 +60,7 @@ export async function clearFailure(
   await pool.query({ text: clearFailureStatement, values: [workspaceId, month, kind, task] });
 }
 
-/** By primary key, a page in its order. */
+/** Reads a page in primary key order. */
 const listFailuresStatement = `
   select retention_failures.workspace_id as "workspaceId", to_char(retention_failures.month, 'YYYY-MM') as month,
     retention_failures.kind, retention_failures.task, retention_failures.failures, retention_failures.reason,
@@ -68,7 +71,7 @@ const listFailuresStatement = `
   order by retention_failures.workspace_id, retention_failures.month, retention_failures.kind, retention_failures.task
   limit $5::integer`;
 
-/** Months of which the last try was vain. */
+/** Yields months whose last attempt failed. */
 export async function* listFailures(pool: Pool): AsyncGenerator<RetentionFailure> {
   let after = { workspaceId: NIL_UUID, month: '0001-01', kind: '', task: '' };
   for (;;) {
@@ -80,7 +83,7 @@ export async function* listFailures(pool: Pool): AsyncGenerator<RetentionFailure
   }
 }
 
-/** Both are one row or few. */
+/** Both tables have few rows. */
 const readStateStatement = `
   select
     (select extract(epoch from retention_runs.finished_at)::float8 from retention_runs) as "finishedAt",
@@ -88,9 +91,9 @@ const readStateStatement = `
     (select count(*) from retention_failures where retention_failures.task = 'erase')::integer as erase`;
 
 export interface RetentionState {
-  /** Seconds since 1970, when a run last came to its end; null: never. */
+  /** Epoch seconds at which the last run was completed. Null if there was none. */
   finishedAt: number | null;
-  /** Months, events and purchases apart, of which the last try was vain. */
+  /** Number of failing months per task, counting events and purchases separately. */
   archive: number;
   erase: number;
 }
@@ -103,14 +106,17 @@ const noteFinishedStatement = `
   insert into retention_runs (one, finished_at) values (true, now())
   on conflict (one) do update set finished_at = excluded.finished_at`;
 
-/** A run came to its end. */
+/** Records that a run was completed. */
 export async function noteFinished(pool: Pool): Promise<void> {
   await pool.query({ text: noteFinishedStatement });
 }
 
 const readClockStatement = 'select now() as now, clock_timestamp()::text as instant';
 
-/** Postgres's clock: `now` to the millisecond; `instant` to the microsecond, as a text that it reads again. */
+/**
+ * Returns Postgres's clock: `now` with milliseconds, and `instant` with microseconds as text that Postgres
+ * can parse.
+ */
 export async function readClock(pool: Pool): Promise<{ now: Date; instant: string }> {
   return (await pool.query<{ now: Date; instant: string }>({ text: readClockStatement })).rows[0]!;
 }
@@ -120,7 +126,7 @@ const RETENTION_LOCK: AdvisoryLock = {
   keepsAway: 'other runs of the retention',
 };
 
-/** Runs `work` while nobody else does. @returns undefined when somebody else is at it */
+/** Runs `work` while holding the retention lock. @returns undefined if another process holds it */
 export function aloneWithRetention<T>(
   pool: Pool,
   work: (lease: SessionLease) => Promise<T>,

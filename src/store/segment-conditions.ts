@@ -7,40 +7,41 @@ import {
 } from '../profile/segment.ts';
 import { iso } from './database.ts';
 
-/** A condition over a row of `profiles`, and the values of its parameters from the first on. */
+/** A condition on a row of `profiles`, and the values of its parameters in order. */
 interface SqlCondition {
   text: string;
   values: unknown[];
 }
 
-/** Times in attributes are ISO 8601 texts in UTC, which compare as texts do, byte by byte. */
+/** Matches times in custom attributes. They are ISO 8601 texts in UTC, which can be compared bytewise. */
 const LOOKS_LIKE_TIME = String.raw`'^\d{4}-\d\d-\d\dT\d\d:\d\d:'`;
 
 /**
- * A judged filter as a condition on `profiles`: set-based, every value a parameter. Each table is asked by the key that
- * begins with the workspace and the user: `offset 0` keeps Postgres from reading a whole table once instead. It is true
- * or false, never null, so that its opposite is what is meant.
+ * Converts a validated filter to a condition on `profiles` in which every value is a parameter. Each table is
+ * read by the key that starts with the workspace and the user; `offset 0` keeps Postgres from scanning a
+ * whole table instead. The condition is true or false, never null, so that it can be negated.
  *
- * @param taken parameters that the statement around it has before these
+ * @param taken number of parameters that the surrounding statement has before these
  */
 export function conditionOf(definition: Definition, taken: number): SqlCondition {
   const values: unknown[] = [];
-  const given = (value: unknown, type: string) => {
+  const parameter = (value: unknown, type: string) => {
     values.push(value);
     return `$${taken + values.length}::${type}`;
   };
-  return { text: of(definition), values };
+  return { text: sqlOf(definition), values };
 
-  function of(filter: Definition): string {
-    if ('all' in filter) return filter.all.length === 0 ? 'true' : `(${filter.all.map(of).join(' and ')})`;
-    if ('any' in filter) return filter.any.length === 0 ? 'false' : `(${filter.any.map(of).join(' or ')})`;
+  function sqlOf(filter: Definition): string {
+    if ('all' in filter) return filter.all.length === 0 ? 'true' : `(${filter.all.map(sqlOf).join(' and ')})`;
+    if ('any' in filter) return filter.any.length === 0 ? 'false' : `(${filter.any.map(sqlOf).join(' or ')})`;
     if ('none' in filter)
-      return filter.none.length === 0 ? 'true' : `not (${filter.none.map(of).join(' or ')})`;
+      return filter.none.length === 0 ? 'true' : `not (${filter.none.map(sqlOf).join(' or ')})`;
     if ('attribute' in filter) return standard(filter.attribute, filter);
     if ('custom_attribute' in filter) return custom([filter.custom_attribute].flat(), filter);
-    if ('email_subscription' in filter) return `${emailState} = ${given(filter.email_subscription, 'text')}`;
+    if ('email_subscription' in filter)
+      return `${emailState} = ${parameter(filter.email_subscription, 'text')}`;
     if ('push_subscription' in filter)
-      return `coalesce(profiles.push_subscribe, 'subscribed') = ${given(filter.push_subscription, 'text')}`;
+      return `coalesce(profiles.push_subscribe, 'subscribed') = ${parameter(filter.push_subscription, 'text')}`;
     if ('subscription_group' in filter) return inGroup(filter.subscription_group, filter.state);
     if ('event' in filter)
       return didHappen(
@@ -48,11 +49,11 @@ export function conditionOf(definition: Definition, taken: number): SqlCondition
           from event_summaries
           where event_summaries.workspace_id = profiles.workspace_id
             and event_summaries.profile_id = profiles.id
-            and event_summaries.name = ${given(filter.event, 'text')}`,
+            and event_summaries.name = ${parameter(filter.event, 'text')}`,
         filter,
       );
     const product =
-      'purchase' in filter ? `and purchase_summaries.product_id = ${given(filter.purchase, 'text')}` : '';
+      'purchase' in filter ? `and purchase_summaries.product_id = ${parameter(filter.purchase, 'text')}` : '';
     return didHappen(
       `select sum(purchase_summaries.count) as count, min(purchase_summaries.first) as first,
             max(purchase_summaries.last) as last
@@ -71,8 +72,8 @@ export function conditionOf(definition: Definition, taken: number): SqlCondition
     if (!(textAttributes as readonly string[]).includes(name))
       throw new Error(`there is no attribute ${name}`);
     const tests = [
-      ...('equals' in asked ? [`${column} = ${given(String(asked.equals), 'text')}`] : []),
-      ...(asked.in ? [`${column} = any(${given(asked.in.map(String), 'text[]')})`] : []),
+      ...('equals' in asked ? [`${column} = ${parameter(String(asked.equals), 'text')}`] : []),
+      ...(asked.in ? [`${column} = any(${parameter(asked.in.map(String), 'text[]')})`] : []),
       ...never(asked, ['contains', 'more_than', 'less_than']),
       ...timeTests(
         `(case when ${column} ~ '^\\d{4}-\\d\\d-\\d\\d' then ${column} end) collate "C"`,
@@ -84,25 +85,25 @@ export function conditionOf(definition: Definition, taken: number): SqlCondition
   }
 
   function custom(path: string[], asked: Comparison): string {
-    const value = `(profiles.custom_attributes #> ${given(path, 'text[]')})`;
+    const value = `(profiles.custom_attributes #> ${parameter(path, 'text[]')})`;
     const text = `(${value} #>> '{}')`;
-    const figure = `(case when jsonb_typeof(${value}) = 'number' then ${text}::numeric end)`;
+    const numberValue = `(case when jsonb_typeof(${value}) = 'number' then ${text}::numeric end)`;
     const moment = `(case when jsonb_typeof(${value}) = 'string' and ${text} ~ ${LOOKS_LIKE_TIME} then ${text} end) collate "C"`;
-    const json = (one: unknown) => given(JSON.stringify(one), 'jsonb');
+    const json = (one: unknown) => parameter(JSON.stringify(one), 'jsonb');
     const tests = [
       ...('equals' in asked ? [`${value} = ${json(asked.equals)}`] : []),
       ...(asked.in ? [`${value} in (select jsonb_array_elements(${json(asked.in)}))`] : []),
       ...('contains' in asked
         ? [`(case when jsonb_typeof(${value}) = 'array' then ${value} @> ${json([asked.contains])} end)`]
         : []),
-      ...('more_than' in asked ? [`${figure} > ${given(asked.more_than, 'numeric')}`] : []),
-      ...('less_than' in asked ? [`${figure} < ${given(asked.less_than, 'numeric')}`] : []),
+      ...('more_than' in asked ? [`${numberValue} > ${parameter(asked.more_than, 'numeric')}`] : []),
+      ...('less_than' in asked ? [`${numberValue} < ${parameter(asked.less_than, 'numeric')}`] : []),
       ...timeTests(moment, 'text', asked),
     ];
     return every(tests, asked, value);
   }
 
-  /** What no value of this kind can be. */
+  /** Returns a false condition if the comparison uses operators that do not apply to this kind of value. */
   function never(asked: Comparison, words: (keyof Comparison)[]): string[] {
     return words.some((word) => word in asked) ? ['false'] : [];
   }
@@ -113,12 +114,12 @@ export function conditionOf(definition: Definition, taken: number): SqlCondition
     { before, after, in_last_days }: Comparison,
   ): string[] {
     const since = (days: number) => {
-      const moment = `now() - make_interval(days => ${given(days, 'integer')})`;
+      const moment = `now() - make_interval(days => ${parameter(days, 'integer')})`;
       return type === 'timestamptz' ? moment : iso(`(${moment})`);
     };
     return [
-      ...(before === undefined ? [] : [`${value} < ${given(before, type)}`]),
-      ...(after === undefined ? [] : [`${value} > ${given(after, type)}`]),
+      ...(before === undefined ? [] : [`${value} < ${parameter(before, type)}`]),
+      ...(after === undefined ? [] : [`${value} > ${parameter(after, type)}`]),
       ...(in_last_days === undefined ? [] : [`${value} >= ${since(in_last_days)}`]),
     ];
   }
@@ -128,7 +129,10 @@ export function conditionOf(definition: Definition, taken: number): SqlCondition
     return all.length === 0 ? 'false' : `coalesce(${all.join(' and ')}, false)`;
   }
 
-  /** Of the address that the group is about; the profile's own state only while it has no such address. */
+  /**
+   * Condition on the state of the address in the group's channel. The profile's own state applies only while
+   * it has no such address.
+   */
   function inGroup(id: string, state: string): string {
     const isEmail = `subscription_groups.channel = 'email'`;
     const phone = 'case when profiles.phone_valid then profiles.phone end';
@@ -142,8 +146,8 @@ export function conditionOf(definition: Definition, taken: number): SqlCondition
         and subscription_states.subject = coalesce(${address}, profiles.id::text)
         and subscription_states.subscription_group_id = subscription_groups.id
       where subscription_groups.workspace_id = profiles.workspace_id
-        and subscription_groups.id = ${given(id, 'uuid')}
-        and subscription_states.state = ${given(state, 'text')}
+        and subscription_groups.id = ${parameter(id, 'uuid')}
+        and subscription_states.state = ${parameter(state, 'text')}
       offset 0)`;
   }
 
@@ -157,14 +161,15 @@ export function conditionOf(definition: Definition, taken: number): SqlCondition
         ['last', '>', asked.last_after],
       ] as const
     ).flatMap(([end, than, time]) =>
-      time === undefined ? [] : [`done.${end} ${than} ${given(time, 'timestamptz')}`],
+      time === undefined ? [] : [`done.${end} ${than} ${parameter(time, 'timestamptz')}`],
     );
     if (last_in_days !== undefined)
-      moments.push(`done.last >= now() - make_interval(days => ${given(last_in_days, 'integer')})`);
+      moments.push(`done.last >= now() - make_interval(days => ${parameter(last_in_days, 'integer')})`);
     const hasNever = 'count_at_least' in asked || count_at_most !== undefined;
-    const most = count_at_most === undefined ? [] : [`done.count <= ${given(count_at_most, 'bigint')}`];
-    // Without a count it has happened; with one, what never happened counts as 0, and has no times.
-    const least = [`done.count >= ${given(hasNever ? count_at_least : 1, 'bigint')}`];
+    const most = count_at_most === undefined ? [] : [`done.count <= ${parameter(count_at_most, 'bigint')}`];
+    // Without a count, it must have happened. With a count, an activity that never happened counts as 0 and
+    // has no times.
+    const least = [`done.count >= ${parameter(hasNever ? count_at_least : 1, 'bigint')}`];
     const did = `exists (select from (${summary}) as done where ${[...least, ...most, ...moments].join(' and ')} offset 0)`;
     const zeroCounts = hasNever && count_at_least === 0 && moments.length === 0;
     return zeroCounts ? `(${did} or not exists (${summary} offset 0))` : did;

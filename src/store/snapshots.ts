@@ -28,7 +28,8 @@ export async function dropSnapshot(pool: Pool, name: string): Promise<void> {
 
 /**
  * Replaces all rows by those of a snapshot.
- * @returns false: there is no snapshot of this name
+ *
+ * @returns false if there is no snapshot with this name
  */
 export async function restoreSnapshot(pool: Pool, name: string): Promise<boolean> {
   const { rows } = await pool.query<{ restored: boolean }>('select penstock_dev.restore($1) as restored', [

@@ -1,12 +1,13 @@
 import { NIL_UUID } from '../platform/ids.ts';
 import type { Pool } from './database.ts';
 
-/** Users and addresses that one pass erases at most: marking them is one statement. */
+/** Maximum number of users and addresses that one pass erases. They are marked by one statement. */
 const SUBJECTS = 20_000;
 
 /**
- * SQL that asks a pass to erase rows of the CTE `from`, with the columns workspace_id, kind, subject, up_to and
- * dropped_at. A new row replaces an earlier row of the same address, which then waits for the next pass.
+ * Returns SQL that requests the erasure of the rows of the CTE `from`, with the columns workspace_id, kind,
+ * subject, up_to and dropped_at. A new row replaces an earlier row of the same address, which then waits for
+ * the next pass.
  */
 export const requestErasures = (from: string) => `
   log_erasures as (
@@ -24,20 +25,20 @@ export const requestErasures = (from: string) => `
     on conflict (workspace_id) do nothing
   )`;
 
-/** A row for each workspace whose streams have had a deleted user. */
+/** The table has one row for each workspace with streams from which a user was deleted. */
 const selectWorkspacesStatement = `
   select stream_erasure_passes.workspace_id::text as id
   from stream_erasure_passes
   order by stream_erasure_passes.workspace_id`;
 
-/** Workspaces of which a deleted user was in the log of streams at some time. */
+/** Returns the workspaces for which an erasure from the stream log was ever requested. */
 export async function selectErasingWorkspaces(pool: Pool): Promise<string[]> {
   const { rows } = await pool.query<{ id: string }>(selectWorkspacesStatement);
   return rows.map(({ id }) => id);
 }
 
 /**
- * By primary keys. Rows of the log that hold a subject were committed before the subject was recorded, or by the
+ * Updates by primary keys. Log rows with a subject were committed before the subject was recorded, or by the
  * transaction that recorded it, so the largest visible id is after all of them.
  */
 const beginStatement = `
@@ -69,7 +70,7 @@ const beginStatement = `
   from due
   where stream_erasure_passes.workspace_id = due.workspace_id`;
 
-/** Begins a pass over the log of a workspace if the oldest subject has waited for so many seconds. */
+/** Starts erasing from the log of a workspace if the oldest subject has waited for `waitedSeconds`. */
 export async function beginErasurePass(
   pool: Pool,
   workspaceId: string,
@@ -79,8 +80,9 @@ export async function beginErasurePass(
 }
 
 /**
- * By a range of the primary key of the log, and the primary key of stream_erasures. An erased entry keeps its place and
- * has empty details. Entries that tell receivers whom to delete stay, see docs/streams.md.
+ * Updates by a range of the primary key of the log, and the primary key of stream_erasures. An erased entry
+ * keeps its position and has empty details. Entries that inform destinations of a deleted user stay, see
+ * docs/streams.md.
  */
 const eraseStatement = `
   with pass as materialized (
@@ -167,7 +169,7 @@ const eraseStatement = `
 /**
  * Erases the subjects of the running pass from the next `limit` rows of the log.
  *
- * @returns false: the pass has finished, no pass is running, or another worker has this slice in progress
+ * @returns false if the pass has finished, no pass is running, or another worker is processing this slice
  */
 export async function eraseFromLog(pool: Pool, workspaceId: string, limit: number): Promise<boolean> {
   const { rows } = await pool.query<{ isRunning: boolean }>({
@@ -177,12 +179,12 @@ export async function eraseFromLog(pool: Pool, workspaceId: string, limit: numbe
   return rows[0]?.isRunning ?? false;
 }
 
-/** By primary keys. */
+/** Reads by primary keys. */
 const isWaitingStatement = `
   select exists (
     select from stream_erasures where stream_erasures.workspace_id = $1::uuid) as "isWaiting"`;
 
-/** Whether the log of a workspace may still hold details of a deleted user. */
+/** Returns whether the log of a workspace may still have details of a deleted user. */
 export async function isErasureWaiting(pool: Pool, workspaceId: string): Promise<boolean> {
   const { rows } = await pool.query<{ isWaiting: boolean }>({
     text: isWaitingStatement,

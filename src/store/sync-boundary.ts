@@ -1,6 +1,6 @@
 import type { Connection, Pool } from './database.ts';
 
-/** Upserts by primary key, in the order of it. */
+/** Upserts in primary key order. */
 const addToBoundaryStatement = `
   insert into sync_boundary (integration_id, fingerprint, seen, unreadable)
   select $1::uuid, decode(met.fingerprint, 'hex'), met.seen, $4::boolean
@@ -9,8 +9,9 @@ const addToBoundaryStatement = `
   on conflict (integration_id, fingerprint) do update set seen = sync_boundary.seen + excluded.seen`;
 
 /**
- * Remembers rows that have been processed.
- * @param rows how many equal ones, by fingerprint in hex
+ * Records rows that were processed.
+ *
+ * @param rows number of equal rows by fingerprint, in hex
  */
 export async function addToBoundary(
   tx: Connection,
@@ -24,15 +25,16 @@ export async function addToBoundary(
   });
 }
 
-/** By the first column of the primary key. */
+/** Deletes by the first column of the primary key. */
 const clearBoundaryStatement = `
   delete from sync_boundary
   where sync_boundary.integration_id = $1::uuid
     and sync_boundary.unreadable = $2::boolean`;
 
 /**
- * Forgets which rows were processed.
- * @param unreadable those without a readable time; otherwise those of the integration's watermark
+ * Deletes the records of processed rows.
+ *
+ * @param unreadable true: rows without a readable time; false: rows at the integration's watermark
  */
 export async function clearBoundary(
   tx: Connection,
@@ -46,7 +48,7 @@ export async function clearBoundary(
   });
 }
 
-/** Copies the integration's rows of the boundary, by the first column of its primary key. */
+/** Copies the integration's processed rows, by the first column of the primary key. */
 const expectBoundaryStatement = `
   with expected as (
     insert into sync_expected (attempt, fingerprint, job_id, remaining)
@@ -58,8 +60,9 @@ const expectBoundaryStatement = `
   select coalesce(sum(expected.remaining), 0)::float8 as rows from expected`;
 
 /**
- * Notes for one attempt which rows it will meet that have been processed before.
- * @returns how many there are
+ * Prepares an attempt: copies the processed rows that it will read again.
+ *
+ * @returns the number of rows
  */
 export async function expectBoundary(
   pool: Pool,
@@ -73,7 +76,10 @@ export async function expectBoundary(
   return rows[0]!.rows;
 }
 
-/** By primary key. One process reads in an attempt, one batch after the other: no two count the same row down. */
+/**
+ * Updates by primary key. One process reads an attempt batch by batch, so the same row is never counted
+ * twice.
+ */
 const meetBoundaryStatement = `
   with met as (
     select sync_expected.fingerprint, least(sync_expected.remaining, asked.rows) as rows
@@ -92,8 +98,9 @@ const meetBoundaryStatement = `
   select encode(met.fingerprint, 'hex') as fingerprint, met.rows from met`;
 
 /**
- * Of rows that an attempt has read, how many of each have been processed before; these it has met then.
- * @param rows how many equal ones, by fingerprint in hex
+ * Returns how many of the rows that an attempt has read were processed before, and marks them as met.
+ *
+ * @param rows number of equal rows by fingerprint, in hex
  */
 export async function meetBoundary(
   pool: Pool,
@@ -108,17 +115,20 @@ export async function meetBoundary(
   return new Map(met.map(({ fingerprint, rows }) => [fingerprint, rows]));
 }
 
-/** By the first column of the primary key. */
+/** Deletes by the first column of the primary key. */
 const forgetExpectedStatement = 'delete from sync_expected where sync_expected.attempt = $1::uuid';
 
-/** Forgets what an attempt has noted, which reads no more. That of another attempt at the same run is not its own. */
+/**
+ * Deletes the expected rows of an attempt that has finished reading. Other attempts at the same run keep
+ * theirs.
+ */
 export async function forgetExpected(pool: Pool, attempt: string): Promise<void> {
   await pool.query({ name: 'forget-expected', text: forgetExpectedStatement, values: [attempt] });
 }
 
 /**
- * By the index sync_expected_job, from one run to the next: an attempt under way may have a million rows, and none of
- * them is read.
+ * Steps from one run to the next by the index sync_expected_job, because a running attempt may have a million
+ * rows, which are not read.
  */
 const forgetEndedExpectedStatement = `
   with recursive runs (id) as (
@@ -142,7 +152,7 @@ const forgetEndedExpectedStatement = `
   using ended
   where sync_expected.job_id = ended.id`;
 
-/** Forgets what attempts have noted whose run is over. */
+/** Deletes the expected rows of attempts whose run has ended. */
 export async function forgetEndedExpected(pool: Pool): Promise<void> {
   await pool.query(forgetEndedExpectedStatement);
 }

@@ -1,8 +1,11 @@
 import { codeAt } from '../profile/values.ts';
 
-/** UUIDs as elements of an array of Postgres's wire protocol: see `src/store/columns.ts`. */
+/** UUIDs as elements of an array in Postgres's wire protocol: see `src/store/columns.ts`. */
 
-/** The value of each hexadecimal digit by its character code; of any other character NO_DIGIT, larger than a byte. */
+/**
+ * Value of each hexadecimal digit by its character code. Other characters have NO_DIGIT, which is larger than
+ * a byte.
+ */
 const NO_DIGIT = 0x100;
 const digits = new Uint16Array(0x10000).fill(NO_DIGIT);
 for (let value = 0; value < 16; value++) {
@@ -11,20 +14,22 @@ for (let value = 0; value < 16; value++) {
 }
 
 const HYPHEN = '-'.charCodeAt(0);
-/** In front of each element. */
+/** Bytes of the length before each element. */
 const LENGTH_BYTES = 4;
 const UUID_BYTES = 16;
 const UUID_LENGTH = 36;
 const LARGEST_BYTE = 0xff;
 
-/** The byte of two digits; of what are none, a number larger than a byte. */
+/** Returns the byte of two digits. Without two digits, the result is larger than a byte. */
 function byteAt(uuid: string, index: number): number {
   return (digits[codeAt(uuid, index)]! << 4) | digits[codeAt(uuid, index + 1)]!;
 }
 
 /**
- * Writes one with the four bytes of its length. Without a loop, which takes nearly twice as long: two or three are written for each object.
- * @throws {RangeError} for what is none in its usual form
+ * Writes a UUID after the four bytes of its length. Unrolled, because a loop takes nearly twice as long, and
+ * two or three UUIDs are written per object.
+ *
+ * @throws {RangeError} for a value that is not a UUID in its usual form
  */
 export function writeUuid(into: Buffer, at: number, uuid: string): void {
   const bytes = at + LENGTH_BYTES;
