@@ -26,12 +26,12 @@ const identifier = {
     phone: text,
   },
 } as const;
-const place = {
+const position = {
   id: text,
   request: { type: 'integer', minimum: 0 },
   index: { type: 'integer', minimum: 0 },
 } as const;
-const base = { ...place, create: { type: 'boolean' }, identifier } as const;
+const base = { ...position, create: { type: 'boolean' }, identifier } as const;
 const required = ['id', 'index'] as const;
 const selector = {
   type: 'object',
@@ -42,7 +42,7 @@ const selector = {
 const operation = (properties: Record<string, object>) => ({
   type: 'object',
   required: [...required, ...Object.keys(properties)],
-  properties: { ...place, ...properties },
+  properties: { ...position, ...properties },
 });
 const activity = { time: text, app_id: text, properties: { type: 'object' } } as const;
 
@@ -78,13 +78,13 @@ export const objectSchemas: Record<ObjectKind, object> = {
   alias_new: {
     type: 'object',
     required: [...required, 'user_alias'],
-    properties: { ...place, user_alias: alias, external_id: text },
+    properties: { ...position, user_alias: alias, external_id: text },
   },
   alias_update: operation({ alias_label: text, old_alias_name: text, new_alias_name: text }),
   identify: {
     type: 'object',
     required: [...required, 'user', 'external_id'],
-    properties: { ...place, user: selector, external_id: text, keeps_labels: { const: true } },
+    properties: { ...position, user: selector, external_id: text, keeps_labels: { const: true } },
   },
   merge: operation({ merge: selector, keep: selector }),
   delete: operation({ user: selector }),
@@ -99,7 +99,7 @@ export const objectSchemas: Record<ObjectKind, object> = {
     type: 'object',
     required: [...required, 'email'],
     properties: {
-      ...place,
+      ...position,
       email: text,
       state: { enum: ['subscribed', 'unsubscribed', 'opted_in'] },
       hard_bounced: { type: 'boolean' },

@@ -118,7 +118,7 @@ export function encodeTraces(envelope: Envelope): Buffer | undefined {
   if (!Array.isArray(envelope?.objects) || !Array.isArray(envelope.requests) || envelope.replay)
     return undefined;
   const { objects, requests } = envelope;
-  const places = requestPlaces(envelope);
+  const requestIndexes = requestPlaces(envelope);
   const keys = keysOf(requests);
   // Three ids, and numbers of at maxBytes 5 bytes each.
   const maxBytes = objects.length * (3 * ID + 40);
@@ -127,10 +127,10 @@ export function encodeTraces(envelope: Envelope): Buffer | undefined {
   let workspace: string | undefined;
   let key: string | undefined;
   for (let from = 0; from < objects.length; ) {
-    const place = places[from];
+    const requestIndex = requestIndexes[from];
     let to = from + 1;
-    while (to < objects.length && places[to] === place) to++;
-    const request = requests[place as number];
+    while (to < objects.length && requestIndexes[to] === requestIndex) to++;
+    const request = requests[requestIndex as number];
     const start = from;
     from = to;
     if (!isUuid(request?.request_id)) continue;
@@ -141,7 +141,7 @@ export function encodeTraces(envelope: Envelope): Buffer | undefined {
     if (!isSame) writeId(request.workspace_id);
     workspace = request.workspace_id;
     writeNumber(request.objects ?? to - start);
-    const sender = keys[place as number];
+    const sender = keys[requestIndex as number];
     if (sender !== key) writeKey(sender);
     key = sender;
     writeRuns(objects, start, to);
@@ -154,8 +154,8 @@ function writeRuns(objects: AcceptedObject[], from: number, to: number): void {
   let code = 0;
   let first = 0;
   let count = 0;
-  for (let place = from; place < to; place++) {
-    const object = objects[place]!;
+  for (let index = from; index < to; index++) {
+    const object = objects[index]!;
     const name = inputArrayOf(object);
     if (name === undefined || !Number.isSafeInteger(object.index)) continue;
     if (inputArrays[name] === code && object.index === first + count) {

@@ -58,15 +58,15 @@ export async function* pagesOf(
   of: RowsOf,
   start: Place = BEGINNING,
 ): AsyncGenerator<ActivityRow[]> {
-  for (let place = start; ; ) {
-    const page = await readRows(pool, of, { behind: place, limit: PAGE });
+  for (let position = start; ; ) {
+    const page = await readRows(pool, of, { behind: position, limit: PAGE });
     if (page.length > 0) yield page;
     if (page.length < PAGE) return;
-    place = placeOf(page.at(-1)!);
+    position = positionOf(page.at(-1)!);
   }
 }
 
-const placeOf = ({ profileId, id }: ActivityRow): Place => ({ profileId, id });
+const positionOf = ({ profileId, id }: ActivityRow): Place => ({ profileId, id });
 
 const isAfter = (one: Place, other: Place) =>
   one.profileId === other.profileId ? one.id > other.id : one.profileId > other.profileId;
@@ -114,7 +114,7 @@ export async function archiveMonth(retention: Retention, month: ArchivedMonth): 
       count += 1;
       for (const value of Object.values(next.value))
         if (typeof value === 'string') characters += value.length;
-      last = placeOf(next.value);
+      last = positionOf(next.value);
       yield next.value;
       next = await rows.next();
     }

@@ -22,7 +22,7 @@ import type { SessionLease } from '../store/connections.ts';
 import type { Pool } from '../store/database.ts';
 import type { ActivityTable } from '../store/erasures.ts';
 import type { ActivityRow } from '../store/retention.ts';
-import { aloneWithRetention } from '../store/retention-runs.ts';
+import { holdRetentionLock } from '../store/retention-runs.ts';
 
 /** Folders for files on their way into and out of the archive. */
 const scratch = scratchFolders('retention');
@@ -91,7 +91,7 @@ export function withRetentionLock<T>(
   retention: Retention,
   work: (leased: Retention) => Promise<T>,
 ): Promise<T | undefined> {
-  return aloneWithRetention(retention.pool, async (lease) => {
+  return holdRetentionLock(retention.pool, async (lease) => {
     await scratch.tidy();
     // If the archive cannot be reached, the next file fails with an error that names it.
     await retention.store?.sweep?.().catch(() => {});

@@ -138,11 +138,11 @@ async function* monthsBefore(pool: Pool, kept: ReadonlyMap<string, Month>): Asyn
       const until = kept.get(workspaceId);
       if (until === undefined) continue;
       const before = idsOf(until).after;
-      for (let behind: Place | null = BEGINNING; behind !== null; ) {
-        const look = { behind, before, limit: MONTHS_PAGE };
-        const { months, place } = await lookAtMonths(pool, { workspaceId, kind, from }, look);
+      for (let position: Place | null = BEGINNING; position !== null; ) {
+        const page = { behind: position, before, limit: MONTHS_PAGE };
+        const { months, place } = await lookAtMonths(pool, { workspaceId, kind, from }, page);
         for (const month of months) yield { workspaceId, kind, month };
-        behind = place;
+        position = place;
       }
     }
   }

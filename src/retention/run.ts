@@ -76,10 +76,10 @@ export function runRetention(unlocked: Retention, mode: RemovalMode): Promise<Re
       (one) => !detached.has(partitionOf(one)) && !(one.waits && retention.heedsBackOff),
     );
     if (mode === 'archive' && tried.length > 0) requireStore(retention.store);
-    const whole = new Map<string, DueMonth[]>();
+    const byPartition = new Map<string, DueMonth[]>();
     for (const month of tried)
-      whole.set(partitionOf(month), [...(whole.get(partitionOf(month)) ?? []), month]);
-    for (const [name, months] of whole) {
+      byPartition.set(partitionOf(month), [...(byPartition.get(partitionOf(month)) ?? []), month]);
+    for (const [name, months] of byPartition) {
       if (attempts.isOver) break;
       retention.signal?.throwIfAborted();
       results.push(await removeMonth(context, { name, months }));

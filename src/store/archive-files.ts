@@ -196,7 +196,7 @@ const summarizeStatement = `
   limit $2::integer`;
 
 /** Variant for a distributed Postgres: sums up the files of all shards and then joins the workspaces. */
-const summarizeApartStatement = `
+const summarizeDistributedStatement = `
   with page as materialized (
     select workspaces.id, workspaces.name from workspaces where workspaces.id > $1::uuid order by workspaces.id limit $2::integer
   ), policy as materialized (
@@ -250,7 +250,7 @@ export async function summarizeRetention(
   { after = NIL_UUID, limit }: { after?: string | undefined; limit: number },
 ): Promise<RetentionOfWorkspace[]> {
   const { rows } = await pool.query<RetentionOfWorkspace>({
-    text: (await isDistributed(pool)) ? summarizeApartStatement : summarizeStatement,
+    text: (await isDistributed(pool)) ? summarizeDistributedStatement : summarizeStatement,
     values: [after, limit],
   });
   return rows;

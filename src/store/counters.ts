@@ -153,7 +153,7 @@ const readUsageTodayStatement = `
   order by workspaces.name`;
 
 /** Variant for a distributed Postgres: sums up each shard and then joins the workspace names. */
-const readUsageApartStatement = `
+const readUsageDistributedStatement = `
   with today as materialized (
     select
       usage.workspace_id,
@@ -173,15 +173,15 @@ const readUsageApartStatement = `
   join workspaces on workspaces.id = today.workspace_id
   order by workspaces.name`;
 
-async function readUsageApart(pool: Pool): Promise<UsageToday[]> {
+async function readUsageDistributed(pool: Pool): Promise<UsageToday[]> {
   const today = nowDate().toISOString().slice(0, 10);
-  const { rows } = await pool.query<UsageToday>(readUsageApartStatement, [today]);
+  const { rows } = await pool.query<UsageToday>(readUsageDistributedStatement, [today]);
   return rows;
 }
 
 /** Returns the applied objects of today (UTC) by workspace. */
 export async function readUsageToday(pool: Pool): Promise<UsageToday[]> {
-  if (await isDistributed(pool)) return readUsageApart(pool);
+  if (await isDistributed(pool)) return readUsageDistributed(pool);
   const { rows } = await pool.query<UsageToday>({ name: 'read-usage-today', text: readUsageTodayStatement });
   return rows;
 }

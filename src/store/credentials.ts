@@ -121,14 +121,14 @@ const findApiKeysStatement = keysStatement(`coalesce((
     ), '[]')`);
 
 /** Variant for a distributed Postgres, where blocked ids are on other nodes than the keys. */
-const findApiKeysApartStatement = keysStatement("'[]'::json");
+const findApiKeysDistributedStatement = keysStatement("'[]'::json");
 const findBlockedStatement = `
   select blocked_external_ids.workspace_id as "workspaceId", json_agg(blocked_external_ids.external_id) as blocked
   from blocked_external_ids
   where blocked_external_ids.workspace_id = any($1::uuid[]) and blocked_external_ids.unblocked_at is null
   group by blocked_external_ids.workspace_id`;
 
-async function findBlockedApart(pool: Pool, workspaceIds: string[]): Promise<Map<string, string[]>> {
+async function findBlocked(pool: Pool, workspaceIds: string[]): Promise<Map<string, string[]>> {
   const { rows } = await pool.query<Pick<ApiKeyRow, 'workspaceId' | 'blocked'>>(findBlockedStatement, [
     workspaceIds,
   ]);
@@ -137,14 +137,14 @@ async function findBlockedApart(pool: Pool, workspaceIds: string[]): Promise<Map
 
 /** Returns the row of each key, in order; undefined for an unknown key. */
 export async function findApiKeys(pool: Pool, hashes: Buffer[]): Promise<(ApiKeyRow | undefined)[]> {
-  const isApart = await isDistributed(pool);
+  const distributed = await isDistributed(pool);
   const { rows } = await pool.query<ApiKeyRow & { place: number }>({
-    name: isApart ? 'find-api-keys-apart' : 'find-api-keys',
-    text: isApart ? findApiKeysApartStatement : findApiKeysStatement,
+    name: distributed ? 'find-api-keys-apart' : 'find-api-keys',
+    text: distributed ? findApiKeysDistributedStatement : findApiKeysStatement,
     values: [hashes],
   });
-  if (isApart && rows.length > 0) {
-    const blocked = await findBlockedApart(pool, [...new Set(rows.map(({ workspaceId }) => workspaceId))]);
+  if (distributed && rows.length > 0) {
+    const blocked = await findBlocked(pool, [...new Set(rows.map(({ workspaceId }) => workspaceId))]);
     for (const row of rows) row.blocked = blocked.get(row.workspaceId) ?? [];
   }
   const found: (ApiKeyRow | undefined)[] = hashes.map(() => undefined);

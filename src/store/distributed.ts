@@ -171,17 +171,20 @@ function rewriteForOneWorkspace(client: pg.PoolClient, planner: string[]): void 
         return sendSeparately(query, [...statement.split(';'), ...settings]);
       }
       if (!Array.isArray(values)) return query(statement, ...given);
-      const said = sayWorkspace(statement, values, transaction);
-      return query(said.text, said.values, ...given.slice(1));
+      const rewritten = sayWorkspace(statement, values, transaction);
+      return query(rewritten.text, rewritten.values, ...given.slice(1));
     }
     if (typeof statement.submit === 'function' || statement.text === undefined)
       return query(statement, ...given);
     const ownValues = statement.values ?? (Array.isArray(values) ? values : []);
     const rest = Array.isArray(values) ? given.slice(1) : given;
-    const said = sayWorkspace(statement.text, ownValues, transaction);
+    const rewritten = sayWorkspace(statement.text, ownValues, transaction);
     // A prepared statement name must stand for one text.
-    const name = statement.name && said.isInPlace ? `${statement.name}-in-place` : statement.name;
-    return query({ ...statement, ...(name && { name }), text: said.text, values: said.values }, ...rest);
+    const name = statement.name && rewritten.isInPlace ? `${statement.name}-in-place` : statement.name;
+    return query(
+      { ...statement, ...(name && { name }), text: rewritten.text, values: rewritten.values },
+      ...rest,
+    );
   }) as typeof client.query;
 }
 

@@ -178,7 +178,7 @@ const ownersOfHistoriesStatement = `
   order by dropped_histories.workspace_id
   limit ${WORKSPACES}`;
 
-async function eraseHistoriesApart(pool: Pool, limit: number): Promise<boolean> {
+async function eraseHistoriesByWorkspace(pool: Pool, limit: number): Promise<boolean> {
   const { rows } = await pool.query<{ id: string }>(ownersOfHistoriesStatement);
   let erased = 0;
   for (const { id } of rows)
@@ -192,7 +192,7 @@ async function eraseHistoriesApart(pool: Pool, limit: number): Promise<boolean> 
  * @returns false if there is none left, except those that other workers have locked
  */
 export async function eraseHistories(pool: Pool, limit: number): Promise<boolean> {
-  if (await isDistributed(pool)) return eraseHistoriesApart(pool, limit);
+  if (await isDistributed(pool)) return eraseHistoriesByWorkspace(pool, limit);
   const { rowCount } = await pool.query({ text: eraseHistoriesStatement, values: [limit] });
   return rowCount !== 0;
 }

@@ -91,8 +91,8 @@ export async function findKey(pool: Pool, key: Key): Promise<FoundKey | undefine
   });
   const [row] = rows;
   if (!row) return undefined;
-  const { status, body, headers, staged: entries, envelopes, ...known } = row;
-  const found = { ...known, ...(envelopes && { envelopes }) };
+  const { status, body, headers, staged: entries, envelopes, ...stored } = row;
+  const found = { ...stored, ...(envelopes && { envelopes }) };
   if (status === null) return found;
   const answer = {
     status,
@@ -278,7 +278,7 @@ const ownersOfOldStatement = `
   where idempotency_keys.created_at <= now() - ${KEPT}
   limit ${WORKSPACES}`;
 
-async function forgetKeysApart(pool: Pool): Promise<void> {
+async function forgetKeysByOwner(pool: Pool): Promise<void> {
   let owners: { id: string }[];
   do {
     ({ rows: owners } = await pool.query<{ id: string }>(ownersOfOldStatement));
@@ -291,7 +291,7 @@ async function forgetKeysApart(pool: Pool): Promise<void> {
 
 /** Deletes keys older than 24 hours, in slices. */
 export async function forgetKeys(pool: Pool): Promise<void> {
-  if (await isDistributed(pool)) return forgetKeysApart(pool);
+  if (await isDistributed(pool)) return forgetKeysByOwner(pool);
   let deleted: number | null;
   do {
     ({ rowCount: deleted } = await pool.query(forgetKeysStatement));

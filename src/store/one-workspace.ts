@@ -14,7 +14,7 @@ import { distributed, views } from './distributed-tables.ts';
  *     (select $1::uuid as workspace_id, given.* from unnest($2::text[]) as given (email)) as given
  */
 const COLUMNS =
-  /unnest\(\s*\$(?<place>\d+)::uuid\[\](?:,(?<arrays>[^()]*))?\)(?<ordinality>\s+with ordinality)?\s+as (?<name>\w+) \(\s*(?<column>workspace_id|owner_id)(?:,(?<columns>[^()]*))?\)/g;
+  /unnest\(\s*\$(?<parameter>\d+)::uuid\[\](?:,(?<arrays>[^()]*))?\)(?<ordinality>\s+with ordinality)?\s+as (?<name>\w+) \(\s*(?<column>workspace_id|owner_id)(?:,(?<columns>[^()]*))?\)/g;
 
 /**
  * Matches a set from JSON. Its form for one workspace has an additional scalar parameter, for example:
@@ -23,7 +23,7 @@ const COLUMNS =
  *     (select $2::uuid as "workspaceId", given.* from jsonb_to_recordset($1::jsonb) as given (email text)) as given
  */
 const RECORDS =
-  /(?<json>jsonb?)_to_recordset\(\$(?<place>\d+)::jsonb?\) as (?<name>\w+) \((?<before>[^()]*?)(?<column>"workspaceId"|\bworkspace_id|\bowner_id) uuid(?:, )?(?<behind>[^()]*)\)/g;
+  /(?<json>jsonb?)_to_recordset\(\$(?<parameter>\d+)::jsonb?\) as (?<name>\w+) \((?<before>[^()]*?)(?<column>"workspaceId"|\bworkspace_id|\bowner_id) uuid(?:, )?(?<after>[^()]*)\)/g;
 
 /**
  * Keys that are unique by themselves on a single Postgres, and together with the workspace if the tables are
@@ -110,7 +110,7 @@ interface Sets {
   /** Indexes (from 0) of parameters that are arrays of workspaces and become scalars. */
   arrays: number[];
   /** Indexes of parameters that are JSON rows, and the member of a row that has its workspace. */
-  records: { place: number; member: string }[];
+  records: { index: number; member: string }[];
 }
 
 interface Form extends Sets {
@@ -184,9 +184,9 @@ function buildForm(text: string): Form {
   let form = text
     .replace(IS_OF, '$1.workspace_id = $2.workspace_id')
     .replace(COLUMNS, (...match) => {
-      const { place, arrays: others = '', ordinality = '', name, column, columns = '' } = match.at(-1);
-      const scalar = `$${place}::uuid`;
-      arrays.add(place - 1);
+      const { parameter, arrays: others = '', ordinality = '', name, column, columns = '' } = match.at(-1);
+      const scalar = `$${parameter}::uuid`;
+      arrays.add(parameter - 1);
       scalars.add(scalar);
       if (columns.trim() === '') return `(select ${scalar} as ${column}) as ${name}`;
       const rows = `unnest(${others.trim()})${ordinality} as ${name} (${columns.trim()})`;
@@ -195,11 +195,11 @@ function buildForm(text: string): Form {
       return plain;
     })
     .replace(RECORDS, (...match) => {
-      const { json, place, name, before, column, behind } = match.at(-1);
+      const { json, parameter, name, before, column, after } = match.at(-1);
       const scalar = `$${more}::uuid`;
-      records.set(place - 1, column.replaceAll('"', ''));
+      records.set(parameter - 1, column.replaceAll('"', ''));
       scalars.add(scalar);
-      const rows = `${json}_to_recordset($${place}::${json}) as ${name} (${before}${behind})`;
+      const rows = `${json}_to_recordset($${parameter}::${json}) as ${name} (${before}${after})`;
       const plain = rowsOf(name, column, { scalar, rows });
       inPlace.set(plain, rowsInPlace(name, column, { scalar, rows }));
       return plain;
@@ -217,7 +217,7 @@ function buildForm(text: string): Form {
   const sets = {
     sequences,
     arrays: [...arrays],
-    records: [...records].map(([place, member]) => ({ place, member })),
+    records: [...records].map(([index, member]) => ({ index, member })),
   };
   // Every set has the same workspace, so each table at any depth gets the condition on it.
   const [scalar] = scalars;
@@ -273,7 +273,7 @@ export function sayWorkspace(
   const { text: plain, inPlace, arrays, records, sequences } = formOf(text);
   const found = new Set<string>();
   for (const at of arrays) for (const id of workspacesOf(values[at])) found.add(id.toLowerCase());
-  for (const { place: at, member } of records)
+  for (const { index: at, member } of records)
     for (const row of JSON.parse(String(values[at])) as Record<string, string>[])
       found.add(row[member]!.toLowerCase());
   const [workspace = NO_WORKSPACE, ...others] = found;

@@ -118,12 +118,12 @@ const ownersStatement = (name: string) => `
   select owners.workspace_id as id from owners`;
 
 /** Variant for a distributed Postgres, which cannot step from one workspace to the next across shards. */
-const ownersApartStatement = (name: string) =>
+const distributedOwnersStatement = (name: string) =>
   `select distinct ${name}.workspace_id as id from ${name} order by ${name}.workspace_id`;
 
 /** Returns the workspaces that have rows in a partition. */
 export async function ownersIn(pool: Pool, { name }: Pick<Partition, 'name'>): Promise<string[]> {
-  const text = (await isDistributed(pool)) ? ownersApartStatement(name) : ownersStatement(name);
+  const text = (await isDistributed(pool)) ? distributedOwnersStatement(name) : ownersStatement(name);
   const { rows } = await pool.query<{ id: string }>({ text });
   return rows.map(({ id }) => id);
 }

@@ -54,8 +54,8 @@ export async function poolingOf(
   client: pg.Client,
   openAnother: () => pg.Client,
 ): Promise<Pooling> {
-  const known = detected.get(url);
-  if (known) return known;
+  const cached = detected.get(url);
+  if (cached) return cached;
   let detection = detections.get(url);
   if (!detection) {
     detection = findPooling(url, client, openAnother).finally(() => detections.delete(url));

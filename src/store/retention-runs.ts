@@ -127,7 +127,7 @@ const RETENTION_LOCK: AdvisoryLock = {
 };
 
 /** Runs `work` while holding the retention lock. @returns undefined if another process holds it */
-export function aloneWithRetention<T>(
+export function holdRetentionLock<T>(
   pool: Pool,
   work: (lease: SessionLease) => Promise<T>,
 ): Promise<T | undefined> {

@@ -65,47 +65,51 @@ export function conditionOf(definition: Definition, taken: number): SqlCondition
     );
   }
 
-  function standard(name: string, asked: Comparison): string {
+  function standard(name: string, comparison: Comparison): string {
     const column = `profiles.${name}`;
     if ((timeAttributes as readonly string[]).includes(name))
-      return every(timeTests(column, 'timestamptz', asked), asked, column);
+      return every(timeTests(column, 'timestamptz', comparison), comparison, column);
     if (!(textAttributes as readonly string[]).includes(name))
       throw new Error(`there is no attribute ${name}`);
     const tests = [
-      ...('equals' in asked ? [`${column} = ${parameter(String(asked.equals), 'text')}`] : []),
-      ...(asked.in ? [`${column} = any(${parameter(asked.in.map(String), 'text[]')})`] : []),
-      ...never(asked, ['contains', 'more_than', 'less_than']),
+      ...('equals' in comparison ? [`${column} = ${parameter(String(comparison.equals), 'text')}`] : []),
+      ...(comparison.in ? [`${column} = any(${parameter(comparison.in.map(String), 'text[]')})`] : []),
+      ...never(comparison, ['contains', 'more_than', 'less_than']),
       ...timeTests(
         `(case when ${column} ~ '^\\d{4}-\\d\\d-\\d\\d' then ${column} end) collate "C"`,
         'text',
-        asked,
+        comparison,
       ),
     ];
-    return every(tests, asked, column);
+    return every(tests, comparison, column);
   }
 
-  function custom(path: string[], asked: Comparison): string {
+  function custom(path: string[], comparison: Comparison): string {
     const value = `(profiles.custom_attributes #> ${parameter(path, 'text[]')})`;
     const text = `(${value} #>> '{}')`;
     const numberValue = `(case when jsonb_typeof(${value}) = 'number' then ${text}::numeric end)`;
     const moment = `(case when jsonb_typeof(${value}) = 'string' and ${text} ~ ${LOOKS_LIKE_TIME} then ${text} end) collate "C"`;
     const json = (one: unknown) => parameter(JSON.stringify(one), 'jsonb');
     const tests = [
-      ...('equals' in asked ? [`${value} = ${json(asked.equals)}`] : []),
-      ...(asked.in ? [`${value} in (select jsonb_array_elements(${json(asked.in)}))`] : []),
-      ...('contains' in asked
-        ? [`(case when jsonb_typeof(${value}) = 'array' then ${value} @> ${json([asked.contains])} end)`]
+      ...('equals' in comparison ? [`${value} = ${json(comparison.equals)}`] : []),
+      ...(comparison.in ? [`${value} in (select jsonb_array_elements(${json(comparison.in)}))`] : []),
+      ...('contains' in comparison
+        ? [`(case when jsonb_typeof(${value}) = 'array' then ${value} @> ${json([comparison.contains])} end)`]
         : []),
-      ...('more_than' in asked ? [`${numberValue} > ${parameter(asked.more_than, 'numeric')}`] : []),
-      ...('less_than' in asked ? [`${numberValue} < ${parameter(asked.less_than, 'numeric')}`] : []),
-      ...timeTests(moment, 'text', asked),
+      ...('more_than' in comparison
+        ? [`${numberValue} > ${parameter(comparison.more_than, 'numeric')}`]
+        : []),
+      ...('less_than' in comparison
+        ? [`${numberValue} < ${parameter(comparison.less_than, 'numeric')}`]
+        : []),
+      ...timeTests(moment, 'text', comparison),
     ];
-    return every(tests, asked, value);
+    return every(tests, comparison, value);
   }
 
   /** Returns a false condition if the comparison uses operators that do not apply to this kind of value. */
-  function never(asked: Comparison, words: (keyof Comparison)[]): string[] {
-    return words.some((word) => word in asked) ? ['false'] : [];
+  function never(comparison: Comparison, words: (keyof Comparison)[]): string[] {
+    return words.some((word) => word in comparison) ? ['false'] : [];
   }
 
   function timeTests(
@@ -151,26 +155,27 @@ export function conditionOf(definition: Definition, taken: number): SqlCondition
       offset 0)`;
   }
 
-  function didHappen(summary: string, asked: Happening): string {
-    const { count_at_least = 0, count_at_most, last_in_days } = asked;
+  function didHappen(summary: string, happening: Happening): string {
+    const { count_at_least = 0, count_at_most, last_in_days } = happening;
     const moments = (
       [
-        ['first', '<', asked.first_before],
-        ['first', '>', asked.first_after],
-        ['last', '<', asked.last_before],
-        ['last', '>', asked.last_after],
+        ['first', '<', happening.first_before],
+        ['first', '>', happening.first_after],
+        ['last', '<', happening.last_before],
+        ['last', '>', happening.last_after],
       ] as const
     ).flatMap(([end, than, time]) =>
       time === undefined ? [] : [`done.${end} ${than} ${parameter(time, 'timestamptz')}`],
     );
     if (last_in_days !== undefined)
       moments.push(`done.last >= now() - make_interval(days => ${parameter(last_in_days, 'integer')})`);
-    const hasNever = 'count_at_least' in asked || count_at_most !== undefined;
-    const most = count_at_most === undefined ? [] : [`done.count <= ${parameter(count_at_most, 'bigint')}`];
+    const hasNever = 'count_at_least' in happening || count_at_most !== undefined;
+    const maxCount =
+      count_at_most === undefined ? [] : [`done.count <= ${parameter(count_at_most, 'bigint')}`];
     // Without a count, it must have happened. With a count, an activity that never happened counts as 0 and
     // has no times.
-    const least = [`done.count >= ${parameter(hasNever ? count_at_least : 1, 'bigint')}`];
-    const did = `exists (select from (${summary}) as done where ${[...least, ...most, ...moments].join(' and ')} offset 0)`;
+    const minCount = [`done.count >= ${parameter(hasNever ? count_at_least : 1, 'bigint')}`];
+    const did = `exists (select from (${summary}) as done where ${[...minCount, ...maxCount, ...moments].join(' and ')} offset 0)`;
     const zeroCounts = hasNever && count_at_least === 0 && moments.length === 0;
     return zeroCounts ? `(${did} or not exists (${summary} offset 0))` : did;
   }

@@ -64,7 +64,7 @@ const leaseOfStatements = {
   ready: leaseStatement('segment_exports.due_at', own),
 } as const;
 
-async function leaseExportsApart(
+async function leaseExportsByWorkspace(
   pool: Pool,
   state: keyof typeof leaseStatements,
   { process, milliseconds, limit }: { process: string; milliseconds: number; limit: number },
@@ -90,7 +90,8 @@ export async function leaseExports(
   state: keyof typeof leaseStatements,
   { process, milliseconds, limit }: { process: string; milliseconds: number; limit: number },
 ): Promise<LeasedExport[]> {
-  if (await isDistributed(pool)) return leaseExportsApart(pool, state, { process, milliseconds, limit });
+  if (await isDistributed(pool))
+    return leaseExportsByWorkspace(pool, state, { process, milliseconds, limit });
   const { rows } = await pool.query<LeasedExport>({
     name: `lease-${state}-exports`,
     text: leaseStatements[state],

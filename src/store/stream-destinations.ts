@@ -141,7 +141,7 @@ const ownersStatement = `
   order by stream_destinations.id
   limit $2`;
 
-async function listApart(
+async function listByWorkspace(
   pool: Pool,
   {
     workspaceId,
@@ -170,7 +170,8 @@ export async function listDestinations(
   pool: Pool,
   { workspaceId, after, limit }: { workspaceId?: string | undefined; after?: string; limit: number },
 ): Promise<DestinationRow[]> {
-  if (await isDistributed(pool)) return listApart(pool, { workspaceId, limit, ...(after && { after }) });
+  if (await isDistributed(pool))
+    return listByWorkspace(pool, { workspaceId, limit, ...(after && { after }) });
   const { rows } = await pool.query<DestinationRow>({
     name: 'list-destinations',
     text: listAnyStatement,

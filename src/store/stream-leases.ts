@@ -118,7 +118,10 @@ interface WantedLeases {
   gathers: boolean;
 }
 
-async function leaseApart(pool: Pool, { milliseconds, limit, gathers }: WantedLeases): Promise<LeasedRow[]> {
+async function leaseByWorkspace(
+  pool: Pool,
+  { milliseconds, limit, gathers }: WantedLeases,
+): Promise<LeasedRow[]> {
   const rows: LeasedRow[] = [];
   const { rows: whose } = await pool.query<{ id: string }>(waitingStatement, [gathers]);
   for (const { id } of whose) {
@@ -151,7 +154,7 @@ export async function leaseDestinations(
   { milliseconds, limit, gathers }: WantedLeases,
 ): Promise<LeasedDestination[]> {
   const wanted = { milliseconds, limit, gathers };
-  const rows = await ((await isDistributed(pool)) ? leaseApart(pool, wanted) : leaseAny(pool, wanted));
+  const rows = await ((await isDistributed(pool)) ? leaseByWorkspace(pool, wanted) : leaseAny(pool, wanted));
   return rows.map(({ plannedPosition, plannedPlace, leasedUntil, ...leased }) => ({
     ...leased,
     leasedAt: leasedUntil.getTime() - milliseconds,

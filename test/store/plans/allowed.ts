@@ -62,7 +62,7 @@ export const longReads: Record<string, string> = {
   'dead-letter-actions.ts keysOf: a range of dead_letters_waiting': PAGE,
   'dead-letter-actions.ts countLetters: all of dead_letters':
     'somebody who replays all of them asks how many there are',
-  'dead-letter-groups.ts walkGroups: a range of dead_letters_groups': 'the first of the next group',
+  'dead-letter-groups.ts readGroups: a range of dead_letters_groups': 'the first of the next group',
   'profile-search.ts newestUsers: what one owner has in profiles': 'a page, from the end of the index',
   'profile-search.ts searchUsers: a range of profiles_external_id_bytes': PREFIX,
   'profile-search.ts searchUsers: a range of user_aliases_pkey': 'the first of the next label',
@@ -116,8 +116,8 @@ export const longReads: Record<string, string> = {
   'stream-leases.ts leaseAny: a range of stream_log_pkey': 'as many as fill a file, at most FULL.rows',
   'stream-destinations.ts listDestinations: a range of stream_log_pkey': 'the first of the range',
   'stream-destinations.ts createDestination: a range of stream_log_at':
-    'the first MOST_AT_ONCE behind a time',
-  'stream-destinations.ts replayFrom: a range of stream_log_at': 'the first MOST_AT_ONCE behind a time',
+    'the first MAX_CONCURRENT_ROWS after a time',
+  'stream-destinations.ts replayFrom: a range of stream_log_at': 'the first MAX_CONCURRENT_ROWS after a time',
   'stream-destinations.ts trimLog: a range of stream_log_at': OLD,
   'stream-log.ts readLog: a range of stream_log_pkey': PAGE,
   'email-addresses.ts dropUnheldAddresses: what one owner has in stream_log': 'one row: whether there is any',

@@ -4,20 +4,24 @@ import { packageRoot } from '../../../src/platform/files.ts';
 
 /** What is sent to a distributed Postgres alone: see test/store/distributed-statements.test.ts. */
 const distributedAlone = [
-  ...['counters.ts readUsageApart', 'credentials.ts findBlockedApart', 'erasures.ts eraseHistoriesApart'],
-  ...['idempotency-keys.ts forgetKeysApart', 'segment-export-leases.ts leaseExportsApart'],
-  ...['stream-leases.ts leaseApart', 'stream-destinations.ts listApart'],
+  ...[
+    'counters.ts readUsageDistributed',
+    'credentials.ts findBlocked',
+    'erasures.ts eraseHistoriesByWorkspace',
+  ],
+  ...['idempotency-keys.ts forgetKeysByOwner', 'segment-export-leases.ts leaseExportsByWorkspace'],
+  ...['stream-leases.ts leaseByWorkspace', 'stream-destinations.ts listByWorkspace'],
   ...['events.ts recordEventsApart', 'purchases.ts recordPurchasesApart'],
 ];
 
 /** What only a Citus takes, and what no table of a workspace is in: see test/store/citus.test.ts. */
 const onNodes: Record<string, string> = {
-  'distributed.ts lookAt': 'looks whether there is a Citus',
+  'distributed.ts queryDistribution': 'looks whether there is a Citus',
   'distributed.ts prepare': 'sets the session',
   'distributed.ts readPlaces': 'reads where sequences stand',
   'distributed.ts takePlace': 'writes one row, of the workspace that it is given',
-  'horizon.ts lookApart': 'reads where a sequence stands',
-  'horizon.ts ask': 'asks nodes for their transactions',
+  'horizon.ts readDistributed': 'reads where a sequence stands',
+  'horizon.ts queryNodes': 'asks nodes for their transactions',
   'distribute.ts requireCitus': 'asks what there is to distribute over',
   'distribute.ts requireRoom': 'asks nodes for a setting',
   'distribute.ts setNodes': 'sets the databases of nodes',
