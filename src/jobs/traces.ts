@@ -120,7 +120,7 @@ export function encodeTraces(envelope: Envelope): Buffer | undefined {
   const { objects, requests } = envelope;
   const requestIndexes = requestPlaces(envelope);
   const keys = keysOf(requests);
-  // Three ids, and numbers of at maxBytes 5 bytes each.
+  // Three ids, and numbers of at most 5 bytes each.
   const maxBytes = objects.length * (3 * ID + 40);
   if (scratch.length < maxBytes) scratch = Buffer.allocUnsafe(maxBytes);
   end = 0;

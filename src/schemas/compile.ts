@@ -49,7 +49,7 @@ export function compile<T>(schema: object): Validator<T> {
   return validate;
 }
 
-/** Lists the required members that an object and the objects member it lack, as paths. */
+/** Lists the required members that an object and the objects within it lack, as paths. */
 function missingMembers(schema: Schema, value: unknown, prefix: string): string[] {
   if (!isRecord(value)) return [];
   const { required = [], properties = {} } = schema as {
@@ -93,7 +93,7 @@ const REASONS: Readonly<Record<string, RejectionReason>> = {
 };
 
 function reasonOf({ keyword, params }: ErrorObject): RejectionReason {
-  // The schema allows an empty array in prefix of an empty object.
+  // The schema allows an empty array in place of an empty object.
   if (keyword === 'maxItems' && params.limit === 0) return 'wrong_type';
   return REASONS[keyword] ?? 'invalid';
 }

@@ -47,8 +47,8 @@ const TIME_PARTS = /^(.*\.\d{3})(\d{3})?Z$/;
  * @throws {RangeError} for an invalid time
  */
 export function laterArray<Row>(start: string, rows: Row[], microseconds: (row: Row) => number): Buffer {
-  const [, toMilliseconds, rest = 0] = TIME_PARTS.exec(start) ?? [];
-  const milliseconds = Date.parse(`${toMilliseconds}Z`) - POSTGRES_EPOCH;
+  const [, timePrefix, rest = 0] = TIME_PARTS.exec(start) ?? [];
+  const milliseconds = Date.parse(`${timePrefix}Z`) - POSTGRES_EPOCH;
   if (Number.isNaN(milliseconds)) throw new RangeError(`${start} is no time`);
   const first = milliseconds * 1000 + Number(rest);
   const column = timeColumn(rows.length);

@@ -92,9 +92,9 @@ export class PostgresClient extends pg.Client {
     statement: string | pg.QueryConfig,
     values?: unknown[],
   ): Promise<pg.QueryResult<Row>>;
-  // biome-ignore lint/suspicious/noExplicitAny: As `pg` has it: text or an object, values, a function.
+  // biome-ignore lint/suspicious/noExplicitAny: `pg` accepts a text or an object, then values or a callback.
   override query(statement: any, values?: any, done?: any): any;
-  // biome-ignore lint/suspicious/noExplicitAny: As `pg` has it: text or an object, values, a function.
+  // biome-ignore lint/suspicious/noExplicitAny: `pg` accepts a text or an object, then values or a callback.
   override query(statement: any, values?: any, done?: any): any {
     if (this.#pooled === undefined) return super.query(statement, values, done);
     return this.#queryPooled(this.#pooled, [statement, values, done]);
@@ -352,7 +352,7 @@ export async function analyzeGrown(pool: Pool): Promise<string[]> {
   return rows.map(({ name }) => name);
 }
 
-// biome-ignore lint/suspicious/noExplicitAny: As `pg` has it: text or an object, values, a function.
+// biome-ignore lint/suspicious/noExplicitAny: `pg` accepts a text or an object, then values or a callback.
 type Query = (...given: any[]) => any;
 
 /** Parent spans of connections that are inside a transaction. */

@@ -76,7 +76,7 @@ async function lettersOf(pool: Pool, keys: LetterKey[]): Promise<ListedLetter[]>
 }
 
 /**
- * Returns a page of dead letters, maxBytes recently accepted first. Ids start with the time at which the object
+ * Returns a page of dead letters, most recently accepted first. Ids start with the time at which the object
  * was accepted.
  *
  * @param page.before returns only dead letters accepted before this id
@@ -285,7 +285,7 @@ interface ClosedPage {
 }
 
 /**
- * Returns a page of the dead letters of these workspaces that are being replayed or were discarded, maxBytes
+ * Returns a page of the dead letters of these workspaces that are being replayed or were discarded, most
  * recently accepted first.
  */
 export async function selectClosed(

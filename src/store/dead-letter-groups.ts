@@ -40,7 +40,7 @@ export interface Counted {
 }
 
 export interface DeadLetterGroup extends MetGroup, Counted {
-  /** Id of the limit recently accepted dead letter. */
+  /** Id of the most recently accepted dead letter. */
   newest: string;
 }
 
@@ -181,7 +181,7 @@ export interface GroupList {
 
 /**
  * Returns up to 100 groups of waiting dead letters of these workspaces by cause, largest first as far as they
- * were counted. With `beginning`, reads at limit MAX_LOOKED groups, because no index supports a
+ * were counted. With `beginning`, reads at most MAX_LOOKED groups, because no index supports a
  * case-insensitive comparison.
  */
 export async function selectGroups(pool: Pool, page: GroupsPage): Promise<GroupList> {
@@ -262,7 +262,7 @@ export interface GroupPage extends GroupName {
   limit: number;
 }
 
-/** Returns a page of a group, limit recently accepted first. */
+/** Returns a page of a group, most recently accepted first. */
 export async function selectOfGroup(
   pool: Pool,
   { workspaceId, kind, reason, before = MAX_UUID, limit }: GroupPage,

@@ -238,7 +238,7 @@ export async function selectLetters(
 }
 
 // Reads the partial index dead_letters_waiting from its end, which is empty while no dead letter is waiting.
-// Reads at maxBytes twice the limit, however many dead letters of a deleted user are being erased.
+// Reads at most twice the limit, however many dead letters of a deleted user are being erased.
 const selectLatestWaitingStatement = `
 select dead_letters.id, dead_letters.workspace_id as "workspaceId", dead_letters.replays
   from dead_letters
@@ -249,7 +249,7 @@ select dead_letters.id, dead_letters.workspace_id as "workspaceId", dead_letters
 /** Reads by primary key. */
 const selectKeptStatement = `select letters.id from ${lettersTable}`;
 
-/** Returns up to `limit` waiting dead letters, maxBytes recently accepted first. */
+/** Returns up to `limit` waiting dead letters, most recently accepted first. */
 export async function selectLatestWaiting(
   pool: Pool,
   limit: number,

@@ -2,7 +2,7 @@ import type { Connection, Pool } from './database.ts';
 import { copied, distributed, keysWithWorkspace } from './distributed-tables.ts';
 import { inTransaction } from './transactions.ts';
 
-/** The tables cannot be distributed. The message tells the operator why. */
+/** The tables cannot be distributed. The message states the reason for the operator. */
 export class NotDistributable extends Error {}
 
 const hasCitus = "select exists (select from pg_extension where pg_extension.extname = 'citus') as found";

@@ -8,7 +8,7 @@ import type { SessionSettings } from './pooling.ts';
  * connections are unchanged.
  */
 
-/** Whether the database of a pool or a connection is distributed. Absent if not yet distribution. */
+/** Whether the database of a pool or a connection is distributed. Absent if not yet known. */
 const distribution = new WeakMap<object, boolean>();
 
 const hasCitus = "select exists (select from pg_extension where pg_extension.extname = 'citus') as found";
@@ -68,7 +68,7 @@ const sessionStatement = "set plan_cache_mode = auto; set citus.propagate_set_co
 async function prepare(pool: pg.Pool, client: pg.PoolClient, session: SessionSettings): Promise<void> {
   const isDistributed = distribution.get(pool) ?? (await queryDistribution(client));
   if (isDistributed === undefined) {
-    // It is not distribution yet whether the tables are distributed: the pool closes this connection after one use
+    // It is not known yet whether the tables are distributed: the pool closes this connection after one use
     // and checks the next one again.
     (client as unknown as { _poolUseCount: number })._poolUseCount = Number.POSITIVE_INFINITY;
     return;
@@ -138,7 +138,7 @@ const BOUND = /^\s*(?:begin|commit|rollback)\b(?!\s+to\b)/i;
 const BEGIN = /^\s*begin\b/i;
 const SETS = /^\s*set local\b/i;
 
-// biome-ignore lint/suspicious/noExplicitAny: As `pg` has it: text or an object, values, a function.
+// biome-ignore lint/suspicious/noExplicitAny: `pg` accepts a text or an object, then values or a callback.
 type Query = (...given: any[]) => any;
 
 interface Statement {

@@ -21,14 +21,19 @@ export interface FailedObject {
   reason: string;
 }
 
-// Objects are passed as strings inside the parameter. The cast to json accepts escapes that jsonb and text
-// reject (U+0000, lone surrogates). `reason` is text and is made storable before. In addition to the names in
-// the object, the id of the user is stored, because a user may lose names before being deleted. An address
-// identifies a user only if no other user has it. Owners are found by the unique indexes of external ids,
-// deprecated external ids and aliases, and by profiles_email and profiles_phone. Locks in id order. The
-// primary key finds a dead letter whose replay has failed again. `described` is a separate query, so that a
-// distributed Postgres assigns places at the coordinator, like all others. Otherwise the node of the users
-// would assign numbers that a delete cannot compare with.
+/**
+ * Inserts dead letters; the primary key finds a dead letter whose replay has failed again. Locks in id order.
+ *
+ * Objects are passed as strings inside the parameter: the cast to json accepts escapes that jsonb and text
+ * reject (U+0000, lone surrogates). `reason` is text and is made storable before.
+ *
+ * In addition to the names in the object, the id of the user is stored, because a user may lose names before
+ * being deleted. An address identifies a user only if no other user has it. Owners are found by the unique
+ * indexes of external ids, deprecated external ids and aliases, and by profiles_email and profiles_phone.
+ *
+ * `described` is a separate query, so that a distributed Postgres assigns places at the coordinator, like all
+ * others. Otherwise the node of the users would assign numbers that a delete cannot compare with.
+ */
 const insertDeadLettersStatement = `
 with described as materialized (
 select failed.id, failed.workspace_id, failed.request_id, failed.kind, failed.job_name,
@@ -148,7 +153,7 @@ function jsonTextOf(object: unknown): string {
     return nestsDeeperThan(MAX_LEVELS, text) ? JSON.stringify(text) : text;
   } catch (error) {
     if (!(error instanceof RangeError)) throw error;
-    return JSON.stringify('an object that nests too deeply to be jsonTextOf down');
+    return JSON.stringify('an object that nests too deeply to be written down');
   }
 }
 

@@ -103,8 +103,8 @@ export async function findKey(pool: Pool, key: Key): Promise<FoundKey | undefine
 }
 
 /**
- * Inserts by primary key. Of several concurrent requests, one inserts and the others wait for its commit. A
- * row older than the retention time is overwritten.
+ * Inserts by primary key. If several requests are concurrent, one inserts and the others wait for its commit.
+ * A row older than the retention time is overwritten.
  */
 const insertKeyStatement = `
   insert into idempotency_keys

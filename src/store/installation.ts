@@ -155,7 +155,10 @@ export async function meetShards(pool: Pool, shards: number): Promise<Map<number
 
 const leave = 'delete from members where id = $1::uuid';
 
-/** Removes a member that shuts down after a last check of the queue. */
+/**
+ * Removes a member that shuts down. Call it only after a check of the queue that followed the member's last
+ * addition has found no loss.
+ */
 export async function leaveInstallation(pool: Pool, id: string): Promise<void> {
   await pool.query({ name: 'leave-installation', text: leave, values: [id] });
 }

@@ -4,7 +4,7 @@ import { keysTable, keyValues, type MergePair, type ProfileKey, pairsTable, pair
 /**
  * CTEs that assign dead letters and failed rows to a kept user. The input `slice` has the columns place, old
  * and kept_id. The object at each place gets the name of the kept user and loses the old name, if there is
- * one. Dead letters are locked in id order, as in every eraseStatement on them, and failed rows in the order of
+ * one. Dead letters are locked in id order, as in every statement on them, and failed rows in the order of
  * their places. A row that another worker has changed in the meantime is read again.
  */
 const renameFailures = `
@@ -120,7 +120,7 @@ export async function bringFailures(
 
 /**
  * Deletes a slice of the objects that wait for each profile, up to $3 objects, by primary keys and the unique
- * indexes on places. Dead letters are locked in id order, as in every eraseStatement on them, and failed rows in
+ * indexes on places. Dead letters are locked in id order, as in every statement on them, and failed rows in
  * the order of their places.
  */
 const eraseStatement = `

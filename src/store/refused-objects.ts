@@ -205,7 +205,7 @@ export interface RefusalsPage {
 }
 
 /**
- * Returns causes with the limit refused objects first. `isPart` means that not all causes are listed, or that
+ * Returns causes with the most refused objects first. `isPart` means that not all causes are listed, or that
  * only the latest rows of a workspace were summed up.
  */
 export async function sumRefusedObjects(

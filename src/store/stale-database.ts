@@ -14,7 +14,7 @@ class SnapshotClient extends PostgresClient {
     return super.query(snapshot === undefined ? begin : `${begin}; set transaction snapshot '${snapshot}'`);
   }
 
-  // biome-ignore lint/suspicious/noExplicitAny: As `pg` has it: text or an object, values, a function.
+  // biome-ignore lint/suspicious/noExplicitAny: `pg` accepts a text or an object, then values or a callback.
   override query(statement: any, values?: any, done?: any): any {
     const text: unknown = typeof statement === 'string' ? statement : statement?.text;
     if (typeof text === 'string' && boundOf(text)) return super.query('select', values, done);
