@@ -49,7 +49,7 @@ export function cdiIntegrations(): DirectOperation {
         integration_id: row.id,
         app_group_id: workspaceId,
         integration_name: row.name,
-        // As other services of the protocol call them.
+        // The vendor's name for this kind.
         integration_type: row.kind === 'deletes' ? 'user_deletes' : row.kind,
         integration_status: row.status,
         contact_emails: row.contactEmails,

@@ -31,7 +31,7 @@ export function cdiSync(): DirectOperation {
       const started = await startRun(pool, { id, integrationId, askedBy: 'api' });
       if (started === 'in progress') throw new ApiError('syncInProgress');
       if (started === 'not active') throw new ApiError('integrationNotActive');
-      // Deleted since it was found.
+      // The integration was deleted after it was found.
       if (started === 'unknown') throw new ApiError('unknownIntegration');
       await announceRun(id);
       return { status: 202, body: { message: 'success' } };

@@ -1,10 +1,10 @@
-import { addresses, ofAddresses, planChange } from './email/listing.ts';
+import { addresses, addressOperation, planChange } from './email/listing.ts';
 import type { QueuedOperation } from './operation.ts';
 
 /** POST /email/bounce/remove */
 export function emailBounceRemove(): QueuedOperation {
   return {
-    ...ofAddresses,
+    ...addressOperation,
     id: 'email.bounce.remove',
     path: '/email/bounce/remove',
     permission: 'email.bounce.remove',

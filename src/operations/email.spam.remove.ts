@@ -1,10 +1,10 @@
-import { addresses, ofAddresses, planChange } from './email/listing.ts';
+import { addresses, addressOperation, planChange } from './email/listing.ts';
 import type { QueuedOperation } from './operation.ts';
 
 /** POST /email/spam/remove */
 export function emailSpamRemove(): QueuedOperation {
   return {
-    ...ofAddresses,
+    ...addressOperation,
     id: 'email.spam.remove',
     path: '/email/spam/remove',
     permission: 'email.spam.remove',

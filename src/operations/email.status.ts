@@ -1,7 +1,7 @@
 import { BadRequest } from '../errors.ts';
 import { isGiven } from '../profile/identifier.ts';
 import { refuse, required } from '../profile/refusal.ts';
-import { addresses, ofAddresses, planChange } from './email/listing.ts';
+import { addresses, addressOperation, planChange } from './email/listing.ts';
 import type { QueuedOperation } from './operation.ts';
 
 const INVALID_STATE = refuse(
@@ -13,7 +13,7 @@ const INVALID_STATE = refuse(
 /** POST /email/status: the global state of email addresses. */
 export function emailStatus(): QueuedOperation {
   return {
-    ...ofAddresses,
+    ...addressOperation,
     id: 'email.status',
     path: '/email/status',
     permission: 'email.status',

@@ -2,7 +2,7 @@ import { BadRequest } from '../errors.ts';
 import { isGiven } from '../profile/identifier.ts';
 import { invalid, required } from '../profile/refusal.ts';
 import { readSeries } from '../store/activity-series.ts';
-import { readName, readStretch, seriesReply, stretchParameters, toData } from './activity/activity.ts';
+import { readName, readSeriesRange, seriesParameters, seriesReply, toData } from './activity/activity.ts';
 import type { DirectOperation } from './operation.ts';
 
 /** GET /events/data_series: how often an event happened, by day or hour. */
@@ -23,7 +23,7 @@ export function eventsDataSeries(): DirectOperation {
       required: ['event', 'length'],
       properties: {
         event: { type: 'string', description: 'The name of the event.', rule: 'it must be a string' },
-        ...stretchParameters,
+        ...seriesParameters,
         segment_id: {
           type: 'string',
           description: 'Not supported: a request with it is refused with 400.',
@@ -53,9 +53,9 @@ export function eventsDataSeries(): DirectOperation {
       if (name === undefined) throw new BadRequest(required('event'));
       if (isGiven(query.segment_id))
         throw new BadRequest(invalid('segment_id', 'events are not counted by segment'));
-      const stretch = readStretch(query, now);
-      const points = await readSeries(database.pool, workspaceId, { kind: 'event', name, ...stretch });
-      return { status: 200, body: { data: toData(stretch, points, ['count', 'count']), message: 'success' } };
+      const range = readSeriesRange(query, now);
+      const points = await readSeries(database.pool, workspaceId, { kind: 'event', name, ...range });
+      return { status: 200, body: { data: toData(range, points, ['count', 'count']), message: 'success' } };
     },
   };
 }

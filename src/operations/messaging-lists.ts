@@ -1,8 +1,8 @@
 import type { DirectOperation } from './operation.ts';
 
 /**
- * A list of what a service that sends messages has. Penstock sends none, so the list is empty. Connectors read it to test
- * their connection.
+ * Creates an operation that lists objects of a messaging service. Penstock sends no messages, so the list is always
+ * empty. Connectors read it to test their connection.
  */
 function emptyList(
   given: Pick<DirectOperation, 'id' | 'path' | 'summary'> & { permission: string; member: string },

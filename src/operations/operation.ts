@@ -11,154 +11,166 @@ import type { VendorRules } from '../schemas/vendor-rules.ts';
 import type { Database } from '../store/database.ts';
 import type { Channel } from '../store/subscription-states.ts';
 
-/** What the settings say about the operations. */
+/** Settings that change how operations validate requests. */
 export interface OperationOptions {
   longStrings?: LongStrings | undefined;
-  /** Absent: the rules of the specification. */
+  /** By default the rules of the specification. */
   rules?: VendorRules | undefined;
 }
 
-/** Who asks, when, and as which request. */
+/** The authenticated caller of an operation, with the id and the time of its request. */
 export interface Caller {
   workspaceId: string;
-  /** The company of the SCIM token that was shown; absent with an API key. */
+  /** Id of the company of the SCIM token. Absent with an API key. */
   companyId?: string;
-  /** Id of the SCIM token, and the address that it came from; absent with an API key. */
+  /** Id of the SCIM token and the client's IP address. Absent with an API key. */
   scimToken?: { id: string; address: string | undefined };
   /**
-   * The `X-Request-Id` of the answer, a UUID. What the request makes has it as its id. A request that is tried again
-   * because nobody knows how far it got is tried under the same one, and finds what it has made already.
+   * The `X-Request-Id` of the answer, a UUID. Rows that the request creates get this id. A retry after an unknown
+   * outcome runs with the id of the first attempt, so it finds the rows that the first attempt created.
    */
   requestId: string;
-  /** Whether the workspace has this subscription group, archived or not. */
+  /** Returns whether the workspace has this subscription group. Archived groups count. */
   hasGroup(id: string): boolean;
-  /** The channel of the workspace's subscription group, archived or not; undefined: it has no such group. */
+  /**
+   * Returns the channel of the workspace's subscription group, archived or not, or undefined if the workspace has no
+   * such group.
+   */
   channelOf(id: string): Channel | undefined;
-  /** Whether objects of the workspace that are addressed to this external id are refused. */
+  /** Returns whether the workspace blocks this external id. Objects addressed to it are refused. */
   isBlocked(externalId: string): boolean;
-  /** Epoch milliseconds at which the request arrived. */
+  /** Arrival time of the request in epoch milliseconds. */
   now: number;
 }
 
-/** A request that is refused as a whole. */
+/** A request that was refused as a whole. */
 export interface RefusedRequest {
   status: number;
   message: string;
-  /** Elements of the request that caused the refusal; absent if the request as a whole did. */
+  /** The elements that caused the refusal. Absent if the cause is the request as a whole. */
   errors?: Json | undefined;
-  /** The parsed body; absent if the request was refused before its body was read. */
+  /** The parsed body. Absent if the request was refused before its body was read. */
   body?: Record<string, Json> | undefined;
 }
 
 export interface Reply {
   status: number;
   body: Json | undefined;
-  /** The JSON text of a large body instead of `body`. It is made while it is read, so that not all of it is in memory as objects. */
+  /**
+   * The JSON text of a large body, instead of `body`. It is generated while it is sent, so that the objects are never
+   * all in memory.
+   */
   parts?: AsyncIterable<string>;
   headers?: Record<string, string>;
 }
 
-/** Everything about one endpoint. Router entry, validator, documentation and contract tests follow from it. */
+/** The description of one endpoint. The route, validators, API documentation and contract tests are generated from it. */
 interface Described {
-  /** Unique; the name of its file. */
+  /** Unique id, which is also the name of the operation's file. */
   id: string;
   method: 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
-  /** Express syntax: `/users/track`, `/scim/v2/Users/:id`. */
+  /** Path in Express syntax, for example `/users/track` or `/scim/v2/Users/:id`. */
   path: string;
-  /** How callers prove who they are, if not by an API key: a SCIM token opens every operation of SCIM. */
+  /** Authentication if it is not an API key. A SCIM token may call every SCIM operation. */
   auth?: 'scim';
-  /** What the key must carry; absent: any key of the workspace opens it. */
+  /** The permission that the API key needs. If absent, any key of the workspace may call the operation. */
   permission?: string;
-  /** The rate limit that it shares with the other operations of the same bucket. */
+  /** The rate limit, which all operations of the bucket share. */
   bucket: BucketName;
   /**
-   * It asks by another method than GET, and changes nothing: it is answered anew also where an `Idempotency-Key` promises
-   * one effect.
+   * Marks a read with a method other than GET. With an `Idempotency-Key`, a retry is executed again instead of
+   * returning the stored answer.
    */
   readsOnly?: true;
   summary: string;
   description: string;
-  /** Schema of the whole body. What it refuses of a direct operation is refused with 400; a queued one judges object by object. */
+  /**
+   * Schema of the whole body. A direct operation answers 400 if the body does not match; a queued operation validates
+   * each object.
+   */
   body?: Schema;
-  /** Makes of a body the one that its schema describes, where clients may write it in several ways. */
+  /** Converts a body to the names and shape of `body`, where clients may write it in several ways. */
   spell?(body: Record<string, Json>): Record<string, Json>;
   query?: Schema;
-  /** Its query may name a list of users: it may be as long as 50 of the longest names. */
+  /** Allows a longer query string, with up to 50 users by their longest identifiers. */
   listsInQuery?: true;
-  /** Bytes that its body may have, if fewer than any other's. */
+  /** Maximum size of the body in bytes, if lower than MAX_BODY_BYTES. */
   maxBytes?: number;
-  /** The error for a body over the limit; `bodyTooLarge` by default. */
+  /** The error if the body is larger than `maxBytes`. Default: `bodyTooLarge`. */
   tooLarge?: ErrorName;
-  /** Schema of each answer, by status. */
+  /** Schema of each successful answer, by status. */
   replies: Record<number, { description: string; schema: Schema }>;
-  /** Errors of the catalogue that its own rules end with. */
+  /** Errors of the catalogue that the operation itself throws. */
   refusals?: readonly ErrorName[];
-  /** Texts of those errors that differ from the catalogue. */
+  /** Messages of `refusals` that differ from the catalogue. */
   messages?: Partial<Record<ErrorName, string>>;
-  /** The body of an error answer; `{message}` unless the specification wants more. */
+  /** Builds the body of an error answer. Default: `{message}`. */
   errorBody?(refusal: RefusedRequest): Json;
-  /** Of its answers with a body, if not `application/json`. */
+  /** Content type of answers with a body. Default: `application/json`. */
   contentType?: string;
-  /** Schema of what `errorBody` makes. */
+  /** Schema of the result of `errorBody`. */
   errorSchema?: Schema;
-  /** A request that is accepted as it stands, and the answer to it. */
+  /** A valid request and its answer, for the documentation. */
   example: { body?: Json; query?: Record<string, string>; params?: Record<string, string>; reply: Json };
 }
 
-/** Answered when its objects are on disk in the queue; applied by the workers. */
+/** An operation that answers when its objects are on disk in the queue. Workers apply the objects. */
 export interface QueuedOperation extends Described {
   kind: 'queued';
-  /** While much waits, it is refused before others are. */
+  /** Limits the operation to half of the queue, so that it is refused before other operations are. */
   givesWay?: true;
   /**
-   * Milliseconds for which the answer waits until the objects have taken effect, so that the caller reads them back;
-   * then it is given all the same. Absent: it means that they are on disk, and says so at once.
+   * Maximum time in milliseconds that the answer waits until the objects have taken effect, so that the caller can read
+   * them. After that time, the answer is sent anyway. If absent, the answer does not wait.
    */
   readBackWithin?: number;
   /**
-   * Separates what can be applied from what cannot. Pure.
-   * @throws {BadRequest|ApiError} when nothing of the request can be accepted
+   * Separates valid objects from invalid ones. Pure.
+   * @throws {BadRequest|ApiError} if no object of the request is valid
    */
   plan(caller: Caller, body: Record<string, Json>): Plan;
-  /** As `plan`, where that may take long: between two steps others get their turn. */
+  /** Does the work of `plan` in steps, so that the event loop can serve other requests in between. */
   steps?(caller: Caller, body: Record<string, Json>): Generator<void, Plan>;
 }
 
 export interface Plan {
   objects: AcceptedObject[];
-  /** Objects that were refused, as the answer names them. */
+  /** The refused objects, with the positions that the answer reports. */
   rejected: readonly Rejection[];
-  /** The answer once the objects are on disk; with `replyOf` or `readBack`, the one if the objects have not taken effect in time. */
+  /**
+   * The answer once the objects are on disk. With `replyOf` or `readBack`, it is sent only if the objects took too long
+   * to take effect.
+   */
   reply: Reply;
   /**
-   * Makes the answer of how the objects have ended, which the request then waits for. Pure.
+   * Builds the answer from the outcome of the objects. If present, the request waits for that outcome. Pure.
    *
-   * @param errors by the id of each object that did not take effect, why
+   * @param errors the reason by object id, for each object that did not take effect
    */
   replyOf?(errors: ReadonlyMap<string, string>): Reply;
-  /** Reads the answer from the store after the objects have taken effect. The operation needs `readBackWithin`. */
+  /** Reads the answer from the store after the objects have taken effect. The operation must set `readBackWithin`. */
   readBack?(resources: Pick<Resources, 'database'>): Promise<Reply>;
 }
 
-/** What a direct operation reaches. */
+/** Services that a direct operation may use. */
 export interface Resources {
   database: Database;
   /** Wire name of the service id. */
   serviceIdField: string;
-  /** Tries templates. */
+  /** Renders the templates of preference centers to validate them. */
   renderer: Renderer;
   links: LinkSettings;
   downloads: DownloadSettings;
   waiting: WaitingSearch;
-  /** Tells the sync processes of a run that has begun; they would find it by themselves, some seconds later. */
+  /** Notifies the sync processes of a new run. Without the notification they find the run by polling, some seconds later. */
   announceRun(runId: string): Promise<void>;
 }
 
-/** What is in the lanes. */
+/** Search in the envelopes that wait in the lanes. */
 export interface WaitingSearch {
   /**
-   * The envelopes with ids of the range that carry objects of the request.
-   * @throws when the queue does not answer
+   * Returns the waiting envelopes with objects of the request, among those with ids in the range.
+   * @throws if the queue is unavailable
    */
   find(
     requestId: string,
@@ -167,30 +179,30 @@ export interface WaitingSearch {
   ): Promise<{ envelopeId: string; lane: number; trace: Trace }[]>;
 }
 
-/** How the links that open preference centers are made. */
+/** Address and lifetime of links to preference centers. */
 export interface LinkSettings {
-  /** Address of the page of a token, as the world knows it. */
+  /** Returns the public URL of the page for a token. */
   urlOf(token: string): string;
-  /** Days for which a new link opens its page. */
+  /** Lifetime of a new link in days. */
   days: number;
 }
 
-/** Where exports of segments go, and how their links are made. */
+/** Destination of segment exports, and the address of their links. */
 export interface DownloadSettings {
-  /** They go to a bucket, and have no links. */
+  /** Exports are uploaded to a bucket and have no links. */
   isBucket: boolean;
-  /** Address of the file of a token, as the world knows it. */
+  /** Returns the public URL of the file for a token. */
   urlOf(token: string): string;
 }
 
-/** Answered from the store. */
+/** An operation that answers from the store. */
 export interface DirectOperation extends Described {
   kind: 'direct';
-  /** Looks for objects that still wait in the queue. */
+  /** The operation searches the queue for waiting objects. */
   asksQueue?: true;
-  /** Tries templates, which takes a free render process. */
+  /** The operation renders templates, which needs a free render process. */
   renders?: true;
-  /** Its answer may be large: a few requests at a time are answered, and of one workspace fewer. */
+  /** The answer may be large. The process handles only a few such requests at a time, and fewer for each workspace. */
   isLarge?: true;
   handle(caller: Caller, input: DirectInput, resources: Resources): Promise<Reply>;
 }
@@ -199,22 +211,22 @@ export interface DirectInput {
   body: Record<string, Json>;
   query: Record<string, Json>;
   params: Record<string, string>;
-  /** Absent where an operation is tried without a server. */
+  /** Absent if a test calls the operation without a server. */
   request?: AboutRequest;
 }
 
-/** What an operation may want to know of the request beside what it carries. */
+/** Facts about the HTTP request that some operations need. */
 export interface AboutRequest {
-  /** Scheme and host that the caller knows us by, without a slash at the end. */
+  /** Scheme and host of the request's URL, without a trailing slash. */
   baseUrl: string;
-  /** The header of this name. */
+  /** Value of the `If-Match` header. */
   ifMatch?: string;
   ifNoneMatch?: string;
 }
 
 export type Operation = QueuedOperation | DirectOperation;
 
-/** Refuses an object for a blocked external id. Clients match on this text. */
+/** The refusal of an object for a blocked external id. Clients match on this text. */
 export const BLOCKED_ID = refuse(
   'blocked',
   'external_id',

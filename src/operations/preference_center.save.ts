@@ -60,7 +60,7 @@ export function preferenceCenterSave(): DirectOperation {
       const name = requireName(body);
       const created = await createUnlessThere(database, { workspaceId, id, name, contents, now: at });
       if (created) return { status: 201, body: createdBody(created) };
-      // Somebody has made it meanwhile.
+      // A concurrent request has created the center.
       const center = await updateCenter(database, { workspaceId, id, contents, now: at });
       return { status: 200, body: updatedBody(center!) };
     },

@@ -7,7 +7,7 @@ import { exampleId } from './preference-center/schemas.ts';
 
 const DAY = 86_400_000;
 
-/** POST on the same path, which some clients of the protocol send: the same as GET. */
+/** POST on the path of GET, which some clients send. Both do the same. */
 export function preferenceCenterUserPost(): DirectOperation {
   return { ...preferenceCenterUserGet(), id: 'preference_center.user.post', method: 'POST' };
 }
@@ -52,7 +52,7 @@ export function preferenceCenterUserGet(): DirectOperation {
       if (center.state === 'draft') throw new ApiError('draftPreferenceCenter');
 
       const userId = params.userId!;
-      // Postgres would refuse the text, and nobody has such an id.
+      // Postgres rejects text with U+0000, so no user has such an id.
       const user = userId.includes('\0') ? undefined : await findLinkUser(database.pool, workspaceId, userId);
       if (!user) throw new ApiError('unknownUser');
       if (user.email === null) throw new ApiError('userWithoutEmail');

@@ -1,11 +1,11 @@
 import { readSeries } from '../store/activity-series.ts';
-import { ofPurchases, readPurchases, seriesReply, toData } from './activity/activity.ts';
+import { purchaseSeries, readPurchases, seriesReply, toData } from './activity/activity.ts';
 import type { DirectOperation } from './operation.ts';
 
 /** GET /purchases/quantity_series: how many items were bought, by day or hour. */
 export function purchasesQuantitySeries(): DirectOperation {
   return {
-    ...ofPurchases,
+    ...purchaseSeries,
     id: 'purchases.quantity_series',
     path: '/purchases/quantity_series',
     permission: 'purchases.quantity_series',

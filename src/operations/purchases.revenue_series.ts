@@ -1,13 +1,13 @@
 import { BadRequest } from '../errors.ts';
 import { refuse } from '../profile/refusal.ts';
 import { readSeries } from '../store/activity-series.ts';
-import { ofPurchases, readName, readPurchases, seriesReply, toData } from './activity/activity.ts';
+import { purchaseSeries, readName, readPurchases, seriesReply, toData } from './activity/activity.ts';
 import type { DirectOperation } from './operation.ts';
 
 /** GET /purchases/revenue_series: how much was spent, by day or hour. */
 export function purchasesRevenueSeries(): DirectOperation {
   return {
-    ...ofPurchases,
+    ...purchaseSeries,
     id: 'purchases.revenue_series',
     path: '/purchases/revenue_series',
     permission: 'purchases.revenue_series',
@@ -15,9 +15,9 @@ export function purchasesRevenueSeries(): DirectOperation {
     description:
       'Sums by the time of the purchases, in UTC, in one currency. Amounts are not converted, so amounts of different currencies are never added up. If the period has purchases in several currencies, `currency` is required. Purchases of users who were deleted later are counted.',
     query: {
-      ...ofPurchases.query,
+      ...purchaseSeries.query,
       properties: {
-        ...ofPurchases.query.properties,
+        ...purchaseSeries.query.properties,
         currency: {
           type: 'string',
           description: 'ISO 4217 code, by default the currency of all purchases in the period.',

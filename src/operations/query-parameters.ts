@@ -7,7 +7,7 @@ import { asList } from '../profile/values.ts';
 import type { Schema } from '../schemas/compile.ts';
 import { arrayOf } from './identity/elements.ts';
 
-/** A number in a query string. */
+/** Schema of an integer in a query string. */
 export const count = (minimum: number, maximum: number | undefined, description: string): Schema => ({
   type: ['integer', 'string'],
   minimum,
@@ -17,9 +17,9 @@ export const count = (minimum: number, maximum: number | undefined, description:
 });
 
 /**
- * A whole number of a query string.
+ * Reads an integer of the query. Returns `otherwise` if it is missing or empty.
  *
- * @throws {BadRequest} when it is none, or outside of the bounds
+ * @throws {BadRequest} if it is not an integer, or out of range
  */
 export function readWholeNumber(
   query: Record<string, Json>,
@@ -34,22 +34,25 @@ export function readWholeNumber(
   throw new BadRequest(invalid(name, `it must be a whole number, ${bounds}`));
 }
 
-/** Where a page begins. */
+/** Reads the number of elements to skip. */
 export const readOffset = (query: Record<string, Json>) =>
   readWholeNumber(query, 'offset', { from: 0, to: Number.MAX_SAFE_INTEGER, otherwise: 0 });
 
-/** An array, or its one element. */
+/** Schema of an array, or of its single element. */
 export const listOrOne = (items: Schema, description: string): Schema => ({
   ...arrayOf(items, `${description} You can send a single value instead of an array.`),
   type: ['array', ...[items.type].flat()],
 });
 
-/** Clients send one value where an array is meant, and null or an empty text for none. */
+/**
+ * Returns the elements of an array. Clients may send a single value instead of an array, and null or an empty text for
+ * none.
+ */
 export function listOf(value: Json | undefined): Json[] {
   return asList(value).filter((element) => element !== null && element !== '');
 }
 
-/** A parameter that is a day. */
+/** Schema of a day in a query string. */
 export function day(description: string): Schema {
   return {
     type: 'string',
@@ -59,20 +62,24 @@ export function day(description: string): Schema {
 }
 
 const DAY_OR_TIME = /^\d{4}-\d\d-\d\d(?:[Tt ]|$)/;
-/** A zone whose + was not encoded. */
+/** A time zone whose + was decoded to a space, because the client did not encode it. */
 const BARE_ZONE = /([Tt ]\d\d.*) (?=\d\d:?\d\d$)/;
 
-/** Epoch milliseconds of a time whose zone may have a + that was not encoded; undefined: it is none. */
+/**
+ * Parses a time, also if the + of its zone was not encoded. Returns epoch milliseconds, or undefined if it is not a
+ * time.
+ */
 export const parseSentTime = (sent: string): number | undefined => parseTime(sent.replace(BARE_ZONE, '$1+'));
 
-/** An email address as it was meant: none has a space, which is a + that was not encoded. */
+/** Restores each + of an email address that the client did not encode. Addresses contain no spaces. */
 export const withPlus = (sent: string): string => sent.replaceAll(' ', '+');
 
 /**
- * The days between which something is asked for, in epoch milliseconds.
+ * Reads `start_date` and `end_date` in epoch milliseconds.
  *
- * @param unless the parameter that would make them unnecessary, in quotes; undefined: it is there, and they need not be
- * @throws {BadRequest} naming the parameter, or all that are missing
+ * @param unless quoted name of the parameter that would replace the days, for the error. If undefined, the days are
+ * optional
+ * @throws {BadRequest} with the invalid parameter, or with all missing ones
  */
 export function readDays(
   query: Record<string, Json>,
@@ -97,7 +104,7 @@ export function readDays(
   return { start, end };
 }
 
-/** Epoch milliseconds: of the time that is sent, or of the day's midnight, UTC. */
+/** Reads a day. Returns the epoch milliseconds of the sent time, or of midnight UTC. */
 function readDay(query: Record<string, Json>, name: string): number | undefined {
   const value = query[name];
   if (!isGiven(value)) return undefined;

@@ -6,11 +6,11 @@ import type { Schema } from '../schemas/compile.ts';
 import type { DirectOperation } from './operation.ts';
 import { acceptedAt, followRequest, overall } from './requests/follow.ts';
 
-/** Of the objects of the documented example. */
+/** Id of the request in the documented example. */
 export const EXAMPLE_REQUEST = '019c13ec-a2e2-7c84-bea2-c5e0d85f1e01';
 
 /**
- * GET /requests/{request_id}: what has become of the objects of a request.
+ * GET /requests/{request_id}: reports the status of each object of a request.
  *
  * @param serviceIdField wire name of the service id
  */

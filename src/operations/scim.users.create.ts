@@ -7,7 +7,7 @@ import { projectionQuery, readProjection } from './scim/query.ts';
 import { readAccount, readEmail, toColumns } from './scim/read-account.ts';
 import { spellResource } from './scim/spell.ts';
 
-/** POST /scim/v2/Users: makes a dashboard account (RFC 7644 §3.3). */
+/** POST /scim/v2/Users: creates a console account (RFC 7644 §3.3). */
 export function scimUsersCreate(): DirectOperation {
   return {
     ...scim,
@@ -47,7 +47,7 @@ export function scimUsersCreate(): DirectOperation {
         if (error.code !== 'P2002') throw error;
         const made = await prisma.account.findFirst({ where: { id, companyId } });
         if (made) return made;
-        // The one unique thing that a client chooses is the email address.
+        // The email address is the only unique column that a client sets, so it must be the one that exists.
         throw new ScimError('scimUserExists', 'uniqueness');
       });
       const { baseUrl } = requestOf(input);

@@ -4,7 +4,7 @@ import { EXAMPLE_ID } from './scim/account-schema.ts';
 import { actorOf, companyOf, findAccount, requestOf, requireMatch } from './scim/change-account.ts';
 import { ScimError, scim } from './scim/messages.ts';
 
-/** DELETE /scim/v2/Users/{id}: deletes a dashboard account for good (RFC 7644 §3.6). */
+/** DELETE /scim/v2/Users/{id}: deletes a console account permanently (RFC 7644 §3.6). */
 export function scimUsersDelete(): DirectOperation {
   return {
     ...scim,

@@ -5,7 +5,7 @@ import { scim } from './scim/messages.ts';
 import { projectionQuery, readProjection } from './scim/query.ts';
 import { versionOf } from './scim/resource.ts';
 
-/** GET /scim/v2/Users/{id}: one dashboard account (RFC 7644 §3.4.1). */
+/** GET /scim/v2/Users/{id}: returns a console account (RFC 7644 §3.4.1). */
 export function scimUsersGet(): DirectOperation {
   return {
     ...scim,

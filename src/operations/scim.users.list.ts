@@ -8,7 +8,7 @@ import { LIST_RESPONSE, ScimError, scim } from './scim/messages.ts';
 import { listQuery, MAX_COUNT, nextCursor, readPage, readProjection } from './scim/query.ts';
 import { readNames, toResource } from './scim/resource.ts';
 
-/** GET /scim/v2/Users: the accounts of the company, or those that a filter finds (RFC 7644 §3.4.2). */
+/** GET /scim/v2/Users: returns the accounts of the company, optionally filtered (RFC 7644 §3.4.2). */
 export function scimUsersList(): DirectOperation {
   const { schemas: _, ...listed } = exampleResource;
   return {
@@ -70,7 +70,7 @@ export function scimUsersList(): DirectOperation {
       const names = await readNames(prisma, accounts);
       const { baseUrl } = requestOf(input);
       const Resources = accounts.map((account): Json => {
-        // The specification's list has them without.
+        // The specification omits `schemas` in lists.
         const { schemas: _schemas, ...resource } = project(toResource(account, names, baseUrl));
         return resource;
       });

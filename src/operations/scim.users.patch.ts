@@ -7,10 +7,10 @@ import { invalid, PATCH_OP, scim } from './scim/messages.ts';
 import { applyPatch, type GivenOperation, patchSchema } from './scim/patch.ts';
 import { projectionQuery } from './scim/query.ts';
 
-/** What a patch results in has to be an account that a client could have sent. */
+/** Validates the patched account with the rules for a new one. */
 const check = compile<Record<string, Json>>(createSchema);
 
-/** PATCH /scim/v2/Users/{id}: changes parts of a dashboard account (RFC 7644 §3.5.2). */
+/** PATCH /scim/v2/Users/{id}: changes parts of a console account (RFC 7644 §3.5.2). */
 export function scimUsersPatch(): DirectOperation {
   return {
     ...scim,

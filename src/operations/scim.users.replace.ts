@@ -11,7 +11,7 @@ import { scim } from './scim/messages.ts';
 import { projectionQuery } from './scim/query.ts';
 import { spellResource } from './scim/spell.ts';
 
-/** PUT /scim/v2/Users/{id}: replaces what a dashboard account is and may do (RFC 7644 §3.5.1). */
+/** PUT /scim/v2/Users/{id}: replaces the attributes and permissions of a console account (RFC 7644 §3.5.1). */
 export function scimUsersReplace(): DirectOperation {
   const { userName: _, ...given } = exampleGiven;
   return {

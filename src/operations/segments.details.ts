@@ -5,7 +5,7 @@ import { uuidOf } from '../profile/values.ts';
 import { findSegment } from '../store/segments.ts';
 import type { DirectOperation } from './operation.ts';
 
-/** The segment of the documented example. */
+/** Id of the segment in the documented example. */
 export const EXAMPLE_SEGMENT = '019a2f6e-6f0b-7c3e-9d5a-3f1b2c4d5e6f';
 
 /** GET /segments/details */

@@ -2,10 +2,10 @@ import { listSegments } from '../store/segments.ts';
 import type { DirectOperation } from './operation.ts';
 import { count, readWholeNumber } from './query-parameters.ts';
 
-/** Segments of one page. */
+/** Number of segments per page. */
 const PAGE = 100;
 
-/** The last page: each segment before it is passed over one by one. */
+/** Highest page number. Postgres skips the segments of earlier pages one by one. */
 const LAST_PAGE = 100;
 
 /** GET /segments/list */

@@ -81,7 +81,7 @@ export const smsInvalidPhoneNumbers = (): DirectOperation => ({
   },
 
   async handle({ workspaceId }, { query }, { database }) {
-    const found = await listInvalidNumbers(database.pool, workspaceId, readAsked(query));
+    const found = await listInvalidNumbers(database.pool, workspaceId, readPage(query));
     const sms = found.map(({ phone: number, detectedAt, reason }) => ({
       ...{ phone: number, invalid_detected_at: detectedAt, reason },
     }));
@@ -89,8 +89,11 @@ export const smsInvalidPhoneNumbers = (): DirectOperation => ({
   },
 });
 
-/** @throws {BadRequest} naming the parameter and the rule */
-function readAsked(query: Record<string, Json>): InvalidNumbersPage {
+/**
+ * Reads the requested page.
+ * @throws {BadRequest} with the parameter and the rule
+ */
+function readPage(query: Record<string, Json>): InvalidNumbersPage {
   const phones = isGiven(query.phone_numbers) ? readNumbers(listOf(query.phone_numbers)) : undefined;
   const { start, end } = readDays(query, phones === undefined ? "'phone_numbers'" : undefined);
   const bounded = phones === undefined;
@@ -106,10 +109,10 @@ function readAsked(query: Record<string, Json>): InvalidNumbersPage {
 }
 
 /**
- * Numbers as the store has them. Ten digits are of the USA, as everywhere; others without a plus lack only that, since
- * clients of this endpoint leave it out.
+ * Converts phone numbers to the form of the store. Ten digits are a US number, as in other requests. Other numbers
+ * without a plus get one, because clients of this endpoint omit it.
  *
- * @throws {BadRequest} naming the element and the rule
+ * @throws {BadRequest} with the element and the rule
  */
 export function readNumbers(sent: Json[]): string[] {
   if (sent.length > MAX_ELEMENTS)

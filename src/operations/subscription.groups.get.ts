@@ -4,18 +4,18 @@ import { findExported, MAX_ANSWERED } from '../store/profile-search.ts';
 import { toUserObject, userFields } from './export/user-fields.ts';
 import type { DirectOperation } from './operation.ts';
 import { count, readOffset, readWholeNumber } from './query-parameters.ts';
-import { EXAMPLE_GROUP, queried, readAskedOrNobody } from './subscription/states.ts';
+import { EXAMPLE_GROUP, readStateQueryOrBlank, stateParameters } from './subscription/states.ts';
 
-/** Most users of one answer. */
+/** Maximum number of users per page. */
 const MAX_USERS = 100;
 
-/** What of a user is shown, as /users/export/ids shows it; clients expect each member. */
+/** The fields of a user, in the form of /users/export/ids. Clients expect all of them. */
 const { email, phone, external_id, subscription_groups } = userFields('service_id');
 const shown = Object.entries({ email, phone, external_id, subscription_groups }).map(
   ([name, field]) => [name, field!] as [string, NonNullable<typeof field>],
 );
 
-const nothing = { email: null, phone: null, external_id: null, subscription_groups: [] };
+const noData = { email: null, phone: null, external_id: null, subscription_groups: [] };
 
 /** GET /subscription/user/status: all groups of users. */
 export function subscriptionGroupsGet(): DirectOperation {
@@ -32,7 +32,7 @@ export function subscriptionGroupsGet(): DirectOperation {
     query: {
       type: 'object',
       properties: {
-        ...queried,
+        ...stateParameters,
         limit: count(1, MAX_USERS, `Maximum number of users, by default ${MAX_USERS}.`),
         offset: count(0, undefined, 'Number of users to skip, by default 0.'),
       },
@@ -85,13 +85,11 @@ export function subscriptionGroupsGet(): DirectOperation {
     },
 
     async handle({ workspaceId }, { query }, { database }) {
-      const { kind, names } = readAskedOrNobody(query);
+      const { kind, names } = readStateQueryOrBlank(query);
       const limit = readWholeNumber(query, 'limit', { from: 1, to: MAX_USERS, otherwise: MAX_USERS });
       const offset = readOffset(query);
       const member = kind === 'external_id' ? 'externalId' : kind;
-      const wanted = names.flatMap(({ known }, place) =>
-        known === undefined ? [] : [{ place, [member]: known }],
-      );
+      const wanted = names.flatMap(({ key }, place) => (key === undefined ? [] : [{ place, [member]: key }]));
       const found = await findExported(database.pool, workspaceId, wanted);
       const ids = [...new Set(found.map(({ id }) => id))];
       const page = ids.slice(offset, offset + limit);
@@ -99,7 +97,7 @@ export function subscriptionGroupsGet(): DirectOperation {
         ids: page,
         fields: ['subscription_groups'],
       });
-      const users = new Map(stored.map((user) => [user.id, { ...nothing, ...toUserObject(user, shown) }]));
+      const users = new Map(stored.map((user) => [user.id, { ...noData, ...toUserObject(user, shown) }]));
       return {
         status: 200,
         body: {

@@ -9,13 +9,13 @@ import {
 } from '../store/subscription-states.ts';
 import type { DirectOperation } from './operation.ts';
 import {
-  type Asked,
   EXAMPLE_GROUP,
   groupId,
-  queried,
-  readAsked,
   readGroupId,
+  readStateQuery,
   requireChannel,
+  type StateQuery,
+  stateParameters,
 } from './subscription/states.ts';
 
 const answers: Record<string, string> = { subscribed: 'Subscribed', unsubscribed: 'Unsubscribed' };
@@ -36,7 +36,7 @@ export function subscriptionStatusGet(): DirectOperation {
     query: {
       type: 'object',
       required: ['subscription_group_id'],
-      properties: { subscription_group_id: groupId, ...queried },
+      properties: { subscription_group_id: groupId, ...stateParameters },
     },
     replies: {
       200: {
@@ -64,12 +64,12 @@ export function subscriptionStatusGet(): DirectOperation {
 
     async handle({ workspaceId }, { query }, { database }) {
       const id = readGroupId(query.subscription_group_id);
-      const asked = readAsked(query);
+      const stateQuery = readStateQuery(query);
       const [group] = await findGroups(database.pool, [id]);
       if (group?.workspaceId !== workspaceId) throw new ApiError('invalidSubscriptionGroup');
-      requireChannel(group.channel, asked.kind, asked.kind);
-      const states = await readStates(database, group, asked);
-      const status = asked.names.map(({ meant }) => [meant, answers[states.get(meant) ?? ''] ?? 'Unknown']);
+      requireChannel(group.channel, stateQuery.kind, stateQuery.kind);
+      const states = await readStates(database, group, stateQuery);
+      const status = stateQuery.names.map(({ sent }) => [sent, answers[states.get(sent) ?? ''] ?? 'Unknown']);
       return { status: 200, body: { status: Object.fromEntries(status), message: 'success' } };
     },
   };
@@ -81,37 +81,37 @@ interface Group {
   channel: Channel;
 }
 
-/** The states by what was meant. */
+/** Returns the states by sent name. */
 async function readStates(
   { pool }: Database,
   group: Group,
-  { kind, names }: Asked,
+  { kind, names }: StateQuery,
 ): Promise<Map<string, string>> {
-  const known = names.flatMap(({ meant, known }) => (known === undefined ? [] : [{ meant, known }]));
+  const valid = names.flatMap(({ sent, key }) => (key === undefined ? [] : [{ sent, key }]));
   const found =
     kind === 'external_id'
-      ? await ofUsers(pool, group, known)
+      ? await readUserStates(pool, group, valid)
       : await readAddressStates(
           pool,
           { workspaceId: group.workspaceId, groupId: group.id, kind },
-          known.map((name) => name.known),
+          valid.map(({ key }) => key),
         );
   const states = new Map(found.map(({ name, state }) => [name, state]));
   return new Map(
-    known.flatMap((name) => {
-      const state = states.get(name.known);
-      return state === undefined ? [] : [[name.meant, state]];
+    valid.flatMap(({ sent, key }) => {
+      const state = states.get(key);
+      return state === undefined ? [] : [[sent, state]];
     }),
   );
 }
 
-/** The states by external id. */
-async function ofUsers(
+/** Returns the states of users by external id. */
+async function readUserStates(
   pool: Database['pool'],
   { workspaceId, id, channel }: Group,
-  known: { known: string }[],
+  names: { key: string }[],
 ): Promise<{ name: string; state: string }[]> {
-  const wanted = known.map((name, place) => ({ place, externalId: name.known }));
+  const wanted = names.map(({ key }, place) => ({ place, externalId: key }));
   const users = await findExported(pool, workspaceId, wanted);
   const address = channel === 'email' ? 'email' : 'phone';
   const states = await readProfileStates(
@@ -122,6 +122,6 @@ async function ofUsers(
   const byId = new Map(states.map(({ name, state }) => [name, state]));
   return users.flatMap((user) => {
     const state = byId.get(user.id);
-    return state === undefined ? [] : [{ name: known[user.place]!.known, state }];
+    return state === undefined ? [] : [{ name: names[user.place]!.key, state }];
   });
 }

@@ -3,7 +3,14 @@ import type { AcceptedGroupState } from '../jobs/envelope.ts';
 import { newId } from '../platform/ids.ts';
 import type { Json } from '../profile/json.ts';
 import { asRecord } from '../profile/values.ts';
-import { arrayOf, countedReply, noObject, planOf, refusal, requiredElements } from './identity/elements.ts';
+import {
+  arrayOf,
+  countedReply,
+  notAnObject,
+  planOf,
+  refusal,
+  requiredElements,
+} from './identity/elements.ts';
 import type { Caller, QueuedOperation } from './operation.ts';
 import {
   doubleOptIn,
@@ -92,13 +99,13 @@ export function subscriptionStatusSetV2(): QueuedOperation {
 
 function readElement(value: Json, caller: Caller) {
   const given = asRecord(value);
-  if (!given) throw new BadRequest(noObject(FIELD));
+  if (!given) throw new BadRequest(notAnObject(FIELD));
   const { channel, ...setting } = readSetting(given, caller);
   const lists = ['external_ids', 'emails', 'phones'];
   return { setting, targets: readTargets(given, { channel, lists }, caller) };
 }
 
-/** Adds the position of the element to an error that refuses the whole request. */
+/** Runs `read` and adds the position of the element to its error, which refuses the whole request. */
 function at<T>(index: number, read: () => T): T {
   try {
     return read();

@@ -8,15 +8,15 @@ import {
   countedReply,
   counter,
   externalId,
-  judgeObjects,
   planOf,
   refusal,
   requiredElements,
+  validateObjects,
 } from './identity/elements.ts';
 import { readNewExternalId } from './identity/selectors.ts';
 import type { QueuedOperation } from './operation.ts';
 
-/** POST /users/alias/new: gives existing users aliases, or makes users who have only an alias. */
+/** POST /users/alias/new: gives existing users aliases, or creates users who have only an alias. */
 export function usersAliasNew(): QueuedOperation {
   return {
     kind: 'queued',
@@ -70,7 +70,7 @@ export function usersAliasNew(): QueuedOperation {
         of: 'objects',
         tooMany: 'tooManyIdsAndAliases',
       });
-      const judged = judgeObjects('user_aliases', elements, (element) => {
+      const validated = validateObjects('user_aliases', elements, (element) => {
         const named = partsOf(element);
         if ('error' in named) return named;
         const { alias_name, alias_label } = named.parts;
@@ -83,12 +83,12 @@ export function usersAliasNew(): QueuedOperation {
         const owner = readNewExternalId(external_id, 'external_id', caller);
         return 'error' in owner ? owner : { kind: 'alias_new', user_alias, external_id: owner.id };
       });
-      return planOf(judged, ['user_aliases'], { aliases_processed: judged.objects.length });
+      return planOf(validated, ['user_aliases'], { aliases_processed: validated.objects.length });
     },
   };
 }
 
-/** The name and the label: clients nest them, as everywhere else an alias is named. */
+/** Reads the alias name and label. Clients may nest them in `user_alias`, as in other requests. */
 function partsOf(element: Record<string, Json>): { parts: Record<string, Json> } | Refusal {
   const { user_alias: nested } = element;
   if (!isGiven(nested) || isEmptyAlias(nested)) return { parts: element };

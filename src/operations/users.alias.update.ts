@@ -4,10 +4,10 @@ import {
   arrayOf,
   countedReply,
   counter,
-  judgeObjects,
   planOf,
   refusal,
   requiredElements,
+  validateObjects,
 } from './identity/elements.ts';
 import type { QueuedOperation } from './operation.ts';
 
@@ -64,7 +64,7 @@ export function usersAliasUpdate(): QueuedOperation {
         of: 'objects',
         tooMany: 'tooManyIdsAndAliases',
       });
-      const judged = judgeObjects('alias_updates', elements, (update) => {
+      const validated = validateObjects('alias_updates', elements, (update) => {
         for (const part of parts) {
           const refused = aliasPartError(update[part], part);
           if (refused !== undefined) return refused;
@@ -75,7 +75,7 @@ export function usersAliasUpdate(): QueuedOperation {
         >;
         return { kind: 'alias_update', alias_label, old_alias_name, new_alias_name };
       });
-      return planOf(judged, ['alias_updates'], { aliases_processed: judged.objects.length });
+      return planOf(validated, ['alias_updates'], { aliases_processed: validated.objects.length });
     },
   };
 }

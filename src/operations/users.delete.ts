@@ -14,19 +14,19 @@ import {
   elementsOf,
   email,
   externalId,
-  judge,
-  noObject,
-  noText,
+  notAnObject,
+  notAString,
   phone,
   planOf,
   prioritization,
   refusal,
   requireSome,
+  validateElements,
 } from './identity/elements.ts';
 import { readAddress, readExternalIdElement } from './identity/selectors.ts';
 import type { QueuedOperation } from './operation.ts';
 
-/** One of the ways to name users: what its array holds, and how an element is read. */
+/** A way to name users: the form and the schema of its array, and how to read an element. */
 interface Kind extends ArrayForm {
   items: Schema;
   description: string;
@@ -34,7 +34,7 @@ interface Kind extends ArrayForm {
 }
 
 /**
- * POST /users/delete: deletes users for good.
+ * POST /users/delete: deletes users permanently.
  *
  * @param serviceIdField wire name of the service id
  */
@@ -74,15 +74,15 @@ export function usersDelete(serviceIdField: string): QueuedOperation {
         const elements = elementsOf(body, field, kind);
         return elements ? [{ field, kind, elements }] : [];
       });
-      const [asked, another] = given;
-      if (!asked) throw new BadRequest(requiredOneOf(fields));
+      const [first, another] = given;
+      if (!first) throw new BadRequest(requiredOneOf(fields));
       if (another) throw new BadRequest(several);
-      const { field, kind } = asked;
-      const judged = judge(field, requireSome(field, asked.elements), (element) => {
+      const { field, kind } = first;
+      const validated = validateElements(field, requireSome(field, first.elements), (element) => {
         const read = kind.read(element);
         return 'error' in read ? read : { kind: 'delete', ...read };
       });
-      return planOf(judged, [field], { deleted: judged.objects.length });
+      return planOf(validated, [field], { deleted: validated.objects.length });
     },
   };
 }
@@ -112,7 +112,8 @@ function kindsOf(serviceIdField: string): Record<string, Kind> {
       tooMany: 'tooManyIds',
       items: { type: 'string', description: '24 hexadecimal digits.' },
       description: "The service's own ids of the users.",
-      read: (element) => (isGiven(element) ? userOf(serviceIdOf(element, serviceIds)) : noText(serviceIds)),
+      read: (element) =>
+        isGiven(element) ? userOf(serviceIdOf(element, serviceIds)) : notAString(serviceIds),
     },
     email_addresses: byAddress({
       kind: 'email',
@@ -148,7 +149,7 @@ function byAddress({ kind, address, field, description }: AddressArray): Kind {
       properties: { [kind]: address, prioritization },
     },
     description,
-    read: (element) => (isRecord(element) ? readAddress(element, kind) : noObject(field)),
+    read: (element) => (isRecord(element) ? readAddress(element, kind) : notAnObject(field)),
   };
 }
 

@@ -19,8 +19,8 @@ import type { DirectOperation } from './operation.ts';
 import { listOf } from './query-parameters.ts';
 
 /**
- * POST /users/export/ids: reads profiles back, whole or some fields of them. One statement finds them, whatever the
- * number of identifiers, and one reads each page of them.
+ * POST /users/export/ids: reads profiles, with all or some of their fields. One statement resolves all identifiers, and
+ * one statement reads each page of profiles.
  *
  * @param serviceIdField wire name of the service id
  */
@@ -57,7 +57,7 @@ export function usersExportIds(serviceIdField: string): DirectOperation {
   };
 }
 
-/** The JSON text of the reply, user by user. */
+/** Generates the JSON text of the answer, user by user. */
 async function* encodeReply(
   pages: AsyncIterable<StoredUser[]>,
   { asked, found, shown }: { asked: NamedUser[]; found: Found[]; shown: [string, UserField][] },
@@ -77,19 +77,19 @@ async function* encodeReply(
   else yield '],"message":"success"}';
 }
 
-/** A user that an identifier names, by the place of the identifier in the request. */
+/** A user that was found, with the position of its identifier in the request. */
 interface Found {
   place: number;
   id: string;
 }
 
-/** Names that we have no data for are passed over: clients ask for more than one service knows. */
+/** Returns the requested fields. Unknown names are ignored, because clients also request fields of other services. */
 function chooseFields(fields: Record<string, UserField>, given: Json | undefined): [string, UserField][] {
   const named = new Set(listOf(given));
   return Object.entries(fields).filter(([name]) => named.size === 0 || named.has(name));
 }
 
-/** The identifiers that found nobody, as they were sent, each once. */
+/** Returns the identifiers that matched no user, as sent and without duplicates. */
 function unknown(asked: NamedUser[], found: { place: number }[]): string[] {
   const places = new Set(found.map(({ place }) => place));
   return [...new Set(asked.filter((_, place) => !places.has(place)).map(({ sent }) => sent))];
@@ -193,20 +193,20 @@ function example(serviceIdField: string): DirectOperation['example'] {
   };
 }
 
-/** Bytes that the users of one answer may take: 16 MB. */
+/** Maximum size of the users of one answer: 16 MB. */
 export const MAX_EXPORT_BYTES = 16_777_216;
 
-/** Bytes that are read at once, about: others have their turn between two pages. */
+/** Approximate number of bytes per page. The event loop serves other requests between two pages. */
 const PAGE_BYTES = 1_048_576;
 const FIRST_PAGE = 4;
 const LARGEST_PAGE = 100;
 
 /**
- * Reads users page by page, in the order of `ids`. The size of each page follows from the size of the users before; a user
- * that has been deleted meanwhile is missing.
+ * Reads users page by page, in the order of `ids`. The page size is estimated from the users read before. A user that
+ * was deleted in the meantime is missing.
  *
  * @param fields names of the wanted fields
- * @throws {ApiError} when they take more than an answer may, or one has more of something than is read
+ * @throws {ApiError} if the users exceed MAX_EXPORT_BYTES, or if one list of a user exceeds MAX_LISTED
  */
 async function* readUsers(
   pool: Pool,
@@ -233,5 +233,5 @@ async function* readUsers(
   }
 }
 
-/** For people. */
+/** The limits, for descriptions and messages. */
 const EXPORT_LIMITS = `If the users take more than ${MAX_EXPORT_BYTES / 1_048_576} MB together, or if one user has more than ${grouped(MAX_LISTED)} kinds of events, products or push tokens, the answer is 400. Then ask for fewer users, or for fewer fields in \`fields_to_export\`.`;

@@ -14,17 +14,17 @@ import { userFields } from './export/user-fields.ts';
 import type { DirectOperation } from './operation.ts';
 import { EXAMPLE_SEGMENT } from './segments.details.ts';
 
-/** Hours for which the link of an export opens its file, once that is whole. */
+/** Lifetime of a download link in hours, from the time at which the export is complete. */
 export const LINK_HOURS = 4;
 
-/** Days before today that an event or a purchase is told of. */
+/** Number of days before today from which events and purchases are exported. */
 export const RECENT_DAYS = 90;
 
 const MAX_FIELDS = 200;
 const MAX_ATTRIBUTES = 500;
 
 /**
- * POST /users/export/segment: writes down that everyone of a segment is wanted as files; a sync process makes them.
+ * POST /users/export/segment: stores a request to export all users of a segment. A sync process writes the files.
  *
  * @param serviceIdField wire name of the service id
  */
@@ -71,7 +71,7 @@ export function usersExportSegment(serviceIdField: string): DirectOperation {
       const made = await requestSegmentExport(database.pool, {
         ...{ workspaceId, id, segmentId, url, callback, ...chosen },
         objectPrefix: `${randomUUID()}-${Math.floor(now / 1000)}`,
-        // A link leads to a ZIP file always.
+        // A download link always leads to a ZIP file.
         outputFormat: downloads.isBucket && body.output_format === 'gzip' ? 'gzip' : 'zip',
       });
       if (made === 'running') throw new ApiError('exportRunning');
@@ -92,7 +92,7 @@ function requireField(name: string): never {
   throw new BadRequest(required(name));
 }
 
-/** Clients send null and an empty text for none. */
+/** Reads a text. Clients send null and an empty text for none. */
 function textOf(body: Record<string, Json>, name: string): string | undefined {
   const value = body[name];
   return typeof value === 'string' && value !== '' ? value : undefined;
@@ -108,8 +108,8 @@ function readCallback(body: Record<string, Json>): string | null {
 }
 
 /**
- * Names that we have no data for are passed over: clients ask for more than one service knows.
- * @throws {BadRequest} when nothing is left
+ * Returns the requested fields. Unknown names are ignored, because clients also request fields of other services.
+ * @throws {BadRequest} if no known field is left
  */
 function chooseFields(body: Record<string, Json>, known: string[]) {
   const named = new Set(body.fields_to_export as string[] | null | undefined);
@@ -185,20 +185,20 @@ const replySchema: Schema = {
   },
 };
 
-/** What a link to a download says: which export. When it opens and until when stands in the store. */
+/** The content of a download link. The store has the times between which the link is valid. */
 interface DownloadLink {
   workspaceId: string;
   exportId: string;
 }
 
-/** Another form of the content would have another number. */
+/** Version of the format of the content. Increase it when the format changes. */
 const VERSION = 1;
 
 const CONTENT = 2 + 2 * 16;
 
 const tokens = signedTokens({ bytes: CONTENT, kind: 'segment-export ' });
 
-/** The last part of a link's path, signed with the workspace's key. */
+/** Returns the last part of the link's path, signed with the key of the workspace. */
 export function signDownload({ workspaceId, exportId }: DownloadLink, secret: Uint8Array): string {
   const content = Buffer.alloc(CONTENT);
   content.writeUInt16BE(VERSION, 0);
@@ -207,14 +207,14 @@ export function signDownload({ workspaceId, exportId }: DownloadLink, secret: Ui
   return tokens.sign(content, secret);
 }
 
-/** What a token says, before anyone knows whether it is true; undefined when it says nothing. */
+/** Decodes a token without verifying its signature. Returns undefined if it is not a token of a download. */
 export function readDownload(token: string): DownloadLink | undefined {
   const bytes = tokens.read(token);
   if (bytes?.readUInt16BE(0) !== VERSION) return undefined;
   try {
     return { workspaceId: stringify(bytes, 2), exportId: stringify(bytes, 18) };
   } catch {
-    // What is no UUID of any version names nothing.
+    // The bytes are not a valid UUID.
     return undefined;
   }
 }

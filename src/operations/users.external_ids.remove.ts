@@ -2,12 +2,12 @@ import type { Schema } from '../schemas/compile.ts';
 import {
   arrayOf,
   externalId,
-  judge,
+  outcomePlan,
+  outcomeReplies,
   refusal,
   requiredElements,
   requireValid,
-  settledPlan,
-  settledReplies,
+  validateElements,
 } from './identity/elements.ts';
 import { readExternalIdElement } from './identity/selectors.ts';
 import type { QueuedOperation } from './operation.ts';
@@ -15,7 +15,7 @@ import type { QueuedOperation } from './operation.ts';
 const removed: Schema = { type: 'string' };
 const lists = { done: 'removed_ids', errors: 'removal_errors', input_array: 'external_ids' };
 
-/** POST /users/external_ids/remove: lets go of external ids that were renamed away. */
+/** POST /users/external_ids/remove: removes deprecated external ids, which a rename has replaced. */
 export function usersExternalIdsRemove(): QueuedOperation {
   return {
     kind: 'queued',
@@ -34,7 +34,7 @@ export function usersExternalIdsRemove(): QueuedOperation {
         external_ids: arrayOf(externalId('A deprecated id.'), 'The deprecated ids to remove.'),
       },
     },
-    replies: settledReplies(lists, removed),
+    replies: outcomeReplies(lists, removed),
     refusals: ['nothingValid', 'tooManyIds'],
     ...refusal(['external_ids']),
     example: {
@@ -44,12 +44,12 @@ export function usersExternalIdsRemove(): QueuedOperation {
 
     plan(_caller, body) {
       const elements = requiredElements(body, 'external_ids', { of: 'strings', tooMany: 'tooManyIds' });
-      const judged = judge('external_ids', elements, (element) => {
+      const validated = validateElements('external_ids', elements, (element) => {
         const read = readExternalIdElement(element, 'external_ids');
         return 'error' in read ? read : { kind: 'external_id_remove', external_id: read.id };
       });
-      requireValid(judged, ['external_ids']);
-      return settledPlan(judged, lists, ({ external_id }) => external_id);
+      requireValid(validated, ['external_ids']);
+      return outcomePlan(validated, lists, ({ external_id }) => external_id);
     },
   };
 }

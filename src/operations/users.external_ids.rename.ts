@@ -3,12 +3,12 @@ import type { Schema } from '../schemas/compile.ts';
 import {
   arrayOf,
   externalId,
-  judgeObjects,
+  outcomePlan,
+  outcomeReplies,
   refusal,
   requiredElements,
   requireValid,
-  settledPlan,
-  settledReplies,
+  validateObjects,
 } from './identity/elements.ts';
 import { readExternalId, readNewExternalId } from './identity/selectors.ts';
 import type { QueuedOperation } from './operation.ts';
@@ -26,7 +26,7 @@ const rename: Schema = {
 };
 const lists = { done: 'external_ids', errors: 'rename_errors', input_array: FIELD };
 
-/** POST /users/external_ids/rename: gives users another external id. The old one still finds them. */
+/** POST /users/external_ids/rename: gives users another external id. The deprecated id still finds them. */
 export function usersExternalIdsRename(): QueuedOperation {
   return {
     kind: 'queued',
@@ -43,7 +43,7 @@ export function usersExternalIdsRename(): QueuedOperation {
       required: [FIELD],
       properties: { [FIELD]: arrayOf(rename, 'The renames.') },
     },
-    replies: settledReplies(lists, rename),
+    replies: outcomeReplies(lists, rename),
     refusals: ['nothingValid', 'tooManyIds'],
     ...refusal([FIELD]),
     example: {
@@ -57,7 +57,7 @@ export function usersExternalIdsRename(): QueuedOperation {
 
     plan(caller, body) {
       const elements = requiredElements(body, FIELD, { of: 'objects', tooMany: 'tooManyIds' });
-      const judged = judgeObjects(FIELD, elements, (element) => {
+      const validated = validateObjects(FIELD, elements, (element) => {
         const current = readExternalId(element.current_external_id, 'current_external_id');
         if ('error' in current) return current;
         const renamed = readNewExternalId(element.new_external_id, 'new_external_id', caller);
@@ -75,8 +75,8 @@ export function usersExternalIdsRename(): QueuedOperation {
           new_external_id: renamed.id,
         };
       });
-      requireValid(judged, [FIELD]);
-      return settledPlan(judged, lists, ({ current_external_id, new_external_id }) => ({
+      requireValid(validated, [FIELD]);
+      return outcomePlan(validated, lists, ({ current_external_id, new_external_id }) => ({
         current_external_id,
         new_external_id,
       }));

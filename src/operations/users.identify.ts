@@ -7,18 +7,18 @@ import {
   countedReply,
   counter,
   elementsOf,
-  type Judged,
-  judgeObjects,
   planOf,
   refusal,
   requireSome,
+  type Validated,
+  validateObjects,
 } from './identity/elements.ts';
 import { identifyArrays, readNewExternalId } from './identity/selectors.ts';
 import type { QueuedOperation } from './operation.ts';
 
 const fields = Object.keys(identifyArrays) as (keyof typeof identifyArrays)[];
 
-/** POST /users/identify: gives users an external id, or merges them into who has it. */
+/** POST /users/identify: gives users an external id, or merges them into the user who already has it. */
 export function usersIdentify(rules: VendorRules = rulesOf.spec): QueuedOperation {
   const isLabelDecisive = rules.takenLabel === 'ignore';
   const takenLabel = isLabelDecisive
@@ -79,15 +79,15 @@ export function usersIdentify(rules: VendorRules = rulesOf.spec): QueuedOperatio
       if (!sent[0]) {
         throw new BadRequest(requiredOneOf(fields));
       }
-      // Clients send an empty array of one kind beside a full one of another.
+      // Clients send an empty array of one kind together with a full one of another kind.
       requireSome(
         sent[0].field,
         sent.flatMap(({ elements }) => elements),
       );
-      const judged: Judged = { objects: [], rejected: [] };
+      const validated: Validated = { objects: [], rejected: [] };
       const counts: Record<string, number> = {};
       for (const { field, elements } of sent) {
-        const { objects, rejected } = judgeObjects(field, elements, (element) => {
+        const { objects, rejected } = validateObjects(field, elements, (element) => {
           const target = readNewExternalId(element.external_id, 'external_id', caller);
           if ('error' in target) return target;
           const read = identifyArrays[field].read(element);
@@ -97,12 +97,12 @@ export function usersIdentify(rules: VendorRules = rulesOf.spec): QueuedOperatio
             ...(isLabelDecisive && 'user_alias' in read.user.identifier && { keeps_labels: true }),
           };
         });
-        judged.objects.push(...objects);
-        judged.rejected.push(...rejected);
+        validated.objects.push(...objects);
+        validated.rejected.push(...rejected);
         counts[identifyArrays[field].counter] = objects.length;
       }
       return planOf(
-        judged,
+        validated,
         sent.map(({ field }) => field),
         counts,
       );

@@ -70,7 +70,7 @@ export function usersMerge(rules: VendorRules = rulesOf.spec): QueuedOperation {
     },
 
     plan(_caller, { merge_updates }) {
-      // An empty array holds no objects either; the specification has no other text for it.
+      // An empty array gets the same message, because the specification has no other one for it.
       if (!Array.isArray(merge_updates) || merge_updates.length === 0) {
         throw new ApiError('mergeUpdatesNotObjects');
       }

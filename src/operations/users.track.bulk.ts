@@ -2,15 +2,16 @@ import { rulesOf } from '../schemas/vendor-rules.ts';
 import type { OperationOptions, QueuedOperation } from './operation.ts';
 import { tracking } from './track/track.ts';
 
-/** Objects of all three arrays together, and of them about one user. */
+/** Maximum number of objects in the three arrays together, and with the same identifier. */
 const MAX_OBJECTS = 1000;
 const MAX_OF_USER = 100;
 
-/** Bytes of a body. */
+/** Maximum size of the body in bytes. */
 const MAX_BYTES = 2 * 1024 * 1024;
 
 /**
- * POST /users/track/bulk: what /users/track does, with more in a request. It gives way to it.
+ * POST /users/track/bulk: /users/track with more objects per request. It is refused before /users/track when the queue
+ * fills up.
  *
  * @param serviceIdField wire name of the service id
  */

@@ -8,7 +8,7 @@ import { findExported, type WantedUser } from '../store/profile-search.ts';
 import type { OperationOptions, Plan, QueuedOperation, Reply, Resources } from './operation.ts';
 import { tracking } from './track/track.ts';
 
-/** Maximum wait for the effect in milliseconds: clients give up after 2 s. */
+/** Maximum wait for the effect in milliseconds. Clients give up after 2 s. */
 const READ_BACK_WITHIN = 1500;
 
 /**

@@ -12,7 +12,7 @@ export function usersTrack(
   { longStrings, rules = rulesOf.spec }: OperationOptions = {},
 ): QueuedOperation {
   const limits = rules.objectsOfRequest;
-  const most =
+  const limitText =
     'inAll' in limits
       ? `At most ${limits.inAll} objects in the three arrays together.`
       : `At most ${limits.ofArray} objects in each array.`;
@@ -22,7 +22,7 @@ export function usersTrack(
     permission: 'users.track',
     bucket: 'users.track',
     summary: 'Record custom events, purchases and profile attributes',
-    description: `${most} Objects take effect in the order attributes, events, purchases, and after all objects that were accepted earlier for the same identifier. \`errors\` lists the objects that were refused; all others are stored before the answer is sent. \`warnings\` lists values of stored objects that were shortened or omitted.`,
+    description: `${limitText} Objects take effect in the order attributes, events, purchases, and after all objects that were accepted earlier for the same identifier. \`errors\` lists the objects that were refused; all others are stored before the answer is sent. \`warnings\` lists values of stored objects that were shortened or omitted.`,
     limits,
     hasErrorCodes: rules.errorCodes === 'codes',
     ...{ serviceIdField, longStrings, rules },

@@ -8,19 +8,19 @@ import { listNames, type SeriesPage, type SeriesPoint } from '../../store/activi
 import type { DirectOperation } from '../operation.ts';
 import { count, parseSentTime, readWholeNumber } from '../query-parameters.ts';
 
-/** Most units of a series. */
+/** Maximum number of points of a series. */
 const MAX_LENGTH = 100;
 
 const MILLISECONDS = { day: 86_400_000, hour: 3_600_000 } as const;
 
-/** When a series may end: a hundred days before it Postgres still reads the year, and a day behind it. */
+/** The range of `ending_at`. Postgres must be able to parse times 100 days before it and one day after it. */
 const EARLIEST_END = Date.UTC(1970, 0);
 const LATEST_END = Date.UTC(9999, 0);
 
 const text = (description: string): Schema => ({ type: 'string', description, rule: 'it must be a string' });
 
-/** The parameters that say which stretch of a series is wanted, and of which app. */
-export const stretchParameters: Record<string, Schema> = {
+/** The query parameters that select the time range and the app of a series. */
+export const seriesParameters: Record<string, Schema> = {
   length: count(1, MAX_LENGTH, 'Number of days or hours in the series. The last one contains `ending_at`.'),
   unit: {
     enum: ['day', 'hour'],
@@ -36,7 +36,7 @@ export const stretchParameters: Record<string, Schema> = {
   app_id: text('Only events or purchases of this app, by default of all apps.'),
 };
 
-/** A series of the answer, `measure` being the name of its figure. */
+/** Schema of an answer with a series. `measure` is the name of its figure. */
 export const seriesReply = (
   measure: string,
   description: string,
@@ -65,16 +65,16 @@ export const seriesReply = (
   },
 });
 
-/** A stretch of a series, but for whose it is. */
-type Stretch = Pick<SeriesPage, 'unit' | 'from' | 'to' | 'appId'>;
+/** The time range of a series in epoch milliseconds, with its unit and app. */
+type SeriesRange = Pick<SeriesPage, 'unit' | 'from' | 'to' | 'appId'>;
 
 /**
- * Which stretch of a series a query asks for.
+ * Reads the time range of a series from the query.
  *
  * @param now epoch milliseconds
- * @throws {BadRequest} naming the parameter and the rule
+ * @throws {BadRequest} with the parameter and the rule
  */
-export function readStretch(query: Record<string, Json>, now: number): Stretch {
+export function readSeriesRange(query: Record<string, Json>, now: number): SeriesRange {
   if (!isGiven(query.length)) throw new BadRequest(required('length'));
   const length = readWholeNumber(query, 'length', { from: 1, to: MAX_LENGTH, otherwise: 1 });
   const unit = query.unit === 'hour' ? 'hour' : 'day';
@@ -92,9 +92,9 @@ function readEnd(sent: Json | undefined, now: number): number {
 }
 
 /**
- * The name of an event, a product or an app; undefined: it is not given.
+ * Reads the name of an event, a product or an app. Returns undefined if the parameter is missing or empty.
  *
- * @throws {BadRequest} for a text that nothing can be called
+ * @throws {BadRequest} if the text cannot be stored, so that no event, product or app has this name
  */
 export function readName(query: Record<string, Json>, parameter: string): string | undefined {
   const sent = query[parameter];
@@ -104,24 +104,24 @@ export function readName(query: Record<string, Json>, parameter: string): string
   return sent as string;
 }
 
-/** A point for each unit, the oldest first; where nothing happened, 0. */
+/** Returns a point for each unit, oldest first, with 0 for units without data. */
 export function toData(
-  { unit, from, to }: Stretch,
+  { unit, from, to }: SeriesRange,
   points: readonly SeriesPoint[],
   [name, measure]: [name: string, measure: 'count' | 'revenue'],
 ): Json[] {
   const step = MILLISECONDS[unit];
   const sums = new Map<number, number>();
   for (const point of points) sums.set(point.time, (sums.get(point.time) ?? 0) + point[measure]);
-  return Array.from({ length: (to - from) / step }, (_, place) => {
-    const time = from + place * step;
+  return Array.from({ length: (to - from) / step }, (_, index) => {
+    const time = from + index * step;
     const iso = new Date(time).toISOString();
     return { time: unit === 'day' ? iso.slice(0, 10) : `${iso.slice(0, 19)}Z`, [name]: sums.get(time) ?? 0 };
   });
 }
 
-/** What the series of purchases have in common. */
-export const ofPurchases = {
+/** Members that the operations for series of purchases share. */
+export const purchaseSeries = {
   kind: 'direct',
   method: 'GET',
   bucket: 'events.list',
@@ -129,28 +129,28 @@ export const ofPurchases = {
   query: {
     type: 'object',
     required: ['length'],
-    properties: { ...stretchParameters, product: text('Id of a product, by default all products.') },
+    properties: { ...seriesParameters, product: text('Id of a product, by default all products.') },
   },
 } as const satisfies Partial<DirectOperation>;
 
 /**
- * Which stretch of which purchases a query asks for.
+ * Reads the time range and the product of a series of purchases from the query.
  *
- * @throws {BadRequest} naming the parameter and the rule
+ * @throws {BadRequest} with the parameter and the rule
  */
 export function readPurchases(query: Record<string, Json>, now: number): SeriesPage {
   const product = readName(query, 'product');
-  const stretch = readStretch(query, now);
-  return { kind: product === undefined ? 'purchases' : 'product', name: product ?? '', ...stretch };
+  const range = readSeriesRange(query, now);
+  return { kind: product === undefined ? 'purchases' : 'product', name: product ?? '', ...range };
 }
 
-/** Names of one page. */
+/** Number of names per page. */
 const PAGE = 250;
 
-/** The last page: each name before it costs a look-up. */
+/** Highest page number. Postgres looks up each name of the earlier pages, so late pages are expensive. */
 const LAST_PAGE = 80;
 
-/** What the two lists of names have in common. */
+/** Creates the operation that lists the names of events or products. */
 export function listing(
   member: 'events' | 'products',
   given: Pick<DirectOperation, 'id' | 'path' | 'permission' | 'summary' | 'description'> & {

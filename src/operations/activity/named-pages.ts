@@ -2,13 +2,13 @@ import { ApiError } from '../../errors.ts';
 import type { Json } from '../../profile/json.ts';
 import { findUnstorable } from '../../profile/values.ts';
 
-/** Elements of one page, as on the vendor's public pages. */
+/** Number of elements per page, as documented by the vendor. */
 export const PAGE = 50;
 
 /**
- * Returns the name after which the page of a query begins; empty for the first page.
+ * Returns the name after which the requested page begins, or an empty text for the first page.
  *
- * @param path of the list: a cursor of another list is not valid
+ * @param path path of the list. A cursor of another list is invalid
  * @throws {ApiError} invalidCursor
  */
 export function readCursor({ cursor }: Record<string, Json>, path: string): string {
@@ -20,7 +20,7 @@ export function readCursor({ cursor }: Record<string, Json>, path: string): stri
   return name;
 }
 
-/** Cuts a page off the elements that were found, of which there is one more than PAGE if another page follows. */
+/** Cuts `found` to one page and links the next page. If there is a next page, `found` has PAGE + 1 elements. */
 export function pageOf<T extends { name: string }>(
   path: string,
   found: T[],

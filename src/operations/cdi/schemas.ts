@@ -58,12 +58,12 @@ const listOf = (items: Schema): Schema => ({
 export const integrationsReply = listOf(integration);
 export const jobsReply = listOf(job);
 
-/** The integration that the examples name. */
+/** Id of the integration in the documented examples. */
 export const EXAMPLE_INTEGRATION = '019c13ec-a2e2-71d4-8c53-2f6be1a90c77';
 
 /**
- * The id in a path, in lower case, of an integration that the workspace has.
- * @throws {ApiError} invalidIntegrationId, unknownIntegration
+ * Returns the integration id of the path in lower case.
+ * @throws {ApiError} invalidIntegrationId, or unknownIntegration if the workspace has no such integration
  */
 export async function integrationIn(
   params: Record<string, string>,
@@ -77,7 +77,7 @@ export async function integrationIn(
   return id;
 }
 
-/** The specification's. */
+/** Number of elements per page, given by the specification. */
 const PAGE_SIZE = 10;
 
 export const cursorQuery: Schema = {
@@ -92,9 +92,9 @@ export const cursorQuery: Schema = {
 };
 
 /**
- * The page that a query asks for.
+ * Reads the requested page from the cursor.
  *
- * @param list names the list: a cursor of another one is none
+ * @param list name of the list. A cursor of another list is invalid
  * @throws {ApiError} invalidCursor
  */
 export function readPage({ cursor }: Record<string, Json>, list: string): KeysetPage {
@@ -107,7 +107,7 @@ export function readPage({ cursor }: Record<string, Json>, list: string): Keyset
   return { direction, from, size: PAGE_SIZE };
 }
 
-/** The `Link` header of a page, unless it is the only one. `prev` has the newer rows. */
+/** Returns the `Link` header of a page, without members if there is only one page. `prev` links the newer rows. */
 export function linkTo(
   path: string,
   list: string,
@@ -122,7 +122,10 @@ export function linkTo(
   return links.length > 0 ? { Link: links.join(',') } : {};
 }
 
-/** A direction, the id that the page lies at, and a check, in Base64. Base64 of such a text has neither + nor /, which a URL would want written otherwise. */
+/**
+ * Encodes direction, id and a check as Base64. The text is chosen so that its Base64 has no + or /, which a URL would
+ * have to escape.
+ */
 function cursorOf(direction: KeysetPage['direction'], id: string, list: string): string {
   const check = createHash('sha256').update(`${list} ${direction} ${id}`).digest('hex').slice(0, 8);
   return Buffer.from(`${direction}:${id}:${check}`).toString('base64');

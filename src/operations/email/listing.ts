@@ -6,7 +6,14 @@ import type { Json } from '../../profile/json.ts';
 import { toIso } from '../../profile/time.ts';
 import type { Schema } from '../../schemas/compile.ts';
 import type { Page } from '../../store/suppression-lists.ts';
-import { countedReply, email, judge, planOf, refusal, requiredElements } from '../identity/elements.ts';
+import {
+  countedReply,
+  email,
+  planOf,
+  refusal,
+  requiredElements,
+  validateElements,
+} from '../identity/elements.ts';
 import type { Plan, QueuedOperation } from '../operation.ts';
 import {
   count,
@@ -21,11 +28,11 @@ import { READ_BACK_WITHIN } from '../subscription/states.ts';
 
 const FIELD = 'email';
 
-/** The body's list of addresses. */
+/** Schema of the list of addresses in a body. */
 export const addresses = listOrOne(email, 'Email addresses. They need not belong to a user.');
 
-/** What the operations that change a list of addresses have in common. */
-export const ofAddresses = {
+/** Members that the operations for lists of addresses share. */
+export const addressOperation = {
   kind: 'queued',
   method: 'POST',
   bucket: 'default',
@@ -41,25 +48,25 @@ export const ofAddresses = {
 } as const satisfies Partial<QueuedOperation>;
 
 /**
- * The plan that changes each address of the body alike; one that cannot be read fails alone.
+ * Plans the same change for each address of the body. An invalid address is refused individually.
  *
- * @throws {BadRequest|ApiError} without a valid address, and with too many
+ * @throws {BadRequest|ApiError} if no address is valid, or if there are too many
  */
 export function planChange(
   body: Record<string, Json>,
   change: Pick<AcceptedEmailChange, 'state' | 'hard_bounced' | 'marked_as_spam'>,
 ): Plan {
   const elements = requiredElements(body, FIELD, { of: 'strings', tooMany: 'tooManyIds' });
-  const judged = judge(FIELD, elements, (element) => {
+  const validated = validateElements(FIELD, elements, (element) => {
     const read = emailOf(element);
     return 'error' in read ? read : { kind: 'email_change' as const, ...read.identifier, ...change };
   });
-  return planOf(judged, [FIELD], {});
+  return planOf(validated, [FIELD], {});
 }
 
 const DEFAULT_LIMIT = 100;
 const MAX_LIMIT = 500;
-/** The parameters of a list of addresses. */
+/** The query parameters of a list of addresses. */
 export const listParameters: Schema = {
   type: 'object',
   properties: {
@@ -79,7 +86,7 @@ export const listParameters: Schema = {
   },
 };
 
-/** The answer with a list of addresses, `since` being the name of their time. */
+/** Schema of an answer with a list of addresses. `since` is the name of the member with the time. */
 export const listReply = (since: string, description: string): Schema => ({
   type: 'object',
   required: ['emails', 'message'],
@@ -103,10 +110,11 @@ export const listReply = (since: string, description: string): Schema => ({
 });
 
 /**
- * Which addresses a query asks for. Without an address it needs both days.
+ * Reads the requested page of addresses. Without `email`, both days are required.
  *
- * @param bounds `always`: the days hold beside an address too; `unless-email`: they are passed over then
- * @throws {BadRequest} naming the parameter, or all that are missing
+ * @param bounds `always`: the days also apply together with an email. `unless-email`: with an email, the days are
+ * ignored
+ * @throws {BadRequest} with the invalid parameter, or with all missing ones
  */
 export function readPage(query: Record<string, Json>, bounds: 'always' | 'unless-email'): Page {
   const { email: sent, sort_direction } = query;
@@ -127,13 +135,13 @@ export function readPage(query: Record<string, Json>, bounds: 'always' | 'unless
 }
 
 /**
- * The operation that unsubscribes addresses and marks them as hard bounces. It has two names.
+ * Creates the operation that unsubscribes addresses and marks them as hard bounces. It exists under two names.
  *
- * @param word the one that the path ends with
+ * @param word last part of its path
  */
 export function blocklisting(word: 'blocklist' | 'blacklist', description: string): QueuedOperation {
   return {
-    ...ofAddresses,
+    ...addressOperation,
     id: `email.${word}`,
     path: `/email/${word}`,
     permission: 'email.blacklist',

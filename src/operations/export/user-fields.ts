@@ -10,11 +10,14 @@ import type { StoredUser } from '../../store/export.ts';
 import type { WantedUser } from '../../store/profile-search.ts';
 import { listOf } from '../query-parameters.ts';
 
-/** A field of an exported user: its documentation, and its value if that is not the stored member of its name. */
+/**
+ * A field of an exported user: its schema, and how to read its value if that differs from the stored member of the same
+ * name.
+ */
 export interface UserField {
   schema: Schema;
   read?(user: StoredUser): Json | undefined;
-  /** Shown where there is no data: clients read it without asking whether it is there. */
+  /** Value if the user has no data for the field. Without it, the field is omitted. */
   otherwise?: Json;
 }
 
@@ -37,14 +40,14 @@ const string = { type: 'string' };
 const dateTime = { type: 'string', format: 'date-time' };
 const summary = { name: string, first: dateTime, last: dateTime, count: { type: 'integer' } };
 
-/** Split of users into this many buckets. */
+/** Range of the random bucket number of a user. */
 const BUCKETS = 10_000;
 
 /** The currency of `total_revenue`. */
 const MAIN_CURRENCY = 'USD';
 
 /**
- * Every field of an exported user, in the order of the answer.
+ * Returns all fields of an exported user, in the order of the answer.
  *
  * @param serviceIdField wire name of the service id
  */
@@ -153,7 +156,7 @@ export function userFields(serviceIdField: string): Record<string, UserField> {
   };
 }
 
-/** One user as the answer shows it: the wanted fields that have data, and those that say that there is none. */
+/** Converts a stored user to the answer's object. Fields without data are omitted unless they have a default. */
 export function toUserObject(
   user: StoredUser,
   fields: [name: string, field: UserField][],
@@ -172,27 +175,29 @@ function isEmpty(value: Json | undefined): value is null | undefined {
   return typeof value === 'object' && Object.keys(value).length === 0;
 }
 
-/** The last 48 bits of a service id are random. */
+/** Returns the bucket of a user from the last 48 bits of the service id, which are random. */
 function randomBucket({ id }: StoredUser): number {
   return Number.parseInt(toServiceId(id).slice(12), 16) % BUCKETS;
 }
 
-/** External ids, service ids and aliases of one request. */
+/** Maximum number of external ids, service ids and aliases in one request. */
 export const MAX_IDS = 50;
 
 const SERVICE_ID = /^[0-9a-f]{24}$/;
 
-/** An identifier as its sender knows it, and as the store does; without the latter nobody can have it. */
+/** An identifier of the request. */
 export interface NamedUser {
+  /** The text that the client sent. */
   sent: string;
+  /** The search for its user. Undefined if the identifier is not valid. */
   key: Omit<WantedUser, 'place'> | undefined;
 }
 
 /**
- * The identifiers of a request whose shape is right already, in the order external ids, aliases, service ids,
- * email address, phone, device id. An identifier that breaks the rules of its kind is one that nobody has.
+ * Reads the identifiers of a validated request in this order: external ids, aliases, service ids, email address, phone,
+ * device id. An identifier that breaks the rules of its kind is not an error: it matches no user.
  *
- * @throws {BadRequest|ApiError} when there is none, or more than 50 ids and aliases
+ * @throws {BadRequest|ApiError} if there is no identifier, or if there are more than 50 ids and aliases
  */
 export function readNamedUsers(body: Record<string, Json>, serviceIdField: string): NamedUser[] {
   const externalIds = listOf(body.external_ids).map(String).map(externalId);
@@ -205,7 +210,7 @@ export function readNamedUsers(body: Record<string, Json>, serviceIdField: strin
   if (externalIds.length + serviceIds.length + aliases.length > MAX_IDS)
     throw tooMany('tooManyIdsAndAliases', externalIds.length + serviceIds.length + aliases.length);
 
-  const asked = [
+  const named = [
     ...externalIds,
     ...aliases,
     ...serviceIds,
@@ -213,19 +218,19 @@ export function readNamedUsers(body: Record<string, Json>, serviceIdField: strin
     ...listOf(body.phone).map(String).map(phone),
     ...listOf(body.device_id).map(String).map(device),
   ];
-  if (asked.length === 0) {
+  if (named.length === 0) {
     throw new BadRequest(
       requiredOneOf(['external_ids', 'user_aliases', serviceIdField, 'email_address', 'phone', 'device_id']),
     );
   }
-  return asked;
+  return named;
 }
 
 function externalId(sent: string): NamedUser {
   return { sent, key: findUnstorable(sent) ? undefined : { externalId: sent } };
 }
 
-/** The typed clients read a list of strings, so an alias that nobody has is reported by its name. */
+/** Reads an alias. Typed clients expect a list of strings, so an alias that matches no user is reported by its name. */
 function alias({ alias_name, alias_label }: UserAlias): NamedUser {
   const unstorable = findUnstorable([alias_name, alias_label]);
   return {

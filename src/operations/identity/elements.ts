@@ -16,36 +16,36 @@ import { asRecord, findUnstorable, isRecord } from '../../profile/values.ts';
 import type { Schema } from '../../schemas/compile.ts';
 import type { Plan, QueuedOperation, RefusedRequest, Reply } from '../operation.ts';
 
-/** Elements of each array of an identity or subscription request. */
+/** Maximum number of elements in each array of an identity or subscription request. */
 export const MAX_ELEMENTS = 50;
 
-/** What an element can become. */
+/** An object that an element of a request is converted to. */
 type Element = IdentityObject | SubscriptionObject;
 
-/** What became of the elements of a request's arrays, in their order. */
-export interface Judged<T extends Place = Element> {
+/** The valid and the refused elements of a request's arrays, in their order. */
+export interface Validated<T extends Place = Element> {
   objects: T[];
   rejected: Rejection[];
 }
 
-/** An object as its element says it, before it has an id and a place. */
+/** An object without its id and its position in the request. */
 type Content = WithoutPlace<Element>;
 type WithoutPlace<T> = T extends unknown ? Omit<T, keyof Place> : never;
 type Place = Pick<IdentityObject, 'id' | 'request' | 'index'>;
 
-/** What an array of a request holds. */
+/** Form of an array of a request. */
 export interface ArrayForm {
-  /** What the elements are; a value that could not be one is no array of one. */
+  /** Type of the elements. A single value of this type is accepted as an array of one element. */
   of: 'objects' | 'strings';
-  /** The error that more than 50 elements end with. */
+  /** The error for more than 50 elements. */
   tooMany: ErrorName;
 }
 
 /**
- * The elements of one of a request's arrays; undefined when the request does not have it. Clients send one
- * element where an array is meant, and null for none.
+ * Returns the elements of an array of the request, or undefined if the request does not have it. Clients may send a
+ * single element instead of an array, and null for no array.
  *
- * @throws {BadRequest|ApiError} when it is no array, or has more than 50 elements
+ * @throws {BadRequest|ApiError} if the value is not an array, or has more than 50 elements
  */
 export function elementsOf(
   body: Record<string, Json>,
@@ -63,7 +63,7 @@ export function elementsOf(
   return [value];
 }
 
-/** Names the limit and the count. */
+/** Creates the error for too many elements, with the count and the limit. */
 export function tooManyElements(
   entry: ErrorName,
   { field, count }: { field: string; count: number },
@@ -72,8 +72,8 @@ export function tooManyElements(
 }
 
 /**
- * As `elementsOf`, for an array that a request must have and that must not be empty.
- * @throws {BadRequest|ApiError} when it is missing, empty, no array, or has more than 50 elements
+ * Returns the elements of a required array.
+ * @throws {BadRequest|ApiError} if the array is missing, empty, of the wrong type, or has more than 50 elements
  */
 export function requiredElements(body: Record<string, Json>, field: string, form: ArrayForm): Json[] {
   const elements = elementsOf(body, field, form);
@@ -81,18 +81,21 @@ export function requiredElements(body: Record<string, Json>, field: string, form
   return requireSome(field, elements);
 }
 
-/** @throws {BadRequest} when there is no element */
+/**
+ * Returns the elements.
+ * @throws {BadRequest} if there are none
+ */
 export function requireSome(field: string, elements: Json[]): Json[] {
   if (elements.length === 0) throw new BadRequest(invalid(field, 'it must not be empty'));
   return elements;
 }
 
-/** Judges each element of an array alone: storable values first, then what `read` says of it. */
-export function judge<C extends Content>(
+/** Validates each element of an array on its own: first that it can be stored, then with `read`. */
+export function validateElements<C extends Content>(
   field: string,
   elements: Json[],
   read: (element: Json) => C | Refusal,
-): Judged<C & Place> {
+): Validated<C & Place> {
   const objects: (C & Place)[] = [];
   const rejected: Rejection[] = [];
   elements.forEach((element, index) => {
@@ -104,37 +107,37 @@ export function judge<C extends Content>(
   return { objects, rejected };
 }
 
-/** As `judge`, where every element has to be an object. */
-export function judgeObjects<C extends Content>(
+/** Validates each element of an array on its own. Each must be an object. */
+export function validateObjects<C extends Content>(
   field: string,
   elements: Json[],
   read: (element: Record<string, Json>) => C | Refusal,
-): Judged<C & Place> {
-  return judge(field, elements, (element) => {
+): Validated<C & Place> {
+  return validateElements(field, elements, (element) => {
     const object = asRecord(element);
-    return object ? read(object) : noObject(field);
+    return object ? read(object) : notAnObject(field);
   });
 }
 
-/** Refuses an element of an array that must hold objects. */
-export function noObject(field: string): Refusal {
+/** Refuses an element that is not an object. */
+export function notAnObject(field: string): Refusal {
   return refuse('wrong_type', '', `each element of '${field}' must be an object`);
 }
 
-/** Refuses an element of an array that must hold strings. */
-export function noText(field: string): Refusal {
+/** Refuses an element that is not a non-empty string. */
+export function notAString(field: string): Refusal {
   return refuse('wrong_type', '', `each element of '${field}' must be a non-empty string`);
 }
 
 /**
- * The plan of a request whose elements fail alone.
+ * Plans a request whose elements can fail individually.
  *
- * @param fields the arrays that were judged
- * @param counts what the answer counts, by name
+ * @param fields names of the validated arrays
+ * @param counts figures of the answer, by name
  * @throws {ApiError} with every refusal, if no element is valid
  */
 export function planOf(
-  { objects, rejected }: Judged,
+  { objects, rejected }: Validated,
   fields: string[],
   counts: Record<string, number>,
 ): Plan {
@@ -143,8 +146,11 @@ export function planOf(
   return { objects, rejected, reply: { status: 201, body } };
 }
 
-/** @throws {ApiError} with every refusal, if no element is valid */
-export function requireValid({ objects, rejected }: Judged, fields: string[]): void {
+/**
+ * Requires at least one valid element.
+ * @throws {ApiError} with every refusal, if no element is valid
+ */
+export function requireValid({ objects, rejected }: Validated, fields: string[]): void {
   if (objects.length > 0) return;
   throw new ApiError('nothingValid', { message: nothingValidIn(fields), rejected });
 }
@@ -154,7 +160,7 @@ function nothingValidIn(fields: string[]): string {
   return `Valid data must be provided in the ${names} field${fields[1] ? 's' : ''}.`;
 }
 
-/** An array of a request. */
+/** Schema of an array in a request. */
 export const arrayOf = (items: Schema, description: string): Schema => ({
   type: 'array',
   minItems: 1,
@@ -197,14 +203,14 @@ const rejectionSchema = (arrays: string[]): Schema => ({
   },
 });
 
-/** The elements of these arrays that were refused. */
+/** Schema of the refused elements of these arrays. */
 export const rejections = (arrays: string[], description: string): Schema => ({
   type: 'array',
   description,
   items: rejectionSchema(arrays),
 });
 
-/** An answer with `message: success` and what was counted or listed. */
+/** Schema of an answer with `message: success` and further members. */
 export const replySchema = (
   properties: Record<string, Schema>,
   {
@@ -217,14 +223,14 @@ export const replySchema = (
   properties: { ...properties, message: { const: 'success' }, ...optional },
 });
 
-/** The answer to a request whose elements fail alone. */
+/** Schema of the answer to a request whose elements can fail individually. */
 export const countedReply = (arrays: string[], counts: Record<string, Schema>, required?: string[]): Schema =>
   replySchema(counts, {
     ...(required && { required }),
     optional: { errors: rejections(arrays, 'The elements that were refused. Absent if there are none.') },
   });
 
-/** The body of an error answer: a message, and the elements that are to blame, if it is elements. */
+/** The error answers of an operation with arrays: a message, and the refused elements if elements caused the error. */
 export const refusal = (arrays: string[]) => ({
   messages: { nothingValid: nothingValidIn(arrays) },
   errorBody: ({ message, errors }: RefusedRequest): Json =>
@@ -242,23 +248,23 @@ export const refusal = (arrays: string[]) => ({
   } satisfies Schema,
 });
 
-/** Names of the answer's two lists, and of the request's array. */
+/** Names of the answer's two lists and of the request's array. */
 interface Lists {
-  /** What took effect. */
+  /** The elements that took effect. */
   done: string;
-  /** What did not, here or in the store. */
+  /** The elements that were refused, during validation or by the workers. */
   errors: string;
   input_array: string;
 }
 
 /**
- * The plan of a request whose answer says which of its objects took effect. A caller who waits for that in
- * vain is told that all of them are accepted, with 202.
+ * Plans a request whose answer lists the elements that took effect. If the outcome is not known in time, the answer has
+ * status 202 and lists all valid elements as accepted.
  *
- * @param show an object as the list of those that took effect has it
+ * @param show converts an object to its entry in the list of elements that took effect
  */
-export function settledPlan<T extends IdentityObject>(
-  { objects, rejected }: Judged<T>,
+export function outcomePlan<T extends IdentityObject>(
+  { objects, rejected }: Validated<T>,
   { done, errors, input_array }: Lists,
   show: (object: T) => Json,
 ): Plan {
@@ -282,16 +288,16 @@ export function settledPlan<T extends IdentityObject>(
 }
 
 /**
- * The answers that such a plan has.
+ * Returns the answers of an `outcomePlan`.
  *
- * @param shown schema of what `show` makes
+ * @param shown schema of the result of `show`
  */
-export function settledReplies(
+export function outcomeReplies(
   { done, errors, input_array }: Lists,
   shown: Schema,
 ): QueuedOperation['replies'] {
-  const lists = (took: string, refused: string) => ({
-    [done]: { type: 'array', description: took, items: shown },
+  const lists = (effective: string, refused: string) => ({
+    [done]: { type: 'array', description: effective, items: shown },
     [errors]: rejections([input_array], refused),
   });
   return {

@@ -17,9 +17,9 @@ import type { Schema } from '../../schemas/compile.ts';
 import { userAlias } from '../../schemas/track.ts';
 import type { VendorRules } from '../../schemas/vendor-rules.ts';
 import { BLOCKED_ID, type Caller } from '../operation.ts';
-import { arrayOf, email, externalId, noText, phone, prioritization } from './elements.ts';
+import { arrayOf, email, externalId, notAString, phone, prioritization } from './elements.ts';
 
-/** Names of values that contradict each other in one `prioritization`. */
+/** Pairs of values that must not occur in the same `prioritization`. */
 const exclusive = [
   ['identified', 'unidentified'],
   ['most_recently_updated', 'least_recently_updated'],
@@ -27,7 +27,7 @@ const exclusive = [
 
 const known: ReadonlySet<Json> = new Set(prioritizations);
 
-/** The user whom an object names by an email address or a phone number, which several may have. */
+/** Reads the user of an object with an email address or a phone number. Several users may share the address. */
 export function readAddress(
   object: Record<string, Json>,
   kind: 'email' | 'phone',
@@ -40,7 +40,7 @@ export function readAddress(
   return 'error' in read ? read : { user: { ...address, ...read } };
 }
 
-/** Reads a prioritization in its order. An empty array is valid and narrows nothing. */
+/** Reads a prioritization and keeps its order. An empty array is valid and excludes no user. */
 function readPrioritization(
   value: Json | undefined,
   kind: 'email' | 'phone',
@@ -61,11 +61,11 @@ function readPrioritization(
       );
     }
   }
-  // A repeated value narrows to the same users again.
+  // A repeated value would select the same users again.
   return { prioritization: [...new Set(value as Prioritization[])] };
 }
 
-/** The arrays of a request to identify: what counts their elements, and whom an element means. */
+/** The arrays of a request to identify users: the answer's counter, the schema, and how to read the user of an element. */
 export const identifyArrays = {
   aliases_to_identify: {
     counter: 'aliases_processed',
@@ -94,7 +94,7 @@ export const identifyArrays = {
   },
 };
 
-/** It may be empty beside another one. */
+/** Schema of an array of elements. The array may be empty if another one is not. */
 function schemaOf(identifier: Record<string, Schema>, description: string): Schema {
   const element = {
     type: 'object',
@@ -104,14 +104,14 @@ function schemaOf(identifier: Record<string, Schema>, description: string): Sche
   return { ...arrayOf(element, description), minItems: 0 };
 }
 
-/** An external id in a field that must have one; an integer is its digits. */
+/** Reads a required external id. An integer is converted to its digits. */
 export function readExternalId(value: Json | undefined, field: string): { id: string } | Refusal {
   if (!isGiven(value)) return required(field);
   const read = externalIdOf(value, field);
   return 'error' in read ? read : { id: read.identifier.external_id };
 }
 
-/** As `readExternalId`, for an id that a user is given: one that is blocked is refused. */
+/** Reads an external id that a user gets. A blocked id is refused. */
 export function readNewExternalId(
   value: Json | undefined,
   field: string,
@@ -121,10 +121,10 @@ export function readNewExternalId(
   return 'id' in read && isBlocked(read.id) ? BLOCKED_ID : read;
 }
 
-/** An external id that is itself an element of an array. */
+/** Reads an element of an array of external ids. */
 export function readExternalIdElement(value: Json, field: string): { id: string } | Refusal {
   if (!isGiven(value) || (typeof value !== 'string' && !Number.isSafeInteger(value))) {
-    return noText(field);
+    return notAString(field);
   }
   return readExternalId(value, 'external_id');
 }
@@ -135,10 +135,10 @@ interface MergeUpdate {
   keep: UserSelector;
 }
 
-/** Never shown: the message of the whole request says what an identifier must be. */
+/** A placeholder without text: the answer contains the message of the whole request instead. */
 const NO_TEXT = refuse('wrong_type', 'external_id', '');
 
-/** What the identifier object of each type may carry. `external_id` is a string only, as the message says. */
+/** Readers of the identifier types. As the message states, `external_id` must be a string. */
 const kinds = {
   external_id: (value: Json) => (typeof value === 'string' ? externalIdOf(value) : NO_TEXT),
   user_alias: userAliasOf,
@@ -150,8 +150,8 @@ type Kind = keyof typeof kinds;
 /**
  * Reads an element of `merge_updates`, an object.
  *
- * @throws {ApiError} with one of the specification's messages; `rejected` names the element and, for a prioritization, the
- *   rule that it breaks
+ * @throws {ApiError} with one of the specification's messages. `rejected` contains the element's position and, for a
+ * prioritization, the broken rule
  */
 export function readMergeUpdate(
   update: Record<string, Json>,
@@ -181,7 +181,7 @@ export function readMergeUpdate(
   return { merge: merged, keep: kept };
 }
 
-/** Undefined when it is not an object that holds exactly one identifier. */
+/** Reads an identifier. Returns undefined unless the value is an object with exactly one valid identifier. */
 function readIdentifier(value: Json | undefined) {
   if (!isRecord(value) || findUnstorable(value) !== undefined) return undefined;
   const { prioritization, ...named } = value;
@@ -194,7 +194,10 @@ function readIdentifier(value: Json | undefined) {
     : { kind: kind as Kind, identifier: read.identifier as Identifier, prioritization };
 }
 
-/** Makes a selector of an identifier. An address requires a prioritization; one that is sent with another kind is ignored. */
+/**
+ * Creates the selector of an identifier. An address requires a prioritization. With other types a prioritization is
+ * ignored.
+ */
 function select({
   kind,
   identifier,

@@ -11,7 +11,7 @@ import type { Database } from '../../store/database.ts';
 import type { Resources } from '../operation.ts';
 import { createBody } from './schemas.ts';
 
-/** The columns that a body sets; what it does not name is left out. */
+/** The columns that a body sets. Columns that the body does not contain are absent. */
 export interface Contents {
   title?: string;
   pageHtml: string;
@@ -21,10 +21,10 @@ export interface Contents {
 }
 
 /**
- * Reads a body that fits its schema, and tries both templates.
+ * Reads a validated body and test-renders both templates.
  *
- * @throws {BadRequest} naming the field, and in a template the line
- * @throws {RendererBusy} when too many templates are being tried
+ * @throws {BadRequest} with the field, and for a template the line
+ * @throws {RendererBusy} if all render processes are busy
  */
 export async function readContents(
   workspaceId: string,
@@ -50,7 +50,7 @@ export async function readContents(
 
 const htmls = ['preference_center_page_html', 'confirmation_page_html'];
 
-/** Renders it for a user who has everything, so that whoever writes it sees what is wrong before a user does. */
+/** Test-renders a template for a sample user with all data, so that its author sees errors before users do. */
 async function tryTemplate(
   { workspaceId, field, template }: { workspaceId: string; field: string; template: string },
   { renderer, database: { prisma } }: Resources,
@@ -80,7 +80,7 @@ function knownOptions(options: Record<string, Json>): Record<string, Json> {
   return Object.fromEntries(Object.entries(options).filter(([name]) => known.includes(name)));
 }
 
-/** Postgres takes neither U+0000 nor half a surrogate pair, in text or in JSON. */
+/** Requires text that Postgres can store: U+0000 and lone surrogates are invalid in text and in JSON. */
 function requireStorable(field: string, value: Json | undefined): void {
   if (value === undefined || value === null) return;
   const texts = typeof value === 'string' ? [value] : textsOf(value);
@@ -88,7 +88,7 @@ function requireStorable(field: string, value: Json | undefined): void {
   throw new BadRequest(invalid(field, 'it must not hold U+0000 or lone surrogates'));
 }
 
-/** However deep it nests: a call for each level could overflow the stack. */
+/** Returns all strings in a value. Iterates, because recursion could overflow the stack on deep nesting. */
 function textsOf(value: Json): string[] {
   const texts: string[] = [];
   const left: Json[] = [value];
@@ -102,12 +102,12 @@ function textsOf(value: Json): string[] {
 
 export type { PreferenceCenter };
 
-/** The id in a path, in lower case; what is no UUID names nothing. */
+/** Reads the id of a path in lower case. Returns undefined if it is not a UUID, which matches no center. */
 export function centerIdOf(params: Record<string, string>): string | undefined {
   return uuidOf(params.preferenceCenterExternalId ?? '');
 }
 
-/** What every answer about one center begins with. */
+/** Returns the members that each answer about a single center begins with. */
 export function stampsOf({
   id,
   createdAt,
@@ -131,7 +131,7 @@ export function updatedBody(center: PreferenceCenter): Record<string, Json> {
 
 const DEFAULT_TITLE = 'Preference Center';
 
-/** Most preference centers of a workspace: they are listed in one answer, without pages. */
+/** Maximum number of preference centers per workspace. One answer lists all of them, without pages. */
 export const MAX_CENTERS = 1000;
 
 interface New {
@@ -143,8 +143,8 @@ interface New {
 }
 
 /**
- * Makes a center. Of two that are made at once with one name, Postgres lets one be.
- * @throws {ApiError} 400 when the name is taken, or the workspace has as many as it may
+ * Creates a center. If two requests create the same name concurrently, a unique index lets only one succeed.
+ * @throws {ApiError} 400 if the name is taken, or if the workspace has reached MAX_CENTERS
  */
 export async function createCenter(
   { prisma }: Database,
@@ -159,15 +159,15 @@ export async function createCenter(
   };
   const create = () =>
     prisma.$transaction(async (tx) => {
-      // Whoever makes one at the same time counts afterwards.
+      // Concurrent creations wait for this lock, so that each counts the centers of the ones before.
       await tx.$queryRaw`select 1 as locked from workspaces where id = ${workspaceId}::uuid for no key update`;
       if ((await tx.preferenceCenter.count({ where: { workspaceId } })) >= MAX_CENTERS)
         throw new ApiError('tooManyPreferenceCenters');
       return tx.preferenceCenter.create({ data });
     });
-  return againAfterDeadlock(create).catch(async (error: { code?: string }) => {
+  return retryAfterDeadlock(create).catch(async (error: { code?: string }) => {
     if (error.code !== 'P2002') throw error;
-    // Either key may have been in the way; only the name is something to change.
+    // The id or the name may be taken. Only a taken name is an error that the caller can fix.
     const named = await prisma.preferenceCenter.findUnique({
       where: { workspaceId_name: { workspaceId, name } },
     });
@@ -175,7 +175,7 @@ export async function createCenter(
   });
 }
 
-/** Changes a center; undefined when there is none with this id. */
+/** Changes a center. Returns undefined if the workspace has no center with this id. */
 export async function updateCenter(
   { prisma }: Database,
   { workspaceId, id, contents: { options, ...contents }, now }: Omit<New, 'name'>,
@@ -185,31 +185,37 @@ export async function updateCenter(
       where: { workspaceId, id },
       data: { ...contents, ...(options && { options: options as Prisma.InputJsonObject }), updatedAt: now },
     });
-  const [updated] = await againAfterDeadlock(update);
+  const [updated] = await retryAfterDeadlock(update);
   return updated;
 }
 
-/** Each takes the one of a deadlock that ends as its victim: of several at once all but one may. */
-const TRIES = 5;
+/**
+ * Maximum number of attempts. Each deadlock ends one of several concurrent writes, so one write may be the victim
+ * repeatedly.
+ */
+const MAX_ATTEMPTS = 5;
 
 /**
- * A table that every node has is locked as a whole by who writes it, and who makes a center has locked its workspace
- * before. On a Citus those who change the center meanwhile lock the two in the other order. Whoever is ended for it has
- * changed nothing.
+ * Repeats a write that Postgres ended because of a deadlock. On Citus, a write to a reference table locks the whole
+ * table. Creating a center locks its workspace first; a concurrent change of a center takes the two locks in the
+ * opposite order. The ended write has changed nothing.
  */
-async function againAfterDeadlock<Result>(write: () => Promise<Result>): Promise<Result> {
-  for (let tries = 1; ; tries++) {
+async function retryAfterDeadlock<Result>(write: () => Promise<Result>): Promise<Result> {
+  for (let attempt = 1; ; attempt++) {
     try {
       return await write();
     } catch (error) {
-      if ((error as { code?: string }).code !== 'P2034' || tries === TRIES) throw error;
+      if ((error as { code?: string }).code !== 'P2034' || attempt === MAX_ATTEMPTS) throw error;
     }
   }
 }
 
 const checkNew = compile(createBody);
 
-/** The name of a center that is to be made under an id of the caller's. @throws {BadRequest} */
+/**
+ * Returns the name of a center that is created with an id of the caller.
+ * @throws {BadRequest} if the body is not valid for a new center
+ */
 export function requireName(body: Record<string, Json>): string {
   if (!checkNew(body)) throw new BadRequest(describeError(checkNew.errors![0]!));
   return body.name as string;

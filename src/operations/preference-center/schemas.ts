@@ -5,7 +5,7 @@ import type { Schema } from '../../schemas/compile.ts';
 
 export const states = ['active', 'draft'];
 
-/** As of the documents of the protocol; null is what clients send for "none". */
+/** Schema of an optional member. Clients send null for an absent value. */
 const optional = (type: string, rule: string, rest: Schema): Schema => ({
   type: [type, 'null'],
   rule,
@@ -49,7 +49,7 @@ const linkTag: Schema = {
 };
 
 const options = optional('object', "it must be an object with 'meta-viewport-content' and 'links-tags'", {
-  // PHP writes an empty map as an empty array.
+  // PHP encodes an empty map as an empty array.
   type: ['object', 'array', 'null'],
   maxItems: 0,
   description: 'Further elements of the head of the page.',
@@ -97,7 +97,7 @@ export const createBody: Schema = {
   properties: { name, ...contents },
 };
 
-/** The name is passed over where a center exists, so that its rule is the creation's. */
+/** Schema of an update. An update ignores the name, so the rule for names is in the schema of a new center. */
 export const updateBody: Schema = {
   type: 'object',
   required: htmls,
@@ -169,7 +169,7 @@ const viewed = {
 
 export const viewReply: Schema = { type: 'object', required: Object.keys(viewed), properties: viewed };
 
-/** The center of every example. */
+/** Id of the center in the documented examples. */
 export const exampleId = '019c13ec-a2e2-7c24-9a1e-7d30b4f0c2e1';
 
 export const exampleContents = {

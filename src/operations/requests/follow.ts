@@ -8,7 +8,7 @@ import type { Resources } from '../operation.ts';
 
 type Status = 'accepted' | 'applied' | 'failed';
 
-/** What has become of what stood at one place of a request. */
+/** The status at one position of a request. */
 export interface Standing {
   input_array: string;
   index: number;
@@ -16,8 +16,8 @@ export interface Standing {
   reason?: string;
 }
 
-/** What each status of a dead letter means to who sent the object. */
-const tried: Record<DeadLetter['state'], Status> = {
+/** The status of an object with a dead letter, by the state of the dead letter. */
+const statusOfDeadLetter: Record<DeadLetter['state'], Status> = {
   waiting: 'failed',
   discarded: 'failed',
   replaying: 'accepted',
@@ -25,30 +25,33 @@ const tried: Record<DeadLetter['state'], Status> = {
 };
 
 /**
- * The places of a request with what has become of them, in its order. Where several objects stood at one place (users
- * of one element of `subscription_groups`), the place stands as the worst of them does.
+ * Returns the status of each position of the request, in its order. If several objects come from one position (the
+ * users of an element of `subscription_groups`), the position has their worst status.
  */
 function standings(parts: { trace: Trace; status: Status }[], deadLetters: DeadLetter[]): Standing[] {
-  const places = new Map<string, Standing>();
-  const note = (standing: Standing) => {
+  const byPosition = new Map<string, Standing>();
+  const add = (standing: Standing) => {
     const name = `${standing.input_array} ${standing.index}`;
-    const known = places.get(name);
-    if (!known || rank[standing.status] > rank[known.status]) places.set(name, standing);
+    const other = byPosition.get(name);
+    if (!other || rank[standing.status] > rank[other.status]) byPosition.set(name, standing);
   };
-  for (const { trace, status } of parts) for (const place of trace.objects) note({ ...place, status });
+  for (const { trace, status } of parts) for (const position of trace.objects) add({ ...position, status });
   for (const { object, kind, state, reason } of deadLetters) {
     const failed = object as unknown as AcceptedObject | null;
     const input_array = (failed && inputArrayOf(failed)) ?? kind;
     const index = Number.isSafeInteger(failed?.index) ? failed!.index : 0;
-    const status = tried[state];
-    note({ input_array, index, status, ...(status === 'failed' && { reason }) });
+    const status = statusOfDeadLetter[state];
+    add({ input_array, index, status, ...(status === 'failed' && { reason }) });
   }
-  return [...places.values()];
+  return [...byPosition.values()];
 }
 
 const rank: Record<Status, number> = { applied: 0, accepted: 1, failed: 2 };
 
-/** The status of all accepted objects, or that they differ; `rejected` if none was accepted. */
+/**
+ * Returns the common status of all accepted objects, `partially_applied` if they differ, or `rejected` if none was
+ * accepted.
+ */
 export function overall({
   objects,
   unknown,
@@ -61,15 +64,15 @@ export function overall({
 }
 
 /**
- * Milliseconds between a request's id and those of its envelopes, at most. Both are made by one process. It gives a
- * request 15 seconds to arrive, and some more for the key, the limit and the flush before.
+ * Maximum milliseconds between the id of a request and the ids of its envelopes. The same process creates both. A
+ * request may take 15 s to arrive, and the key, the rate limit and the flush take some more time.
  */
-const FARTHEST = 60_000;
+const MAX_DELAY_MS = 60_000;
 
-/** Nearly always they are within this time. */
-const NEAR = 2000;
+/** Milliseconds within which almost all envelopes are created. */
+const USUAL_DELAY_MS = 2000;
 
-/** ISO 8601. */
+/** Returns the time of the request as ISO 8601. */
 export function acceptedAt(requestId: string): string {
   return new Date(millisecondsOf(requestId)).toISOString();
 }
@@ -77,35 +80,34 @@ export function acceptedAt(requestId: string): string {
 interface Part {
   trace: Trace;
   status: Status;
-  /** Where it waits, or is in work. */
+  /** Lane of a waiting envelope. Absent if the envelope has been applied. */
   lane?: number;
 }
 
-/** What has become of a request. */
+/** The outcome of a request, as far as it is stored. */
 export interface FollowedRequest {
   objects: Standing[];
   unknown: number;
   waits: { envelopeId: string; lane: number }[];
   deadLetters: DeadLetter[];
-  /** Objects that web refused, the first 300 of them. */
+  /** Objects that web refused, at most the first 300. */
   refused: ListedRefusal[];
-  /** Number of all of these. */
+  /** Number of all objects that web refused. */
   rejected: number;
-  /** Id of the API key that sent it; absent: none, or nobody knows any more. */
+  /** Id of the API key that sent the request. Absent if there was no API key, or if its id is no longer stored. */
   keyId?: string;
 }
 
-/** What is known of a request, by the ids of its envelopes. */
+/** The envelopes of a request, by id. */
 type Parts = Map<string, Part>;
 
 /**
- * Looks for a request where its objects can be. First in the ledger, where it is by the time of its id; then in the
- * lanes, if some of it is not in the ledger. Then in the ledger once more, since an object is in one of the two at any
- * moment.
+ * Finds the objects of a request. It reads the ledger around the time of the request id, then the lanes if objects are
+ * missing, and then the ledger again, because a worker may have applied an envelope between the two reads.
  *
- * @returns `unknown`: how many of its objects are nowhere. `waits`: its envelopes that are in lanes. `deadLetters`:
- *   those of its objects that could not be applied at first. `refused`: those that web refused, if the request is among
- *   those that are kept. Undefined when all are nowhere
+ * @returns `unknown`: number of objects that were not found. `waits`: envelopes that wait in lanes. `deadLetters`:
+ * objects that could not be applied at the first attempt. `refused`: objects that web refused, if the request is among
+ * the stored ones. Undefined if nothing was found
  */
 export async function followRequest(
   { database: { pool }, waiting }: Pick<Resources, 'database' | 'waiting'>,
@@ -113,16 +115,16 @@ export async function followRequest(
   requestId: string,
 ): Promise<FollowedRequest | undefined> {
   const parts: Parts = new Map();
-  await lookIntoLedger();
+  await readLedger();
   if (missing(parts) !== 0) {
     const from = millisecondsOf(requestId);
     for (const { envelopeId, lane, trace } of await waiting.find(
       requestId,
       workspaceId,
-      idsBetween(from, from + FARTHEST),
+      idsBetween(from, from + MAX_DELAY_MS),
     ))
       if (!parts.has(envelopeId)) parts.set(envelopeId, { trace, status: 'accepted', lane });
-    await lookIntoLedger();
+    await readLedger();
   }
   const deadLetters = await selectByRequest(pool, workspaceId, requestId);
   const kept = await findRefusedRequest(pool, workspaceId, requestId);
@@ -138,16 +140,16 @@ export async function followRequest(
     rejected: kept?.rejected ?? 0,
   };
 
-  async function lookIntoLedger(): Promise<void> {
+  async function readLedger(): Promise<void> {
     const from = millisecondsOf(requestId);
-    const found = await look(from, from + NEAR);
-    // The envelopes of one request are made together, but the first ones may be the last of their time.
+    const found = await readTraces(from, from + USUAL_DELAY_MS);
+    // All envelopes of a request are created at about the same time, but this range may end between two of them.
     const last = Math.max(...found.map(millisecondsOf));
-    const end = found.length > 0 ? last + NEAR : from + FARTHEST;
-    if (end > from + NEAR) await look(from + NEAR, end);
+    const end = found.length > 0 ? last + USUAL_DELAY_MS : from + MAX_DELAY_MS;
+    if (end > from + USUAL_DELAY_MS) await readTraces(from + USUAL_DELAY_MS, end);
   }
 
-  async function look(from: number, to: number): Promise<string[]> {
+  async function readTraces(from: number, to: number): Promise<string[]> {
     const rows = await findTraces(pool, requestId, idsBetween(from, to));
     return rows.flatMap(({ envelopeId, traces }) => {
       const trace = findTrace(traces, requestId, workspaceId);
@@ -158,7 +160,10 @@ export async function followRequest(
   }
 }
 
-/** Objects that no part has; undefined: there is no part to say how many there are. */
+/**
+ * Returns the number of objects that were not found, or undefined if no envelope was found, because each envelope has
+ * the total.
+ */
 function missing(parts: Parts): number | undefined {
   const [first] = parts.values();
   if (!first) return undefined;

@@ -1,30 +1,30 @@
 import type { Json } from '../../profile/json.ts';
 import type { Schema } from '../../schemas/compile.ts';
 import { companyPermissions, departments } from '../../schemas/permissions.ts';
-import { LONGEST, MOST, USER } from './messages.ts';
+import { MAX_LIST_LENGTH, MAX_TEXT_LENGTH, USER } from './messages.ts';
 
-/** Addresses of a person. */
-const MOST_EMAILS = 20;
+/** Maximum number of email addresses of an account. */
+const MAX_EMAILS = 20;
 
-/** Roles of an account. */
-const MOST_ROLES = 50;
+/** Maximum number of roles of an account. */
+const MAX_ROLES = 50;
 
-/** URNs that a body is of: ours, and those of extensions that it has. */
-const MOST_SCHEMAS = 50;
+/** Maximum number of URNs in `schemas`: the URN of the core schema and those of extensions. */
+const MAX_SCHEMAS = 50;
 
 function text(description: string): Schema {
   return {
     type: 'string',
     minLength: 1,
-    maxLength: LONGEST,
-    // Postgres has no text with a NUL in it.
+    maxLength: MAX_TEXT_LENGTH,
+    // Postgres cannot store U+0000.
     pattern: '^[^\\u0000]*$',
     description,
-    rule: `it must be a string of 1 to ${LONGEST} characters`,
+    rule: `it must be a string of 1 to ${MAX_TEXT_LENGTH} characters`,
   };
 }
 
-/** Some providers send booleans as texts. */
+/** Schema of a boolean. Some providers send booleans as strings. */
 const truth = (description: string): Schema => ({
   type: ['boolean', 'string'],
   pattern: '^(?:[Tt][Rr][Uu][Ee]|[Ff][Aa][Ll][Ss][Ee])$',
@@ -32,7 +32,11 @@ const truth = (description: string): Schema => ({
   rule: 'it must be true or false',
 });
 
-const listed = (description: string, items: Schema = text('One name.'), maxItems = MOST): Schema => ({
+const listed = (
+  description: string,
+  items: Schema = text('One name.'),
+  maxItems = MAX_LIST_LENGTH,
+): Schema => ({
   type: 'array',
   maxItems,
   items,
@@ -92,7 +96,7 @@ const permissions: Schema = {
     roles: listed(
       'Roles by name or by id. They are stored and returned, and grant no permission.',
       role,
-      MOST_ROLES,
+      MAX_ROLES,
     ),
     appGroup: listed('Permissions by workspace.', appGroup),
   },
@@ -101,10 +105,10 @@ const permissions: Schema = {
 const properties: Record<string, Schema> = {
   schemas: {
     type: 'array',
-    maxItems: MOST_SCHEMAS,
+    maxItems: MAX_SCHEMAS,
     contains: { const: USER },
     items: { type: 'string' },
-    rule: `it must be an array of strings that holds ${USER}, at most ${MOST_SCHEMAS}`,
+    rule: `it must be an array of strings that holds ${USER}, at most ${MAX_SCHEMAS}`,
   },
   externalId: text('Id of the account in the client.'),
   name: {
@@ -116,9 +120,9 @@ const properties: Record<string, Schema> = {
   displayName: text('Name shown in clients.'),
   emails: {
     type: 'array',
-    maxItems: MOST_EMAILS,
+    maxItems: MAX_EMAILS,
     description: 'Email addresses, returned as sent. By default `userName`.',
-    rule: `it must be an array of at most ${MOST_EMAILS} objects`,
+    rule: `it must be an array of at most ${MAX_EMAILS} objects`,
     items: {
       type: 'object',
       rule: anObject,
@@ -137,14 +141,14 @@ const properties: Record<string, Schema> = {
 
 const userName = text("The account's email address.");
 
-/** The body of a create, and what a patch has to result in. */
+/** Schema of the body of a create, and of a patched account. */
 export const createSchema: Schema = {
   type: 'object',
   required: ['schemas', 'userName', 'name', 'department', 'permissions'],
   properties: { userName, ...properties },
 };
 
-/** The body of a replace. */
+/** Schema of the body of a replace. */
 export const replaceSchema: Schema = {
   type: 'object',
   required: ['schemas', 'name', 'department', 'permissions'],
@@ -154,7 +158,7 @@ export const replaceSchema: Schema = {
   },
 };
 
-/** An account as it is answered. */
+/** Schema of an account in an answer. */
 export const resourceSchema: Schema = {
   title: 'User',
   type: 'object',
@@ -204,7 +208,7 @@ export const resourceSchema: Schema = {
   },
 };
 
-/** Of the documentation. */
+/** Id of the account in the documented examples. */
 export const EXAMPLE_ID = '019c13ec-a2e2-7b61-8f0c-55a3d7e9c210';
 const WORKSPACE_ID = '019c13ec-9a10-7c1e-b0d4-3f5a6c7d8e90';
 
@@ -219,7 +223,7 @@ export const exampleGiven: Record<string, Json> = {
   },
 };
 
-/** The same, as it is answered. */
+/** The account of `exampleGiven` as an answer returns it. */
 export const exampleResource: Record<string, Json> = {
   ...exampleGiven,
   id: EXAMPLE_ID,

@@ -1,13 +1,13 @@
 import { departments } from '../../schemas/permissions.ts';
 import { USER } from './messages.ts';
 
-/** Characters of a path, and so of the name of an attribute. */
-export const LONGEST_PATH = 500;
+/** Maximum number of characters of a path, and so of an attribute name. */
+export const MAX_PATH_LENGTH = 500;
 
-/** Parts of the deepest path: `permissions.appGroup.team.teamPermissions`. */
+/** Number of parts of the deepest path, `permissions.appGroup.team.teamPermissions`. */
 const MAX_PARTS = 4;
 
-/** An attribute as RFC 7643 §7 describes one. From these follow /Schemas, paths of PATCH, and what is shown. */
+/** An attribute in the form of RFC 7643 §7. /Schemas, the paths of PATCH and the shown members are derived from it. */
 export interface Attribute {
   name: string;
   type: 'string' | 'boolean' | 'complex' | 'reference' | 'dateTime';
@@ -41,8 +41,8 @@ const many = { multiValued: true } as const;
 const readOnly = { mutability: 'readOnly' } as const;
 
 /**
- * The attributes of a dashboard account. `department`, `lastSignInAt` and `permissions` are this protocol's own; it
- * has them beside those of the core schema, not under a URN of an extension.
+ * The attributes of a console account. `department`, `lastSignInAt` and `permissions` are specific to this API. They
+ * are attributes of the core schema instead of an extension with its own URN.
  */
 export const userAttributes: Attribute[] = [
   attribute('userName', "The account's email address.", {
@@ -115,7 +115,7 @@ function appGroup(): Attribute[] {
   ];
 }
 
-/** Those of RFC 7643 §3.1, which every resource has and no schema lists. */
+/** The attributes of RFC 7643 §3.1, which every resource has and which are not in a schema. */
 const commonAttributes: Attribute[] = [
   attribute('schemas', 'URNs of the schemas.', { ...readOnly, ...many, returned: 'always' }),
   attribute('id', 'Id of the account.', { ...readOnly, caseExact: true, returned: 'always' }),
@@ -130,26 +130,26 @@ const commonAttributes: Attribute[] = [
 
 export const allAttributes = [...commonAttributes, ...userAttributes];
 
-/** By what their names are in lower case; lists of attributes are constants. */
+/** Attributes by lower-case name. The lists of attributes are constants, so an entry stays valid. */
 const byName = new WeakMap<Attribute[], Map<string, Attribute>>();
 
-/** Names of attributes have no case (RFC 7643 §2.1). */
+/** Finds an attribute by its name, ignoring case (RFC 7643 §2.1). */
 export function findAttribute(among: Attribute[] | undefined, name: string): Attribute | undefined {
-  if (!among || name.length > LONGEST_PATH) return undefined;
+  if (!among || name.length > MAX_PATH_LENGTH) return undefined;
   const named = byName.get(among) ?? new Map(among.map((one) => [one.name.toLowerCase(), one]));
   byName.set(among, named);
   return named.get(name.toLowerCase());
 }
 
-/** A path without the URN of the core schema, which may stand before it (RFC 7644 §3.10). */
+/** Removes the URN of the core schema, which a path may begin with (RFC 7644 §3.10). */
 export function withoutUrn(path: string, urn: string): string {
   const start = path.slice(0, urn.length + 1);
   return start.toLowerCase() === `${urn.toLowerCase()}:` ? path.slice(urn.length + 1) : path;
 }
 
 /**
- * Paths of attributes that Penstock does not store, in lower case: those of RFC 7643 §4.1 and §2.4, and those that newer
- * services of the protocol return.
+ * Lower-case paths of attributes that Penstock does not store: those of RFC 7643 §4.1 and §2.4, and those that newer
+ * services with this API return.
  */
 const NOT_STORED = new Set(
   [
@@ -162,9 +162,9 @@ const NOT_STORED = new Set(
 );
 
 /**
- * Whether a path of a PATCH, or a name in its value, leads to an attribute that the standard, an extension or the protocol
- * has and that Penstock does not store. It is ignored, because a refusal would also refuse the rest of the request, for
- * example `active: false`.
+ * Returns whether a path of a PATCH, or a name in its value, leads to an attribute that the standard, an extension or
+ * this API defines and that Penstock does not store. Such an attribute is ignored, because a refusal would also refuse
+ * the rest of the request, for example `active: false`.
  */
 export function isNotStored(path: string): boolean {
   const plain = withoutUrn(path, USER).toLowerCase();

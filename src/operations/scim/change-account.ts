@@ -11,13 +11,13 @@ import { readProjection } from './query.ts';
 import { type AccountValues, readAccount, toColumns } from './read-account.ts';
 import { type Account, locationOf, readNames, toResource, versionOf } from './resource.ts';
 
-/** The company whose SCIM token the caller has. */
+/** Returns the id of the company that the caller's SCIM token belongs to. */
 export function companyOf({ companyId }: Caller): string {
   if (companyId === undefined) throw new TypeError('an operation of SCIM was asked without a SCIM token');
   return companyId;
 }
 
-/** Whom the audit names: the token, by its id. */
+/** Returns the actor for the audit log: the SCIM token, by its id. */
 export function actorOf({ scimToken }: Caller): Actor {
   return { kind: 'scim_token', ...scimToken, via: 'scim' };
 }
@@ -26,7 +26,10 @@ export function requestOf({ request }: DirectInput): AboutRequest {
   return request ?? { baseUrl: '' };
 }
 
-/** An account of the company. @throws {ScimError} with the given entry when the company has no such account */
+/**
+ * Finds an account of the company.
+ * @throws {ScimError} with the entry `missing` if the company has no such account
+ */
 export async function findAccount(
   prisma: Database['prisma'],
   { companyId, id }: { companyId: string; id: string },
@@ -37,14 +40,14 @@ export async function findAccount(
   return account;
 }
 
-/** How often a change is tried again that meets another one. */
-const TRIES = 5;
+/** Maximum number of attempts if concurrent changes intervene. */
+const MAX_ATTEMPTS = 5;
 
 /**
- * Changes an account: reads it, checks the precondition, and writes what `bodyFor` makes of it, unless it has
- * been changed meanwhile; then once more from the start.
+ * Changes an account: reads it, checks the precondition, and writes the result of `bodyFor`. If the account has changed
+ * in the meantime, it starts again, at most MAX_ATTEMPTS times.
  *
- * @param bodyFor the account's new body, which has passed `replaceSchema`
+ * @param bodyFor returns the new body of the account, which must be valid by `replaceSchema`
  * @throws {ScimError} 404, 412, 400
  */
 export async function changeAccount(
@@ -55,7 +58,7 @@ export async function changeAccount(
   const companyId = companyOf(caller);
   const { baseUrl, ifMatch } = requestOf(input);
   const project = readProjection(input.query);
-  for (let tries = 0; tries < TRIES; tries++) {
+  for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
     const current = await findAccount(prisma, { companyId, id: input.params.id! }, 'scimUserNotFound');
     requireMatch(ifMatch, current);
     const body = await bodyFor(current, async () =>
@@ -63,7 +66,7 @@ export async function changeAccount(
     );
     requireSameUserName(body.userName, current);
     const values = await readAccount(prisma, { companyId, body, active: current.active });
-    // RFC 7644 §3.5.2.1: what changes nothing leaves the time of the last change, and so the version.
+    // RFC 7644 §3.5.2.1: a request without an effective change keeps the time of the last change, and so the version.
     const changed = hasAll(current, values)
       ? current
       : await write(prisma, current, { values, now: new Date(caller.now), actor: actorOf(caller) });
@@ -72,12 +75,15 @@ export async function changeAccount(
   throw new ApiError('unavailable', { headers: { 'Retry-After': '1' } });
 }
 
-/** RFC 7644 §3.14. @throws {ScimError} 412 when the client knows another version than there is */
+/**
+ * Checks `If-Match` (RFC 7644 §3.14).
+ * @throws {ScimError} 412 if the account has another version
+ */
 export function requireMatch(ifMatch: string | undefined, account: Account): void {
   if (ifMatch !== undefined && !namesVersion(ifMatch, account)) throw new ScimError('scimVersionChanged');
 }
 
-/** Whether one of the entity tags is that of the account; a weak one and a strong one are the same. */
+/** Returns whether one of the entity tags is the account's. Weak and strong tags are equal. */
 export function namesVersion(tags: string, account: Account): boolean {
   const opaque = versionOf(account).replace(/^W\//, '');
   return tags.split(',').some((tag) => tag.trim() === '*' || tag.trim().replace(/^W\//, '') === opaque);
@@ -86,9 +92,9 @@ export function namesVersion(tags: string, account: Account): boolean {
 interface AccountReply {
   status: number;
   account: Account;
-  /** Scheme and host that the caller knows us by. */
+  /** Scheme and host of the request's URL. */
   baseUrl: string;
-  /** Leaves of the resource what the caller wants to see. */
+  /** Reduces the resource to the attributes that the caller requested. */
   project(resource: Record<string, Json>): Record<string, Json>;
 }
 
@@ -107,7 +113,10 @@ export async function replyWith(
   };
 }
 
-/** The specification: it cannot be updated. RFC 7644 §3.5.1: the value that there is may be sent. */
+/**
+ * Rejects another user name. The specification does not allow to change it, but a client may send the current value
+ * (RFC 7644 §3.5.1).
+ */
 function requireSameUserName(given: Json | undefined, { email }: Account): void {
   if (given === undefined || normalizeStaffEmail(String(given)) === email) return;
   throw invalid("'userName' cannot be changed", 'mutability');
@@ -121,7 +130,7 @@ function isSame(account: Account, name: string, value: unknown): boolean {
   return isDeepStrictEqual(account[name as keyof AccountValues], value);
 }
 
-/** @returns nothing when another change was faster */
+/** Writes the account. Returns undefined if another change was faster. */
 async function write(
   prisma: Database['prisma'],
   current: Account,
@@ -133,16 +142,16 @@ async function write(
     data: {
       ...toColumns(values),
       version: { increment: 1 },
-      // A request that waited for its turn came earlier than one that did not.
+      // Keep the later time: a request that waited has an earlier `now` than a request that did not.
       modifiedAt: now > modifiedAt ? now : modifiedAt,
-      // Whoever is deactivated is signed out for good, also when the account is active again a moment later.
+      // Deactivation ends the sessions permanently, even if the account is activated again immediately.
       ...(!values.active && {
         sessionEpoch: { increment: 1 },
         ...{ invitationHash: null, invitationExpiresAt: null },
       }),
     },
   });
-  // Which members, and not what they are: a name is a person's.
+  // The audit log names the changed members without their values, which are personal data.
   const names = Object.entries(values).filter(([name, value]) => !isSame(current, name, value));
   const detail = { changed: names.map(([name]) => name), active: values.active };
   const account = { id, companyId, version };

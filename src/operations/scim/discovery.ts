@@ -8,7 +8,7 @@ import { MAX_COUNT } from './query.ts';
 
 type Document = Record<string, Json>;
 
-/** RFC 7643 §5: what of SCIM we have. */
+/** Returns the supported features of SCIM (RFC 7643 §5). */
 function serviceProviderConfig(baseUrl: string): Document {
   return {
     schemas: ['urn:ietf:params:scim:schemas:core:2.0:ServiceProviderConfig'],
@@ -37,7 +37,7 @@ function serviceProviderConfig(baseUrl: string): Document {
   };
 }
 
-/** RFC 7643 §6. */
+/** Returns the resource type of accounts (RFC 7643 §6). */
 function userResourceType(baseUrl: string): Document {
   return {
     schemas: ['urn:ietf:params:scim:schemas:core:2.0:ResourceType'],
@@ -51,7 +51,7 @@ function userResourceType(baseUrl: string): Document {
   };
 }
 
-/** RFC 7643 §7. */
+/** Returns the schema of accounts (RFC 7643 §7). */
 function userSchema(baseUrl: string): Document {
   return {
     schemas: ['urn:ietf:params:scim:schemas:core:2.0:Schema'],
@@ -63,12 +63,17 @@ function userSchema(baseUrl: string): Document {
   };
 }
 
-/** RFC 7643 §2.3.8 has no complex attributes within complex ones; §7 itself has one, and clients take as many. */
+/**
+ * RFC 7643 §2.3.8 does not allow complex attributes within complex ones. §7 itself nests one, and clients accept as
+ * many.
+ */
 const MAX_DEPTH = 2;
 
 /**
- * @param depth of the attribute, from 1. What would nest deeper is described as simple: this protocol has objects there,
- *   and the standard no words for them.
+ * Describes an attribute for /Schemas. Attributes deeper than MAX_DEPTH are described as strings, although they are
+ * objects: the standard cannot describe them.
+ *
+ * @param depth depth of the attribute, from 1
  */
 function toDocument(attribute: Attribute, depth: number): Document {
   const { subAttributes, canonicalValues, ...characteristics } = attribute;
@@ -89,7 +94,7 @@ function metaOf(resourceType: string, path: string, baseUrl: string): Json {
   return { resourceType, location: `${baseUrl}${SCIM_ROOT}${path}` };
 }
 
-/** A message that lists all of a kind: there is never more than a page of it. */
+/** Returns a list response with all resources, which always fit on one page. */
 function listOf(resources: Document[]): Document {
   return {
     schemas: [LIST_RESPONSE],
@@ -102,7 +107,10 @@ function listOf(resources: Document[]): Document {
 
 const EXAMPLE_BASE = 'https://penstock.example';
 
-/** An operation that answers with a document, for instance /Schemas. A filter on it is 403 (RFC 7644 §4). */
+/**
+ * Creates an operation that returns a discovery document, for example /Schemas. A filter is refused with 403 (RFC 7644
+ * §4).
+ */
 function discovery(
   described: Pick<DirectOperation, 'id' | 'path' | 'summary'> & { params?: Record<string, string> },
   documentFor: (baseUrl: string, params: Record<string, string>) => Document | undefined,
@@ -142,7 +150,7 @@ const aDocument: Schema = {
   properties: { schemas: { type: 'array', items: { type: 'string' } } },
 };
 
-/** RFC 7644 §4: the endpoints by which a client learns what there is. */
+/** Creates the discovery endpoints of RFC 7644 §4. */
 export function discoveryOperations(): DirectOperation[] {
   const at = (path: string) => `${SCIM_ROOT}${path}`;
   return [

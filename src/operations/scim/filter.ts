@@ -7,21 +7,21 @@ import { withoutUrn } from './attributes.ts';
 import { ScimError, USER } from './messages.ts';
 import { truthOf } from './spell.ts';
 
-/** Filters that stand within each other; the parser goes one call deeper for each. */
+/** Maximum nesting of filters. The parser recurses once per level. */
 const MAX_DEPTH = 20;
 
 const MAX_COMPARISONS = 20;
 
-/** What an attribute is compared with, as it was written. */
+/** The value that an attribute is compared with. */
 export interface Operand {
   type: 'string' | 'number' | 'boolean' | 'null';
-  /** The string that is meant; of the other types their JSON text. */
+  /** The decoded string. For other types, the JSON text. */
   text: string;
 }
 
 export type Operator = 'eq' | 'ne' | 'co' | 'sw' | 'ew' | 'gt' | 'ge' | 'lt' | 'le';
 
-/** A filter of RFC 7644 §3.4.2.2. */
+/** A parsed filter of RFC 7644 §3.4.2.2. */
 export type Filter =
   | { op: 'and' | 'or'; filters: Filter[] }
   | { op: 'not'; filter: Filter }
@@ -29,22 +29,22 @@ export type Filter =
   | { op: '[]'; path: string; filter: Filter }
   | { op: Operator; path: string; operand: Operand };
 
-/** What is wrong with a filter, in a sentence; empty where it cannot be read at all. */
+/** An invalid filter. The message is a sentence with the reason, or empty if the filter cannot be parsed at all. */
 export class FilterError extends Error {
   override name = 'FilterError';
 }
 
-/** The word of an operator, and what is compared without quotes: words up to the next `and`, `or` or bracket. */
+/** An operator and its operand without quotes: all words up to the next `and`, `or` or bracket. */
 const UNQUOTED = /(\s(?:eq|ne|co|sw|ew|gt|ge|lt|le)\s+)([^\s"()[\]]+(?:\s+(?!(?:and|or)\b)[^\s"()[\]]+)*)/gi;
 
 /**
- * Reads a filter. Its strings may come without quotes, as some providers send them. What it takes grows with its
- * length, which the caller has bounded.
+ * Parses a filter. Its strings may be without quotes, as some providers send them. The work is linear in the length of
+ * the text, which the caller must limit.
  *
  * @throws {FilterError}
  */
 export function parseFilter(text: string): Filter {
-  const { safe, operands } = setOperandsAside(text);
+  const { safe, operands } = extractOperands(text);
   if ((safe.match(/[([]|\bnot\b/gi) ?? []).length > MAX_DEPTH)
     throw new FilterError(`A filter has at most ${MAX_DEPTH} brackets and nots.`);
   let parsed: Parsed;
@@ -59,27 +59,33 @@ export function parseFilter(text: string): Filter {
 }
 
 /**
- * Replaces each operand by its place among `operands`: the parser would take some escapes of a string for text, and
- * knows no string without quotes.
+ * Replaces each operand by its index in `operands`, because the parser does not decode all escapes of a string and does
+ * not accept strings without quotes.
  */
-function setOperandsAside(text: string): { safe: string; operands: Operand[] } {
+function extractOperands(text: string): { safe: string; operands: Operand[] } {
   const operands: Operand[] = [];
-  const aside = (operand: Operand) => `"${operands.push(operand) - 1}"`;
+  const placeholder = (operand: Operand) => `"${operands.push(operand) - 1}"`;
   const withoutStrings = text.replace(/"(?:[^"\\]|\\.)*"/g, (quoted) => {
     try {
-      return aside({ type: 'string', text: JSON.parse(quoted) });
+      return placeholder({ type: 'string', text: JSON.parse(quoted) });
     } catch {
       throw new FilterError();
     }
   });
-  const safe = withoutStrings.replace(UNQUOTED, (_, operator, word) => `${operator}${aside(unquoted(word))}`);
+  const safe = withoutStrings.replace(
+    UNQUOTED,
+    (_, operator, word) => `${operator}${placeholder(unquoted(word))}`,
+  );
   return { safe, operands };
 }
 
-/** Characters that some clients write around a string in place of the `"` of RFC 7644 §3.4.2.2. */
+/** Quotation marks that some clients use instead of the `"` of RFC 7644 §3.4.2.2. */
 const OTHER_QUOTES = /^['`´‘’‚“”„«»]/;
 
-/** @throws {FilterError} when the word starts with another quotation mark: no account would match it */
+/**
+ * Reads an operand without quotes.
+ * @throws {FilterError} if it starts with another quotation mark, because it would match no account
+ */
 function unquoted(word: string): Operand {
   if (OTHER_QUOTES.test(word)) throw new FilterError('A string is written in double quotes.');
   if (/^(?:true|false)$/i.test(word)) return { type: 'boolean', text: word.toLowerCase() };
@@ -107,10 +113,10 @@ function toFilter(parsed: Parsed, operands: Operand[]): Filter {
   }
 }
 
-/** A filter's cost is bounded: its length, its brackets and comparisons, and (in the store) its time. */
+/** Maximum length of a filter. The number of brackets and comparisons and, in the store, the time are limited as well. */
 const MAX_LENGTH = 2000;
 
-/** What can be filtered by, in lower case, with the column it is. */
+/** The columns that a filter can use, by lower-case attribute name. */
 const columns = new Map<string, FilterColumn>([
   ['id', 'id'],
   ['externalid', 'externalId'],
@@ -135,7 +141,7 @@ export function readFilter(text: string): AccountCondition {
     return toCondition(parseFilter(text));
   } catch (error) {
     if (!(error instanceof FilterError)) throw error;
-    // The protocol's own sentence, and ours behind it.
+    // The message that the specification gives, followed by the reason.
     const { message } = errors.scimUnparsable;
     throw new ScimError(
       'scimUnparsable',
@@ -148,7 +154,7 @@ export function readFilter(text: string): AccountCondition {
 function toCondition(filter: Filter): AccountCondition {
   if (filter.op === 'and' || filter.op === 'or') {
     const [one, other] = filter.filters;
-    // `emails[type eq "work"].value eq "…"`, of which the parser makes two filters: they speak of one address.
+    // The parser returns `emails[type eq "work"].value eq "…"` as two filters. Both must match the same address.
     if (filter.filters.length === 2 && one!.op === '[]' && isOfEmails(one!) && isOfEmails(other!))
       return { op: 'email', comparisons: [...emailComparisons(one!), ...emailComparisons(other!)] };
     return { op: filter.op, conditions: filter.filters.map(toCondition) };
@@ -169,7 +175,7 @@ const pathOf = (path: string) => withoutUrn(path, USER).toLowerCase();
 const isOfEmails = (filter: Filter): boolean =>
   'path' in filter && /^emails(?:\.|$)/.test(pathOf(filter.path));
 
-/** Comparisons with the members of one address, all of which have to hold. */
+/** Returns comparisons with the members of an address. One address must match all of them. */
 function emailComparisons(filter: Filter): EmailComparison[] {
   if (filter.op === 'and') return filter.filters.flatMap(emailComparisons);
   if (filter.op === '[]') return emailComparisons(filter.filter);
@@ -186,9 +192,12 @@ function emailComparisons(filter: Filter): EmailComparison[] {
   ];
 }
 
-/** @param column what decides how a text is meant; absent: as it stands there */
+/**
+ * Returns the string of a comparison.
+ * @param column the compared column, which may convert the string. If absent, the string is used as sent
+ */
 function comparedText({ type, text }: Operand, column: FilterColumn | undefined, path: string): string {
-  // A number without quotes is one that the provider has for a text.
+  // Providers whose ids are numbers send them without quotes.
   const isText = type === 'string' || (type === 'number' && column === 'externalId');
   if (!isText) throw new FilterError(`'${quoted(path)}' is compared with a string.`);
   if (text.includes('\u0000')) throw new FilterError();

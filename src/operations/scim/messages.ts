@@ -8,24 +8,24 @@ export const LIST_RESPONSE = 'urn:ietf:params:scim:api:messages:2.0:ListResponse
 export const PATCH_OP = 'urn:ietf:params:scim:api:messages:2.0:PatchOp';
 const ERROR = 'urn:ietf:params:scim:api:messages:2.0:Error';
 
-/** RFC 7644 §3.1. Ours is always in UTF-8, as JSON is. */
+/** Media type of SCIM (RFC 7644 §3.1). Answers are always in UTF-8, as JSON is. */
 export const SCIM_TYPE = 'application/scim+json';
 
-/** Every path of SCIM begins with it. */
+/** Common prefix of all SCIM paths. */
 export const SCIM_ROOT = '/scim/v2';
 
-/** Endpoints of RFC 7644 §3.2 that a service may have, and that this one says it has not: 501 (§3.11, §3.12). */
+/** Optional endpoints of RFC 7644 §3.2 that are not implemented. They answer 501 (§3.11, §3.12). */
 export const NOT_IMPLEMENTED = ['/Me', '/Bulk', '/.search', '/Users/.search'].map(
   (path) => `${SCIM_ROOT}${path}`,
 );
 
-/** The body of an error: `status` is an integer here, as the specification has it, and no string. */
+/** Builds the body of an error. `status` is an integer, as in the specification, and not a string. */
 export function scimErrorBody({ message, errors: details, status }: RefusedRequest): Json {
   const scimType = (details as { scimType?: ScimType } | undefined)?.scimType ?? usualType(message, status);
   return { schemas: [ERROR], ...(scimType && { scimType }), detail: message, status };
 }
 
-/** RFC 7644 §3.12: a 400 and a uniqueness conflict say of which kind they are. */
+/** Returns the `scimType` of a 400 or a uniqueness conflict (RFC 7644 §3.12). */
 function usualType(message: string, status: number): ScimType | undefined {
   if (status === 409) return 'uniqueness';
   if (status !== 400) return undefined;
@@ -44,7 +44,7 @@ const scimErrorSchema: Schema = {
   },
 };
 
-/** What every operation of SCIM has in common. */
+/** Members that all SCIM operations share. */
 export const scim = {
   auth: 'scim',
   permission: 'scim',
@@ -54,7 +54,7 @@ export const scim = {
   errorSchema: scimErrorSchema,
 } as const;
 
-/** The kinds of errors of RFC 7644 §3.12 that we have, and that of RFC 9865 §3.2. */
+/** The error types of RFC 7644 §3.12 in use, and `invalidCursor` of RFC 9865 §3.2. */
 type ScimType =
   | 'invalidFilter'
   | 'tooMany'
@@ -66,7 +66,7 @@ type ScimType =
   | 'invalidValue'
   | 'invalidCursor';
 
-/** Ends a request of SCIM with an entry of the catalogue, or with a text of its own. */
+/** An error answer of SCIM, with the text of the catalogue or its own text. */
 export class ScimError extends ApiError {
   override name = 'ScimError';
   readonly errors: { scimType?: ScimType };
@@ -77,36 +77,39 @@ export class ScimError extends ApiError {
   }
 }
 
-/** 400, with the field and its rule. */
+/** Creates a 400 with the field and its rule. */
 export function invalid(text: string, scimType: ScimType = 'invalidValue'): ScimError {
   return new ScimError('scimInvalid', scimType, text);
 }
 
-/** Most workspaces, permissions or teams in one list of an account. */
-export const MOST = 500;
+/** Maximum number of workspaces, permissions or teams in one list of an account. */
+export const MAX_LIST_LENGTH = 500;
 
-/** Characters of a text. */
-export const LONGEST = 255;
+/** Maximum number of characters of a text. */
+export const MAX_TEXT_LENGTH = 255;
 
 /**
- * Values of one account, and of all operations of one patch: 500 workspaces with 50 permissions in each. An account of so
- * many is read, compared and written within some tens of milliseconds.
+ * Maximum number of values of an account, and of all operations of a patch: 500 workspaces with 50 permissions each.
+ * Reading, comparing and writing an account of this size takes tens of milliseconds.
  */
 export const MAX_VALUES = 25_000;
 
-/** What was not to be exceeded is charged here. @throws {ScimError} when there is nothing left */
+/**
+ * Charges work to a budget.
+ * @throws {ScimError} if the budget is exhausted
+ */
 export type Spend = (work: number) => void;
 
-/** Work that may be done, as a number that only falls. */
-export function createBudget(most: number, refusal: () => string, scimType?: ScimType): Spend {
-  let left = most;
+/** Creates a budget of `limit` units of work. Charging more throws `refusal` as a 400. */
+export function createBudget(limit: number, refusal: () => string, scimType?: ScimType): Spend {
+  let left = limit;
   return (work) => {
     left -= work;
     if (left < 0) throw invalid(refusal(), scimType);
   };
 }
 
-/** For the values of one account. */
+/** Creates the budget for the values of one account. */
 export function accountBudget(): Spend {
   return createBudget(
     MAX_VALUES,

@@ -6,7 +6,7 @@ import {
   allAttributes,
   findAttribute,
   isNotStored,
-  LONGEST_PATH,
+  MAX_PATH_LENGTH,
   withoutUrn,
 } from './attributes.ts';
 import { FilterError } from './filter.ts';
@@ -15,26 +15,26 @@ import { combine, matches } from './resource.ts';
 import { type Member, spellResource, spellValue } from './spell.ts';
 import { readValueFilter, type ValueFilter } from './value-filter.ts';
 
-/** A name and, of a list, a filter of its values. */
+/** A segment of a path: an attribute name, optionally with a filter of its values. */
 const SEGMENT = /^([\w$-]+)(?:\[((?:[^"\]]|"(?:[^"\\]|\\.)*")*)\])?(?:\.(?=.)|$)/;
 
-/** One step of a path. */
+/** A step of a path. */
 interface Step {
   attribute: Attribute;
-  /** Which values of a list it goes to; absent: the attribute as a whole. */
+  /** Selects values of a list. If absent, the step leads to the attribute as a whole. */
   filter?: ValueFilter;
 }
 
 /**
- * Reads a path of RFC 7644 §3.5.2: it leads to an attribute that there is and that may be changed. So no name
- * that JavaScript has on every object is followed.
+ * Reads a path of RFC 7644 §3.5.2 and checks that the attribute exists and may be changed. Only known attributes are
+ * followed, so a path cannot reach members of every JavaScript object, for example `__proto__`.
  *
  * @returns undefined for an attribute that is not stored
  * @throws {ScimError} 400 `invalidPath` or `mutability`
  */
 function readPath(path: string, field: 'path' | 'value'): Step[] | undefined {
-  if (path.length > LONGEST_PATH)
-    throw invalid(`'${field}' is not valid: a path has at most ${LONGEST_PATH} characters`, 'invalidPath');
+  if (path.length > MAX_PATH_LENGTH)
+    throw invalid(`'${field}' is not valid: a path has at most ${MAX_PATH_LENGTH} characters`, 'invalidPath');
   if (isNotStored(path)) return undefined;
   let rest = withoutUrn(path, USER);
   let among: Attribute[] | undefined = allAttributes;
@@ -57,13 +57,13 @@ function readPath(path: string, field: 'path' | 'value'): Step[] | undefined {
   return steps;
 }
 
-/** Where a path stands: in `path`, or as a name in `value`. */
-interface PathPlace {
+/** The source of a path: the member `path`, or a name in `value`. */
+interface PathSource {
   path: string;
   field: 'path' | 'value';
 }
 
-function readBrackets(text: string, attribute: Attribute, { path, field }: PathPlace): ValueFilter {
+function readBrackets(text: string, attribute: Attribute, { path, field }: PathSource): ValueFilter {
   const wrong = (reason: string) =>
     invalid(`'${field}' is not valid: '${quoted(path)}' ${reason}`, 'invalidPath');
   if (!attribute.multiValued) throw wrong('is not a list, so it cannot have a filter');
@@ -75,11 +75,11 @@ function readBrackets(text: string, attribute: Attribute, { path, field }: PathP
   }
 }
 
-/** Finds the attributes on the way of a plain path, for example `name.givenName`; undefined when there is none. */
+/** Finds the attributes along a plain path, for example `name.givenName`. Returns undefined if one does not exist. */
 export function findByPath(path: string): Step[] | undefined {
-  // A name may be as long as a body; the deepest path has four parts.
+  // A name may be as long as the body, while the deepest path has four parts.
   const found: Step[] = [];
-  if (path.length > LONGEST_PATH) return undefined;
+  if (path.length > MAX_PATH_LENGTH) return undefined;
   for (const name of withoutUrn(path, USER).split('.')) {
     const among = found.length === 0 ? allAttributes : found.at(-1)!.attribute.subAttributes;
     const attribute = findAttribute(among, name);
@@ -92,12 +92,12 @@ export function findByPath(path: string): Step[] | undefined {
 const MAX_OPERATIONS = 100;
 
 /**
- * What the operations of one request may read, compare and write together, in values of an account; long texts count
- * for several. It takes some tens of milliseconds.
+ * Maximum work of the operations of one request, in values of an account that are read, compared or written. A long
+ * text counts as several values. This much work takes tens of milliseconds.
  */
 const MAX_WORK = 200_000;
 
-/** The body of a PATCH (RFC 7644 §3.5.2). */
+/** Schema of the body of a PATCH (RFC 7644 §3.5.2). */
 export const patchSchema: Schema = {
   type: 'object',
   required: ['schemas', 'Operations'],
@@ -128,9 +128,9 @@ export const patchSchema: Schema = {
           path: {
             type: 'string',
             minLength: 1,
-            maxLength: LONGEST_PATH,
+            maxLength: MAX_PATH_LENGTH,
             description: 'Attribute to change. If absent, the members of value are the attributes.',
-            rule: `it must be a string of 1 to ${LONGEST_PATH} characters`,
+            rule: `it must be a string of 1 to ${MAX_PATH_LENGTH} characters`,
           },
           value: { description: 'Value to add or replace, or values to remove from a list.' },
         },
@@ -139,12 +139,12 @@ export const patchSchema: Schema = {
   },
 };
 
-/** An operation of the right form. */
+/** A validated operation. */
 export type GivenOperation = { op: string; path?: string; value?: Json };
 
 /**
- * What the operations, one after the other, make of a resource. All of them are read and judged before the first one
- * is applied. The result has to be checked like a body: what is required may be missing.
+ * Applies the operations in order. All of them are read and validated before the first one is applied. The caller must
+ * validate the result like a body, because required attributes may be missing.
  *
  * @throws {ScimError} 400 by RFC 7644 §3.5.2: `invalidPath`, `noTarget`, `mutability`, `invalidValue`
  */
@@ -153,13 +153,13 @@ export function applyPatch(resource: Member, operations: GivenOperation[]): Memb
     MAX_VALUES,
     () => `'Operations' are not valid: together they have more than ${MAX_VALUES} values`,
   );
-  const changes = operations.flatMap((operation, place) =>
-    readOperation(operation, spendValues).map((change) => ({ ...change, place, path: operation.path })),
+  const changes = operations.flatMap((operation, index) =>
+    readOperation(operation, spendValues).map((change) => ({ ...change, index, path: operation.path })),
   );
   let at = changes[0];
   const spend = createBudget(MAX_WORK, () => {
     const where = at?.path === undefined ? '' : `, whose path is '${quoted(at.path)}',`;
-    return `'Operations.${at?.place}' is not valid: up to it${where} the operations compare and write more than ${MAX_WORK} values`;
+    return `'Operations.${at?.index}' is not valid: up to it${where} the operations compare and write more than ${MAX_WORK} values`;
   });
   let patched = resource;
   for (const change of changes) {
@@ -175,17 +175,17 @@ interface Change {
   value?: Json;
 }
 
-/** A change as it was sent. */
+/** A change before its value is validated. */
 interface GivenChange {
   op: Change['op'];
   steps: Step[];
   given: Json | undefined;
 }
 
-/** A change with what its work is charged to. */
+/** A change with the budget for its work. */
 type Charged = Change & { spend: Spend };
 
-/** One change for each attribute that the operation names. */
+/** Reads an operation. Returns a change for each attribute that it names. */
 function readOperation({ op: given, path, value }: GivenOperation, spend: Spend): Change[] {
   const op = given.toLowerCase() as Change['op'];
   if (op !== 'remove' && value === undefined)
@@ -195,25 +195,25 @@ function readOperation({ op: given, path, value }: GivenOperation, spend: Spend)
     return steps ? [toChange({ op, steps, given: value }, spend)] : [];
   }
   if (op === 'remove') throw invalid("'Operations' are not valid: remove needs a path", 'noTarget');
-  // Some providers send the object as the one element of a list.
+  // Some providers send the object as the only element of a list.
   const members = Array.isArray(value) && value.length === 1 ? value[0] : value;
   if (!isRecord(members) || Object.keys(members).length === 0)
     throw invalid(
       `'Operations' are not valid: without a path, the value of ${op} is an object with attributes`,
     );
   return Object.entries(members).flatMap(([name, member]) => {
-    // Providers send the whole resource back: what only the service writes is ignored, as in the body of a create.
+    // Providers send back the whole resource. Read-only attributes are ignored, as in the body of a create.
     if (findByPath(name)?.at(-1)?.attribute.mutability === 'readOnly') return [];
     const steps = readPath(name, 'value');
     return steps ? [toChange({ op, steps, given: member }, spend)] : [];
   });
 }
 
-/** Null is an attribute without a value (RFC 7643 §2.5): to set it is to remove what there is. */
+/** Validates the value of a change. Setting an attribute to null removes it (RFC 7643 §2.5). */
 function toChange({ op, steps, given }: GivenChange, spend: Spend): Change {
   const { attribute, filter } = steps.at(-1)!;
   if (given === null) return { op: 'remove', steps };
-  // Of what is no list there is but one value, and the path has named it.
+  // The path already selects the value of a single-valued attribute, so the sent value is ignored.
   if (given === undefined || (op === 'remove' && (!attribute.multiValued || filter))) return { op, steps };
   const where = steps.map((step) => step.attribute.name).join('.');
   if (op === 'remove' && isEmpty(given))
@@ -221,13 +221,13 @@ function toChange({ op, steps, given }: GivenChange, spend: Spend): Change {
   return { op, steps, value: spellValue(given, attribute, { where, one: filter !== undefined, spend }) };
 }
 
-/** Whether a value of a remove names nothing, or has an element that would match every value. */
+/** Returns whether a value of a remove is an empty list, or has an empty object, which would match every value. */
 function isEmpty(given: Json): boolean {
   const values = Array.isArray(given) ? given : [given];
   return values.length === 0 || values.some((one) => isRecord(one) && Object.keys(one).length === 0);
 }
 
-/** An object as a change leaves it. It has no members but those of its attributes, each of the right type. */
+/** Returns a copy of the object with the change. Each member is an attribute with a value of the right type. */
 function applyAt(target: Member, [step, ...rest]: Step[], change: Charged): Member {
   const { op, value, spend } = change;
   const { attribute, filter } = step!;
@@ -235,17 +235,17 @@ function applyAt(target: Member, [step, ...rest]: Step[], change: Charged): Memb
   const current = target[name] ?? undefined;
   spend(1);
   if (filter)
-    return { ...target, [name]: applyToChosen((current ?? []) as Json[], [step!, ...rest], change) };
+    return { ...target, [name]: applyToMatching((current ?? []) as Json[], [step!, ...rest], change) };
   if (rest.length > 0) {
     if (op === 'remove' && current === undefined) return target;
-    const within = (one: Json) => applyAt(one as Member, rest, change);
-    // Of a list, the change is made in each value.
-    const changed = attribute.multiValued ? ((current ?? []) as Json[]).map(within) : within(current ?? {});
+    const apply = (one: Json) => applyAt(one as Member, rest, change);
+    // In a list, the change applies to each value.
+    const changed = attribute.multiValued ? ((current ?? []) as Json[]).map(apply) : apply(current ?? {});
     return { ...target, [name]: changed };
   }
   if (op !== 'remove')
     return { ...target, [name]: combine(current, { op, value: value!, spend }, attribute) };
-  // Without a value all of the list goes; what is required is then found missing.
+  // Without a value, the whole list is removed. If the list is required, the caller's validation reports it missing.
   if (attribute.multiValued && (value !== undefined || !attribute.required)) {
     const removed = (one: Json) =>
       value === undefined || (value as Json[]).some((wanted) => matches(one, wanted, { attribute, spend }));
@@ -256,25 +256,26 @@ function applyAt(target: Member, [step, ...rest]: Step[], change: Charged): Memb
 }
 
 /**
- * A list as a change of the values that a filter chooses leaves it.
+ * Applies a change to the values of a list that its filter selects.
  *
- * @throws {ScimError} 400 `noTarget` when it chooses none and says of no value how it would be
+ * @throws {ScimError} 400 `noTarget` if no value matches, unless an `add` can create the value that the filter
+ * describes
  */
-function applyToChosen(values: Json[], [step, ...rest]: Step[], change: Charged): Json[] {
+function applyToMatching(values: Json[], [step, ...rest]: Step[], change: Charged): Json[] {
   const { op, value, spend } = change;
   const { attribute, filter } = step!;
-  const chosen = values.map((one) => filter!.fits(one, spend));
-  if (op === 'remove' && rest.length === 0) return values.filter((_, index) => !chosen[index]);
+  const matched = values.map((one) => filter!.fits(one, spend));
+  if (op === 'remove' && rest.length === 0) return values.filter((_, index) => !matched[index]);
   const changed = (one: Json): Json => {
     if (rest.length > 0) return applyAt(one as Member, rest, change);
     if (op === 'remove') return one;
-    // A list of strings: each is the `value` that the filter speaks of.
+    // In a list of strings, the filter compares each string as `value`.
     return attribute.subAttributes
       ? combine(one, { op, value: value!, spend }, { ...attribute, multiValued: false })
       : value!;
   };
-  if (chosen.includes(true)) return values.map((one, index) => (chosen[index] ? changed(one) : one));
-  // Some providers add to the value that a filter describes before it is there.
+  if (matched.includes(true)) return values.map((one, index) => (matched[index] ? changed(one) : one));
+  // Some providers add a member to a value that does not exist yet. The filter describes this value, so it is created.
   if (op === 'add' && filter!.described) return [...values, changed(filter!.described)];
   throw invalid(`'path' is not valid: no value of '${attribute.name}' fits its filter`, 'noTarget');
 }

@@ -16,7 +16,7 @@ const projection = {
   excludedAttributes: text('Names of attributes, separated by commas. The answer has all other attributes.'),
 };
 
-/** What every request that is answered with a resource takes (RFC 7644 §3.9). */
+/** Query parameters of every request that returns a resource (RFC 7644 §3.9). */
 export const projectionQuery: Schema = { type: 'object', properties: projection };
 
 const count = (description: string): Schema => ({
@@ -26,7 +26,7 @@ const count = (description: string): Schema => ({
   rule: 'it must be a whole number',
 });
 
-/** Of a list (RFC 7644 §3.4.2; `cursor` is that of RFC 9865). */
+/** Query parameters of a list (RFC 7644 §3.4.2, with `cursor` of RFC 9865). */
 export const listQuery: Schema = {
   type: 'object',
   properties: {
@@ -40,20 +40,20 @@ export const listQuery: Schema = {
   },
 };
 
-/** Most accounts of one answer; also how many come when the request does not say. */
+/** Maximum and default number of accounts per page. */
 export const MAX_COUNT = 200;
 const DEFAULT_COUNT = 100;
 
 export interface Page {
   skip: number;
   limit: number;
-  /** Position of the account behind which it begins; absent without a cursor. */
+  /** Position of the account after which the page begins. Absent without a cursor. */
   after?: number;
 }
 
 /**
- * Which page a request wants (RFC 7644 §3.4.2.4, RFC 9865): a start before the first is the first, a count
- * below zero is zero, and one above ours is ours.
+ * Reads the requested page (RFC 7644 §3.4.2.4, RFC 9865). A `startIndex` below 1 means 1, a negative `count` means 0,
+ * and a `count` above MAX_COUNT means MAX_COUNT.
  *
  * @throws {ScimError} 400
  */
@@ -67,7 +67,7 @@ export function readPage(query: Record<string, Json>): Page {
   return { skip: 0, limit, after: Number(cursor || 0) };
 }
 
-/** The member of an answer by which the next page is asked for; none at the end. */
+/** Returns the member `nextCursor` for the next page, or an empty object on the last page. */
 export function nextCursor(
   { limit, after }: Page,
   { page, isCut }: { page: { position: number }[]; isCut: boolean },
@@ -77,14 +77,15 @@ export function nextCursor(
   return { nextCursor: String(last.position) };
 }
 
-/** Attributes that a request names: each as a whole, or those within it. */
-type Named = Map<string, Named | 'whole'>;
+/** The attributes that a request names, as a whole or with the named sub-attributes. */
+type NamedAttributes = Map<string, NamedAttributes | 'whole'>;
 
 /**
- * What a request wants to see of a resource (RFC 7644 §3.9): with `attributes` only those, with
- * `excludedAttributes` all but those, in any case what is always returned. Unknown names are passed over.
+ * Returns a function that reduces a resource to the requested attributes (RFC 7644 §3.9). With `attributes` it keeps
+ * only those, with `excludedAttributes` all others. Attributes with `returned: always` are kept. Unknown names are
+ * ignored.
  *
- * @throws {ScimError} 400 when it has both
+ * @throws {ScimError} 400 if the query has both parameters
  */
 export function readProjection(query: Record<string, Json>): (resource: Member) => Member {
   const { attributes, excludedAttributes } = query as Record<string, string | undefined>;
@@ -97,17 +98,17 @@ export function readProjection(query: Record<string, Json>): (resource: Member) 
   return (resource) => project(resource, allAttributes, named);
 }
 
-/** However often an attribute is named, it is looked for once. */
-function readNamed(list: string): Named {
-  const named: Named = new Map();
+/** Reads the names into a tree, so that a repeated name costs no extra work. */
+function readNamed(list: string): NamedAttributes {
+  const named: NamedAttributes = new Map();
   for (const path of list.split(',')) {
     const found = findByPath(path.trim()) ?? [];
-    let here: Named = named;
+    let here: NamedAttributes = named;
     for (const [depth, { attribute }] of found.entries()) {
       const before = here.get(attribute.name);
-      // The whole of an attribute takes in what is named within it.
+      // The whole attribute was named before, which includes its sub-attributes.
       if (before === 'whole') break;
-      const within: Named | 'whole' = depth === found.length - 1 ? 'whole' : (before ?? new Map());
+      const within: NamedAttributes | 'whole' = depth === found.length - 1 ? 'whole' : (before ?? new Map());
       here.set(attribute.name, within);
       if (within === 'whole') break;
       here = within;
@@ -116,9 +117,12 @@ function readNamed(list: string): Named {
   return named;
 }
 
-/** @param keep whether what is named is shown, or all but that */
+/**
+ * Creates the projection.
+ * @param keep whether the named attributes are kept, or all others
+ */
 function createProjection({ keep }: { keep: boolean }) {
-  return function project(value: Member, among: Attribute[], named: Named): Member {
+  return function project(value: Member, among: Attribute[], named: NamedAttributes): Member {
     const shown: Member = {};
     for (const [name, member] of Object.entries(value)) {
       const attribute = findAttribute(among, name);

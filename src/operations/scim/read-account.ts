@@ -16,10 +16,10 @@ import { defaultEmails, type Email, type GivenGroup, type Role, type StoredGroup
 import { truthOf } from './spell.ts';
 
 /**
- * Workspaces, teams and permission sets of a company, by the names or ids that a client has given: a
- * statement for each kind that is named. Rows of other companies are as unknown as those that there are not.
+ * Resolves the workspaces, teams and permission sets of the company by name or id, with one statement per kind. Rows of
+ * other companies count as unknown.
  *
- * @throws {ScimError} 400, naming what is unknown and where it stands
+ * @throws {ScimError} 400 with the unknown name or id and its position
  */
 async function resolveGroups(
   prisma: Database['prisma'],
@@ -36,7 +36,7 @@ async function resolveGroups(
     finder(workspaceRows, 'appGroup', 'workspace'),
     finder(setRows, 'appGroupPermissionSet', 'permission set'),
   ];
-  const requireNewWorkspace = onlyOnce('workspace');
+  const requireNewWorkspace = refuseDuplicates('workspace');
   const groups = given.map((group, index) => {
     const place = `permissions.appGroup.${index}`;
     const workspace = findWorkspace(toNamedWorkspace(group), place);
@@ -51,13 +51,13 @@ async function resolveGroups(
   );
   const teamRows = await findTeams(
     prisma,
-    named.map((team) => ({ ...team, id: knownId(team.id) })),
+    named.map((team) => ({ ...team, id: validId(team.id) })),
   );
   const byWorkspace = new Map(groups.map(({ workspaceId }): [string, NamedRow[]] => [workspaceId, []]));
   for (const team of teamRows) byWorkspace.get(team.workspaceId)?.push(team);
   return groups.map(({ group, place, workspaceId, permissionSet }) => {
     const findTeam = finder(byWorkspace.get(workspaceId) ?? [], 'team', 'team');
-    const requireNewTeam = onlyOnce('team');
+    const requireNewTeam = refuseDuplicates('team');
     return {
       workspace: workspaceId,
       permissions: [...new Set(group.appGroupPermissions)],
@@ -86,19 +86,25 @@ const toNamedSet = (set: GivenSet): Named => ({
 });
 const toNamedTeam = (team: GivenTeam): Named => ({ name: team.teamName, id: team.teamId });
 
-/** Ids that are no UUID are nobody's, and Postgres would refuse them. */
-function knownId(id: string | undefined): string | undefined {
+/**
+ * Returns the id in lower case. Returns undefined if it is not a UUID: no row has such an id, and Postgres would reject
+ * it.
+ */
+function validId(id: string | undefined): string | undefined {
   return id !== undefined && validate(id) ? id.toLowerCase() : undefined;
 }
 
 function wantedOf(named: Named[]) {
   return {
     names: named.flatMap(({ name }) => name ?? []),
-    ids: named.flatMap(({ id }) => knownId(id) ?? []),
+    ids: named.flatMap(({ id }) => validId(id) ?? []),
   };
 }
 
-/** @param field what the two members are called before `Name` and `Id` */
+/**
+ * Returns a function that finds a row by name or id.
+ * @param field prefix of the two members before `Name` and `Id`
+ */
 function finder(rows: NamedRow[], field: string, noun: string) {
   const byId = new Map(rows.map((row) => [row.id, row]));
   const byName = new Map(rows.map((row) => [row.name, row]));
@@ -117,8 +123,8 @@ function finder(rows: NamedRow[], field: string, noun: string) {
   };
 }
 
-/** Refuses a row of a list that has come before. */
-function onlyOnce(noun: string) {
+/** Returns a function that refuses a row that occurs a second time in a list. */
+function refuseDuplicates(noun: string) {
   const seen = new Set<string>();
   return ({ id, name }: NamedRow, place: string): void => {
     if (seen.has(id)) throw invalid(`'${place}' is not valid: the ${noun} '${name}' is named twice`);
@@ -126,10 +132,10 @@ function onlyOnce(noun: string) {
   };
 }
 
-/** Names that an error repeats. */
-const MOST_NAMED = 10;
+/** Maximum number of unknown names in an error message. */
+const MAX_NAMED = 10;
 
-/** Names that there are, and what each of them names. */
+/** The valid names of a kind. */
 interface KnownNames {
   noun: string;
   names: ReadonlySet<string>;
@@ -142,13 +148,13 @@ const known = {
   team: { noun: 'team permission', names: new Set<string>(teamPermissions) },
 } satisfies Record<string, KnownNames>;
 
-/** What a client may set of an account. */
+/** The columns of an account that a client may set. */
 export interface AccountValues {
   externalId: string | null;
   givenName: string;
   familyName: string;
   displayName: string | null;
-  /** Null: none were given. */
+  /** Null if the client sent no addresses. */
   emails: Email[] | null;
   department: string;
   active: boolean;
@@ -171,14 +177,15 @@ interface Given {
 interface AccountBody {
   companyId: string;
   body: Record<string, Json>;
-  /** What holds when the body does not say. */
+  /** The value if the body has no `active`. */
   active: boolean;
 }
 
 /**
- * Reads a body that has passed its schema: what the lists and the rows of the company say about it.
+ * Reads a body that is valid by its schema. Checks names against the lists of departments and permissions, and resolves
+ * the company's workspaces, teams and permission sets.
  *
- * @throws {ScimError} 400, naming what is unknown
+ * @throws {ScimError} 400 with the unknown name
  */
 export async function readAccount(
   prisma: Database['prisma'],
@@ -206,9 +213,9 @@ export async function readAccount(
 }
 
 /**
- * Keeps the members of roles that we know.
+ * Reduces roles to the stored members.
  *
- * @throws {ScimError} 400 when a role has neither a name nor an id
+ * @throws {ScimError} 400 if a role has neither a name nor an id
  */
 function toRoles(given: Role[]): Role[] {
   return given.map(({ roleName, roleId }, index) => {
@@ -218,14 +225,14 @@ function toRoles(given: Role[]): Role[] {
   });
 }
 
-/** The same as it is written. */
+/** Converts the values to columns. */
 export function toColumns({ emails, ...values }: AccountValues) {
   return { ...values, emails: emails ?? Prisma.DbNull };
 }
 
 /**
- * With the members that we know, and one of them primary at most: the last that was made so (RFC 7644 §3.5.2). Null for
- * what an account has without any, so that nothing changes when a provider sends back what it read.
+ * Reduces addresses to the stored members. At most one stays primary: the last one that was set (RFC 7644 §3.5.2).
+ * Returns null for the default addresses of the account, so that nothing changes if a provider sends back what it read.
  */
 function toEmails(given: NonNullable<Given['emails']>, userName: string | undefined): Email[] | null {
   const lastPrimary = given.findLastIndex(
@@ -240,7 +247,10 @@ function toEmails(given: NonNullable<Given['emails']>, userName: string | undefi
   return userName !== undefined && isDeepStrictEqual(emails, defaultEmails(userName)) ? null : emails;
 }
 
-/** The lower-case form of a user name. @throws {ScimError} 400 when it is no email address */
+/**
+ * Converts a user name to lower case.
+ * @throws {ScimError} 400 if it is not an email address
+ */
 export function readEmail(userName: string): string {
   const email = normalizeStaffEmail(userName);
   if (email === undefined) throw invalid("'userName' is not valid: it must be an email address");
@@ -261,8 +271,8 @@ function requireKnownIn(group: GivenGroup, place: string): void {
 function requireKnown(given: string[] | undefined, { noun, names }: KnownNames, place: string): void {
   const unknown = given?.filter((name) => !names.has(name)) ?? [];
   if (unknown.length === 0) return;
-  const shown = unknown.slice(0, MOST_NAMED).map((name) => `'${name}'`);
-  if (unknown.length > MOST_NAMED) shown.push('…');
+  const shown = unknown.slice(0, MAX_NAMED).map((name) => `'${name}'`);
+  if (unknown.length > MAX_NAMED) shown.push('…');
   const hint = names.size <= 10 ? `; there are ${[...names].join(', ')}` : '';
   throw invalid(`'${place}' is not valid: there is no ${noun} ${shown.join(', ')}${hint}`);
 }

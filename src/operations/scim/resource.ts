@@ -6,7 +6,7 @@ import type { Attribute } from './attributes.ts';
 import { SCIM_ROOT, type Spend, USER } from './messages.ts';
 import type { Member } from './spell.ts';
 
-/** An element of `appGroup`, of the right form. */
+/** A validated element of `appGroup`. */
 export type GivenGroup = {
   appGroupName?: string;
   appGroupId?: string;
@@ -15,20 +15,20 @@ export type GivenGroup = {
   team?: { teamName?: string; teamId?: string; teamPermissions?: string[] }[];
 };
 
-/** An address as it was given. */
+/** A stored email address. */
 export type Email = { value?: string; type?: string; primary?: boolean; display?: string };
 
-/** A role as it was given. */
+/** A stored role. */
 export type Role = { roleId?: string; roleName?: string };
 
 /** A row of `accounts`. */
 export type Account = NonNullable<Awaited<ReturnType<Database['prisma']['account']['findFirst']>>>;
 
-/** An element of `accounts.app_groups`: ids only. */
+/** An element of `accounts.app_groups`, with ids only. */
 export type StoredGroup = {
   workspace: string;
   permissions: string[];
-  /** Instead of permissions. */
+  /** Id of the permission set, instead of permissions. */
   permissionSet?: string;
   teams: { team: string; permissions: string[] }[];
 };
@@ -40,7 +40,7 @@ export interface Names {
   permissionSets: Map<string, string>;
 }
 
-/** The names of all that these accounts point to: a statement for each kind that they name. */
+/** Reads the names of everything that the accounts refer to, with one statement per kind in use. */
 export async function readNames(prisma: Database['prisma'], accounts: Account[]): Promise<Names> {
   const groups = accounts.flatMap(groupsOf);
   const [workspaces, teams, permissionSets] = await Promise.all([
@@ -63,17 +63,20 @@ export async function readNames(prisma: Database['prisma'], accounts: Account[])
   return { workspaces, teams, permissionSets };
 }
 
-/** Its entity tag (RFC 7644 §3.14). */
+/** Returns the entity tag of an account (RFC 7644 §3.14). */
 export function versionOf({ version }: Account): string {
   return `W/"${version}"`;
 }
 
-/** @param baseUrl scheme and host that the caller knows us by */
+/**
+ * Returns the URL of an account.
+ * @param baseUrl scheme and host of the request's URL
+ */
 export function locationOf({ id }: Pick<Account, 'id'>, baseUrl: string): string {
   return `${baseUrl}${SCIM_ROOT}/Users/${id}`;
 }
 
-/** An account as it is answered, whole. */
+/** Converts an account to a complete resource. */
 export function toResource(account: Account, names: Names, baseUrl: string): Record<string, Json> {
   return {
     schemas: [USER],
@@ -101,14 +104,14 @@ export function toResource(account: Account, names: Names, baseUrl: string): Rec
   };
 }
 
-/** Those that were given; of an account that was given none, its name. */
+/** Returns the stored addresses, or the user name as the default address if the client set none. */
 function emailsOf({ emails, userName }: Account): { emails?: Json } {
   if (emails === null) return { emails: defaultEmails(userName) };
-  // An empty list is an attribute that is not there (RFC 7643 §2.5).
+  // An empty list means that the attribute is absent (RFC 7643 §2.5).
   return Array.isArray(emails) && emails.length > 0 ? { emails: emails as Json } : {};
 }
 
-/** An empty list is an attribute that is not there (RFC 7643 §2.5). */
+/** Returns the roles. An empty list means that the attribute is absent (RFC 7643 §2.5). */
 function rolesOf({ roles }: Account): { roles?: Json } {
   return Array.isArray(roles) && roles.length > 0 ? { roles: roles as Json } : {};
 }
@@ -139,15 +142,15 @@ export function groupsOf({ appGroups }: Pick<Account, 'appGroups'>): StoredGroup
   return appGroups as StoredGroup[];
 }
 
-/** What an account that was given no address is answered with. */
+/** Returns the addresses of an account whose client set none. */
 export function defaultEmails(userName: string): Email[] {
   return [{ value: userName, type: 'work', primary: true }];
 }
 
-/** Characters that are compared for the price of one value. */
+/** Number of compared characters that cost as much as one value. */
 const PER_VALUE = 32;
 
-/** A value that an attribute gets, and what the work is charged to. */
+/** A new value of an attribute, with the budget for the work. */
 interface Addition {
   op: 'add' | 'replace';
   value: Json;
@@ -155,8 +158,8 @@ interface Addition {
 }
 
 /**
- * What an attribute is after `add` (RFC 7644 §3.5.2.1) or `replace` (§3.5.2.3) of a value that is of its type. Changes
- * neither.
+ * Returns the value of an attribute after `add` (RFC 7644 §3.5.2.1) or `replace` (§3.5.2.3) of a value with the right
+ * type. Changes neither argument.
  */
 export function combine(
   current: Json | undefined,
@@ -178,15 +181,15 @@ export function combine(
   return combined;
 }
 
-/** The attribute of compared values, and what the comparison is charged to. */
+/** The attribute of the compared values, with the budget for the comparison. */
 interface Comparison {
   attribute: Pick<Attribute, 'caseExact' | 'subAttributes'>;
   spend: Spend;
 }
 
 /**
- * Whether a value has all that a client names of it: `{"value": "a@x.com"}` matches an address of any type. A list within
- * the value has to match as a whole.
+ * Returns whether a value has all members that a client named: `{"value": "a@x.com"}` matches an address of any type. A
+ * list within the value must match completely.
  */
 export function matches(stored: Json | undefined, wanted: Json, { attribute, spend }: Comparison): boolean {
   spend(1);
@@ -207,7 +210,7 @@ export function matches(stored: Json | undefined, wanted: Json, { attribute, spe
   return caseExact ? stored === wanted : stored.toLowerCase() === wanted.toLowerCase();
 }
 
-/** A list without the values that are equal to one of another list. Its work grows with the sum of both. */
+/** Returns the list without values that equal one of the other list. The work grows with the sum of both lengths. */
 function without(list: Json[], other: Json[], spend: Spend): Json[] {
   const textOf = (value: Json) => {
     const text = canonicalText(value);

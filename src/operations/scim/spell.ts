@@ -1,63 +1,63 @@
 import type { Json } from '../../profile/json.ts';
 import { isLongerThan, isRecord, quoted } from '../../profile/values.ts';
 import { type Attribute, allAttributes, findAttribute, isNotStored, withoutUrn } from './attributes.ts';
-import { accountBudget, invalid, LONGEST, MOST, type Spend, USER } from './messages.ts';
+import { accountBudget, invalid, MAX_LIST_LENGTH, MAX_TEXT_LENGTH, type Spend, USER } from './messages.ts';
 
 export type Member = Record<string, Json>;
 
 /**
- * A resource that a client sent, with the names of attributes as we spell them: they have no case (RFC 7643 §2.1).
- * A null is an attribute that is not there (§2.5). What we do not know is passed over; what is of another type than it
- * should be is left to the schema.
+ * Converts attribute names of a sent resource to their canonical spelling, because names ignore case (RFC 7643 §2.1). A
+ * null means that the attribute is absent (§2.5). Unknown attributes are dropped. Values of the wrong type are kept for
+ * the schema to reject.
  *
- * @throws {ScimError} 400 when two members name one attribute, or there are more values than an account may have
+ * @throws {ScimError} 400 if two members name the same attribute, or if there are more values than an account may have
  */
 export function spellResource(body: Member): Member {
-  return spellMembers(body, allAttributes, { place: '', spend: accountBudget() });
+  return spellMembers(body, allAttributes, { path: '', spend: accountBudget() });
 }
 
 interface Spelling {
-  /** Path of the object and a point; empty for the resource. */
-  place: string;
+  /** Path of the object with a trailing dot. Empty for the resource. */
+  path: string;
   spend: Spend;
 }
 
-function spellMembers(given: Member, among: Attribute[], { place, spend }: Spelling): Member {
+function spellMembers(given: Member, among: Attribute[], { path, spend }: Spelling): Member {
   const spelled: Member = {};
   for (const [name, value] of Object.entries(given)) {
     if (value === null) continue;
-    const attribute = findAttribute(among, place === '' ? withoutUrn(name, USER) : name);
+    const attribute = findAttribute(among, path === '' ? withoutUrn(name, USER) : name);
     if (!attribute) continue;
-    const where = `${place}${attribute.name}`;
+    const where = `${path}${attribute.name}`;
     if (Object.hasOwn(spelled, attribute.name))
       throw invalid(`'${where}' is not valid: it is given twice`, 'invalidSyntax');
-    spelled[attribute.name] = spellWithin(value, attribute, { place: where, spend });
+    spelled[attribute.name] = spellAttribute(value, attribute, { path: where, spend });
   }
   return spelled;
 }
 
-function spellWithin(value: Json, { subAttributes, multiValued }: Attribute, spelling: Spelling): Json {
-  const { place: where, spend } = spelling;
+function spellAttribute(value: Json, { subAttributes, multiValued }: Attribute, spelling: Spelling): Json {
+  const { path: where, spend } = spelling;
   spend(1);
   if (multiValued && Array.isArray(value)) {
     spend(value.length);
     if (!subAttributes) return value;
     return value.map((one, index) =>
-      isRecord(one) ? spellMembers(one, subAttributes, { place: `${where}.${index}.`, spend }) : one,
+      isRecord(one) ? spellMembers(one, subAttributes, { path: `${where}.${index}.`, spend }) : one,
     );
   }
   return subAttributes && isRecord(value)
-    ? spellMembers(value, subAttributes, { place: `${where}.`, spend })
+    ? spellMembers(value, subAttributes, { path: `${where}.`, spend })
     : value;
 }
 
 /**
- * Reads what a patch gives an attribute. As `spellResource`, but it validates at once, so that a later operation meets
- * only values with the type and the length of their attribute, and it refuses members that nobody knows: a misspelled
- * name would be answered with 200 and change nothing.
+ * Reads the value that a patch gives an attribute. In contrast to `spellResource`, it validates type and length
+ * immediately, so that later operations get valid values only. It refuses unknown members: a misspelled name would be
+ * answered with 200 and have no effect.
  *
- * @param one whether it is one value of a list
- * @throws {ScimError} 400, naming the attribute and its rule
+ * @param one whether the value is one element of a list
+ * @throws {ScimError} 400 with the attribute and its rule
  */
 export function spellValue(
   value: Json,
@@ -70,8 +70,8 @@ export function spellValue(
   const refuse = (rule: string) => invalid(`'${where}' is not valid: it must be ${rule}`);
   if (multiValued && !one) {
     const list = Array.isArray(value) ? value : [value];
-    if (list.length > MOST)
-      throw refuse(`an array of at most ${MOST} ${subAttributes ? 'objects' : 'strings'}`);
+    if (list.length > MAX_LIST_LENGTH)
+      throw refuse(`an array of at most ${MAX_LIST_LENGTH} ${subAttributes ? 'objects' : 'strings'}`);
     return list.map((each, index) =>
       spellValue(each, attribute, { where: `${where}.${index}`, one: true, spend }),
     );
@@ -82,7 +82,7 @@ export function spellValue(
     for (const [name, member] of Object.entries(value)) {
       const sub = findAttribute(subAttributes, name);
       if (sub) spelled[sub.name] = spellValue(member, sub, { where: `${where}.${sub.name}`, spend });
-      else if (!isNotStored(withoutPlaces(`${where}.${name}`)))
+      else if (!isNotStored(withoutIndexes(`${where}.${name}`)))
         throw invalid(`'${where}' is not valid: it has no member '${quoted(name)}'`);
     }
     return spelled;
@@ -92,15 +92,20 @@ export function spellValue(
     if (truth === undefined) throw refuse('true or false');
     return truth;
   }
-  if (typeof value !== 'string' || value === '' || isLongerThan(value, LONGEST) || value.includes('\u0000'))
-    throw refuse(`a string of 1 to ${LONGEST} characters`);
+  if (
+    typeof value !== 'string' ||
+    value === '' ||
+    isLongerThan(value, MAX_TEXT_LENGTH) ||
+    value.includes('\u0000')
+  )
+    throw refuse(`a string of 1 to ${MAX_TEXT_LENGTH} characters`);
   return value;
 }
 
-/** A path without the places of values in their lists: `emails.0.value` is `emails.value`. */
-const withoutPlaces = (where: string) => where.replace(/\.\d+(?=\.|$)/g, '');
+/** Removes list positions from a path, for example `emails.0.value` becomes `emails.value`. */
+const withoutIndexes = (where: string) => where.replace(/\.\d+(?=\.|$)/g, '');
 
-/** Some providers send booleans as texts; undefined: it is none. */
+/** Reads a boolean. Some providers send booleans as strings. Returns undefined if the value is not a boolean. */
 export function truthOf(given: Json): boolean | undefined {
   if (typeof given !== 'string' || !/^(?:true|false)$/i.test(given))
     return typeof given === 'boolean' ? given : undefined;

@@ -5,20 +5,23 @@ import { type Filter, FilterError, type Operand, type Operator, parseFilter } fr
 import type { Spend } from './messages.ts';
 import type { Member } from './spell.ts';
 
-/** Characters that are compared for the price of one value: to look for a text costs its length times the other's. */
+/** Number of compared characters that cost as much as one value. `co` costs the product of both lengths. */
 const PER_VALUE = 256;
 
-/** A filter of the values of a list, as it stands in a path of a patch. */
+/** A filter of list values in the path of a patch. */
 export interface ValueFilter {
   fits(value: Json, spend: Spend): boolean;
-  /** The value that it describes, when it says no more than what members are equal to. */
+  /**
+   * The value that the filter describes, if the filter consists of `eq` comparisons joined by `and`. Otherwise
+   * undefined.
+   */
   described: Member | undefined;
 }
 
 /**
- * Reads a filter of the values of a list. What is in a list of strings is its `value` (RFC 7643 §2.4).
+ * Reads a filter of list values. In a list of strings, each string is the member `value` (RFC 7643 §2.4).
  *
- * @param text at most as long as a path
+ * @param text at most MAX_PATH_LENGTH characters
  * @throws {FilterError}
  */
 export function readValueFilter(text: string, attribute: Attribute): ValueFilter {
@@ -62,17 +65,17 @@ function compile(filter: Filter, among: Attribute[]): Test {
   }
 }
 
-/** Whether one of the values to which a path leads passes a test. */
+/** Returns a test whether at least one value at the path passes `test`. */
 function some(path: string, among: Attribute[], test: Test): Test {
   const names = resolve(path, among).map(({ name }) => name);
-  const look = (value: Json | undefined, depth: number, spend: Spend): boolean => {
+  const matchesAt = (value: Json | undefined, depth: number, spend: Spend): boolean => {
     spend(1);
     if (value === undefined || value === null) return false;
-    if (Array.isArray(value)) return value.some((one) => look(one, depth, spend));
+    if (Array.isArray(value)) return value.some((one) => matchesAt(one, depth, spend));
     if (depth === names.length) return test(value, spend);
-    return isRecord(value) && look(value[names[depth]!], depth + 1, spend);
+    return isRecord(value) && matchesAt(value[names[depth]!], depth + 1, spend);
   };
-  return (value, spend) => look(value, 0, spend);
+  return (value, spend) => matchesAt(value, 0, spend);
 }
 
 function comparison(op: Operator, operand: Operand, { type, caseExact }: Attribute): Test {
@@ -98,15 +101,18 @@ const comparisons: Record<Operator, (text: string, wanted: string) => boolean> =
   le: (text, wanted) => text <= wanted,
 };
 
-/** The attributes on the way of a path. @throws {FilterError} when there is none of that name */
+/**
+ * Returns the attributes along a path.
+ * @throws {FilterError} if an attribute does not exist
+ */
 function resolve(path: string, among: Attribute[]): Attribute[] {
   const found: Attribute[] = [];
-  let here: Attribute[] | undefined = among;
+  let attributes: Attribute[] | undefined = among;
   for (const name of path.split('.')) {
-    const attribute = findAttribute(here, name);
+    const attribute = findAttribute(attributes, name);
     if (!attribute) throw new FilterError(`The attribute '${path}' does not exist.`);
     found.push(attribute);
-    here = attribute.subAttributes;
+    attributes = attribute.subAttributes;
   }
   return found;
 }

@@ -18,14 +18,17 @@ const INVALID_STATE = refuse(
   "'subscription_state' must be 'subscribed' or 'unsubscribed'",
 );
 
-/** What a request says of one group. */
+/** A state that a request sets in one group. */
 interface Setting {
   subscription_group_id: string;
   subscription_state: AcceptedGroupState['subscription_state'];
   channel: Channel;
 }
 
-/** @throws {BadRequest|ApiError} when the group is not one of the caller's, or the state none */
+/**
+ * Reads a setting.
+ * @throws {BadRequest|ApiError} if the workspace has no such group, or if the state is not valid
+ */
 export function readSetting(
   { subscription_group_id, subscription_state, use_double_opt_in_logic }: Record<string, Json>,
   caller: Caller,
@@ -37,7 +40,8 @@ export function readSetting(
   if (subscription_state !== 'subscribed' && subscription_state !== 'unsubscribed') {
     throw new BadRequest(INVALID_STATE);
   }
-  // To subscribe somebody who has been promised a question first would be worse than to refuse.
+  // The caller expects that the user must confirm. Subscribing the user without confirmation would be worse than a
+  // refusal.
   if (use_double_opt_in_logic === true && channel === 'sms' && subscription_state === 'subscribed') {
     throw new BadRequest(
       invalid('use_double_opt_in_logic', 'it must not be true, since no message can be sent to ask the user'),
@@ -47,8 +51,8 @@ export function readSetting(
 }
 
 /**
- * A group's id in lower case.
- * @throws {BadRequest|ApiError} when it is missing, or can be no group's
+ * Reads a group id in lower case.
+ * @throws {BadRequest|ApiError} if it is missing or not a UUID
  */
 export function readGroupId(value: Json | undefined): string {
   if (!isGiven(value)) throw new BadRequest(required('subscription_group_id'));
@@ -61,7 +65,7 @@ type Kind = 'external_id' | 'email' | 'phone';
 
 type Field = NonNullable<AcceptedGroupState['input_array']>;
 
-/** Names of each kind's array: clients send the singular to both forms of the endpoint. */
+/** Names of each kind's array. Clients send the singular name to both versions of the endpoint. */
 const fields: Record<Kind, Field[]> = {
   external_id: ['external_id', 'external_ids'],
   email: ['email', 'emails'],
@@ -74,20 +78,20 @@ const described: Record<Channel, string> = {
   whatsapp: "a WhatsApp group takes 'external_id' or 'phone'",
 };
 
-/** One element of an array, and whose state it means, if it can mean anybody. */
+/** An element of an array, with its user or address, or with the reason why it is not valid. */
 type Target = { list: Field; index: number } & ({ identifier: Identifier } | Refusal);
 
 interface TargetRules {
-  /** Of the group. */
+  /** Channel of the group. */
   channel: Channel;
-  /** Names of the lists of which one has to be there. */
+  /** Names of the lists, for the error if all of them are missing. */
   lists: readonly string[];
 }
 
 /**
- * Whose states an object sets.
+ * Reads the users and addresses whose state an object sets.
  *
- * @throws {BadRequest|ApiError} when it names nobody, too many, both emails and phones, or what its group is not about
+ * @throws {BadRequest|ApiError} if there are none, too many, both emails and phones, or addresses of another channel
  */
 export function readTargets(
   object: Record<string, Json>,
@@ -115,12 +119,18 @@ export function readTargets(
   );
 }
 
-/** @throws {ApiError} when there are both emails and phones */
+/**
+ * Requires addresses of one kind.
+ * @throws {ApiError} if there are both emails and phones
+ */
 function requireOneAddress(kinds: ReadonlySet<Kind>): void {
   if (kinds.has('email') && kinds.has('phone')) throw new ApiError('emailAndPhone');
 }
 
-/** @throws {BadRequest} when a group of the channel has no states for such addresses */
+/**
+ * Requires that a group of the channel has states for addresses of this kind.
+ * @throws {BadRequest} if it has none
+ */
 export function requireChannel(channel: Channel, kind: Kind, field: string): void {
   if (kind === 'external_id' || (kind === 'email') === (channel === 'email')) return;
   throw new BadRequest(invalid(field, described[channel]));
@@ -140,34 +150,36 @@ function readTarget(
   return isBlocked(read.id) ? BLOCKED_ID : { identifier: { external_id: read.id } };
 }
 
-/** Whose states a query asks for: as meant, and as the store knows it; without the latter nobody can have it. */
-export interface Asked {
+/** The users or addresses of a query for states. */
+export interface StateQuery {
   kind: Kind;
-  names: { meant: string; known: string | undefined }[];
+  /** `sent`: the name as sent. `key`: its form in the store, or undefined if it is not valid, so that no user can have it. */
+  names: { sent: string; key: string | undefined }[];
 }
 
-/** Parameters that name users. */
+/** Query parameters that name users. */
 const KINDS = ['external_id', 'email', 'phone'] as const;
 
 /**
- * As `readAsked`; names that are there and blank are nobody's, which clients of this list are used to.
+ * Reads a query for states. If a name is sent but blank, the result has no names, which clients of this list rely on.
  *
- * @throws {BadRequest|ApiError} when no name is there, too many are, or both emails and phones
+ * @throws {BadRequest|ApiError} if no name is sent, too many are, or both emails and phones
  */
-export function readAskedOrNobody(query: Record<string, Json>): Asked {
+export function readStateQueryOrBlank(query: Record<string, Json>): StateQuery {
   const isBlank = (kind: Kind) => query[kind] !== undefined && listOf(query[kind]).length === 0;
   const isNamed = KINDS.some((kind) => listOf(query[kind]).length > 0);
   const blank = isNamed ? undefined : KINDS.find(isBlank);
-  return blank === undefined ? readAsked(query) : { kind: blank, names: [] };
+  return blank === undefined ? readStateQuery(query) : { kind: blank, names: [] };
 }
 
 /**
- * External ids come first; emails and phones beside them are passed over. Whatever is sent twice is asked once.
+ * Reads a query for states. External ids take precedence: emails and phones sent with them are ignored. Duplicates are
+ * removed.
  *
- * @throws {BadRequest|ApiError} when nobody is asked for, too many, or both emails and phones
+ * @throws {BadRequest|ApiError} if there are no names, too many, or both emails and phones
  */
-export function readAsked(query: Record<string, Json>): Asked {
-  const given = (kind: Kind) => [...new Set(listOf(query[kind]).map(String).map(meant[kind]))];
+export function readStateQuery(query: Record<string, Json>): StateQuery {
+  const given = (kind: Kind) => [...new Set(listOf(query[kind]).map(String).map(restorePlus[kind]))];
   const externalIds = given('external_id');
   const kinds = (['email', 'phone'] as const).filter((kind) => given(kind).length > 0);
   if (externalIds.length === 0) requireOneAddress(new Set(kinds));
@@ -175,17 +187,17 @@ export function readAsked(query: Record<string, Json>): Asked {
   if (kind === undefined) throw new BadRequest(requiredOneOf(KINDS));
   const names = given(kind);
   if (names.length > MAX_ELEMENTS) throw tooManyElements('tooManyIds', { field: kind, count: names.length });
-  return { kind, names: names.map((name) => ({ meant: name, known: normal[kind](name) })) };
+  return { kind, names: names.map((name) => ({ sent: name, key: keyOf[kind](name) })) };
 }
 
-/** No number begins with a space: it is a + that was not encoded. */
-const meant: Record<Kind, (sent: string) => string> = {
+/** Restore each + that the client did not encode. A phone number does not begin with a space. */
+const restorePlus: Record<Kind, (sent: string) => string> = {
   external_id: (sent) => sent,
   email: withPlus,
   phone: (sent) => sent.replace(/^ /, '+'),
 };
 
-const normal: Record<Kind, (name: string) => string | undefined> = {
+const keyOf: Record<Kind, (name: string) => string | undefined> = {
   external_id: (name) => (findUnstorable(name) === undefined ? name : undefined),
   email: (name) => (findUnstorable(name) === undefined ? normalizeEmail(name) : undefined),
   phone: (name) => {
@@ -195,12 +207,12 @@ const normal: Record<Kind, (name: string) => string | undefined> = {
 };
 
 /**
- * Milliseconds that a setting waits to take effect: whoever sets a state looks at it next. With the 700 that the queue
- * may take, this stays below the 2 s after which clients give up.
+ * Maximum milliseconds that the answer waits for a state to take effect, because callers often read the state next.
+ * Together with the 700 ms that the queue may take, this is less than the 2 s after which clients give up.
  */
 export const READ_BACK_WITHIN = 1000;
 
-/** The group of the documented examples; those who try them out have others. */
+/** Id of the group in the documented examples. Readers must replace it by a group of their own. */
 export const EXAMPLE_GROUP = '019c13ec-a2e2-7b61-8f0c-55a3d7000001';
 
 export const groupId: Schema = {
@@ -220,7 +232,7 @@ export const doubleOptIn: Schema = {
     'Must not be true if you subscribe users to an SMS group: Penstock sends no message to confirm it.',
 };
 
-/** The lists that name whose states are set. */
+/** Schemas of the lists of users and addresses whose states are set. */
 export const targets = {
   external_id: listOrOne(
     externalId('The id that you gave the user. An id that matches no user has no effect.'),
@@ -236,15 +248,15 @@ export const targets = {
   ),
 } as const;
 
-/** A parameter that may be repeated. */
+/** Schema of a parameter that may be repeated. */
 const repeatable = (description: string): Schema => ({
   type: ['array', 'string'],
   items: { type: 'string' },
   description: `${description} At most 50. Repeat the parameter for each value, with or without [] after its name.`,
 });
 
-/** The parameters of a request that asks for states. */
-export const queried = {
+/** The query parameters of a query for states. */
+export const stateParameters = {
   external_id: repeatable('The ids that you gave the users. They take precedence over email and phone.'),
   email: repeatable('Email addresses. You cannot combine them with phone.'),
   phone: repeatable('Phone numbers in E.164. You cannot combine them with email.'),

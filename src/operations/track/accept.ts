@@ -30,10 +30,10 @@ import { cutText, findUnstorable, hasAny, MAX_CHARACTERS, numberOf } from '../..
 import { compile, describeError, type Schema } from '../../schemas/compile.ts';
 import { attributesSchema, eventSchema, purchaseSchema } from '../../schemas/track.ts';
 import { rulesOf, type VendorRules } from '../../schemas/vendor-rules.ts';
-import { noObject } from '../identity/elements.ts';
+import { notAnObject } from '../identity/elements.ts';
 import { BLOCKED_ID, type Caller } from '../operation.ts';
 
-/** Pieces of one purchase. */
+/** Maximum quantity of one purchase. */
 const MAX_QUANTITY = 100;
 
 const refusals = {
@@ -44,12 +44,13 @@ const refusals = {
   quantity: refuse('invalid', 'quantity', "'quantity' is not valid"),
 };
 
-/** Judges one object of an array, by its place there. */
+/** Validates one object of an array. `index` is its position in the array. */
 type Accept = (value: Json, index: number, caller: Caller) => Verdict;
 
 /**
- * Returns the rules for rows of imports and syncs. VENDOR_RULES is about requests of the API: a row of an export has every
- * identifier of its user. The size of events is the exception, so that an export can be imported again.
+ * Returns the rules for rows of imports and syncs. VENDOR_RULES applies to requests of the API only, because a row of
+ * an export has every identifier of its user. The size of events is the exception, so that an export can be imported
+ * again.
  */
 export const rowRulesOf = ({ eventPropertyBytes }: VendorRules): VendorRules => ({
   ...rulesOf.spec,
@@ -62,8 +63,8 @@ interface AcceptOptions {
 }
 
 /**
- * By array, what judges its objects: storable values, identifier, shape, then the rules of the kind. The validators are
- * compiled here, once.
+ * Creates the validators of the three arrays. Each checks first that the values can be stored, then the identifier, the
+ * shape and the rules of the kind. The schemas are compiled once, in this call.
  *
  * @param serviceIdField wire name of the service id
  */
@@ -85,12 +86,12 @@ export function createAccept(
     function accept(value, index, caller) {
       const { now, hasGroup } = caller;
       if (typeof value !== 'object' || value === null || Array.isArray(value)) {
-        return noObject(kind);
+        return notAnObject(kind);
       }
       const unstorable = findUnstorable(value);
       if (unstorable) return unstorable;
       if (kind === 'attributes' && value.push_token_import === true) {
-        return judgeTokenImport(value, {
+        return acceptTokenImport(value, {
           id: newId(),
           index,
           serviceIdField,
@@ -109,7 +110,7 @@ export function createAccept(
       const shape = shapes[kind];
       if (!shape(value)) return describeError(shape.errors![0]!);
       const create = createsProfile(identifier, value._update_existing_only) ? undefined : false;
-      const judge: Judge = {
+      const context: ObjectContext = {
         id: newId(),
         index,
         identifier,
@@ -120,9 +121,9 @@ export function createAccept(
         longStrings,
         attributeRules,
       };
-      if (kind === 'events') return judgeEvent(value, judge, eventRules);
-      if (kind === 'purchases') return judgePurchase(value, judge, purchaseRules);
-      return judgeAttributes(value, judge);
+      if (kind === 'events') return acceptEvent(value, context, eventRules);
+      if (kind === 'purchases') return acceptPurchase(value, context, purchaseRules);
+      return acceptAttributes(value, context);
     };
 
   return {
@@ -132,10 +133,10 @@ export function createAccept(
   };
 }
 
-/** Returns the check that an object carries at most one of the identifiers that belong to one user alone. */
+/** Returns a check that an object has at most one of the identifiers that belong to a single user. */
 function createSeveralFinder(serviceIdField: string): (object: Record<string, Json>) => Refusal | undefined {
   const fields = ['external_id', 'user_alias', serviceIdField];
-  // The vendor's service answers with this text. Its pages state the rule without a text.
+  // The vendor's service answers with this text. The vendor's pages state the rule without a text.
   const refusal = refuse(
     'conflict',
     fields.join('|'),
@@ -144,14 +145,17 @@ function createSeveralFinder(serviceIdField: string): (object: Record<string, Js
   return (object) => (countPrimary(object, serviceIdField) > 1 ? refusal : undefined);
 }
 
-/** A phone that addresses nobody is an attribute, and costs the object nothing when it cannot be read. */
+/**
+ * Removes `phone` from the schema. Unless it is the identifier, a phone is an attribute, and an invalid phone must not
+ * refuse the object.
+ */
 function withoutPhone(schema: Schema): Schema {
   const { phone: _phone, ...properties } = schema.properties as Record<string, Schema>;
   return { ...schema, properties };
 }
 
-/** What is known of an object before its own rules are looked at. */
-interface Judge {
+/** Facts about an object that the validators of all kinds need. */
+interface ObjectContext {
   id: string;
   index: number;
   identifier: Identifier;
@@ -164,15 +168,15 @@ interface Judge {
   attributeRules: AttributeRules;
 }
 
-/** An object that can be applied, and what was cut or left out of it if anything was; or why it cannot. */
+/** A valid object, with warnings if something was cut or omitted, or the reason of its refusal. */
 type Verdict = { object: TrackObject; warnings?: readonly string[] } | Refusal;
 
-/** Judges an attribute object whose shape and identifier are right already. */
-function judgeAttributes(object: Record<string, Json>, base: Judge): Verdict {
+/** Validates an attribute object with a valid shape and identifier. */
+function acceptAttributes(object: Record<string, Json>, base: ObjectContext): Verdict {
   const normalized = normalizeAttributes(object, base);
   if ('error' in normalized) return normalized;
-  const stranger = strangeGroup(normalized.delta, base);
-  if (stranger) return stranger;
+  const refusal = refuseUnknownGroup(normalized.delta, base);
+  if (refusal) return refusal;
   const attributes: AcceptedAttributes = {
     kind: 'attributes',
     id: base.id,
@@ -185,10 +189,13 @@ function judgeAttributes(object: Record<string, Json>, base: Judge): Verdict {
 }
 
 /**
- * Judges an import of push tokens: at least one token, and nothing that names one user. Each token that nobody
- * has becomes an anonymous profile with the object's attributes.
+ * Validates an import of push tokens. It needs at least one token and must not have an identifier of a single user.
+ * Each token that no user has becomes an anonymous profile with the attributes of the object.
  */
-function judgeTokenImport(object: Record<string, Json>, base: Omit<Judge, 'identifier' | 'create'>): Verdict {
+function acceptTokenImport(
+  object: Record<string, Json>,
+  base: Omit<ObjectContext, 'identifier' | 'create'>,
+): Verdict {
   if (namesOneUser(object, base.serviceIdField)) {
     return invalid(
       'push_token_import',
@@ -199,8 +206,8 @@ function judgeTokenImport(object: Record<string, Json>, base: Omit<Judge, 'ident
   const normalized = normalizeAttributes(object, base);
   if ('error' in normalized) return normalized;
   if (!normalized.delta.push_tokens?.length) return required('push_tokens');
-  const stranger = strangeGroup(normalized.delta, base);
-  if (stranger) return stranger;
+  const refusal = refuseUnknownGroup(normalized.delta, base);
+  if (refusal) return refusal;
   const attributes: AcceptedAttributes = {
     kind: 'attributes',
     id: newId(),
@@ -210,10 +217,10 @@ function judgeTokenImport(object: Record<string, Json>, base: Omit<Judge, 'ident
   return normalized.warnings ? { object: attributes, warnings: normalized.warnings } : { object: attributes };
 }
 
-/** Refuses the first group that the workspace does not have, if there is one. */
-function strangeGroup(
+/** Refuses the first subscription group that the workspace does not have. */
+function refuseUnknownGroup(
   { subscription_groups }: AttributesDelta,
-  { hasGroup }: Pick<Judge, 'hasGroup'>,
+  { hasGroup }: Pick<ObjectContext, 'hasGroup'>,
 ): Refusal | undefined {
   const id = subscription_groups?.find(
     (group) => !hasGroup(group.subscription_group_id),
@@ -223,8 +230,8 @@ function strangeGroup(
     : invalid('subscription_groups', `no subscription group has the id ${id}`, 'unknown_group');
 }
 
-/** Judges an event whose shape and identifier are right already. */
-function judgeEvent(object: Record<string, Json>, base: Judge, rules: PropertyRules): Verdict {
+/** Validates an event with a valid shape and identifier. */
+function acceptEvent(object: Record<string, Json>, base: ObjectContext, rules: PropertyRules): Verdict {
   const sent = object.name as string;
   const name = cutText(sent);
   if (name !== sent && base.longStrings === 'refuse') return refusedLong('name');
@@ -245,8 +252,8 @@ function judgeEvent(object: Record<string, Json>, base: Judge, rules: PropertyRu
   return warnings ? { object: event, warnings } : { object: event };
 }
 
-/** Judges a purchase whose shape and identifier are right already. */
-function judgePurchase(object: Record<string, Json>, base: Judge, rules: PropertyRules): Verdict {
+/** Validates a purchase with a valid shape and identifier. */
+function acceptPurchase(object: Record<string, Json>, base: ObjectContext, rules: PropertyRules): Verdict {
   const sent = String(object.product_id);
   const product_id = cutText(sent);
   if (product_id !== sent && base.longStrings === 'refuse') return refusedLong('product_id');
@@ -276,14 +283,14 @@ function judgePurchase(object: Record<string, Json>, base: Judge, rules: Propert
   return warnings ? { object: purchase, warnings } : { object: purchase };
 }
 
-/** ISO 8601 in UTC; a time in the future becomes now. */
-function readTime(object: Record<string, Json>, { now }: Judge): string | undefined {
+/** Reads the time as ISO 8601 in UTC. A time in the future is replaced by the current time. */
+function readTime(object: Record<string, Json>, { now }: ObjectContext): string | undefined {
   return pastIso(object.time as string, now);
 }
 
 type Activity = { time: string; app_id?: string; properties?: Record<string, Json> };
 
-/** What events and purchases have in common: when, in which app, with which properties. */
+/** Returns the members that events and purchases share. */
 function activityOf(
   object: Record<string, Json>,
   time: string,

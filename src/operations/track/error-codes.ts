@@ -2,7 +2,7 @@ import type { Json } from '../../profile/json.ts';
 import type { Refusal } from '../../profile/refusal.ts';
 import { asRecord } from '../../profile/values.ts';
 
-/** The codes of refusals that follow from the field alone. */
+/** Error codes that depend on the field only. */
 const CODES_OF_FIELDS: Readonly<Record<string, string>> = {
   email: 'EMAIL_BAD_FORMAT',
   email_subscribe: 'BAD_EMAIL_SUBSCRIPTION_STATE',
@@ -15,7 +15,7 @@ const CODES_OF_FIELDS: Readonly<Record<string, string>> = {
   'push_tokens.device_id': 'BAD_DEVICE_ID',
 };
 
-/** The codes of refusals that follow from the field and the reason. */
+/** Error codes that depend on the field and the reason. */
 const CODES_OF_REASONS: Readonly<Record<string, string>> = {
   'external_id blocked': 'BLACKLISTED_EXTERNAL_USER_ID',
   'external_id too_large': 'EXTERNAL_USER_ID_TOO_LARGE',
@@ -25,7 +25,7 @@ const CODES_OF_REASONS: Readonly<Record<string, string>> = {
 };
 
 /**
- * Returns the code that the vendor's page of /users/track lists for the refusal of an object; undefined: it lists none.
+ * Returns the error code that the vendor's page of /users/track lists for the refusal, or undefined if it lists none.
  *
  * @param object the refused object
  */

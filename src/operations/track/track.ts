@@ -19,23 +19,23 @@ import type { Caller, Plan, QueuedOperation, RefusedRequest } from '../operation
 import { createAccept } from './accept.ts';
 import { errorCodeOf } from './error-codes.ts';
 
-/** Objects take effect in this order within a request. */
+/** The kinds in the order in which the objects of a request take effect. */
 const kinds: readonly TrackKind[] = ['attributes', 'events', 'purchases'];
 
-/** Objects that are judged in a row: a step for each would cost as much as a rule. */
+/** Number of objects per step. A step for each object would cost as much as its validation. */
 const OBJECTS_OF_A_STEP = 8;
 
-/** How much one request may hold. */
+/** Size limits of one request. */
 export interface TrackLimits {
-  /** Objects in each of the three arrays. */
+  /** Maximum number of objects in each of the three arrays. */
   ofArray?: number;
-  /** Objects in all of them. */
+  /** Maximum number of objects in the three arrays together. */
   inAll?: number;
-  /** Objects about one user, as the request names them; what comes after them is refused. */
+  /** Maximum number of objects with the same identifier. Further ones are refused. */
   ofUser?: number;
 }
 
-/** What tells one endpoint that records objects from another. */
+/** The members in which the endpoints for tracking differ. */
 export type TrackForm = Pick<
   QueuedOperation,
   'id' | 'path' | 'permission' | 'bucket' | 'summary' | 'description' | 'maxBytes' | 'tooLarge' | 'givesWay'
@@ -45,15 +45,15 @@ export type TrackForm = Pick<
   serviceIdField: string;
   longStrings?: LongStrings | undefined;
   rules?: VendorRules | undefined;
-  /** Whether `errors` has the vendor's codes of errors instead of sentences. */
+  /** Whether `errors` contains the vendor's error codes instead of sentences. */
   hasErrorCodes?: boolean;
 };
 
 /**
- * An operation that records attributes, events and purchases.
+ * Creates an operation that records attributes, events and purchases.
  *
- * Each object is judged alone: the reply names those that cannot be applied by array and place, the others
- * are stored. A request without one valid object is refused.
+ * Each object is validated on its own. The answer lists the invalid objects by array and index, and the others are
+ * stored. A request without a valid object is refused.
  */
 export function tracking({
   limits,
@@ -104,7 +104,7 @@ export function tracking({
     const rejected: Rejection[] = [];
     const warnings: RejectionEntry[] = [];
     const reply: Record<string, Json> = {};
-    const hasRoom = createRoom(limits.ofUser);
+    const isUnderLimit = createUserLimit(limits.ofUser);
     const arrays = kinds.map((kind) => asList(body[kind]));
     let before = 0;
     for (const [place, { length }] of arrays.entries()) {
@@ -119,7 +119,7 @@ export function tracking({
         const verdict = accept[kind](values[index]!, index, caller);
         if ('error' in verdict)
           rejected.push(rejectionOf(refusalOf(verdict, values[index]!), { input_array: kind, index }));
-        else if (!hasRoom(verdict.object))
+        else if (!isUnderLimit(verdict.object))
           rejected.push(rejectionOf(tooManyOfUser, { input_array: kind, index }));
         else {
           objects.push(verdict.object);
@@ -138,7 +138,7 @@ export function tracking({
   }
 }
 
-/** Names the first object over the limit. */
+/** Creates the error, with the position of the first object over the limit. */
 function tooManyObjects(kind: TrackKind, { index, count }: { index: number; count: number }): ApiError {
   const fact = `'${kind}' has ${count} objects; there is room for ${index}.`;
   const rejected = [rejectionOf(refusalBy('tooManyObjects'), { input_array: kind, index })];
@@ -146,9 +146,9 @@ function tooManyObjects(kind: TrackKind, { index, count }: { index: number; coun
 }
 
 /**
- * Makes the body of an error answer. Only a 400 has `errors`: clients look up each entry's `index` in the array that they
- * sent. If the request as a whole caused the 400, the entry names its first object; an entry has no `index` only if the
- * request has no object.
+ * Builds the body of an error answer. Only a 400 has `errors`: clients look up each entry's `index` in the array that
+ * they sent. If the cause is the request as a whole, the entry has the position of its first object; an entry has no
+ * `index` only if the request has no object.
  */
 function refusedBody({ message, errors: rejected, status, body = {} }: RefusedRequest): Json {
   if (status !== 400) return { message };
@@ -156,16 +156,19 @@ function refusedBody({ message, errors: rejected, status, body = {} }: RefusedRe
   return { message, errors: rejected ?? [{ type: message, ...(first && { input_array: first, index: 0 }) }] };
 }
 
-/** Whether a user has room for another object; those whom it names by another identifier are other users to it. */
-function createRoom(most = Number.POSITIVE_INFINITY): (object: TrackObject) => boolean {
-  if (most === Number.POSITIVE_INFINITY) return () => true;
+/**
+ * Creates a check that an identifier has at most `limit` objects in the request. Two identifiers of one user are
+ * counted separately.
+ */
+function createUserLimit(limit = Number.POSITIVE_INFINITY): (object: TrackObject) => boolean {
+  if (limit === Number.POSITIVE_INFINITY) return () => true;
   const named = new Map<string, number>();
   return ({ identifier }) => {
     if (identifier === undefined) return true;
     const name = identifierText(identifier);
     const count = (named.get(name) ?? 0) + 1;
     named.set(name, count);
-    return count <= most;
+    return count <= limit;
   };
 }
 
