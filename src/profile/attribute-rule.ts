@@ -2,15 +2,15 @@ import type { UserAlias } from './identifier.ts';
 import type { Json } from './json.ts';
 import type { Refusal } from './refusal.ts';
 
-/** Something in an attribute has more than 255 characters; the rule has changed nothing. */
+/** The result of a rule if a text in the attribute has more than 255 characters. The rule has changed nothing. */
 export const TOO_LONG = Symbol('too long');
 
-/** Why the whole attribute object is refused, or what became of this one attribute instead of what was sent. */
+/** The reason why the whole object is refused, or a warning about a value that was cut or omitted. */
 export type Finding = Refusal | { warning: string };
 
 /**
- * Adds what one attribute of a fixed meaning changes to the delta; `now` is the time of acceptance in epoch
- * milliseconds. Returns what is to be said of it; undefined when it was taken as it is.
+ * Adds the changes of one standard attribute to the delta. `now` is the time of acceptance in epoch milliseconds.
+ * Returns undefined if the value was accepted without a change.
  */
 export type AttributeRule = (
   delta: AttributesDelta,
@@ -18,26 +18,26 @@ export type AttributeRule = (
   now: number,
 ) => Finding | typeof TOO_LONG | undefined;
 
-/** The standard attributes of a delta, which has some from now on. */
+/** Returns the standard attributes of a delta and creates them if necessary. */
 export function standardOf(delta: AttributesDelta): StandardAttributes {
   delta.standard ??= {};
   return delta.standard;
 }
 
-/** The finding of an attribute that cannot be read: it changes nothing, the others of its object do. */
-export function leftOut(broken: string): Finding {
+/** Returns a warning about an invalid attribute that is omitted. The other attributes of its object are applied. */
+export function omitted(broken: string): Finding {
   return { warning: `${broken}; it was left out` };
 }
 
-/** What an attribute object changes on a profile. An absent member changes nothing. */
+/** The changes of an attribute object to a profile. Absent members change nothing. */
 export interface AttributesDelta {
-  /** Standard profile attributes; null removes. */
+  /** Standard attributes. Null removes one. */
   standard?: StandardAttributes;
-  /** Custom attributes to overwrite; null removes. */
+  /** Custom attributes to overwrite. Null removes one. */
   set?: Record<string, Json>;
   /** Custom attributes whose new value depends on the stored one. */
   change?: Record<string, AttributeChange>;
-  /** The global email state. */
+  /** The global email subscription state. */
   email_subscribe?: SubscriptionState;
   push_subscribe?: SubscriptionState;
   subscription_groups?: {
@@ -49,10 +49,10 @@ export interface AttributesDelta {
 
 export type SubscriptionState = 'subscribed' | 'unsubscribed' | 'opted_in';
 
-/** Keys are columns of `profiles`. Dates are ISO 8601 in UTC, `dob` is YYYY-MM-DD. */
+/** Standard attributes by column of `profiles`. Dates are ISO 8601 in UTC; `dob` is YYYY-MM-DD. */
 export interface StandardAttributes {
   email?: string | null;
-  /** `valid` says whether the number can identify the profile. */
+  /** `phone_valid` is whether the number can identify the profile. */
   phone?: string | null;
   phone_valid?: boolean | null;
   first_name?: string | null;
@@ -75,13 +75,13 @@ export interface StandardAttributes {
   twitter?: Json;
 }
 
-/** All that stands in columns of `profiles` by the name that it has on the wire. */
+/** The columns of `profiles` whose names are attribute names of the API. */
 export interface ProfileColumns extends StandardAttributes {
   push_subscribe?: SubscriptionState;
   email_subscribe?: SubscriptionState | null;
 }
 
-/** A user as /users/export/ids answers. Null without data; times are ISO 8601 in UTC. */
+/** A user in the answer of /users/export/ids. Members without data are null. Times are ISO 8601 in UTC. */
 export interface ExportedUser extends Required<Omit<StandardAttributes, 'phone_valid'>> {
   external_id: string | null;
   created_at: string;
@@ -96,16 +96,16 @@ export interface ExportedUser extends Required<Omit<StandardAttributes, 'phone_v
   custom_events: ExportedSummary[] | null;
   purchases: ExportedSummary[] | null;
   apps: { name: string; sessions: number; first_used: string; last_used: string }[] | null;
-  /** By currency. */
+  /** Total revenue by currency. */
   revenue: Record<string, number> | null;
   subscription_groups: ExportedGroup[] | null;
   [member: string]: Json;
 }
 
-/** How often a user has done something, or bought it. */
+/** How often a user has triggered an event or bought a product. */
 export type ExportedSummary = { name: string; first: string; last: string; count: number };
 
-/** What is known of a user's subscription to a group. */
+/** A user's subscription to a group. */
 export type ExportedGroup = {
   id: string;
   name: string;
@@ -113,34 +113,34 @@ export type ExportedGroup = {
   status: 'Subscribed' | 'Unsubscribed';
 };
 
-/** Exactly one member. */
+/** A change of a custom attribute. It has exactly one of these members. */
 export type AttributeChange =
-  /** Adds to a number; a missing or non-numeric value counts as 0. */
+  /** Adds to a number. A missing or non-numeric value counts as 0. */
   | { inc: number }
-  /** Adds to and removes from an array of strings or numbers; `remove` is applied after `add`. */
+  /** Adds to and removes from an array of strings or numbers. `remove` is applied after `add`. */
   | { array: { add?: Json[]; remove?: Json[] } }
-  /** Deep merge into an object; null inside removes that key. */
+  /** Merges deeply into an object. Null removes a key. */
   | { merge: Record<string, Json> }
-  /** Array of objects: `$add`, then `$remove`, then `$update`. */
+  /** Changes an array of objects: `$add`, then `$remove`, then `$update`. */
   | {
       objects: {
         add?: Json[];
         remove?: { key: string; value: Json }[];
         update?: { key: string; value: Json; new_object: Record<string, Json> }[];
-        /** Whether `update` merges into the matches, in which null leaves a key as it is, or replaces them. */
+        /** Whether `update` merges into the matching objects or replaces them. In a merge, null does not change a key. */
         merge: boolean;
       };
     };
 
-/** Warnings of one object that an answer has; what else there is to say of it is one more. */
+/** Maximum number of warnings about one object in an answer. If there are more, FURTHER follows. */
 const MAX_WARNINGS = 10;
 
 const FURTHER = 'further fields were cut or left out';
 
-/** What becomes of strings and names of more than 255 characters. */
+/** Whether strings and names of more than 255 characters are cut or refused. */
 export type LongStrings = 'cut' | 'refuse';
 
-/** The warnings of an object and one more. Undefined is none, since nearly every object has none. */
+/** Adds a warning to those of an object. No warnings are represented by undefined, because most objects have none. */
 export function withWarning(warnings: readonly string[] | undefined, warning: string): readonly string[] {
   if (warnings === undefined) return [warning];
   if (warnings.length < MAX_WARNINGS) return [...warnings, warning];
@@ -148,17 +148,20 @@ export function withWarning(warnings: readonly string[] | undefined, warning: st
 }
 
 /**
- * Says what was cut.
+ * Returns the warning about a cut.
  *
- * @param field as an error names it, in quotes
- * @param parts which of them had more than 255 characters
+ * @param field quoted name of the field, as in error messages
+ * @param parts the parts that had more than 255 characters
  */
 export function cutWarning(field: string, parts: { name: boolean; value: boolean }): string {
   const where = parts.name ? ` in its name${parts.value ? ' and its value' : ''}` : '';
   return `${field} was cut to 255 characters${where}`;
 }
 
-/** Says that only one of two members is left. @param field the name that both have, as an error names it */
+/**
+ * Returns the warning that the last of two members with the same cut name is kept.
+ * @param field quoted name of both members, as in error messages
+ */
 export function sameWhenCut(field: string): string {
   return `${field} is the name of two members when it is cut to 255 characters: the last one counts`;
 }

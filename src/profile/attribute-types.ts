@@ -3,7 +3,7 @@ import type { Json } from './json.ts';
 import { isDatetime } from './time.ts';
 import { isRecord } from './values.ts';
 
-/** Types of custom attributes, by the names that clients of the protocol know, each with its bit in a set of types. */
+/** The types of custom attributes by their names in the API. Each type is a bit in a set of types. */
 const bits = {
   String: 1,
   Number: 2,
@@ -14,7 +14,7 @@ const bits = {
   'Object Array': 64,
 } as const;
 
-/** Returns the type of a value as a set of one; an empty set for null, which removes the attribute. */
+/** Returns the type of a value as a set. The set is empty for null, which removes the attribute. */
 export function typeOfValue(value: Json): number {
   switch (typeof value) {
     case 'string':
@@ -30,14 +30,14 @@ export function typeOfValue(value: Json): number {
   }
 }
 
-/** Returns the type that an operation leaves an attribute with, as a set of one. */
+/** Returns the type of an attribute after the change, as a set. */
 export function typeOfChange(change: AttributeChange): number {
   if ('inc' in change) return bits.Number;
   if ('array' in change) return bits.Array;
   return 'merge' in change ? bits.Object : bits['Object Array'];
 }
 
-/** Names the types of a set, for example `String` or `String, Number`. */
+/** Returns the names of the types in a set, for example `String` or `String, Number`. */
 export function namesOfTypes(types: number): string {
   return Object.entries(bits)
     .flatMap(([name, bit]) => (types & bit ? [name] : []))

@@ -21,15 +21,15 @@ import { invalid, type Refusal, type RejectionReason, refuse, required } from '.
 import { STANDARD_ATTRIBUTES, SUBSCRIPTION_ATTRIBUTES, standardOverrides } from './standard-attributes.ts';
 import { areRecords, cutText, cutTexts, isLongerThan, MAX_CHARACTERS, quoted } from './values.ts';
 
-/** The attributes that say which devices reach a user, by their name on the wire. */
+/** The rules of the push attributes, by name in the API. */
 const PUSH_ATTRIBUTES: [name: string, rule: AttributeRule][] = [['push_tokens', pushTokens]];
 
-/** Members that address the object or say how to apply it, and `bio`, which clients still send. */
+/** Members that identify the user or the app, and `bio`, which clients still send. */
 const NO_DATA = ['external_id', 'user_alias', 'app_id', 'bio'];
 
 export type AttributeRules = ReadonlyMap<string, AttributeRule>;
 
-/** Every name that is not a custom attribute. */
+/** The rules of all names that are not custom attributes. */
 const RULES: AttributeRules = new Map([
   ...STANDARD_ATTRIBUTES,
   ...SUBSCRIPTION_ATTRIBUTES,
@@ -41,32 +41,32 @@ const RULES: AttributeRules = new Map([
   ]),
 ]);
 
-/** Returns the rules of the attributes as a level of VENDOR_RULES has them. */
+/** Returns the rules of the attributes for a level of VENDOR_RULES. */
 export function attributeRulesOf(vendorRules: Parameters<typeof standardOverrides>[0]): AttributeRules {
   const overrides = standardOverrides(vendorRules);
   return overrides.length === 0 ? RULES : new Map([...RULES, ...overrides]);
 }
 
-/** Members of an attribute object that are not custom attributes. */
+/** Names of attribute objects that are not custom attributes. */
 export const NAMED_ATTRIBUTES: readonly string[] = [...RULES.keys()];
 
-/** What the attributes of an object are judged by. */
+/** Settings and facts for the validation of an attribute object. */
 export interface AttributeContext {
-  /** Wire name of the service id, which is an address and no attribute. */
+  /** Wire name of the service id, which is an identifier and not an attribute. */
   serviceIdField: string;
-  /** Epoch milliseconds of acceptance: session dates past it become it. */
+  /** Time of acceptance in epoch milliseconds. Later session dates are replaced by it. */
   now: number;
   longStrings: LongStrings;
-  /** Absent: the rules of the specification. */
+  /** By default the rules of the specification. */
   attributeRules?: AttributeRules;
 }
 
 /**
- * Turns an attribute object into what it changes on a profile. `email` and `phone` are written to the
- * profile, also where they address it; null removes an attribute. The delta is empty when nothing changes.
+ * Converts an attribute object to the changes of a profile. `email` and `phone` are written to the profile even if they
+ * are the identifier of the object. Null removes an attribute. The delta is empty if nothing changes.
  *
  * @param object a parsed JSON object
- * @returns the delta, and what was cut or left out if anything was; or the error of the first attribute that breaks
+ * @returns the delta, with warnings if something was cut or omitted; or the refusal by the first attribute that breaks
  * a rule
  */
 export function normalizeAttributes(
@@ -82,46 +82,46 @@ export function normalizeAttributes(
     const rule = attributeRules.get(name);
     const finding = rule ? rule(delta, value, now) : add(delta, name, value);
     if (finding === undefined) continue;
-    const said =
+    const outcome =
       finding === TOO_LONG ? addLong(delta, { name, value, rule }, { now, add, longStrings }) : finding;
-    if ('error' in said) return said;
-    warnings = withWarning(warnings, said.warning);
+    if ('error' in outcome) return outcome;
+    warnings = withWarning(warnings, outcome.warning);
   }
   const bytes = customBytes(delta.set ?? {});
   if (bytes > MAX_CUSTOM_BYTES)
     return refuse('too_large', '', `the custom attributes are too large: ${bytes} bytes, ${COUNTED}`);
-  const judged = warnings ? { delta, warnings } : { delta };
-  if (object.push_token_import !== true) return judged;
+  const result = warnings ? { delta, warnings } : { delta };
+  if (object.push_token_import !== true) return result;
   if (!delta.push_tokens) return required('push_tokens');
-  // Each token makes a user with all of the attributes.
+  // Each token creates a user with all of the attributes.
   if (bytes * delta.push_tokens.length > MAX_CUSTOM_BYTES)
     return invalid(
       'push_tokens',
       `the custom attributes of all tokens together are too large: ${bytes * delta.push_tokens.length} bytes, ${COUNTED}`,
       'too_large',
     );
-  return judged;
+  return result;
 }
 
 interface Attribute {
   name: string;
   value: Json;
-  /** Absent: it is a custom attribute. */
+  /** Absent for a custom attribute. */
   rule: AttributeRule | undefined;
 }
 
-interface HowToAdd {
+interface AddOptions {
   now: number;
   /** Adds a custom attribute. */
   add: AddCustom;
   longStrings: LongStrings;
 }
 
-/** Adds an attribute of which 255 characters of each text are left, or refuses it. */
+/** Adds an attribute with all texts cut to 255 characters, or refuses it. */
 function addLong(
   delta: AttributesDelta,
   { name, value, rule }: Attribute,
-  { now, add, longStrings }: HowToAdd,
+  { now, add, longStrings }: AddOptions,
 ): Finding {
   if (longStrings === 'refuse') return refusedLong(name, rule);
   const cutName = cutText(name);
@@ -137,7 +137,7 @@ function refusedLong(name: string, rule: AttributeRule | undefined): Finding {
   return invalid(quoted(name), `${broken} at most ${MAX_CHARACTERS} characters`, 'too_large');
 }
 
-/** A switch is read where it matters; here it is only no attribute. */
+/** Validates a switch, which is read by other code. The rule only keeps it from becoming a custom attribute. */
 function switchRule(name: string): AttributeRule {
   const finding = invalid(name, 'it must be a boolean', 'wrong_type');
   return function ruleOfSwitch(_delta, value) {
@@ -145,21 +145,21 @@ function switchRule(name: string): AttributeRule {
   };
 }
 
-/** In bytes. App and token are one key of the store, and Postgres has 2,704 bytes for an index entry. */
+/** Maximum lengths in bytes. App and token are in one index entry, which Postgres limits to 2,704 bytes. */
 const MAX_APP_ID = 255;
 const MAX_TOKEN = 2048;
 
-/** In bytes, as device ids are made by the SDKs. */
+/** Lengths of a device id in bytes. The SDKs generate ids of these lengths. */
 const MIN_DEVICE_ID = 8;
 const MAX_DEVICE_ID = 255;
 
-/** Tokens in one object: an import makes as many users. */
+/** Maximum number of tokens in one object. An import creates a user for each. */
 const MAX_TOKENS = 100;
 
-/** Hexadecimal digits of a device id made here: 128 bits. */
+/** Number of hexadecimal digits of a derived device id: 128 bits. */
 const DERIVED_DEVICE_ID = 32;
 
-/** Tokens are added, never removed: null is none to add. */
+/** Adds tokens. Attribute objects cannot remove tokens, and null adds none. */
 function pushTokens(delta: AttributesDelta, value: Json): Finding | undefined {
   if (value === null) return undefined;
   const list = Array.isArray(value) ? value : [value];
@@ -184,9 +184,9 @@ function pushTokens(delta: AttributesDelta, value: Json): Finding | undefined {
   return undefined;
 }
 
-/** The same token is the same device, however often it is sent. */
+/** Derives a device id from app and token, so that a repeated token gets the same device. */
 function derivedDeviceId(appId: string, token: string): string {
-  // The length keeps apart pairs that read the same when joined.
+  // The length separates the two texts: otherwise different pairs could have the same concatenation.
   const hash = createHash('sha256').update(`${appId.length}:${appId}${token}`);
   return hash.digest('hex').slice(0, DERIVED_DEVICE_ID);
 }

@@ -32,21 +32,21 @@ const DROPPED =
 type Added = Finding | typeof TOO_LONG | undefined;
 
 /**
- * Adds what a custom attribute changes to the delta: a value to set, or an operation on the stored value.
- * A date stays the string that was sent. An object with a value that cannot be taken changes nothing.
+ * Adds the changes of a custom attribute to the delta: a value to set, or an operation on the stored value. A date is
+ * kept as the string that was sent. An object with an invalid value changes nothing.
  *
- * @returns an error or a warning that names the attribute and the rule. TOO_LONG when its name or a string in its value
- *   has more than 255 characters, and nothing was added. Undefined when it was taken as it is
+ * @returns an error or a warning with the attribute and the rule. TOO_LONG if the name or a string in the value has
+ * more than 255 characters; then nothing was added. Undefined if the value was accepted without a change
  */
 export type AddCustom = (delta: AttributesDelta, name: string, value: Json) => Added;
 
-/** Objects replace the stored ones. */
+/** Replaces stored objects. */
 export const addCustom = createAddCustom({ merge: false });
 
-/** Objects merge into the stored ones. */
+/** Merges into stored objects. */
 export const mergeCustom = createAddCustom({ merge: true });
 
-/** Called twice, when the module is loaded: adding an attribute makes no closure. */
+/** Creates the functions once, when the module is loaded, so that adding an attribute creates no closure. */
 function createAddCustom({ merge }: { merge: boolean }): AddCustom {
   function addArray(delta: AttributesDelta, name: string, array: Json[]): Added {
     const records = array.length > 0 ? asRecords(array) : undefined;
@@ -78,11 +78,11 @@ function createAddCustom({ merge }: { merge: boolean }): AddCustom {
   function addNested(delta: AttributesDelta, name: string, value: Json[] | Record<string, Json>): Added {
     const nested = normalizeNested(value);
     if (nested === undefined) return dropped(name);
-    // What is too large as it was sent does not become small enough by cutting.
+    // If the value is too large as sent, it is refused even if cutting its texts would make it small enough.
     if (exceedsJsonBytes(nested === TOO_LONG ? value : nested, MAX_OBJECT_BYTES))
       return refused(name, 'too_large', TOO_LARGE);
     if (nested === TOO_LONG) return TOO_LONG;
-    // An array has nothing to merge, nor has a lone `$time`, which has become a string.
+    // Arrays cannot be merged, and a value that is only a `$time` has become a string.
     if (merge && isRecord(nested)) return addChange(delta, name, { merge: nested });
     return addSet(delta, name, nested);
   }
@@ -111,7 +111,7 @@ function addArrayOperations(delta: AttributesDelta, name: string, operations: Re
     const broken = brokenScalars(list);
     if (broken === TOO_LONG) return TOO_LONG;
     if (broken) return refused(name, 'wrong_type', `'${operation}': ${broken}`);
-    // What overflows within one addition need not travel.
+    // Elements that overflow within one addition need not be sent to the worker.
     array[operation] = operation === 'add' ? distinctLatest(list) : list;
   }
   return addChange(delta, name, { array });
@@ -126,21 +126,24 @@ function brokenScalars(values: Json[]): string | typeof TOO_LONG | undefined {
 }
 
 function addSet(delta: AttributesDelta, name: string, value: Json): Finding | undefined {
-  const said = name.length < MAX_CHARACTERS ? undefined : makeRoom(delta, name);
+  const warning = name.length < MAX_CHARACTERS ? undefined : removeSameName(delta, name);
   delta.set ??= {};
   put(delta.set, name, value);
-  return said;
+  return warning;
 }
 
 function addChange(delta: AttributesDelta, name: string, change: AttributeChange): Finding | undefined {
-  const said = name.length < MAX_CHARACTERS ? undefined : makeRoom(delta, name);
+  const warning = name.length < MAX_CHARACTERS ? undefined : removeSameName(delta, name);
   delta.change ??= {};
   put(delta.change, name, change);
-  return said;
+  return warning;
 }
 
-/** Of two names of an object that are the same when cut, the last one counts: as JSON has it for a key that stands twice. */
-function makeRoom({ set = {}, change = {} }: AttributesDelta, name: string): Finding | undefined {
+/**
+ * Removes an earlier attribute of the object with the same cut name. The last one is kept, as with duplicate keys in
+ * JSON.
+ */
+function removeSameName({ set = {}, change = {} }: AttributesDelta, name: string): Finding | undefined {
   if (!Object.hasOwn(set, name) && !Object.hasOwn(change, name)) return undefined;
   delete set[name];
   delete change[name];
@@ -156,22 +159,22 @@ function dropped(name: string): Finding {
 }
 
 /**
- * Bytes that all custom attributes of one profile may take as they are stored: 256 KB. Each change of one reads and
- * writes all of them.
+ * Maximum size of all custom attributes of one profile as stored: 256 KB. Each change of an attribute reads and writes
+ * all of them.
  */
 export const MAX_CUSTOM_BYTES = 262_144;
 
-/** How they are counted, for those who sent too many. */
+/** How the size is counted, for error messages. */
 export const COUNTED = `limit ${MAX_CUSTOM_BYTES} bytes. Send fewer or shorter attributes. A name or text counts with its length in UTF-8 plus 4, a number with 12, an object or array with 8`;
 
-/** What custom attributes take, each with its name; what is null takes nothing. */
+/** Returns the stored size of custom attributes with their names, in bytes. Null values count 0. */
 export function customBytes(attributes: Record<string, Json>): number {
   let bytes = 0;
   for (const name in attributes) bytes += attributeBytes(name, attributes[name]!);
   return bytes;
 }
 
-/** What one of them takes. */
+/** Returns the stored size of one custom attribute with its name, in bytes. */
 export function attributeBytes(name: string, value: Json): number {
   return value === null ? 0 : storedNameBytes(name) + storedBytes(value);
 }

@@ -7,42 +7,43 @@ import { isRecord, isScalar, MAX_ELEMENTS } from './values.ts';
 type Objects = Extract<AttributeChange, { objects: unknown }>['objects'];
 type Update = NonNullable<Objects['update']>[number];
 
-/** Slots by a scalar value. */
+/** Slots by scalar value. */
 type Slots = Map<Json, Set<number>>;
 
 type Updated = 'done' | 'steps' | 'size';
 
-/** An array that an update has made larger is not made larger still: it would be refused in the end. */
-const MOST_BYTES = 2 * MAX_OBJECT_BYTES;
+/** Size at which updates stop. A larger array would be refused in the end. */
+const MAX_UPDATED_BYTES = 2 * MAX_OBJECT_BYTES;
 
 const EMPTY = sizeOf([]);
-const NOTHING: Size = { json: 0, stored: 0 };
+const NO_SIZE: Size = { json: 0, stored: 0 };
 
-/** Bytes of a new object that cost as much as one step. */
+/** A new object costs one step for each of this many bytes. */
 const BYTES_PER_STEP = 16;
 
-/** An array with more empty slots than this, taken back ones included, and more than elements, is packed. */
-const FEW_EMPTY = 64;
+/** An array is packed if it has more empty slots than this and more than elements. Undone additions count as empty slots. */
+const MIN_EMPTY = 64;
 
 /**
- * An array on which changes are played. Its elements lie in slots, which never move while an object is applied, and
- * are found by indexes on scalars and on the members of objects. So a change costs what it touches.
+ * An array to which changes are applied. Elements have slots, which do not move while an object is applied. Indexes on
+ * scalars and on members of objects find the elements, so the cost of a change depends only on the elements that it
+ * touches.
  */
 export class DraftArray {
   #slots: (Json | undefined)[];
   #sizes = new Sizes();
-  /** The slot before which all are empty. */
+  /** All slots before this one are empty. */
   #first = 0;
   #count: number;
-  /** Of all elements. */
+  /** Total size of the elements. */
   readonly #content: Size;
-  /** Elements that were added and taken back since the indexes were made: these know them still. */
-  #takenBack = 0;
+  /** Number of additions that were undone since the indexes were built. The indexes still contain them. */
+  #undone = 0;
   #isChanged = false;
-  /** Each scalar stands once, as in every array that was added to. */
+  /** Whether each scalar occurs only once, as in every array after an addition. */
   #isDistinct = false;
   #scalars: Slots | undefined;
-  /** By key, of the elements that are objects. */
+  /** Slots of the elements that are objects, by key and value of their members. */
   #members: Map<string, Slots> | undefined;
   readonly #records = new DraftRecords();
 
@@ -58,7 +59,7 @@ export class DraftArray {
     return { json: EMPTY.json + json + Math.max(0, this.#count - 1), stored: EMPTY.stored + stored };
   }
 
-  /** Whether anything was put into a slot, or taken out of one, and not taken back. */
+  /** Whether an element was added, changed or removed and the change was not undone. */
   get isChanged(): boolean {
     return this.#isChanged;
   }
@@ -67,11 +68,11 @@ export class DraftArray {
     return this.#slots.filter((element) => element !== undefined);
   }
 
-  /** Makes room before an object is applied; afterwards a journal may know slots by their numbers. */
+  /** Removes empty slots. Call it before an object is applied, because a journal refers to slots by number. */
   pack(): void {
-    const empty = this.#slots.length - this.#count + this.#takenBack;
-    if (empty <= FEW_EMPTY || empty <= this.#count) return;
-    this.#takenBack = 0;
+    const empty = this.#slots.length - this.#count + this.#undone;
+    if (empty <= MIN_EMPTY || empty <= this.#count) return;
+    this.#undone = 0;
     this.#sizes = this.#sizes.where((slot) => this.#slots[slot] !== undefined);
     this.#slots = this.value();
     this.#first = 0;
@@ -79,9 +80,12 @@ export class DraftArray {
     this.#members = undefined;
   }
 
-  /** Elements of an array attribute: each once, in the place of its last occurrence, and the newest 500. */
+  /**
+   * Adds elements of an array attribute. Each value occurs once, at the position of its last occurrence. The latest 500
+   * are kept.
+   */
   add(added: Json[], journal: Journal): void {
-    // Made before anything leaves its slot: what is taken back has to be in it.
+    // Build the index before an element leaves its slot, because an undo does not add the element to the index.
     this.#scalarIndex();
     if (!this.#isDistinct) this.#makeDistinct(journal);
     for (const value of added) {
@@ -95,7 +99,7 @@ export class DraftArray {
     for (const value of removed) this.#removeScalar(value, journal);
   }
 
-  /** Taken back as one: what an object may add has tens of thousands of elements. */
+  /** Adds objects with a single entry in the journal, because one change may add tens of thousands of elements. */
   addObjects(added: Json[], journal: Journal): void {
     const [slots, first, wasChanged] = [this.#slots.length, this.#first, this.#isChanged];
     const content = { ...this.#content };
@@ -104,7 +108,7 @@ export class DraftArray {
     journal.note(() => {
       this.#slots.length = slots;
       this.#sizes.cut(slots);
-      this.#takenBack += added.length;
+      this.#undone += added.length;
       this.#count -= added.length;
       this.#first = first;
       this.#isChanged = wasChanged;
@@ -112,22 +116,22 @@ export class DraftArray {
     });
   }
 
-  /** Takes every match away. */
+  /** Removes all matches. */
   removeObjects(matches: { key: string; value: Json }[], journal: Journal): void {
     for (const match of matches)
       for (const slot of this.#matching(match, journal)) this.#empty(slot, journal);
   }
 
   /**
-   * Stops where it has gone too far: `steps` of the journal are used up, or `size`, the array has far more bytes than
-   * it may keep.
+   * Updates all matches. Stops with `steps` if the journal's steps are used up, and with `size` if the array is far
+   * larger than its limit.
    */
   updateObjects(updates: Update[], { merge, journal }: { merge: boolean; journal: Journal }): Updated {
     for (const update of updates) {
       const size = sizeOf(update.new_object);
       for (const slot of this.#matching(update, journal)) {
         if (!journal.spend(1 + Math.floor(size.json / BYTES_PER_STEP))) return 'steps';
-        if (this.size.json > MOST_BYTES) return 'size';
+        if (this.size.json > MAX_UPDATED_BYTES) return 'size';
         if (merge) this.#mergeInto(slot, update.new_object, journal);
         else {
           this.#set(slot, { element: update.new_object, size, journal });
@@ -157,11 +161,11 @@ export class DraftArray {
     this.#sizes.push(element, this.#content);
     this.#count++;
     if (isRecord(element)) this.#link(slot, element);
-    else if (this.#scalars && !isNested(element)) into(this.#scalars, element, slot);
+    else if (this.#scalars && !isNested(element)) addSlot(this.#scalars, element, slot);
   }
 
   #empty(slot: number, journal: Journal): void {
-    if (this.#slots[slot] !== undefined) this.#set(slot, { element: undefined, size: NOTHING, journal });
+    if (this.#slots[slot] !== undefined) this.#set(slot, { element: undefined, size: NO_SIZE, journal });
   }
 
   #set(
@@ -206,14 +210,14 @@ export class DraftArray {
   }
 
   #removeScalar(value: Json, journal: Journal): void {
-    for (const slot of live(this.#scalarIndex(), value, { journal, elements: this.#slots }))
+    for (const slot of currentSlots(this.#scalarIndex(), value, { journal, elements: this.#slots }))
       this.#empty(slot, journal);
   }
 
   #matching({ key, value }: { key: string; value: Json }, journal: Journal): number[] {
     const slots = this.#memberIndex().get(key);
     if (!slots) return [];
-    return live(slots, value, { journal, elements: this.#slots, key });
+    return currentSlots(slots, value, { journal, elements: this.#slots, key });
   }
 
   #scalarIndex(): Slots {
@@ -221,7 +225,7 @@ export class DraftArray {
     this.#scalars = new Map();
     for (let slot = this.#first; slot < this.#slots.length; slot++) {
       const element = this.#slots[slot];
-      if (element !== undefined && !isNested(element)) into(this.#scalars, element, slot);
+      if (element !== undefined && !isNested(element)) addSlot(this.#scalars, element, slot);
     }
     return this.#scalars;
   }
@@ -240,38 +244,38 @@ export class DraftArray {
     if (!this.#members) return;
     for (const key of keys ?? Object.keys(element)) {
       const value = memberOf(element, key);
-      if (isScalar(value)) into(slotsOf(this.#members, key), value, slot);
+      if (isScalar(value)) addSlot(slotsOf(this.#members, key), value, slot);
     }
   }
 }
 
-interface Looked {
+interface SlotSearch {
   journal: Journal;
   elements: readonly (Json | undefined)[];
-  /** The member that has the value; absent: the element itself. */
+  /** The member that has the value. If absent, the element itself has it. */
   key?: string;
 }
 
 /**
- * The slots in which a value is still. An index knows too many: it is not told what leaves a slot, or is taken back, and
- * forgets that here.
+ * Returns the slots in which a value currently is. The index also contains slots that elements have left or whose
+ * additions were undone, because nothing removes them earlier. This function removes them.
  */
-function live(index: Slots, value: Json, { journal, elements, key }: Looked): number[] {
-  const known = index.get(value);
-  if (!known) return [];
+function currentSlots(index: Slots, value: Json, { journal, elements, key }: SlotSearch): number[] {
+  const indexed = index.get(value);
+  if (!indexed) return [];
   const slots: number[] = [];
-  for (const slot of known) {
+  for (const slot of indexed) {
     const element = elements[slot];
     if ((key === undefined ? element : memberOf(element, key)) === value) slots.push(slot);
   }
-  if (slots.length < known.size) {
+  if (slots.length < indexed.size) {
     index.set(value, new Set(slots));
-    journal.note(() => index.set(value, known));
+    journal.note(() => index.set(value, indexed));
   }
   return slots;
 }
 
-/** Keys like `constructor` are found on every object's prototype. */
+/** Returns an own member. Keys such as `constructor` also exist on the prototype of every object. */
 function memberOf(element: Json | undefined, key: string): Json | undefined {
   return isRecord(element) && Object.hasOwn(element, key) ? element[key] : undefined;
 }
@@ -285,7 +289,7 @@ function slotsOf(members: Map<string, Slots>, key: string): Slots {
   return slots;
 }
 
-function into(slots: Slots, value: Json, slot: number): void {
+function addSlot(slots: Slots, value: Json, slot: number): void {
   const set = slots.get(value);
   if (set) set.add(slot);
   else slots.set(value, new Set([slot]));

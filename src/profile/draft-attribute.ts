@@ -8,48 +8,49 @@ import { brokenNumber, isRecord } from './values.ts';
 type Objects = Extract<AttributeChange, { objects: unknown }>['objects'];
 
 /**
- * What became of a change. `steps`: it would have taken more steps than an object may take. `number`: it would have
- * made a number that a double does not store exactly, and changed nothing.
+ * The result of a change. `steps`: the change would take more steps than an object may take. `number`: the sum would be
+ * a number that a double cannot store exactly, and nothing was changed.
  */
 export type Drafted = 'done' | 'steps' | 'number';
 
-/** A value that is not worked on, an object, or an array; each with its size. */
+/** An object or an array that is prepared for changes, or any other value; each with its size. */
 type State =
   | { kind: 'plain'; value: Json | undefined; size: Size }
   | { kind: 'object'; value: Record<string, Json>; size: Size; records: DraftRecords }
   | { kind: 'array'; array: DraftArray };
 
 /**
- * The working copy of one custom attribute, made once and changed by all objects of a batch. A change costs what it
- * says and what it touches, however large the attribute is.
+ * A draft of one custom attribute, created once and changed by all objects of a batch. The cost of a change depends on
+ * the change and the elements it touches, but not on the size of the attribute.
  */
 export class DraftAttribute {
   #state: State;
   #isChanged = false;
 
-  /** @param stored is left as it is; undefined: there is none */
+  /** @param stored the stored value, which is not modified; undefined if there is none */
   constructor(stored: Json | undefined) {
     this.#state = plain(stored);
   }
 
-  /** Nothing, where there is no value. */
+  /** Size of the value. It is 0 if there is no value. */
   get size(): Size {
     return this.#state.kind === 'array' ? this.#state.array.size : this.#state.size;
   }
 
-  /** Whether the value is another than it began with, as far as is known without comparing them. */
+  /** Whether a change was applied. The value may still equal the initial one, because the two are not compared. */
   get isChanged(): boolean {
     return this.#isChanged || (this.#state.kind === 'array' && this.#state.array.isChanged);
   }
 
-  /** Undefined: there is none. */
+  /** The current value. Undefined if there is none. */
   get value(): Json | undefined {
     return this.#state.kind === 'array' ? this.#state.array.value() : this.#state.value;
   }
 
   /**
-   * A stored value of another kind than the change speaks of counts as missing; removing from it and updating in it
-   * change nothing. A change that would take an object or an array of objects over 100 KB changes nothing.
+   * Applies a change. If the stored value has another type than the change needs, it counts as missing; removals and
+   * updates then change nothing. A change that would make an object or an array of objects larger than 100 KB changes
+   * nothing.
    */
   apply(change: AttributeChange, journal: Journal): Drafted {
     if ('inc' in change) return this.#add(change.inc, journal);
@@ -62,7 +63,7 @@ export class DraftAttribute {
   #add(inc: number, journal: Journal): Drafted {
     const { value } = this.#state.kind === 'plain' ? this.#state : { value: undefined };
     const sum = (typeof value === 'number' ? value : 0) + inc;
-    // Beyond 2^53 - 1 the next increments would be lost: 2^53 + 1 is 2^53.
+    // Beyond 2^53 - 1 further increments would be lost, because 2^53 + 1 equals 2^53.
     if (brokenNumber(sum) !== undefined) return 'number';
     this.#become(plain(sum), journal);
     return 'done';
@@ -76,27 +77,27 @@ export class DraftAttribute {
   }
 
   #merge(patch: Record<string, Json>, journal: Journal): void {
-    const place = journal.length;
+    const checkpoint = journal.length;
     const state = this.#toObject(journal);
     const { record, grown } = state.records.merge(state.value, patch, { onNull: 'remove', journal });
     const size = { json: state.size.json + grown.json, stored: state.size.stored + grown.stored };
-    if (size.json > MAX_OBJECT_BYTES) journal.undo(place);
+    if (size.json > MAX_OBJECT_BYTES) journal.undo(checkpoint);
     else this.#become({ ...state, value: record, size }, journal);
   }
 
   #changeObjects({ add, remove, update, merge }: Objects, journal: Journal): Drafted {
-    const place = journal.length;
+    const checkpoint = journal.length;
     const array = this.#toArray(Boolean(add?.length), journal);
     if (!array) return 'done';
     if (add) array.addObjects(add, journal);
     if (remove) array.removeObjects(remove, journal);
     const updated = update ? array.updateObjects(update, { merge, journal }) : 'done';
     if (updated === 'steps') return 'steps';
-    if (updated === 'size' || array.size.json > MAX_OBJECT_BYTES) journal.undo(place);
+    if (updated === 'size' || array.size.json > MAX_OBJECT_BYTES) journal.undo(checkpoint);
     return 'done';
   }
 
-  /** @returns undefined when there is no array, and none is to be begun */
+  /** Returns the array. Returns undefined if the value is not an array and `begins` is false. */
   #toArray(begins: boolean, journal: Journal): DraftArray | undefined {
     if (this.#state.kind === 'array') {
       this.#state.array.pack();
@@ -105,7 +106,7 @@ export class DraftAttribute {
     const { value } = this.#state;
     if (!Array.isArray(value) && !begins) return undefined;
     const array = new DraftArray(Array.isArray(value) ? value : []);
-    // An array is worked on from now on, whether the change is taken back or not.
+    // The stored array stays prepared for further changes, even if this change is undone.
     if (Array.isArray(value)) this.#state = { kind: 'array', array };
     else this.#become({ kind: 'array', array }, journal);
     return array;

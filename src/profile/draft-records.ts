@@ -3,22 +3,21 @@ import { isRecord, put } from './values.ts';
 
 type Fields = Record<string, Json>;
 
-/** What null in a patch does to a member: away with it, as in RFC 7396, or nothing. */
+/** The effect of null in a patch on a member: removed, as in RFC 7396, or kept. */
 export type OnNull = 'remove' | 'keep';
 
 /**
- * Merges patches into records, copy on write: a record of somebody else is copied when it is first changed, and from
- * then on changed in place. So a patch costs what it holds, and not what the record holds.
+ * Merges patches into records, copy on write. A foreign record is copied at its first change and modified in checkpoint
+ * afterwards. So the cost of a patch depends on its own size and not on the size of the record.
  */
 export class DraftRecords {
-  /** Members of each record that is this draft's own. */
+  /** The number of members of each record that this draft has copied or created. */
   readonly #members = new WeakMap<Fields, number>();
 
   /**
-   * An object merges, anything else replaces.
+   * Merges a patch. Nested objects are merged, and all other values are replaced.
    *
-   * @returns the merged record, and by how much it is larger than `current`; a `current` that is no record counts for
-   * nothing
+   * @returns the merged record, and its size minus the size of `current`. A `current` that is not a record has size 0
    */
   merge(
     current: Json | undefined,
@@ -62,7 +61,10 @@ export class DraftRecords {
     return record;
   }
 
-  /** @param changing.grown gets what a new name takes; what the value takes is in it */
+  /**
+   * Writes a member.
+   * @param changing.grown increased by the size of a new name. The caller has added the size of the value
+   */
   #put(
     record: Fields,
     key: string,
@@ -107,37 +109,37 @@ function subtractIfThere(sum: Size, value: Json | undefined): void {
   if (value !== undefined) add(sum, sizeOf(value), -1);
 }
 
-/** Of a name beside so many others: with its colon and a comma. */
+/** Returns the size of a name with its colon, and with a comma if there are `others`. */
 function nameSize(key: string, others: number): Size {
   return { json: memberBytes(key, 0) - 1 + (others > 0 ? 1 : 0), stored: storedNameBytes(key) };
 }
 
-/** Steps of work that the changes of one object may take in arrays of objects: a few milliseconds. */
+/** Maximum steps of the changes of one object in arrays of objects, which take a few milliseconds. */
 const MAX_STEPS = 5000;
 
-/** What one object has done to drafts, so that all of it can be taken back; and what it has cost. */
+/** The changes of one object to drafts, so that all of them can be undone, and their cost in steps. */
 export class Journal {
   readonly #undo: (() => void)[] = [];
   #steps = 0;
 
-  /** Notes how something that was just done is taken back. */
+  /** Adds the function that undoes the change just made. */
   note(undo: () => void): void {
     this.#undo.push(undo);
   }
 
-  /** @returns false when the object has used up its steps */
+  /** Charges steps. Returns false if the object has exceeded MAX_STEPS. */
   spend(steps: number): boolean {
     this.#steps += steps;
     return this.#steps <= MAX_STEPS;
   }
 
-  /** A place to go back to. */
+  /** Number of changes, as a checkpoint for `undo`. */
   get length(): number {
     return this.#undo.length;
   }
 
-  /** Takes everything back that came after this place, the last first. */
-  undo(place = 0): void {
-    while (this.#undo.length > place) this.#undo.pop()!();
+  /** Undoes all changes after the checkpoint, latest first. */
+  undo(checkpoint = 0): void {
+    while (this.#undo.length > checkpoint) this.#undo.pop()!();
   }
 }

@@ -4,30 +4,30 @@ import type { Json } from './json.ts';
 import { invalid, type Refusal, refuse, requiredOneOf } from './refusal.ts';
 import { asRecord } from './values.ts';
 
-/** Unique in its workspace as a pair; both parts are non-empty and at most 236 bytes. */
+/** An alias. The pair is unique in its workspace. Both parts are non-empty and have at most 236 bytes. */
 export type UserAlias = { alias_name: string; alias_label: string };
 
 export type ExternalId = { external_id: string };
 
-/** The one identifier that addresses an object. */
+/** The identifier that addresses an object. */
 export type Identifier =
   | ExternalId
   | { user_alias: UserAlias }
   /** 24 lower-case hex digits. */
   | { service_id: string }
-  /** Lower-case. */
+  /** Lower case. */
   | { email: string }
   /** E.164. */
   | { phone: string };
 
-/** An identifier that several users can have. */
+/** An identifier that several users may share. */
 export type Address = Extract<Identifier, { email: string } | { phone: string }>;
 
 export function isAddress(identifier: Identifier): identifier is Address {
   return 'email' in identifier || 'phone' in identifier;
 }
 
-/** The longest external id, in bytes of UTF-8. */
+/** Maximum length of an external id in bytes of UTF-8. */
 export const MAX_EXTERNAL_ID_BYTES = 987;
 const MAX_ALIAS_BYTES = 236;
 const SERVICE_ID = /^[0-9a-f]{24}$/;
@@ -46,8 +46,8 @@ export const INVALID_EMAIL = refuse(
 );
 
 /**
- * Chooses the identifier that addresses an object: external id, alias, service id, email, phone, in this
- * order. Email and phone beside one of the first three are data, not addresses.
+ * Chooses the identifier that addresses an object, in this order: external id, alias, service id, email, phone. If one
+ * of the first three is present, email and phone are attributes.
  *
  * @param serviceIdField wire name of the service id
  */
@@ -65,7 +65,7 @@ export function identifierOf(
   return requiredOneOf(['external_id', serviceIdField, 'user_alias', 'email', 'phone']);
 }
 
-/** Whether an identifier that belongs to nobody makes a new profile. */
+/** Returns whether a new profile is created if no user has the identifier. */
 export function createsProfile(identifier: Identifier, updateExistingOnly: Json | undefined): boolean {
   if ('service_id' in identifier) return false;
   if ('user_alias' in identifier) return updateExistingOnly === false;
@@ -73,9 +73,9 @@ export function createsProfile(identifier: Identifier, updateExistingOnly: Json 
 }
 
 /**
- * An external id; an integer is its digits.
+ * Reads an external id. An integer is converted to its digits.
  *
- * @param field what errors call it
+ * @param field name of the field in error messages
  */
 export function externalIdOf(
   value: Json,
@@ -83,14 +83,14 @@ export function externalIdOf(
 ): { identifier: { external_id: string } } | Refusal {
   const id = typeof value === 'number' && Number.isSafeInteger(value) ? String(value) : value;
   if (typeof id !== 'string') return invalid(field, 'it must be a string', 'wrong_type');
-  // A string of n characters has at most 3n bytes, so most need no counting.
+  // A string of n UTF-16 units has at most 3n bytes, so most ids need not be counted.
   if (id.length * 3 > MAX_EXTERNAL_ID_BYTES && Buffer.byteLength(id) > MAX_EXTERNAL_ID_BYTES) {
     return refuse('too_large', field, `'${field}' must be fewer than 988 bytes`);
   }
   return { identifier: { external_id: id } };
 }
 
-/** A user alias object with both of its parts. */
+/** Reads a user alias object. It must have both parts. */
 export function userAliasOf(value: Json): { identifier: { user_alias: UserAlias } } | Refusal {
   const alias = asRecord(value);
   if (!alias) {
@@ -107,9 +107,9 @@ export function userAliasOf(value: Json): { identifier: { user_alias: UserAlias 
 }
 
 /**
- * Validates the name or the label of an alias. Undefined: the value is valid, and is a string.
+ * Validates the name or the label of an alias. Returns undefined if the value is a valid string.
  *
- * @param field what the text calls the value
+ * @param field name of the value in error messages
  */
 export function aliasPartError(value: Json | undefined, field: string): Refusal | undefined {
   if (typeof value !== 'string' || value === '') {
@@ -121,20 +121,23 @@ export function aliasPartError(value: Json | undefined, field: string): Refusal 
   return undefined;
 }
 
-/** @param field what errors call it */
+/**
+ * Reads a service id.
+ * @param field name of the field in error messages
+ */
 export function serviceIdOf(value: Json, field: string): { identifier: { service_id: string } } | Refusal {
   return typeof value === 'string' && SERVICE_ID.test(value)
     ? { identifier: { service_id: value } }
     : invalid(field, 'it must be 24 lower-case hexadecimal digits');
 }
 
-/** An email address in its lower-case form. */
+/** Reads an email address and converts it to lower case. */
 export function emailOf(value: Json): { identifier: { email: string } } | Refusal {
   const address = typeof value === 'string' ? normalizeEmail(value) : undefined;
   return address ? { identifier: { email: address } } : INVALID_EMAIL;
 }
 
-/** A phone number in E.164; an integer is its digits. */
+/** Reads a phone number as E.164. An integer is converted to its digits. */
 export function phoneOf(value: Json): { identifier: { phone: string } } | Refusal {
   const digits = Number.isSafeInteger(value) ? String(value) : value;
   const number = typeof digits === 'string' ? normalizePhone(digits) : undefined;
@@ -143,25 +146,25 @@ export function phoneOf(value: Json): { identifier: { phone: string } } | Refusa
     : invalid('phone', 'it must be a phone number in E.164 format');
 }
 
-/** Whether an object carries one of the identifiers that belong to one user alone. */
+/** Returns whether an object has an identifier of a single user. */
 export function namesOneUser(object: Record<string, Json>, serviceIdField: string): boolean {
   return countPrimary(object, serviceIdField) > 0;
 }
 
-/** Counts the identifiers of an object that belong to one user alone. */
+/** Counts the identifiers of an object that belong to a single user. */
 export function countPrimary(object: Record<string, Json>, serviceIdField: string): number {
   const { external_id, user_alias } = object;
   const hasAlias = isGiven(user_alias) && !isEmptyAlias(user_alias);
   return Number(isGiven(external_id)) + Number(hasAlias) + Number(isGiven(object[serviceIdField]));
 }
 
-/** Whether an alias has neither a name nor a label. */
+/** Returns whether an alias has neither a name nor a label. */
 export function isEmptyAlias(value: Json): boolean {
   const alias = asRecord(value);
   return alias !== undefined && !isGiven(alias.alias_name) && !isGiven(alias.alias_label);
 }
 
-/** Empty strings and null are what clients send for "none". */
+/** Returns whether a value is present. Clients send empty strings and null for absent values. */
 export function isGiven(value: Json | undefined): value is Exclude<Json, null> {
   return value !== undefined && value !== null && value !== '';
 }
@@ -170,8 +173,8 @@ const pool = Buffer.alloc(6 * 1024);
 let used = pool.length;
 
 /**
- * A new profile id: a UUIDv7 of which only the first 48 random bits are random. So 24 hex digits name it without loss:
- * 12 of the time, 12 of the random part.
+ * Creates a profile id: a UUIDv7 with 48 random bits, so that 24 hex digits can represent it without loss: 12 digits of
+ * time and 12 random digits.
  *
  * @param now epoch milliseconds
  */
@@ -185,22 +188,22 @@ export function newProfileId(now: number): string {
   return toProfileId(now.toString(16).padStart(12, '0') + random);
 }
 
-/** The UUID of a service id (24 lower-case hex digits). */
+/** Returns the UUID for a service id (24 lower-case hex digits). */
 export function toProfileId(serviceId: string): string {
   const time = serviceId.slice(0, 12);
   const random = serviceId.slice(12);
   return `${time.slice(0, 8)}-${time.slice(8)}-7${random.slice(0, 3)}-8${random.slice(3, 6)}-${random.slice(6)}000000`;
 }
 
-/** The service id of a profile's UUID. */
+/** Returns the service id for the UUID of a profile. */
 export function toServiceId(profileId: string): string {
   const hex = profileId.replaceAll('-', '');
   return hex.slice(0, 12) + hex.slice(13, 16) + hex.slice(17, 20) + hex.slice(20, 26);
 }
 
 /**
- * How an address that several profiles have is narrowed to one of them. Each value in its turn keeps those of the
- * profiles that are left which have an external id, have none, or were updated last or longest ago.
+ * The ways to choose one of several profiles with the same address. Each value of a prioritization in turn keeps those
+ * of the remaining profiles that have an external id, have none, or were updated most or least recently.
  */
 export const prioritizations = [
   'identified',

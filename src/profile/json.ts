@@ -1,7 +1,7 @@
 /** Any parsed JSON value. */
 export type Json = string | number | boolean | null | Json[] | { [key: string]: Json };
 
-/** An object that travels as its JSON text: who only hands it on need not take it apart, and put it together again. */
+/** An object as its JSON text, so that code that only forwards it need not parse and serialize it. */
 export class JsonText {
   readonly text: string;
 
@@ -14,7 +14,7 @@ export class JsonText {
   }
 }
 
-/** What a text is as JSON; undefined: it is none. */
+/** Parses a text as JSON. Returns undefined if it is not JSON. */
 export function parsedJson(text: string): Json | undefined {
   try {
     return JSON.parse(text) as Json;
@@ -23,45 +23,45 @@ export function parsedJson(text: string): Json | undefined {
   }
 }
 
-/** What a text is as JSON, or else the text itself. */
+/** Parses a text as JSON. Returns the text itself if it is not JSON. */
 export function parsedOrText(text: string): Json {
   const parsed = parsedJson(text);
   return parsed === undefined ? text : parsed;
 }
 
-/** How deep objects and arrays may nest, the outermost one included. */
+/** Maximum nesting of objects and arrays, including the outermost one. */
 export const MAX_DEPTH = 50;
 
-/** A control character takes six bytes, as \u001f; any other UTF-16 unit takes at most three. */
+/** Maximum bytes per UTF-16 unit: a control character takes six as \u001f, all others at most three. */
 const BYTES_PER_UNIT = 6;
-/** -2.2250738585072014e-308 */
+/** Length of -2.2250738585072014e-308. */
 const BYTES_PER_NUMBER = 24;
 
 /**
- * Whether the JSON text of a value has more than `limit` bytes of UTF-8. What nests deeper than `MAX_DEPTH`
- * exceeds every limit, since writing it could overflow the stack.
+ * Returns whether the JSON text of a value has more than `limit` bytes of UTF-8. A value nested deeper than `MAX_DEPTH`
+ * exceeds every limit, because serializing it could overflow the stack.
  */
 export function exceedsJsonBytes(value: Json, limit: number): boolean {
-  const most = bytesAtMost(value, 1);
-  // Nearly every value is so small that the estimate decides.
-  if (most <= limit) return false;
-  return most === Number.POSITIVE_INFINITY || Buffer.byteLength(JSON.stringify(value)) > limit;
+  const estimate = maxBytesOf(value, 1);
+  // Most values are so small that the estimate is sufficient.
+  if (estimate <= limit) return false;
+  return estimate === Number.POSITIVE_INFINITY || Buffer.byteLength(JSON.stringify(value)) > limit;
 }
 
-function bytesAtMost(value: Json, depth: number): number {
+function maxBytesOf(value: Json, depth: number): number {
   if (typeof value === 'string') return value.length * BYTES_PER_UNIT + 2;
   if (typeof value !== 'object' || value === null) return BYTES_PER_NUMBER;
   if (depth > MAX_DEPTH) return Number.POSITIVE_INFINITY;
   let bytes = 2;
   if (Array.isArray(value)) {
-    for (let i = 0; i < value.length; i++) bytes += bytesAtMost(value[i]!, depth + 1) + 1;
+    for (let i = 0; i < value.length; i++) bytes += maxBytesOf(value[i]!, depth + 1) + 1;
     return bytes;
   }
-  for (const key in value) bytes += key.length * BYTES_PER_UNIT + 4 + bytesAtMost(value[key]!, depth + 1);
+  for (const key in value) bytes += key.length * BYTES_PER_UNIT + 4 + maxBytesOf(value[key]!, depth + 1);
   return bytes;
 }
 
-/** A lower bound of the bytes of a value's JSON text; the value nests no deeper than `MAX_DEPTH`. */
+/** Returns a lower bound for the bytes of a value's JSON text. The value must not nest deeper than `MAX_DEPTH`. */
 export function jsonBytesAtLeast(value: Json): number {
   if (typeof value === 'string') return value.length + 2;
   if (typeof value !== 'object' || value === null) return 1;
@@ -74,17 +74,17 @@ export function jsonBytesAtLeast(value: Json): number {
   return bytes - 1;
 }
 
-/** Printable ASCII without what JSON escapes: its bytes are its characters. */
+/** Printable ASCII without characters that JSON escapes. Such a text has as many bytes as characters. */
 const PLAIN = /^[ !#-[\]-~]*$/;
 
-/** Numbers that JavaScript writes with an exponent, and the store with all their digits. */
+/** The range of numbers that JavaScript writes without an exponent. The store writes all numbers without an exponent. */
 const LARGEST_PLAIN = 1e21;
 const SMALLEST_PLAIN = 1e-6;
-const MOST_DIGITS = 17;
+const MAX_DIGITS = 17;
 
 /**
- * Bytes of a value's JSON text without white space, its numbers as the store writes them: without an exponent. The
- * value nests no deeper than `MAX_DEPTH`.
+ * Returns the bytes of a value's JSON text without white space. Numbers count as the store writes them, without an
+ * exponent. The value must not nest deeper than `MAX_DEPTH`.
  */
 export function jsonBytes(value: Json): number {
   if (typeof value === 'string') return textBytes(value);
@@ -99,12 +99,12 @@ export function jsonBytes(value: Json): number {
   return Math.max(2, bytes);
 }
 
-/** Bytes of a member of an object, as `jsonBytes` counts them, without a comma. */
+/** Returns the bytes of a member of an object, counted like `jsonBytes`, without a comma. */
 export function memberBytes(key: string, value: Json): number {
   return textBytes(key) + 1 + jsonBytes(value);
 }
 
-/** Bytes of a string as JSON, with its quotes. */
+/** Returns the bytes of a string as JSON, including its quotes. */
 function textBytes(text: string): number {
   return PLAIN.test(text) ? text.length + 2 : Buffer.byteLength(JSON.stringify(text));
 }
@@ -112,14 +112,14 @@ function textBytes(text: string): number {
 function numberBytes(value: number): number {
   const size = Math.abs(value);
   if (size === 0 || (size >= SMALLEST_PLAIN && size < LARGEST_PLAIN)) return String(value).length;
-  return Math.ceil(Math.abs(Math.log10(size))) + MOST_DIGITS;
+  return Math.ceil(Math.abs(Math.log10(size))) + MAX_DIGITS;
 }
 
-/** Bytes that a value takes in two forms, each without a name or a comma. */
+/** Size of a value in bytes in two forms, without a name or a comma. */
 export interface Size {
-  /** Of its JSON text. */
+  /** Size of the JSON text. */
   json: number;
-  /** In the store: see `storedBytes`. */
+  /** Size in the store; see `storedBytes`. */
   stored: number;
 }
 
@@ -127,16 +127,16 @@ export function sizeOf(value: Json): Size {
   return { json: jsonBytes(value), stored: storedBytes(value) };
 }
 
-/** What each value and each name takes in the store beside its contents. */
+/** Overhead of each value and each name in the store. */
 const ENTRY = 4;
 const CONTAINER = ENTRY + 4;
-/** Of one with few digits: others take up to as much again. */
+/** Size of a number with few digits. Other numbers take up to twice as much. */
 const NUMBER = ENTRY + 8;
 
 /**
- * Bytes that a value takes as jsonb, uncompressed: what Postgres takes apart and puts together at each change. Hardly
- * ever more than Postgres says, which aligns numbers and objects: at most 3 bytes for each. The value nests no deeper than
- * `MAX_DEPTH`.
+ * Returns the bytes of a value as uncompressed jsonb, which Postgres decodes and encodes at each change. The result is
+ * rarely larger than the size in Postgres, which adds at most 3 bytes of alignment to each number and object. The value
+ * must not nest deeper than `MAX_DEPTH`.
  */
 export function storedBytes(value: Json): number {
   if (typeof value === 'string') return ENTRY + Buffer.byteLength(value);
@@ -151,22 +151,25 @@ export function storedBytes(value: Json): number {
   return bytes;
 }
 
-/** What the name of a member takes beside its value. */
+/** Returns the stored bytes of a member's name. */
 export function storedNameBytes(name: string): number {
   return ENTRY + Buffer.byteLength(name);
 }
 
-/** Members of an object up to which their order makes no difference: sorting more would take its time. */
-const MOST_SORTED = 1000;
+/**
+ * Maximum number of members that are sorted. Objects with more members are not sorted, because that would take too
+ * long; their order then makes a difference.
+ */
+const MAX_SORTED = 1000;
 
-/** Characters of a piece, about: few pieces, and no string as long as a body. */
+/** Approximate characters per piece. This limits both the number of pieces and the length of the strings. */
 const PIECE = 65_536;
 
-/** Ends of arrays and objects on the stack. */
+/** Markers for the ends of arrays and objects on the stack. */
 const ARRAY_END = Symbol(']');
 const OBJECT_END = Symbol('}');
 
-/** A member's name on the stack. */
+/** The name of a member on the stack. */
 class Name {
   readonly text: string;
 
@@ -176,8 +179,9 @@ class Name {
 }
 
 /**
- * A JSON value as text, in pieces: the same for values that say the same, whatever the order of members, and for no
- * others. A comma stands before every value. Without recursion, since a body may be nested as deep as it is long.
+ * Generates a canonical text of a JSON value in pieces. Two values have the same text only if they are equal,
+ * regardless of the order of members (for objects of at most MAX_SORTED members). Each value has a leading comma. The
+ * function iterates, because a body may be nested as deeply as it is long.
  */
 export function* canonicalPieces(value: Json): Generator<string> {
   const stack: (Json | Name | symbol)[] = [value];
@@ -196,7 +200,7 @@ export function* canonicalPieces(value: Json): Generator<string> {
       piece += ',{';
       stack.push(OBJECT_END);
       const names = Object.keys(next);
-      if (names.length <= MOST_SORTED) names.sort();
+      if (names.length <= MAX_SORTED) names.sort();
       for (let index = names.length - 1; index >= 0; index--)
         stack.push(next[names[index]!]!, new Name(names[index]!));
     }
@@ -207,12 +211,12 @@ export function* canonicalPieces(value: Json): Generator<string> {
   yield piece;
 }
 
-/** The same in one piece, for what is known to be small. */
+/** Returns the canonical text of a small value. */
 export function canonicalText(value: Json): string {
   return [...canonicalPieces(value)].join('');
 }
 
-/** Sizes by slot, in columns: an object for each would be most of what a long array costs. */
+/** Sizes by slot, stored in two arrays. An object for each size would dominate the memory of a long array. */
 export class Sizes {
   #json: number[] = [];
   #stored: number[] = [];
@@ -226,7 +230,10 @@ export class Sizes {
     this.#stored[slot] = stored;
   }
 
-  /** @param sum gets what the element takes */
+  /**
+   * Appends the size of an element.
+   * @param sum increased by this size
+   */
   push(element: Json, sum: Size): void {
     const [json, stored] = [jsonBytes(element), storedBytes(element)];
     this.#json.push(json);

@@ -1,17 +1,17 @@
 import { createRequire } from 'node:module';
 import countries from 'i18n-iso-countries/index.js';
 
-// Only English: the main entry of the package reads 80 languages at start.
+// Registers only English, because the main entry of the package reads 80 languages at start.
 countries.registerLocale(createRequire(import.meta.url)('i18n-iso-countries/langs/en.json'));
 
-/** The longest English name has fewer characters. */
+/** Maximum length of an English name. */
 const MAX_COUNTRY_LENGTH = 100;
 const MARKS = /\p{M}+/gu;
-/** Signs that may be written or omitted within a word: `U.K.`, `Cote d'Ivoire`. */
+/** Characters that may be written or omitted within a word, for example in `U.K.` and `Cote d'Ivoire`. */
 const WITHIN_WORDS = /[.'\u2019\u02bb*]/g;
 const BETWEEN_WORDS = /[^\p{L}\p{N}]+/u;
 
-/** Short names of ISO 3166-1, and former and common names, that neither CLDR nor i18n-iso-countries has. */
+/** Short names of ISO 3166-1, and former and common names, that both CLDR and i18n-iso-countries lack. */
 const FURTHER_NAMES: Readonly<Record<string, readonly string[]>> = {
   BO: ['Bolivia (Plurinational State of)'],
   CD: ['DR Congo', 'DRC'],
@@ -35,13 +35,13 @@ const alpha2Codes = Object.keys(countries.getAlpha2Codes());
 const codes = new Set(alpha2Codes);
 const codeByName = new Map<string, string>();
 
-/** Adds a name of a country unless an earlier list has given that name to another country. */
+/** Adds a name of a country unless an earlier list has used the name for another country. */
 function addName(name: string, code: string): void {
   const key = fold(name);
   if (!codeByName.has(key)) codeByName.set(key, code);
 }
 
-// ISO 3166-1 calls CG "Congo", and i18n-iso-countries gives that name to CD as well: the first list wins.
+// ISO 3166-1 calls CG "Congo". i18n-iso-countries uses this name for CD as well, so it must be added first.
 addName('Congo', 'CG');
 for (const style of ['long', 'short'] as const) {
   const cldr = new Intl.DisplayNames(['en'], { type: 'region', style, fallback: 'none' });
@@ -58,8 +58,9 @@ for (const [alpha3, alpha2] of Object.entries(countries.getAlpha3Codes())) addNa
 for (const code of alpha2Codes) addName(code, code);
 
 /**
- * ISO 3166-1 alpha-2 code of a country given by its code (two or three letters) or English name in any case; undefined
- * when no country has that code or name. Names are those of CLDR and i18n-iso-countries, and the short names of ISO.
+ * Returns the ISO 3166-1 alpha-2 code of a country, given its code of two or three letters or its English name in any
+ * case. Returns undefined if no country has the code or name. Names are those of CLDR, i18n-iso-countries and the short
+ * names of ISO.
  */
 export function normalizeCountry(text: string): string | undefined {
   if (codes.has(text)) return text;
@@ -67,8 +68,9 @@ export function normalizeCountry(text: string): string | undefined {
 }
 
 /**
- * The key of a name: its words without case, accents, articles and punctuation, sorted. So `Korea (the Republic of)` and
- * `Republic of Korea` have one key. Letters of other scripts stay: a name in another language has no key of its own.
+ * Returns the lookup key of a name: its words in lower case, sorted, without accents, articles and punctuation. So
+ * `Korea (the Republic of)` and `Republic of Korea` have the same key. Letters of other scripts are kept, so names in
+ * other languages match no key.
  */
 function fold(name: string): string {
   const plain = name.normalize('NFKD').replace(MARKS, '').toLowerCase();
@@ -79,7 +81,7 @@ function fold(name: string): string {
     .join(' ');
 }
 
-/** Codes of clients in the field, of which some are no longer in ISO 4217, and the codes that came since. */
+/** Currency codes that clients use although some are no longer in ISO 4217, followed by newer codes. */
 const FURTHER_CODES = `
   AED AFN ALL AMD ANG AOA ARS AUD AWG AZN BAM BBD BDT BGN BHD BIF BMD BND BOB BRL BSD BTC BTN BWP
   BYR BZD CAD CDF CHF CLF CLP CNY COP CRC CUC CUP CVE CZK DJF DKK DOP DZD EEK EGP ERN ETB EUR FJD FKP
@@ -95,10 +97,10 @@ const FURTHER_CODES = `
 
 const CURRENCIES = new Set([...Intl.supportedValuesOf('currency'), ...FURTHER_CODES]);
 
-/** No `u` flag: only ASCII letters match, so no other letter becomes ASCII in upper case. */
+/** Without the `u` flag only ASCII letters match, so no other letter becomes ASCII in upper case. */
 const CURRENCY_CODE = /^[a-z]{3}$/i;
 
-/** The ISO 4217 code in upper case, or undefined for what is no currency. Case has no meaning in a code. */
+/** Returns the ISO 4217 code in upper case, or undefined if the text, in any case, is not a currency code. */
 export function normalizeCurrency(text: string): string | undefined {
   if (CURRENCIES.has(text)) return text;
   if (!CURRENCY_CODE.test(text)) return undefined;
@@ -106,7 +108,7 @@ export function normalizeCurrency(text: string): string | undefined {
   return CURRENCIES.has(code) ? code : undefined;
 }
 
-/** ISO 639-1 where it has a code, else 639-2: the languages that messages can be chosen by. */
+/** The supported languages: ISO 639-1 codes, and ISO 639-2 codes of languages without one. */
 const LANGUAGES = new Set(
   `
   en af agq ak sq am ar hy as ay az ksf bas eu be bem bn bez bs br bg my km ca tzm chr cgg zh swc kw
@@ -120,14 +122,17 @@ const LANGUAGES = new Set(
     .split(/\s+/),
 );
 
-/** Longest tag that is read, in characters; BCP 47 requires 35. */
+/** Maximum length of a tag in characters. BCP 47 requires 35. */
 const MAX_LANGUAGE_LENGTH = 35;
-/** A language tag, or a POSIX locale such as `pt_BR.UTF-8` and `de_DE@euro`. No `u` flag: only ASCII letters match. */
+/**
+ * A language tag, or a POSIX locale such as `pt_BR.UTF-8` or `de_DE@euro`. Without the `u` flag only ASCII letters
+ * match.
+ */
 const LANGUAGE_TAG = /^([a-z]{2,3})(?:[-_][a-z0-9]{1,8})*(?:[.@][a-z0-9.@_-]+)?$/i;
 
 /**
- * The code of a supported language, lower-case, or undefined. A region or script is dropped: `pt-BR` and
- * `pt_BR` are `pt`.
+ * Returns the code of a supported language in lower case, or undefined. Region and script are dropped: `pt-BR` and
+ * `pt_BR` become `pt`.
  */
 export function normalizeLanguage(text: string): string | undefined {
   if (LANGUAGES.has(text)) return text;

@@ -1,14 +1,17 @@
 import type { Json } from './json.ts';
 import { isRecord, put, Unread } from './values.ts';
 
-/** Replaces a value that the reader may not see. It tells neither length nor whether the value is empty. */
+/** Replaces a value that the reader may not see. It hides the length, and whether the value is empty. */
 export const MASK = '•••';
 
-/** Names and elements of one masked value, and levels of nesting. Anything beyond these limits becomes one MASK. */
+/**
+ * Maximum number of names and elements of a masked value, and of nesting levels. Everything beyond is replaced by one
+ * MASK.
+ */
 const MAX_NODES = 60;
 const MAX_LEVELS = 4;
 
-/** Characters of a name that is kept. */
+/** Maximum length of a name that is kept. */
 const MAX_NAME = 64;
 
 /** Matches an email address, or a run of digits as long as a phone number or an account number. */

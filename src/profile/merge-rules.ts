@@ -1,19 +1,19 @@
 /**
- * What a merge makes of a field that both profiles may have. `kept` is the profile that stays.
+ * How a merge resolves a field that both profiles may have. `kept` is the profile that remains.
  *
- * - `keep`: the kept profile's value; the merged one's where it has none
- * - `sum`, `earliest`, `latest`: of the two
- * - `newest`: the later of two of our own time stamps
- * - `stay`: the kept profile's, whatever the merged one has
+ * - `keep`: the kept profile's value, or the merged profile's value if the kept profile has none
+ * - `sum`, `earliest`, `latest`: computed from both values
+ * - `newest`: the later of two time stamps that Penstock has set
+ * - `stay`: the kept profile's value, even if it is empty
  */
 export type MergeRule = 'keep' | 'sum' | 'earliest' | 'latest' | 'newest' | 'stay';
 
 /**
- * Every rule of /users/merge and /users/identify, by table and column. Email and phone are moved by the worker, with what is
- * known of the address; coordinates go as a pair (src/store/merges.ts).
+ * The rules of /users/merge and /users/identify, by table and column. The worker moves email and phone, together with
+ * the states of the address. Coordinates move as a pair (src/store/merges.ts).
  *
- * What is no field: events and purchases move by reference. An alias moves unless the kept profile has one with its
- * label. Push tokens move; group subscriptions stay where they are.
+ * Other data: events and purchases move by reference. An alias moves unless the kept profile has one with the same
+ * label. Push tokens move. Group subscriptions stay with their profile.
  */
 export const mergeRules = {
   profiles: {
@@ -35,7 +35,7 @@ export const mergeRules = {
     twitter: 'keep',
     email_open_tracking_disabled: 'keep',
     email_click_tracking_disabled: 'keep',
-    /** Name by name. */
+    /** The rule applies to each attribute name. */
     custom_attributes: 'keep',
     date_of_first_session: 'earliest',
     date_of_last_session: 'latest',
@@ -52,6 +52,6 @@ export const mergeRules = {
     revenue: 'sum',
     updated_at: 'newest',
   },
-  /** For apps that both profiles have used; those of the merged one alone are gone with it. */
+  /** Only apps that both profiles have used. Summaries of other apps of the merged profile are deleted with it. */
   app_summaries: { sessions: 'sum', first_session: 'earliest', last_session: 'latest' },
 } as const satisfies Record<string, Record<string, MergeRule>>;

@@ -4,21 +4,21 @@ import type { RejectionReason } from './refusal.ts';
 import { parseTime, toIso } from './time.ts';
 import { areRecords, asRecords, isLongerThan, isScalar, MAX_CHARACTERS, put } from './values.ts';
 
-/** Bytes of JSON of one object or array of objects: 100 KB. */
+/** Maximum size of one object or array of objects as JSON: 100 KB. */
 export const MAX_OBJECT_BYTES = 102_400;
 
 const TIME = '$time';
 const FORBIDDEN_IN_KEY = /[ .$]/;
 
-/** The end of the year 3000: what lies past it is not kept as a date. */
+/** The end of the year 3000. Later dates are not valid. */
 const LATEST = Date.UTC(3001, 0, 1) - 1;
 
 /**
- * The stored form of a value that an object attribute holds: `{"$time": "…"}` becomes ISO 8601 in UTC.
+ * Converts a value inside an object attribute to its stored form: `{"$time": "…"}` becomes ISO 8601 in UTC.
  *
- * @returns the value itself when nothing has to change. Undefined when something in it cannot be taken: a key that is
- *   empty or has a space, `.` or `$`; a `$time` that is no date up to the year 3000. Then the whole update of the
- *   attribute is dropped. TOO_LONG when a key or a string in it has more than 255 characters
+ * @returns the value itself if nothing changes. Undefined if a part is not valid: a key that is empty or contains a
+ * space, `.` or `$`, or a `$time` that is not a date up to the year 3000. The caller must then drop the whole change of
+ * the attribute. TOO_LONG if a key or string has more than 255 characters
  */
 export function normalizeNested(value: Json, depth = 1): Json | typeof TOO_LONG | undefined {
   if (typeof value === 'string') return isLongerThan(value, MAX_CHARACTERS) ? TOO_LONG : value;
@@ -65,7 +65,7 @@ function normalizeDate(object: Record<string, Json>): Json | undefined {
 
 type ObjectsChange = Extract<AttributeChange, { objects: unknown }>;
 
-/** Objects to look for in one operation: each is compared with every stored object. */
+/** Maximum number of matches in one operation. Each is compared with every stored object. */
 const MAX_MATCHES = 100;
 
 /** The rule that an operation on an array of objects breaks. */
@@ -74,16 +74,16 @@ interface BrokenOperation {
   reason: RejectionReason;
 }
 
-/** What an array of objects understands. */
+/** The operations on an array of objects. */
 export const OBJECT_OPERATIONS: ReadonlySet<string> = new Set(['$add', '$remove', '$update']);
 
 /**
- * Reads `$add`, `$remove` and `$update`; a single element may stand without its array.
+ * Reads `$add`, `$remove` and `$update`. A single element may be sent without an array.
  *
- * @param operations has no other keys
- * @param merge whether an update merges into the objects it matches
- * @returns the change; or the rule that an operation breaks. Undefined when an object in it holds a value that cannot
- *   be taken: then the update is dropped. TOO_LONG when a text in it has more than 255 characters
+ * @param operations must not have other keys
+ * @param merge whether an update merges into the matching objects
+ * @returns the change, or the rule that an operation breaks. Undefined if an object contains an invalid value; the
+ * caller must then drop the change. TOO_LONG if a text has more than 255 characters
  */
 export function readObjectOperations(
   operations: Record<string, Json>,
@@ -123,14 +123,17 @@ export function readObjectOperations(
   return { change: { objects } };
 }
 
-/** Undefined when one of them cannot be taken, or is only a date. */
+/** Reads objects. Returns undefined if one contains an invalid value or is only a date. */
 function readObjects(list: Json[]): Record<string, Json>[] | typeof TOO_LONG | undefined {
   const objects = normalizeNested(list);
   if (objects === TOO_LONG) return TOO_LONG;
   return Array.isArray(objects) && areRecords(objects) ? objects : undefined;
 }
 
-/** What is looked for is cut as what is stored was, so that it is found. Undefined when a key or a value is missing. */
+/**
+ * Reads matches. Returns TOO_LONG for long texts, so that they are cut like the stored ones and match them. Returns
+ * undefined if a key or value is missing.
+ */
 function readMatches(
   list: Record<string, Json>[],
 ): { key: string; value: Json }[] | typeof TOO_LONG | undefined {

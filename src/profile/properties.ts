@@ -6,21 +6,21 @@ import { asRecord, codeAt, cutText, isLongerThan, isRecord, MAX_CHARACTERS, put,
 
 export type CheckedProperties = { properties?: Record<string, Json>; warnings?: readonly string[] } | Refusal;
 
-/** Distinct names of one event or purchase; the first ones are kept. */
+/** Maximum number of properties of an event or purchase. Only the first ones are kept. */
 const MAX_NAMES = 256;
 
-/** Bytes of UTF-8 JSON of properties that hold arrays or objects: 50 KB. */
+/** Maximum size of properties with arrays or objects, as UTF-8 JSON: 50 KB. */
 export const MAX_PROPERTY_BYTES = 51_200;
 
-/** What properties are checked by. */
+/** Settings for the validation of properties. */
 export interface PropertyRules {
   kind: 'events' | 'purchases';
   longStrings: LongStrings;
-  /** Bytes of UTF-8 JSON of properties that hold arrays or objects. */
+  /** Maximum size of properties with arrays or objects, in bytes of UTF-8 JSON. */
   maxBytes: number;
 }
 
-/** These names would hide the members of the event or purchase itself. */
+/** Names that would conflict with members of the event or purchase itself. */
 const RESERVED = {
   events: new Set(['time', 'event_name']),
   purchases: new Set(['time', 'product_id', 'quantity', 'event_name', 'price', 'currency']),
@@ -37,12 +37,12 @@ const LONG_NAME = `a name must be at most ${MAX_CHARACTERS} characters`;
 const LONG_TEXT = `a string must be at most ${MAX_CHARACTERS} characters`;
 
 /**
- * Checks the properties of an event or purchase and brings them to their stored form. An object becomes its JSON text,
- * as the value of a property and as an element of an array. Dates stay the strings they are. Null, absent and empty
- * properties, `[]` included, are none.
+ * Validates the properties of an event or purchase and converts them to their stored form. An object becomes its JSON
+ * text, both as a value and as an element of an array. Dates remain strings. Null and empty properties, including `[]`,
+ * count as absent.
  *
- * @returns the value itself when nothing has to change, with a warning for what was cut; or an error that names
- * the property and the rule
+ * @returns the value itself if nothing changes, with warnings if something was cut; or an error with the property and
+ * the rule
  */
 export function checkProperties(sent: unknown, rules: PropertyRules): CheckedProperties {
   if (sent === undefined || sent === null) return NONE;
@@ -65,7 +65,7 @@ export function checkProperties(sent: unknown, rules: PropertyRules): CheckedPro
 }
 
 function checkStructured(value: Record<string, Json>, rules: PropertyRules): CheckedProperties {
-  // Looked at first: it also bounds how deep the values below nest.
+  // Checked first, because it also limits the nesting of the values below.
   if (exceedsJsonBytes(value, rules.maxBytes)) return tooLarge(rules);
   const properties: Record<string, Json> = {};
   for (const name in value) {
@@ -81,11 +81,14 @@ function checkStructured(value: Record<string, Json>, rules: PropertyRules): Che
 
 interface Broken {
   name: string;
-  /** The rule. */
+  /** The broken rule. */
   broken: string;
 }
 
-/** What to do about the first property that breaks a rule: only too long a text is mended. */
+/**
+ * Handles the first property that breaks a rule. Long texts are cut unless the rules refuse them; all other errors
+ * refuse the object.
+ */
 function cutOrRefuse(
   value: Record<string, Json>,
   rules: PropertyRules,
@@ -93,7 +96,7 @@ function cutOrRefuse(
 ): CheckedProperties {
   if (!isTooLong(broken) || rules.longStrings === 'refuse') return refused(name, broken);
   const sent = firstNames(value);
-  // What is too large as it was sent does not become small enough by cutting.
+  // If the properties are too large as sent, they are refused even if cutting texts would make them small enough.
   if (Object.values(sent).some(isStructured) && exceedsJsonBytes(sent, rules.maxBytes))
     return tooLarge(rules);
   const { properties, warnings } = cutLong(sent);
@@ -101,7 +104,7 @@ function cutOrRefuse(
   return 'error' in checked ? checked : { ...checked, warnings };
 }
 
-/** Names, strings and strings in arrays cut to 255 characters. Of two names that are the same then, the last counts. */
+/** Cuts names, strings and strings in arrays to 255 characters. If two names become equal, the last one is kept. */
 function cutLong(value: Record<string, Json>): {
   properties: Record<string, Json>;
   warnings: readonly string[];
@@ -122,7 +125,10 @@ function cutLong(value: Record<string, Json>): {
   return { properties, warnings };
 }
 
-/** What an object holds is not looked into, since it is kept as text. The value itself when nothing is long. */
+/**
+ * Cuts strings and strings in arrays. Objects are not cut, because they are stored as text. Returns the value itself if
+ * nothing is too long.
+ */
 function cutStrings(value: Json): Json {
   if (typeof value === 'string') return cutText(value);
   if (!Array.isArray(value)) return value;
@@ -153,7 +159,7 @@ function brokenText(text: string): string | undefined {
   return isLongerThan(text, MAX_CHARACTERS) ? LONG_TEXT : undefined;
 }
 
-/** What an object says is its own affair, since it is kept as text; arrays within arrays are looked into. */
+/** Returns the rule that an array breaks. Nested arrays are checked. Objects are not, because they are stored as text. */
 function brokenArray(array: Json[]): string | undefined {
   for (const element of array) {
     if (typeof element === 'string') {

@@ -1,6 +1,6 @@
 /**
- * Every reason for which an object can be refused, with its meaning for an operator. The names are stored, answered by
- * GET /requests/{request_id}, and label values of a metric: they stay as they are.
+ * Every reason for which an object can be refused, with its meaning for an operator. The names are stored, returned by
+ * GET /requests/{request_id} and used as label values of a metric, so they must not change.
  */
 export const rejectionReasons = {
   required: 'A required field is missing.',
@@ -20,21 +20,24 @@ export const rejectionReasons = {
 
 export type RejectionReason = keyof typeof rejectionReasons;
 
-/** Returns the meaning of a stored reason, which a later release may have written; empty for an unknown one. */
+/**
+ * Returns the meaning of a stored reason. Returns an empty text for an unknown one, which a later release may have
+ * written.
+ */
 export function meaningOf(reason: string): string {
   return Object.hasOwn(rejectionReasons, reason) ? rejectionReasons[reason as RejectionReason] : '';
 }
 
-/** The cause of a refusal. It is stored instead of the text, which may quote a value. */
+/** The cause of a refusal. It is stored instead of the text, because the text may contain a value. */
 export interface RefusalCause {
   reason: RejectionReason;
-  /** Path of the field without array positions; empty if the rule concerns more than one field or the whole object. */
+  /** Path of the field without array positions. Empty if the rule concerns several fields or the whole object. */
   field: string;
 }
 
-/** A rule that an object or a request breaks. Made only for what is refused. */
+/** A rule that an object or a request breaks. */
 export interface Refusal extends RefusalCause {
-  /** Names the field and the rule. Part of the API: clients match on it. */
+  /** Text with the field and the rule. It is part of the API, because clients match on it. */
   error: string;
 }
 
@@ -46,25 +49,34 @@ export function required(field: string): Refusal {
   return refuse('required', field, `'${field}' is required`);
 }
 
-/** @param names the fields of which one has to be there, at least two */
+/**
+ * Refuses an object without any of the fields.
+ * @param names at least two names
+ */
 export function requiredOneOf(names: readonly string[]): Refusal {
   return refuse('required', names.join('|'), `${alternatives(names)} is required`);
 }
 
-/** Returns the names in quotes, as an error lists them: `'a', 'b' or 'c'`. */
+/** Joins names for an error message: `'a', 'b' or 'c'`. */
 export function alternatives(names: readonly string[]): string {
   const all = names.map((name) => `'${name}'`);
   return `${all.slice(0, -1).join(', ')} or ${all.at(-1)}`;
 }
 
-/** @param rule follows the colon: `it must be a number` */
+/**
+ * Refuses a field that breaks a rule.
+ * @param rule sentence after the colon, for example `it must be a number`
+ */
 export function invalid(field: string, rule: string, reason: RejectionReason = 'invalid'): Refusal {
   return refuse(reason, field, `'${field}' is not valid: ${rule}`);
 }
 
 const POSITION = /\[\d+\]/g;
 
-/** Returns a path in which all elements of an array are one field: `items[3].price` becomes `items[].price`. */
+/**
+ * Removes array positions from a path, so that all elements are the same field: `items[3].price` becomes
+ * `items[].price`.
+ */
 export function withoutPositions(path: string): string {
   return path.replaceAll(POSITION, '[]');
 }

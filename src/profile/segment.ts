@@ -2,7 +2,7 @@ import type { Json } from './json.ts';
 import { parseTime, toIso } from './time.ts';
 import { findUnstorable, uuidOf } from './values.ts';
 
-/** Standard attributes that a filter may ask for, by the kind of their values. */
+/** Standard attributes that a filter may use, by type. */
 export const textAttributes = [
   ...['external_id', 'email', 'phone', 'first_name', 'last_name', 'gender', 'dob'],
   ...['home_city', 'country', 'language', 'time_zone'],
@@ -13,22 +13,22 @@ export const timeAttributes = [
 
 type Scalar = string | number | boolean;
 
-/** What is asked of one value; all that is given has to hold. Times are ISO 8601 in UTC. */
+/** Conditions on one value, all of which must hold. Times are ISO 8601 in UTC. */
 export interface Comparison {
   equals?: Scalar;
   in?: Scalar[];
   exists?: boolean;
-  /** An array attribute holds this element. */
+  /** An array attribute contains this element. */
   contains?: Scalar;
   more_than?: number;
   less_than?: number;
   before?: string;
   after?: string;
-  /** The time lies so many days back, at most, when somebody asks. */
+  /** The time is at most this many days before the evaluation. */
   in_last_days?: number;
 }
 
-/** What is asked of how often and when somebody did something. What never happened was done 0 times. */
+/** Conditions on the count and the times of an event or purchase. The count of a user without any is 0. */
 export interface Happening {
   count_at_least?: number;
   count_at_most?: number;
@@ -39,7 +39,7 @@ export interface Happening {
   last_in_days?: number;
 }
 
-/** A filter as it is written and stored, once it has been judged. */
+/** A validated filter, in the form in which it is sent and stored. */
 export type Definition =
   | { all: Definition[] }
   | { any: Definition[] }
@@ -53,34 +53,34 @@ export type Definition =
   | ({ purchase: string } & Happening)
   | ({ any_purchase: true } & Happening);
 
-/** A filter that says nothing we could ask; its message names the place and the rule. */
+/** Refuses a filter. The message names the position and the rule. */
 export class InvalidDefinition extends Error {}
 
-/** Longest definition as JSON text, in characters, on the command line and in the console. */
+/** Maximum length of a definition as JSON text, in characters, on the command line and in the console. */
 export const MAX_DEFINITION_CHARACTERS = 1_048_576;
 
-/** Bounds what one look at a user costs. */
-const MOST_FILTERS = 50;
-const DEEPEST = 5;
-const MOST_VALUES = 500;
-const LONGEST = 255;
-const DEEPEST_ATTRIBUTE = 10;
-const MOST_DAYS = 36_500;
-const MOST_COUNTED = 1_000_000_000;
+/** These limits bound the cost of evaluating a user. */
+const MAX_FILTERS = 50;
+const MAX_DEPTH = 5;
+const MAX_VALUES = 500;
+const MAX_TEXT_LENGTH = 255;
+const MAX_ATTRIBUTE_DEPTH = 10;
+const MAX_DAYS = 36_500;
+const MAX_COUNT = 1_000_000_000;
 
 type Object_ = Record<string, Json>;
-type Rule = { says: string; reads(value: Json): Json | undefined };
+type Rule = { message: string; read(value: Json): Json | undefined };
 
 const isObject = (value: unknown): value is Object_ =>
   typeof value === 'object' && value !== null && !Array.isArray(value);
 const isText = (value: unknown): value is string =>
-  typeof value === 'string' && value.length <= LONGEST && findUnstorable(value) === undefined;
+  typeof value === 'string' && value.length <= MAX_TEXT_LENGTH && findUnstorable(value) === undefined;
 const isScalar = (value: Json): boolean =>
   typeof value === 'boolean' || (typeof value === 'number' && Number.isFinite(value)) || isText(value);
 
-const rule = (says: string, holds: (value: Json) => boolean): Rule => ({
-  says,
-  reads: (value) => (holds(value) ? value : undefined),
+const rule = (message: string, holds: (value: Json) => boolean): Rule => ({
+  message,
+  read: (value) => (holds(value) ? value : undefined),
 });
 const whole = (from: number, to: number): Rule =>
   rule(
@@ -92,17 +92,17 @@ const oneOf = (...words: string[]): Rule =>
     words.includes(value as string),
   );
 const scalar = rule(
-  `it must be a string of at most ${LONGEST} characters, a number, true or false`,
+  `it must be a string of at most ${MAX_TEXT_LENGTH} characters, a number, true or false`,
   isScalar,
 );
 const number = rule('it must be a number', Number.isFinite);
 const name = rule(
-  `it must be a string of 1 to ${LONGEST} characters`,
+  `it must be a string of 1 to ${MAX_TEXT_LENGTH} characters`,
   (value) => isText(value) && value !== '',
 );
 const time: Rule = {
-  says: 'it must be a time in ISO 8601',
-  reads(value) {
+  message: 'it must be a time in ISO 8601',
+  read(value) {
     const read = typeof value === 'string' ? parseTime(value) : undefined;
     return read === undefined ? undefined : toIso(read);
   },
@@ -111,9 +111,9 @@ const time: Rule = {
 const compared: Record<string, Rule> = {
   equals: scalar,
   in: rule(
-    `it must be an array of 1 to ${MOST_VALUES} strings, numbers, true or false`,
+    `it must be an array of 1 to ${MAX_VALUES} strings, numbers, true or false`,
     (value) =>
-      Array.isArray(value) && value.length > 0 && value.length <= MOST_VALUES && value.every(isScalar),
+      Array.isArray(value) && value.length > 0 && value.length <= MAX_VALUES && value.every(isScalar),
   ),
   exists: rule('it must be true or false', (value) => typeof value === 'boolean'),
   contains: scalar,
@@ -121,20 +121,20 @@ const compared: Record<string, Rule> = {
   less_than: number,
   before: time,
   after: time,
-  in_last_days: whole(1, MOST_DAYS),
+  in_last_days: whole(1, MAX_DAYS),
 };
 
 const happened: Record<string, Rule> = {
-  count_at_least: whole(0, MOST_COUNTED),
-  count_at_most: whole(0, MOST_COUNTED),
+  count_at_least: whole(0, MAX_COUNT),
+  count_at_most: whole(0, MAX_COUNT),
   ...{ first_before: time, first_after: time, last_before: time, last_after: time },
-  last_in_days: whole(1, MOST_DAYS),
+  last_in_days: whole(1, MAX_DAYS),
 };
 
 const attributeNames: readonly string[] = [...textAttributes, ...timeAttributes];
 const states = oneOf('subscribed', 'unsubscribed', 'opted_in');
 
-/** Each kind of filter by the member that names it: the rule of that member, and the others that it may have. */
+/** The kinds of filters, by the member that names them: the rule of this member, and the rules of the other members. */
 const kinds: Record<string, { own: Rule; may: Record<string, Rule>; must?: string[]; some?: boolean }> = {
   attribute: {
     own: rule(`it must be one of ${attributeNames.join(', ')}`, (value) =>
@@ -145,12 +145,12 @@ const kinds: Record<string, { own: Rule; may: Record<string, Rule>; must?: strin
   },
   custom_attribute: {
     own: rule(
-      `it must be the name of an attribute, or an array of 1 to ${DEEPEST_ATTRIBUTE} names that leads into it`,
+      `it must be the name of an attribute, or an array of 1 to ${MAX_ATTRIBUTE_DEPTH} names that leads into it`,
       (value) => {
         const path = Array.isArray(value) ? value : [value];
         return (
           path.length > 0 &&
-          path.length <= DEEPEST_ATTRIBUTE &&
+          path.length <= MAX_ATTRIBUTE_DEPTH &&
           path.every((one) => isText(one) && one !== '')
         );
       },
@@ -176,87 +176,94 @@ const kinds: Record<string, { own: Rule; may: Record<string, Rule>; must?: strin
 const groups = ['all', 'any', 'none'] as const;
 
 /**
- * Judges a filter: `{"all": […]}`, `{"any": […]}`, `{"none": […]}` of filters, or one of the leaves above. `{"all": []}` is
- * everyone.
+ * Validates a filter: `{"all": […]}`, `{"any": […]}` or `{"none": […]}` with filters, or a leaf with one of the kinds
+ * above. `{"all": []}` matches every user.
  *
- * @returns it, with its times in UTC
- * @throws {InvalidDefinition} naming the place, the member and the rule
+ * @returns the filter, with its times in UTC
+ * @throws {InvalidDefinition} with the position, the member and the rule
  */
 export function readDefinition(given: Json): Definition {
   let count = 0;
   return read(given, 'definition', 1);
 
-  function read(filter: Json, place: string, depth: number): Definition {
-    if (++count > MOST_FILTERS)
-      throw new InvalidDefinition(`${place}: there are more than ${MOST_FILTERS} filters`);
-    if (!isObject(filter)) throw new InvalidDefinition(`${place}: a filter is an object`);
+  function read(filter: Json, position: string, depth: number): Definition {
+    if (++count > MAX_FILTERS)
+      throw new InvalidDefinition(`${position}: there are more than ${MAX_FILTERS} filters`);
+    if (!isObject(filter)) throw new InvalidDefinition(`${position}: a filter is an object`);
     const group = groups.find((word) => word in filter);
     if (group !== undefined) {
-      alone(filter, [group], place);
+      requireOnly(filter, [group], position);
       const members = filter[group]!;
       if (!Array.isArray(members))
-        throw new InvalidDefinition(`${place}.${group}: it must be an array of filters`);
-      if (depth > DEEPEST)
-        throw new InvalidDefinition(`${place}: filters are nested more than ${DEEPEST} deep`);
+        throw new InvalidDefinition(`${position}.${group}: it must be an array of filters`);
+      if (depth > MAX_DEPTH)
+        throw new InvalidDefinition(`${position}: filters are nested more than ${MAX_DEPTH} deep`);
       return {
-        [group]: members.map((member, index) => read(member, `${place}.${group}[${index}]`, depth + 1)),
+        [group]: members.map((member, index) => read(member, `${position}.${group}[${index}]`, depth + 1)),
       } as Definition;
     }
-    return readLeaf(filter, place);
+    return readLeaf(filter, position);
   }
 }
 
-function readLeaf(filter: Object_, place: string): Definition {
+function readLeaf(filter: Object_, position: string): Definition {
   const kind = Object.keys(kinds).find((word) => word in filter);
   if (kind === undefined)
     throw new InvalidDefinition(
-      `${place}: a filter has one of ${[...groups, ...Object.keys(kinds)].join(', ')}`,
+      `${position}: a filter has one of ${[...groups, ...Object.keys(kinds)].join(', ')}`,
     );
   const { own, may, must = [], some = false } = kinds[kind]!;
-  alone(filter, [kind, ...Object.keys(may)], place);
+  requireOnly(filter, [kind, ...Object.keys(may)], position);
   for (const word of must)
-    if (!(word in filter)) throw new InvalidDefinition(`${place}: '${word}' is required with '${kind}'`);
+    if (!(word in filter)) throw new InvalidDefinition(`${position}: '${word}' is required with '${kind}'`);
   if (some && Object.keys(filter).length === 1)
-    throw new InvalidDefinition(`${place}: '${kind}' requires one of ${Object.keys(may).join(', ')}`);
+    throw new InvalidDefinition(`${position}: '${kind}' requires one of ${Object.keys(may).join(', ')}`);
   const leaf = Object.fromEntries(
     Object.entries(filter).map(([word, value]) => {
-      const { says, reads } = word === kind ? own : may[word]!;
-      const judged = filter.attribute === 'email' && word !== kind ? lowered(reads(value)) : reads(value);
-      if (judged === undefined) throw new InvalidDefinition(`${place}.${word} is not valid: ${says}`);
-      return [word, judged];
+      const { message, read } = word === kind ? own : may[word]!;
+      const normalized =
+        filter.attribute === 'email' && word !== kind ? toLowerCaseText(read(value)) : read(value);
+      if (normalized === undefined)
+        throw new InvalidDefinition(`${position}.${word} is not valid: ${message}`);
+      return [word, normalized];
     }),
   );
   return leaf as Definition;
 }
 
-/** Addresses are stored in lower case. */
-function lowered(value: Json | undefined): Json | undefined {
+/** Converts addresses to lower case, the form in which they are stored. */
+function toLowerCaseText(value: Json | undefined): Json | undefined {
   if (typeof value === 'string') return value.toLowerCase();
-  return Array.isArray(value) ? value.map((one) => lowered(one)!) : value;
+  return Array.isArray(value) ? value.map((one) => toLowerCaseText(one)!) : value;
 }
 
-function alone(filter: Object_, allowed: string[], place: string): void {
+function requireOnly(filter: Object_, allowed: string[], position: string): void {
   for (const word of Object.keys(filter))
     if (!allowed.includes(word))
-      throw new InvalidDefinition(`${place}: '${word.slice(0, 60)}' cannot be used with '${allowed[0]}'`);
+      throw new InvalidDefinition(
+        `${position}: '${word.slice(0, 60)}' cannot be used with '${allowed[0]}'`,
+      );
 }
 
-/** Standard attributes that tell nobody who a user is. */
-const NAMELESS: readonly string[] = ['country', 'language', 'time_zone', ...timeAttributes];
+/** Standard attributes that do not identify a user. */
+const NOT_IDENTIFYING: readonly string[] = ['country', 'language', 'time_zone', ...timeAttributes];
 
-/** Whether a filter asks for what tells who somebody is: its words quote it, and a count would confirm it. */
+/**
+ * Returns whether a filter uses identifying attributes. Its description would quote their values, and a count would
+ * confirm them.
+ */
 export function asksWho(definition: Definition): boolean {
   for (const group of groups) {
     const members = (definition as unknown as Record<string, Definition[] | undefined>)[group];
     if (members) return members.some(asksWho);
   }
-  if ('attribute' in definition) return !NAMELESS.includes(definition.attribute);
+  if ('attribute' in definition) return !NOT_IDENTIFYING.includes(definition.attribute);
   return 'custom_attribute' in definition;
 }
 
 const joined = { all: ' and ', any: ' or ', none: ' or ' } as const;
 
-/** The filter in words for a person. */
+/** Describes a filter in words. */
 export function describe(definition: Definition): string {
   const filter = definition as unknown as Object_;
   for (const group of groups) {
@@ -266,7 +273,7 @@ export function describe(definition: Definition): string {
     const text = members.join(joined[group]);
     return group === 'none' ? `not (${text})` : members.length === 1 ? text : `(${text})`;
   }
-  // Postgres keeps the members of an object in an order of its own.
+  // Find the kind by name, because jsonb does not keep the order of members.
   const kind = Object.keys(kinds).find((word) => word in filter) ?? '';
   const subject = filter[kind];
   const about = `${kind.replaceAll('_', ' ')} ${Array.isArray(subject) ? subject.join('.') : String(subject)}`;

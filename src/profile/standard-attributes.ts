@@ -3,7 +3,7 @@ import {
   type AttributeRule,
   type AttributesDelta,
   type Finding,
-  leftOut,
+  omitted,
   type SubscriptionState,
   standardOf,
   TOO_LONG,
@@ -16,10 +16,16 @@ import { invalid, refuse } from './refusal.ts';
 import { normalizeTimeZone, parseTime, pastIso } from './time.ts';
 import { areRecords, asRecord, isLongerThan, isRecord, MAX_CHARACTERS, numberOf, uuidOf } from './values.ts';
 
-/** Addresses of images carry signatures and sizes; 2,048 characters is what browsers agree on. */
+/**
+ * Maximum length of the URL of an image, which may contain a signature and sizes. 2,048 characters is the common limit
+ * of browsers.
+ */
 const MAX_URL = 2048;
 
-/** The code or the word, in upper case; 'unknown' is none of them, since null says it and removes. */
+/**
+ * Codes by code or word in upper case. 'unknown' is not valid: clients send null instead, which removes the stored
+ * value.
+ */
 const GENDERS: ReadonlyMap<string, string> = new Map([
   ...Array.from('MFONP', (code): [string, string] => [code, code]),
   ['MALE', 'M'],
@@ -28,12 +34,12 @@ const GENDERS: ReadonlyMap<string, string> = new Map([
   ['NOT APPLICABLE', 'N'],
   ['PREFER NOT TO SAY', 'P'],
 ]);
-/** Characters of the longest of them. */
+/** Length of the longest word. */
 const MAX_GENDER = 17;
 
 const CALENDAR_DATE = /^\d{4}-\d\d-\d\d$/;
 const CALENDAR_TIME = /^\d{4}-\d\d-\d\d[Tt ]/;
-/** Characters of a calendar date. */
+/** Length of a calendar date. */
 const DAY = 10;
 
 interface Member {
@@ -42,7 +48,7 @@ interface Member {
 }
 
 const id: Member = {
-  // Ids outgrew the integers of JSON readers, so both forms are in use.
+  // Newer ids exceed the integers that JSON parsers read exactly, so clients send both forms.
   is: (value) => typeof value === 'string' || Number.isInteger(value),
   rule: 'a string or an integer',
 };
@@ -53,7 +59,7 @@ const strings: Member = {
   rule: 'an array of strings',
 };
 
-/** What is known of a user's accounts elsewhere; members without a rule are kept as sent. */
+/** Rules for accounts in social networks. Members without a rule are stored as sent. */
 const facebook: AttributeRule = account('facebook', { id, likes: strings, num_friends: integer });
 const twitter: AttributeRule = account('twitter', {
   id,
@@ -68,15 +74,15 @@ function account(name: 'facebook' | 'twitter', members: Record<string, Member>):
   return function ruleOfAccount(delta: AttributesDelta, sent: Json) {
     const value = sent === null ? null : asRecord(sent);
     if (value !== null) {
-      if (!value) return leftOut(`'${name}' is not valid: it must be an object`);
+      if (!value) return omitted(`'${name}' is not valid: it must be an object`);
       for (const [member, { is, rule }] of rules) {
         const given = value[member] ?? null;
         if (given !== null && !is(given)) {
-          return leftOut(`'${name}' is not valid: '${member}' must be ${rule}`);
+          return omitted(`'${name}' is not valid: '${member}' must be ${rule}`);
         }
       }
       if (exceedsJsonBytes(value, MAX_OBJECT_BYTES)) {
-        return leftOut(`'${name}' is not valid: it must be at most ${MAX_OBJECT_BYTES} bytes of JSON`);
+        return omitted(`'${name}' is not valid: it must be at most ${MAX_OBJECT_BYTES} bytes of JSON`);
       }
     }
     standardOf(delta)[name] = value;
@@ -84,7 +90,7 @@ function account(name: 'facebook' | 'twitter', members: Record<string, Member>):
   };
 }
 
-/** The rules of the attributes that are columns of `profiles`, by their name on the wire. */
+/** The rules of the attributes that are columns of `profiles`, by name in the API. */
 export const STANDARD_ATTRIBUTES: [name: string, rule: AttributeRule][] = [
   ['email', email],
   ['phone', phone],
@@ -94,9 +100,9 @@ export const STANDARD_ATTRIBUTES: [name: string, rule: AttributeRule][] = [
   ['image_url', text('image_url', MAX_URL)],
   ['gender', gender],
   ['dob', dob],
-  ['country', known('country', normalizeCountry, "a country's ISO 3166-1 code or English name")],
-  ['language', known('language', normalizeLanguage, 'a language code of ISO 639-1')],
-  ['time_zone', known('time_zone', normalizeTimeZone, 'a time zone as America/New_York')],
+  ['country', normalized('country', normalizeCountry, "a country's ISO 3166-1 code or English name")],
+  ['language', normalized('language', normalizeLanguage, 'a language code of ISO 639-1')],
+  ['time_zone', normalized('time_zone', normalizeTimeZone, 'a time zone as America/New_York')],
   ['current_location', currentLocation],
   ['date_of_first_session', pastTime('date_of_first_session')],
   ['date_of_last_session', pastTime('date_of_last_session')],
@@ -107,7 +113,7 @@ export const STANDARD_ATTRIBUTES: [name: string, rule: AttributeRule][] = [
   ['twitter', twitter],
 ];
 
-/** Returns the rules that differ from those above where a level of VENDOR_RULES says so. */
+/** Returns the rules that differ at a level of VENDOR_RULES. */
 export function standardOverrides({
   unknownCountry,
   invalidLocation,
@@ -121,12 +127,12 @@ export function standardOverrides({
   ];
 }
 
-/** An unknown country removes the stored one. */
+/** Sets the country. An unknown country removes the stored one. */
 function countryOrNone(delta: AttributesDelta, value: Json): undefined {
   standardOf(delta).country = (typeof value === 'string' && normalizeCountry(value)) || null;
 }
 
-/** A location that is not valid refuses the object. */
+/** Sets the location. An invalid location refuses the object. */
 function wholeLocation(delta: AttributesDelta, value: Json): Finding | undefined {
   const finding = currentLocation(delta, value);
   return finding === undefined
@@ -134,7 +140,10 @@ function wholeLocation(delta: AttributesDelta, value: Json): Finding | undefined
     : invalid('current_location', "it must be an object with 'longitude' and 'latitude'");
 }
 
-/** An empty text is no address, as where one identifies: it changes nothing. */
+/**
+ * Sets the email address. An empty text changes nothing, because an identifier with an empty text counts as absent as
+ * well.
+ */
 function email(delta: AttributesDelta, value: Json): Finding | undefined {
   if (value === '') return undefined;
   const address = typeof value === 'string' ? normalizeEmail(value) : value;
@@ -145,13 +154,16 @@ function email(delta: AttributesDelta, value: Json): Finding | undefined {
   return undefined;
 }
 
-/** A number that cannot exist is kept and marked; a text without digits is no number, an empty one is none. */
+/**
+ * Sets the phone number. A number that cannot exist is stored as invalid. A text without digits is omitted with a
+ * warning. An empty text changes nothing.
+ */
 function phone(delta: AttributesDelta, value: Json): Finding | undefined {
   if (value === '') return undefined;
   const digits = Number.isSafeInteger(value) ? String(value) : value;
   const number = typeof digits === 'string' ? normalizePhone(digits) : undefined;
   if (!number && value !== null)
-    return leftOut("'phone' is not valid: it must be a phone number in E.164 format");
+    return omitted("'phone' is not valid: it must be a phone number in E.164 format");
   const standard = standardOf(delta);
   standard.phone = number?.phone ?? null;
   standard.phone_valid = number?.valid ?? null;
@@ -159,8 +171,8 @@ function phone(delta: AttributesDelta, value: Json): Finding | undefined {
 }
 
 function text(name: 'first_name' | 'last_name' | 'home_city' | 'image_url', max: number): AttributeRule {
-  const unreadable = leftOut(`'${name}' is not valid: it must be a string of at most ${max} characters`);
-  // The beginning of an address leads somewhere else, or nowhere.
+  const unreadable = omitted(`'${name}' is not valid: it must be a string of at most ${max} characters`);
+  // A cut URL would point to another resource.
   const long = max === MAX_CHARACTERS ? TOO_LONG : unreadable;
   return function ruleOfText(delta, value) {
     if (value !== null && (typeof value !== 'string' || isLongerThan(value, max))) {
@@ -177,7 +189,7 @@ function gender(delta: AttributesDelta, value: Json): Finding | undefined {
       ? (GENDERS.get(value) ?? GENDERS.get(value.toUpperCase()))
       : undefined;
   if (code === undefined && value !== null) {
-    return leftOut("'gender' is not valid: it must be 'M', 'F', 'O', 'N', 'P' or null");
+    return omitted("'gender' is not valid: it must be 'M', 'F', 'O', 'N', 'P' or null");
   }
   standardOf(delta).gender = code ?? null;
   return undefined;
@@ -186,12 +198,12 @@ function gender(delta: AttributesDelta, value: Json): Finding | undefined {
 function dob(delta: AttributesDelta, value: Json): Finding | undefined {
   const day = typeof value === 'string' ? dayOf(value) : undefined;
   if (day === undefined && value !== null)
-    return leftOut("'dob' is not valid: it must be a date as YYYY-MM-DD");
+    return omitted("'dob' is not valid: it must be a date as YYYY-MM-DD");
   standardOf(delta).dob = day ?? null;
   return undefined;
 }
 
-/** The day that is written: a time of day and its zone are passed over, since they would move a birthday. */
+/** Returns the date of a time as written. Time of day and zone are ignored, because they could change a birthday. */
 function dayOf(text: string): string | undefined {
   if (!(text.length === DAY ? CALENDAR_DATE : CALENDAR_TIME).test(text) || parseTime(text) === undefined) {
     return undefined;
@@ -199,13 +211,13 @@ function dayOf(text: string): string | undefined {
   return text.length === DAY ? text : text.slice(0, DAY);
 }
 
-/** An unknown value is not stored, and the stored value stays. */
-function known(
+/** Creates a rule for values from a list. An unknown value is omitted, and the stored value stays. */
+function normalized(
   name: 'country' | 'language' | 'time_zone',
   normalize: (text: string) => string | undefined,
   rule: string,
 ): AttributeRule {
-  const unreadable = leftOut(`'${name}' is not valid: it must be ${rule}`);
+  const unreadable = omitted(`'${name}' is not valid: it must be ${rule}`);
   return function ruleOfKnown(delta, value) {
     const stored = typeof value === 'string' ? normalize(value) : value;
     if (typeof stored !== 'string' && stored !== null) return unreadable;
@@ -215,10 +227,10 @@ function known(
 }
 
 function currentLocation(delta: AttributesDelta, value: Json): Finding | undefined {
-  const latitude = isRecord(value) ? within(value.latitude, 90) : undefined;
-  const longitude = isRecord(value) ? within(value.longitude, 180) : undefined;
+  const latitude = isRecord(value) ? inRange(value.latitude, 90) : undefined;
+  const longitude = isRecord(value) ? inRange(value.longitude, 180) : undefined;
   if (value !== null && (latitude === undefined || longitude === undefined)) {
-    return leftOut(
+    return omitted(
       "'current_location' is not valid: it needs a 'latitude' of -90 to 90 and a 'longitude' of -180 to 180",
     );
   }
@@ -228,16 +240,16 @@ function currentLocation(delta: AttributesDelta, value: Json): Finding | undefin
   return undefined;
 }
 
-function within(value: Json | undefined, limit: number): number | undefined {
+function inRange(value: Json | undefined, limit: number): number | undefined {
   const number = numberOf(value);
   return number !== undefined && number >= -limit && number <= limit ? number : undefined;
 }
 
-/** What has happened lies in the past: a time in the future becomes now, as it does for an event. */
+/** Creates a rule for times in the past. A time in the future is replaced by the current time, as for events. */
 function pastTime(
   name: 'date_of_first_session' | 'date_of_last_session' | 'marked_email_as_spam_at',
 ): AttributeRule {
-  const unreadable = leftOut(`'${name}' is not valid: it must be a time in ISO 8601`);
+  const unreadable = omitted(`'${name}' is not valid: it must be a time in ISO 8601`);
   return function ruleOfPastTime(delta, value, now) {
     const time = typeof value === 'string' ? pastIso(value, now) : undefined;
     if (time === undefined && value !== null) return unreadable;
@@ -247,7 +259,7 @@ function pastTime(
 }
 
 function flag(name: 'email_open_tracking_disabled' | 'email_click_tracking_disabled'): AttributeRule {
-  const unreadable = leftOut(`'${name}' is not valid: it must be a boolean`);
+  const unreadable = omitted(`'${name}' is not valid: it must be a boolean`);
   return function ruleOfFlag(delta, value) {
     if (typeof value !== 'boolean' && value !== null) return unreadable;
     standardOf(delta)[name] = value;
@@ -255,7 +267,7 @@ function flag(name: 'email_open_tracking_disabled' | 'email_click_tracking_disab
   };
 }
 
-/** The attributes that say what a user wants to receive, by their name on the wire. */
+/** The rules of the subscription attributes, by name in the API. */
 export const SUBSCRIPTION_ATTRIBUTES: [name: string, rule: AttributeRule][] = [
   ['email_subscribe', subscriptionState('email_subscribe')],
   ['push_subscribe', subscriptionState('push_subscribe')],
@@ -263,7 +275,10 @@ export const SUBSCRIPTION_ATTRIBUTES: [name: string, rule: AttributeRule][] = [
   ['email_subscription_info', () => invalid('email_subscription_info', 'it may not be set')],
 ];
 
-/** Null says nothing: a value that a client lacks must not subscribe anew whoever has unsubscribed. */
+/**
+ * Sets a state. Null changes nothing, because clients send it for a missing value, which must not resubscribe an
+ * unsubscribed user.
+ */
 function subscriptionState(name: 'email_subscribe' | 'push_subscribe'): AttributeRule {
   const finding = refuse('invalid', name, `'${name}' must be 'subscribed', 'unsubscribed', or 'opted_in'`);
   return function ruleOfState(delta, value) {
@@ -274,7 +289,10 @@ function subscriptionState(name: 'email_subscribe' | 'push_subscribe'): Attribut
   };
 }
 
-/** Group ids are UUIDs, kept in lower case; whether a group exists is not known here. Null is no group. */
+/**
+ * Reads group states. Ids are UUIDs and are converted to lower case. The caller checks that the groups exist. Null sets
+ * no state.
+ */
 function subscriptionGroups(delta: AttributesDelta, value: Json): Finding | undefined {
   if (value === null) return undefined;
   const list = Array.isArray(value) ? value : [value];

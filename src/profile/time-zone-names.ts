@@ -1,6 +1,6 @@
 /**
- * Names of the IANA time zone database that Intl.supportedValuesOf leaves out: links to other zones, and
- * zones named after an offset. From tzdata; each is a name of its own and is stored as such.
+ * Names of the IANA time zone database that Intl.supportedValuesOf omits: links to other zones, and zones named after
+ * an offset. They are taken from tzdata. A link is stored under its own name.
  */
 export const FURTHER_TIME_ZONES = `
   Africa/Asmara Africa/Timbuktu America/Argentina/Buenos_Aires America/Argentina/Catamarca
@@ -31,7 +31,7 @@ export const FURTHER_TIME_ZONES = `
   .trim()
   .split(/\s+/);
 
-/** Zone names of Ruby on Rails, as older clients send them: IANA name, then the names that mean it. */
+/** Time zone names of Ruby on Rails, which older clients send, by IANA name. */
 export const RAILS_TIME_ZONES: Record<string, string[]> = {
   'Etc/GMT+12': ['International Date Line West'],
   'Pacific/Midway': ['Midway Island'],

@@ -2,30 +2,30 @@ import { DateTime } from 'luxon';
 import { FURTHER_TIME_ZONES, RAILS_TIME_ZONES } from './time-zone-names.ts';
 import { codeAt } from './values.ts';
 
-/** Longest accepted text, in characters: an RFC 9557 time with the longest zone name has fewer. */
+/** Maximum length of a time in characters. An RFC 9557 time with the longest zone name is shorter. */
 const MAX_TIME_LENGTH = 80;
 
 /**
- * Postgres reads no year 0 and the wire no year of five digits, so the accepted years are 1 to 9999, after
- * the offset is applied.
+ * The accepted years are 1 to 9999 after the offset is applied, because Postgres rejects year 0 and the API allows four
+ * digits.
  */
 export const EARLIEST = -62_135_596_800_000;
 export const LATEST = 253_402_300_799_999;
 
 const DAY = 86_400_000;
 const MINUTE = 60_000;
-/** From the first of January of the year 1, in the Gregorian calendar. */
+/** Number of days between 0001-01-01 and 1970-01-01 in the Gregorian calendar. */
 const DAYS_BEFORE_1970 = 719_162;
 
 const OFFSET = String.raw`Z|z|UTC|GMT|[+-](?:\d\d(?::?\d\d)?|\d(?::\d\d)?)`;
 
-/** Year, month, day, hour, minute, second, fraction of a second, milliseconds after a colon, offset. */
+/** Groups: year, month, day, hour, minute, second, fraction of a second, milliseconds after a colon, offset. */
 const ISO_8601 = new RegExp(
   String.raw`^(\d{4})-(\d\d)-(\d\d)(?:[Tt ](\d\d)(?::?(\d\d)(?::?(\d\d)(?:[.,](\d+)|:(\d{3}))?)?)?(?: ?(${OFFSET}))?)?$`,
 );
-/** Month, day, year. */
+/** Groups: month, day, year. */
 const MONTH_FIRST = /^(\d{1,2})\/(\d{1,2})\/(\d{4})$/;
-/** Weekday, month as number or name, day, hour, minute, second, offset, year. */
+/** Groups: weekday, month as number or name, day, hour, minute, second, offset, year. */
 const WEEKDAY_FIRST = new RegExp(
   String.raw`^([A-Z][a-z]{2}) (\d\d|[A-Z][a-z]{2}) (\d{1,2}) (\d\d):(\d\d):(\d\d)(?:[. ]?(${OFFSET}))? (\d{4})$`,
 );
@@ -39,26 +39,27 @@ const WEEKDAYS = ['Sun', 'Mon', 'Tue', 'Wed', 'Thu', 'Fri', 'Sat'];
 const MONTHS = ['Jan', 'Feb', 'Mar', 'Apr', 'May', 'Jun', 'Jul', 'Aug', 'Sep', 'Oct', 'Nov', 'Dec'];
 
 /**
- * Reads a point in time; no zone means UTC, no time of day midnight.
+ * Parses a time. Without a zone it is in UTC, without a time of day it is midnight.
  *
- * Accepts ISO 8601 (offsets also as `+1:00`, `+01`, `+0100`; a space for the T), the same with a colon
- * before the milliseconds, `MM/dd/yyyy`, and `ddd MM dd HH:mm:ss.TZD yyyy`. A leap second, which exists only
- * at the end of a UTC day, is read as the last millisecond of that day. Digits past the milliseconds are cut.
+ * The formats are ISO 8601 (offsets also as `+1:00`, `+01` or `+0100`, and a space instead of the T), the same with a
+ * colon before the milliseconds, `MM/dd/yyyy`, and `ddd MM dd HH:mm:ss.TZD yyyy`. A leap second, which is possible only
+ * at the end of a UTC day, becomes the last millisecond of that day. Digits after the milliseconds are cut.
  *
- * @returns epoch milliseconds, or undefined for what is none of these or no real date
+ * @returns epoch milliseconds, or undefined if the text has another format or is not a real date
  */
 export function parseTime(text: string): number | undefined {
   if (text.length > MAX_TIME_LENGTH) return undefined;
   return parseIso(text) ?? parseMonthFirst(text) ?? parseWeekdayFirst(text) ?? parseRareIso(text);
 }
 
-/** Whether a text is a date or a time in ISO 8601 or with a colon before the milliseconds. */
+/** Returns whether a text is a date or a time in ISO 8601, or with a colon before the milliseconds. */
 export function isDatetime(text: string): boolean {
-  // The hyphen after the year tells nearly every other text apart without the expression.
+  // Most other texts have no hyphen after the year position, so the expression is not needed for them.
   return text.length <= MAX_TIME_LENGTH && codeAt(text, 4) === 0x2d && parseIso(text) !== undefined;
 }
 
 /**
+ * Formats a time.
  * @param time epoch milliseconds within the years 1 to 9999
  * @returns ISO 8601 in UTC with milliseconds
  */
@@ -67,33 +68,33 @@ export function toIso(time: number): string {
 }
 
 /**
- * A time as the store has it: what the text says, in UTC with milliseconds; now where that lies in the future.
+ * Converts a time to its stored form, in UTC with milliseconds. A time in the future is replaced by `now`.
  *
  * @param now epoch milliseconds
- * @returns ISO 8601, or undefined for what `parseTime` does not read
+ * @returns ISO 8601, or undefined if `parseTime` rejects the text
  */
 export function pastIso(text: string, now: number): string | undefined {
   const usual = readUsual(text);
-  // To write such a text anew would take six times as long as to read it.
+  // Formatting such a time again would take six times as long as parsing it.
   if (usual !== undefined && usual <= now)
     return text.length === USUAL.length ? text : `${text.slice(0, 19)}.000Z`;
   const time = usual ?? parseTime(text);
   return time === undefined ? undefined : toIso(Math.min(time, now));
 }
 
-/** As nearly every client writes a time, or the same without its milliseconds. */
+/** The format that most clients use, with and without milliseconds. */
 const USUAL = '2026-01-31T12:00:00.000Z';
 const USUAL_SECONDS = '2026-01-31T12:00:00Z';
 const ZERO = 0x30;
 
-/** Epoch milliseconds of a time that is written as `USUAL` or `USUAL_SECONDS`; undefined for any other text. */
+/** Parses a time in the format of `USUAL` or `USUAL_SECONDS`. Returns epoch milliseconds, or undefined for other texts. */
 export function readUsual(text: string): number | undefined {
   const { length } = text;
   const model = length === USUAL.length ? USUAL : length === USUAL_SECONDS.length ? USUAL_SECONDS : undefined;
   if (model === undefined) return undefined;
-  for (let place = 0; place < length; place++) {
-    const unit = codeAt(text, place);
-    const like = codeAt(model, place);
+  for (let index = 0; index < length; index++) {
+    const unit = codeAt(text, index);
+    const like = codeAt(model, index);
     const isDigit = like >= ZERO && like <= ZERO + 9;
     if (isDigit ? unit < ZERO || unit > ZERO + 9 : unit !== like) return undefined;
   }
@@ -108,8 +109,8 @@ export function readUsual(text: string): number | undefined {
   return day + hour * 3_600_000 + minute * MINUTE + second * 1000 + ms;
 }
 
-function twoDigits(text: string, place: number): number {
-  return 10 * (codeAt(text, place) - ZERO) + codeAt(text, place + 1) - ZERO;
+function twoDigits(text: string, index: number): number {
+  return 10 * (codeAt(text, index) - ZERO) + codeAt(text, index + 1) - ZERO;
 }
 
 function parseIso(text: string): number | undefined {
@@ -134,19 +135,22 @@ function parseWeekdayFirst(text: string): number | undefined {
   if (match === null) return undefined;
   const month = MONTHS.indexOf(match[2]!) + 1 || Number(match[2]);
   const day = startOfDay(Number(match[8]), month, Number(match[3]));
-  // A weekday that contradicts the date leaves two meanings, so neither is taken.
+  // If the weekday contradicts the date, the time is ambiguous and is rejected.
   if (day === undefined || WEEKDAYS[new Date(day).getUTCDay()] !== match[1]) return undefined;
   return timeOfDay(day, sinceMidnight(match, 0, match[7]));
 }
 
-/** Luxon takes some 10 microseconds, and would read a bare time of day as one of today: hence the gate. */
+/**
+ * Parses rare ISO 8601 formats with Luxon. The expression excludes other texts, because Luxon takes about 10 µs, and
+ * parses a bare time of day as a time of the current day.
+ */
 function parseRareIso(text: string): number | undefined {
   if (!RARE_ISO_8601.test(text)) return undefined;
   const parsed = DateTime.fromISO(text, UTC);
   return parsed.isValid ? inRange(parsed.toMillis()) : undefined;
 }
 
-/** Epoch milliseconds of midnight UTC, or undefined when the calendar has no such day. */
+/** Returns the epoch milliseconds of midnight UTC, or undefined if the date does not exist. */
 function startOfDay(year: number, month: number, day: number): number | undefined {
   if (!(month >= 1 && month <= 12) || day < 1) return undefined;
   const leap = year % 4 === 0 && (year % 100 !== 0 || year % 400 === 0);
@@ -162,8 +166,10 @@ function timeOfDay(day: number, sinceMidnight: number | undefined): number | und
 }
 
 /**
- * Milliseconds from midnight UTC to a time of day of the same date in a zone; undefined for what no clock shows.
- * @param match hour, minute and second in its groups 4 to 6, in whichever form
+ * Returns the milliseconds from midnight UTC of a date to a time of day of the same date in a zone, or undefined if the
+ * time of day does not exist.
+ *
+ * @param match match with hour, minute and second in groups 4 to 6
  */
 function sinceMidnight(match: RegExpExecArray, ms: number, zone: string | undefined): number | undefined {
   const hour = Number(match[4]);
@@ -171,14 +177,14 @@ function sinceMidnight(match: RegExpExecArray, ms: number, zone: string | undefi
   const second = Number(match[6] ?? 0);
   const offset = offsetOf(zone);
   if (offset === undefined || minute > 59 || second > 60) return undefined;
-  // ISO 8601 writes the end of a day as 24:00 as well.
+  // ISO 8601 also allows 24:00 for the end of a day.
   if (hour > 23 && !(hour === 24 && minute === 0 && second === 0 && ms === 0)) return undefined;
   const start = hour * 3_600_000 + minute * MINUTE - offset;
   if (second < 60) return start + second * 1000 + ms;
   return modulo(start + MINUTE, DAY) === 0 ? start + MINUTE - 1 : undefined;
 }
 
-/** Milliseconds east of UTC; undefined for an offset that no clock shows. */
+/** Returns the offset east of UTC in milliseconds, or undefined if it is not valid. */
 function offsetOf(zone: string | undefined): number | undefined {
   if (zone === undefined) return 0;
   const sign = zone.charCodeAt(0);
@@ -201,12 +207,12 @@ function inRange(time: number): number | undefined {
   return time >= EARLIEST && time <= LATEST ? time : undefined;
 }
 
-/** The remainder with the sign of the divisor: times before 1970 are negative. */
+/** Returns the remainder with the sign of the divisor. Times before 1970 are negative. */
 function modulo(dividend: number, divisor: number): number {
   return ((dividend % divisor) + divisor) % divisor;
 }
 
-/** By lower-case name, since IANA names differ in more than case. */
+/** IANA names by lower-case name. IANA names that differ only in case do not exist. */
 const zoneByName = new Map<string, string>();
 for (const [zone, names] of Object.entries(RAILS_TIME_ZONES)) {
   for (const name of names) zoneByName.set(name.toLowerCase(), zone);
@@ -215,12 +221,12 @@ for (const zone of [...FURTHER_TIME_ZONES, ...Intl.supportedValuesOf('timeZone')
   zoneByName.set(zone.toLowerCase(), zone);
 }
 
-/** The longest known name has fewer characters. */
+/** Upper bound of the length of a known name. */
 const MAX_TIME_ZONE_LENGTH = 40;
 
 /**
- * The IANA name of a time zone that is given by this name or by the one of Ruby on Rails, in any case;
- * undefined for anything else, offsets included. A link such as Asia/Kolkata stays what it is.
+ * Returns the IANA name of a time zone, given this name or the name of Ruby on Rails, in any case. Returns undefined
+ * for other texts, including offsets. A link such as Asia/Kolkata keeps its name.
  */
 export function normalizeTimeZone(text: string): string | undefined {
   return text.length > MAX_TIME_ZONE_LENGTH ? undefined : zoneByName.get(text.toLowerCase());

@@ -1,13 +1,13 @@
 import { type Json, MAX_DEPTH } from './json.ts';
 import { type Refusal, refuse, withoutPositions } from './refusal.ts';
 
-/** Longest string value, attribute name and property name, in characters. */
+/** Maximum length of a string value, an attribute name or a property name, in characters. */
 export const MAX_CHARACTERS = 255;
 
-/** What a text of an error repeats of a caller's name, in UTF-16 units. */
+/** Maximum length of a sent name in an error message, in UTF-16 units. */
 const MAX_QUOTED = 64;
 
-/** Whether a text has more than `max` characters; an emoji outside the basic plane is one character. */
+/** Returns whether a text has more than `max` characters. An emoji outside the basic plane counts as one character. */
 export function isLongerThan(text: string, max: number): boolean {
   if (text.length <= max) return false;
   if (text.length > 2 * max) return true;
@@ -16,7 +16,7 @@ export function isLongerThan(text: string, max: number): boolean {
   return characters > max;
 }
 
-/** The first 255 characters of a text; the text itself when it has no more. No surrogate pair is taken apart. */
+/** Returns the first 255 characters of a text, or the text itself if it is not longer. Surrogate pairs are not split. */
 export function cutText(text: string): string {
   if (text.length <= MAX_CHARACTERS) return text;
   let end = 0;
@@ -26,36 +26,36 @@ export function cutText(text: string): string {
   return end === text.length ? text : text.slice(0, end);
 }
 
-/** A caller's name as an error repeats it: cut, and without what could not be stored with a dead letter. */
+/** Shortens a sent name for an error message and removes characters that cannot be stored with a dead letter. */
 export function quoted(name: string): string {
   const cut = name.length > MAX_QUOTED ? `${name.slice(0, MAX_QUOTED)}…` : name;
   return JSON.stringify(cut.toWellFormed()).slice(1, -1);
 }
 
 declare global {
-  // Node 20 has both; the ES2023 library does not declare them.
+  // Node 20 has both methods, but the ES2023 library does not declare them.
   interface String {
     isWellFormed(): boolean;
     toWellFormed(): string;
   }
 }
 
-/** Keys of one object. Far above honest use; below what makes enumerating one object noticeable. */
+/** Maximum number of keys of one object. It is far above normal use, and low enough that enumerating an object is fast. */
 const MAX_KEYS = 10_000;
 
-/** Elements of the path that an error shows. */
+/** Maximum number of path elements in an error message. */
 const MAX_PATH = 10;
 
-/** A rule that a value breaks, and where: keys and indexes, innermost first. */
+/** A rule that a value breaks, with the path of the value: keys and indexes, innermost first. */
 interface Finding {
   rule: string;
   path: (string | number)[];
 }
 
-/** Stands for an object of a request that was not read, since its structure breaks a rule. */
+/** Replaces an object of a request that was not parsed, because its structure breaks a rule. */
 export class Unread {
   readonly rule: string;
-  /** Of its text. */
+  /** Digest of the object's text. */
   readonly digest: string;
 
   constructor(rule: string, digest: string) {
@@ -65,11 +65,11 @@ export class Unread {
 }
 
 /**
- * Looks for what JSON can carry but the store cannot keep as it came. In strings and keys: \u0000 and lone surrogates.
- * Of numbers: those beyond the range of a double, and integers that have lost digits already. Also objects with more
- * than 10,000 keys, and nesting deeper than 50.
+ * Finds a value that JSON can contain but the store cannot keep unchanged. In strings and keys: \u0000 and lone
+ * surrogates. In numbers: values beyond the range of a double, and integers that have lost digits. Also objects with
+ * more than 10,000 keys, and nesting deeper than 50.
  *
- * @returns the refusal with the path and the broken rule; undefined if the value can be stored
+ * @returns the refusal with the path and the broken rule, or undefined if the value can be stored
  */
 export function findUnstorable(value: Json): Refusal | undefined {
   const finding = value instanceof Unread ? found(value.rule) : inspect(value, 1);
@@ -116,7 +116,7 @@ function inspectNumber(value: number): Finding | undefined {
   return rule === undefined ? undefined : found(rule);
 }
 
-/** The rule that a number breaks; undefined when a double stores the number exactly. */
+/** Returns the rule that a number breaks, or undefined if a double stores the number exactly. */
 export function brokenNumber(value: number): string | undefined {
   if (!Number.isFinite(value)) return 'the number is too large; send it as a string';
   if (Number.isInteger(value) && !Number.isSafeInteger(value)) {
@@ -129,29 +129,29 @@ function found(rule: string): Finding {
   return { rule, path: [] };
 }
 
-function at(place: string | number, finding: Finding): Finding {
-  finding.path.push(place);
+function at(part: string | number, finding: Finding): Finding {
+  finding.path.push(part);
   return finding;
 }
 
-/** Returns the path of a value, `a.b[3]`, outermost elements first and cut after ten elements; empty for the value itself. */
+/**
+ * Returns the path of a value, for example `a.b[3]`, outermost elements first. It is cut after ten elements, and empty
+ * for the value itself.
+ */
 function pathText(path: (string | number)[]): string {
   let text = '';
-  for (const place of path.reverse().slice(0, MAX_PATH)) {
-    text += typeof place === 'number' ? `[${place}]` : `${text && '.'}${quoted(place)}`;
+  for (const part of path.reverse().slice(0, MAX_PATH)) {
+    text += typeof part === 'number' ? `[${part}]` : `${text && '.'}${quoted(part)}`;
   }
   return `${text}${path.length > MAX_PATH ? '…' : ''}`;
 }
 
-/** Whether a value is a JSON object, neither null nor an array. */
+/** Returns whether a value is a JSON object, neither null nor an array. */
 export function isRecord(value: unknown): value is Record<string, Json> {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
-/**
- * Writes a caller's key. An assignment makes every key an own property but one: `__proto__` would change the
- * prototype instead.
- */
+/** Sets a member by a sent key. An assignment would change the prototype if the key is `__proto__`. */
 export function put<Value>(record: Record<string, Value>, key: string, value: Value): void {
   if (key === '__proto__') {
     Object.defineProperty(record, key, { value, writable: true, enumerable: true, configurable: true });
@@ -160,44 +160,44 @@ export function put<Value>(record: Record<string, Value>, key: string, value: Va
   }
 }
 
-/** Whether an object has a member: without a list of their names. */
+/** Returns whether an object has a member, without creating a list of names. */
 export function hasAny(record: object): boolean {
   for (const _ in record) return true;
   return false;
 }
 
 /**
- * The object that a value stands for; undefined when the value is neither an object nor an empty array. PHP and other
- * loosely typed clients write an empty map as `[]`, so an empty array where an object is meant is the empty object.
+ * Reads an object. Returns undefined if the value is neither an object nor an empty array. PHP and other loosely typed
+ * clients encode an empty map as `[]`, so an empty array is read as an empty object.
  */
 export function asRecord(value: unknown): Record<string, Json> | undefined {
   if (isRecord(value)) return value;
   return Array.isArray(value) && value.length === 0 ? {} : undefined;
 }
 
-/** The objects of a list, each read by `asRecord`; undefined when an element is no object. */
+/** Reads each element with `asRecord`. Returns undefined if an element is not an object. */
 export function asRecords(values: Json[]): Record<string, Json>[] | undefined {
   if (areRecords(values)) return values;
   const records = values.map(asRecord);
   return records.every((record) => record !== undefined) ? records : undefined;
 }
 
-/** Clients send one value where an array is meant, and null for none. */
+/** Reads a list. Clients send a single value instead of an array, and null for an empty list. */
 export function asList(value: Json | undefined): Json[] {
   if (value === undefined || value === null) return [];
   return Array.isArray(value) ? value : [value];
 }
 
-/** The objects of a list; of what is none, nothing. */
+/** Returns the elements of a list that are objects. Other values have none. */
 export const recordsOf = (value: Json | undefined): Record<string, Json>[] =>
   Array.isArray(value) ? value.filter(isRecord) : [];
 
-/** Whether every element is an object. */
+/** Returns whether every element is an object. */
 export function areRecords(values: Json[]): values is Record<string, Json>[] {
   return values.every(isRecord);
 }
 
-/** Whether an object has at least one key, and none outside the set. */
+/** Returns whether an object has at least one key, and only keys of the set. */
 export function hasOnlyKeys(object: Record<string, Json>, keys: ReadonlySet<string>): boolean {
   let any = false;
   for (const key in object) {
@@ -207,7 +207,7 @@ export function hasOnlyKeys(object: Record<string, Json>, keys: ReadonlySet<stri
   return any;
 }
 
-/** Elements of an array attribute; past it the oldest ones are dropped. */
+/** Maximum number of elements of an array attribute. Beyond it, the oldest elements are dropped. */
 export const MAX_ELEMENTS = 500;
 
 type Scalar = string | number | boolean;
@@ -216,13 +216,16 @@ export function isScalar(value: Json | undefined): value is Scalar {
   return typeof value === 'string' || typeof value === 'number' || typeof value === 'boolean';
 }
 
-/** Characters of a text that is read as a number: more than any number that a double tells from its neighbours has. */
+/**
+ * Maximum length of a text that is read as a number. It is longer than any number that a double can distinguish from
+ * its neighbours.
+ */
 const MAX_NUMERIC = 40;
 const NUMERIC = /^\s*[+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?\s*$/;
 
 /**
- * A number, or the one that a text is: `12.50` and `1e3`, neither `12,50` nor `1,000`. Undefined for anything else,
- * also for a number past the range of a double or an integer that would lose digits.
+ * Reads a number, or a text with a number such as `12.50` or `1e3`, but not `12,50` or `1,000`. Returns undefined for
+ * other values, for numbers beyond the range of a double, and for integers that would lose digits.
  */
 export function numberOf(value: Json | undefined): number | undefined {
   if (typeof value === 'number') return value;
@@ -234,8 +237,8 @@ export function numberOf(value: Json | undefined): number | undefined {
 }
 
 /**
- * The elements of an array attribute after these were added in order: each once, in the place of its last
- * occurrence, and the newest 500. Returns the array itself when it is so already.
+ * Returns the elements of an array attribute after adding the values in order. Each value occurs once, at the position
+ * of its last occurrence, and the latest 500 are kept. Returns the array itself if nothing changes.
  */
 export function distinctLatest(values: Json[]): Json[] {
   const distinct = new Set(values);
@@ -251,10 +254,10 @@ export function distinctLatest(values: Json[]): Json[] {
 }
 
 /**
- * A value whose strings and keys have at most 255 characters: of longer ones the first 255. Of two keys that are the
- * same then, the last one counts. What nests deeper than `MAX_DEPTH` is left as it is.
+ * Cuts all strings and keys of a value to 255 characters. If two keys become equal, the last one is kept. Parts nested
+ * deeper than `MAX_DEPTH` are not changed.
  *
- * @returns the value itself when nothing in it is longer
+ * @returns the value itself if nothing is longer
  */
 export function cutTexts(value: Json, depth = 1): Json {
   if (typeof value === 'string') return cutText(value);
@@ -276,7 +279,7 @@ export function cutTexts(value: Json, depth = 1): Json {
 const UUID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 const UUID_IN_ANY_CASE = new RegExp(UUID, 'i');
 
-/** Whether a value is an id as Postgres writes one: any sixteen bytes, in lower case. */
+/** Returns whether a value is an id as Postgres writes it: any 16 bytes, in lower case. */
 export function isUuid(text: string): boolean;
 export function isUuid(value: unknown): value is string;
 export function isUuid(value: unknown): boolean {
@@ -284,8 +287,9 @@ export function isUuid(value: unknown): boolean {
 }
 
 /**
- * An id that a caller chose, in lower case, or undefined when it is no UUID. Any sixteen bytes are one, as in Postgres:
- * `validate` of uuid refuses those of no version, which is right for ids that are ours alone.
+ * Converts an id that a caller chose to lower case. Returns undefined if it is not a UUID. Any 16 bytes are valid, as
+ * in Postgres. In contrast, `validate` of the package uuid rejects ids without a version, which is right only for ids
+ * that Penstock creates.
  */
 export function uuidOf(text: string): string | undefined {
   return UUID_IN_ANY_CASE.test(text) ? text.toLowerCase() : undefined;
@@ -294,17 +298,17 @@ export function uuidOf(text: string): string | undefined {
 /**
  * Methods of strings as functions of the string.
  *
- * Strings are of many kinds in V8: flat, joined, cut out of another, the name of a member. Code that has met five of them
- * looks `text.charCodeAt` up anew for each call, which takes three times as long as a loop over characters does without. A
- * function that it knows beforehand it compiles into the loop, whatever the string.
+ * V8 has several kinds of strings: flat, concatenated, sliced, internalized. Code that has met five of them looks up
+ * `text.charCodeAt` for each call, which makes a loop over characters three times as slow. A bound function is known in
+ * advance, so V8 compiles it into the loop, whatever the kind of string.
  */
 const asFunction = Function.prototype.call;
 
-/** The UTF-16 unit at a place; NaN behind the end. */
-export const codeAt = asFunction.bind(String.prototype.charCodeAt) as (text: string, place: number) => number;
+/** Returns the UTF-16 unit at an index, or NaN after the end. */
+export const codeAt = asFunction.bind(String.prototype.charCodeAt) as (text: string, index: number) => number;
 
-/** Whether a text contains another. */
+/** Returns whether a text contains another one. */
 const contains = asFunction.bind(String.prototype.includes) as (text: string, part: string) => boolean;
 
-/** Whether a text has no half of a surrogate pair. */
+/** Returns whether a text has no lone surrogates. */
 const isWellFormed = asFunction.bind(String.prototype.isWellFormed) as (text: string) => boolean;
