@@ -1,25 +1,25 @@
 import { type Html, html } from '../platform/html.ts';
 import type { Json } from '../profile/json.ts';
 
-/** A request that people start with. `${NAME}` within a text is the variable of that name. */
+/** A sample request. `${NAME}` in a text is replaced by the variable of that name. */
 export interface Example {
   method: string;
-  /** With its query. */
+  /** Path with its query. */
   path: string;
   body?: Json;
-  /** What it shows. */
+  /** Short description of the request. */
   note: string;
-  /** The answer, where it is the same for everybody. */
+  /** The answer, if it does not depend on the installation. */
   answer?: Json;
-  /** By a SCIM token. */
+  /** The request is authenticated with a SCIM token. */
   isScim?: true;
 }
 
 const tablet = { alias_label: 'device', alias_name: 'tablet-7' };
 
 /**
- * By the id of the operation, in an order in which they can be sent one after the other. A test sends each of them in each
- * language, as it is shown. `${SUBSCRIPTION_GROUP_ID}` is that of a group of emails.
+ * Sample requests by operation id, in an order in which they can be sent. A test sends each request in each language as
+ * shown. `${SUBSCRIPTION_GROUP_ID}` is the id of an email group.
  */
 export const examples: Record<string, Example> = {
   'users.track': {
@@ -134,15 +134,15 @@ export const examples: Record<string, Example> = {
 
 const TYPE = 'Content-Type';
 
-/** Columns that a member may take in one line. */
-const LINE = 76;
+/** Maximum line width up to which a member stays on one line. */
+const MAX_WIDTH = 76;
 
-/** JSON over several lines, where what is short stays in one. */
+/** Formats JSON on several lines, but keeps short values on one line. */
 export function readable(value: unknown, step = 2, indent = 0): string {
   const line = JSON.stringify(value, null, 1)
     .replace(/\s*\n\s*/g, ' ')
     .replace(/\{ | \}|\[ | \]/g, (edge) => edge.trim());
-  if (typeof value !== 'object' || value === null || indent + line.length <= LINE) return line;
+  if (typeof value !== 'object' || value === null || indent + line.length <= MAX_WIDTH) return line;
   const inner = indent + step;
   const pad = ' '.repeat(inner);
   const [open, close] = Array.isArray(value) ? '[]' : '{}';
@@ -154,12 +154,12 @@ export function readable(value: unknown, step = 2, indent = 0): string {
 
 interface Language {
   name: string;
-  /** What its file is called, behind the dot. */
+  /** File name extension without the dot. */
   suffix: string;
   write(example: Example): string;
 }
 
-/** Each as a whole program, which prints the answer. */
+/** The languages of the samples. Each sample is a complete program that prints the answer. */
 export const languages: Language[] = [
   { name: 'curl', suffix: 'sh', write: inCurl },
   { name: 'Node', suffix: 'mjs', write: inNode },
@@ -180,7 +180,8 @@ function inCurl(example: Example): string {
   const lines = [
     `curl -sS --fail-with-body -X ${method} "${shown(`\${PENSTOCK_URL}${path}`)}"`,
     ...headersOf(example).map(([name, value]) => `-H "${name}: ${shown(value)}"`),
-    // Within single quotes nothing is a variable: they end before one, and begin again behind it.
+    // The shell does not expand variables in single quotes, so the quotes end before a variable and start again after
+    // it.
     ...(body === undefined ? [] : [`-d '${readable(body).replace(/\$\{(\w+)\}/g, `'"$$$1"'`)}'`]),
   ];
   return `${lines.join(' \\\n  ')}\n`;
@@ -229,7 +230,7 @@ with urllib.request.urlopen(request) as answer:
 `;
 }
 
-/** The example of an operation in each language, of which the reader chooses one without script. */
+/** Renders the samples of an operation. The reader can choose the language without JavaScript. */
 export function samplesOf(operationId: string): Html | undefined {
   const example = examples[operationId];
   if (!example) return undefined;

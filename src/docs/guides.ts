@@ -5,8 +5,8 @@ import { packageRoot } from '../platform/files.ts';
 import { type Html, html } from '../platform/html.ts';
 import { asHtml } from './layout.ts';
 
-/** Whom a guide is for, and the files of those guides in the order in which they are read. */
-const shelves = {
+/** The guides by section of the navigation, in reading order. */
+const guideFiles = {
   'Get started': [
     ...['docs/quickstart.md', 'docs/concepts.md', 'docs/clients.md', 'docs/testing-your-integration.md'],
   ],
@@ -46,25 +46,28 @@ export interface Guide {
   tasks: string;
 }
 
-/** A part of a guide under its heading, as text. */
+/** A part of a guide below its heading, as plain text. */
 export interface Section {
   heading: string;
   anchor: string;
   text: string;
 }
 
-/** What a guide's links may lead to. */
-export interface Places {
-  /** A path of ours, by the file of the repository that it shows. */
+/** Pages that links in guides may lead to. */
+export interface LinkTargets {
+  /** Page path by file in the repository. */
   files: ReadonlyMap<string, string>;
-  /** The page of an operation, by its path and by its method and path, as guides write them. */
+  /** Page path of an operation, by its path, and by method and path, as guides write them. */
   operations: ReadonlyMap<string, string>;
 }
 
-/** @throws where a file of the list is not there */
+/**
+ * Reads all guides.
+ * @throws if a listed file does not exist
+ */
 export function readGuides(): Guide[] {
   const index = readFileSync(path.join(packageRoot, 'docs/README.md'), 'utf8').split('\n');
-  return Object.entries(shelves).flatMap(([shelf, files]) =>
+  return Object.entries(guideFiles).flatMap(([shelf, files]) =>
     files.map((file) => {
       const markdown = readFileSync(path.join(packageRoot, file), 'utf8');
       const title = /^# (.+)$/m.exec(markdown)![1]!;
@@ -79,7 +82,7 @@ export function readGuides(): Guide[] {
 
 export const guidePath = ({ name }: Pick<Guide, 'name'>) => `/docs/guides/${name}`;
 
-/** The anchor of a heading, as Markdown viewers make it. */
+/** Returns the anchor of a heading, in the format of common Markdown viewers. */
 export function anchorOf(heading: string): string {
   return heading
     .toLowerCase()
@@ -87,9 +90,9 @@ export function anchorOf(heading: string): string {
     .replaceAll(' ', '-');
 }
 
-/** A guide with its headings behind its title. */
-export function renderGuide(guide: Guide, places: Places): Html {
-  const marked = createMarked(guide.file, places);
+/** Renders a guide with a table of contents after its title. */
+export function renderGuide(guide: Guide, targets: LinkTargets): Html {
+  const marked = createMarked(guide.file, targets);
   const tokens = marked.lexer(guide.markdown);
   const title = tokens.findIndex((token) => token.type === 'heading' && token.depth === 1);
   const headings = tokens.filter((token): token is Tokens.Heading => isHeading(token) && token.depth === 2);
@@ -103,12 +106,12 @@ export function renderGuide(guide: Guide, places: Places): Html {
   return html`<article class="guide">${render(tokens.slice(0, title + 1))}${contents}${render(tokens.slice(title + 1))}</article>`;
 }
 
-/** A text of one paragraph, such as descriptions have. */
+/** Renders a single paragraph of Markdown, for example a description. */
 export function inline(text: string): Html {
   return asHtml(plain.parseInline(text) as string);
 }
 
-/** The parts of a guide, for the search. */
+/** Splits a guide into its parts, for the search. */
 export function sectionsOf({ markdown, title }: Guide): Section[] {
   const sections: Section[] = [{ heading: title, anchor: '', text: '' }];
   for (const token of plain.lexer(markdown)) {
@@ -121,7 +124,7 @@ export function sectionsOf({ markdown, title }: Guide): Section[] {
 
 const isHeading = (token: Token): token is Tokens.Heading => token.type === 'heading';
 
-/** Markdown without its marks: good enough to be searched, and to be shown in a line. */
+/** Removes Markdown syntax, well enough for the search and for excerpts. */
 function textOf(markdown: string): string {
   return markdown
     .replace(/!?\[([^\]]*)\]\([^)]*\)/g, '$1')
@@ -133,38 +136,38 @@ function textOf(markdown: string): string {
 
 const plain = createMarked('', { files: new Map(), operations: new Map() });
 
-/** Markdown as a page shows it: no HTML of the text passes, and links lead to what this service shows. */
-function createMarked(file: string, places: Places): Marked {
-  const taken = new Map<string, number>();
+/** Creates the renderer of a file. HTML in the text is escaped, and links lead to pages of this service. */
+function createMarked(file: string, targets: LinkTargets): Marked {
+  const countByAnchor = new Map<string, number>();
   const marked = new Marked();
-  // A link in a link would end the outer one before its words.
+  // A nested link would end the outer one early.
   let inLink = false;
   marked.use({
     renderer: {
       html: ({ text }) => (/^\s*<!--/.test(text) ? '' : html`${text}`.text),
       heading({ tokens, depth, text }) {
         const anchor = anchorOf(text);
-        const times = taken.get(anchor) ?? 0;
-        taken.set(anchor, times + 1);
+        const times = countByAnchor.get(anchor) ?? 0;
+        countByAnchor.set(anchor, times + 1);
         const id = times === 0 ? anchor : `${anchor}-${times}`;
-        // An anchor has nothing but letters, digits, `_` and `-`.
+        // An anchor consists of letters, digits, `_` and `-`, so it needs no escaping.
         return `<h${depth} id="${id}">${this.parser.parseInline(tokens)}</h${depth}>`;
       },
       link({ href, tokens }) {
         inLink = true;
         const text = asHtml(this.parser.parseInline(tokens));
         inLink = false;
-        const to = placeOf(href, file, places);
+        const to = resolveLink(href, file, targets);
         return to === undefined
           ? html`<span class="elsewhere">${text}</span>`.text
           : html`<a href="${to}">${text}</a>`.text;
       },
       image({ href, text }) {
-        const to = placeOf(href, file, places);
+        const to = resolveLink(href, file, targets);
         return to === undefined ? '' : html`<img src="${to}" alt="${text}" loading="lazy">`.text;
       },
       codespan({ text }) {
-        const to = inLink ? undefined : places.operations.get(text);
+        const to = inLink ? undefined : targets.operations.get(text);
         return to === undefined
           ? html`<code>${text}</code>`.text
           : html`<a href="${to}"><code>${text}</code></a>`.text;
@@ -172,7 +175,7 @@ function createMarked(file: string, places: Places): Marked {
       code: ({ text }) => html`<pre tabindex="0"><code>${text}</code></pre>`.text,
       table({ header, rows }) {
         const inside = ({ tokens }: Tokens.TableCell) => asHtml(this.parser.parseInline(tokens));
-        // A column without a name has no heading.
+        // A column without a name has no header cell.
         const heads = header.map((cell) =>
           cell.text === '' ? html`<td></td>` : html`<th scope="col">${inside(cell)}</th>`,
         );
@@ -188,10 +191,10 @@ function createMarked(file: string, places: Places): Marked {
   return marked;
 }
 
-/** Where a link of a file leads here; undefined: to what is only in the repository. */
-function placeOf(href: string, file: string, { files }: Places): string | undefined {
+/** Resolves a link of a file. Returns undefined if the target exists only in the repository. */
+function resolveLink(href: string, file: string, { files }: LinkTargets): string | undefined {
   if (/^https?:/.test(href) || href.startsWith('#')) return href;
   const [to, anchor] = href.split('#') as [string, string?];
-  const known = files.get(path.posix.join(path.posix.dirname(file), to));
-  return known === undefined || anchor === undefined ? known : `${known}#${anchor}`;
+  const target = files.get(path.posix.join(path.posix.dirname(file), to));
+  return target === undefined || anchor === undefined ? target : `${target}#${anchor}`;
 }

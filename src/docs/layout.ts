@@ -1,11 +1,11 @@
 import { packageVersion } from '../platform/files.ts';
 import { Html, html, type Part, pageHead } from '../platform/html.ts';
 
-/** What the navigation leads to. */
+/** The entries of the navigation. */
 export interface Contents {
-  /** By whom they are for. */
+  /** Guides by section. */
   guides: ReadonlyMap<string, readonly Entry[]>;
-  /** By what they are about. */
+  /** Operations by group. */
   operations: ReadonlyMap<string, readonly (Entry & { method: string; route: string })[]>;
 }
 
@@ -17,22 +17,22 @@ export interface Entry {
 export interface Shell {
   title: string;
   body: Html;
-  /** Of the page itself. */
+  /** Path of the page. */
   path: string;
-  /** What the field of the search holds. */
+  /** Content of the search field. */
   query?: string;
 }
 
-/** Where the pages find styles and scripts. */
+/** Returns the path of a style or script. */
 export type AssetPath = (name: 'console.css' | 'docs.css' | 'console.js' | 'docs.js') => string;
 
-/** Characters of a search. */
-export const MOST_QUERY = 100;
+/** Maximum length of a search query in characters. */
+export const MAX_QUERY_LENGTH = 100;
 
-/** Markup that somebody else has made: a renderer that escapes what is text. */
+/** Marks text as safe markup. Use it only for the output of a renderer that escapes text. */
 export const asHtml = (markup: string): Html => new Html(markup);
 
-/** Makes whole pages. */
+/** Creates a function that renders complete pages. */
 export function createShell(contents: Contents, asset: AssetPath) {
   return ({ title, body, path, query }: Shell): string =>
     html`<!doctype html>
@@ -42,7 +42,7 @@ ${pageHead({ title, styles: [asset('console.css'), asset('docs.css')], scripts: 
 <a class="skip" href="#main">Skip to the content</a>
 <header class="side">
 <a class="brand" href="/docs"${path === '/docs' && html` aria-current="page"`}>Penstock</a>
-<form action="/docs/search" role="search"><input type="search" name="q" value="${query}" maxlength="${MOST_QUERY}" aria-label="Search the documentation" placeholder="Search" required></form>
+<form action="/docs/search" role="search"><input type="search" name="q" value="${query}" maxlength="${MAX_QUERY_LENGTH}" aria-label="Search the documentation" placeholder="Search" required></form>
 <a class="contents-link" href="/docs#contents">Contents</a>
 <nav aria-label="Documentation">${navigation(contents, path)}</nav>
 <div class="who"><button type="button" class="quiet" data-theme-toggle hidden>Dark or light</button>
@@ -73,7 +73,7 @@ function navigation({ guides, operations }: Contents, present: string): Part {
   return html`${shelves}<p class="shelf">API endpoints</p>${groups}`;
 }
 
-/** The first page: where to begin, and everything there is. */
+/** Renders the start page: a first request, and the list of all pages. */
 export function startPage({ guides, operations }: Contents, sample: Html): Html {
   return html`<h1>Documentation</h1>
 <p class="lead">Penstock takes events, purchases, attributes and changes of identity over REST, and applies them to Postgres. A 2xx
@@ -100,7 +100,7 @@ ${[...operations].map(
 )}`;
 }
 
-/** A path that may break behind a slash. */
+/** Renders a path that may wrap after a slash. */
 export function breakable(route: string): Part[] {
   return route.split(/(?<=\w\/)/).map((piece, index) => html`${index > 0 && html`<wbr>`}${piece}`);
 }

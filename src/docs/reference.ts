@@ -4,7 +4,7 @@ import { readable, samplesOf } from './examples.ts';
 import { inline } from './guides.ts';
 import { breakable, type Entry } from './layout.ts';
 
-/** An OpenAPI document, as far as pages are made of it: that of src/edge/openapi.ts, as JSON. */
+/** The parts of an OpenAPI document that the pages use. src/edge/openapi.ts creates it. */
 export interface Document {
   paths: Record<string, Record<string, Described>>;
   components: { headers: Record<string, { description: string }> };
@@ -38,17 +38,17 @@ interface Answer {
   >;
 }
 
-/** An operation with its place, as its page shows it. */
+/** An operation with its method and path. */
 interface Operation extends Described {
   method: string;
   route: string;
-  /** What it is about. */
+  /** Title of its group. */
   group: string;
 }
 
 const MESSAGES = 'Campaigns, Canvases and feeds';
 
-/** Titles of the groups of operations, by the tag of the OpenAPI document: the first part of the path. */
+/** Titles of the groups, by tag of the OpenAPI document, which is the first part of the path. */
 const groups: Record<string, string> = {
   users: 'Users',
   subscription: 'Subscription groups',
@@ -77,11 +77,14 @@ export function operationsOf({ paths }: Document): Operation[] {
 export const operationPath = ({ operationId }: Pick<Operation, 'operationId'>) =>
   `/docs/reference/${operationId}`;
 
-/** @param told the guides that tell of the operation */
+/**
+ * Renders the page of an operation.
+ * @param guides the guides that mention the operation
+ */
 export function operationPage(
   operation: Operation,
   headers: Document['components']['headers'],
-  told: Entry[],
+  guides: Entry[],
 ): Html {
   const { method, route, summary, description, parameters = [], requestBody, responses } = operation;
   const [type, body] = Object.entries(requestBody?.content ?? {})[0] ?? [];
@@ -91,7 +94,7 @@ export function operationPage(
 <p class="endpoint"><span class="method">${method}</span> <code>${breakable(route)}</code></p>
 <p>${inline(about!)}</p>
 ${rules.map((rule) => html`<p class="faint">${inline(rule)}</p>`)}
-${told.length > 0 && html`<p class="faint">Described in ${told.map(({ path, title }, index) => html`${index > 0 && ', '}<a href="${path}">${title}</a>`)}.</p>`}
+${guides.length > 0 && html`<p class="faint">Told of in ${guides.map(({ path, title }, index) => html`${index > 0 && ', '}<a href="${path}">${title}</a>`)}.</p>`}
 ${samples && html`<h2>Example</h2>${samples}`}
 ${parameters.length > 0 && html`<h2>Parameters</h2><ul class="members">${parameters.map(parameterOf)}</ul>`}
 ${body && html`<h2>Body</h2><p class="faint">As <code>${type}</code>.</p>${schemaMembers(body.schema)}${!samples && json('An example', body.example)}`}
@@ -104,7 +107,7 @@ ${Object.entries(responses).map(([status, answer]) => answerOf(Number(status), a
 ${trialOf(operation, type, body?.example)}`;
 }
 
-/** The page without its marks, for the search. */
+/** Returns the text of the page, for the search. */
 export function textOf({
   method,
   route,
@@ -150,7 +153,7 @@ function json(title: string, value: unknown): Part {
   );
 }
 
-/** A request of one's own to this installation: script shows it, and sends it. */
+/** Renders a form that sends a request to this installation. It is visible only with JavaScript. */
 function trialOf(
   { method, route, parameters = [], security }: Operation,
   type: string | undefined,
@@ -173,7 +176,7 @@ ${example !== undefined && html`<label>Body <textarea data-body spellcheck="fals
 </section>`;
 }
 
-/** JSON Schema, as far as the operations use it. */
+/** The parts of JSON Schema that the operations use. */
 interface Schema {
   type?: string | readonly string[];
   description?: string;
@@ -184,10 +187,10 @@ interface Schema {
   [keyword: string]: unknown;
 }
 
-/** What is told in words of its own, or of no use to a reader. */
-const TOLD = ['type', 'description', 'title', 'properties', 'required', 'items', 'additionalProperties'];
+/** Keywords that the page shows in another way or omits. */
+const DESCRIBED = ['type', 'description', 'title', 'properties', 'required', 'items', 'additionalProperties'];
 
-/** The words for rules that have a number or a value. */
+/** Descriptions of rules that have a number or a value. */
 const words: Record<string, (value: unknown) => Part> = {
   enum: (values) => html`one of ${listed(values as readonly unknown[])}`,
   const: (value) => html`always ${asCode(value)}`,
@@ -211,13 +214,13 @@ const asCode = (value: unknown) => html`<code>${JSON.stringify(value)}</code>`;
 const listed = (values: readonly unknown[]) =>
   values.map((value, index) => [index > 0 && ', ', asCode(value)]);
 
-/** The members of a schema, those of members below them. What has none is told in a line. */
+/** Renders the members of a schema, recursively. A schema without members is shown on one line. */
 function schemaMembers(schema: Schema): Html {
   const members = membersOf(schema);
   return members ?? html`<p>${kindOf(schema)}${rulesOf(schema)}${described(schema)}</p>`;
 }
 
-/** Type and rules in a line: `text or null, at most 255 characters`. */
+/** Renders type and rules on one line, for example `string or null, at most 255 characters`. */
 function kindAndRules(schema: Schema): Html {
   return html`${kindOf(schema)}${rulesOf(schema)}`;
 }
@@ -248,7 +251,7 @@ function described({ description }: Schema): Part {
   return description !== undefined && html`<div>${inline(description)}</div>`;
 }
 
-/** JSON's own words for the types. */
+/** Returns the JSON names of the types. */
 function kindOf({ type, items }: Schema): Part {
   const types = type === undefined ? [] : [type].flat();
   return types
@@ -260,8 +263,8 @@ function kindOf({ type, items }: Schema): Part {
 
 function rulesOf(schema: Schema): Part {
   const rules = Object.entries(schema)
-    .filter(([keyword]) => !TOLD.includes(keyword))
-    // A rule without words of its own is shown as it stands, not left out.
+    .filter(([keyword]) => !DESCRIBED.includes(keyword))
+    // A rule without a description is shown as JSON instead of being omitted.
     .map(
       ([keyword, value]) =>
         words[keyword]?.(value) ?? html`<code>${keyword}: ${JSON.stringify(value)}</code>`,

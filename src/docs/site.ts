@@ -7,11 +7,14 @@ import { openOnce } from '../platform/concurrency.ts';
 import { packageRoot } from '../platform/files.ts';
 import { type Html, html, type Part } from '../platform/html.ts';
 import { samplesOf } from './examples.ts';
-import { guidePath, type Places, readGuides, renderGuide, sectionsOf } from './guides.ts';
-import { type AssetPath, type Contents, createShell, MOST_QUERY, startPage } from './layout.ts';
+import { guidePath, type LinkTargets, readGuides, renderGuide, sectionsOf } from './guides.ts';
+import { type AssetPath, type Contents, createShell, MAX_QUERY_LENGTH, startPage } from './layout.ts';
 import { type Document, operationPage, operationPath, operationsOf, textOf } from './reference.ts';
 
-/** Styles and scripts: the console's, and what is only here. Beside the sources, not compiled. */
+/**
+ * Styles and scripts of the console and of the documentation. They are read from the source folders, because they are
+ * not compiled.
+ */
 const assets = {
   'console.css': 'src/board/assets/console.css',
   'console.js': 'src/board/assets/console.js',
@@ -19,18 +22,22 @@ const assets = {
   'docs.js': 'src/docs/assets/docs.js',
 };
 
-/** Folders of the pictures that guides show, in the repository and in an installation. File names are unique. */
+/** Folders with the pictures of the guides, in the repository and in an installation. File names are unique. */
 const PICTURE_FOLDERS = ['generated/screenshots', 'docs/pictures'];
 
 /** The pages of `/docs`. */
 export interface Site {
-  /** @param place the path below `/docs`; undefined: there is no such page */
+  /**
+   * Returns a page.
+   * @param place path below `/docs`
+   * @returns undefined if the page does not exist
+   */
   page(place: string): Buffer | undefined;
-  /** The page of what was found. */
+  /** Returns the page with the results of a search. */
   search(query: string): Promise<string>;
-  /** A style or script, if the path has its present version. */
+  /** Returns a style or script. Undefined if the path does not have the current version. */
   asset(version: string, name: string): Buffer | undefined;
-  /** The file of a picture that there is. */
+  /** Returns the file of a picture, or undefined if it does not exist. */
   picture(name: string): string | undefined;
 }
 
@@ -56,18 +63,18 @@ export function createSite(document: Document): Site {
   };
   const shell = createShell(contents, asset);
   const pictures = findPictures();
-  const places: Places = {
+  const targets: LinkTargets = {
     files: new Map([
       ...guides.map((guide) => [guide.file, guidePath(guide)] as const),
       ...[...pictures].map(([name, file]) => [file, `/docs/pictures/${name}`] as const),
       ['README.md', '/docs'],
       ['generated/openapi.json', '/openapi.json'],
     ]),
-    operations: placesOfOperations(operations),
+    operations: pathsOfOperations(operations),
   };
 
-  /** How each page is made, by its path. */
-  const makers = new Map<string, () => string>([
+  /** Functions that render the pages, by path. */
+  const renderers = new Map<string, () => string>([
     [
       '/docs',
       () =>
@@ -79,15 +86,15 @@ export function createSite(document: Document): Site {
     ],
     ...guides.map((guide): [string, () => string] => {
       const own = guidePath(guide);
-      return [own, () => shell({ title: guide.title, body: renderGuide(guide, places), path: own })];
+      return [own, () => shell({ title: guide.title, body: renderGuide(guide, targets), path: own })];
     }),
     ...operations.map((operation): [string, () => string] => {
       const own = operationPath(operation);
       const page = () => {
-        // No other path that begins like it.
-        const isTold = new RegExp(`${operation.route.replace(/[{}.]/g, '\\$&')}(?![\\w/{])`);
-        const told = guides.filter(({ markdown }) => isTold.test(markdown));
-        const entries = told.map((guide) => ({ title: guide.title, path: guidePath(guide) }));
+        // Match the whole path, not only the beginning of a longer one.
+        const mention = new RegExp(`${operation.route.replace(/[{}.]/g, '\\$&')}(?![\\w/{])`);
+        const guidesOfOperation = guides.filter(({ markdown }) => mention.test(markdown));
+        const entries = guidesOfOperation.map((guide) => ({ title: guide.title, path: guidePath(guide) }));
         return operationPage(operation, document.components.headers, entries);
       };
       return [own, () => shell({ title: operation.summary, body: page(), path: own })];
@@ -109,7 +116,7 @@ export function createSite(document: Document): Site {
           ...{ title: guide.title, heading, text, tasks: anchor ? '' : guide.tasks },
           path: anchor ? `${own}#${anchor}` : own,
         });
-      // Others get their turn.
+      // Yields to other requests.
       await setImmediate();
     }
     return createSearch(parts);
@@ -117,14 +124,14 @@ export function createSite(document: Document): Site {
 
   return {
     page(place) {
-      const make = makers.get(`/docs${place}`);
+      const make = renderers.get(`/docs${place}`);
       return make && Buffer.from(make());
     },
     async search(query) {
-      const asked = query.slice(0, MOST_QUERY).trim();
+      const trimmed = query.slice(0, MAX_QUERY_LENGTH).trim();
       const search = await open();
-      const body = resultsPage(asked, asked === '' ? [] : search(asked));
-      return shell({ title: 'Search', body, path: '/docs/search', query: asked });
+      const body = resultsPage(trimmed, trimmed === '' ? [] : search(trimmed));
+      return shell({ title: 'Search', body, path: '/docs/search', query: trimmed });
     },
     asset(version, name) {
       const file = files.get(name);
@@ -137,7 +144,7 @@ export function createSite(document: Document): Site {
   };
 }
 
-/** Files of pictures in the repository, by name. */
+/** Finds the files of pictures in the repository, by name. */
 function findPictures(): Map<string, string> {
   return new Map(
     PICTURE_FOLDERS.filter((folder) => existsSync(path.join(packageRoot, folder))).flatMap((folder) =>
@@ -153,15 +160,15 @@ function readAsset(file: string) {
   return { body, version: versionOf(body) };
 }
 
-/** A path alone stands for the first operation that has it. */
-function placesOfOperations(operations: ReturnType<typeof operationsOf>): Map<string, string> {
-  const places = new Map<string, string>();
+/** Returns the page of each operation by method and path, and by path alone for the first operation with that path. */
+function pathsOfOperations(operations: ReturnType<typeof operationsOf>): Map<string, string> {
+  const paths = new Map<string, string>();
   for (const operation of operations) {
     const { method, route } = operation;
-    places.set(`${method} ${route}`, operationPath(operation));
-    if (!places.has(route)) places.set(route, operationPath(operation));
+    paths.set(`${method} ${route}`, operationPath(operation));
+    if (!paths.has(route)) paths.set(route, operationPath(operation));
   }
-  return places;
+  return paths;
 }
 
 function groupBy<T, E>(
@@ -174,35 +181,35 @@ function groupBy<T, E>(
   return groups;
 }
 
-/** A part of a page that can be found. */
+/** A part of a page that the search can find. */
 export interface Found {
-  /** Of the guide, or the method and path of the operation. */
+  /** Title of the guide, or method and path of the operation. */
   title: string;
   heading: string;
-  /** Its address, with the anchor of its heading. */
+  /** Path of the page, with the anchor of the heading. */
   path: string;
   text: string;
-  /** What a reader can do with the page. */
+  /** Tasks for which docs/README.md names the page. */
   tasks?: string;
 }
 
-const MOST_FOUND = 30;
-const MOST_WORDS = 8;
+const MAX_RESULTS = 30;
+const MAX_WORDS = 8;
 const EXCERPT = 180;
 
-/** Parts that are indexed before others get their turn: some milliseconds at most. */
+/** Number of parts that are indexed before the event loop serves other requests: a few milliseconds at most. */
 const CHUNK = 5;
 
 export type Search = (query: string) => Found[];
 
-/** Words of a task that say nothing about its page. */
+/** Common words, which the search ignores. */
 const COMMON = new Set(
   'a an and do for from how i in is it my of on or our the this to what when with'.split(' '),
 );
 
 /**
- * Returns a search over parts of pages. A part matches if it has all words of the query, except common ones. A word matches
- * by its beginning, and a long word also with a typing error.
+ * Returns a search over parts of pages. A part matches if it has all words of the query, except common ones. A word
+ * matches by its beginning, and a long word also with a typing error.
  */
 export async function createSearch(parts: readonly Found[]): Promise<Search> {
   const index = new MiniSearch<Found & { id: number }>({
@@ -221,36 +228,36 @@ export async function createSearch(parts: readonly Found[]): Promise<Search> {
   );
   return (query) => {
     const words = query
-      .slice(0, MOST_QUERY)
+      .slice(0, MAX_QUERY_LENGTH)
       .split(BETWEEN_WORDS)
       .filter(Boolean)
-      .slice(0, MOST_WORDS)
+      .slice(0, MAX_WORDS)
       .join(' ');
-    // Many guides speak of a setting, and one says what it is.
+    // Many guides mention a setting, but only one describes it.
     const boostDocument = (id: number) => (parts[id]!.title === 'Settings' ? 10 : 1);
     return index
       .search(words, SETTING.test(query.trim()) ? { boostDocument } : {})
-      .slice(0, MOST_FOUND)
+      .slice(0, MAX_RESULTS)
       .map(({ id }) => parts[id]!);
   };
 }
 
-/** The name of one. */
+/** The name of a setting. */
 const SETTING = /^[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+$/;
 
-/** As MiniSearch parts words: a word with hyphens is several. */
+/** The separators between words that MiniSearch uses. A word with hyphens is several words. */
 const BETWEEN_WORDS = /[\n\r\p{Z}\p{P}]+/u;
 
-/** What was found, with the place where a word stands. */
+/** Renders the results, each with an excerpt around the first match. */
 export function resultsPage(query: string, found: readonly Found[]): Html {
-  const words = query.toLowerCase().split(/\s+/).filter(Boolean).slice(0, MOST_WORDS);
-  const many = found.length === MOST_FOUND ? `The first ${MOST_FOUND}` : found.length;
-  const said =
+  const words = query.toLowerCase().split(/\s+/).filter(Boolean).slice(0, MAX_WORDS);
+  const many = found.length === MAX_RESULTS ? `The first ${MAX_RESULTS}` : found.length;
+  const summary =
     query === ''
       ? 'Search guides and reference by the field above.'
       : `${found.length === 0 ? 'Nothing' : `${many} ${found.length === 1 ? 'place' : 'places'}`} for “${query}”.`;
   return html`<h1>Search</h1>
-<div data-results><p class="faint" role="status">${said}</p>
+<div data-results><p class="faint" role="status">${summary}</p>
 ${
   query !== '' &&
   found.length === 0 &&
@@ -261,11 +268,11 @@ ${
   )}</ol></div>`;
 }
 
-/** The beginning of the text, or from shortly before the first of the words. */
+/** Returns the text from shortly before the first match, or from its beginning. */
 function excerpt(text: string, words: readonly string[]): Part {
-  const places = words.map((word) => text.toLowerCase().indexOf(word)).filter((at) => at >= 0);
-  const at = Math.max(0, Math.min(...places, text.length) - 40);
-  const from = places.length === 0 || at < EXCERPT / 2 ? 0 : text.indexOf(' ', at) + 1;
+  const positions = words.map((word) => text.toLowerCase().indexOf(word)).filter((at) => at >= 0);
+  const at = Math.max(0, Math.min(...positions, text.length) - 40);
+  const from = positions.length === 0 || at < EXCERPT / 2 ? 0 : text.indexOf(' ', at) + 1;
   const piece = text.slice(from, from + EXCERPT);
   const marked = words.reduce<Part[]>((parts, word) => parts.flatMap((part) => mark(part, word)), [piece]);
   return [from > 0 && '… ', marked, from + EXCERPT < text.length && ' …'];

@@ -1,26 +1,29 @@
 import { createHmac, timingSafeEqual } from 'node:crypto';
 import { parse } from 'uuid';
 
-/** What a link says: whose page it opens, and how long. All ids are random or serial numbers, none is a person's. */
+/**
+ * The content of a link: the page, the user and the lifetime. The ids are random or serial, so a link contains no
+ * personal data.
+ */
 export interface Link {
   workspaceId: string;
   centerId: string;
   profileId: string;
-  /** Epoch milliseconds. */
+  /** Creation time in epoch milliseconds. */
   madeAt: number;
-  /** Epoch milliseconds. */
+  /** Expiry time in epoch milliseconds. */
   expiresAt: number;
 }
 
-/** Bytes of HMAC-SHA-256. */
+/** Length of an HMAC-SHA-256 in bytes. */
 const SIGNATURE = 32;
 
 /**
- * Tokens that are signed with a workspace's key, with a content of one length.
+ * Creates functions for tokens that are signed with the key of a workspace. The content has a fixed length.
  *
- * @param bytes of the content; with the signature a multiple of three, so that no bit is spare and each token has one
- * spelling
- * @param kind one key signs several kinds of tokens: no signature of one kind is one of another
+ * @param bytes length of the content. Content and signature together must be a multiple of three bytes, so that no bit
+ * is unused and each token has only one spelling
+ * @param kind kind of token. One key signs several kinds, and a signature is valid for one kind only
  */
 export function signedTokens({ bytes, kind = '' }: { bytes: number; kind?: string }) {
   const form = new RegExp(`^[A-Za-z0-9_-]{${((bytes + SIGNATURE) / 3) * 4}}$`);
@@ -31,11 +34,11 @@ export function signedTokens({ bytes, kind = '' }: { bytes: number; kind?: strin
     sign: (content: Uint8Array, secret: Uint8Array): string =>
       Buffer.concat([content, signatureOf(content, secret)]).toString('base64url'),
 
-    /** What a token says, before anyone knows whether it is true; undefined when it is none. */
+    /** Decodes a token without verifying its signature. Returns undefined if the text is not a token. */
     read: (token: string): Buffer | undefined =>
       form.test(token) ? Buffer.from(token, 'base64url').subarray(0, bytes) : undefined,
 
-    /** Whether a token that can be read was signed with this key; it takes as long for one that is nearly right. */
+    /** Returns whether a decoded token was signed with this key. The comparison takes constant time. */
     isSigned(token: string, secret: Uint8Array): boolean {
       const whole = Buffer.from(token, 'base64url');
       return timingSafeEqual(whole.subarray(bytes), signatureOf(whole.subarray(0, bytes), secret));
@@ -43,13 +46,13 @@ export function signedTokens({ bytes, kind = '' }: { bytes: number; kind?: strin
   };
 }
 
-/** Another form of the content would have another number. */
+/** Version of the format of the content. Increase it when the format changes. */
 const VERSION = 1;
 
 const CONTENT = 1 + 3 * 16 + 2 * 6;
 const tokens = signedTokens({ bytes: CONTENT });
 
-/** The last part of a link's path, signed with the workspace's key. */
+/** Returns the last part of the link's path, signed with the key of the workspace. */
 export function signLink(link: Link, secret: Uint8Array): string {
   const content = Buffer.alloc(CONTENT);
   content[0] = VERSION;
@@ -61,7 +64,7 @@ export function signLink(link: Link, secret: Uint8Array): string {
   return tokens.sign(content, secret);
 }
 
-/** What a token says, before anyone knows whether it is true; undefined when it says nothing. */
+/** Decodes a token without verifying its signature. Returns undefined if it is not a token of a link. */
 export function readLink(token: string): Link | undefined {
   const bytes = tokens.read(token);
   if (bytes?.[0] !== VERSION) return undefined;
@@ -79,7 +82,10 @@ export function readLink(token: string): Link | undefined {
 
 export const isSigned = tokens.isSigned;
 
-/** Without the check of `uuid`'s own, which refuses versions that there are not: any sixteen bytes may come here. */
+/**
+ * Formats 16 bytes as a UUID. In contrast to the package `uuid`, it does not check the version, because the bytes may
+ * be arbitrary.
+ */
 function hex(bytes: Uint8Array): string {
   const text = Buffer.from(bytes).toString('hex');
   return text.replace(/^(.{8})(.{4})(.{4})(.{4})(.{12})$/, '$1-$2-$3-$4-$5');

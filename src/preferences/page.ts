@@ -3,51 +3,54 @@ import { Parser } from 'htmlparser2';
 import type { Json } from '../profile/json.ts';
 import { uuidOf } from '../profile/values.ts';
 
-// What a web process knows of pages without Liquid, which the processes that render load.
+// Definitions that web processes need. They do not depend on Liquid, which only render processes load.
 
-/** Longest template that is stored, in characters. */
+/** Maximum length of a stored template in characters. */
 export const MAX_TEMPLATE = 262_144;
 
-/** Longest page that a template may make, in characters. */
+/** Maximum length of a rendered page in characters. */
 export const MAX_PAGE = 1_048_576;
 
-/** Milliseconds after which Liquid stops by itself: hundreds of times what a page takes. */
+/** Time limit of Liquid for one rendering in milliseconds: hundreds of times the time of a usual page. */
 export const RENDER_LIMIT = 500;
 
 /**
- * Milliseconds after which the process that renders is ended, whatever it is doing: Liquid looks at the clock only
- * between two tags, and one filter can take long.
+ * Milliseconds after which the render process is killed. Liquid checks its own limit only between two tags, and a
+ * single filter can take long.
  */
 export const RENDER_DEADLINE = 1500;
 
-/** Elements and characters that one rendering may make on its way, as Liquid counts them. */
+/** Maximum number of elements and characters that one rendering may allocate, as counted by Liquid. */
 export const MEMORY_LIMIT = 5_000_000;
 
-/** Of a rendering process's heap, in MB. */
+/** Heap size of a render process in MB. */
 export const HEAP = 64;
 
-/** Processes that render, for each web process: pages take no more than this of the machine from the API. */
+/** Number of render processes per web process. It limits the share of the machine that pages take from the API. */
 export const RENDERERS = 2;
 
-/** Renderings that may wait for a process; more are refused. */
+/** Maximum number of renderings that wait for a process. Further ones are refused. */
 export const MAX_WAITING = 64;
 
-/** Of one workspace. */
+/** Maximum number of waiting renderings of one workspace. */
 export const MAX_WAITING_OF_ONE = 32;
 
-/** Milliseconds that a rendering waits for processes that have others in hand. */
+/** Maximum time in milliseconds that a rendering waits while all processes are busy. */
 export const TURN_PATIENCE = 2500;
 
-/** Milliseconds of processor time from which on a rendering is slow: many times what a page takes. */
+/** Processor time in milliseconds above which a rendering is slow: many times the time of a usual page. */
 export const SLOW = 250;
 
-/** Milliseconds for which a workspace with such a one shares all processes but one with its like. */
+/**
+ * Time in milliseconds after a slow rendering for which the workspace counts as slow. Slow workspaces leave at least
+ * one process to the others.
+ */
 export const SLOW_FOR = 60_000;
 
-/** Named controls of a page: 450 groups with two boxes each have 900. */
+/** Maximum number of named controls of a page. 450 groups with two boxes each have 900. */
 export const MAX_CONTROLS = 5000;
 
-/** The document around a page's HTML: what a center has beside its templates. */
+/** The settings of a center for the document around its HTML. */
 export interface Head {
   title: string;
   options: { 'meta-viewport-content'?: string; 'links-tags'?: Record<string, Json>[] };
@@ -56,8 +59,8 @@ export interface Head {
 const LINK_ATTRIBUTES = ['rel', 'type', 'sizes', 'color', 'href'];
 
 /**
- * The whole document. HTML that is one already gets the head's elements put into its head; a title of its own
- * stays.
+ * Creates the complete document. If the HTML is a complete document already, the elements are inserted into its head,
+ * and its own title is kept.
  */
 export function documentOf(html: string, { title, options }: Head): string {
   const whole = /<html[\s>]/i.test(html);
@@ -76,8 +79,8 @@ export function documentOf(html: string, { title, options }: Head): string {
 }
 
 /**
- * Where the first tag of the kind ends; 0: there is none. One step through the page, whatever stands there: an
- * expression that looked for the end as well would do so from each beginning, for minutes.
+ * Returns the end of the first tag of a kind, or 0 if there is none. The search takes one pass for any page. A regular
+ * expression that also matched the end of the tag would search for it from each beginning, which could take minutes.
  */
 function endOfTag(html: string, beginning: RegExp): number {
   const begin = html.search(beginning);
@@ -91,11 +94,11 @@ function linkOf(link: Record<string, Json>): string {
   return `<link ${attributes.join(' ')}>`;
 }
 
-/** What a user can say of email as a whole. */
+/** The global email states that a user can choose. */
 export const globalStates = ['subscribed', 'unsubscribed', 'opted_in'] as const;
 export type GlobalState = (typeof globalStates)[number];
 
-/** What a user can say of one subscription group. */
+/** The states of a subscription group that a user can choose. */
 export const groupStates = ['subscribed', 'unsubscribed'] as const;
 export type GroupStateName = (typeof groupStates)[number];
 
@@ -104,21 +107,21 @@ export const GLOBAL_FIELD = 'email_global_state';
 
 const GROUP_PREFIX = 'subscription_group_';
 
-/** Name of the form field for a subscription group. */
+/** Returns the name of the form field for a subscription group. */
 export function groupField(groupId: string): string {
   return GROUP_PREFIX + groupId;
 }
 
-/** The group that a form field is for, if it is for one. */
+/** Returns the group of a form field, or undefined if the field is not for a group. */
 export function groupOfField(name: string): string | undefined {
   return name.startsWith(GROUP_PREFIX) ? uuidOf(name.slice(GROUP_PREFIX.length)) : undefined;
 }
 
 /**
- * Why what a visitor chooses on a page would not arrive, if so, in words for whoever wrote it. Without this a visitor
- * would be the first to see it, or nobody at all.
+ * Returns the reason why a choice on the page would be lost, as a message for the author of the template. Returns
+ * undefined if there is none. Otherwise only visitors would notice the mistake.
  *
- * @param submitUrl where the page is told to send its form
+ * @param submitUrl URL to which the page must send its form
  */
 export function formProblem({ forms, stray }: PageForms, submitUrl: string): string | undefined {
   const lost = stray.find(isState);
@@ -151,48 +154,48 @@ function statesOf({ name }: Field): readonly string[] {
   return name === GLOBAL_FIELD ? globalStates : groupStates;
 }
 
-/** A control of a form that has a name. */
+/** A named control of a form. */
 export interface Field {
   name: string;
-  /** What is sent; of a select or a text, whose value is the visitor's, nothing that counts. */
+  /** Sent value. It is irrelevant for a select or text control, whose value the visitor chooses. */
   value: string;
-  /** Sent only when it is ticked. */
+  /** Whether the value is sent only if the box is ticked. */
   checkbox: boolean;
-  /** Whether the visitor can send no other value. */
+  /** Whether the visitor cannot change the value. */
   fixed: boolean;
 }
 
 export interface Form {
-  /** Lower-case. */
+  /** Method in lower case. */
   method: string;
-  /** Empty: the page's own address. */
+  /** Target of the form. Empty for the URL of the page itself. */
   action: string;
   enctype: string | undefined;
-  /** Its controls in order, wherever they stand. */
+  /** Controls in document order, including controls outside the form element. */
   fields: Field[];
 }
 
 export interface PageForms {
   forms: Form[];
-  /** Controls that belong to no form, which no browser sends. */
+  /** Controls without a form, which browsers do not send. */
   stray: Field[];
 }
 
-/** Types of controls whose value nobody types; those of the second list are never sent. */
+/** Types of controls whose value the visitor cannot type, and types that browsers never send. */
 const FIXED = ['checkbox', 'radio', 'hidden', 'submit'];
 const NEVER_SENT = ['button', 'reset', 'image'];
 
 /**
- * The named controls of a page by the form that sends them, as a browser has it: the one that `form=` names, else the
- * one around the control. What is disabled, or stands in a `template`, is not sent and left out.
+ * Reads the named controls of a page and assigns each to the form that sends it, like a browser: the form of its `form`
+ * attribute, or the form around the control. Disabled controls and controls in a `template` are omitted.
  */
 export function readForms(html: string): PageForms {
   const forms: Form[] = [];
   const stray: Field[] = [];
   const named = new Map<string, Form>();
-  /** Those whose form may come later. */
+  /** Controls whose form may follow later in the page. */
   const joined: { field: Field; id: string }[] = [];
-  /** Whether each open fieldset or template switches off what stands in it. */
+  /** The open fieldsets and templates, and whether each disables its content. */
   const around: { tag: string; off: boolean }[] = [];
   let open: Form | undefined;
   const parser = new Parser(
@@ -202,7 +205,7 @@ export function readForms(html: string): PageForms {
           around.push({ tag, off: tag === 'template' || attributes.disabled !== undefined });
         }
         if (around.some(({ off }) => off)) return;
-        // A form within a form is none.
+        // Browsers ignore a form inside a form.
         if (tag === 'form' && !open) {
           open = formOf(attributes);
           forms.push(open);

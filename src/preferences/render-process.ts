@@ -25,11 +25,11 @@ import {
 import type { View } from './submission.ts';
 import { TemplateError, TemplateTooCostly, translateUserNames } from './template.ts';
 
-/** Tags that read other templates, which there are none of, and `raw`, which would let an attribute be HTML. */
+/** Tags that read other templates, which do not exist, and the filter `raw`, which would output an attribute as HTML. */
 const FORBIDDEN_TAGS = ['include', 'render', 'layout', 'block'];
 const FORBIDDEN_FILTERS = ['raw'];
 
-/** `{% form_field_name :email_global_state %}`, `{% form_field_name :subscription_group <group id> %}` */
+/** The tag `{% form_field_name :email_global_state %}` or `{% form_field_name :subscription_group <group id> %}`. */
 class FormFieldName extends Tag {
   private readonly field: string;
 
@@ -46,7 +46,7 @@ class FormFieldName extends Tag {
     }
   }
 
-  /** The group that it is for. */
+  /** Id of the subscription group. Undefined for the global email state. */
   get group(): string | undefined {
     return this.field === GLOBAL_FIELD ? undefined : uuidOf(this.field.slice(-36));
   }
@@ -57,7 +57,7 @@ class FormFieldName extends Tag {
   }
 }
 
-/** Stops a page that grows too large while it grows. */
+/** Output that stops the rendering when the page exceeds MAX_PAGE. */
 class BoundedPage implements Emitter {
   buffer = '';
 
@@ -69,11 +69,11 @@ class BoundedPage implements Emitter {
 
 interface Parsed {
   templates: Template[];
-  /** Ids of the subscription groups that it names. */
+  /** Ids of the subscription groups in the template. */
   groups: string[];
 }
 
-/** Liquid as preference centers have it: what an attribute holds is always shown as text. */
+/** Creates a Liquid engine for preference centers, which escapes all output, so that attributes are always shown as text. */
 function createEngine() {
   const named = new Set<string>();
   const liquid = new Liquid({
@@ -98,7 +98,10 @@ function createEngine() {
   for (const name of FORBIDDEN_TAGS) delete liquid.tags[name];
   for (const name of FORBIDDEN_FILTERS) delete liquid.filters[name];
 
-  /** @throws {TemplateError} naming the line */
+  /**
+   * Parses a template.
+   * @throws {TemplateError} with the line
+   */
   function parse(template: string): Parsed {
     const { text, groups } = translateUserNames(template);
     named.clear();
@@ -106,11 +109,14 @@ function createEngine() {
       const templates = liquid.parse(text);
       return { templates, groups: [...new Set([...groups, ...named])] };
     } catch (error) {
-      throw inWords(error);
+      throw toTemplateError(error);
     }
   }
 
-  /** @throws {TemplateError} naming the line */
+  /**
+   * Renders a parsed template.
+   * @throws {TemplateError} with the line
+   */
   function render({ templates }: Parsed, view: View): string {
     const scope = {
       attributes: view.attributes,
@@ -123,7 +129,7 @@ function createEngine() {
       const context = new Context(scope, liquid.options, { sync: true });
       toValueSync(liquid.renderer.renderTemplates(templates, context, page));
     } catch (error) {
-      throw inWords(error);
+      throw toTemplateError(error);
     }
     return page.buffer;
   }
@@ -131,15 +137,18 @@ function createEngine() {
   return { parse, render };
 }
 
-/** Liquid's message, with the line in front; of a limit, what the limit is about. */
-function inWords(error: unknown): TemplateError {
+/**
+ * Converts an error of Liquid to a message that begins with the line. For an exceeded limit, the message describes the
+ * limit.
+ */
+function toTemplateError(error: unknown): TemplateError {
   const { message } = error as Error;
   const [, problem = message, line] = /^([\s\S]*), line:(\d+), col:\d+$/.exec(message) ?? [];
-  const place = line === undefined ? '' : `line ${line}: `;
+  const prefix = line === undefined ? '' : `line ${line}: `;
   const limit = /^(template render|memory alloc|page size|parse length) limit exceeded/.exec(problem)?.[1];
   return limit === undefined
-    ? new TemplateError(place + problem)
-    : new TemplateTooCostly(place + limits[limit as keyof typeof limits]);
+    ? new TemplateError(prefix + problem)
+    : new TemplateTooCostly(prefix + limits[limit as keyof typeof limits]);
 }
 
 const limits = {
@@ -149,17 +158,17 @@ const limits = {
   'parse length': `it has more than ${grouped(MAX_TEMPLATE)} characters`,
 };
 
-/** What a rendering process is asked. */
+/** A request to a render process. */
 export interface Rendering {
   template: string;
   view: View;
 }
 
-/** What it answers. */
+/** The result of a rendering. */
 export type Rendered =
   | {
       html: string;
-      /** Ids of the subscription groups that the template names. */
+      /** Ids of the subscription groups in the template. */
       groups: string[];
       page: PageForms;
     }
@@ -167,12 +176,12 @@ export type Rendered =
 
 export interface Answer {
   rendered: Rendered;
-  /** Milliseconds of processor time that it took: a busy machine makes no template slow. */
+  /** Processor time in milliseconds. In contrast to elapsed time, it does not depend on the load of the machine. */
   cpu: number;
 }
 
-// A process of its own, with an empty environment and little memory. Nothing that a template makes Liquid do can hold
-// up the web process, end it, or reach a secret of it. It gives way to everything else on the machine.
+// This process has an empty environment and little memory. So a template cannot block the web process, crash it, or
+// read its secrets. Its priority is lower than that of other processes.
 setPriority(10);
 for (const signal of ['SIGINT', 'SIGTERM']) process.on(signal, () => {});
 process.on('disconnect', () => process.exit());

@@ -15,35 +15,35 @@ import {
 import type { Answer, Rendered, Rendering } from './render-process.ts';
 import { TemplateError, TemplateTooCostly } from './template.ts';
 
-/** Node runs only the compiled one. */
+/** The compiled file, because Node cannot run the TypeScript source in a child process. */
 const FILE = path.join(packageRoot, 'dist/src/preferences/render-process.js');
 
-/** Milliseconds that a new process has until it is ready, on a machine that is busy with other things. */
+/** Maximum milliseconds until a new process is ready. The value allows for a busy machine. */
 const START_DEADLINE = 10_000;
 
-/** More pages are asked for than can be rendered now. */
+/** Too many pages are waiting to be rendered. */
 export class RendererBusy extends Error {
   override name = 'RendererBusy';
 }
 
 export type Page = Exclude<Rendered, { problem: string }>;
 
-/** What a web process renders with. */
+/** Settings of the renderer of a web process. */
 export interface RendererSettings {
-  /** Processes. */
+  /** Maximum number of render processes. */
   most?: number;
-  /** Milliseconds that one rendering may take. */
+  /** Maximum duration of one rendering in milliseconds. */
   deadline?: number;
-  /** Milliseconds that it may wait for a process. */
+  /** Maximum time in milliseconds that a rendering waits for a process. */
   patience?: number;
-  /** Milliseconds for which a workspace with a slow template shares all processes but one with its like. */
+  /** Milliseconds after a slow rendering for which the workspace counts as slow. */
   slowFor?: number;
 }
 
 /**
- * Renders templates in a few processes, started when the first page is asked for. One that takes longer than the
- * deadline, or more memory than it has, is ended and replaced; what waits for it goes on. Workspaces take turns, and
- * those whose templates are slow never have all processes.
+ * Creates a renderer with a few processes, which start at the first rendering. A process that exceeds the deadline or
+ * its memory is killed and replaced, and the waiting renderings continue. Workspaces take turns, and slow workspaces
+ * never occupy all processes.
  */
 export function createRenderer({
   most = RENDERERS,
@@ -51,10 +51,10 @@ export function createRenderer({
   patience = TURN_PATIENCE,
   slowFor = SLOW_FOR,
 }: RendererSettings = {}) {
-  /** Until when, by workspace, in ms of `performance.now()`; the latest last. */
+  /** Times until which workspaces count as slow, in milliseconds of `performance.now()`, in ascending order. */
   const slowUntil = new Map<string, number>();
   const idle: ChildProcess[] = [];
-  const living = new Set<ChildProcess>();
+  const children = new Set<ChildProcess>();
   let starting = 0;
   let stopped = false;
 
@@ -65,21 +65,23 @@ export function createRenderer({
     mostWaitingOfOne: MAX_WAITING_OF_ONE,
     patience,
     isHeavy: isSlow,
-    // That a process takes its time to start is bounded by itself.
+    // The wait does not time out while a process starts, because START_DEADLINE limits the start.
     isExcused: () => starting > 0,
     refusal: (reason) => new RendererBusy(`no process to render the page with: ${reason}`),
   });
 
   /**
-   * @param workspaceId whose template it is
-   * @throws {TemplateError} when the template is at fault, in words for whoever wrote it
-   * @throws {RendererBusy} at once when too many wait, and when its turn has not come in time
+   * Renders a template.
+   *
+   * @param workspaceId workspace of the template
+   * @throws {TemplateError} if the template is not valid, with a message for its author
+   * @throws {RendererBusy} immediately if too many renderings wait, or after the patience has passed
    */
   function render(workspaceId: string, rendering: Rendering): Promise<Page> {
     return semaphore.use(workspaceId, async () => {
       if (stopped) throw new RendererBusy('the process stops');
-      // A slow one may cost its process, so it leaves the others one that is ready.
-      const ready = isSlow(workspaceId) && living.size < most ? undefined : idle.pop();
+      // A slow template may end its process, so it gets a new process and leaves the idle one to others.
+      const ready = isSlow(workspaceId) && children.size < most ? undefined : idle.pop();
       const { rendered, cpu } = await run(ready ?? (await start()), rendering);
       if (cpu > SLOW) noteSlow(workspaceId);
       if (rendered && 'html' in rendered) return rendered;
@@ -110,37 +112,40 @@ export function createRenderer({
       serialization: 'advanced',
       stdio: ['ignore', 'ignore', 'ignore', 'ipc'],
     });
-    living.add(child);
+    children.add(child);
     starting++;
     return new Promise((resolve, reject) => {
-      awaitWord(child, START_DEADLINE, (word) => {
+      awaitMessage(child, START_DEADLINE, (message) => {
         starting--;
-        if (word === 'ready') resolve(child);
+        if (message === 'ready') resolve(child);
         else reject(new RendererBusy('no process to render with'));
       });
     });
   }
 
-  /** Without an answer it was ended, and took as long as one may. */
+  /** Runs a rendering. If the process does not answer, it is killed and the processor time counts as infinite. */
   function run(child: ChildProcess, rendering: Rendering): Promise<Partial<Answer> & { cpu: number }> {
     return new Promise((resolve) => {
-      awaitWord(child, deadline, (word) => {
-        if (word !== undefined) idle.push(child);
-        resolve((word as Answer | undefined) ?? { cpu: Number.POSITIVE_INFINITY });
+      awaitMessage(child, deadline, (message) => {
+        if (message !== undefined) idle.push(child);
+        resolve((message as Answer | undefined) ?? { cpu: Number.POSITIVE_INFINITY });
       });
       child.send(rendering, () => {});
     });
   }
 
-  /** Calls back with its next word, or with none when it has ended, or was ended for its silence. */
-  function awaitWord(child: ChildProcess, patience: number, settle: (word?: unknown) => void): void {
-    const end = (word?: unknown) => {
+  /**
+   * Calls back with the next message, or without one if the process has exited or was killed after `patience`
+   * milliseconds.
+   */
+  function awaitMessage(child: ChildProcess, patience: number, callback: (message?: unknown) => void): void {
+    const end = (message?: unknown) => {
       clearTimeout(timer);
       for (const event of ['message', 'error', 'exit']) child.removeAllListeners(event);
-      if (word === undefined) forget(child);
-      // One that ends while it has nothing to do is missed by nobody.
+      if (message === undefined) forget(child);
+      // If an idle process exits, it is only removed from the lists.
       else for (const event of ['error', 'exit']) child.once(event, () => forget(child));
-      settle(word);
+      callback(message);
     };
     const timer = setTimeout(() => end(), patience);
     for (const event of ['message', 'error', 'exit']) child.removeAllListeners(event);
@@ -150,7 +155,7 @@ export function createRenderer({
   }
 
   function forget(child: ChildProcess): void {
-    living.delete(child);
+    children.delete(child);
     if (idle.includes(child)) idle.splice(idle.indexOf(child), 1);
     child.on('error', () => {});
     child.kill('SIGKILL');
@@ -158,11 +163,11 @@ export function createRenderer({
 
   return {
     render,
-    /** Ends the processes, and with them what is in hand. */
+    /** Kills the processes, and with them their current renderings. */
     async stop(): Promise<void> {
       stopped = true;
-      const ended = [...living].map((child) => new Promise((resolve) => child.once('exit', resolve)));
-      for (const child of living) child.kill('SIGKILL');
+      const ended = [...children].map((child) => new Promise((resolve) => child.once('exit', resolve)));
+      for (const child of children) child.kill('SIGKILL');
       await Promise.all(ended);
     },
   };

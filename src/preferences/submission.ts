@@ -11,31 +11,31 @@ import {
   groupStates,
 } from './page.ts';
 
-/** A subscription group of the workspace that still changes. */
+/** A subscription group of the workspace that is not archived. */
 export interface LiveGroup {
   id: string;
   channel: string;
 }
 
-/** What a user has chosen; what is not named stays as it is. */
+/** The states that a user has chosen. Other states do not change. */
 export interface Choice {
   emailGlobal?: GlobalState;
   groups: Record<string, GroupStateName>;
 }
 
-/** A form whose fields have other values than states: whoever wrote the template has to mend it. */
+/** A form with a value that is not a state. The author of the template must fix it. */
 export class NotAChoice extends Error {
   override name = 'NotAChoice';
 }
 
 /**
- * Reads a sent form. A browser does not send a box that is not ticked. So a box for being subscribed which is missing
- * means unsubscribed: in the form that was sent, and no other of the page. Of several values of one field the last
- * counts. Whoever unsubscribes from email as a whole is unsubscribed from every email group.
+ * Reads a submitted form. A browser does not send an unticked box, so a missing box for being subscribed means
+ * unsubscribed. This applies to the boxes of the submitted form only. If a field has several values, the last one
+ * counts. A user who unsubscribes globally is unsubscribed from every email group.
  *
- * @param sent the pairs of the form, in order
- * @param forms those of the page as this user sees it
- * @throws {NotAChoice} naming the field
+ * @param sent names and values of the form, in order
+ * @param forms the forms of the page as this user sees it
+ * @throws {NotAChoice} with the field
  */
 export function readChoice(
   sent: Iterable<[name: string, value: string]>,
@@ -58,10 +58,11 @@ export function readChoice(
   return choice;
 }
 
-/** The boxes for being subscribed that were shown and not sent. */
+/** Returns the names of the boxes for being subscribed that were shown but not sent. */
 function untickedOf(forms: Form[], values: ReadonlyMap<string, string>): string[] {
   const names = (fields: Field[]) => new Set(fields.map(({ name }) => name));
-  // Once: a hostile page has thousands of forms, and a hostile visitor sends thousands of values.
+  // Computed once, because a hostile page may have thousands of forms, and a hostile visitor may send thousands of
+  // values.
   const sent = [...values.keys()];
   const mayBeSent = forms.filter(({ fields }) => {
     const own = names(fields);
@@ -72,13 +73,13 @@ function untickedOf(forms: Form[], values: ReadonlyMap<string, string>): string[
     return new Set([...names(shown)].filter((name) => !values.has(name)));
   });
   const [first = [], ...others] = boxes;
-  // Where the sent fields leave it open which form it was, only what every one of them says counts.
+  // If the sent fields match several forms, a box counts as unticked only if it is unticked in all of them.
   return [...first].filter((name) => others.every((other) => other.has(name)));
 }
 
 function isSubscribing(name: string, value: string): boolean {
-  const known = name === GLOBAL_FIELD || groupOfField(name) !== undefined;
-  return known && (value === 'subscribed' || value === 'opted_in');
+  const isState = name === GLOBAL_FIELD || groupOfField(name) !== undefined;
+  return isState && (value === 'subscribed' || value === 'opted_in');
 }
 
 function oneOf<T extends string>(states: readonly T[], field: string, value: string): T {
@@ -88,9 +89,9 @@ function oneOf<T extends string>(states: readonly T[], field: string, value: str
 }
 
 /**
- * The objects that bring a choice about, in the order of the page: email as a whole first.
+ * Creates the objects that apply a choice: the global email state first, then the groups in the order of the page.
  *
- * @param newId gives each its id
+ * @param newId returns a new object id
  */
 export function objectsOf(
   choice: Choice,
@@ -98,14 +99,14 @@ export function objectsOf(
   newId: () => string,
 ): (AcceptedEmailChange | AcceptedGroupState)[] {
   const objects: (AcceptedEmailChange | AcceptedGroupState)[] = [];
-  const place = () => ({ id: newId(), index: objects.length });
+  const nextPosition = () => ({ id: newId(), index: objects.length });
   if (choice.emailGlobal) {
-    objects.push({ kind: 'email_change', ...place(), email: user.email, state: choice.emailGlobal });
+    objects.push({ kind: 'email_change', ...nextPosition(), email: user.email, state: choice.emailGlobal });
   }
   for (const [group, state] of Object.entries(choice.groups)) {
     objects.push({
       kind: 'group_state',
-      ...place(),
+      ...nextPosition(),
       identifier: { external_id: user.externalId },
       subscription_group_id: group,
       subscription_state: state,
@@ -114,18 +115,18 @@ export function objectsOf(
   return objects;
 }
 
-/** What a template is told of its user. Plain data: it is handed to another process. */
+/** The data of a user that a template can use. It must be plain data, because it is sent to another process. */
 export interface View {
-  /** By the names that templates know; see `attributeNames`. */
+  /** Attributes by the names in `attributeNames`. */
   attributes: Record<string, string>;
   customAttributes: Record<string, Json>;
   emailGlobal: GlobalState;
-  /** By group id. */
+  /** States by group id. */
   groups: Record<string, GroupStateName>;
   submitUrl: string;
 }
 
-/** The attributes that a template may name as `${…}`, with the stored member that each of them shows. */
+/** The attributes that a template can use as `${…}`, with the name of the stored member. */
 export const attributeNames: Record<string, string> = {
   email_address: 'email',
   email: 'email',
@@ -145,7 +146,7 @@ export const attributeNames: Record<string, string> = {
   gender: 'gender',
 };
 
-/** The user of a trial: everything that a template may ask for has some value. */
+/** The user of test renderings, who has a value for each attribute. */
 export const sampleView: View = {
   attributes: Object.fromEntries(Object.keys(attributeNames).map((name) => [name, 'sample'])),
   customAttributes: {},
@@ -155,15 +156,14 @@ export const sampleView: View = {
 };
 
 /**
- * What a template is told of a user as the store has it. A group without any word of the user is one that the user is
- * not in.
+ * Converts a stored user to the data for templates. If the user has no state for a group, it counts as unsubscribed.
  *
- * @param groups those of the workspace that are not archived
- * @param submitUrl where the form of the page goes
+ * @param groups the groups of the workspace that are not archived
+ * @param submitUrl URL to which the page sends its form
  */
 export function viewOf(user: Record<string, unknown>, groups: LiveGroup[], submitUrl: string): View {
-  const told = (user.subscription_groups ?? []) as { id: string; status: string }[];
-  const states = new Map(told.map(({ id, status }) => [id, status.toLowerCase() as GroupStateName]));
+  const stored = (user.subscription_groups ?? []) as { id: string; status: string }[];
+  const states = new Map(stored.map(({ id, status }) => [id, status.toLowerCase() as GroupStateName]));
   return {
     attributes: Object.fromEntries(
       Object.entries(attributeNames).flatMap(([name, member]) => {

@@ -1,104 +1,108 @@
 import { uuidOf } from '../profile/values.ts';
 import { attributeNames } from './submission.ts';
 
-/** Why a template cannot be rendered, in words for whoever wrote it. */
+/** An invalid template. The message is for its author. */
 export class TemplateError extends Error {
   override name = 'TemplateError';
 }
 
-/** The page takes too long, too much memory, or is too large. */
+/** A template that takes too much time or memory, or whose page is too large. */
 export class TemplateTooCostly extends TemplateError {
   override name = 'TemplateTooCostly';
 }
 
-/** `line 3: what is wrong`, with the line of a place in the template. */
-function atLine(text: string, place: number, problem: string): TemplateError {
-  const line = text.slice(0, place).split('\n').length;
+/** Creates an error with the line of a position in the template, for example `line 3: …`. */
+function errorAt(text: string, position: number, problem: string): TemplateError {
+  const line = text.slice(0, position).split('\n').length;
   return new TemplateError(`line ${line}: ${problem}`);
 }
 
 const ENDRAW = /\{%-?\s*endraw\s*-?%\}/g;
 
-/** Characters in which an owner and its dot are looked for; the longest that there is has 17. */
-const LONGEST_OWNER = 64;
+/** Number of characters in which an owner and its dot are searched. The longest owner has 17 characters. */
+const MAX_OWNER_LENGTH = 64;
 
 export interface Translated {
-  /** Plain Liquid, line by line as before. */
+  /** Plain Liquid with the same lines. */
   text: string;
-  /** The subscription groups that are named. */
+  /** Ids of the subscription groups in the template. */
   groups: Set<string>;
 }
 
 /**
- * Writes `${…}`, which Liquid does not know, as what it does: `${email_address}` as a look-up among the user's
- * attributes, `subscribed_state.${…}` and `custom_attribute.${…}` among those. Only inside `{{ }}` and `{% %}`,
- * and not inside quotes there: everywhere else it is text.
+ * Translates `${…}`, which Liquid does not support, to plain Liquid: `${email_address}` to a look-up in the user's
+ * attributes, and `subscribed_state.${…}` and `custom_attribute.${…}` to look-ups in these. It is translated only
+ * inside `{{ }}` and `{% %}` and outside quotes. Elsewhere it is text.
  *
- * @throws {TemplateError} naming the line of a name that cannot be
+ * @throws {TemplateError} with the line of an unknown name
  */
 export function translateUserNames(template: string): Translated {
   const groups = new Set<string>();
   let text = '';
-  let place = 0;
+  let position = 0;
   for (;;) {
-    const begin = nextMarkup(template, place);
-    if (begin < 0) return { text: text + template.slice(place), groups };
-    text += template.slice(place, begin);
+    const begin = nextMarkup(template, position);
+    if (begin < 0) return { text: text + template.slice(position), groups };
+    text += template.slice(position, begin);
     const markup = readMarkup(template, begin, groups);
     text += markup.text;
-    place = markup.end;
+    position = markup.end;
     if (!/^\{%-?\s*raw\s*-?%\}$/.test(markup.text)) continue;
-    ENDRAW.lastIndex = place;
+    ENDRAW.lastIndex = position;
     const found = ENDRAW.exec(template);
     const end = found ? found.index : template.length;
-    text += template.slice(place, end);
-    place = end;
+    text += template.slice(position, end);
+    position = end;
   }
 }
 
 function nextMarkup(template: string, from: number): number {
-  for (let place = template.indexOf('{', from); place >= 0; place = template.indexOf('{', place + 1)) {
-    if (template[place + 1] === '{' || template[place + 1] === '%') return place;
+  for (
+    let position = template.indexOf('{', from);
+    position >= 0;
+    position = template.indexOf('{', position + 1)
+  ) {
+    if (template[position + 1] === '{' || template[position + 1] === '%') return position;
   }
   return -1;
 }
 
-/** From `{{` or `{%` to its end; one without an end goes as it is, for Liquid to complain of. */
+/** Reads markup from `{{` or `{%` to its end. Markup without an end is copied, so that Liquid reports it. */
 function readMarkup(template: string, begin: number, groups: Set<string>): { text: string; end: number } {
   const closing = template[begin + 1] === '{' ? '}}' : '%}';
   const comment = /^\{%-?\s*#/.test(template.slice(begin, begin + 20));
   let text = template.slice(begin, begin + 2);
-  let place = begin + 2;
-  while (place < template.length) {
-    if (template.startsWith(closing, place)) return { text: text + closing, end: place + 2 };
-    const character = template[place]!;
+  let position = begin + 2;
+  while (position < template.length) {
+    if (template.startsWith(closing, position)) return { text: text + closing, end: position + 2 };
+    const character = template[position]!;
     if (character === '"' || character === "'") {
-      const quote = template.indexOf(character, place + 1);
-      const end = quote < 0 ? place + 1 : quote + 1;
-      text += template.slice(place, end);
-      place = end;
-    } else if (!comment && template.startsWith('${', place)) {
-      const end = template.indexOf('}', place);
-      if (end < 0) throw atLine(template, place, "'${' is not closed");
-      const name = template.slice(place + 2, end).trim();
-      text = lookUp({ before: text, name }, groups, (problem) => atLine(template, place, problem));
-      place = end + 1;
+      const quote = template.indexOf(character, position + 1);
+      const end = quote < 0 ? position + 1 : quote + 1;
+      text += template.slice(position, end);
+      position = end;
+    } else if (!comment && template.startsWith('${', position)) {
+      const end = template.indexOf('}', position);
+      if (end < 0) throw errorAt(template, position, "'${' is not closed");
+      const name = template.slice(position + 2, end).trim();
+      text = lookUp({ before: text, name }, groups, (problem) => errorAt(template, position, problem));
+      position = end + 1;
     } else {
       text += character;
-      place++;
+      position++;
     }
   }
   return { text: template.slice(begin), end: template.length };
 }
 
-/** The text so far with the look-up of the name behind it. */
+/** Returns the text so far, followed by the look-up of the name. */
 function lookUp(
   { before, name }: { before: string; name: string },
   groups: Set<string>,
   problem: (text: string) => Error,
 ): string {
-  // The end alone: from every letter of a long word the expression would run to where it ends.
-  const owner = /(\w+)\.$/.exec(before.slice(-LONGEST_OWNER))?.[1];
+  // Search only the end of the text. Otherwise the expression would scan a long word from each of its letters.
+  const owner = /(\w+)\.$/.exec(before.slice(-MAX_OWNER_LENGTH))?.[1];
   if (owner === undefined) {
     if (!Object.hasOwn(attributeNames, name)) {
       throw problem(

@@ -1,10 +1,11 @@
-// The pages are read without this: it finds while one types, keeps the language of examples, and sends a request of one's own.
+// The pages work without this script. It searches while the reader types, remembers the language of the samples, and sends
+// sample requests.
 
 const LANGUAGE = 'penstock-language';
 const PAUSE_MS = 150;
-const MOST_SHOWN = 100_000;
+const MAX_SHOWN = 100_000;
 
-/** The page of what was found, while one types in the field of the search. */
+/** Updates the results while the reader types in the search field. */
 function searchLive() {
   const field = document.querySelector('input[name=q]');
   const results = document.querySelector('[data-results]');
@@ -34,7 +35,7 @@ function keepLanguage() {
   }
 }
 
-/** A path with what the fields hold; undefined while one of the path is empty. */
+/** Returns the URL for the values of the fields. Undefined if a part of the path is empty. */
 function addressOf(section, fields) {
   const query = new URLSearchParams();
   let path = section.dataset.route;
@@ -72,7 +73,7 @@ function offerTrial() {
       const response = await fetch(address, { method: section.dataset.method, headers, body: body?.value });
       const text = await response.text();
       status.textContent = `${response.status} ${response.statusText}`;
-      answer.textContent = readable(text).slice(0, MOST_SHOWN);
+      answer.textContent = readable(text).slice(0, MAX_SHOWN);
       answer.hidden = text === '';
     } catch (error) {
       status.textContent = `There was no answer: ${error.message}`;
