@@ -10,23 +10,23 @@ import type { Pool } from '../store/database.ts';
 import { isMigrated } from '../store/migrations.ts';
 import { type PoolMode, UnsupportedPooling, withPooling } from '../store/pooling.ts';
 
-/** Milliseconds in which a dependency has to answer; a process that is busy needs some itself. */
+/** Maximum milliseconds for the answer of a dependency. The value allows for a busy process. */
 const PATIENCE_MS = 3000;
 
-/** Milliseconds between two looks, while something is missing and while nothing is. */
-const LOOK_MS = 500;
-const CALM_LOOK_MS = 5000;
+/** Milliseconds between two checks, while a dependency is missing and while none is. */
+const CHECK_MS = 500;
+const CALM_CHECK_MS = 5000;
 
-/** Milliseconds between two lines about a dependency that comes and goes; they double up to the longest. */
+/** Milliseconds between two log lines about a dependency that repeatedly fails. The interval doubles up to the longest. */
 const REPEAT_MS = 5000;
 const LONGEST_REPEAT_MS = 300_000;
 
-/** A dependency that comes and goes in less than these milliseconds is not logged each time. */
+/** After this many milliseconds without a failure, the log interval of a dependency is reset. */
 const STEADY_MS = 60_000;
 
-const waits = 'this process is waiting and resumes by itself';
+const resumes = 'this process is waiting and resumes by itself';
 
-/** Reasons in our words, by the code of Node or the SQLSTATE; the library's own text is not stable. */
+/** Stable texts by error code of Node or SQLSTATE, because the texts of the libraries change. */
 const REASONS: Record<string, string> = {
   ECONNREFUSED: 'connection refused',
   ENOENT: 'no socket',
@@ -41,14 +41,14 @@ const REASONS: Record<string, string> = {
 };
 const release = 'run the release step (node dist/src/release.js, or penstock migrate)';
 
-/** One sentence each, the same in every process. */
+/** Log messages for missing dependencies. They are the same in every process. */
 const sentences: Record<Missing, (reason: string) => string> = {
-  postgres: (reason) => `Postgres does not answer (${reason}); ${waits} when it does`,
+  postgres: (reason) => `Postgres does not answer (${reason}); ${resumes} when it does`,
   migrations: () =>
-    `Postgres does not have the tables of this release: ${release}; ${waits} when that is done`,
-  redis: (reason) => `Redis does not answer (${reason}); ${waits} when it does`,
+    `Postgres does not have the tables of this release: ${release}; ${resumes} when that is done`,
+  redis: (reason) => `Redis does not answer (${reason}); ${resumes} when it does`,
   queue: (reason) =>
-    `the queue in Postgres does not answer (${reason}): if it has no tables, ${release}; ${waits} when it does`,
+    `the queue in Postgres does not answer (${reason}): if it has no tables, ${release}; ${resumes} when it does`,
   producer: (reason) =>
     `this process cannot add objects to the queue (${reason}); it tries again and continues by itself`,
 };
@@ -61,51 +61,51 @@ const back: Record<Missing, string> = {
   producer: 'this process connected to the queue again',
 };
 
-/** Of one that is missing, or was a moment ago; times by `performance.now()`. */
-interface Told {
+/** The log state of a dependency that is missing or was missing recently. Times are from `performance.now()`. */
+interface LogState {
   since: number;
-  /** When it came back; absent while it is missing. */
+  /** Time at which the dependency was available again. Absent while it is missing. */
   until?: number | undefined;
-  /** Whether there was a line since it went. */
-  said?: boolean;
-  /** When the next line is due, and what gives how long after it the one after that is. */
+  /** Whether the current failure was logged. */
+  isLogged?: boolean;
+  /** Time from which the next failure may be logged, and a function that returns the interval after that. */
   next: number;
   repeat: () => number;
 }
 
-/** Tries of the same work, since what was there at one moment may be gone at the next. */
-const TRIES = 5;
+/** Maximum attempts of the same work, because a dependency may fail again immediately. */
+const MAX_ATTEMPTS = 5;
 
 export interface Dependencies extends Service {
   /**
-   * What the work gives, once nothing is missing; tried again a few times when it fails all the same.
-   * @throws what the work says at last
+   * Runs the work when no dependency is missing, and repeats it a few times if it fails.
+   * @throws the last error of the work
    */
   whenComplete<T>(work: () => Promise<T>): Promise<T>;
-  /** What was missing at the last look. */
+  /** Returns the dependencies that were missing at the last check. */
   missing(): Missing[];
 }
 
 export interface DependenciesOptions {
   pool: Pool;
   connection: QueueConnection;
-  /** Rejects when a connection that the process needs besides these two is not open. */
+  /** Checks of further connections that the process needs. Each rejects if its connection is not open. */
   pings?: Pings;
   log: Log;
-  /** Ends the process where it can never have what it needs; exits 1 by default. */
+  /** Ends the process if a dependency can never become available. Exits with 1 by default. */
   exit?(): void;
 }
 
 export interface Pings {
-  /** Rate limits that live in a server other than the queue's. */
+  /** Checks the server with the rate limits, if it is not the server of the queue. */
   limits?: (() => Promise<void>) | undefined;
-  /** The producer of the process. */
+  /** Checks the producer of the process. */
   producer?: (() => Promise<void>) | undefined;
 }
 
 /**
- * Looks again and again whether a process has what it cannot do without, and says in the log what it has not. One
- * sentence each: once when it goes missing, and once when it is back.
+ * Checks the dependencies of a process periodically and logs missing ones, with one line when a dependency goes missing
+ * and one when it is available again.
  */
 export function watchDependencies({
   pool,
@@ -114,63 +114,68 @@ export function watchDependencies({
   log,
   exit = () => process.exit(1),
 }: DependenciesOptions): Dependencies {
-  const told = new Map<Missing, Told>();
+  const logStates = new Map<Missing, LogState>();
   let lacking: Lack[] = [];
   let timer: NodeJS.Timeout | undefined;
   let stopped = false;
   let isComplete = () => {};
   let wasComplete = false;
 
-  const look = async () => causes(await findLacking(pool, connection, { pings, patience: PATIENCE_MS }));
+  const check = async () => causes(await findLacking(pool, connection, { pings, patience: PATIENCE_MS }));
 
-  async function lookOn(): Promise<void> {
-    const found = await look();
+  async function checkRepeatedly(): Promise<void> {
+    const found = await check();
     const refusal = found.find((one) => one.refusal)?.refusal;
     if (refusal && !stopped) {
       log.fatal(refusal.message);
       exit();
     }
-    // One look that came to nothing may be a connection that is being made, or a busy moment of the process's own.
-    const sure = found.filter(({ name }) => lacking.some((one) => one.name === name));
+    // A single failed check may be caused by a connection that is just being opened, or by a busy event loop.
+    const confirmed = found.filter(({ name }) => lacking.some((one) => one.name === name));
     lacking = found;
     if (stopped) return;
-    tell(sure, performance.now());
+    logChanges(confirmed, performance.now());
     if (found.length === 0) {
       wasComplete = true;
       isComplete();
     }
-    // No poller: it looks more often while something is missing, and keeps the process running until nothing is.
-    timer = setTimeout(lookOn, found.length === 0 ? CALM_LOOK_MS : LOOK_MS);
+    // A `poll` has a fixed interval. This timer is shorter while a dependency is missing, and then keeps the process
+    // running.
+    timer = setTimeout(checkRepeatedly, found.length === 0 ? CALM_CHECK_MS : CHECK_MS);
     if (wasComplete) timer.unref();
   }
 
-  function tell(sure: Lack[], now: number): void {
-    for (const { name, reason } of sure) {
-      const one = told.get(name) ?? { since: now, next: now, repeat: backOff(REPEAT_MS, LONGEST_REPEAT_MS) };
+  function logChanges(confirmed: Lack[], now: number): void {
+    for (const { name, reason } of confirmed) {
+      const one = logStates.get(name) ?? {
+        since: now,
+        next: now,
+        repeat: backOff(REPEAT_MS, LONGEST_REPEAT_MS),
+      };
       if (one.until !== undefined) one.since = now;
       one.until = undefined;
-      told.set(name, one);
+      logStates.set(name, one);
       // One line per change of state.
-      if (one.said || now < one.next) continue;
-      one.said = true;
+      if (one.isLogged || now < one.next) continue;
+      one.isLogged = true;
       one.next = now + one.repeat();
       log.warn({ missing: name, seconds: Math.round((now - one.since) / 1000) }, sentences[name](reason));
     }
-    for (const [name, one] of told) {
+    for (const [name, one] of logStates) {
       if (lacking.some((lack) => lack.name === name)) continue;
       if (one.until === undefined) {
         one.until = now;
-        if (!one.said) continue;
-        one.said = false;
+        if (!one.isLogged) continue;
+        one.isLogged = false;
         log.info({ was_missing: name, seconds: Math.round((now - one.since) / 1000) }, back[name]);
       }
-      if (now - one.until > STEADY_MS) told.delete(name);
+      if (now - one.until > STEADY_MS) logStates.delete(name);
     }
   }
 
   async function whenComplete<T>(work: () => Promise<T>): Promise<T> {
-    for (let left = TRIES; ; left--) {
-      // For ever in a process that is stopping.
+    for (let left = MAX_ATTEMPTS; ; left--) {
+      // In a process that is stopping, this wait never ends.
       await new Promise<void>((resolve) => {
         isComplete = resolve;
         if (wasComplete && lacking.length === 0) resolve();
@@ -179,13 +184,13 @@ export function watchDependencies({
         return await work();
       } catch (error) {
         if (left === 1) throw error;
-        await rest(LOOK_MS);
-        lacking = await look();
+        await rest(CHECK_MS);
+        lacking = await check();
       }
     }
   }
 
-  void lookOn();
+  void checkRepeatedly();
   return {
     name: 'dependencies',
     whenComplete,
@@ -197,20 +202,20 @@ export function watchDependencies({
   };
 }
 
-/** A queue in a Postgres that is away, or has no tables, is not missing by itself. */
+/** Removes the queue in Postgres if Postgres or its tables are missing, because that is the cause. */
 function causes(lacking: Lack[]): Lack[] {
   return withoutConsequence(lacking, 'queue', ['postgres', 'migrations']);
 }
 
-/** Drops one dependency that cannot be there while one of `others` is missing. */
+/** Removes a dependency that cannot be available while one of `others` is missing. */
 function withoutConsequence(lacking: Lack[], dropped: Missing, others: Missing[]): Lack[] {
   const isCause = ({ name }: Lack) => others.includes(name);
   return lacking.some(isCause) ? lacking.filter(({ name }) => name !== dropped) : lacking;
 }
 
 /**
- * The Postgres that a process works on: DATABASE_URL, else the embedded one of DATA_DIR.
- * @throws {ConfigError} when there is neither
+ * Returns the URL of the Postgres server: DATABASE_URL, or that of the embedded server in DATA_DIR.
+ * @throws {ConfigError} if both are missing
  */
 export function databaseUrl(config: Config): string {
   const url = findDatabaseUrl(config);
@@ -220,35 +225,36 @@ export function databaseUrl(config: Config): string {
   );
 }
 
-/** As `databaseUrl`; undefined when there is neither. */
+/** Returns the same URL as `databaseUrl`, or undefined if there is none. */
 export function findDatabaseUrl(config: Config): string | undefined {
   const url = databaseUrlOf(config);
   return url && withPooling(url, config.DATABASE_POOLING as PoolMode | '');
 }
 
-/** Postgres for what needs a session of its own: DATABASE_DIRECT_URL, else as `databaseUrl`. */
+/** Returns the URL for connections that need a session of their own: DATABASE_DIRECT_URL, or the URL of `databaseUrl`. */
 export function directDatabaseUrl(config: Config): string {
   return config.DATABASE_DIRECT_URL || databaseUrl(config);
 }
 
-/** Milliseconds in which a dependency has to answer. */
+/** Maximum milliseconds for the answer of a dependency to a readiness check. */
 const READY_PATIENCE_MS = 1000;
 
 /**
- * `migrations`: Postgres answers, but lacks tables of this version. `redis`: of the queue, or of the rate limits.
- * `queue`: that in Postgres. `producer`: the queue answers, and a connection that the process adds objects by is not open.
+ * A dependency that is missing. `migrations`: Postgres answers but lacks tables of this version. `redis`: the Redis of
+ * the queue or of the rate limits. `queue`: the queue in Postgres. `producer`: the queue answers, but a connection for
+ * adding objects is not open.
  */
 export type Missing = 'postgres' | 'migrations' | 'redis' | 'queue' | 'producer';
 
-/** What a process cannot do without and does not have now, and what was heard of it last. */
+/** A missing dependency with the latest reason. */
 interface Lack {
   name: Missing;
   reason: string;
-  /** Set where waiting does not help. */
+  /** Set if waiting does not help. */
   refusal?: UnsupportedPooling;
 }
 
-/** What a process cannot do without and does not have now, each by name; known after a second at the latest. */
+/** Returns the missing dependencies. Takes at most one second. */
 export async function checkReadiness(
   pool: Pool,
   connection: QueueConnection,
@@ -258,17 +264,17 @@ export async function checkReadiness(
   return lacking.map(({ name }) => name);
 }
 
-interface LookOptions {
+interface CheckOptions {
   pings?: Pings | undefined;
-  /** Milliseconds in which a dependency has to answer. */
+  /** Maximum milliseconds for the answer of a dependency. */
   patience: number;
 }
 
-/** As `checkReadiness`, with reasons. */
+/** Returns the missing dependencies with reasons. */
 async function findLacking(
   pool: Pool,
   connection: QueueConnection,
-  { pings = {}, patience }: LookOptions,
+  { pings = {}, patience }: CheckOptions,
 ): Promise<Lack[]> {
   const checks: Promise<Lack | undefined>[] = [
     within(patience, isMigrated(pool, patience)).then(

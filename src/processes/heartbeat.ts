@@ -15,57 +15,58 @@ import {
   type ProcessName,
 } from '../store/processes.ts';
 
-/** Rows of its own after which a process looks for those of others that fell silent long ago. */
+/** Number of heartbeats after which a process deletes the rows of processes that stopped long ago. */
 const FORGET_EVERY = 60;
 
-/** Milliseconds for one row, and for taking it away: a process has little time to stop. */
+/** Maximum milliseconds for writing the row, and for deleting it while the process stops. */
 const PATIENCE_MS = 4000;
 const FAREWELL_MS = 1000;
 
-/** Milliseconds for which news gather before a row tells them. */
-const NEWS_MS = 250;
+/** Milliseconds for which `soon` collects changes before the row is written. */
+const SOON_MS = 250;
 
-/** What of a process only itself knows. */
+/** The status that a process reports in its heartbeat. */
 export interface Pulse {
-  /** Since its start: accepted by web, applied by a worker, handed to the lanes by sync. */
+  /** Number of objects since the start: accepted by web, applied by a worker, enqueued by sync. */
   objects(): number;
-  /** Requests that it answered with 429 or 503 since its start; without it, none. */
+  /** Number of requests that were answered with 429 or 503 since the start. Default: 0. */
   refused?(): number;
-  /** What its high-water marks are held against, by name; without it, it has none. */
+  /** Levels of the high-water marks by name. Default: none. */
   marks?(): Record<string, MarkLevel>;
-  /** Lanes of which it has applied something lately; without it, it works none. */
+  /** Lanes from which the worker has applied an object recently. Default: none. */
   lanes?(): number[];
-  /** Those that it has open; without it, it is no worker. */
+  /** Lanes that the worker holds. Absent if the process is not a worker. */
   held?(): HeldLane[];
-  /** What it cannot do without and does not have, by name. */
+  /** Names of the missing dependencies. */
   missing(): string[];
-  /** Where its /healthz, /readyz and /metrics are, as `host:port`. */
+  /** Address of /healthz, /readyz and /metrics as `host:port`. */
   address(): string | null;
 }
 
 export interface Heartbeat extends Service {
-  /** Has something to say that does not wait for the next row. */
+  /** Writes the row soon instead of at the next heartbeat. */
   soon(): void;
-  /** Seconds by which Postgres's clock is ahead of this process's, as last seen; undefined: not known lately. */
+  /** Seconds by which the clock of Postgres is ahead, at the last heartbeat. Undefined if it is older than FRESH_MS. */
   clockSkew(): number | undefined;
 }
 
-/** Milliseconds for which a look at the clock counts. */
+/** Milliseconds for which a measured clock difference is valid. */
 const FRESH_MS = 60_000;
 
 /**
- * By how much a clock differs from ours, beside the time that asking took; all in epoch milliseconds.
- * @returns milliseconds; negative: it is behind
+ * Returns the difference between another clock and this process's clock, without the time of the request. All times are
+ * epoch milliseconds.
+ * @returns milliseconds; negative if the other clock is behind
  */
 export function skewOf(now: number, { asked, answered }: { asked: number; answered: number }): number {
   return now < asked ? now - asked : now > answered ? now - answered : 0;
 }
 
 /**
- * Heartbeat: says every few seconds in the table `processes` that this process is there, and how it is. Nothing rests on
- * it but what people see of the fleet: a row that cannot be written is left out.
+ * Writes the status of this process to the table `processes` every few seconds. The console and the fleet metrics read
+ * it, but no other function depends on it. A row that cannot be written is skipped.
  *
- * @param id of this process, a UUID
+ * @param id id of the process, a UUID
  */
 export function startHeartbeat(
   name: ProcessName,
@@ -82,12 +83,12 @@ export function startHeartbeat(
   let beats = 0;
   let skew: { milliseconds: number; at: number } | undefined;
   const counted = () => ({ objects: pulse.objects(), refused: pulse.refused?.() ?? 0 });
-  const look = () => ({ ...counted(), at: performance.now(), loop: performance.eventLoopUtilization() });
-  let before = look();
+  const sample = () => ({ ...counted(), at: performance.now(), loop: performance.eventLoopUtilization() });
+  let before = sample();
   let told: { objects: number; refused: number } | undefined;
 
   async function beat(): Promise<void> {
-    const now = look();
+    const now = sample();
     const seconds = Math.max(0.001, (now.at - before.at) / 1000);
     const objectsPerSecond = Math.max(0, (now.objects - before.objects) / seconds);
     const refusedPerSecond = Math.max(0, (now.refused - before.refused) / seconds);
@@ -106,28 +107,28 @@ export function startHeartbeat(
     if (beats++ % FORGET_EVERY === 0) await forgetProcesses(pool);
   }
 
-  // Where the store is away the process says so itself; the fleet sees that it is silent.
+  // While the store is unavailable, the process logs this itself, and the fleet sees the missing heartbeat.
   const beating = poll(BEAT_SECONDS * 1000, beat, (error) =>
     log.debug({ err: error }, 'heartbeat was not written'),
   );
   void beating.now();
-  let news: NodeJS.Timeout | undefined;
+  let pending: NodeJS.Timeout | undefined;
   let ended = false;
   return {
     name: 'heartbeat',
     soon() {
-      // A row written now would outlive the process.
+      // A row written now would remain after the process has exited.
       if (ended) return;
-      news ??= setTimeout(() => {
-        news = undefined;
+      pending ??= setTimeout(() => {
+        pending = undefined;
         void beating.now();
-      }, NEWS_MS);
-      news.unref();
+      }, SOON_MS);
+      pending.unref();
     },
     clockSkew: () => (skew && performance.now() - skew.at < FRESH_MS ? skew.milliseconds / 1000 : undefined),
     async stop() {
       ended = true;
-      clearTimeout(news);
+      clearTimeout(pending);
       await within(FAREWELL_MS, beating.stop()).catch(() => {});
       await within(FAREWELL_MS, leaveFleet(pool, self.id, counted())).catch(() => {});
     },

@@ -8,29 +8,34 @@ import type { Database } from '../store/database.ts';
 /** A definition in a seed. */
 export type SeedDefinition = Record<string, Json> & { name: string; id?: string };
 
-/** Functions that create a definition of a seed in the first workspace. They return the id, and throw the rule that is broken. */
+/**
+ * Functions that create a definition of a seed in the first workspace. They return the id, and throw an error with the
+ * broken rule.
+ */
 export type SeedDefinitions = Record<
   'subscriptionGroup' | 'segment' | 'integration',
   (definition: SeedDefinition) => Promise<string>
 >;
 
-/** The program that runs a main: a process of its own, or one that runs several mains. */
+/** The program that runs a main: a process with one main, or a program with several mains. */
 export interface Host {
   config: Config;
-  /** Stores that all mains of the program share, and that the program closes. Absent: each main opens its own. */
+  /** Stores that all mains of the program share, and that the program closes. If absent, each main opens its own. */
   stores?: { database: Database; connection: QueueConnection };
-  /** File descriptor for log lines: standard output by default. */
+  /** File descriptor for log lines. Default: standard output. */
   logTo?: 1 | 2;
   /**
-   * Web serves the control endpoints below /_dev, and answers when accepted objects have taken effect. Parts of the program
-   * that remember rows register what makes them forget. Absent in each deployment.
+   * Settings of `penstock dev`: web serves the control endpoints below /_dev, and answers when accepted objects have
+   * taken effect. Absent in all deployments.
    */
   control?: {
+    /** Registers a listener that clears a cache of rows. */
     onForget(listener: () => void): void;
+    /** Clears all registered caches. */
     forget(): void;
     /** Called for each request. */
     noteActivity(): void;
-    /** Starts the mains that are still to be started. Resolves when all run. */
+    /** Starts the mains that have not been started yet. Resolves when all run. */
     startAll(): Promise<void>;
     /** Key of the first workspace. */
     apiKey: string;
@@ -39,7 +44,7 @@ export interface Host {
   };
   /**
    * Stops the services of a main, in reverse order, when the program ends.
-   * @param services a main that is still starting adds others
+   * @param services the services. A main that is still starting adds further ones
    */
   stopAtEnd(services: Service[], log: Log, options: StopOptions): void;
 }
@@ -50,10 +55,10 @@ export type Main = (host: Host) => Promise<void>;
 /** Mains of the files that were loaded without running them. */
 const collected = new Map<string, Main>();
 
-/** Loads that are under way; several may be at the same time. */
+/** Number of loads in progress, which may overlap. */
 let loading = 0;
 
-/** Runs a main as this process, with the settings of its environment, until a signal. */
+/** Runs a main in this process, with settings from the environment, until a signal arrives. */
 export function runMain(name: string, main: Main): void {
   if (loading > 0) collected.set(name, main);
   else runProcess(name, async () => main({ config: readConfig(), stopAtEnd: stopOnSignal }));

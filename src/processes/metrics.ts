@@ -8,17 +8,18 @@ import { tracing } from '../platform/tracing.ts';
 import type { ProcessName } from '../store/processes.ts';
 import type { Missing } from './dependencies.ts';
 
-/** Gauges of prom-client that are named as counters are. */
+/** Gauges of prom-client whose names end like those of counters. */
 const MISNAMED = ['handles', 'requests', 'resources'].map((what) => `nodejs_active_${what}_total`);
 
 /** Milliseconds between two samples of the event loop's delay. Each sample wakes an idle process. */
 export const LOOP_SAMPLE_MS = 50;
 
 /**
- * What every process shows: its release, and what prom-client tells of it (memory, processor, event loop). All names
- * keep to Prometheus's conventions: base units, one unit to a name, `_total` for what this process has counted.
+ * Creates a registry with the metrics of every process: its release, and the defaults of prom-client (memory,
+ * processor, event loop). Names follow Prometheus's conventions: base units, one unit per name, `_total` for counters
+ * of this process.
  *
- * @param isAlone whether the process has no other registry that shows its memory, processor and event loop
+ * @param isAlone whether the process has no other registry with the default metrics
  */
 export function createRegistry(name: ProcessName, isAlone = true): Registry {
   const registry = new Registry();
@@ -33,7 +34,7 @@ export function createRegistry(name: ProcessName, isAlone = true): Registry {
   return registry;
 }
 
-/** Shows of each thing that a process cannot do without whether it has it. */
+/** Adds a gauge for each dependency: 1 while it is available. */
 export function addDependencyMetric(registry: Registry, missing: () => string[]): void {
   const names: Missing[] = ['postgres', 'migrations', 'redis', 'queue', 'producer'];
   new Gauge({
@@ -48,14 +49,14 @@ export function addDependencyMetric(registry: Registry, missing: () => string[])
   });
 }
 
-/** Shows by how much Postgres's clock differs from that of this process. */
+/** Adds a gauge with the difference between the clock of Postgres and the clock of this process. */
 export function addClockMetric(registry: Registry, skew: () => number | undefined): void {
   const help =
     'Seconds by which the clock of Postgres is ahead of the clock of this process (negative: behind), without the round trip.';
   addGauge(registry, { name: 'penstock_clock_skew_seconds', help }, skew);
 }
 
-/** Shows what became of this process's spans; nothing while nothing is traced. */
+/** Adds a counter of spans by outcome, if tracing is on. */
 export function addSpanMetric(
   registry: Registry,
   counts: Record<string, number> | undefined = tracing?.counts(),
@@ -73,7 +74,7 @@ export function addSpanMetric(
   });
 }
 
-/** Shows for how long the oldest envelope of each lane and shard has been there; no number while nobody knows. */
+/** Adds gauges with the age of the oldest envelope, by lane and by shard. They have no values while the ages are unknown. */
 export function addOldestMetric(
   registry: Registry,
   ages: () => { lane: string; shard: number; seconds: number }[] | undefined,
@@ -103,30 +104,30 @@ export function addOldestMetric(
   });
 }
 
-/** Values of a label that have a series of their own, those that come first; there may be any number of them. */
-const MOST_VALUES = 50;
+/** Maximum number of values of a label with their own series. */
+const MAX_VALUES = 50;
 
-/** What all further values are shown as. */
+/** Replaces all further values. */
 const OTHER = 'other';
 
-/** Bounds the values of a label: the first of them keep their names, the others share one. */
-export function boundLabel(most = MOST_VALUES): (value: string | undefined) => string {
-  const known = new Set<string>();
+/** Returns a function that limits the values of a label. The first values keep their names, and all others become OTHER. */
+export function boundLabel(limit = MAX_VALUES): (value: string | undefined) => string {
+  const named = new Set<string>();
   return (value = OTHER) => {
-    if (known.has(value)) return value;
-    if (known.size >= most) return OTHER;
-    known.add(value);
+    if (named.has(value)) return value;
+    if (named.size >= limit) return OTHER;
+    named.add(value);
     return value;
   };
 }
 
-/** The first so many of a list by their size, and the sum of all others. */
-export function largest<T>(list: T[], sizeOf: (one: T) => number, most = MOST_VALUES): [T[], T[]] {
+/** Splits a list into its largest elements and all others. */
+export function largest<T>(list: T[], sizeOf: (one: T) => number, limit = MAX_VALUES): [T[], T[]] {
   const sorted = [...list].sort((one, other) => sizeOf(other) - sizeOf(one));
-  return [sorted.slice(0, most), sorted.slice(most)];
+  return [sorted.slice(0, limit), sorted.slice(limit)];
 }
 
-/** A gauge that shows a number only while it is known: an unknown one is no 0. */
+/** Adds a gauge that has a value only while it is known. Otherwise it is NaN and not 0. */
 export function addGauge(
   registry: Registry,
   { name, help }: { name: string; help: string },
@@ -145,10 +146,10 @@ export function addGauge(
 const SCHEME = /^bearer +/i;
 
 /**
- * Who may read /metrics: whoever shows the token as `Authorization: Bearer …`, as Prometheus does; with an empty token
- * everyone who reaches the port.
+ * Creates the check of requests for /metrics. A caller must send the token as `Authorization: Bearer …`, as Prometheus
+ * does. With an empty token, everyone who can reach the port may read the metrics.
  *
- * @returns whether an Authorization header lets in; it takes as long for a token that is nearly right
+ * @returns a function that checks an Authorization header in constant time
  */
 export function createMetricsGuard(token: string): (header: string | undefined) => boolean {
   if (token === '') return () => true;
@@ -161,13 +162,13 @@ export function createMetricsGuard(token: string): (header: string | undefined) 
 
 const OWN_ADDRESS = /^(?:::ffff:)?127\.|^::1$/;
 
-/** What a proxy adds when it asks for somebody else. */
+/** Headers that proxies add to forwarded requests. */
 const FORWARDED = ['forwarded', 'x-forwarded-for', 'x-real-ip', 'via'];
 
 /**
- * Who may read where the processes of the fleet are, which is a map of the network: whoever shows the token. With an empty
- * one nobody but this machine itself: from a loopback address, and not through a proxy that stands there. A proxy may add no
- * header, so that behind one of the settings nobody is told without a token.
+ * Creates the check of requests for the addresses of the fleet's processes, which would reveal the network. The caller
+ * must send the token. With an empty token, only this machine may read them: from a loopback address, and not through a
+ * local proxy. A proxy may add no header, so if a setting implies a proxy, requests without a token are refused.
  */
 export function createTargetsGuard(
   token: string,
@@ -183,7 +184,7 @@ export function createTargetsGuard(
 }
 
 /**
- * Returns whether a Host header names an address or localhost. A page of another site that reaches this machine by DNS
+ * Returns whether a Host header has an address or localhost. A page of another site that reaches this machine by DNS
  * rebinding sends the name of its own site.
  */
 function isAddressOrLocalhost(host: string): boolean {

@@ -12,32 +12,33 @@ import { type Database, PostgresClient, requireSession } from '../store/database
 import { applyMigrations, type LockPatience } from '../store/migrations.ts';
 
 /**
- * Advisory locks of Postgres: any constants will do that are neither each other's, nor Prisma's own (72707369), nor BullMQ's.
- * The first is held by the session that migrates, for as long as that takes.
+ * Advisory locks of Postgres. The numbers must differ from each other, from Prisma's lock (72707369) and from BullMQ's.
+ * The session of a migration holds this lock until the migration has finished.
  */
 export const MIGRATION_LOCK = 7_365_746;
 
-/** Held by the transaction that makes the first workspace. */
+/** Held by the transaction that creates the first workspace. */
 const BOOTSTRAP_LOCK = 7_365_747;
 
-/** Said while a migration cannot have a table. */
+/** Logged while a migration cannot lock a table. */
 export const WAITS_FOR_A_TABLE = 'waits for a table, and lets others use it meanwhile';
 
 /**
- * Brings the tables up to date: ours as `prisma migrate deploy` would, with its record in
- * `_prisma_migrations`, and BullMQ's where the queue lives in Postgres. Safe to repeat, and safe while
- * another process does the same: it waits for its turn and then finds nothing left to do.
- * @param databaseUrl of Postgres itself, or of a pooler in session mode: the lock belongs to a session
- * @param patience with tables that somebody else holds
- * @returns the names of our migrations that were applied now, in order.
- * @throws {Error} naming the migration that failed and Postgres's reason; nothing is changed then.
+ * Applies the missing migrations: Penstock's, with records in `_prisma_migrations` like `prisma migrate deploy`, and
+ * those of BullMQ if the queue is in Postgres. It is idempotent and safe to run concurrently: a second process waits
+ * for the lock and then finds that nothing is missing.
+ * @param databaseUrl URL of Postgres itself, or of a pooler in session mode, because the lock belongs to a session
+ * @param patience how to wait for tables that others have locked
+ * @returns the names of Penstock's migrations that were applied, in order
+ * @throws {Error} with the migration that failed and Postgres's reason. Then nothing has changed
  */
 export async function migrate(
   databaseUrl: string,
   queue: QueueConnection['kind'] = 'postgres',
   patience: Partial<LockPatience> = {},
 ): Promise<string[]> {
-  // A pool of one: Prisma's adapter takes nothing else, and the lock and the transaction need one session.
+  // A pool with one connection: Prisma's adapter accepts only a pool, and lock and transaction must use the same
+  // session.
   const pool = new pg.Pool({
     Client: PostgresClient,
     connectionString: databaseUrl,
@@ -46,7 +47,7 @@ export async function migrate(
     verify: requireSession('a migration'),
   });
   pool.on('error', () => {});
-  // The pool does not listen to a connection while it is checked out.
+  // The pool does not handle errors of a connection while it is checked out.
   pool.on('connect', (client) => client.on('error', () => {}));
   try {
     await pool.query('select pg_advisory_lock($1)', [MIGRATION_LOCK]);
@@ -65,12 +66,12 @@ export async function migrate(
   }
 }
 
-/** Milliseconds in which a Postgres has to answer somebody who begins with it. */
+/** Maximum milliseconds for the first answer of a Postgres server. */
 const PATIENCE_MS = 10_000;
 
 /**
- * Asks the Postgres of DATABASE_URL once, for whoever cannot begin without it.
- * @throws {ConfigError} naming the setting, the reason, and what to do
+ * Checks once that the Postgres of DATABASE_URL accepts connections, for commands that cannot start without it.
+ * @throws {ConfigError} with the setting, the reason and the fix
  */
 export async function requirePostgres(databaseUrl: string): Promise<void> {
   const client = new PostgresClient({
@@ -90,20 +91,21 @@ export async function requirePostgres(databaseUrl: string): Promise<void> {
   }
 }
 
-/** The workspace that a new installation starts with. */
+/** Name of the first workspace of a new installation. */
 const FIRST_WORKSPACE = 'default';
 
-/** The company that the tables come with. */
+/** Name of the company that the migrations create. */
 const FIRST_COMPANY = 'default';
 
-/** Settings make these, and nobody in person. */
+/** The actor in the audit log, because settings create these rows and not a user. */
 const FIRST_START: Actor = { kind: 'nobody', name: 'first start', via: 'command_line' };
 
 /**
- * Where there is no workspace yet, makes `default` with one API key that may do everything: `BOOTSTRAP_API_KEY`, or a
- * random one. It belongs to the company `default`, which the tables come with. The first SCIM token of that is
- * `BOOTSTRAP_SCIM_TOKEN`. Safe to race: the workspace and its key are made together, once.
- * @returns the key when it was made now; its secret cannot be had again.
+ * Creates the workspace `default` if no workspace exists, with one API key that has all permissions:
+ * `BOOTSTRAP_API_KEY`, or a random key. The workspace belongs to the company `default`, which the migrations create.
+ * `BOOTSTRAP_SCIM_TOKEN` becomes the first SCIM token of this company. It is safe to run concurrently, because one
+ * transaction creates workspace and key.
+ * @returns the key if it was created now. Its secret cannot be read later
  */
 export async function bootstrap(
   { prisma }: Database,
@@ -145,7 +147,7 @@ export async function bootstrap(
 
 type Transaction = Parameters<Parameters<Database['prisma']['$transaction']>[0]>[0];
 
-/** A token that was revoked stays the first one: nothing brings it back. */
+/** Creates the first SCIM token. A revoked token also counts as the first, so it is not created again. */
 async function setFirstScimToken(
   tx: Transaction,
   {

@@ -29,35 +29,36 @@ import { type Pulse, startHeartbeat } from './heartbeat.ts';
 import type { Host } from './host.ts';
 import { addClockMetric, addDependencyMetric, addSpanMetric, createMetricsGuard } from './metrics.ts';
 
-/** What a process asks of Postgres. */
+/** The part of a Postgres store that every process needs. */
 interface Store {
   pool: Pool;
   stop(): Promise<void>;
 }
 
-/** What every process has before its own parts: its settings, its log, and its two stores. */
+/** The common parts of a process: its settings, its log and its two stores. */
 export interface OpenProcess<S extends Store = Store> {
-  /** Of this process, a UUID. */
+  /** Id of the process, a UUID. */
   id: string;
   config: Config;
   log: Log;
-  /** The Postgres that it works on. */
+  /** URL of the Postgres server. */
   url: string;
-  /** The same for what needs a session of its own. */
+  /** URL of the same server for connections that need a session of their own. */
   directUrl: string;
   database: S;
-  /** Where the queue lives. */
+  /** Connection to the queue. */
   connection: QueueConnection;
-  /** What runs, in the order in which it was started: a signal stops it in reverse. Who starts something adds it. */
+  /** Running services in the order of their start. A signal stops them in reverse order. Add each service that you start. */
   services: Service[];
 }
 
 /**
- * The beginning of every process. Begins to trace where that is wanted, and opens both stores without waiting for them,
- * unless the host shares its own. From then on the host stops it in order.
+ * Opens the common parts of every process: starts tracing if it is enabled, and opens both stores without waiting for
+ * them, unless the host shares its own. The host stops them in reverse order.
  *
- * @param open Postgres, as this process needs it: a worker loads no Prisma
- * @param connect for producers, which fail at once while the queue is away, unless told
+ * @param open opens Postgres. A worker opens it without Prisma
+ * @param connect connects to the queue. Default: a connection for producers, which fails immediately while the queue is
+ * unavailable
  */
 export async function openProcess<S extends Store>(
   { host, name }: { host: Host; name: 'web' | 'worker' | 'sync' | 'board' },
@@ -72,48 +73,48 @@ export async function openProcess<S extends Store>(
   const url = databaseUrl(config);
   const directUrl = directDatabaseUrl(config);
   const { database, connection } = host.stores
-    ? // The pool of a host has everything that a process asks of its own.
+    ? // The pool of the host has all features that a process needs.
       { ...host.stores, database: host.stores.database as unknown as S }
     : { database: open(url, config), connection: connect(config, url) };
   const services: Service[] = [
-    // The last to stop: the others have spans yet.
+    // Tracing stops last, because the other services still create spans.
     { name: 'tracing', stop: () => stopTracing(config) },
   ];
   if (!host.stores) {
     services.push({ name: 'database', stop: () => database.stop() });
     services.push({ name: 'queue connection', stop: () => connection.stop() });
   }
-  // Nobody opens connections to the others but to look at them.
+  // Other processes have only connections for health checks and metrics, so they need no delay.
   const delay = name === 'web' || name === 'board' ? config.SHUTDOWN_DELAY_MS : 0;
   host.stopAtEnd(services, log, { deadline: config.SHUTDOWN_TIMEOUT_MS, delay });
   return { id, config, log, url, directUrl, database, connection, services };
 }
 
-/** Where each working process says how it is. */
+/** Addresses of the status servers. */
 const statusAddress = {
   worker: ({ WORKER_HOST, WORKER_PORT }: Config) => ({ host: WORKER_HOST, port: WORKER_PORT }),
   sync: ({ SYNC_HOST, SYNC_PORT }: Config) => ({ host: SYNC_HOST, port: SYNC_PORT }),
 };
 
-/** What a process of workers/ has before its own parts: it waits for the queue, adds to it, and is a member. */
+/** The common parts of a process in workers/, which uses the queue, adds to it, and is a member of the installation. */
 export interface WorkingProcess extends Omit<OpenProcess, 'database'> {
   pool: Pool;
   dependencies: Dependencies;
-  /** Of the producer: it fails at once while the queue is away. */
+  /** Connection of the producer. It fails immediately while the queue is unavailable. */
   producerConnection: QueueConnection;
   producer: PlacedProducer;
   installation: Installation;
-  /** Tells the fleet soon how the process is, and not with the next heartbeat. */
+  /** Writes the heartbeat row soon instead of at the next heartbeat. */
   tellSoon(): void;
-  /** The process does its work from now on, and is ready while no envelope is `stuck` and none of a later release. */
-  ready(line: object, work?: WorkStanding): void;
+  /** Marks the process as working. It is ready while its work reports no entries in `WorkStatus`. */
+  ready(line: object, work?: WorkStatus): void;
 }
 
-/** What a process says of the work that it has in hand. It is not ready while any of these has an entry. */
-interface WorkStanding {
+/** Reports about the current work. The process is not ready while one of them has an entry. */
+interface WorkStatus {
   /** Envelopes that wait too long. */
   stuck?: Oldest['tooOld'];
-  /** Lanes whose next envelope is of a version that it does not read. */
+  /** Lanes whose next envelope has a version that this release cannot read. */
   unreadable?(): { lane: number; version: number; reads: number }[];
   /** Jobs without progress for longer than their limit. */
   overdue?(): { kind: string; id: string; seconds: number }[];
@@ -126,9 +127,11 @@ export interface WorkingOptions extends Pick<Pulse, 'objects' | 'lanes' | 'held'
 }
 
 /**
- * The beginning of `worker` and `sync`. Its status server listens at once and says what is missing; it resolves when
- * both stores are there with their tables, and the process is a member of its installation.
- * @throws {ConfigError} when a setting is wrong, Redis evicts, or the installation has another number of lanes
+ * Opens the common parts of `worker` and `sync`. The status server listens immediately and reports missing
+ * dependencies. Resolves when both stores are available with their tables, and the process is a member of its
+ * installation.
+ * @throws {ConfigError} if a setting is wrong, if Redis has an eviction policy, or if the installation has another
+ * number of lanes
  */
 export async function openWorkingProcess(
   host: Host,
@@ -146,12 +149,12 @@ export async function openWorkingProcess(
   const pings = { producer: producer.ping };
   const dependencies = watchDependencies({ pool, connection, pings, log });
   services.push(dependencies);
-  let standing: (() => Standing) | undefined;
+  let workStatus: (() => CurrentStatus) | undefined;
   const address = statusAddress[name](config);
   let at: string | null = null;
   if (address.port > 0) {
     const status = { ...address, metricsToken: config.METRICS_TOKEN, registry, pool, connection, pings, log };
-    const server = await startStatusServer({ ...status, standing: () => standing?.() });
+    const server = await startStatusServer({ ...status, workStatus: () => workStatus?.() });
     services.push(server);
     at = server.at;
   }
@@ -175,7 +178,7 @@ export async function openWorkingProcess(
     ...{ ...opened, pool, dependencies, producerConnection, producer, installation },
     tellSoon: heartbeat.soon,
     ready(line, work) {
-      standing = () => ({
+      workStatus = () => ({
         loss: installation.loss(),
         stuck: work?.stuck?.() ?? [],
         unreadable: work?.unreadable?.() ?? [],
@@ -188,7 +191,7 @@ export async function openWorkingProcess(
 
 function openWorkingPool(url: string, { DATABASE_POOL_SIZE, LOCK_DURATION_MS }: Config): Store {
   const pool = openPool(url, DATABASE_POOL_SIZE, {
-    // A process that is frozen in the middle of a transaction must not keep its locks.
+    // A process that freezes in a transaction must not keep its locks.
     session: { idle_in_transaction_session_timeout: LOCK_DURATION_MS, ...everyStatementByIndex },
   });
   return { pool, stop: () => pool.end() };
@@ -196,16 +199,16 @@ function openWorkingPool(url: string, { DATABASE_POOL_SIZE, LOCK_DURATION_MS }: 
 
 const JSON_TYPE = 'application/json; charset=utf-8';
 
-/** What a process that does its work has to say. */
-interface Standing {
-  /** What the queue has lost and nobody has confirmed. */
+/** The status of a process that works. */
+interface CurrentStatus {
+  /** The queue loss that has not been acknowledged yet. */
   loss: QueueLoss | undefined;
-  /** Of a process that works lanes: it is not ready while an envelope waits too long. */
+  /** Envelopes that wait too long. The process is not ready while there are any. */
   stuck: ReturnType<Oldest['tooOld']>;
-  /** Nor while one is of a version that it does not read. */
-  unreadable: ReturnType<NonNullable<WorkStanding['unreadable']>>;
-  /** Nor while a job hangs. */
-  overdue: ReturnType<NonNullable<WorkStanding['overdue']>>;
+  /** Lanes with an unreadable envelope. The process is not ready while there are any. */
+  unreadable: ReturnType<NonNullable<WorkStatus['unreadable']>>;
+  /** Jobs without progress. The process is not ready while there are any. */
+  overdue: ReturnType<NonNullable<WorkStatus['overdue']>>;
 }
 
 interface StatusServerOptions {
@@ -217,22 +220,22 @@ interface StatusServerOptions {
   connection: QueueConnection;
   pings: Pings;
   log: Log;
-  /** Undefined before the process does its work: it is not ready then, whatever is there. */
-  standing(): Standing | undefined;
+  /** Undefined until the process works. Until then it is not ready. */
+  workStatus(): CurrentStatus | undefined;
 }
 
 /**
- * A process's own /healthz, /readyz and /metrics. Where another of the same machine has the port, this one takes any that
- * is free, and names it in its heartbeat.
+ * Serves /healthz, /readyz and /metrics of the process. If another process of the machine uses the port, the server
+ * listens on a free port, and the heartbeat reports it.
  */
 async function startStatusServer(options: StatusServerOptions): Promise<Service & { at: string | null }> {
-  const { host, port, metricsToken, registry, pool, connection, pings, log, standing } = options;
+  const { host, port, metricsToken, registry, pool, connection, pings, log, workStatus } = options;
   const pages: Record<string, () => Promise<[status: number, type: string, body: string]>> = {
     '/healthz': async () => [200, JSON_TYPE, '{"message":"alive"}'],
     '/metrics': async () => [200, registry.contentType, await registry.metrics()],
     '/readyz': async () => {
       const missing = await checkReadiness(pool, connection, pings);
-      const { loss, stuck, unreadable, overdue } = standing() ?? {};
+      const { loss, stuck, unreadable, overdue } = workStatus() ?? {};
       const works =
         missing.length === 0 && [stuck, unreadable, overdue].every((entries) => entries?.length === 0);
       const leaving = isLeaving();
@@ -253,7 +256,7 @@ async function startStatusServer(options: StatusServerOptions): Promise<Service 
   const order = new ResponseOrder();
   const answer = async (request: IncomingMessage, response: ServerResponse) => {
     const { url = '', method = '', headers } = request;
-    // To the letter: a rule of a proxy about a page cannot be met by another spelling.
+    // Compare exactly, so that another spelling of the URL cannot bypass the rule of a proxy.
     const page = Object.hasOwn(pages, url) ? pages[url]! : undefined;
     const isClosed = url === '/metrics' && !mayReadMetrics(headers.authorization);
     const isRead = ['GET', 'HEAD'].includes(method);

@@ -17,17 +17,17 @@ export interface Disk {
   sizeBytes: number;
 }
 
-/** What a store has shown when a connection to it was made. */
+/** The expiry of a certificate that a store presented. */
 interface Certificate {
   store: 'postgres' | 'redis';
   until: Date;
 }
 
-/** How Redis says it is. */
+/** Health of the Redis servers. */
 export interface RedisHealth {
-  /** Whether its last writes to disk went well. */
+  /** Whether the last writes to disk succeeded. */
   writes: boolean;
-  /** Of the slowest replica that is online; absent: there is none. */
+  /** Lag of the slowest online replica. Absent if there is none. */
   lagSeconds?: number;
   lagBytes?: number;
 }
@@ -35,37 +35,37 @@ export interface RedisHealth {
 export interface SurroundingsOptions {
   pool: Pool;
   connection: Pick<QueueConnection, 'redis' | 'layout'>;
-  /** DATA_DIR. */
+  /** The DATA_DIR setting. */
   dataDir: string;
 }
 
-/** What a process stands on and does not own: disks, certificates, the health of Redis. */
+/** Creates the checks of resources outside this process: disks, certificates and the health of Redis. */
 export function createSurroundings({ pool, connection: { redis, layout }, dataDir }: SurroundingsOptions) {
   const certificates = new Map<Certificate['store'], Date>();
-  const note = (store: Certificate['store'], socket: unknown) => {
+  const record = (store: Certificate['store'], socket: unknown) => {
     const until = validUntil(socket);
     if (until) certificates.set(store, until);
   };
-  pool.on('connect', (client) => note('postgres', streamOf(client as unknown as PostgresClient)));
+  pool.on('connect', (client) => record('postgres', streamOf(client as unknown as PostgresClient)));
 
-  let looked = false;
+  let probed = false;
 
-  /** Connections that are older than this were not heard of. */
-  async function lookAtOne(): Promise<void> {
-    if (looked || certificates.has('postgres')) return;
+  /** Opens a connection to read the certificate, because older connections were opened before the listener was added. */
+  async function probePostgres(): Promise<void> {
+    if (probed || certificates.has('postgres')) return;
     const client = await pool.connect().catch(() => undefined);
     if (!client) return;
-    looked = true;
-    note('postgres', streamOf(client as unknown as PostgresClient));
+    probed = true;
+    record('postgres', streamOf(client as unknown as PostgresClient));
     client.release();
   }
 
   return {
-    /** Of this process's own; never rejects. */
+    /** Returns the certificates and disks that this process sees. Never rejects. */
     async local(): Promise<{ certificates: Certificate[]; disks: Disk[] }> {
-      await lookAtOne();
+      await probePostgres();
       for (const server of redis ? allServers(redis) : [])
-        note('redis', (server as unknown as { stream?: unknown }).stream);
+        record('redis', (server as unknown as { stream?: unknown }).stream);
       const disks = [await readDisk('data', dataDir), await readDisk('tmp', tmpdir())];
       return {
         certificates: [...certificates].map(([store, until]) => ({ store, until })),
@@ -73,7 +73,7 @@ export function createSurroundings({ pool, connection: { redis, layout }, dataDi
       };
     },
 
-    /** Undefined: there is no Redis, it is away, or it does not tell. */
+    /** Returns the health of Redis. Undefined if there is no Redis, or if it is unavailable or refuses INFO. */
     async redis(): Promise<RedisHealth | undefined> {
       if (redis?.status !== 'ready') return undefined;
       return readHealth(redis, layout.shards).catch(() => undefined);
@@ -85,33 +85,36 @@ function streamOf(client: PostgresClient): unknown {
   return (client as unknown as { connection?: { stream?: unknown } }).connection?.stream;
 }
 
-/** Undefined: the connection is not encrypted. */
+/** Returns the expiry of the server's certificate. Undefined if the connection is not encrypted. */
 function validUntil(socket: unknown): Date | undefined {
   const { valid_to } = (socket as TLSSocket | undefined)?.getPeerCertificate?.() ?? {};
   const until = new Date(valid_to ?? '');
   return Number.isNaN(until.getTime()) ? undefined : until;
 }
 
-/** Undefined: the folder is not there, or is on a disk that does not tell. */
+/** Returns the free space of a disk. Undefined if the folder does not exist, or if its file system does not report it. */
 export async function readDisk(name: Disk['name'], path: string): Promise<Disk | undefined> {
   const found = await statfs(path).catch(() => undefined);
   if (!found || found.blocks === 0) return undefined;
   return { name, path, freeBytes: found.bavail * found.bsize, sizeBytes: found.blocks * found.bsize };
 }
 
-/** How the servers are that have lanes, by the worst of them, and the memory of the fullest. @throws when one is away */
+/**
+ * Returns the worst health of the servers with lanes, and the memory of the fullest server.
+ * @throws if a server is unavailable
+ */
 export async function readHealth(
   redis: RedisClient,
   shards: number,
 ): Promise<RedisHealth & { used: number; most: number }> {
-  const told = await Promise.all(laneServers(redis, shards).map((server) => server.info()));
-  const healths = told.map(healthOf);
+  const infos = await Promise.all(laneServers(redis, shards).map((server) => server.info()));
+  const healths = infos.map(healthOf);
   const fullness = ({ used, most }: { used: number; most: number }) =>
     most > 0 ? used / most : used / 2 ** 53;
-  const [fullest] = told.map(memoryOf).sort((one, other) => fullness(other) - fullness(one));
+  const [fullest] = infos.map(memoryOf).sort((one, other) => fullness(other) - fullness(one));
   const worst = (name: 'lagSeconds' | 'lagBytes') => {
-    const known = healths.map((health) => health[name]).filter((lag) => lag !== undefined);
-    return known.length > 0 && { [name]: Math.max(...known) };
+    const lags = healths.map((health) => health[name]).filter((lag) => lag !== undefined);
+    return lags.length > 0 && { [name]: Math.max(...lags) };
   };
   return {
     writes: healths.every(({ writes }) => writes),
@@ -121,7 +124,7 @@ export async function readHealth(
   };
 }
 
-/** Of what INFO says. */
+/** Parses the output of INFO. */
 export function healthOf(info: string): RedisHealth {
   const read = (name: string) => new RegExp(`^${name}:(\\S+)`, 'm').exec(info)?.[1];
   const failed = ['aof_last_write_status', 'aof_last_bgrewrite_status', 'rdb_last_bgsave_status'].some(
@@ -137,19 +140,19 @@ export function healthOf(info: string): RedisHealth {
   };
 }
 
-const LOOK_MS = 250;
+const SAMPLE_MS = 250;
 
-/** Of what was seen before, how much counts beside a new look: a second or so is told of. */
-const KEPT = 0.75;
+/** Weight of earlier samples. The share covers about the last second. */
+const DECAY = 0.75;
 
-/** Nanoseconds that the main thread has run, and has waited for a processor. Linux alone tells them. */
+/** Scheduler statistics: nanoseconds that the main thread ran, and waited for a processor. Linux only. */
 const SCHEDULED = '/proc/self/schedstat';
 
 /**
- * How long this process's thread has to wait for a processor, as the scheduler counts it. Of the time in which it
- * wanted to run, it is the part in which others did. On a machine with an idle core it is near 0, however busy the
- * process itself is.
- * @param read gives the text of the scheduler's figures; tests have others
+ * Measures how long this process's main thread waits for a processor, according to the scheduler. The share is the
+ * waiting time divided by the sum of running and waiting time. On a machine with an idle core it is near 0, however
+ * busy the process is.
+ * @param read reads the scheduler statistics; tests pass another function
  */
 export function watchProcessorWait(read: () => string = () => readFileSync(SCHEDULED, 'utf8')) {
   let [ran, waited] = [0, 0];
@@ -167,18 +170,18 @@ export function watchProcessorWait(read: () => string = () => readFileSync(SCHED
   function look(): void {
     const now = figures();
     if (now && before) {
-      ran = ran * KEPT + now[0] - before[0];
-      waited = waited * KEPT + now[1] - before[1];
+      ran = ran * DECAY + now[0] - before[0];
+      waited = waited * DECAY + now[1] - before[1];
     }
     before = now;
   }
 
-  const looks = poll(LOOK_MS, look);
-  const service: Service = { name: 'processor wait', stop: () => looks.stop() };
+  const samples = poll(SAMPLE_MS, look);
+  const service: Service = { name: 'processor wait', stop: () => samples.stop() };
   return {
     ...service,
     look,
-    /** From 0 to 1; undefined where the system does not tell. */
+    /** Share of the time spent waiting, from 0 to 1. Undefined if the system does not report it. */
     share: (): number | undefined => (before && ran + waited > 0 ? waited / (ran + waited) : undefined),
   };
 }
