@@ -160,12 +160,12 @@ function trialOf(
   example: unknown,
 ): Html {
   const isScim = security?.some(({ scimToken }) => scimToken) ?? false;
-  const asked = parameters.filter(({ name, required }) => name !== 'Idempotency-Key' || required);
+  const shown = parameters.filter(({ name, required }) => name !== 'Idempotency-Key' || required);
   return html`<section class="trial" data-trial data-method="${method}" data-route="${route}"${type !== undefined && html` data-type="${type}"`} hidden>
 <h2>Try it</h2>
 <p class="faint">It is sent to this installation, and what it changes is changed. ${isScim ? 'The token' : 'The key'} is kept nowhere but in this field.</p>
 <div class="fields"><label>${isScim ? 'SCIM token' : 'API key'} <input type="password" autocomplete="off" data-key></label>
-${asked.map(
+${shown.map(
   ({ name, in: where, example: value }) =>
     html`<label>${name} <input data-name="${name}" data-in="${where}" value="${value}" autocomplete="off"></label>`,
 )}</div>

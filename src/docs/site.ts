@@ -29,10 +29,10 @@ const PICTURE_FOLDERS = ['generated/screenshots', 'docs/pictures'];
 export interface Site {
   /**
    * Returns a page.
-   * @param place path below `/docs`
+   * @param pagePath path below `/docs`
    * @returns undefined if the page does not exist
    */
-  page(place: string): Buffer | undefined;
+  page(pagePath: string): Buffer | undefined;
   /** Returns the page with the results of a search. */
   search(query: string): Promise<string>;
   /** Returns a style or script. Undefined if the path does not have the current version. */
@@ -123,8 +123,8 @@ export function createSite(document: Document): Site {
   }
 
   return {
-    page(place) {
-      const make = renderers.get(`/docs${place}`);
+    page(pagePath) {
+      const make = renderers.get(`/docs${pagePath}`);
       return make && Buffer.from(make());
     },
     async search(query) {

@@ -50,10 +50,10 @@ export function purchasesRevenueSeries(): DirectOperation {
 
     async handle({ workspaceId, now }, { query }, { database }) {
       const wanted = readPurchases(query, now);
-      const asked = readName(query, 'currency')?.toUpperCase();
+      const chosen = readName(query, 'currency')?.toUpperCase();
       const points = await readSeries(database.pool, workspaceId, wanted);
       const currencies = [...new Set(points.map(({ currency }) => currency))].sort();
-      if (asked === undefined && currencies.length > 1) {
+      if (chosen === undefined && currencies.length > 1) {
         throw new BadRequest(
           refuse(
             'required',
@@ -62,7 +62,7 @@ export function purchasesRevenueSeries(): DirectOperation {
           ),
         );
       }
-      const currency = asked ?? currencies[0] ?? null;
+      const currency = chosen ?? currencies[0] ?? null;
       const paid = points.filter((point) => point.currency === currency);
       const data = toData(wanted, paid, ['revenue', 'revenue']);
       return { status: 200, body: { data, currency, message: 'success' } };

@@ -67,9 +67,9 @@ export const segmentsDetails = (): DirectOperation => ({
   },
 
   async handle({ workspaceId }, { query }, { database }) {
-    const asked = query.segment_id;
-    if (typeof asked !== 'string' || asked === '') throw new BadRequest(required('segment_id'));
-    const id = uuidOf(asked);
+    const segmentId = query.segment_id;
+    if (typeof segmentId !== 'string' || segmentId === '') throw new BadRequest(required('segment_id'));
+    const id = uuidOf(segmentId);
     const segment = id === undefined ? undefined : await findSegment(database.pool, workspaceId, id);
     if (!segment) throw new ApiError('unknownSegment');
     const { name, purpose, definition, createdAt, updatedAt } = segment;

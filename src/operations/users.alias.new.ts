@@ -96,8 +96,8 @@ function partsOf(element: Record<string, Json>): { parts: Record<string, Json> }
     return ALIAS_NO_OBJECT;
   }
   for (const part of ['alias_name', 'alias_label'] as const) {
-    const beside = element[part];
-    if (isGiven(beside) && beside !== nested[part]) {
+    const sibling = element[part];
+    if (isGiven(sibling) && sibling !== nested[part]) {
       return invalid(part, "it must not differ from the one in 'user_alias'", 'conflict');
     }
   }

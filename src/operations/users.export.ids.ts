@@ -45,14 +45,14 @@ export function usersExportIds(serviceIdField: string): DirectOperation {
     example: example(serviceIdField),
 
     async handle({ workspaceId }, { body }, { database }) {
-      const asked = readNamedUsers(body, serviceIdField);
+      const named = readNamedUsers(body, serviceIdField);
       const shown = chooseFields(fields, body.fields_to_export);
-      const wanted = asked.flatMap(({ key }, place) => (key ? [{ place, ...key }] : []));
+      const wanted = named.flatMap(({ key }, place) => (key ? [{ place, ...key }] : []));
       const found = await findExported(database.pool, workspaceId, wanted);
       const ids = [...new Set(found.map(({ id }) => id))];
       const names = shown.map(([name]) => name);
       const pages = readUsers(database.pool, workspaceId, { ids, fields: names });
-      return { status: 201, body: undefined, parts: encodeReply(pages, { asked, found, shown }) };
+      return { status: 201, body: undefined, parts: encodeReply(pages, { named, found, shown }) };
     },
   };
 }
@@ -60,7 +60,7 @@ export function usersExportIds(serviceIdField: string): DirectOperation {
 /** Generates the JSON text of the answer, user by user. */
 async function* encodeReply(
   pages: AsyncIterable<StoredUser[]>,
-  { asked, found, shown }: { asked: NamedUser[]; found: Found[]; shown: [string, UserField][] },
+  { named, found, shown }: { named: NamedUser[]; found: Found[]; shown: [string, UserField][] },
 ): AsyncGenerator<string> {
   const ids = new Set<string>();
   yield '{"users":[';
@@ -70,7 +70,7 @@ async function* encodeReply(
       ids.add(user.id);
     }
   const invalid = unknown(
-    asked,
+    named,
     found.filter(({ id }) => ids.has(id)),
   );
   if (invalid.length > 0) yield `],"invalid_user_ids":${JSON.stringify(invalid)},"message":"success"}`;
@@ -90,9 +90,9 @@ function chooseFields(fields: Record<string, UserField>, given: Json | undefined
 }
 
 /** Returns the identifiers that matched no user, as sent and without duplicates. */
-function unknown(asked: NamedUser[], found: { place: number }[]): string[] {
-  const places = new Set(found.map(({ place }) => place));
-  return [...new Set(asked.filter((_, place) => !places.has(place)).map(({ sent }) => sent))];
+function unknown(named: NamedUser[], found: { place: number }[]): string[] {
+  const foundPlaces = new Set(found.map(({ place }) => place));
+  return [...new Set(named.filter((_, place) => !foundPlaces.has(place)).map(({ sent }) => sent))];
 }
 
 function bodySchema(serviceIdField: string, fields: string[]): Schema {

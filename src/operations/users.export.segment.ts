@@ -29,7 +29,7 @@ const MAX_ATTRIBUTES = 500;
  * @param serviceIdField wire name of the service id
  */
 export function usersExportSegment(serviceIdField: string): DirectOperation {
-  const known = Object.keys(userFields(serviceIdField));
+  const fieldNames = Object.keys(userFields(serviceIdField));
 
   return {
     kind: 'direct',
@@ -40,7 +40,7 @@ export function usersExportSegment(serviceIdField: string): DirectOperation {
     bucket: 'default',
     summary: 'Export the users of a segment',
     description: `Exports all users of a segment, as of one moment, as files with one JSON object per line. The files are written after the answer. If this installation exports to a bucket, there is one file per 5,000 users; its name starts with \`segment-export/SEGMENT_ID/YYYY-MM-DD/\` and the \`object_prefix\`. Otherwise there is one ZIP file at \`url\`, which answers 404 until the file is complete and can be downloaded for ${LINK_HOURS} hours after that. One export per segment and ${MAX_OPEN_EXPORTS} per workspace can run at a time. \`custom_events\` and \`purchases\` list the last ${RECENT_DAYS} days, with the counts of all time. Fields without data are omitted.`,
-    body: bodySchema(known),
+    body: bodySchema(fieldNames),
     replies: { 201: { description: 'The export will be made.', schema: replySchema } },
     refusals: ['unknownSegment', 'exportRunning', 'tooManyExports'],
     example: {
@@ -59,7 +59,7 @@ export function usersExportSegment(serviceIdField: string): DirectOperation {
 
     async handle({ workspaceId, requestId: id, now }, { body }, { database, downloads }) {
       const segmentId = uuidOf(textOf(body, 'segment_id') ?? requireField('segment_id'));
-      const chosen = chooseFields(body, known);
+      const chosen = chooseFields(body, fieldNames);
       const callback = readCallback(body);
       const segment = segmentId && (await findSegment(database.pool, workspaceId, segmentId));
       if (!segmentId || !segment) throw new ApiError('unknownSegment');
@@ -111,11 +111,11 @@ function readCallback(body: Record<string, Json>): string | null {
  * Returns the requested fields. Unknown names are ignored, because clients also request fields of other services.
  * @throws {BadRequest} if no known field is left
  */
-function chooseFields(body: Record<string, Json>, known: string[]) {
+function chooseFields(body: Record<string, Json>, fieldNames: string[]) {
   const named = new Set(body.fields_to_export as string[] | null | undefined);
   const wanted = (body.custom_attributes_to_export ?? []) as string[];
   if (named.size === 0) requireField('fields_to_export');
-  const fields = known.filter((name) => named.has(name));
+  const fields = fieldNames.filter((name) => named.has(name));
   const all = named.has('custom_attributes');
   if (!all && wanted.length > 0) fields.push('custom_attributes');
   if (fields.length === 0)
@@ -123,14 +123,14 @@ function chooseFields(body: Record<string, Json>, known: string[]) {
       refuse(
         'invalid',
         'fields_to_export',
-        `'fields_to_export' names no field of a user; there are ${known.join(', ')}`,
+        `'fields_to_export' names no field of a user; there are ${fieldNames.join(', ')}`,
       ),
     );
   const attributes = wanted.filter((name) => !findUnstorable(name));
   return { fields, attributes: all || wanted.length === 0 ? null : attributes };
 }
 
-function bodySchema(known: string[]): Schema {
+function bodySchema(fieldNames: string[]): Schema {
   return {
     type: 'object',
     properties: {
@@ -149,7 +149,7 @@ function bodySchema(known: string[]): Schema {
         type: ['array', 'null'],
         maxItems: MAX_FIELDS,
         items: { type: 'string', rule: 'it must be a string' },
-        description: `Fields to export, at least one. Known: ${known.join(', ')}. Other names are ignored.`,
+        description: `Fields to export, at least one. Known: ${fieldNames.join(', ')}. Other names are ignored.`,
         rule: `it must be an array of at most ${MAX_FIELDS} strings`,
       },
       custom_attributes_to_export: {

@@ -196,15 +196,15 @@ export function readForms(html: string): PageForms {
   /** Controls whose form may follow later in the page. */
   const joined: { field: Field; id: string }[] = [];
   /** The open fieldsets and templates, and whether each disables its content. */
-  const around: { tag: string; off: boolean }[] = [];
+  const enclosing: { tag: string; off: boolean }[] = [];
   let open: Form | undefined;
   const parser = new Parser(
     {
       onopentag(tag, attributes) {
         if (tag === 'template' || tag === 'fieldset') {
-          around.push({ tag, off: tag === 'template' || attributes.disabled !== undefined });
+          enclosing.push({ tag, off: tag === 'template' || attributes.disabled !== undefined });
         }
-        if (around.some(({ off }) => off)) return;
+        if (enclosing.some(({ off }) => off)) return;
         // Browsers ignore a form inside a form.
         if (tag === 'form' && !open) {
           open = formOf(attributes);
@@ -217,7 +217,7 @@ export function readForms(html: string): PageForms {
         else (open?.fields ?? stray).push(field);
       },
       onclosetag(tag) {
-        if (tag === around.at(-1)?.tag) around.pop();
+        if (tag === enclosing.at(-1)?.tag) enclosing.pop();
         else if (tag === 'form') open = undefined;
       },
     },

@@ -139,8 +139,8 @@ export function watchDependencies({
       wasComplete = true;
       isComplete();
     }
-    // A `poll` has a fixed interval. This timer is shorter while a dependency is missing, and then keeps the process
-    // running.
+    // A `poll` has a fixed interval, while this one is shorter while a dependency is missing. The timer keeps the process
+    // running until all dependencies have been available once.
     timer = setTimeout(checkRepeatedly, found.length === 0 ? CALM_CHECK_MS : CHECK_MS);
     if (wasComplete) timer.unref();
   }

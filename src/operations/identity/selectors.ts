@@ -25,7 +25,7 @@ const exclusive = [
   ['most_recently_updated', 'least_recently_updated'],
 ] as const;
 
-const known: ReadonlySet<Json> = new Set(prioritizations);
+const prioritizationNames: ReadonlySet<Json> = new Set(prioritizations);
 
 /** Reads the user of an object with an email address or a phone number. Several users may share the address. */
 export function readAddress(
@@ -47,7 +47,7 @@ function readPrioritization(
 ): { prioritization: Prioritization[] } | Refusal {
   if (value === undefined || value === null)
     return refuse('required', 'prioritization', `'prioritization' is required with '${kind}'`);
-  if (!Array.isArray(value) || !value.every((element) => known.has(element))) {
+  if (!Array.isArray(value) || !value.every((element) => prioritizationNames.has(element))) {
     const names = prioritizations.map((name) => `'${name}'`).join(', ');
     const reason = Array.isArray(value) ? 'invalid' : 'wrong_type';
     return invalid('prioritization', `it must be an array of ${names}`, reason);

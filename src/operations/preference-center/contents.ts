@@ -43,7 +43,7 @@ export async function readContents(
     ...(title && { title }),
     pageHtml: body.preference_center_page_html as string,
     confirmationHtml: body.confirmation_page_html as string,
-    ...(options && { options: knownOptions(options as unknown as Record<string, Json>) }),
+    ...(options && { options: pickOptions(options as unknown as Record<string, Json>) }),
     ...(state && { state }),
   };
 }
@@ -68,16 +68,16 @@ async function tryTemplate(
     where: { workspaceId, id: { in: groups } },
     select: { id: true },
   });
-  const known = new Set(found.map(({ id }) => id));
-  const unknown = groups.filter((id) => !known.has(id));
+  const existing = new Set(found.map(({ id }) => id));
+  const unknown = groups.filter((id) => !existing.has(id));
   if (unknown.length > 0) {
     throw new BadRequest(invalid(field, `there is no subscription group ${unknown.join(', ')}`));
   }
 }
 
-function knownOptions(options: Record<string, Json>): Record<string, Json> {
-  const known = ['meta-viewport-content', 'links-tags'];
-  return Object.fromEntries(Object.entries(options).filter(([name]) => known.includes(name)));
+function pickOptions(options: Record<string, Json>): Record<string, Json> {
+  const names = ['meta-viewport-content', 'links-tags'];
+  return Object.fromEntries(Object.entries(options).filter(([name]) => names.includes(name)));
 }
 
 /** Requires text that Postgres can store: U+0000 and lone surrogates are invalid in text and in JSON. */

@@ -108,10 +108,10 @@ function readNamed(list: string): NamedAttributes {
       const before = here.get(attribute.name);
       // The whole attribute was named before, which includes its sub-attributes.
       if (before === 'whole') break;
-      const within: NamedAttributes | 'whole' = depth === found.length - 1 ? 'whole' : (before ?? new Map());
-      here.set(attribute.name, within);
-      if (within === 'whole') break;
-      here = within;
+      const part: NamedAttributes | 'whole' = depth === found.length - 1 ? 'whole' : (before ?? new Map());
+      here.set(attribute.name, part);
+      if (part === 'whole') break;
+      here = part;
     }
   }
   return named;
@@ -131,8 +131,8 @@ function createProjection({ keep }: { keep: boolean }) {
       else if (here === undefined || here === 'whole') {
         if ((here === 'whole') === keep) shown[name] = member;
       } else {
-        const within = (one: Json) => project(one as Member, attribute?.subAttributes ?? [], here);
-        shown[name] = Array.isArray(member) ? member.map(within) : within(member);
+        const projectOne = (one: Json) => project(one as Member, attribute?.subAttributes ?? [], here);
+        shown[name] = Array.isArray(member) ? member.map(projectOne) : projectOne(member);
       }
     }
     return shown;

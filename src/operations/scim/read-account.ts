@@ -38,12 +38,12 @@ async function resolveGroups(
   ];
   const requireNewWorkspace = refuseDuplicates('workspace');
   const groups = given.map((group, index) => {
-    const place = `permissions.appGroup.${index}`;
-    const workspace = findWorkspace(toNamedWorkspace(group), place);
-    requireNewWorkspace(workspace, place);
+    const path = `permissions.appGroup.${index}`;
+    const workspace = findWorkspace(toNamedWorkspace(group), path);
+    requireNewWorkspace(workspace, path);
     const [set] = group.appGroupPermissionSets ?? [];
-    const permissionSet = set && findSet(toNamedSet(set), `${place}.appGroupPermissionSets.0`);
-    return { group, place, workspaceId: workspace.id, permissionSet };
+    const permissionSet = set && findSet(toNamedSet(set), `${path}.appGroupPermissionSets.0`);
+    return { group, path, workspaceId: workspace.id, permissionSet };
   });
 
   const named = groups.flatMap(({ group, workspaceId }) =>
@@ -55,7 +55,7 @@ async function resolveGroups(
   );
   const byWorkspace = new Map(groups.map(({ workspaceId }): [string, NamedRow[]] => [workspaceId, []]));
   for (const team of teamRows) byWorkspace.get(team.workspaceId)?.push(team);
-  return groups.map(({ group, place, workspaceId, permissionSet }) => {
+  return groups.map(({ group, path, workspaceId, permissionSet }) => {
     const findTeam = finder(byWorkspace.get(workspaceId) ?? [], 'team', 'team');
     const requireNewTeam = refuseDuplicates('team');
     return {
@@ -63,8 +63,8 @@ async function resolveGroups(
       permissions: [...new Set(group.appGroupPermissions)],
       ...(permissionSet && { permissionSet: permissionSet.id }),
       teams: (group.team ?? []).map((one, at) => {
-        const team = findTeam(toNamedTeam(one), `${place}.team.${at}`);
-        requireNewTeam(team, `${place}.team.${at}`);
+        const team = findTeam(toNamedTeam(one), `${path}.team.${at}`);
+        requireNewTeam(team, `${path}.team.${at}`);
         return { team: team.id, permissions: [...new Set(one.teamPermissions)] };
       }),
     };
@@ -108,16 +108,16 @@ function wantedOf(named: Named[]) {
 function finder(rows: NamedRow[], field: string, noun: string) {
   const byId = new Map(rows.map((row) => [row.id, row]));
   const byName = new Map(rows.map((row) => [row.name, row]));
-  return ({ name, id }: Named, place: string): NamedRow => {
+  return ({ name, id }: Named, path: string): NamedRow => {
     if (name === undefined && id === undefined)
-      throw invalid(`'${place}' is not valid: it needs ${field}Name or ${field}Id`);
+      throw invalid(`'${path}' is not valid: it needs ${field}Name or ${field}Id`);
     const found = id === undefined ? byName.get(name!) : byId.get(id.toLowerCase());
     if (!found) {
       const what = id === undefined ? `name '${name}'` : `id '${id}'`;
-      throw invalid(`'${place}' is not valid: no ${noun} has the ${what}`);
+      throw invalid(`'${path}' is not valid: no ${noun} has the ${what}`);
     }
     if (name !== undefined && found.name !== name) {
-      throw invalid(`'${place}' is not valid: the ${noun} '${id}' does not have the name '${name}'`);
+      throw invalid(`'${path}' is not valid: the ${noun} '${id}' does not have the name '${name}'`);
     }
     return found;
   };
@@ -126,8 +126,8 @@ function finder(rows: NamedRow[], field: string, noun: string) {
 /** Returns a function that refuses a row that occurs a second time in a list. */
 function refuseDuplicates(noun: string) {
   const seen = new Set<string>();
-  return ({ id, name }: NamedRow, place: string): void => {
-    if (seen.has(id)) throw invalid(`'${place}' is not valid: the ${noun} '${name}' is named twice`);
+  return ({ id, name }: NamedRow, path: string): void => {
+    if (seen.has(id)) throw invalid(`'${path}' is not valid: the ${noun} '${name}' is named twice`);
     seen.add(id);
   };
 }
@@ -136,17 +136,17 @@ function refuseDuplicates(noun: string) {
 const MAX_NAMED = 10;
 
 /** The valid names of a kind. */
-interface KnownNames {
+interface AllowedNames {
   noun: string;
   names: ReadonlySet<string>;
 }
 
-const known = {
+const allowed = {
   department: { noun: 'department', names: new Set<string>(departments) },
   company: { noun: 'company permission', names: new Set<string>(companyPermissions) },
   workspace: { noun: 'workspace permission', names: new Set<string>(workspacePermissions) },
   team: { noun: 'team permission', names: new Set<string>(teamPermissions) },
-} satisfies Record<string, KnownNames>;
+} satisfies Record<string, AllowedNames>;
 
 /** The columns of an account that a client may set. */
 export interface AccountValues {
@@ -193,10 +193,10 @@ export async function readAccount(
 ): Promise<AccountValues> {
   const given = body as unknown as Given;
   const { permissions } = given;
-  requireKnown([given.department], known.department, 'department');
-  requireKnown(permissions.companyPermissions, known.company, 'permissions.companyPermissions');
+  requireAllowed([given.department], allowed.department, 'department');
+  requireAllowed(permissions.companyPermissions, allowed.company, 'permissions.companyPermissions');
   permissions.appGroup.forEach((group, index) => {
-    requireKnownIn(group, `permissions.appGroup.${index}`);
+    requireAllowedIn(group, `permissions.appGroup.${index}`);
   });
   return {
     externalId: given.externalId ?? null,
@@ -257,22 +257,22 @@ export function readEmail(userName: string): string {
   return email;
 }
 
-function requireKnownIn(group: GivenGroup, place: string): void {
+function requireAllowedIn(group: GivenGroup, path: string): void {
   const { appGroupPermissions: named, appGroupPermissionSets: sets, team = [] } = group;
   if (named?.length && sets?.length) {
-    throw invalid(`'${place}' is not valid: it has appGroupPermissions or appGroupPermissionSets, not both`);
+    throw invalid(`'${path}' is not valid: it has appGroupPermissions or appGroupPermissionSets, not both`);
   }
-  requireKnown(named, known.workspace, `${place}.appGroupPermissions`);
+  requireAllowed(named, allowed.workspace, `${path}.appGroupPermissions`);
   team.forEach(({ teamPermissions: given }, index) => {
-    requireKnown(given, known.team, `${place}.team.${index}.teamPermissions`);
+    requireAllowed(given, allowed.team, `${path}.team.${index}.teamPermissions`);
   });
 }
 
-function requireKnown(given: string[] | undefined, { noun, names }: KnownNames, place: string): void {
+function requireAllowed(given: string[] | undefined, { noun, names }: AllowedNames, path: string): void {
   const unknown = given?.filter((name) => !names.has(name)) ?? [];
   if (unknown.length === 0) return;
   const shown = unknown.slice(0, MAX_NAMED).map((name) => `'${name}'`);
   if (unknown.length > MAX_NAMED) shown.push('…');
   const hint = names.size <= 10 ? `; there are ${[...names].join(', ')}` : '';
-  throw invalid(`'${place}' is not valid: there is no ${noun} ${shown.join(', ')}${hint}`);
+  throw invalid(`'${path}' is not valid: there is no ${noun} ${shown.join(', ')}${hint}`);
 }

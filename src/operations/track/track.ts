@@ -80,7 +80,7 @@ export function tracking({
     ...described,
     kind: 'queued',
     method: 'POST',
-    body: bodySchema(serviceIdField, { most: limits.ofArray ?? limits.inAll, rules }),
+    body: bodySchema(serviceIdField, { maxItems: limits.ofArray ?? limits.inAll, rules }),
     replies: {
       201: {
         description: 'The counted objects are stored on disk and will take effect.',
@@ -107,13 +107,13 @@ export function tracking({
     const isUnderLimit = createUserLimit(limits.ofUser);
     const arrays = kinds.map((kind) => asList(body[kind]));
     let before = 0;
-    for (const [place, { length }] of arrays.entries()) {
+    for (const [kindIndex, { length }] of arrays.entries()) {
       const room = Math.min(ofArray, inAll - before);
-      if (length > room) throw tooManyObjects(kinds[place]!, { index: room, count: length });
+      if (length > room) throw tooManyObjects(kinds[kindIndex]!, { index: room, count: length });
       before += length;
     }
-    for (const [place, kind] of kinds.entries()) {
-      const values = arrays[place]!;
+    for (const [kindIndex, kind] of kinds.entries()) {
+      const values = arrays[kindIndex]!;
       const before = objects.length;
       for (let index = 0; index < values.length; index++) {
         const verdict = accept[kind](values[index]!, index, caller);
@@ -222,9 +222,9 @@ const refusedReply: Schema = {
 
 function bodySchema(
   serviceIdField: string,
-  { most, rules }: { most: number | undefined; rules: VendorRules | undefined },
+  { maxItems, rules }: { maxItems: number | undefined; rules: VendorRules | undefined },
 ): Schema {
-  const array = (items: Schema) => ({ type: 'array', ...(most !== undefined && { maxItems: most }), items });
+  const array = (items: Schema) => ({ type: 'array', ...(maxItems !== undefined && { maxItems }), items });
   return {
     type: 'object',
     properties: {
