@@ -15,7 +15,7 @@ import {
 import type { Answer, Rendered, Rendering } from './render-process.ts';
 import { TemplateError, TemplateTooCostly } from './template.ts';
 
-/** The compiled file, because Node cannot run the TypeScript source in a child process. */
+/** Path of the compiled file. Supported versions of Node cannot all run the TypeScript source. */
 const FILE = path.join(packageRoot, 'dist/src/preferences/render-process.js');
 
 /** Maximum milliseconds until a new process is ready. The value allows for a busy machine. */

@@ -123,7 +123,7 @@ export function linkTo(
 }
 
 /**
- * Encodes direction, id and a check as Base64. The text is chosen so that its Base64 has no + or /, which a URL would
+ * Encodes direction, id and a check as Base64. Base64 of these characters has no + or /, which a URL would
  * have to escape.
  */
 function cursorOf(direction: KeysetPage['direction'], id: string, list: string): string {

@@ -114,7 +114,7 @@ export async function replyWith(
 }
 
 /**
- * Rejects another user name. The specification does not allow to change it, but a client may send the current value
+ * Rejects another user name. The specification does not allow a change, but a client may send the current value
  * (RFC 7644 §3.5.1).
  */
 function requireSameUserName(given: Json | undefined, { email }: Account): void {
