@@ -7,7 +7,7 @@ type Fields = Record<string, Json>;
 export type OnNull = 'remove' | 'keep';
 
 /**
- * Merges patches into records, copy on write. A foreign record is copied at its first change and modified in checkpoint
+ * Merges patches into records, copy on write. A foreign record is copied at its first change and modified in place
  * afterwards. So the cost of a patch depends on its own size and not on the size of the record.
  */
 export class DraftRecords {

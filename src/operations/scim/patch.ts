@@ -213,7 +213,7 @@ function readOperation({ op: given, path, value }: GivenOperation, spend: Spend)
 function toChange({ op, steps, given }: GivenChange, spend: Spend): Change {
   const { attribute, filter } = steps.at(-1)!;
   if (given === null) return { op: 'remove', steps };
-  // The path already selects the value of a single-valued attribute, so the sent value is ignored.
+  // The path or its filter already selects what to remove, so a sent value is ignored. Only a list needs the value.
   if (given === undefined || (op === 'remove' && (!attribute.multiValued || filter))) return { op, steps };
   const where = steps.map((step) => step.attribute.name).join('.');
   if (op === 'remove' && isEmpty(given))

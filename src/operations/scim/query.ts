@@ -40,7 +40,7 @@ export const listQuery: Schema = {
   },
 };
 
-/** Maximum and default number of accounts per page. */
+/** Maximum number of accounts per page, and the number if the request has no `count`. */
 export const MAX_COUNT = 200;
 const DEFAULT_COUNT = 100;
 
