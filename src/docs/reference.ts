@@ -94,7 +94,7 @@ export function operationPage(
 <p class="endpoint"><span class="method">${method}</span> <code>${breakable(route)}</code></p>
 <p>${inline(about!)}</p>
 ${rules.map((rule) => html`<p class="faint">${inline(rule)}</p>`)}
-${guides.length > 0 && html`<p class="faint">Told of in ${guides.map(({ path, title }, index) => html`${index > 0 && ', '}<a href="${path}">${title}</a>`)}.</p>`}
+${guides.length > 0 && html`<p class="faint">Described in ${guides.map(({ path, title }, index) => html`${index > 0 && ', '}<a href="${path}">${title}</a>`)}.</p>`}
 ${samples && html`<h2>Example</h2>${samples}`}
 ${parameters.length > 0 && html`<h2>Parameters</h2><ul class="members">${parameters.map(parameterOf)}</ul>`}
 ${body && html`<h2>Body</h2><p class="faint">As <code>${type}</code>.</p>${schemaMembers(body.schema)}${!samples && json('An example', body.example)}`}
