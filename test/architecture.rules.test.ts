@@ -5,8 +5,9 @@ import { packageRoot } from '../src/platform/files.ts';
 import { isOurs, sources } from './setup/sources.ts';
 
 /**
- * Every room of the house, and the rooms beneath it that it may import, in the order in which they build on each other.
- * `errors` is src/errors.ts, the catalogue of what a request may be answered with; `metrics` is workers/metrics.ts.
+ * Modules, and for each of them the modules that it may import, in the order in which they build on each
+ * other.
+ * `errors` is src/errors.ts, the catalogue of error responses; `metrics` is workers/metrics.ts.
  */
 const rooms: Record<string, string[]> = {
   profile: [],
@@ -68,20 +69,28 @@ const rooms: Record<string, string[]> = {
   ],
 };
 
-/** Files that stand outside of the rooms: a process each, or what processes are started by. Nothing imports them. */
+/**
+ * Files outside of the modules: the entry point of each process and command. Other files do not import them.
+ */
 const entryNames =
   'src/web src/board src/release src/prepare src/start src/dev src/cli src/health src/testing workers/worker workers/sync';
 const entries = entryNames.split(' ').map((name) => `${name}.ts`);
 
 /** A word with an underscore that is a member, in a type's own declaration. */
 const SNAKE_CASE = /\b[a-z]+(?:_[a-z0-9]+)+\??:(?= |$)/;
-/** The same in the midst of code, where members of values look alike: behind it stands a type. */
+/**
+ * A member with an underscore in a type inside other code. The type after it distinguishes it from a member
+ * of a value.
+ */
 const SNAKE_CASE_TYPE =
   /\b[a-z]+(?:_[a-z0-9]+)+\??: (?:[^,;(){}]*;|(?:string|number|boolean|[A-Z]\w*[a-z])[^,;(){}]*\})/;
 
 const code = sources.filter(({ file }) => /^(src|workers)\//.test(file));
 
-/** The folder under src, or under workers with that word; of the few files beside the folders, their own name. */
+/**
+ * Returns the module of a file: its folder under src, `workers/` and its folder, or the name of a file
+ * without a folder.
+ */
 function roomOf(file: string): string {
   if (entries.includes(file)) return file;
   const [, top, folder] = /^(src|workers)\/(?:([^/]+)\/)?/.exec(file)!;
@@ -89,7 +98,7 @@ function roomOf(file: string): string {
   return top === 'workers' ? `workers/${folder}` : folder;
 }
 
-test('every import of the code is seen', () => {
+test('every imported file of this repository is among the sources', () => {
   const seen = new Set(code.flatMap(({ imports }) => imports));
   expect(seen.size).toBeGreaterThan(100);
   const files = new Set(sources.map(({ file }) => file));
@@ -97,12 +106,12 @@ test('every import of the code is seen', () => {
   expect(relative.filter((name) => !files.has(name))).toEqual([]);
 });
 
-test('every file stands in a room, or is a process', () => {
+test('every file belongs to a module, or is a process', () => {
   const lost = code.filter(({ file }) => !Object.hasOwn(rooms, roomOf(file)));
   expect(lost.map(({ file }) => file).sort()).toEqual([...entries].sort());
 });
 
-test('a room builds on rooms that stand before it', () => {
+test('a module imports only modules that are listed before it', () => {
   const names = Object.keys(rooms);
   const wrong = names.flatMap((room, place) =>
     rooms[room]!.filter((other) => other !== 'generated' && !names.slice(0, place).includes(other)),
@@ -110,7 +119,7 @@ test('a room builds on rooms that stand before it', () => {
   expect(wrong).toEqual([]);
 });
 
-test.each(Object.keys(rooms))('%s imports only what it builds on', (room) => {
+test.each(Object.keys(rooms))('%s imports only the modules that its list allows', (room) => {
   const own = code.filter(({ file }) => roomOf(file) === room);
   expect(own.length).toBeGreaterThan(0);
   const wrong = own.flatMap(({ file, imports }) =>
@@ -121,7 +130,7 @@ test.each(Object.keys(rooms))('%s imports only what it builds on', (room) => {
   expect(wrong).toEqual([]);
 });
 
-test('each room may import only what it does import', () => {
+test('each module uses every module that it may import', () => {
   const idle = Object.entries(rooms).flatMap(([room, allowed]) => {
     const own = code.filter(({ file }) => roomOf(file) === room);
     const used = new Set(own.flatMap(({ imports }) => imports.filter(isOurs).map(roomOf)));
@@ -140,7 +149,7 @@ test('no file imports a process, except the command and penstock dev, which run 
   expect(wrong.sort()).toEqual([...started, ...run, ...work].sort());
 });
 
-test('production is src and workers, and knows nothing of tools and tests; no tool knows vitest', () => {
+test('production is src and workers and imports no tools or tests; tools import no vitest', () => {
   const { include } = JSON.parse(readFileSync(path.join(packageRoot, 'tsconfig.build.json'), 'utf8'));
   expect(include).toEqual(['src', 'workers']);
   const wrong = sources.flatMap(({ file, imports }) => {
@@ -150,12 +159,12 @@ test('production is src and workers, and knows nothing of tools and tests; no to
   expect(wrong).toEqual([]);
 });
 
-test('what an id looks like is written once', () => {
+test('the pattern of an id is written once', () => {
   const patterns = code.filter(({ text }) => text.includes('[0-9a-f]{8}'));
   expect(patterns.map(({ file }) => file)).toEqual(['src/profile/values.ts']);
 });
 
-test('one casing behind the edge: members of types of the store and the workers are camelCase', () => {
+test('members of types of the store and the workers are camelCase', () => {
   const inner = code.filter(({ file }) => /^(?:src\/store|workers)\//.test(file));
   const found = inner.flatMap(({ file, text }) => {
     let [kind, name] = ['', ''];
@@ -185,7 +194,7 @@ const readMachineTime = [
   'src/streams/webhook.ts',
 ];
 
-test('the product reads the time from its clock, except where the time of the machine is meant', () => {
+test("the product reads its own clock, except in the listed files that need the machine's time", () => {
   // Commands, imports and starts are processes of their own, whose clock cannot be set.
   const readers = code.filter(
     ({ file, text }) =>
@@ -202,7 +211,7 @@ test('only the control endpoints set the clock', () => {
   ]);
 });
 
-test('no files import each other in a circle', () => {
+test('imports between files have no cycle', () => {
   const beneath = new Map(code.map(({ file, imports }) => [file, imports.filter(isOurs)]));
   const done = new Set<string>();
   const circleFrom = (file: string, way: string[]): string[] | undefined => {
@@ -225,12 +234,12 @@ test.each([
   ['pg', ['store', 'queue', 'workers/lane', 'workers/fence', 'embedded', 'integrations', 'processes']],
   ['@duckdb/node-api', ['integrations', 'object-store']],
   ['@aws-sdk/client-s3', ['integrations', 'object-store']],
-])('%s is known only to %j', (name, allowed) => {
+])('%s is imported only by %j', (name, allowed) => {
   const users = code.filter(({ imports }) => imports.includes(name)).map(({ file }) => roomOf(file));
   expect([...new Set(users)].filter((room) => !allowed.includes(room))).toEqual([]);
 });
 
-/** The lanes as queues of BullMQ, behind the interface of src/queue/lane-store.ts. */
+/** Files that keep the lanes in queues of BullMQ; all others use the interface of src/queue/lane-store.ts. */
 const laneStores = [
   ...['bullmq', 'bullmq-queues', 'lane-producer', 'postgres-queue'],
   ...['lane-store-bullmq', 'lane-store-redis', 'lane-store-postgres'],
@@ -248,7 +257,7 @@ const knowBullmq: Record<string, string> = {
   'src/queue/spans.ts': 'names it in spans, as the conventions of OpenTelemetry ask',
 };
 
-test('only the lane stores know BullMQ, its keys, tables and scripts, but for files that are named', () => {
+test('BullMQ, its keys, tables and scripts appear only in the lane stores and listed files', () => {
   const modules = ['bullmq', 'src/queue/bullmq.ts', 'src/queue/bullmq-queues.ts'];
   const inner =
     /'bullmq'|\bbullmq\.(?:job|meta|event)\b|\bjob_seq\b|\block_token\b|QUEUE_SCHEMA|\.toKey\(|:lock\b|stalled-check|\bmoveToWait\b/;
@@ -258,7 +267,7 @@ test('only the lane stores know BullMQ, its keys, tables and scripts, but for fi
   expect(knowing.map(({ file }) => file).sort()).toEqual([...laneStores, ...Object.keys(knowBullmq)].sort());
 });
 
-test('only connections open a lane store: all others are given one', () => {
+test('only connections open a lane store; all other files receive one', () => {
   const stores = laneStores.filter((file) => /lane-store-|lane-producer/.test(file));
   const opening = code.filter(
     ({ file, imports }) => !stores.includes(file) && imports.some((name) => stores.includes(name)),
@@ -266,12 +275,15 @@ test('only connections open a lane store: all others are given one', () => {
   expect(opening.map(({ file }) => file)).toEqual(['src/queue/connection.ts']);
 });
 
-test('DuckDB is loaded in one place, which says when it is missing', () => {
+test('DuckDB is loaded in one place, which reports when it is missing', () => {
   const loading = code.filter(({ values }) => values.includes('@duckdb/node-api'));
   expect(loading.map(({ file }) => file)).toEqual(['src/integrations/duckdb.ts']);
 });
 
-/** These, what they load, what that loads, and so on; not what is import()ed when it is needed. */
+/**
+ * Returns the given files and all files that they load, directly or indirectly. Dynamic imports are not
+ * followed.
+ */
 function loadedWith(names: string[]): string[] {
   const loadsOf = new Map(code.map(({ file, loads }) => [file, loads]));
   const found = new Set(names);
@@ -279,13 +291,13 @@ function loadedWith(names: string[]): string[] {
   return [...found];
 }
 
-test('what is large and seldom needed is import()ed by a file named open-…, and loaded with nothing else', () => {
+test('large optional dependencies are loaded only by dynamic imports of files named open-…', () => {
   const names = ['postgres-source', 'files-source', 'bucket', 'files/parquet-lines'];
   const large = [...names.map((name) => `src/integrations/${name}.ts`), 'src/object-store/bucket-store.ts'];
   const openers = code.filter(({ file }) => path.posix.basename(file).startsWith('open-'));
   const opened = openers.flatMap(({ opens }) => opens.filter((name) => large.includes(name)));
   expect([...new Set(opened)].sort()).toEqual(large.sort());
-  // With a process, with what others import() while it runs, and with the openers themselves.
+  // Start from the processes, the dynamic imports of other files, and the openers themselves.
   const others = code.filter((one) => !openers.includes(one)).flatMap(({ opens }) => opens);
   const loaded = loadedWith([...entries, ...others, ...openers.map(({ file }) => file)]);
   expect(loaded.filter(isOurs).length).toBeGreaterThan(200);
@@ -301,7 +313,7 @@ test('the rules about profiles, schemas and jobs do no input or output', () => {
   expect(wrong.map(({ file }) => file)).toEqual([]);
 });
 
-test('the environment is looked at in one place, which alone the linter lets be', () => {
+test('process.env is read in one file, the only one that the linter excuses', () => {
   const { overrides } = JSON.parse(readFileSync(path.join(packageRoot, 'biome.json'), 'utf8'));
   const style = { noProcessEnv: 'error' };
   expect(overrides.filter((one: object) => JSON.stringify(one).includes('noProcessEnv'))).toEqual([

@@ -65,15 +65,18 @@ describe('settings', () => {
     ['embedded', DATABASE_URL, 'DEPLOYMENT_FORM is embedded, so DATABASE_URL must be empty'],
     ['production', '', 'DEPLOYMENT_FORM is production, so DATABASE_URL must be set'],
     ['hosted', '', 'DEPLOYMENT_FORM must be equal to one of the allowed values: , embedded, production'],
-  ])('readConfig rejects DEPLOYMENT_FORM=%s with DATABASE_URL=%s and says why', (form, url, reason) => {
-    expect(() => readConfig({ DEPLOYMENT_FORM: form, DATABASE_URL: url })).toThrow(reason);
-  });
+  ])(
+    'readConfig rejects DEPLOYMENT_FORM=%s with DATABASE_URL=%s and names the reason',
+    (form, url, reason) => {
+      expect(() => readConfig({ DEPLOYMENT_FORM: form, DATABASE_URL: url })).toThrow(reason);
+    },
+  );
 
   test('an empty value counts as unset', () => {
     expect(readConfig({ PORT: '', REDIS_URL: '  ' })).toEqual(readConfig({}));
   });
 
-  test('every wrong setting is named, with its rule and the value found', () => {
+  test('every wrong setting is named, with its rule and its value', () => {
     const read = () => readConfig({ PORT: '70000', LANES: 'many', LOG_LEVEL: 'loud' });
     expect(read).toThrow(ConfigError);
     expect(read).toThrow('PORT must be <= 65535 (it is 70000)');
@@ -103,7 +106,7 @@ describe('settings', () => {
     ['OIDC_ACCOUNT_CLAIM', 'the email', 'the name of a claim'],
     ['INTEGRATION_KEY', 'hunter2hunter2', '32 bytes in base64 or hex'],
     ['INTEGRATION_KEY', `${'A'.repeat(43)}=,hunter2`, '32 bytes in base64 or hex'],
-  ])('%s=%s is refused by name and rule, and what may be a secret is not shown', (name, value, rule) => {
+  ])('rejects %s=%s by name and rule without showing a value that may be secret', (name, value, rule) => {
     const read = () => readConfig({ [name]: value });
     expect(read).toThrow(`wrong setting: ${name} must `);
     expect(read).toThrow(rule);
@@ -124,7 +127,7 @@ describe('settings', () => {
     expect(readConfig({ [name]: value })).toMatchObject({ [name]: value });
   });
 
-  test('OIDC_ISSUER, https or on this machine, needs a client and the address of the dashboard', () => {
+  test('OIDC_ISSUER, https or on this machine, needs a client and the address of the console', () => {
     for (const OIDC_ISSUER of ['https://id.example.com/tenant', 'http://127.0.0.1:8080', 'http://[::1]/x']) {
       const whole = { OIDC_ISSUER, OIDC_CLIENT_ID: 'console', BOARD_URL: 'https://console.example.com/' };
       expect(readConfig(whole)).toMatchObject(whole);
@@ -135,13 +138,13 @@ describe('settings', () => {
     }
   });
 
-  test('of an accepted BOOTSTRAP_API_KEY no more than half is stored in clear', () => {
+  test('at most half of an accepted BOOTSTRAP_API_KEY is stored in clear', () => {
     const shortest = 'x'.repeat(16);
     expect(readConfig({ BOOTSTRAP_API_KEY: shortest }).BOOTSTRAP_API_KEY).toBe(shortest);
     expect(describeApiKey(shortest).identifier).toBe('x'.repeat(8));
   });
 
-  test('SERVICE_ID_FIELD is the name of no other field and no attribute, nor is its plural', () => {
+  test('SERVICE_ID_FIELD and its plural must differ from all other fields and attributes', () => {
     const names = new Set(['constructor', ...NAMED_ATTRIBUTES]);
     // SCIM has no service id, and names of its own.
     const others = allOperations('zz_field', { rules: rulesOf.current }).filter(
@@ -166,7 +169,7 @@ describe('settings', () => {
     expect(() => readConfig({ VENDOR_RULES: 'new' })).toThrow('VENDOR_RULES must be equal to one of');
   });
 
-  test('Sentinels name no Redis without REDIS_URL', () => {
+  test('Sentinels require REDIS_URL', () => {
     const REDIS_SENTINELS = 'one:26379, two:26379,[::1]:26379';
     expect(() => readConfig({ REDIS_SENTINELS })).toThrow('REDIS_SENTINELS needs REDIS_URL');
     expect(readConfig({ REDIS_SENTINELS, REDIS_URL: 'redis://:secret@any' })).toMatchObject({
@@ -174,7 +177,7 @@ describe('settings', () => {
     });
   });
 
-  test('a cluster has one database and no Sentinels, and REDIS_URL says how it is entered', () => {
+  test('a cluster has one database and no Sentinels, and REDIS_URL holds its password', () => {
     const REDIS_CLUSTER_NODES = 'one:6379, two,[::1]:6380';
     const REDIS_URL = 'rediss://user:secret@any';
     expect(() => readConfig({ REDIS_CLUSTER_NODES })).toThrow('REDIS_CLUSTER_NODES needs REDIS_URL');
@@ -184,7 +187,7 @@ describe('settings', () => {
     expect(() => readConfig({ REDIS_CLUSTER_NODES: 'redis://one', REDIS_URL })).toThrow('host:port');
   });
 
-  test('a SCIM token of the environment comes with its origin, or not at all', () => {
+  test('a SCIM token of the environment requires its origin, and the reverse', () => {
     const token = { BOOTSTRAP_SCIM_TOKEN: 'x'.repeat(16) };
     const origin = { BOOTSTRAP_SCIM_ORIGIN: 'https://idp.example' };
     expect(readConfig({ ...token, ...origin })).toMatchObject({ ...token, ...origin });
@@ -200,17 +203,17 @@ describe('settings', () => {
     );
   });
 
-  test('a body of MAX_BODY_BYTES is never more than may wait', () => {
+  test('MAX_BODY_BYTES is at most the limit of waiting bytes', () => {
     const read = () => readConfig({ MAX_BODY_BYTES: '2000000', MAX_PENDING_BYTES: '1000000' });
     expect(read).toThrow('wrong setting: MAX_PENDING_BYTES must be >= MAX_BODY_BYTES');
   });
 
-  test('what is read cannot be changed', () => {
+  test('the configuration is frozen', () => {
     expect(Object.isFrozen(readConfig({}))).toBe(true);
   });
 });
 
-describe('what is generated from the settings (npm run generate)', () => {
+describe('files generated from the settings (npm run generate)', () => {
   const read = (file: string) => readFileSync(path.join(packageRoot, file), 'utf8');
 
   test('.env.example is current, and sets only the twelve settings of production', () => {

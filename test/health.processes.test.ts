@@ -18,7 +18,7 @@ describe('the health command of the containers', () => {
     ['worker', 'WORKER_PORT'],
     ['sync', 'SYNC_PORT'],
     ['board', 'BOARD_PORT'],
-  ])('exits 0 without a word when %s is alive', async (name, setting) => {
+  ])('exits 0 without output when %s is alive', async (name, setting) => {
     const server = createServer((request, response) => {
       response.writeHead(request.url === '/healthz' ? 200 : 404).end();
     }).listen(0, '127.0.0.1');
@@ -28,21 +28,21 @@ describe('the health command of the containers', () => {
     server.close();
   });
 
-  test('says that a worker without a port cannot be asked', async () => {
+  test('reports that a worker without a port cannot be asked', async () => {
     expect(await check('worker', { WORKER_PORT: '0' })).toEqual({
       code: 1,
       text: 'health of worker: WORKER_PORT is 0: there is no port to ask',
     });
   });
 
-  test('says where nobody answers', async () => {
+  test('reports the address of a process that does not answer', async () => {
     const port = String(await leasePort());
     const { code, text } = await check('web', { PORT: port });
     expect(code).toBe(1);
     expect(text).toContain(`health of web: http://127.0.0.1:${port}/healthz does not answer: `);
   });
 
-  test('says which processes there are', async () => {
+  test('lists the names of the processes', async () => {
     expect(await check('workers', {})).toEqual({
       code: 1,
       text: 'health of workers: no such process; there are web, worker, sync, board',

@@ -26,7 +26,9 @@ async function startWithout(file: string, portSetting: string, env: Env) {
   return {
     ...started,
     lines,
-    /** Resolves when /readyz says so; rejects when the process ends. */
+    /**
+     * Resolves when /readyz answers with this status and these missing stores; rejects when the process ends.
+     */
     says: (status: number, missing: string[]) =>
       Promise.race([
         exit,
@@ -114,7 +116,7 @@ test.concurrent.each(processes)(
   },
 );
 
-test('with the queue in Postgres it is missed with Postgres', async () => {
+test('the queue in Postgres is missing whenever Postgres is', async () => {
   const [, file, portSetting] = processes[0];
   const proxy = await startProxy((await createDatabase()).url);
   proxy.leave();

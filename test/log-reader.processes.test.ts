@@ -6,7 +6,7 @@ import { createDatabase, waitUntil } from './setup/fixtures.ts';
 import { findScript } from './setup/installed.ts';
 import { leasePort } from './setup/ports.ts';
 
-test('G5: a process that is told to end does so when whoever read its log has gone, as after the end of npm start', async () => {
+test('G5: a process ends on request even if the reader of its log has gone', async () => {
   const [{ url }, port] = [await createDatabase(), await leasePort()];
   const web = spawn(process.execPath, ['dist/src/web.js'], {
     stdio: ['ignore', 'pipe', 'ignore'],
@@ -15,7 +15,7 @@ test('G5: a process that is told to end does so when whoever read its log has go
   onTestFinished(() => void web.kill('SIGKILL'));
   const api = `http://127.0.0.1:${port}`;
   await waitUntil(async () => (await fetch(`${api}/readyz`)).ok, { what: 'a ready web process' });
-  // Its line is gathered, and not written yet when the reader goes and the process is told to end at once.
+  // The request's log line is still buffered when the reader closes and the process receives the signal.
   await fetch(`${api}/users/track`, { method: 'POST' });
   web.stdout!.destroy();
   web.kill('SIGTERM');
@@ -27,7 +27,7 @@ test('G5: a process that is told to end does so when whoever read its log has go
   expect(code).toBe(1);
 });
 
-test('a terminal gets lines as people read them, with colours where it has them; a pipe gets JSON', async () => {
+test('a terminal gets readable lines, coloured if it supports colours; a pipe gets JSON', async () => {
   const script = await findScript();
   const logs = `import { createLog } from './dist/src/platform/log.js'; createLog('test', 'info').warn({ lane: 3 }, 'waits')`;
   const line = (TERM: string, NO_COLOR?: string) => {

@@ -23,7 +23,7 @@ test.each([
   ['select $1::text::timestamptz', 'two\nlines'],
   ['select $1::text::boolean', "it's"],
   ['select $1::text::jsonb', '{"phone": +15550100}'],
-])("no value gets into the log with Postgres's words: %s", async (statement, value) => {
+])('values in errors of Postgres are kept out of the log: %s', async (statement, value) => {
   const error = await refusalOf(statement, [value]);
   for (const word of value.split(/[^a-z0-9@.+]+/i).filter((word) => word.length > 3)) {
     expect(messageOf(error)).not.toContain(word);
@@ -31,7 +31,7 @@ test.each([
   expect(messageOf(error)).toMatch(/^invalid input syntax for type \w+/);
 });
 
-test('names of tables and constraints do', async () => {
+test('names of tables and constraints are logged', async () => {
   expect(messageOf(await refusalOf('select from nowhere'))).toBe('relation "nowhere" does not exist');
   const insert = "insert into workspaces (id, name) values ('019c13ec-a2e2-7b61-8f0c-55a3d7000000', 'a')";
   await client.query(insert);
@@ -40,7 +40,7 @@ test('names of tables and constraints do', async () => {
   );
 });
 
-test('what is no error of Postgres keeps its words', () => {
+test('the message of any other error is logged unchanged', () => {
   expect(messageOf(new TypeError('"a" is no b'))).toBe('"a" is no b');
   expect(messageOf('text')).toBe('text');
 });

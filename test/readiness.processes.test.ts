@@ -12,14 +12,14 @@ const DEADLINE = 2000;
 const READY = { status: 200, body: { message: 'ready', missing: [] } };
 const notReady = (...missing: string[]) => ({ status: 503, body: { message: 'not ready', missing } });
 
-/** What /readyz of the process says; fails when it takes longer than its deadline. */
+/** Returns the response of /readyz; fails when it takes longer than the deadline. */
 async function ask(port: number) {
   const signal = linkSignals({ milliseconds: DEADLINE }).signal;
   const response = await fetch(`http://127.0.0.1:${port}/readyz`, { signal });
   return { status: response.status, body: await response.json() };
 }
 
-/** Until it says so: the process may need a moment to see what has happened. */
+/** Waits until /readyz answers so, because the process may need a moment to notice the change. */
 const comesTo = (port: number, answer: object) =>
   expect.poll(() => ask(port), { timeout: 20_000 }).toMatchObject(answer);
 
@@ -36,7 +36,7 @@ describe.each(eitherBackend)('/readyz, with the queue in %s', (backend) => {
   beforeAll(async () => {
     fleet = await startFleet(backend, { edges: 0, workers: 0 });
     fleet.env.MAX_ENVELOPE_AGE_MS = '2000';
-    // A batch that takes long, as below, is none.
+    // A batch that takes long, as in a test below, must not count as a standstill.
     Object.assign(fleet.env, { MAX_STANDSTILL_MS: '1000', READY_AT_STANDSTILL: 'no' });
     postgres = await startProxy(fleet.env.DATABASE_URL!);
     fleet.env.DATABASE_URL = postgres.url;
@@ -57,7 +57,7 @@ describe.each(eitherBackend)('/readyz, with the queue in %s', (backend) => {
   const everyOneComesTo = (answer: object) => Promise.all(processes.map(({ port }) => comesTo(port, answer)));
 
   test.each(['leave', 'standStill'] as const)(
-    'web and worker name Postgres while it is away (%s), and nothing when it is back',
+    'web and worker name Postgres as missing only while it is away (%s)',
     async (how) => {
       await everyOneComesTo(READY);
       postgres[how]();
@@ -69,7 +69,7 @@ describe.each(eitherBackend)('/readyz, with the queue in %s', (backend) => {
 
   if (backend === 'redis') {
     test.each(['leave', 'standStill'] as const)(
-      'web and worker name Redis while it is away (%s), and nothing when it is back',
+      'web and worker name Redis as missing only while it is away (%s)',
       async (how) => {
         await everyOneComesTo(READY);
         redis![how]();
@@ -80,7 +80,7 @@ describe.each(eitherBackend)('/readyz, with the queue in %s', (backend) => {
     );
   }
 
-  test('G8: an envelope that waits too long is named by both, and the worker is not ready', async () => {
+  test('G8: an envelope that waits too long is reported by both, and the worker is not ready', async () => {
     await everyOneComesTo(READY);
     const [web, worker] = processes.map(({ port }) => port);
     const { workspace } = fleet;
@@ -118,7 +118,7 @@ describe.each(eitherBackend)('/readyz, with the queue in %s', (backend) => {
     expect(lines()).toEqual(Array(2).fill([expect.objectContaining({ level: 50, ...stuck[0] })]));
   });
 
-  test.each(['/healthz', '/metrics'])('%s answers in time while all of it is away', async (path) => {
+  test.each(['/healthz', '/metrics'])('%s answers in time while all stores are away', async (path) => {
     for (const store of [postgres, redis]) store?.standStill();
     for (const { port } of processes) {
       const signal = linkSignals({ milliseconds: DEADLINE }).signal;
@@ -127,7 +127,7 @@ describe.each(eitherBackend)('/readyz, with the queue in %s', (backend) => {
     for (const store of [postgres, redis]) await store?.comeBack();
   });
 
-  test('the pages of a worker are only read: 405 with Allow, and any other path is 404', async () => {
+  test("a worker's pages are read-only: 405 with Allow, and any other path is 404", async () => {
     const origin = `http://127.0.0.1:${processes[1]!.port}`;
     for (const path of ['/healthz', '/readyz', '/metrics']) {
       const { status, headers } = await fetch(origin + path, { method: 'POST' });
@@ -136,7 +136,7 @@ describe.each(eitherBackend)('/readyz, with the queue in %s', (backend) => {
     expect((await fetch(`${origin}/constructor`)).status).toBe(404);
   });
 
-  test('a fleet that stands still is named by web and its log, until somebody takes what waits', async () => {
+  test('web reports and logs a standstill until a worker takes the waiting jobs', async () => {
     const [web, worker] = processes as [Member, Member];
     await fleet.end(worker);
     await send();

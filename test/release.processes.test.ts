@@ -5,7 +5,7 @@ import { hashApiKey } from '../src/store/credentials.ts';
 import { createBareDatabase } from './setup/fixtures.ts';
 import { startProcess } from './setup/processes.ts';
 
-test('release makes the tables, the workspace default and one key with every permission, which it shows once', async () => {
+test('release creates the tables, the workspace default and one full key, and shows it once', async () => {
   const { url } = await createBareDatabase();
   const first = await release({ DATABASE_URL: url });
   expect(first.code).toBe(0);
@@ -27,7 +27,7 @@ test('release makes the tables, the workspace default and one key with every per
   expect(await keys(url)).toHaveLength(1);
 });
 
-test('release does not wait for anything when its work is done', async () => {
+test('release exits as soon as its work is done', async () => {
   const { url } = await createBareDatabase();
   const { exit, log } = startProcess('dist/src/release.js', { DATABASE_URL: url });
   await exit;
@@ -36,7 +36,7 @@ test('release does not wait for anything when its work is done', async () => {
   expect(Date.now() - last).toBeLessThan(8000);
 });
 
-test('BOOTSTRAP_SCIM_TOKEN is the first SCIM token of the company default, which owns the workspace default', async () => {
+test('BOOTSTRAP_SCIM_TOKEN is the first SCIM token of the company of the workspace default', async () => {
   const { url } = await createBareDatabase();
   // Also where the workspace is there already.
   await release({ DATABASE_URL: url });
@@ -63,7 +63,7 @@ test('BOOTSTRAP_SCIM_TOKEN is the first SCIM token of the company default, which
         opens: true,
       },
     ]);
-    // One that was revoked does not come back with the next release.
+    // A revoked token stays revoked after the next release.
     await client.query('update scim_tokens set revoked_at = now()');
     await release({ DATABASE_URL: url, ...set });
     expect((await tokens()).rows.map(({ opens }) => opens)).toEqual([false]);
@@ -72,7 +72,7 @@ test('BOOTSTRAP_SCIM_TOKEN is the first SCIM token of the company default, which
   }
 });
 
-test('BOOTSTRAP_API_KEY sets the key, which is not shown', async () => {
+test('BOOTSTRAP_API_KEY sets the key, and the output omits it', async () => {
   const { url } = await createBareDatabase();
   const { code, text } = await release({ DATABASE_URL: url, BOOTSTRAP_API_KEY: 'pk_chosen_by_someone' });
   expect(code).toBe(0);
@@ -82,7 +82,7 @@ test('BOOTSTRAP_API_KEY sets the key, which is not shown', async () => {
   ]);
 });
 
-test('two releases at once make one workspace with one key', async () => {
+test('two simultaneous releases create one workspace with one key', async () => {
   const { url } = await createBareDatabase();
   const both = await Promise.all([release({ DATABASE_URL: url }), release({ DATABASE_URL: url })]);
   expect(both.map(({ code }) => code)).toEqual([0, 0]);
@@ -91,7 +91,7 @@ test('two releases at once make one workspace with one key', async () => {
 
 const NEXT = 'Start it, or correct DATABASE_URL. Without DATABASE_URL, npm start runs its own Postgres';
 
-test('a release that cannot be made says why in one line, by the setting, with what to do, and exits 1', async () => {
+test('a failed release names setting, cause and remedy in one line, and exits 1', async () => {
   expect(await release({ DATABASE_URL: 'postgresql://nobody@127.0.0.1:1/nothing' })).toEqual({
     code: 1,
     text: `release: the Postgres server of DATABASE_URL refuses the connection (connect ECONNREFUSED 127.0.0.1:1). ${NEXT}`,
@@ -105,7 +105,7 @@ test('a release that cannot be made says why in one line, by the setting, with w
   });
 });
 
-/** `text`: what it prints beside its log lines. */
+/** Runs the release. `text` is its output without the log lines. */
 async function release(env: Record<string, string>) {
   const { exit, log } = startProcess('dist/src/release.js', env);
   const { code } = await exit;

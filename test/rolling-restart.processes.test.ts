@@ -10,12 +10,13 @@ import { waitUntil } from './setup/wait-until.ts';
 const LOOK_MS = 100;
 const FAILED_LOOKS = 2;
 
-/** Several times what the balancer needs: what the machine is busy with is none of ours. */
+/** Several times the delay that the balancer needs, so that a busy machine does not fail the test. */
 const SHUTDOWN_DELAY_MS = 1500;
 
 /**
- * A TCP balancer as orchestrators have it: each new connection goes to the next process of which the last looks at
- * /readyz were good; it repeats nothing. Closed at the end.
+ * Starts a TCP balancer like the ones of orchestrators. Each new connection goes to the next process whose
+ * recent checks of
+ * /readyz succeeded. The balancer retries nothing. It is closed at the end.
  */
 async function startBalancer(ports: number[]) {
   const failed = new Map(ports.map((port) => [port, FAILED_LOOKS]));
@@ -68,7 +69,7 @@ function sendAlone(port: number, key: string): Promise<number | string> {
   });
 }
 
-test('a rolling restart behind a balancer that follows /readyz refuses none of those who open a connection for each request', async () => {
+test('a rolling restart fails no request through a balancer that follows /readyz', async () => {
   const fleet = await startFleet('redis', {
     edges: 2,
     workers: 0,
@@ -91,7 +92,7 @@ test('a rolling restart behind a balancer that follows /readyz refuses none of t
 
   const restart = async (member: Member) => {
     const ending = fleet.end(member, 'SIGTERM');
-    // It says so at once, and serves on.
+    // /readyz fails at once, while the process still serves requests.
     await expect.poll(() => statusOf(member.port, '/readyz')).toBe(503);
     expect(await sendAlone(member.port, fleet.workspace.key)).toBe(201);
     const { code, milliseconds } = await ending;
@@ -107,7 +108,7 @@ test('a rolling restart behind a balancer that follows /readyz refuses none of t
   expect([...answers.keys()]).toEqual([201]);
   expect(answers.get(201)).toBeGreaterThan(100);
 
-  // Whoever sits at the terminal does not wait for balancers.
+  // SIGINT from a terminal ends the process without the delay for balancers.
   const [last] = fleet.edges;
   expect((await fleet.end(last!, 'SIGINT')).milliseconds).toBeLessThan(SHUTDOWN_DELAY_MS);
   await fleet.stop();

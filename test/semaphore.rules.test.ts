@@ -1,7 +1,10 @@
 import { expect, test } from 'vitest';
 import { createSemaphore, type SemaphoreSettings } from '../src/platform/concurrency.ts';
 
-/** A semaphore whose work ends when it is told to; who has begun, in that order. */
+/**
+ * Creates a semaphore for work that the test ends. `begun` lists the owners in the order in which their work
+ * began.
+ */
 function scene(settings: Partial<SemaphoreSettings>) {
   const semaphore = createSemaphore({
     ...{ atOnce: 1, atOnceOfOne: 9, mostWaiting: 99, mostWaitingOfOne: 99, patience: 60_000 },
@@ -25,14 +28,14 @@ function scene(settings: Partial<SemaphoreSettings>) {
   };
 }
 
-test('one owner after the other has a turn, however much any of them asks for', async () => {
+test('owners take turns, however many requests each of them makes', async () => {
   const { ask, begun, end } = scene({});
   for (const owner of ['a', 'a', 'a', 'a', 'b', 'c', 'b']) void ask(owner);
   for (let turn = 0; turn < 6; turn++) await end();
   expect(begun).toEqual(['a', 'b', 'c', 'a', 'b', 'a', 'a']);
 });
 
-test('one owner has no more at once than one may, also when nobody else asks', async () => {
+test('one owner is limited to its share, also while the rest is unused', async () => {
   const { ask, begun, end } = scene({ atOnce: 3, atOnceOfOne: 2 });
   for (const owner of ['a', 'a', 'a']) void ask(owner);
   expect(begun).toEqual(['a', 'a']);
@@ -42,7 +45,7 @@ test('one owner has no more at once than one may, also when nobody else asks', a
   expect(begun).toEqual(['a', 'a', 'b', 'a']);
 });
 
-test('owners whose work takes long leave one place to the others', async () => {
+test('owners with long work leave one slot to the others', async () => {
   const { ask, begun, end } = scene({ atOnce: 2, isHeavy: (owner) => owner !== 'light' });
   for (const owner of ['slow', 'slower', 'slow']) void ask(owner);
   expect(begun).toEqual(['slow']);
@@ -52,7 +55,7 @@ test('owners whose work takes long leave one place to the others', async () => {
   expect(begun).toEqual(['slow', 'light', 'slower']);
 });
 
-test('one owner that floods fills its own part of the queue alone', async () => {
+test('a noisy owner fills only its own share of the waiting list', async () => {
   const { ask, begun, end } = scene({ mostWaiting: 4, mostWaitingOfOne: 2 });
   for (let index = 0; index < 3; index++) void ask('a');
   await expect(ask('a')).rejects.toThrow('too many wait');
@@ -61,7 +64,7 @@ test('one owner that floods fills its own part of the queue alone', async () => 
   expect(begun).toEqual(['a', 'b']);
 });
 
-test('while nobody is to be refused for waiting, nobody is', async () => {
+test('requests wait longer than the patience as long as they are excused', async () => {
   let excused = true;
   const { ask } = scene({ patience: 10, isExcused: () => excused });
   void ask('a');

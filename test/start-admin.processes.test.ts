@@ -45,13 +45,13 @@ describe('npm start with REDIS_URL, BOOTSTRAP_API_KEY and the embedded Postgres'
   });
   afterAll(() => endStarted());
 
-  test('that is the key of the first start, and is not shown', async () => {
+  test('uses the key of BOOTSTRAP_API_KEY, and does not print it', async () => {
     expect(await track(env.PORT, key)).toBe(201);
     expect(output(start)).not.toContain(key);
     expect(output(start)).not.toMatch(KEY);
   });
 
-  test('what is tracked can be read back, and nothing is started that is there', async () => {
+  test('stores what is tracked, and uses the given Redis and the embedded Postgres', async () => {
     await waitUntil(async () => (await readBack(env.PORT, key)).users[0]?.external_id === 'ada', {
       what: 'what was tracked',
     });
@@ -72,11 +72,11 @@ describe('npm start with REDIS_URL, BOOTSTRAP_API_KEY and the embedded Postgres'
     const { api_key: secret } = JSON.parse(stdout);
     expect(secret).toMatch(KEY);
     expect(await track(env.PORT, secret)).toBe(201);
-    // The first `npx` in a folder installs it, which must not write anew what processes run from.
+    // The first `npx` in a folder installs the package. It must not rewrite files that processes run from.
     expect(statSync(path.join(packageRoot, 'dist/src/start.js')).mtimeMs).toBe(compiled);
   });
 
-  test('penstock creates an integration on this machine, and sync reads it with the key of DATA_DIR', async () => {
+  test('an integration on this machine, created by penstock, is read with the key of DATA_DIR', async () => {
     const warehouse = new URL((await createBareDatabase()).url);
     expect(warehouse.hostname).toBe('127.0.0.1');
     await ask(
@@ -107,7 +107,7 @@ describe('npm start with REDIS_URL, BOOTSTRAP_API_KEY and the embedded Postgres'
     });
   });
 
-  test('penstock creates a stream to this machine, and sync delivers to it', async () => {
+  test('a stream to this machine, created by penstock, receives messages from sync', async () => {
     const receiver = await startReceiver();
     const own = penstockWith({ DATA_DIR: env.DATA_DIR });
     await own(...`streams create --workspace default --name here --url ${receiver.url}`.split(' '));
@@ -120,7 +120,7 @@ describe('npm start with REDIS_URL, BOOTSTRAP_API_KEY and the embedded Postgres'
     );
   });
 
-  test('when it is killed, its processes end by themselves', async () => {
+  test('its processes end by themselves when it is killed', async () => {
     start.kill('SIGKILL');
     await start.exit;
     await waitUntil(() => runningOn(env.DATA_DIR).length === 0, { what: 'the end of what was left behind' });
@@ -133,38 +133,35 @@ describe('npm start with stores of your own', () => {
   test.each([
     ['REDIS_URL', 'redis'],
     ['a queue in Postgres', 'postgres'],
-  ])(
-    '%s and DATABASE_URL: what is tracked can be read back, and nothing is started that is there',
-    async (_, queue) => {
-      const env = await settings();
-      const stores = {
-        ...(queue === 'redis' && { REDIS_URL: (await startRedis()).url }),
-        DATABASE_URL: (await createBareDatabase()).url,
-        INTEGRATION_KEY: randomBytes(32).toString('hex'),
-      };
-      const start = await startAndWait({ ...env, ...stores });
-      const key = KEY.exec(output(start))![0];
-      expect(await track(env.PORT, key)).toBe(201);
-      await waitUntil(async () => (await readBack(env.PORT, key)).users[0]?.external_id === 'ada', {
-        what: 'what was tracked',
-      });
-      expect(hasPostgres(env.DATA_DIR)).toBe(false);
-      expect(readdirSync(env.DATA_DIR)).toEqual([]);
-      expect(queuesOf(start)).toEqual(new Set([queue]));
-      const receiver = await startReceiver();
-      const create = `streams create --workspace default --name here --url ${receiver.url}`.split(' ');
-      await expect(penstockWith(stores)(...create)).rejects.toThrow('REFUSED_NETWORKS');
-      await penstockWith({ ...stores, ALLOWED_NETWORKS: '127.0.0.0/8' })(...create);
-      expect(await track(env.PORT, key)).toBe(201);
-      const refusal = async () => JSON.stringify(await ask(stores.DATABASE_URL, LAST_ERRORS));
-      await waitUntil(async () => (await refusal()).includes('REFUSED_NETWORKS refuses'), {
-        what: 'the refusal of a private address by sync',
-      });
-      expect(receiver.asked).toBe(0);
-    },
-  );
+  ])('%s and DATABASE_URL: what is tracked can be read back, and no store is started', async (_, queue) => {
+    const env = await settings();
+    const stores = {
+      ...(queue === 'redis' && { REDIS_URL: (await startRedis()).url }),
+      DATABASE_URL: (await createBareDatabase()).url,
+      INTEGRATION_KEY: randomBytes(32).toString('hex'),
+    };
+    const start = await startAndWait({ ...env, ...stores });
+    const key = KEY.exec(output(start))![0];
+    expect(await track(env.PORT, key)).toBe(201);
+    await waitUntil(async () => (await readBack(env.PORT, key)).users[0]?.external_id === 'ada', {
+      what: 'what was tracked',
+    });
+    expect(hasPostgres(env.DATA_DIR)).toBe(false);
+    expect(readdirSync(env.DATA_DIR)).toEqual([]);
+    expect(queuesOf(start)).toEqual(new Set([queue]));
+    const receiver = await startReceiver();
+    const create = `streams create --workspace default --name here --url ${receiver.url}`.split(' ');
+    await expect(penstockWith(stores)(...create)).rejects.toThrow('REFUSED_NETWORKS');
+    await penstockWith({ ...stores, ALLOWED_NETWORKS: '127.0.0.0/8' })(...create);
+    expect(await track(env.PORT, key)).toBe(201);
+    const refusal = async () => JSON.stringify(await ask(stores.DATABASE_URL, LAST_ERRORS));
+    await waitUntil(async () => (await refusal()).includes('REFUSED_NETWORKS refuses'), {
+      what: 'the refusal of a private address by sync',
+    });
+    expect(receiver.asked).toBe(0);
+  });
 
-  test('a start that never greets shows the key it has made in its last line', async () => {
+  test('a start that fails before its greeting prints the new key in its last line', async () => {
     const { url } = await startRedis({ args: ['--maxmemory-policy', 'allkeys-lru'] });
     const start = begin({ ...(await settingsWithCluster()), REDIS_URL: url });
     expect(await start.exit).toMatchObject({ code: 1 });
@@ -175,7 +172,7 @@ describe('npm start with stores of your own', () => {
   });
 });
 
-/** Runs `penstock` with nothing but these settings; its answer as JSON. */
+/** Runs `penstock` with only these settings. @returns its output, parsed as JSON */
 const penstockWith = (env: Record<string, string>) => {
   return async (...args: string[]) => {
     const options = { cwd: packageRoot, env: { PATH: process.env.PATH, ...env } };

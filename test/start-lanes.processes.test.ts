@@ -9,7 +9,7 @@ import { begin, endStarted, output, settings, startAndWait } from './setup/npm-s
 
 afterEach(() => endStarted());
 
-test('G3: npm start with another LANES takes it over when its lanes are empty, and says what they hold otherwise', async () => {
+test('G3: npm start with another LANES applies it if the lanes are empty, or reports the rest', async () => {
   const { url } = await createDatabase();
   const env = { ...(await settings()), DATABASE_URL: url };
   const first = await startAndWait({ ...env, LANES: '1' });

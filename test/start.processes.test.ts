@@ -20,7 +20,7 @@ import {
 } from './setup/npm-start.ts';
 import type { TestProcess } from './setup/processes.ts';
 
-describe('starts on one data folder, one after the other', () => {
+describe('consecutive starts on one data folder', () => {
   let env: Awaited<ReturnType<typeof settings>> & { DATABASE_MAX_CONNECTIONS: string };
   let start: TestProcess;
   let key: string;
@@ -30,7 +30,7 @@ describe('starts on one data folder, one after the other', () => {
   });
   afterAll(() => endStarted());
 
-  test('the first makes an API key, shows it, and its curl lines work as they are', async () => {
+  test('the first one creates an API key and prints it, and its curl lines work unchanged', async () => {
     expect(output(start)).toMatch(KEY);
     key = KEY.exec(output(start))![0];
     expect(output(start).match(/shown this once/g)).toHaveLength(1);
@@ -52,7 +52,7 @@ describe('starts on one data folder, one after the other', () => {
     expect(await run(lines[2]!)).toBe('console sign-in: HTTP 200\n');
   });
 
-  test('the first start logs at once that it creates a database, and counts its migrations', () => {
+  test('the first one logs at once that it creates a database, and counts its migrations', () => {
     expect(start.log[0]).toMatchObject({
       msg: 'creating the database of the first start',
       data_dir: env.DATA_DIR,
@@ -65,7 +65,7 @@ describe('starts on one data folder, one after the other', () => {
     });
   });
 
-  test('every log line names its process, and those of services their pid and instance', () => {
+  test('every log line names its process, and lines of services their pid and instance', () => {
     const lines = start.log.filter(({ text }) => text === undefined);
     for (const line of lines)
       expect(line).toMatchObject({ process: expect.any(String), pid: expect.any(Number) });
@@ -73,7 +73,7 @@ describe('starts on one data folder, one after the other', () => {
     expect(new Set(services.map(({ pid, instance }) => `${pid} ${instance}`)).size).toBe(4);
   });
 
-  test('the processes keep within DATABASE_MAX_CONNECTIONS', async () => {
+  test('the processes stay within DATABASE_MAX_CONNECTIONS', async () => {
     const client = new pg.Client({ connectionString: readEmbeddedUrl(env.DATA_DIR)! });
     await client.connect();
     const { rows } = await client.query(
@@ -84,7 +84,7 @@ describe('starts on one data folder, one after the other', () => {
     expect(rows[0].count).toBeLessThanOrEqual(40);
   });
 
-  test('doctor finds nothing wrong with it and ends with 0; status shows each of its processes', async () => {
+  test('doctor reports no problem and ends with 0; status shows each of its processes', async () => {
     const penstock = async (word: string) => {
       const { stdout } = await promisify(execFile)(process.execPath, ['dist/src/cli.js', word, '--json'], {
         cwd: packageRoot,
@@ -102,7 +102,7 @@ describe('starts on one data folder, one after the other', () => {
     expect(lanes).toEqual([{ lane: 'lane-0', depth: 0, oldest_seconds: 0, worked_by: expect.any(Array) }]);
   });
 
-  test('one beside it on the same data names it and exits 1', async () => {
+  test('a second start on the same data names the running one and exits 1', async () => {
     const second = begin({ ...(await settings()), DATA_DIR: env.DATA_DIR });
     expect(await second.exit).toMatchObject({ code: 1 });
     expect(output(second)).toContain(
@@ -122,7 +122,7 @@ describe('starts on one data folder, one after the other', () => {
     });
   });
 
-  test('SIGTERM ends it with 0; the next one finds its data, the same key opens it, and nothing is shown again', async () => {
+  test('SIGTERM ends it with 0; the next start keeps data and key, and does not print the key', async () => {
     start.kill('SIGTERM');
     expect(await start.exit).toMatchObject({ code: 0 });
     start = await startAndWait(env);
@@ -133,12 +133,12 @@ describe('starts on one data folder, one after the other', () => {
     });
   });
 
-  test('one that was killed does not stop the next; Ctrl-C stops everything in order and leaves nothing running', async () => {
+  test('a start after a kill succeeds; Ctrl-C ends all processes in order', async () => {
     const attributes = [{ external_id: 'grace', first_name: 'Grace' }];
     expect(await track(env.PORT, key, attributes)).toBe(201);
     start.kill('SIGKILL');
     await start.exit;
-    // As a terminal does it: npm and all that it runs are one process group, which gets the signal at once.
+    // A terminal sends the signal to the whole process group: npm and everything that it runs.
     const npm = spawn('npm', ['start'], {
       cwd: packageRoot,
       detached: true,
@@ -174,7 +174,7 @@ describe('npm start', () => {
   afterEach(() => endStarted());
 
   test.each(['PORT', 'BOARD_PORT', 'WORKER_PORT', 'SYNC_PORT'] as const)(
-    'a %s in use is said by name',
+    'a %s in use is reported by name',
     async (name) => {
       const env = await settings();
       const other = createServer();
@@ -183,9 +183,9 @@ describe('npm start', () => {
         const start = begin(env);
         expect(await start.exit).toMatchObject({ code: 1 });
         expect(output(start)).toContain(`${name} ${env[name]} is in use on 127.0.0.1`);
-        // Nothing is made for a start that comes to nothing.
+        // A start that fails leaves no files.
         expect(readdirSync(env.DATA_DIR)).toEqual([]);
-        // A key that nobody would ever see is not made.
+        // A failed start creates no key, because its output might never be read.
         expect(output(start)).not.toMatch(KEY);
         await waitUntil(() => runningOn(env.DATA_DIR).length === 0, { what: 'the end of all processes' });
       } finally {
@@ -194,7 +194,7 @@ describe('npm start', () => {
     },
   );
 
-  test('a wrong setting is said by name', async () => {
+  test('a wrong setting is reported by name', async () => {
     const start = begin({ ...(await settings()), PORT: 'eighty' });
     expect(await start.exit).toMatchObject({ code: 1 });
     expect(output(start)).toContain('wrong setting: PORT must be integer (it is "eighty")');
@@ -202,7 +202,7 @@ describe('npm start', () => {
 
   test.each([
     [
-      'a DATA_DIR where nothing can be made',
+      'a DATA_DIR that cannot be created',
       { DATA_DIR: '/proc/data' },
       'DATA_DIR /proc/data cannot be created or written to',
     ],
@@ -217,11 +217,11 @@ describe('npm start', () => {
       'the Postgres server of DATABASE_URL refuses the connection (connect ECONNREFUSED 127.0.0.1:1). Start it, or correct',
     ],
     [
-      'an address of somebody else',
+      'an address of another machine',
       { HOST: '192.0.2.1' },
       'HOST 192.0.2.1 is not an address of this machine; set HOST',
     ],
-  ])('%s is said by its setting, with what to do', async (_, wrong, words) => {
+  ])('%s is reported by its setting, with the remedy', async (_, wrong, words) => {
     const start = begin({ ...(await settings()), ...wrong });
     expect(await start.exit).toMatchObject({ code: 1 });
     expect(output(start)).toContain(`npm start: ${words}`);
@@ -236,7 +236,7 @@ describe('npm start', () => {
       /^\d\d:\d\d:\d\d {2}start {4}WARN Redis at REDIS_URL does not answer .*Start Redis, correct/m,
     ],
   ])(
-    'a Redis that is away is said in one sentence while it is waited for (LOG_FORMAT=%s)',
+    'a Redis that is away is reported in one sentence while start waits (LOG_FORMAT=%s)',
     async (LOG_FORMAT, sentence) => {
       const { url: DATABASE_URL } = await createDatabase();
       const start = begin({

@@ -32,9 +32,9 @@ function copyForAnother(): string {
   return folder;
 }
 
-describe('a Node that is not supported', () => {
+describe('an unsupported Node', () => {
   test.each(['14.21.3', '16.20.2', '18.20.8', '20.18.3', '21.7.3', '22.12.0', '23.11.1', '25.0.0', '27.1.0'])(
-    '%s is refused by npm start in one sentence that names those that are',
+    '%s is rejected by npm start in one sentence that names the supported versions',
     (version) => {
       const { status, stdout, stderr } = runOn(version, 'start');
       expect({ status, stdout, stderr }).toEqual({
@@ -45,13 +45,13 @@ describe('a Node that is not supported', () => {
     },
   );
 
-  test('is refused by the admin command as well', () => {
+  test('is rejected by the admin command as well', () => {
     expect(runOn('18.20.8', 'penstock').stderr).toMatch(
       /^Penstock runs on Node [^\n]+ this is Node 18.20.8.\n$/,
     );
   });
 
-  test('can be taken all the same: neither npm ci --engine-strict=false nor the program itself asks', () => {
+  test('can be forced: npm ci --engine-strict=false and the program itself accept it', () => {
     const { status, stderr } = npmCi(copyForAnother(), '--engine-strict=false');
     expect(status).toBe(0);
     expect(stderr).toContain("package: 'penstock@");
@@ -60,7 +60,7 @@ describe('a Node that is not supported', () => {
     );
   });
 
-  test('is refused by npm ci before anything is installed, by the name of this package', () => {
+  test('is rejected by npm ci before any package is installed, with the name penstock', () => {
     const { status, stderr } = npmCi(copyForAnother());
     expect(status).toBe(1);
     expect(stderr).toContain('Not compatible with your version of node/npm: penstock@');
@@ -68,18 +68,21 @@ describe('a Node that is not supported', () => {
   });
 });
 
-describe('a Node that is supported', () => {
-  test.each(['20.19.0', '20.20.2', '22.13.0', '22.23.4', '24.0.0', '24.22.1'])('%s is let in', (version) => {
-    expect(runOn(version, 'start').stderr).toContain('wrong setting: PORT must be integer');
-  });
+describe('a supported Node', () => {
+  test.each(['20.19.0', '20.20.2', '22.13.0', '22.23.4', '24.0.0', '24.22.1'])(
+    '%s is accepted',
+    (version) => {
+      expect(runOn(version, 'start').stderr).toContain('wrong setting: PORT must be integer');
+    },
+  );
 
-  test('npm ci has nothing to say about it, neither of this package nor of any that it needs', () => {
+  test('npm ci reports no engine conflict, neither of this package nor of a dependency', () => {
     const { status, stderr } = npmCi(copyOfManifest());
     expect({ status, engines: stderr.match(/EBADENGINE.*/g) }).toEqual({ status: 0, engines: null });
   });
 });
 
-/** A folder with what npm looks at first. */
+/** Copies the files that npm reads first to a new folder. */
 function copyOfManifest(): string {
   const folder = temporaryFolder();
   for (const file of ['package.json', 'package-lock.json', '.npmrc'])

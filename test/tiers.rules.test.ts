@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { isOurs, sources } from './setup/sources.ts';
 
-/** Where a server, or a process, is started: what only the tiers above may reach. */
+/** Files that start a server or a process. Only tests of a higher tier may reach them. */
 const startsServers = ['test/setup/fixtures.ts', 'test/setup/redis.ts', 'test/setup/pgbouncer.ts'];
 const startsProcesses = [
   ...['processes', 'fleet', 'npm-start', 'installed', 'postgres-on-port'].map(
@@ -14,7 +14,10 @@ const tiers = [
   { name: 'stores', files: /(?<!\.rules|\.processes)\.test\.ts$/, forbidden: startsProcesses },
 ];
 
-/** The way by which a test comes to one of the files, through helpers of the tests and tools; nothing if there is none. */
+/**
+ * Returns the import path from a test to one of the files, through helpers and tools; undefined if there is
+ * none.
+ */
 function wayTo(forbidden: string[], test: string): string[] | undefined {
   const byFile = new Map(sources.map((source) => [source.file, source]));
   const ways: string[][] = [[test]];
@@ -31,17 +34,14 @@ function wayTo(forbidden: string[], test: string): string[] | undefined {
   return undefined;
 }
 
-test.each(tiers)(
-  'no test of the $name reaches what starts more than its tier may',
-  ({ files, forbidden }) => {
-    const tests = sources.filter(({ file }) => files.test(file));
-    expect(tests.length).toBeGreaterThan(50);
-    const wrong = tests.map(({ file }) => wayTo(forbidden, file)?.join(' < ')).filter(Boolean);
-    expect(wrong).toEqual([]);
-  },
-);
+test.each(tiers)('tests of the $name reach only files that their tier may start', ({ files, forbidden }) => {
+  const tests = sources.filter(({ file }) => files.test(file));
+  expect(tests.length).toBeGreaterThan(50);
+  const wrong = tests.map(({ file }) => wayTo(forbidden, file)?.join(' < ')).filter(Boolean);
+  expect(wrong).toEqual([]);
+});
 
-test('helpers have hooks run for the file that calls them, not for the first one that imports them', () => {
+test('helpers register hooks in functions, so that the calling file runs them', () => {
   const wrong = sources.filter(
     ({ file, text }) =>
       file.startsWith('test/') &&
@@ -51,12 +51,12 @@ test('helpers have hooks run for the file that calls them, not for the first one
   expect(wrong.map(({ file }) => file)).toEqual([]);
 });
 
-test('every test of processes starts one, or a server of its own', () => {
+test('every processes test starts a process, or a server of its own', () => {
   const tests = sources.map(({ file }) => file).filter((file) => /\.processes\.test\.ts$/.test(file));
   expect(tests.filter((file) => wayTo(startsProcesses, file) === undefined)).toEqual([]);
 });
 
-test('tests and tools lease ports: one that is merely free is taken before a process listens', () => {
+test('tests and tools lease ports, because a free port may be taken before it is used', () => {
   const wrong = sources.filter(({ file, text }) => !isOurs(file) && /\bfree[P]ort\b/.test(text));
   expect(wrong.map(({ file }) => file)).toEqual([]);
 });

@@ -39,14 +39,16 @@ const purchase = (product_id: string, time: string, more = {}) => ({
   ...more,
 });
 
-/** A workspace that nobody else writes to. */
+/** Creates a workspace for one test, and returns its id. */
 const freshWorkspace = async () => (await createWorkspace(store.database.pool, newId())).id;
 
-// "The event names are returned in groups of 250, sorted alphabetically", "defaults to 0 (returns the first set of up to
-// 250)": the public page of GET /events/list. "a paginated list of product IDs", `products`: that of
+// "The event names are returned in groups of 250, sorted alphabetically", "defaults to 0 (returns the first
+// set of up to
+// 250)": the public page of GET /events/list. "a paginated list of product IDs", `products`: the public page
+// of
 // GET /purchases/product_list.
 describe('names', () => {
-  test('come in alphabetical order, 250 to a page, each once however often it happened', async () => {
+  test('are in alphabetical order, 250 to a page, each once however often it was recorded', async () => {
     const workspace = await freshWorkspace();
     const names = Array.from({ length: 260 }, (_, n) => `event ${String(n).padStart(3, '0')}`);
     for (let start = 0; start < names.length; start += 65) {
@@ -65,7 +67,7 @@ describe('names', () => {
     });
   });
 
-  test('are those of one workspace', async () => {
+  test('are listed only for their own workspace', async () => {
     const [mine, other] = [await freshWorkspace(), await freshWorkspace()];
     await store.track({ purchases: [purchase('book', '2026-01-01T00:00:00Z')] }, mine);
     await store.track({ purchases: [purchase('pen', '2026-01-01T00:00:00Z')] }, other);
@@ -82,7 +84,7 @@ describe('names', () => {
 // "Maximum number of units (days or hours) before ending_at to include in the returned series. Must be between 1 and 100
 // (inclusive)", "ISO 8601 extended when unit is hour and ISO 8601 date when unit is day": GET /events/data_series.
 describe('series', () => {
-  test('of an event: a point for each day up to the one of ending_at, in UTC by the time of the events', async () => {
+  test('of one event have a point per UTC day up to ending_at, by the time of the events', async () => {
     const workspace = await freshWorkspace();
     await store.track(
       {
@@ -118,7 +120,7 @@ describe('series', () => {
     expect(data.reduce((sum: number, { count }: { count: number }) => sum + count, 0)).toBe(5);
   });
 
-  test('of one app, and of all', async () => {
+  test('can be limited to one app', async () => {
     const workspace = await freshWorkspace();
     const long = 'a'.repeat(256);
     const time = '2026-02-03T00:00:00Z';
@@ -139,11 +141,14 @@ describe('series', () => {
     expect(await countOf({ app_id: 'none' })).toBe(0);
   });
 
-  // "Maximum number of days before ending_at to include in the returned series. Must be between 1 and 100 (inclusive)", "Name of
-  // product to filter response by", "the number of items purchased in the time period" (GET /purchases/quantity_series);
-  // "amount of revenue for the time period" (GET /purchases/revenue_series): get_number_of_purchases and get_revenue_series
-  // beneath https://www.braze.com/docs/api/endpoints/export/purchases/.
-  test('of purchases: items by product and of all, money exactly and by currency', async () => {
+  // "Maximum number of days before ending_at to include in the returned series. Must be between 1 and 100
+  // (inclusive)", "Name of
+  // product to filter response by", "the number of items purchased in the time period" (GET
+  // /purchases/quantity_series);
+  // "amount of revenue for the time period" (GET /purchases/revenue_series): get_number_of_purchases and
+  // get_revenue_series
+  // under https://www.braze.com/docs/api/endpoints/export/purchases/.
+  test('of purchases count items per product and in all, and add money exactly per currency', async () => {
     const workspace = await freshWorkspace();
     const time = '2026-02-03T00:00:00Z';
     const bought = [
@@ -175,7 +180,7 @@ describe('series', () => {
     expect(await point(purchasesRevenueSeries(), { product: 'nothing' })).toMatchObject({ currency: null });
   });
 
-  test('counted anew from what is recorded they are as they were, and go on being counted', async () => {
+  test('are the same after a recount from the recorded rows, and continue to count', async () => {
     const rows = async () =>
       (
         await store.database.pool.query(
@@ -195,7 +200,7 @@ describe('series', () => {
     const tx = await store.database.pool.connect();
     await tx.query('begin');
     await recountSeries(tx);
-    // Who records meanwhile waits for the lock, and is counted.
+    // Recording waits for the lock, and is counted afterwards.
     const later = store.track({ events: [event('seen', time)] }, workspace);
     await tx.query('commit');
     tx.release();
@@ -207,7 +212,7 @@ describe('series', () => {
     expect(after.filter((row) => !counted(row))).toEqual(before.filter((row) => !counted(row)));
   });
 
-  test('counts what is recorded, and nothing else', async () => {
+  test('count an event once it is recorded, and ignore an event without a matching user', async () => {
     const workspace = await freshWorkspace();
     const time = '2026-02-03T00:00:00Z';
     const nobody = { external_id: 'nobody', name: 'seen', time, _update_existing_only: true };
@@ -230,7 +235,7 @@ describe('series', () => {
       { event: 'a', length: '1', segment_id: 's' },
     ],
     ["'app_id' is not valid", { event: 'seen', length: '1', app_id: 'nul \0' }],
-  ])('%s is said of a query without sense', async (message, query) => {
+  ])('the error %s is returned for an invalid query', async (message, query) => {
     const asked = ask(eventsDataSeries(), query);
     await expect(asked).rejects.toThrow(BadRequest);
     await expect(asked).rejects.toThrow(message);

@@ -8,13 +8,13 @@ const type = 'provided external_id is blacklisted and disallowed';
 const time = '2026-01-31T12:00:00Z';
 const track = usersTrack('service_id');
 
-/** What becomes of a body when these external ids are blocked. */
+/** Plans the body for a workspace in which these external ids are blocked. */
 function plan(body: Record<string, Json>, ...blocked: string[]) {
   return track.plan(callerOf('shop', { isBlocked: (externalId) => blocked.includes(externalId) }), body);
 }
 
 describe('objects for a blocked external id', () => {
-  test('are refused one by one, in each array; the others of the request are accepted', () => {
+  test('are rejected one by one in each array, and the others of the request are accepted', () => {
     const { objects, rejected, reply } = plan(
       {
         attributes: [
@@ -46,7 +46,7 @@ describe('objects for a blocked external id', () => {
     expect(objects.flatMap(namedIdentifiers)).toEqual([{ external_id: 'ada' }, { external_id: 'ada' }]);
   });
 
-  test('alone make a request without anything valid', () => {
+  test('alone make a request without any valid object', () => {
     const refused = () => plan({ events: [{ external_id: 'dummy', name: 'seen', time }] }, 'dummy');
     expect(refused).toThrow(
       expect.objectContaining({
@@ -56,7 +56,7 @@ describe('objects for a blocked external id', () => {
     );
   });
 
-  test('are refused as such, whatever else is wrong with them', () => {
+  test('are rejected as blocked, also if they have other errors', () => {
     const { reply } = plan(
       { events: [{ external_id: 'dummy' }, { external_id: 'ada', name: 'a', time }] },
       'dummy',
@@ -64,7 +64,7 @@ describe('objects for a blocked external id', () => {
     expect(reply.body).toMatchObject({ errors: [{ type, input_array: 'events', index: 0 }] });
   });
 
-  test('are refused when the id came as a number', () => {
+  test('are rejected when the id is sent as a number', () => {
     const { reply } = plan(
       {
         attributes: [{ external_id: 7 }, { external_id: 70 }],
@@ -83,14 +83,14 @@ describe('objects for a blocked external id', () => {
   });
 });
 
-describe('nobody else is refused', () => {
+describe('other users are accepted', () => {
   test('an id that differs in case, blanks or length is another', () => {
     const ids = ['Dummy', ' dummy', 'dummy ', 'dumm', 'dummy2'];
     const { rejected } = plan({ attributes: ids.map((external_id) => ({ external_id })) }, 'dummy');
     expect(rejected).toHaveLength(0);
   });
 
-  test('an alias, an address or a service id of the same text is no external id', () => {
+  test('an alias, an address or a service id of the same text is not blocked', () => {
     const { rejected } = plan(
       {
         attributes: [

@@ -39,14 +39,14 @@ describe('G8: the answer of an export is bounded', () => {
     );
   }, 120_000);
 
-  test('fifty full users are answered', async () => {
+  test('fifty full users are returned', async () => {
     const external_ids = range(50).map((index) => `full-${index}`);
     const { body } = await store.exportIds({ external_ids });
     expect(body.users.map((user: { external_id: string }) => user.external_id)).toEqual(external_ids);
     expect(body.users[49].custom_attributes).toEqual(FULL);
   });
 
-  test('users who take more together are refused, and read field by field', async () => {
+  test('a response above the limit is rejected, and can be read field by field', async () => {
     const all = { email_address: 'full-0@example.com' };
     expect(80 * JSON.stringify(FULL).length).toBeGreaterThan(MAX_EXPORT_BYTES);
     await expect(store.exportIds(all)).rejects.toThrow('more than 16 MB');
@@ -54,14 +54,14 @@ describe('G8: the answer of an export is bounded', () => {
     expect(body.users).toHaveLength(80);
   });
 
-  test('a field with more than ten thousand elements is refused, and the others are read', async () => {
+  test('a field with more than ten thousand elements is rejected, and the others are returned', async () => {
     const busy = { external_ids: ['busy'] };
     await expect(store.exportIds(busy)).rejects.toThrow(/custom_events of [0-9a-f]{24}$/);
     const { body } = await store.exportIds({ ...busy, fields_to_export: ['external_id', 'purchases'] });
     expect(body.users).toEqual([{ external_id: 'busy' }]);
   });
 
-  test('of an address of more than a thousand a thousand come', async () => {
+  test('at most a thousand users of one address are returned', async () => {
     const { body } = await store.exportIds({ email_address: email, fields_to_export: ['external_id'] });
     expect(body.users).toHaveLength(1000);
   });

@@ -21,7 +21,7 @@ describe.each(eitherBackend)('warehouse integrations over REST, with the queue i
   });
   afterAll(() => scene.stop());
 
-  test('an integration is listed with what the specification names, and neither source nor credentials', async () => {
+  test('an integration is listed with the specified fields, without source and credentials', async () => {
     const workspace = await scene.shop();
     const id = await scene.create(workspace, {
       name: 'gone users',
@@ -121,7 +121,7 @@ describe.each(eitherBackend)('warehouse integrations over REST, with the queue i
     ['GET', 'job_sync_status'],
     ['POST', 'sync'],
   ])('%s …/%s', (method, verb) => {
-    test('of what is no UUID is 400 Invalid integration ID', async () => {
+    test('an id that is not a UUID is 400 Invalid integration ID', async () => {
       const workspace = await scene.shop();
       for (const id of ['x', '17', 'null', '019c13ec-a2e2-71d4-8c53', '%20']) {
         const { status, body } = await scene.ask(workspace, `/cdi/integrations/${id}/${verb}`, method);
@@ -133,7 +133,7 @@ describe.each(eitherBackend)('warehouse integrations over REST, with the queue i
       }
     });
 
-    test("of an integration that there is not, or of another workspace's, is 404 Integration not found", async () => {
+    test("an unknown integration, or another workspace's, is 404 Integration not found", async () => {
       const workspace = await scene.shop();
       const theirs = await scene.create(await scene.shop());
       for (const id of [uuidv7(), theirs]) {
@@ -147,7 +147,7 @@ describe.each(eitherBackend)('warehouse integrations over REST, with the queue i
     });
   });
 
-  test('a sync is started once: 202, then 429 until it has ended, and the queue is told', async () => {
+  test('a sync starts once and is queued: 202, then 429 until it has ended', async () => {
     const workspace = await scene.shop();
     const integration = await scene.create(workspace);
     const start = () => scene.ask(workspace, `/cdi/integrations/${integration}/sync`, 'POST');
@@ -189,7 +189,7 @@ describe.each(eitherBackend)('warehouse integrations over REST, with the queue i
     }
   });
 
-  /** What the queue of syncs holds of a run. */
+  /** Returns the job of the run in the queue of syncs. */
   async function toldOf(run: string): Promise<unknown> {
     const config = readConfig(scene.fleet.env);
     const connection = connectProducer(config, config.DATABASE_URL);
@@ -202,7 +202,7 @@ describe.each(eitherBackend)('warehouse integrations over REST, with the queue i
   }
 
   describe('pages of integrations and their jobs', () => {
-    test('integrations come ten at a time, the newest first, with links there and back', async () => {
+    test('integrations are listed ten at a time, newest first, with links to the pages around', async () => {
       const workspace = await scene.shop();
       const ids: string[] = [];
       for (let count = 1; count <= 23; count++) ids.unshift(await scene.create(workspace));
@@ -227,14 +227,14 @@ describe.each(eitherBackend)('warehouse integrations over REST, with the queue i
     test.each([
       [10, {}],
       [11, { next: expect.any(String) }],
-    ])('of %i there are the links %j', async (count, expected) => {
+    ])('links for %i entries are %j', async (count, expected) => {
       const workspace = await scene.shop();
       const integration = await scene.create(workspace);
       await scene.addRuns(integration, 1, count);
       expect(linksOf(await scene.ask(workspace, jobsOf(integration)))).toEqual(expected);
     });
 
-    test('jobs that are added while someone pages are neither missed nor shown twice', async () => {
+    test('jobs added between two pages cause neither gaps nor duplicates', async () => {
       const workspace = await scene.shop();
       const integration = await scene.create(workspace);
       await scene.addRuns(integration, 1, 25);
@@ -245,14 +245,14 @@ describe.each(eitherBackend)('warehouse integrations over REST, with the queue i
       expect(placesOf(second)).toEqual(down(15, 6));
       const third = await scene.ask(workspace, linksOf(second).next!);
       expect([placesOf(third), linksOf(third).next]).toEqual([down(5, 1), undefined]);
-      // Back to the front, the new ones come where they belong, and the front has nothing before it.
+      // On the way back, the new jobs appear in their order, and the first page has no previous page.
       const back = [await scene.ask(workspace, linksOf(second).prev!)];
       while (linksOf(back[0]!).prev) back.unshift(await scene.ask(workspace, linksOf(back[0]!).prev!));
       expect(back.flatMap(placesOf)).toEqual(down(38, 16));
       expect(placesOf(await scene.ask(workspace, linksOf(back[0]!).next!))).toEqual(placesOf(back[1]!));
     });
 
-    test('a cursor that is none, was changed, or is that of another list is 400 Invalid cursor', async () => {
+    test('a malformed or changed cursor, or one from another list, is 400 Invalid cursor', async () => {
       const workspace = await scene.shop();
       const [integration, other] = [await scene.create(workspace), await scene.create(workspace)];
       for (const id of [integration, other]) await scene.addRuns(id, 1, 11);

@@ -16,7 +16,7 @@ beforeAll(async () => {
 afterAll(() => store.stop());
 
 let numbers = 0;
-/** Numbers and addresses that nobody has yet. */
+/** Numbers and addresses that are not in use yet. */
 const newPhone = () => `+44207183${numbers++ + 1000}`;
 const newEmail = () => `new-${numbers++}@example.com`;
 
@@ -69,7 +69,7 @@ describe('a changed phone number', () => {
     }
   });
 
-  test('the old number keeps its states, for those who still have it and for whom it comes back to', async () => {
+  test('the old number keeps its states, for its other users and for a user who returns to it', async () => {
     const [old, fresh] = [newPhone(), newPhone()];
     await one(
       { external_id: 'stays', phone: old },
@@ -101,7 +101,7 @@ describe('a changed phone number', () => {
 
   test.each([
     ['none', null],
-    ['one that cannot exist', '1234'],
+    ['an invalid number', '1234'],
   ])(
     'a user with %s keeps the states of the last number, and the next one takes them',
     async (kind, none) => {
@@ -139,7 +139,7 @@ describe('a changed phone number', () => {
 });
 
 describe('a changed email address', () => {
-  test('state becomes subscribed, and groups start anew', async () => {
+  test('the state becomes subscribed, and group states are reset', async () => {
     await one(
       { external_id: 'fresh', email: newEmail(), email_subscribe: 'unsubscribed', ...joined(news) },
       { external_id: 'fresh', email: newEmail() },
@@ -165,7 +165,7 @@ describe('a changed email address', () => {
     }
   });
 
-  test('what a user said before the first address is the state of that address, for everyone on it', async () => {
+  test('states set before the first address become the states of that address, for all its users', async () => {
     const email = newEmail();
     await one(
       { external_id: 'said', email_subscribe: 'unsubscribed', ...joined(news) },
@@ -177,7 +177,7 @@ describe('a changed email address', () => {
     }
   });
 
-  test('what was said before the first address does not come back after it', async () => {
+  test('states set before the first address do not return after it', async () => {
     await one(
       { external_id: 'once', email_subscribe: 'unsubscribed', ...joined(news) },
       { external_id: 'once', email: newEmail() },
@@ -189,7 +189,7 @@ describe('a changed email address', () => {
   });
 });
 
-describe('a batch in which many users change addresses costs as many statements as one in which one does', () => {
+describe('the number of statements is the same for one and for many changed addresses in a batch', () => {
   type Objects = Parameters<Store['track']>[0][];
 
   const statementsOf = async (attributes: Objects) => {
@@ -227,7 +227,7 @@ describe('a batch in which many users change addresses costs as many statements 
         }),
     ],
     [
-      'users whom the batch makes',
+      'users that the batch creates',
       (users) =>
         users.flatMap((user) => {
           const [external_id, email] = [`${user}-new`, newEmail()];
@@ -239,7 +239,7 @@ describe('a batch in which many users change addresses costs as many statements 
         }),
     ],
     [
-      'users whom the batch makes and then names by address',
+      'users that the batch creates and then names by address',
       (users) =>
         users.flatMap((user) => {
           const email = newEmail();
@@ -259,7 +259,7 @@ describe('a batch in which many users change addresses costs as many statements 
   });
 });
 
-test('an import of push tokens gives the attributes to the profile that each new token makes', async () => {
+test('an import of push tokens writes the attributes to the profile that each new token creates', async () => {
   const token = (name: string) => ({ app_id: 'app', token: name, device_id: `device-${name}` });
   await store.track({
     attributes: [

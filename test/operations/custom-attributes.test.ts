@@ -101,7 +101,7 @@ describe('GET /custom_attributes', () => {
     expect(found.flatMap((page) => page.attributes.map(({ name }) => name))).toEqual(names);
   });
 
-  test('refuses a cursor of another list with "Invalid cursor"', async () => {
+  test('rejects a cursor of another list with "Invalid cursor"', async () => {
     const other = Buffer.from('/events a').toString('base64url');
     for (const cursor of [
       other,
@@ -116,7 +116,7 @@ describe('GET /custom_attributes', () => {
       });
   });
 
-  test('writes a name once in a process, and new ones beside it', async () => {
+  test('writes a name once per process, also when new names come with it', async () => {
     const workspace = await freshWorkspace();
     await apply(workspace, [{ external_id: 'ada', good: 1 }]);
     await store.database.pool.query('delete from custom_attribute_names where workspace_id = $1', [
@@ -136,7 +136,7 @@ describe('GET /custom_attributes', () => {
     expect(await typesOf(workspace)).toEqual({ good: 'Number' });
   });
 
-  test('records nothing more once a workspace has 10,000 names', async () => {
+  test('records no further names once a workspace has 10,000', async () => {
     const workspace = await freshWorkspace();
     await store.database.pool.query(
       `insert into custom_attribute_names (workspace_id, name, types, first_seen_at)
@@ -168,7 +168,7 @@ test('GET /events lists the state of each event, 50 to a page, with the next pag
   });
 });
 
-test('the lists of campaigns, canvases and cards are empty and say success', async () => {
+test('the lists of campaigns, canvases and cards are empty and succeed', async () => {
   for (const [operation, member] of [
     [campaignsList(), 'campaigns'],
     [canvasList(), 'canvases'],

@@ -17,7 +17,7 @@ async function read(externalId: string, ...fields: string[]) {
   return body.users[0];
 }
 
-describe('what an exported user shows', () => {
+describe('fields of an exported user', () => {
   test('every standard attribute by its own name', async () => {
     await store.track({
       attributes: [
@@ -77,7 +77,7 @@ describe('what an exported user shows', () => {
     });
   });
 
-  test('fields without data are left out', async () => {
+  test('fields without data are omitted', async () => {
     await store.track({ events: [{ external_id: 'bare', name: 'seen', time }] });
     expect(Object.keys(await read('bare'))).toEqual([
       'created_at',
@@ -92,7 +92,7 @@ describe('what an exported user shows', () => {
     ]);
   });
 
-  test('the random bucket stays the same and lies within 0 and 9999', async () => {
+  test('the random bucket stays the same and is between 0 and 9999', async () => {
     const ids = Array.from({ length: 50 }, (_, index) => `bucket-${index}`);
     await store.track({ attributes: ids.map((external_id) => ({ external_id, seat: 1 })) });
     const buckets = async () =>
@@ -166,7 +166,7 @@ describe('what an exported user shows', () => {
     expect(user).toHaveProperty('total_revenue', 0);
   });
 
-  test('an empty list of aliases and no revenue where there are none; of other fields without data nothing', async () => {
+  test('aliases are [] and revenue is 0 without data; other fields are omitted', async () => {
     await store.track({ attributes: [{ external_id: 'with nothing', seat: 1 }] });
     expect(await read('with nothing')).toMatchObject({ user_aliases: [], total_revenue: 0 });
     expect(await read('with nothing', 'user_aliases', 'total_revenue', 'devices')).toEqual({
@@ -206,7 +206,7 @@ describe('what an exported user shows', () => {
 });
 
 describe('subscription states', () => {
-  test("the email address's state comes first, and says since when", async () => {
+  test("the email address's state takes precedence, and has its time", async () => {
     await store.track({
       attributes: [
         { external_id: 'state-1', email: 'state@example.com' },

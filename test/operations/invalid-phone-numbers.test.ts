@@ -44,7 +44,7 @@ const [first, second, third] = ['+14155552671', '+12183095514', '+442071838750']
 // given phone numbers and disregard the date range", "Entries are listed in descending order", `limit` "Defaults to 100,
 // maximum is 500", `reason` "provider_error" or "deactivated": the public page of GET /sms/invalid_phone_numbers.
 describe('GET /sms/invalid_phone_numbers', () => {
-  test('tells of the numbers of a time, the latest first, a page at a time, and of no other workspace', async () => {
+  test("lists the workspace's numbers of a time range, latest first, page by page", async () => {
     const workspace = await fresh();
     await mark(await fresh(), [first]);
     for (const [phone, day] of [
@@ -69,7 +69,7 @@ describe('GET /sms/invalid_phone_numbers', () => {
     ).toEqual([{ phone: first, invalid_detected_at: '2026-01-01T00:00:00.000Z', reason: 'provider_error' }]);
   });
 
-  test('asks for numbers with and without their plus, and by reason', async () => {
+  test('filters by numbers with and without their plus, and by reason', async () => {
     const workspace = await fresh();
     await mark(workspace, [second]);
     await mark(workspace, [third], 'deactivated');
@@ -95,7 +95,7 @@ describe('GET /sms/invalid_phone_numbers', () => {
       "'phone_numbers' is not valid: it must have at most 50 elements",
     ],
     [{ ...always, limit: '501' }, "'limit' is not valid"],
-  ])('%j is refused: %s', async (query, message) => {
+  ])('%j is rejected: %s', async (query, message) => {
     await expect(list(store.workspaceId, query)).rejects.toThrow(message);
   });
 });
@@ -105,7 +105,7 @@ describe('POST /sms/invalid_phone_numbers/remove', () => {
   const remove = (workspace: string, phone_numbers: unknown) =>
     ask(smsInvalidPhoneNumbersRemove(), workspace, { body: { phone_numbers } });
 
-  test('takes numbers off the list, of its workspace alone; one that is not on it does no harm', async () => {
+  test("removes numbers from its own workspace's list, and ignores numbers that are not listed", async () => {
     const [mine, other] = [await fresh(), await fresh()];
     for (const workspace of [mine, other]) await mark(workspace, [first, second]);
     expect(await remove(mine, [first, third])).toEqual({ status: 201, body: { message: 'success' } });
@@ -118,12 +118,12 @@ describe('POST /sms/invalid_phone_numbers/remove', () => {
     [['x'], "'phone_numbers[0]' is not valid"],
     [Array(51).fill(first), 'The max number of ids per request was exceeded'],
     [{}, "'phone_numbers' is not valid: it must be an array of strings"],
-  ])('%j is refused: %s', async (given, message) => {
+  ])('%j is rejected: %s', async (given, message) => {
     await expect(remove(store.workspaceId, given)).rejects.toThrow(message);
   });
 });
 
-test('with the last user who has a number, it goes off the list', async () => {
+test('a number leaves the list with its last user', async () => {
   const workspace = await fresh();
   const attributes = ['ada', 'bob'].map((external_id) => ({ external_id, phone: first }));
   await store.track({ attributes }, workspace);
@@ -139,7 +139,7 @@ test('with the last user who has a number, it goes off the list', async () => {
   expect(await phonesOf(workspace, always)).toEqual([second]);
 });
 
-test('penstock phone-numbers mark-invalid puts numbers on the list; said again, the reason is the latest', async () => {
+test('penstock phone-numbers mark-invalid adds numbers; a repeat updates the reason', async () => {
   const on = penstockOn(store.url);
   const workspace = await fresh();
   const command = ['phone-numbers', 'mark-invalid', first, second, '--workspace', workspace];

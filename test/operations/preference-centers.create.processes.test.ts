@@ -9,7 +9,7 @@ describe.each(eitherBackend)('creating preference centers, with the queue in %s'
   const { api, create, view, created } = centers;
 
   describe('create', () => {
-    test('answers with the id, the tag of its link and the times; title and state have defaults', async () => {
+    test('returns the id, the tag of its link and the times; title and state have defaults', async () => {
       const { status, body } = await create({ name: 'First_1-x', ...htmls });
       expect({ status, body }).toEqual({
         status: 201,
@@ -52,7 +52,7 @@ describe.each(eitherBackend)('creating preference centers, with the queue in %s'
       });
     });
 
-    test('options that nest very deep are looked through like any other', async () => {
+    test('checks deeply nested options like any others', async () => {
       const deep = JSON.parse('['.repeat(4000) + ']'.repeat(4000));
       expect((await create({ name: 'deep', ...htmls, options: { deep } })).status).toBe(201);
     });
@@ -91,11 +91,11 @@ describe.each(eitherBackend)('creating preference centers, with the queue in %s'
         { preference_center_page_html: '\ud800' },
         /^'preference_center_page_html' is not valid: it must not hold/,
       ],
-    ])('refuses %j', async (change, message) => {
+    ])('rejects %j', async (change, message) => {
       expectRefusal(await create({ name: 'refused', ...htmls, ...change }), message);
     });
 
-    test('a name is taken once per workspace: of many at once, one is made', async () => {
+    test('creates a name once per workspace, also for simultaneous requests', async () => {
       const answers = await Promise.all(
         Array.from({ length: 8 }, () => create({ name: 'wanted', ...htmls })),
       );
@@ -110,10 +110,10 @@ describe.each(eitherBackend)('creating preference centers, with the queue in %s'
     });
   });
 
-  describe('a template is tried when it is saved', () => {
+  describe('templates are rendered before they are saved', () => {
     const page = (html: string) => create({ name: 'tried', ...htmls, preference_center_page_html: html });
 
-    test('a syntax error is told with its field and line', async () => {
+    test('a syntax error is reported with its field and line', async () => {
       expectRefusal(
         await page('a\nb\n{% if x %}'),
         /^'preference_center_page_html' is not valid: line 3: tag .* not closed$/,
@@ -122,7 +122,7 @@ describe.each(eitherBackend)('creating preference centers, with the queue in %s'
       expectRefusal(answer, "'confirmation_page_html' is not valid: line 2: undefined filter: shout");
     });
 
-    test('a loop of a billion and a huge page are refused, in words', async () => {
+    test('a loop of a billion and a huge page are rejected with a reason', async () => {
       expectRefusal(
         await page('{% for i in (1..1000000000) %}x{% endfor %}'),
         /line 1: it makes more values than fit/,
@@ -138,7 +138,7 @@ describe.each(eitherBackend)('creating preference centers, with the queue in %s'
       );
     });
 
-    test('a group that the workspace does not have is refused by its id', async () => {
+    test('a group that the workspace does not have is rejected by its id', async () => {
       const other = await centers.scene.otherWorkspace();
       const { rows } = await centers.scene.pool.query(
         `insert into subscription_groups (id, workspace_id, name, channel) values (gen_random_uuid(), $1, 'x', 'email') returning id`,
@@ -151,7 +151,7 @@ describe.each(eitherBackend)('creating preference centers, with the queue in %s'
       }
     });
 
-    test('a page whose choices would not arrive is refused, with what would have to be there', async () => {
+    test('a page whose choices would not be submitted is rejected, with the reason', async () => {
       const { news } = centers.scene.groups;
       const box = `<input type="checkbox" name="{% form_field_name :subscription_group ${news} %}" value="subscribed" form="later">`;
       const lost = `'preference_center_page_html' is not valid: the field subscription_group_${news} stands in no form`;
@@ -166,7 +166,7 @@ describe.each(eitherBackend)('creating preference centers, with the queue in %s'
       );
     });
 
-    test('what was refused is not stored', async () => {
+    test('a rejected preference center is not stored', async () => {
       const { body } = await api('GET', `${base}/list`);
       expect(body.preference_centers.map(({ name }: { name: string }) => name)).not.toContain('tried');
     });

@@ -10,7 +10,7 @@ describe.each(eitherBackend)('preference centers, with the queue in %s', (backen
   describe.each(['PUT', 'POST'])('update by %s', (method) => {
     const update = (id: string, body: object) => api(method, `${base}/${id}`, body);
 
-    test('replaces both templates and what is given; the rest stays, the name always', async () => {
+    test('replaces both templates and the given fields, and keeps the name and all others', async () => {
       const name = `updated-by-${method}`;
       const id = await created({
         name,
@@ -49,7 +49,7 @@ describe.each(eitherBackend)('preference centers, with the queue in %s', (backen
       expectRefusal(await update(unknown, rest), `'${field}' is required`);
     });
 
-    test('tries the templates, and leaves the center as it was when one is wrong', async () => {
+    test('renders the templates, and leaves the center unchanged when one of them is invalid', async () => {
       const id = await created({ name: `kept-by-${method}` });
       const before = (await view(id)).body;
       expectRefusal(await update(id, { ...htmls, preference_center_page_html: '{{' }), /line 1/);
@@ -110,9 +110,10 @@ describe.each(eitherBackend)('preference centers, with the queue in %s', (backen
     });
   });
 
-  test('create and both forms of update share 10 requests a minute; the next one is 429 with Retry-After', async () => {
+  test('create and both forms of update share 10 requests a minute, then 429 with Retry-After', async () => {
     const { id, key } = await centers.scene.otherWorkspace();
-    // As many as by default, in an hour: a minute of a busy machine may be over before they are all answered.
+    // The default number of requests, but per hour: on a busy machine a minute may pass before all are
+    // answered.
     await centers.scene.pool.query(
       "insert into rate_limits (workspace_id, bucket, requests, window_seconds) values ($1, 'preference_center.write', 10, 3600)",
       [id],
@@ -137,7 +138,7 @@ describe.each(eitherBackend)('preference centers, with the queue in %s', (backen
     expect((await api('GET', path, undefined, key)).status).toBe(200);
   });
 
-  test('the list has name, id and times of all, drafts too, the oldest first', async () => {
+  test('the list has name, id and times of all centers, also drafts, oldest first', async () => {
     const { key } = await centers.scene.otherWorkspace();
     const ids: string[] = [];
     for (const [name, state] of [
@@ -163,7 +164,7 @@ describe.each(eitherBackend)('preference centers, with the queue in %s', (backen
   describe('the link of a user', () => {
     const link = (id: string, user: string) => api('GET', `${base}/${id}/url/${encodeURIComponent(user)}`);
 
-    test('is for the user with the external id, also a renamed one, and any text may be one', async () => {
+    test('belongs to the user with the external id, also a renamed or unusual one', async () => {
       const id = await created({ name: 'linked' });
       for (const user of ['ada', 'a/b?c=d', '%', 'é 😀']) {
         const profileId = await centers.scene.addUser(
@@ -185,7 +186,7 @@ describe.each(eitherBackend)('preference centers, with the queue in %s', (backen
       expect((await link(id, 'old-ada')).status).toBe(200);
     });
 
-    test('is made by a POST as by a GET, with and without a body', async () => {
+    test('is created by a POST as by a GET, with and without a body', async () => {
       const id = await created({ name: 'posted' });
       await centers.scene.addUser('poster', 'poster@example.com');
       for (const body of [undefined, {}]) {
@@ -198,7 +199,7 @@ describe.each(eitherBackend)('preference centers, with the queue in %s', (backen
       expectRefusal(await api('POST', `${base}/${id}/url/nobody`), 'User not found', 'unknownUser');
     });
 
-    test('of an unknown user is 404, of one without an email address, or to a draft, 400', async () => {
+    test('is 404 for an unknown user, and 400 for a user without email address or a draft', async () => {
       const id = await created({ name: 'not-linked' });
       await centers.scene.addUser('silent', null);
       expectRefusal(await link(id, 'nobody'), 'User not found', 'unknownUser');

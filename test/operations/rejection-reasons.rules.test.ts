@@ -63,9 +63,9 @@ const refused: [kind: TrackKind, object: Json, reason: string, field: string][] 
 const { plan } = planner('service_id', { isBlocked: (id) => id === 'blocked', hasGroup: () => false });
 
 test.each(refused)(
-  'a refused object in %s, %j, has the reason %s and the field %j',
+  'a rejected object in %s, %j, has the reason %s and the field %j',
   (...[kind, object, reason, field]) => {
-    // A valid object beside it: a request without one lists its refusals in the error instead.
+    // A valid object is added, because a request without any lists its rejections in the error instead.
     const { rejected, body } = plan({
       [kind]: [object],
       ...(kind === 'events' ? { attributes: [ada] } : { events: [event] }),
@@ -75,7 +75,7 @@ test.each(refused)(
   },
 );
 
-test('an answer names the text and the position of a refused object, and no more', () => {
+test('an answer contains only text, array and position of a rejected object', () => {
   const { body } = plan({ events: [event, { ...event, name: 7 }] });
   expect(Object.keys(body.errors![0]!)).toEqual(['type', 'input_array', 'index']);
   const { body: refusal } = plan({ events: [{ ...event, name: 7 }] });
@@ -109,7 +109,7 @@ const rename: AcceptedRename = {
 };
 const removal: AcceptedRemove = { ...object, kind: 'external_id_remove', external_id: 'ada' };
 
-test('the text of a worker leads back to the rule that it wrote the text of', () => {
+test('the text of a worker is mapped back to the rule that it came from', () => {
   const renames = Object.values(renameRefusals).map((of) => of(rename));
   const removals = Object.values(removeRefusals).map((of) => of(removal));
   expect(renames.map(({ error }) => refusalByWorker(rename, error))).toEqual(renames);

@@ -68,7 +68,7 @@ beforeAll(async () => {
 });
 afterAll(() => store?.stop());
 
-/** External ids of whom a filter means, two users at a time. */
+/** Returns the external ids that match the filter, read two users at a time. */
 async function meant(definition: Json, workspaceId = store.workspaceId): Promise<string[]> {
   const ids: string[] = [];
   let matched = 0;
@@ -89,7 +89,7 @@ async function meant(definition: Json, workspaceId = store.workspaceId): Promise
 
 const everyone = ['ada', 'bob', 'cy', 'di'];
 
-describe('a filter means whom its words say', () => {
+describe('a filter matches the users that it describes', () => {
   test.each<[Json, string[]]>([
     [{ all: [] }, everyone],
     [{ any: [] }, []],
@@ -148,7 +148,7 @@ describe('a filter means whom its words say', () => {
     expect(await meant(definition)).toEqual(expected);
   });
 
-  test('a group state is that of the address, and that of the user while there is none', async () => {
+  test("a group state is the address's, or the user's own if the user has no address", async () => {
     const state = (subscription_group: string, word: string) => ({ subscription_group, state: word });
     expect(await meant(state(news, 'unsubscribed'))).toEqual(['bob']);
     expect(await meant(state(news, 'subscribed'))).toEqual(['di']);
@@ -156,7 +156,7 @@ describe('a filter means whom its words say', () => {
     expect(await meant(state(newId(), 'subscribed'))).toEqual([]);
   });
 
-  test('nobody of another workspace is meant, nor by its groups', async () => {
+  test('users and groups of other workspaces do not match', async () => {
     const other = (await createWorkspace(store.database.pool, newId())).id;
     expect(await meant({ all: [] }, other)).toEqual([]);
     await store.track({ attributes: [{ external_id: 'eve', email: 'di@example.com' }] } as never, other);
@@ -170,10 +170,13 @@ async function ask(operation: DirectOperation, query: Record<string, string>, wo
   return (await operation.handle(callerOf(workspace), { body: {}, query, params: {} }, resources)) as Answer;
 }
 
-// "The segments are returned in groups of 100 sorted by time of creation (oldest to newest by default). Archived segments
-// are not included." and `id`, `name`, `analytics_tracking_enabled`, `tags`: the public page of GET /segments/list.
-// `description` "a human-readable description of filters", `text_description` "the segment description", `created_at`,
-// `updated_at`, `tags`, `teams`: that of GET /segments/details.
+// "The segments are returned in groups of 100 sorted by time of creation (oldest to newest by default).
+// Archived segments
+// are not included." and `id`, `name`, `analytics_tracking_enabled`, `tags`: the public page of GET
+// /segments/list.
+// `description` "a human-readable description of filters", `text_description` "the segment description",
+// `created_at`,
+// `updated_at`, `tags`, `teams`: the public page of GET /segments/details.
 describe('/segments/list and /segments/details', () => {
   const make = async (
     workspace: string,
@@ -188,7 +191,7 @@ describe('/segments/list and /segments/details', () => {
     return id;
   };
 
-  test('tell a hundred at a time, the oldest first unless told, and no archived ones', async () => {
+  test('list 100 active segments at a time, oldest first by default', async () => {
     const workspace = (await createWorkspace(store.database.pool, newId())).id;
     const ids: string[] = [];
     for (let n = 0; n < 103; n++) ids.push(await make(workspace));
@@ -201,7 +204,7 @@ describe('/segments/list and /segments/details', () => {
     expect(await list({ sort_direction: 'desc' })).toEqual(ids.toReversed().slice(0, 100));
   });
 
-  test('describe one of the workspace, and no other', async () => {
+  test('describe a segment of their own workspace, and reject others', async () => {
     const id = await make(store.workspaceId, { name: 'Germans' });
     const { segments } = (await ask(segmentsList(), {})).body;
     expect(segments).toEqual([{ id, name: 'Germans', analytics_tracking_enabled: false, tags: [] }]);

@@ -33,7 +33,7 @@ test('both forms of /subscription/status/set share 5,000 requests a minute', () 
   });
 });
 
-test('reading states, series of events, segments and all of /email share the default of 250,000 requests an hour', () => {
+test('state reads, event series, segments and /email share the default 250,000 per hour', () => {
   expect(limitOf('default')).toEqual({
     requests: 250_000,
     windowSeconds: 3600,
@@ -77,7 +77,7 @@ test('lists of events, products and attributes and series of purchases share 1,0
 
 const center = '/preference_center/v1/:preferenceCenterExternalId';
 
-test('list, view and link of preference centers share 1,000 requests a minute, what writes them 10', () => {
+test('preference centers share 1,000 reads (list, view, link) and 10 writes per minute', () => {
   expect(limitOf('preference_center.read')).toEqual({
     requests: 1000,
     windowSeconds: 60,

@@ -26,7 +26,7 @@ test('an alias with an external id is for that user, one without makes an alias-
   expect(made!.replyOf).toBeUndefined();
 });
 
-test('the parts may stand in a user_alias, as clients in the field send them', () => {
+test('label and name may be nested in a user_alias, as clients in the field send them', () => {
   expect(alone({ user_alias: alias })).toMatchObject({
     status: 201,
     body: { aliases_processed: 1, message: 'success' },
@@ -49,11 +49,11 @@ test.each<[Json, string]>([
     { alias_name: 'grace', user_alias: alias },
     "'alias_name' is not valid: it must not differ from the one in 'user_alias'",
   ],
-])('a user_alias that has no clear meaning is refused: %j', (element, error) => {
+])('a user_alias with an unclear meaning is rejected: %j', (element, error) => {
   expect(errorOf(alone(element))).toBe(error);
 });
 
-test.each([null, ''])('an external id of %j is none', (external_id) => {
+test.each([null, ''])('an external id of %j is ignored', (external_id) => {
   expect(alone({ ...alias, external_id }).objects).toEqual([{ kind: 'alias_new', user_alias: alias }]);
 });
 
@@ -61,13 +61,13 @@ test('an integer as external id becomes a string', () => {
   expect(alone({ ...alias, external_id: 7 }).objects).toMatchObject([{ external_id: '7' }]);
 });
 
-test('what else an element carries is not handed on', () => {
+test('other members of an element are ignored', () => {
   expect(alone({ ...alias, email: 'ada@example.com' }).objects).toEqual([
     { kind: 'alias_new', user_alias: alias },
   ]);
 });
 
-test('a bad element fails alone, by its place; the counter counts the others', () => {
+test('a bad element fails alone and is named by its position; the counter counts the others', () => {
   const {
     status,
     body,
@@ -92,7 +92,7 @@ test('a bad element fails alone, by its place; the counter counts the others', (
   expect(objects[0]).toEqual(objects[1]);
 });
 
-test('without a valid element the request is refused, with the error of each', () => {
+test('a request without a valid element is rejected, with the error of each element', () => {
   expect(plan({ user_aliases: [{}, 1] })).toMatchObject({
     status: 400,
     body: {
@@ -102,7 +102,7 @@ test('without a valid element the request is refused, with the error of each', (
   });
 });
 
-describe('an element is refused', () => {
+describe('an element is rejected', () => {
   test.each<[string, object, string]>([
     ['without a name', { alias_name: undefined }, "'alias_name' is not valid: it must be a non-empty string"],
     ['with an empty label', { alias_label: '' }, "'alias_label' is not valid: it must be a non-empty string"],
@@ -121,12 +121,12 @@ describe('an element is refused', () => {
     expect(errorOf(alone({ ...alias, ...change } as Json))).toBe(text);
   });
 
-  test.each(unstorable)('with what cannot be stored: %j', (alias_name, text) => {
+  test.each(unstorable)('with an alias name that cannot be stored: %j', (alias_name, text) => {
     expect(errorOf(alone({ ...alias, alias_name }))).toBe(`'alias_name' is not valid: ${text}`);
   });
 });
 
-describe('the request is refused as a whole', () => {
+describe('the request is rejected as a whole', () => {
   test.each<[string, Json, string]>([
     ['without user_aliases', {}, "'user_aliases' is required"],
     ['with null', { user_aliases: null }, "'user_aliases' is required"],
@@ -138,7 +138,7 @@ describe('the request is refused as a whole', () => {
   });
 });
 
-test('50 aliases are accepted, and one object where the array is meant', () => {
+test('50 aliases are accepted, and one object in place of an array', () => {
   expect(plan({ user_aliases: Array(50).fill(alias) }).body.aliases_processed).toBe(50);
   expect(plan({ user_aliases: alias }).body.aliases_processed).toBe(1);
 });

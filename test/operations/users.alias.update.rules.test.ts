@@ -6,7 +6,7 @@ import { errorOf, identityPlanner, tooMany, unstorable } from './identity-plan.t
 const plan = identityPlanner(usersAliasUpdate());
 const update = { alias_label: 'forum', old_alias_name: 'ada', new_alias_name: 'lovelace' };
 
-test('each update is handed on with its label and both names; the counter counts them', () => {
+test('each update is accepted with its label and both names; the counter counts them', () => {
   expect(plan({ alias_updates: [{ ...update, more: 1 }, update] })).toMatchObject({
     status: 201,
     body: { aliases_processed: 2, message: 'success' },
@@ -18,7 +18,7 @@ test('each update is handed on with its label and both names; the counter counts
   expect(plan({ alias_updates: [{ ...update, more: 1 }] }).objects[0]).not.toHaveProperty('more');
 });
 
-test('a bad element fails alone, by its place', () => {
+test('a bad element fails alone and is named by its position', () => {
   const { status, body, objects } = plan({ alias_updates: [update, { ...update, new_alias_name: '' }] });
   const type = "'new_alias_name' is not valid: it must be a non-empty string";
   expect({ status, body }).toEqual({
@@ -45,7 +45,7 @@ test.each(['alias_label', 'old_alias_name', 'new_alias_name'])(
   },
 );
 
-describe('the request is refused as a whole', () => {
+describe('the request is rejected as a whole', () => {
   test.each<[string, Json, string]>([
     ['without alias_updates', {}, "'alias_updates' is required"],
     ['with an empty array', { alias_updates: [] }, "'alias_updates' is not valid: it must not be empty"],

@@ -41,7 +41,7 @@ describe('each kind of identifiers names users to delete', () => {
   });
 });
 
-test('deleted counts the ids that are queued, one that is named twice as two', () => {
+test('deleted counts the queued ids, and counts a repeated id twice', () => {
   const { body, plan: made } = plan({ external_ids: ['ada', 'ada', {}, 'grace'] });
   expect(body).toEqual({
     deleted: 3,
@@ -60,7 +60,7 @@ test('deleted counts the ids that are queued, one that is named twice as two', (
   });
 });
 
-test('without a valid element the request is refused, with the error of each', () => {
+test('a request without a valid element is rejected, with the error of each element', () => {
   expect(plan({ external_ids: ['', null] })).toMatchObject({
     status: 400,
     body: {
@@ -70,7 +70,7 @@ test('without a valid element the request is refused, with the error of each', (
   });
 });
 
-describe('an element is refused', () => {
+describe('an element is rejected', () => {
   const text = 'must be a non-empty string';
   test.each<[string, Json, string]>([
     ['external_ids', '', `each element of 'external_ids' ${text}`],
@@ -107,12 +107,12 @@ describe('an element is refused', () => {
     expect(errorOf(plan({ [field]: [element] }))).toBe(error);
   });
 
-  test.each(unstorable)('for what cannot be stored: %j', (id, error) => {
+  test.each(unstorable)('for an external id that cannot be stored: %j', (id, error) => {
     expect(errorOf(plan({ external_ids: [id] }))).toBe(`the value is not valid: ${error}`);
   });
 });
 
-describe('the request is refused as a whole', () => {
+describe('the request is rejected as a whole', () => {
   const many = (element: Json) => Array<Json>(51).fill(element);
   test.each<[string, Json, string]>([
     ['without any kind', { external_id: 'ada' }, `${names} is required`],
@@ -155,7 +155,7 @@ describe('the request is refused as a whole', () => {
     expect(plan(body as Record<string, Json>)).toEqual({ status: 400, body: { message }, objects: [] });
   });
 
-  test('a null beside the one kind is none; 50 are accepted', () => {
+  test('accepts 50 identifiers of one kind, and ignores other kinds that are null', () => {
     expect(plan({ external_ids: Array(50).fill('a'), user_aliases: null }).body.deleted).toBe(50);
   });
 });

@@ -21,7 +21,7 @@ async function read(externalId: string, ...fields: string[]) {
 const namesOf = ({ body }: { body: { users: { external_id?: string }[] } }) =>
   body.users.map((user) => user.external_id);
 
-describe('who is found', () => {
+describe('finds users', () => {
   beforeAll(async () => {
     await store.track({
       attributes: [
@@ -93,7 +93,7 @@ describe('who is found', () => {
     expect(seats(await store.exportIds({ phone: '+442071838753' }))).toEqual(['many-2', 'many-1', 'none']);
   });
 
-  test('first whom /users/track would choose: an event or a purchase updates a profile too', async () => {
+  test('first the user that /users/track selects: an event or purchase also updates a profile', async () => {
     const place = { email: 'turns@example.com', phone: '+442071838754' };
     for (const external_id of ['turn-a', 'turn-b']) {
       await store.track({ attributes: [{ external_id, ...place, seat: external_id }] });
@@ -118,7 +118,7 @@ describe('who is found', () => {
     expect((await read(b)).custom_attributes).toMatchObject({ chosen: true });
   });
 
-  test('nobody of another workspace', async () => {
+  test('of the same workspace only', async () => {
     const other = await createWorkspace(store.database.pool, `other-${uuidv7()}`);
     await store.track(
       { attributes: [{ external_id: 'one', email: 'one@example.com', seat: 'other' }] },
@@ -131,8 +131,8 @@ describe('who is found', () => {
   });
 });
 
-describe('identifiers that nobody has', () => {
-  test('are named in invalid_user_ids, each once, as they were sent', async () => {
+describe('identifiers without a user', () => {
+  test('are listed in invalid_user_ids, each once, as they were sent', async () => {
     const { body, status } = await store.exportIds({
       external_ids: ['nobody', 17, 'nobody'],
       user_aliases: [{ alias_name: 'no-name', alias_label: 'none' }],
@@ -157,7 +157,7 @@ describe('identifiers that nobody has', () => {
     });
   });
 
-  test('are also those that break the rules of their kind, and what Postgres cannot hold', async () => {
+  test('include malformed identifiers and identifiers that Postgres cannot store', async () => {
     const { body } = await store.exportIds({
       external_ids: ['a\u0000b', '\ud800', 'x'.repeat(5000)],
       service_ids: ['not-hex', 5],
@@ -179,7 +179,7 @@ describe('fields_to_export', () => {
     });
   });
 
-  test('passes over names that we have no data for', async () => {
+  test('ignores names of fields that Penstock has no data for', async () => {
     await store.track({ attributes: [{ external_id: 'fields-2', first_name: 'A' }] });
     expect(await read('fields-2', 'first_name', 'campaigns_received', '__proto__')).toEqual({
       first_name: 'A',
@@ -187,7 +187,7 @@ describe('fields_to_export', () => {
   });
 });
 
-describe('what is refused', () => {
+describe('rejects', () => {
   const many = (count: number) => Array.from({ length: count }, (_, index) => `id-${index}`);
   const aliases = (count: number) => many(count).map((alias_name) => ({ alias_name, alias_label: 'l' }));
 
@@ -250,7 +250,7 @@ test('the service id has the wire name of the configuration', async () => {
   }
 });
 
-test('fifty users cost two statements', async () => {
+test('reads fifty users with two statements', async () => {
   const { pool } = store.database;
   const query = pool.query.bind(pool);
   const names: unknown[] = [];

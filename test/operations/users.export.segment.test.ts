@@ -9,9 +9,9 @@ const scene = await createScene();
 const { pool, workspaceId, readers, callbacks, segment, settings, ask, shown, ended, working } = scene;
 beforeEach(() => scene.begin());
 
-describe('a request is refused', () => {
+describe('a request is rejected', () => {
   // "Note that a company may run at most one export per segment using this endpoint at a given time."
-  test('while an export of the same segment runs, and not of another; sent again it is the same', async () => {
+  test('while an export of the same segment is running, except for a repeat of the request', async () => {
     const config = settings();
     const requestId = newId();
     const { body } = await ask(exportOf(readers), config, { requestId });
@@ -25,7 +25,7 @@ describe('a request is refused', () => {
 
   // "The number of concurrent segment exports a company can run at the endpoint level is capped at 100. Attempts that
   // surpass this limit will result in an error."
-  test('beside 100 exports of the workspace that are not ready', async () => {
+  test('while 100 exports of the workspace are not ready', async () => {
     await pool.query(
       `insert into segment_exports (workspace_id, id, segment_id, object_prefix, fields, output_format)
        select $1, gen_random_uuid(), gen_random_uuid(), '', '{}', 'zip' from generate_series(1, 100)`,
@@ -55,7 +55,7 @@ describe('a request is refused', () => {
 });
 
 describe('an export ends', () => {
-  test('as failed with its reason when the segment is archived, and after five tries in vain', async () => {
+  test('as failed with its reason when the segment is archived, or after five failed attempts', async () => {
     const gone = await segment(workspaceId, { all: [] });
     await ask(exportOf(gone), settings());
     await archiveSegment(pool, actor, { id: gone, workspaceId: workspaceId, name: '' });
@@ -69,7 +69,7 @@ describe('an export ends', () => {
     expect(lastError).toBe('5 tries failed; the last one: the disk is full');
   });
 
-  test('with its callback tried again while it answers errors, through the rule on addresses, and given up after an hour', async () => {
+  test('with its callback retried on errors, subject to the network rule, for at most an hour', async () => {
     const config = settings();
     callbacks.statuses = [500];
     await ask(exportOf(readers, { callback_endpoint: callbacks.url }), config);

@@ -6,7 +6,7 @@ import { errorOf, identityPlanner, tooMany, unstorable } from './identity-plan.t
 const plan = identityPlanner(usersExternalIdsRemove(), { isBlocked: () => true });
 const refusal = (index: number, type: string) => ({ type, input_array: 'external_ids', index });
 
-test('each id is handed on, also a blocked one; until its outcome is known the answer is that it is pending', () => {
+test('each id is accepted, also a blocked one, and is pending until its outcome is known', () => {
   expect(plan({ external_ids: ['ada', 7] })).toMatchObject({
     status: 202,
     body: { removed_ids: ['ada', '7'], removal_errors: [], message: 'success', pending: true },
@@ -18,7 +18,7 @@ test('each id is handed on, also a blocked one; until its outcome is known the a
   expect(plan({ external_ids: 'ada' }).objects).toEqual([{ kind: 'external_id_remove', external_id: 'ada' }]);
 });
 
-test('once the outcomes are known, the answer lists what was removed and, in order, what was not, here or in the store', () => {
+test('the final answer lists removed ids, and in order the failures of request and store', () => {
   const { plan: made } = plan({ external_ids: ['ada', '', 'grace'] });
   expect(made!.replyOf!(new Map([[made!.objects[0]!.id, 'not deprecated']]))).toEqual({
     status: 201,
@@ -33,11 +33,11 @@ test('once the outcomes are known, the answer lists what was removed and, in ord
   });
 });
 
-test.each(unstorable)('an id that cannot be stored is refused: %j', (id, text) => {
+test.each(unstorable)('an id that cannot be stored is rejected: %j', (id, text) => {
   expect(errorOf(plan({ external_ids: [id] }))).toBe(`the value is not valid: ${text}`);
 });
 
-describe('the request is refused as a whole', () => {
+describe('the request is rejected as a whole', () => {
   test.each<[string, Json, string]>([
     ['without external_ids', {}, "'external_ids' is required"],
     ['with an empty array', { external_ids: [] }, "'external_ids' is not valid: it must not be empty"],

@@ -10,7 +10,7 @@ const rename = (current_external_id: Json, new_external_id: Json) => ({
 });
 const refusal = (index: number, type: string) => ({ type, input_array: 'external_id_renames', index });
 
-test('each rename is handed on; until its outcome is known the answer is that it is pending', () => {
+test('each rename is accepted, and is pending until its outcome is known', () => {
   const { status, body, objects } = plan({ external_id_renames: [rename('ada', 'lovelace'), rename(7, 8)] });
   expect({ status, body }).toEqual({
     status: 202,
@@ -27,7 +27,7 @@ test('each rename is handed on; until its outcome is known the answer is that it
   ]);
 });
 
-test('once the outcomes are known, the answer lists what was renamed and, in order, what was not, here or in the store', () => {
+test('the final answer lists renamed ids, and in order the failures of request and store', () => {
   const { plan: made } = plan({
     external_id_renames: [
       rename('ada', 'lovelace'),
@@ -59,7 +59,7 @@ test('once the outcomes are known, the answer lists what was renamed and, in ord
   });
 });
 
-test('a request of which nothing took effect in the store is answered with 201 all the same', () => {
+test('a request is answered with 201 even if every rename failed in the store', () => {
   const { plan: made } = plan({ external_id_renames: rename('ada', 'lovelace') });
   expect(made!.replyOf!(new Map([[made!.objects[0]!.id, 'gone']]))).toMatchObject({
     status: 201,
@@ -67,9 +67,9 @@ test('a request of which nothing took effect in the store is answered with 201 a
   });
 });
 
-describe('an element is refused', () => {
+describe('an element is rejected', () => {
   test.each<[string, Json, string]>([
-    ['that is no object', 'ada', "each element of 'external_id_renames' must be an object"],
+    ['that is not an object', 'ada', "each element of 'external_id_renames' must be an object"],
     ['without the current id', rename(null, 'b'), "'current_external_id' is required"],
     ['without the new id', rename('a', ''), "'new_external_id' is required"],
     ['with an object as new id', rename('a', {}), "'new_external_id' is not valid: it must be a string"],
@@ -83,9 +83,9 @@ describe('an element is refused', () => {
       rename('a', 'dummy'),
       'provided external_id is blacklisted and disallowed',
     ],
-    ['that changes nothing', rename('7', 7), "'new_external_id' must differ from 'current_external_id'"],
+    ['with two equal ids', rename('7', 7), "'new_external_id' must differ from 'current_external_id'"],
     ...unstorable.map(([id, text]): [string, Json, string] => [
-      `with what cannot be stored: ${JSON.stringify(id)}`,
+      `with an id that cannot be stored: ${JSON.stringify(id)}`,
       rename('a', id),
       `'new_external_id' is not valid: ${text}`,
     ]),
@@ -98,7 +98,7 @@ describe('an element is refused', () => {
   });
 });
 
-describe('the request is refused as a whole', () => {
+describe('the request is rejected as a whole', () => {
   test.each<[string, Json, string]>([
     ['without external_id_renames', {}, "'external_id_renames' is required"],
     [

@@ -11,7 +11,7 @@ const byAlias = { external_id, user_alias };
 const byEmail = { external_id, email: 'Ada@Example.com', prioritization };
 const byPhone = { external_id, phone: 4155552671, prioritization };
 
-test('aliases, email addresses and phone numbers are identified, and counted in the arrays that were sent', () => {
+test('aliases, email addresses and phone numbers are identified, and counted per array', () => {
   const { status, body, objects } = plan({
     aliases_to_identify: [byAlias, byAlias],
     emails_to_identify: [byEmail],
@@ -30,14 +30,14 @@ test('aliases, email addresses and phone numbers are identified, and counted in 
   expect(plan({ emails_to_identify: byEmail }).body).toEqual({ emails_processed: 1, message: 'success' });
 });
 
-test('an empty array beside another one counts nothing', () => {
+test('an empty array is counted as 0 if another array has elements', () => {
   expect(plan({ aliases_to_identify: [], emails_to_identify: [byEmail] })).toMatchObject({
     status: 201,
     body: { aliases_processed: 0, emails_processed: 1 },
   });
 });
 
-test.each(['none', 'merge', null, ''])('merge_behavior %j changes nothing', (merge_behavior) => {
+test.each(['none', 'merge', null, ''])('merge_behavior %j leaves the result unchanged', (merge_behavior) => {
   const { status, objects } = plan({ aliases_to_identify: [byAlias], merge_behavior });
   expect({ status, objects }).toEqual({
     status: 201,
@@ -45,7 +45,7 @@ test.each(['none', 'merge', null, ''])('merge_behavior %j changes nothing', (mer
   });
 });
 
-test('a bad element fails alone, by its array and place', () => {
+test('a bad element fails alone and is named by its array and position', () => {
   const {
     body,
     objects,
@@ -76,7 +76,7 @@ test('a bad element fails alone, by its array and place', () => {
   expect(made).toMatchObject({ rejected: { length: 3 } });
 });
 
-test('without a valid element the request is refused, with the error of each', () => {
+test('a request without a valid element is rejected, with the error of each element', () => {
   expect(plan({ aliases_to_identify: [{}], emails_to_identify: [7] })).toMatchObject({
     status: 400,
     body: {
@@ -86,7 +86,7 @@ test('without a valid element the request is refused, with the error of each', (
   });
 });
 
-describe('an element is refused', () => {
+describe('an element is rejected', () => {
   test.each<[string, Json, string]>([
     ['without an external id', { user_alias }, "'external_id' is required"],
     ['with an empty external id', { user_alias, external_id: '' }, "'external_id' is required"],
@@ -101,7 +101,7 @@ describe('an element is refused', () => {
       "'user_alias.alias_label' is not valid: it must be a non-empty string",
     ],
     ...unstorable.map(([id, text]): [string, Json, string] => [
-      `with what cannot be stored: ${JSON.stringify(id)}`,
+      `with an id that cannot be stored: ${JSON.stringify(id)}`,
       { user_alias, external_id: id },
       `'external_id' is not valid: ${text}`,
     ]),
@@ -109,7 +109,7 @@ describe('an element is refused', () => {
     expect(errorOf(plan({ aliases_to_identify: [element] }))).toBe(error);
   });
 
-  test('as an address without a prioritization, or one that is no address', () => {
+  test('as an address without a prioritization, or an invalid address', () => {
     const { prioritization: _, ...bare } = byPhone;
     expect(errorOf(plan({ phone_numbers_to_identify: [bare] }))).toBe(
       "'prioritization' is required with 'phone'",
@@ -120,7 +120,7 @@ describe('an element is refused', () => {
   });
 });
 
-describe('the request is refused as a whole', () => {
+describe('the request is rejected as a whole', () => {
   const required = "'aliases_to_identify', 'emails_to_identify' or 'phone_numbers_to_identify' is required";
   const aliases_to_identify = [byAlias];
   test.each<[string, Json, string]>([
@@ -142,7 +142,7 @@ describe('the request is refused as a whole', () => {
     ],
     ['with 51 aliases', { aliases_to_identify: Array(51).fill(byAlias) }, tooMany.idsAndAliases],
     [
-      'with 51 email addresses beside a good array',
+      'with 51 email addresses and one valid alias',
       { aliases_to_identify, emails_to_identify: Array(51).fill(byEmail) },
       tooMany.idsAndAliases,
     ],

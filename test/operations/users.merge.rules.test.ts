@@ -72,7 +72,7 @@ describe('two identifiers of one type are accepted', () => {
   });
 });
 
-describe("the whole request is refused with the specification's words", () => {
+describe("the whole request is rejected with the specification's words", () => {
   test.each<[string, Json | undefined, string]>([
     ['no merge_updates', undefined, words.notObjects],
     ['an object instead of an array', good, words.notObjects],
@@ -116,7 +116,11 @@ describe("the whole request is refused with the specification's words", () => {
       words.malformed,
     ],
     ['two types', of(email(['identified']), { external_id: 'b' }), words.mixed],
-    ['two types, whatever else is missing', of(email(), { phone: '+14155552671' }), words.mixed],
+    [
+      'two types, even if other members are missing as well',
+      of(email(), { phone: '+14155552671' }),
+      words.mixed,
+    ],
     ...unstorable.map(([id]): [string, Json, string] => [
       `an external id that cannot be stored: ${JSON.stringify(id)}`,
       of({ external_id: id }, { external_id: 'b' }),
@@ -143,12 +147,12 @@ describe('a prioritization', () => {
     ['is an array', 'identified', `'prioritization' is not valid: ${known}`],
     ['has only known values', ['identified', 'newest'], `'prioritization' is not valid: ${known}`],
     [
-      'has one of identified and unidentified',
+      'contains only one of identified and unidentified',
       ['identified', 'unidentified'],
       both('identified', 'unidentified'),
     ],
     [
-      'has one of most and least recently updated',
+      'contains only one of most and least recently updated',
       ['least_recently_updated', 'most_recently_updated'],
       both('most_recently_updated', 'least_recently_updated'),
     ],
@@ -183,7 +187,7 @@ describe('a prioritization', () => {
     ]);
   });
 
-  test('beside an identifier that names one user is not looked at', () => {
+  test('is ignored for an identifier that names one user', () => {
     const { objects } = plan({
       merge_updates: [of({ external_id: 'a', prioritization: 'x' }, { external_id: 'b' })],
     });

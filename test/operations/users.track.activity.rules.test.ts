@@ -34,7 +34,7 @@ describe('the time of events and purchases', () => {
   });
 
   test.each<Json>(['soon', '', '2026-02-30T00:00:00Z', '2026-01-30T25:00:00Z', 1769760000, null, {}])(
-    '%j is none',
+    '%j is rejected',
     (time) => {
       for (const one of bothKinds) {
         expect(one({ time })).toBe(
@@ -64,7 +64,7 @@ describe('an event', () => {
     });
   });
 
-  test('keeps nothing of the members that it does not know', () => {
+  test('ignores members that it does not know', () => {
     expect(Object.keys(event({ colour: 'blue', email: 'ada@example.com' })).sort()).toEqual(
       ['create', 'id', 'identifier', 'index', 'kind', 'name', 'time'].sort(),
     );
@@ -80,7 +80,7 @@ describe('a purchase', () => {
     ['EUR', 'EUR'],
     ['usd', 'USD'],
     ['JPY', 'JPY'],
-  ])('in the currency %j is one in %s', (currency, stored) => {
+  ])('with the currency %j is stored in %s', (currency, stored) => {
     expect(purchase({ currency })).toMatchObject({ currency: stored });
   });
 
@@ -192,7 +192,7 @@ describe('properties of events and purchases', () => {
   });
 
   test.each(['product_id', 'quantity', 'price', 'currency'])(
-    'of a purchase may not be called %s; of an event they may',
+    "of a purchase may not be called %s; an event's may",
     (name) => {
       expect(purchase({ properties: { [name]: 1 } })).toBe("Invalid 'properties' field");
       expect(event({ properties: { [name]: 1 } })).toMatchObject({ properties: { [name]: 1 } });

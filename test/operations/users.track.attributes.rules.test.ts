@@ -7,7 +7,7 @@ const group = uuidv7();
 const { attributes, plan } = planner('service_id', { hasGroup: (id) => id === group });
 const ada = (object: Objects) => attributes({ external_id: 'ada', ...object });
 
-describe('standard attributes are taken by name and rule', () => {
+describe('standard attributes are accepted by name and rule', () => {
   test.each<[string, Json, Objects]>([
     ['email', 'Ada@Example.com', { email: 'ada@example.com' }],
     ['phone', '(415) 555-2671', { phone: '+14155552671', phone_valid: true }],
@@ -53,11 +53,11 @@ describe('standard attributes are taken by name and rule', () => {
     ['email', 'ada@nowhere', "The value provided for the 'email' field is not a valid email."],
     ['email', 5, "The value provided for the 'email' field is not a valid email."],
     ['email_subscribe', 'maybe', /^'email_subscribe' must be/],
-  ])('a bad %s refuses the object: %j', (name, value, text) => {
+  ])('an invalid %s rejects the object: %j', (name, value, text) => {
     expect(ada({ [name]: value })).toMatch(text);
   });
 
-  test('a refused object changes nothing at all', () => {
+  test('a rejected object leaves the profile unchanged', () => {
     const { status, objects } = plan({ attributes: [{ external_id: 'ada', first_name: 'Ada', email: 'x' }] });
     expect({ status, objects }).toEqual({ status: 400, objects: [] });
   });
@@ -115,8 +115,8 @@ describe('custom attributes of every type', () => {
       { custom: Object.fromEntries(Array.from({ length: 450 }, (_, i) => [`k${i}`, 'x'.repeat(250)])) },
       /at most 102400 bytes of JSON/,
     ],
-    ['an inc that is no number', { custom: { inc: '1' } }, /'inc' must be a number/],
-  ])('%s refuses the object', (_what, object, text) => {
+    ['an inc that is not a number', { custom: { inc: '1' } }, /'inc' must be a number/],
+  ])('%s rejects the object', (_what, object, text) => {
     expect(ada(object)).toMatch(text);
   });
 
@@ -152,11 +152,15 @@ describe('subscription states', () => {
   });
 
   test.each<[string, Objects, RegExp]>([
-    ['an id that is none', { subscription_group_id: 'news' }, /must be the UUID of a subscription group/],
+    [
+      'an id that is not a UUID',
+      { subscription_group_id: 'news' },
+      /must be the UUID of a subscription group/,
+    ],
     ['no id', { subscription_group_id: null }, /must be the UUID of a subscription group/],
-    ['a group of nobody', { subscription_group_id: uuidv7() }, /no subscription group has the id/],
+    ['an unknown group', { subscription_group_id: uuidv7() }, /no subscription group has the id/],
     ['another state', { subscription_state: 'opted_in' }, /must be 'subscribed' or 'unsubscribed'/],
-  ])('%s refuses the object', (_what, change, text) => {
+  ])('%s rejects the object', (_what, change, text) => {
     expect(ada(member(change))).toMatch(text);
   });
 });

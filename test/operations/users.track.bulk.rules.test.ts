@@ -13,7 +13,7 @@ const people = (count: number) => Array.from({ length: count }, (_, n) => `user 
 
 // "can include up to 1,000 objects total across attributes, events, and purchases": the public page of
 // POST /users/track/bulk, as the next two.
-test('1,000 objects are accepted, in whichever arrays; one more and none is', () => {
+test('accepts 1,000 objects in any arrays, and rejects a request with one more', () => {
   const attributes = people(600).map((external_id) => ({ external_id, first_name: 'A' }));
   const events = people(400).map(seen);
   expect(plan({ attributes, events }).reply.body).toEqual({
@@ -25,7 +25,7 @@ test('1,000 objects are accepted, in whichever arrays; one more and none is', ()
 });
 
 // "a maximum of 100 objects per user profile across attributes, events, and purchases"
-test('of one user 100 objects are accepted, and those behind them are named', () => {
+test('accepts 100 objects of one user, and names the rejected ones after them', () => {
   const attributes = Array.from({ length: 60 }, () => ({ external_id: 'ada', points: { inc: 1 } }));
   const events = [...Array.from({ length: 42 }, () => seen('ada')), seen('bob')];
   const { objects, rejected, reply } = plan({ attributes, events });
@@ -41,7 +41,7 @@ test('of one user 100 objects are accepted, and those behind them are named', ()
 
 // "a payload limit of 2 MB", "requests to /users/track are prioritized over requests to /users/track/bulk", "50 requests
 // per second"
-test('its bodies are smaller than others, it gives way, and it has a limit and a permission of its own', () => {
+test('has a smaller body limit, lower priority, and a limit and permission of its own', () => {
   expect(bulk).toMatchObject({ maxBytes: 2_097_152 });
   expect(placeOf(bulk, false)).toBe('half-full queue');
   expect([placeOf(usersTrack('service_id'), false), placeOf(usersTrack('service_id'), true)]).toEqual([

@@ -28,7 +28,7 @@ describe('each kind of identifier addresses attributes, events and purchases', (
     for (const object of onEachKind(identifier)) expect(object).toMatchObject({ identifier: expected });
   });
 
-  test('without any of them an object is refused', () => {
+  test('an object without an identifier is rejected', () => {
     for (const answer of onEachKind({})) {
       expect(answer).toBe("'external_id', 'service_id', 'user_alias', 'email' or 'phone' is required");
     }
@@ -45,14 +45,14 @@ describe('precedence', () => {
     for (const object of onEachKind(given)) expect(object).toMatchObject({ identifier: expected });
   });
 
-  test('email and phone beside another identifier are attributes', () => {
+  test('email and phone next to another identifier are attributes', () => {
     expect(attributes({ external_id, email, phone })).toMatchObject({
       identifier: { external_id },
       standard: { email, phone, phone_valid: true },
     });
   });
 
-  test('email and phone beside another identifier of an event or a purchase are no attributes: neither changes a profile', () => {
+  test('email and phone next to another identifier of an event or a purchase are ignored', () => {
     for (const answer of [event({ external_id, email, phone }), purchase({ external_id, email, phone })]) {
       expect(answer).toMatchObject({ identifier: { external_id } });
       expect(answer).not.toHaveProperty('standard');
@@ -61,7 +61,7 @@ describe('precedence', () => {
     }
   });
 
-  test('what is empty is none, in each array: another identifier addresses the object, and nothing is changed by it', () => {
+  test('empty identifiers are ignored in each array if another one addresses the object', () => {
     const none = { user_alias: { alias_name: '', alias_label: '' }, service_id: '', email: '', phone: '' };
     for (const answer of onEachKind({ external_id, ...none })) {
       expect(answer).toMatchObject({ identifier: { external_id } });
@@ -73,7 +73,7 @@ describe('precedence', () => {
     for (const answer of onEachKind({ ...none, external_id: '' })) expect(answer).toMatch(/is required$/);
   });
 
-  test('half an alias beside an external id is not looked at, in each array', () => {
+  test('an incomplete alias next to an external id is ignored in each array', () => {
     for (const answer of onEachKind({ external_id, user_alias: { alias_name: 'ada', alias_label: '' } })) {
       expect(answer).toMatchObject({ identifier: { external_id } });
     }
@@ -84,7 +84,7 @@ describe('precedence', () => {
   });
 });
 
-describe('whether an identifier that belongs to nobody makes a profile', () => {
+describe('whether an unknown identifier creates a profile', () => {
   test.each<[string, Objects, boolean]>([
     ['external_id: yes', { external_id }, true],
     [
@@ -109,7 +109,7 @@ describe('whether an identifier that belongs to nobody makes a profile', () => {
     }
   });
 
-  test('_update_existing_only must be a boolean, and is no attribute', () => {
+  test('_update_existing_only must be a boolean, and is not stored as an attribute', () => {
     for (const answer of onEachKind({ external_id, _update_existing_only: 'true' })) {
       expect(answer).toBe("'_update_existing_only' is not valid: it must be a boolean");
     }
@@ -117,7 +117,7 @@ describe('whether an identifier that belongs to nobody makes a profile', () => {
   });
 });
 
-describe('what an identifier has to look like', () => {
+describe('format of an identifier', () => {
   test.each<[string, Objects, string]>([
     ['external_id: no object', { external_id: {} }, "'external_id' is not valid: it must be a string"],
     ['external_id: no boolean', { external_id: true }, "'external_id' is not valid: it must be a string"],
@@ -173,7 +173,7 @@ describe('what an identifier has to look like', () => {
     for (const answer of onEachKind(given)) expect(answer).toBe(text);
   });
 
-  test('the longest ones are taken', () => {
+  test('the longest identifiers are accepted', () => {
     expect(event({ external_id: 'é'.repeat(493) })).toMatchObject({ identifier: {} });
     const longest = { alias_name: 'é'.repeat(118), alias_label: 'x'.repeat(236) };
     expect(attributes({ user_alias: longest })).toMatchObject({ identifier: { user_alias: longest } });
@@ -192,7 +192,7 @@ describe('what an identifier has to look like', () => {
 describe('an import of push tokens', () => {
   const push_tokens = [{ app_id: 'app', token: 'token', device_id: 'device-1' }];
 
-  test('needs no identifier: each token becomes a profile of its own', () => {
+  test('needs no identifier: each token creates a profile', () => {
     const accepted = attributes({ push_token_import: true, push_tokens });
     expect(accepted).toMatchObject({ kind: 'attributes', push_tokens });
     expect(accepted).not.toHaveProperty('identifier');
@@ -237,7 +237,7 @@ describe('an import of push tokens', () => {
     }
   });
 
-  test('push_token_import false is an object like every other', () => {
+  test('push_token_import false is processed like any other object', () => {
     expect(attributes({ external_id, push_token_import: false, push_tokens })).toMatchObject({
       identifier: { external_id },
       push_tokens,

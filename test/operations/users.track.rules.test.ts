@@ -7,7 +7,7 @@ const { plan } = planner();
 const attributes = { external_id: 'ada', first_name: 'Ada' };
 const event = { external_id: 'ada', name: 'seen', time };
 const purchase = { external_id: 'ada', product_id: 'book', currency: 'EUR', price: 12.5, time };
-/** Names nobody. */
+/** An event without an identifier. */
 const stray = { name: 'seen', time };
 const required = "'external_id', 'service_id', 'user_alias', 'email' or 'phone' is required";
 const nothingValid = "Valid data must be provided in the 'attributes', 'events', or 'purchases' fields.";
@@ -33,7 +33,7 @@ describe('the three shapes of the answer', () => {
     expect(plan({ [kind]: [object] }).body).toEqual({ [`${kind}_processed`]: 1, message: 'success' });
   });
 
-  test('success with errors: 201, each refused object by rule, array and place; the others are stored', () => {
+  test('success with errors: 201, and each rejected object is named by rule, array and position', () => {
     const { status, body, objects, rejected } = plan({
       attributes: [attributes, { first_name: 'nobody' }],
       events: [event, stray, event],
@@ -62,7 +62,7 @@ describe('the three shapes of the answer', () => {
     expect(rejected).toHaveLength(3);
   });
 
-  test('each count is of accepted objects: two objects for one external id count twice, a refused one not', () => {
+  test('counts accepted objects: two objects of one external id count twice', () => {
     const { body } = plan({
       attributes: [attributes, { ...attributes, last_name: 'Lovelace' }, { ...attributes, email: 'none' }],
     });
@@ -72,11 +72,11 @@ describe('the three shapes of the answer', () => {
     });
   });
 
-  test('an array of which nothing is valid has no count', () => {
+  test('an array without a valid object has no count', () => {
     expect(plan({ attributes: [attributes], events: [stray] }).body).not.toHaveProperty('events_processed');
   });
 
-  test('fatal: nothing valid at all is 400, with the errors of the objects', () => {
+  test('fatal: a request without a valid object is 400, with the errors of the objects', () => {
     const { status, body, objects } = plan({ events: [stray] });
     expect({ status, body, objects }).toEqual({
       status: 400,
@@ -90,7 +90,7 @@ describe('the three shapes of the answer', () => {
     [{ attributes: [], events: [], purchases: [] }],
     [{ attributes: null }],
     [{ partner: 'cdp' }],
-  ])('fatal: %j holds nothing and is 400, with the fatal message in errors', (body) => {
+  ])('fatal: %j is empty and is 400, with the fatal message in errors', (body) => {
     expect(plan(body as Objects)).toMatchObject({
       status: 400,
       body: { message: nothingValid, errors: [{ type: nothingValid }] },
@@ -99,7 +99,7 @@ describe('the three shapes of the answer', () => {
 });
 
 describe('caps', () => {
-  test('75 objects in each array are taken', () => {
+  test('75 objects in each array are accepted', () => {
     const { status, body } = plan({
       attributes: Array(75).fill(attributes),
       events: Array(75).fill(event),
@@ -115,7 +115,7 @@ describe('caps', () => {
     ['attributes', attributes],
     ['events', event],
     ['purchases', purchase],
-  ])('76 %s are 400, and nothing of the request is taken', (kind, object) => {
+  ])('76 %s are 400, and the whole request is rejected', (kind, object) => {
     expect(plan({ events: [event], [kind]: Array(76).fill(object) })).toMatchObject({
       status: 400,
       body: { message: 'Max Input Length Exceeded', errors: [{ type: 'Max Input Length Exceeded' }] },
@@ -123,7 +123,7 @@ describe('caps', () => {
     });
   });
 
-  test('bad objects count too', () => {
+  test('invalid objects count towards the limit', () => {
     expect(plan({ events: [...Array(75).fill(stray), event] }).status).toBe(400);
   });
 });
@@ -154,8 +154,8 @@ describe('order and ids', () => {
   });
 });
 
-describe('what clients in the field send, where it has one clear meaning', () => {
-  test('unknown members beside the arrays are passed over', () => {
+describe('tolerated input of clients in the field, where it has one clear meaning', () => {
+  test('unknown members of the request are ignored', () => {
     const body = {
       events: [event],
       partner: 'cdp',
@@ -167,7 +167,7 @@ describe('what clients in the field send, where it has one clear meaning', () =>
     expect(plan(body).body).toEqual({ events_processed: 1, message: 'success' });
   });
 
-  test('one object stands for an array of one', () => {
+  test('one object is accepted in place of an array of one', () => {
     const { body } = plan({ attributes, events: event, purchases: purchase });
     expect(body).toEqual({
       attributes_processed: 1,
@@ -177,7 +177,7 @@ describe('what clients in the field send, where it has one clear meaning', () =>
     });
   });
 
-  test('null and empty arrays are none', () => {
+  test('null and empty arrays are ignored', () => {
     expect(plan({ attributes: null, events: [event], purchases: [] }).body).toEqual({
       events_processed: 1,
       message: 'success',
@@ -189,7 +189,7 @@ describe('what clients in the field send, where it has one clear meaning', () =>
     expect(objects).toMatchObject([{ identifier: { external_id: '1' } }]);
   });
 
-  test('null and empty optional members are none', () => {
+  test('null and empty optional members are ignored', () => {
     const none = { user_alias: null, service_id: '', email: null, phone: '', app_id: null, properties: null };
     const { objects, body } = plan({
       events: [{ ...event, ...none, _update_existing_only: null }],
@@ -206,7 +206,7 @@ describe('what clients in the field send, where it has one clear meaning', () =>
   });
 });
 
-describe('an object that is none, or that cannot be stored, fails alone', () => {
+describe('an invalid object, or an object that cannot be stored, fails alone', () => {
   test.each<[string, Json, string]>([
     ['a number', 5, "each element of 'events' must be an object"],
     ['null', null, "each element of 'events' must be an object"],
@@ -234,7 +234,7 @@ describe('an object that is none, or that cannot be stored, fails alone', () => 
     });
   });
 
-  test('an array that is a text or a number is one bad object', () => {
+  test('a text or a number in place of an array counts as one invalid object', () => {
     for (const value of ['text', 5, true]) {
       expect(plan({ attributes: [attributes], events: value }).body.errors).toEqual([
         { type: "each element of 'events' must be an object", input_array: 'events', index: 0 },
@@ -243,8 +243,8 @@ describe('an object that is none, or that cannot be stored, fails alone', () => 
   });
 });
 
-describe('users whom nothing may be sent for', () => {
-  test('a blocked external id is refused, in every array, as one object', () => {
+describe('blocked external ids', () => {
+  test('are rejected in every array, each as one object', () => {
     const guarded = planner('service_id', { isBlocked: (id) => id === 'dummy' });
     const dummy = (object: Objects) => ({ ...object, external_id: 'dummy' });
     const { body } = guarded.plan({
@@ -274,25 +274,25 @@ describe('the wire name of the service id is configured', () => {
     });
   });
 
-  test('errors speak of that name', () => {
+  test('errors mention that name', () => {
     expect(branded.event({ external_id: null })).toBe(
       "'external_id', 'braze_id', 'user_alias', 'email' or 'phone' is required",
     );
     expect(branded.event({ external_id: null, braze_id: 'x' })).toMatch(/^'braze_id' is not valid/);
   });
 
-  test('it is no custom attribute under that name', () => {
+  test('it is not stored as a custom attribute of that name', () => {
     expect(branded.attributes({ braze_id, n: 1 })).toMatchObject({ set: { n: 1 } });
   });
 
-  test('under the name that another installation gives it, it is an attribute', () => {
+  test('the name that another installation uses is an attribute', () => {
     expect(branded.attributes({ external_id: 'ada', service_id: 'x' })).toMatchObject({
       set: { service_id: 'x' },
     });
   });
 });
 
-test('planning takes the time from the caller and nothing from anywhere else', () => {
+test('planning uses only the time that the caller passes', () => {
   const { objects } = plan({ events: [{ ...event, time: '2099-01-01T00:00:00Z' }] });
   expect(objects).toMatchObject([{ time: new Date(now).toISOString() }]);
 });

@@ -17,7 +17,7 @@ const longNames = {
 };
 
 describe('names and strings of more than 255 characters are cut, and the object is applied', () => {
-  test('each is named by text, array and place, beside the errors of objects that are refused', () => {
+  test('each is named by text, array and position, along with the errors of rejected objects', () => {
     const { status, body, objects, rejected } = plan(longNames);
     expect(rejected).toHaveLength(1);
     expect({ status, body }).toEqual({
@@ -56,7 +56,7 @@ describe('names and strings of more than 255 characters are cut, and the object 
     expect(plan({ events: [{ ...event, name: '👍'.repeat(255) }] }).body).not.toHaveProperty('warnings');
   });
 
-  test('with LONG_STRINGS=refuse each of them is refused, alone', () => {
+  test('with LONG_STRINGS=refuse each of them is rejected alone', () => {
     const strict = usersTrack('service_id', { longStrings: 'refuse' });
     const caller = callerOf('018f0000-0000-7000-8000-000000000000', { now });
     const { reply } = strict.plan(caller, longNames);
@@ -101,8 +101,8 @@ describe('identifiers are never cut: two users do not become one', () => {
   });
 });
 
-describe('a standard attribute that cannot be read costs only itself', () => {
-  test('it is left out and named, and the object is applied', () => {
+describe('an invalid standard attribute is dropped alone', () => {
+  test('it is omitted and named, and the object is applied', () => {
     const unreadable = {
       ...{
         dob: 'soon',
@@ -136,7 +136,7 @@ describe('a standard attribute that cannot be read costs only itself', () => {
     }
   });
 
-  test('a phone of any type that addresses nobody is such a one; one that addresses is an error', () => {
+  test('an invalid phone of any type is dropped, or rejects the object if it is the identifier', () => {
     for (const phone of [true, 1.5, [], {}, 'none']) {
       expect(plan({ attributes: [{ external_id: 'ada', phone, n: 1 }] })).toMatchObject({
         status: 201,
@@ -157,7 +157,7 @@ test('objects without a warning are answered without one', () => {
   expect(Object.keys(body)).toEqual(['attributes_processed', 'events_processed', 'message']);
 });
 
-test('what one object is warned of is bounded', () => {
+test('the number of warnings per object is bounded', () => {
   const many = Object.fromEntries(
     Array.from({ length: 500 }, (_, i): [string, string] => [`a${i}`, `${x}1`]),
   );

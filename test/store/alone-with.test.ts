@@ -5,7 +5,7 @@ import { createDatabaseOfOne, waitUntil } from '../setup/fixtures.ts';
 
 const lock: AdvisoryLock = { number: '$1::bigint', values: [42], keepsAway: 'others' };
 
-/** Of two processes. */
+/** Connection pools of two processes. */
 let one: Pool;
 let another: Pool;
 
@@ -15,7 +15,7 @@ beforeAll(async () => {
 });
 afterAll(() => Promise.all([one.end(), another.end()]));
 
-/** Whether nobody has the lock at this moment; the server gives it up a little behind the end of a session. */
+/** Checks whether the lock is free. The server releases it shortly after the session ends. */
 const isFree = async (pool: Pool, wanted: AdvisoryLock) =>
   (await aloneWith(pool, wanted, async () => true)) === true;
 
@@ -27,7 +27,7 @@ const loseSession = () =>
     select pg_terminate_backend(pid) from pg_locks
     where locktype = 'advisory' and database = (select oid from pg_database where datname = current_database())`);
 
-test('whoever comes second does nothing, until the first has ended, in whatever way', async () => {
+test('a second process skips the work until the first one has ended, also with an error', async () => {
   const failing = aloneWith(one, lock, async () => {
     expect(await aloneWith(another, lock, async () => 'second')).toBeUndefined();
     throw new Error('the first has failed');
@@ -36,7 +36,7 @@ test('whoever comes second does nothing, until the first has ended, in whatever 
   expect(await aloneWith(another, lock, async () => 'third')).toBe('third');
 });
 
-test('whoever has lost the session hears of it, and others may begin', async () => {
+test('a process that loses its session gets an abort signal, and another one can start', async () => {
   await aloneWith(one, lock, async ({ signal, confirm }) => {
     await confirm();
     expect(signal.aborted).toBe(false);

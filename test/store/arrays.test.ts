@@ -20,13 +20,13 @@ beforeAll(async () => {
 });
 afterAll(() => database.stop());
 
-/** What Postgres reads in a parameter, as JSON. */
+/** Returns the array that Postgres reads from the parameter, as JSON. */
 async function asRead(type: string, parameter: Buffer | string): Promise<unknown> {
   const { rows } = await database.pool.query(`select to_jsonb($1::${type}[]) as value`, [parameter]);
   return rows[0].value;
 }
 
-// What Postgres cannot hold is refused at the edge: NUL and lone surrogates.
+// Web rejects texts that Postgres cannot store: texts with NUL or lone surrogates.
 const text = fc
   .oneof(fc.string({ unit: 'grapheme' }), fc.string({ minLength: 20, maxLength: 5000 }))
   .filter((value) => !value.includes('\0'));
@@ -51,7 +51,7 @@ test('any JSON reaches Postgres as it is, in its place, and undefined as NULL', 
   );
 });
 
-test('what could be taken for a part of an array stays a text', async () => {
+test('texts that look like array syntax, for example NULL or {, stay texts', async () => {
   const elements = [
     { a: '"' },
     { a: '\\' },
@@ -143,7 +143,7 @@ test('no rows are an empty array', async () => {
   expect(await asRead('numeric', numerics([]))).toEqual([]);
 });
 
-describe('what is not of the type is an error that blames the value, as one of Postgres would', () => {
+describe('rejects a value of the wrong type with an error that names the value, as Postgres does', () => {
   test.each([
     '',
     '0199a0f0-0000-7000-8000-00000000000',
@@ -155,7 +155,7 @@ describe('what is not of the type is an error that blames the value, as one of P
   test('integer', () => expect(() => integerArray([2 ** 31], Number)).toThrow(RangeError));
 });
 
-test('times behind a time are exact to the microsecond', async () => {
+test('times after a start time are exact to the microsecond', async () => {
   const start = '2026-01-02T03:04:05.678901Z';
   const { rows } = await database.pool.query(
     `select array(

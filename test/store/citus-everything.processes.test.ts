@@ -4,7 +4,10 @@ import { describe, expect, test } from 'vitest';
 import { packageRoot } from '../../src/platform/files.ts';
 import { citusUrl } from '../setup/citus.ts';
 
-/** Tests that say what Penstock does, whichever Postgres it has. Which were green on a Citus, and when: docs/evidence/scale.md. */
+/**
+ * Folders whose tests hold for any Postgres. docs/evidence/scale.md records which of them passed on a Citus,
+ * and when.
+ */
 const FOLDERS = [
   ...['contract', 'model', 'identity-model', 'guarantees', 'workers', 'identity', 'subscription'],
   ...['sync', 'import', 'export', 'retention', 'preferences', 'streams'],
@@ -24,13 +27,16 @@ describe.skipIf(!citusUrl || isWithin)('on the Citus of CITUS_URL', () => {
   });
 });
 
-test.skipIf(citusUrl)('LEFT OUT: nothing was tried on a Citus, since CITUS_URL names none', () => {});
+test.skipIf(citusUrl)('LEFT OUT: no Citus is tested, because CITUS_URL is not set', () => {});
 
-/** A run of its own, whose databases are those of the Citus. @returns its exit code, and the end of what it says */
+/**
+ * Runs the folders in a Vitest process whose databases are on the Citus. @returns the exit code and the end
+ * of the output
+ */
 async function runTests(folders: string[]): Promise<{ code: number | null; output: string }> {
   const vitest = path.join(packageRoot, 'node_modules/vitest/vitest.mjs');
   const env = Object.fromEntries(Object.entries(process.env).filter(([name]) => !name.startsWith('VITEST')));
-  // Rules start nothing, and so have no store.
+  // The project "rules" is omitted: its tests start no store.
   const projects = ['servers', 'measured', 'alone'].flatMap((name) => ['--project', name]);
   const child = spawn(process.execPath, [vitest, 'run', ...folders, ...projects, '--maxWorkers', '2'], {
     cwd: packageRoot,
@@ -40,7 +46,7 @@ async function runTests(folders: string[]): Promise<{ code: number | null; outpu
   let output = '';
   for (const stream of [child.stdout, child.stderr])
     stream.on('data', (chunk) => {
-      // It takes long: whoever waits sees file after file.
+      // Print the output as it comes: the run takes long.
       process.stdout.write(chunk);
       output = (output + chunk).slice(-20_000);
     });

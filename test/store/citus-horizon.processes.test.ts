@@ -19,7 +19,7 @@ describe.skipIf(!citusUrl)('on the Citus of CITUS_URL', () => {
   let database: Awaited<ReturnType<typeof createCitusDatabase>>;
   let pool: Pool;
   let workspace: TestWorkspace;
-  /** In front of each node. */
+  /** One proxy for each node. */
   const proxies: StoreProxy[] = [];
   let certificate: Certificate;
 
@@ -47,11 +47,12 @@ describe.skipIf(!citusUrl)('on the Citus of CITUS_URL', () => {
   }
 
   /**
-   * Has a change of a state, of two phases, whose second one does not reach its node: at the coordinator it has ended.
-   *
-   * It goes on when the test has ended at the latest: what stays prepared holds back whoever has a database on the node.
-   *
-   * @returns lets it go on, and waits until it has taken effect
+   * Changes a subscription state in a transaction of two phases and blocks COMMIT PREPARED on the way to its
+   * node: the
+   * coordinator has committed, the node has not.
+   * The block ends with the test at the latest, because a prepared transaction blocks every later database on
+   * the node.
+   * @returns a function that removes the block and waits until the change has taken effect
    */
   async function commitLate(address: string): Promise<() => Promise<void>> {
     onTestFinished(() => Promise.all(proxies.map((proxy) => proxy.comeBack())).then(() => {}));
@@ -77,7 +78,7 @@ describe.skipIf(!citusUrl)('on the Citus of CITUS_URL', () => {
     return rows[0].number;
   }
 
-  test('G2: a message whose node commits after the coordinator is not passed by the horizon, and is read when it has', async () => {
+  test('G2: the horizon waits for a message whose node commits after the coordinator', async () => {
     expect(await applyBatch(pool, [deliver(workspace, [event('ann')])], silent)).toMatchObject({
       kind: 'applied',
     });
@@ -91,7 +92,7 @@ describe.skipIf(!citusUrl)('on the Citus of CITUS_URL', () => {
     const letGo = await commitLate('ann@x.com');
     const id = await lastId();
     expect(id).toBeGreaterThan(before);
-    // Two looks settle what has ended.
+    // Two polls are enough to recognize transactions that have ended.
     for (let looks = 0; looks < 3; looks++) await watch.look();
     expect(BigInt(watch.horizon())).toBeLessThan(id);
     await letGo();
@@ -108,7 +109,7 @@ describe.skipIf(!citusUrl)('on the Citus of CITUS_URL', () => {
     await waitUntil(() => isPassed(pool, horizon), { what: 'the horizon to be passed' });
   });
 
-  /** That was taken of the log of streams, visible or not. */
+  /** Returns the last id that the log of streams has assigned, visible or not. */
   async function lastId(): Promise<bigint> {
     const { rows } = await pool.query('select last_value from stream_log_id');
     return BigInt(rows[0].last_value);
@@ -116,7 +117,7 @@ describe.skipIf(!citusUrl)('on the Citus of CITUS_URL', () => {
 });
 
 test.skipIf(!citusUrl)(
-  'G2: what is under way in shards of the coordinator itself is waited for as on any node',
+  'G2: the horizon waits for an open transaction in shards of the coordinator itself',
   async () => {
     const pool = await distributed((await createCitusDatabase({ alone: true })).url);
     const { id } = await createWorkspace(pool);
@@ -132,7 +133,7 @@ test.skipIf(!citusUrl)(
   },
 );
 
-test.skipIf(citusUrl)('LEFT OUT: nothing was tried on a Citus, since CITUS_URL names none', () => {});
+test.skipIf(citusUrl)('LEFT OUT: no Citus is tested, because CITUS_URL is not set', () => {});
 
 async function distributed(url: string): Promise<Pool> {
   await migrate(url);

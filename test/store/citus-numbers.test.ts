@@ -17,8 +17,9 @@ const HISTORY = {
 const LETTERS = { rows: 'select place as number from dead_letters', sequence: 'failure_places' };
 
 /**
- * What comes behind what is told by numbers of a sequence. A node that gives them out itself begins far above the
- * coordinator, and nobody's name would ever be behind what waits under it.
+ * Some tables are read in the order of numbers from a sequence. A node that assigned the numbers itself would
+ * start far
+ * above the coordinator, and all its rows would sort after the rows that wait for their turn.
  */
 describe.skipIf(!citusUrl)('on the Citus of CITUS_URL', () => {
   let pool: Pool;
@@ -40,7 +41,7 @@ describe.skipIf(!citusUrl)('on the Citus of CITUS_URL', () => {
     expect(await applyBatch(pool, [deliver(workspace, objects)], silent)).toMatchObject({ kind: 'applied' });
   }
 
-  /** What is written meanwhile has the next numbers of the sequence. */
+  /** Expects that the rows which `work` adds have numbers from the coordinator's sequence. */
   async function expectOfCoordinator({ rows, sequence }: typeof HISTORY, work: () => Promise<void>) {
     const numbers = async () => (await pool.query(rows)).rows.map((row) => Number(row.number));
     const last = async () =>
@@ -78,4 +79,4 @@ describe.skipIf(!citusUrl)('on the Citus of CITUS_URL', () => {
   });
 });
 
-test.skipIf(citusUrl)('LEFT OUT: nothing was tried on a Citus, since CITUS_URL names none', () => {});
+test.skipIf(citusUrl)('LEFT OUT: no Citus is tested, because CITUS_URL is not set', () => {});

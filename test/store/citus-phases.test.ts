@@ -9,7 +9,7 @@ import { applyBatch } from '../workers/apply-batch.ts';
 import { attributes, deliver, event, point, purchase, silent } from '../workers/batch.ts';
 import { createDistributedDatabase } from './distributed-database.ts';
 
-/** What the coordinator tells a node of transactions: `node: command`. */
+/** Transaction commands that the coordinator sends to a node, recorded as `node: command`. */
 const PHASES = /(BEGIN TRANSACTION|PREPARE TRANSACTION|COMMIT PREPARED|COMMIT)\b/;
 
 describe.skipIf(!citusUrl)('on the Citus of CITUS_URL', () => {
@@ -68,4 +68,4 @@ describe.skipIf(!citusUrl)('on the Citus of CITUS_URL', () => {
   });
 });
 
-test.skipIf(citusUrl)('LEFT OUT: nothing was tried on a Citus, since CITUS_URL names none', () => {});
+test.skipIf(citusUrl)('LEFT OUT: no Citus is tested, because CITUS_URL is not set', () => {});

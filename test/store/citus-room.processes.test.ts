@@ -10,7 +10,7 @@ import { temporaryFolder } from '../setup/fixtures.ts';
 import { findPostgresPrograms } from '../setup/installed.ts';
 import { startProcess } from '../setup/processes.ts';
 
-/** Of an installed Postgres that has Citus beside it; undefined where there is none. */
+/** Program folder of an installed Postgres that includes the Citus library; undefined if there is none. */
 const programs = [findPostgresPrograms()].find(
   (folder) => folder && existsSync(path.join(folder, '../lib/citus.so')),
 );
@@ -18,7 +18,7 @@ const programs = [findPostgresPrograms()].find(
 const isHere = Boolean(citusUrl && programs);
 
 test.skipIf(!isHere)(
-  'a node without room for the transactions of two phases is named before anything is changed, with what it has and what it needs',
+  'rejects a node with too few prepared transactions before any change, and names both numbers',
   async () => {
     const node = await startNode('max_prepared_transactions = 3');
     const { url } = await createCitusDatabase();
@@ -50,11 +50,11 @@ test.skipIf(!isHere)(
 );
 
 test.skipIf(isHere)(
-  'LEFT OUT: no node was without room, since CITUS_URL names no Citus or none is installed here',
+  'LEFT OUT: no Citus is tested, because CITUS_URL is not set or Citus is not installed',
   () => {},
 );
 
-/** A Postgres that may become a node: whoever is on this machine is let in, as in the Citus of CITUS_URL. */
+/** Starts a Postgres that can become a node. It trusts every local user, as the Citus of CITUS_URL does. */
 async function startNode(setting: string) {
   const home = temporaryFolder('penstock-node-');
   const first = await startPostgresServer(programs!, home);

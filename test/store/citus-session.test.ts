@@ -8,7 +8,7 @@ import { inTransaction } from '../../src/store/transactions.ts';
 import { citusUrl, createCitusDatabase } from '../setup/citus.ts';
 
 test.skipIf(!citusUrl)(
-  'what a session tells its planner and its waits holds on the node as well, in each transaction',
+  'planner and timeout settings of a session hold on the node in each transaction',
   async () => {
     const { url } = await createCitusDatabase();
     await migrate(url);
@@ -32,7 +32,7 @@ test.skipIf(!citusUrl)(
         },
         { statement: 4000, lock: 2500 },
       );
-    // The node's session stays, and what was said of a transaction ends with it.
+    // The session on the node stays open; only the settings of the transaction end.
     for (let times = 0; times < 2; times++)
       expect(await look()).toEqual({
         who: expect.stringContaining('citus_internal'),
@@ -42,4 +42,4 @@ test.skipIf(!citusUrl)(
   },
 );
 
-test.skipIf(citusUrl)('LEFT OUT: nothing was tried on a Citus, since CITUS_URL names none', () => {});
+test.skipIf(citusUrl)('LEFT OUT: no Citus is tested, because CITUS_URL is not set', () => {});

@@ -22,16 +22,16 @@ import { createDistributedDatabase } from './distributed-database.ts';
 /** Over all workspaces, in each table that is looked after. */
 const ROWS = lengthOf({ short: 4000, long: 400_000 });
 
-/** So many that each node has one of them. */
+/** Enough workspaces for each node to have one. */
 const WORKSPACES = 8;
 
 const EACH = ROWS / WORKSPACES;
 
-/** As `uuid_v7_floor` makes ids, each a second later, told apart by number. */
+/** SQL for ids that `uuid_v7_floor` would make, one per millisecond and distinguished by number. */
 const id = (from: string) =>
   `(left(uuid_v7_floor(${from} + n * interval '1 ms')::text, 24) || lpad(to_hex(n), 12, '0'))::uuid`;
 
-/** In the long form it says how long a step took, without the filling of its tables. */
+/** Runs a step. The long run prints its duration, without the time that filling the tables takes. */
 async function timed<Result>(what: string, step: () => Promise<Result>): Promise<Result> {
   const from = performance.now();
   const result = await step();
@@ -58,7 +58,7 @@ describe.skipIf(!citusUrl)('on the Citus of CITUS_URL, with many rows', () => {
     expect(await applyBatch(pool, [deliver(workspace, objects)], silent)).toMatchObject({ kind: 'applied' });
   }
 
-  /** Of whom an external id is. */
+  /** Returns the id of the profile with the external id. */
   async function profileOf(workspace: TestWorkspace, name: string): Promise<string> {
     const text = 'select id from profiles where workspace_id = $1 and external_id = $2';
     return (await pool.query(text, [workspace.id, name])).rows[0].id;
@@ -85,7 +85,7 @@ describe.skipIf(!citusUrl)('on the Citus of CITUS_URL, with many rows', () => {
     return Number((await pool.query(`select count(*) from ${text}`, values)).rows[0].count);
   }
 
-  /** What is recorded by name, and what the series say of it. */
+  /** Returns the counts of recorded rows by name, and the counts in the series. */
   async function recordedAndCounted({ id: workspaceId }: TestWorkspace) {
     const { rows: recorded } = await pool.query(
       `select 'event' as kind, name, count(*)::integer as count, 0::numeric as revenue from events where workspace_id = $1 group by name
@@ -104,7 +104,7 @@ describe.skipIf(!citusUrl)('on the Citus of CITUS_URL, with many rows', () => {
     return { recorded: exact(recorded), counted: exact(counted) };
   }
 
-  test('a recount counts everything that is recorded, also what is recorded meanwhile', async () => {
+  test('a recount counts all recorded rows, also those recorded during the recount', async () => {
     waitForLocks();
     const now = new Date().toISOString();
     for (const workspace of workspaces) await fill(workspace, now);
@@ -125,7 +125,7 @@ describe.skipIf(!citusUrl)('on the Citus of CITUS_URL, with many rows', () => {
     }
   });
 
-  test('old rows of the ledger are forgotten, and no others', async () => {
+  test('deletes old rows of the ledger and keeps the others', async () => {
     const young = await count('ledger');
     for (const workspace of workspaces)
       await pool.query(
@@ -138,7 +138,7 @@ describe.skipIf(!citusUrl)('on the Citus of CITUS_URL, with many rows', () => {
     expect(await count('ledger')).toBe(young);
   });
 
-  test('old outcomes and idempotency keys are forgotten, and no others', async () => {
+  test('deletes old outcomes and idempotency keys and keeps the others', async () => {
     const made = (days: number) => `now() - interval '${days} days'`;
     for (const workspace of workspaces)
       for (const [days, rows] of [
@@ -165,7 +165,7 @@ describe.skipIf(!citusUrl)('on the Citus of CITUS_URL, with many rows', () => {
     });
   });
 
-  test('all that deleted users did is erased while lanes go on, and nothing of others', async () => {
+  test('erases all rows of deleted users while lanes go on, and keeps the rows of others', async () => {
     const [first, second] = workspaces as [TestWorkspace, TestWorkspace];
     const gone = await profileOf(first, 'ann');
     const others = await count('events where workspace_id = $1 and profile_id <> $2', [first.id, gone]);
@@ -188,7 +188,7 @@ describe.skipIf(!citusUrl)('on the Citus of CITUS_URL, with many rows', () => {
     expect(await count("events where workspace_id = $1 and name = 'visited'", [second.id])).toBe(applied + 1);
   });
 
-  describe('a month that is no longer kept', () => {
+  describe('a month past its retention', () => {
     const owners = () => workspaces.slice(2);
     const ofMonth = (year: number) =>
       `events where id >= uuid_v7_floor('${year}-03-01') and id < uuid_v7_floor('${year}-04-01')`;
@@ -232,4 +232,4 @@ describe.skipIf(!citusUrl)('on the Citus of CITUS_URL, with many rows', () => {
   });
 });
 
-test.skipIf(citusUrl)('LEFT OUT: nothing was tried on a Citus, since CITUS_URL names none', () => {});
+test.skipIf(citusUrl)('LEFT OUT: no Citus is tested, because CITUS_URL is not set', () => {});

@@ -22,7 +22,7 @@ import { sendEverything } from './plans/everything.ts';
 import { fill } from './plans/fill.ts';
 import type { Sent } from './plans/record.ts';
 
-/** From the sixth time on a prepared statement may have a plan for whatever it is given. */
+/** From the sixth execution on, Postgres may use a generic plan for a prepared statement. */
 const TIMES = 7;
 
 describe.skipIf(!citusUrl)('on the Citus of CITUS_URL', () => {
@@ -38,7 +38,7 @@ describe.skipIf(!citusUrl)('on the Citus of CITUS_URL', () => {
   });
   afterAll(() => citus.stop());
 
-  test('every statement of the store is planned and run, but for those named with a reason', {
+  test('plans and runs every statement of the store, except for the listed exceptions', {
     timeout: 600_000,
   }, async () => {
     const found = new Map<string, string>();
@@ -50,7 +50,7 @@ describe.skipIf(!citusUrl)('on the Citus of CITUS_URL', () => {
     expect(Object.keys(refused).filter((site) => !found.has(site))).toEqual([]);
   });
 
-  test('what is sent in the place of those is taken, by whoever comes', async () => {
+  test('runs the statements that replace the exceptions', async () => {
     const { pool } = citus;
     const lease = { process: newId(), milliseconds: 1000, limit: 3 };
     await readUsageToday(pool);
@@ -60,7 +60,7 @@ describe.skipIf(!citusUrl)('on the Citus of CITUS_URL', () => {
     for (const state of ['open', 'ready'] as const) await leaseExports(pool, state, lease);
     for (const gathers of [true, false])
       await leaseDestinations(pool, { milliseconds: 1000, limit: 3, gathers });
-    // Of one identifier alone the others are known to be nobody's, and say nothing of a shard.
+    // A search for one kind of identifier excludes the others, so the statement names no shard.
     for (const search of [{ prefix: 'us' }, { aliasName: 'name' }, { email: 'a@x.com' }, { phone: '+1' }])
       expect(await searchUsers(pool, [newId(), newId()], { search, limit: 10 })).toEqual([]);
     for (const which of [{}, { workspaceId: newId() }, { states: ['waiting', 'replaying'] }]) {
@@ -72,7 +72,7 @@ describe.skipIf(!citusUrl)('on the Citus of CITUS_URL', () => {
     await summarizeRetention(pool, { limit: 10 });
   });
 
-  test('the partition of a new month lies with the others, on all nodes', async () => {
+  test('the partition of a new month is colocated with the others, on all nodes', async () => {
     await citus.pool.query("select ensure_month_partitions('2040-01-15', 0)");
     const { rows } = await citus.pool.query(`
       select count(*)::integer as shards, count(distinct nodeport)::integer as nodes,
@@ -85,7 +85,7 @@ describe.skipIf(!citusUrl)('on the Citus of CITUS_URL', () => {
   });
 });
 
-test.skipIf(citusUrl)('LEFT OUT: nothing was tried on a Citus, since CITUS_URL names none', () => {});
+test.skipIf(citusUrl)('LEFT OUT: no Citus is tested, because CITUS_URL is not set', () => {});
 
 /** Each text once, as the functions of the store send them to one Postgres. */
 async function everyStatement(): Promise<Sent[]> {

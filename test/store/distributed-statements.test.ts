@@ -16,7 +16,7 @@ let database: Database;
 let sent: Sent[];
 let lines: Set<string>;
 
-/** One Postgres takes them as well: only the store is told that its tables are distributed. */
+/** The statements run on a single Postgres too; only the store is configured as distributed. */
 beforeAll(async () => {
   database = openDatabase((await createDatabaseOfOne()).url, 1);
   const filled = await fill(database.pool);
@@ -42,7 +42,7 @@ beforeAll(async () => {
 });
 afterAll(() => database.stop());
 
-test('G7: of each statement that a distributed Postgres alone gets, each table that lies with its workspace has it from one scalar, but for those named with a reason', async () => {
+test("G7: distributed statements name each table's workspace by a scalar, with listed exceptions", async () => {
   const lying = { ...distributed, ...views, workspace_places: 'workspace_id' };
   const found = new Set<string>();
   for (const { text, site } of sent)
@@ -51,6 +51,6 @@ test('G7: of each statement that a distributed Postgres alone gets, each table t
   expect([...found].sort()).toEqual(Object.keys(exceptionsApart).sort());
 });
 
-test('each of them is judged', () => {
+test('runs every statement that is marked as distributed only', () => {
   expect(linesApart().filter((line) => !lines.has(line))).toEqual([]);
 });

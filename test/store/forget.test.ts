@@ -11,7 +11,7 @@ import { createStore } from '../workers/batch.ts';
 const DAY = 86_400_000;
 /** Ids that were made so many days ago, and a moment later. */
 const daysAgo = (days: number) => uuidv7({ msecs: Date.now() - days * DAY });
-/** Of a replay: it says nothing of its time. */
+/** Makes the id of a replay, which contains no time. */
 const replay = (name: string) => uuidv5(name, uuidv5.URL);
 
 let pool: pg.Pool;
@@ -27,7 +27,7 @@ async function idsOf(table: string, column: string): Promise<string[]> {
   return (await pool.query(`select ${column} as id from ${table}`)).rows.map(({ id }) => id).sort();
 }
 
-test('envelopes are forgotten by when they were applied, replays too, and no others', async () => {
+test('envelopes, replays included, are deleted by the time when they were applied', async () => {
   const [old, late, young] = [daysAgo(9), daysAgo(9), daysAgo(1)];
   const [oldReplay, youngReplay] = [replay('old'), replay('young')];
   await pool.query(
@@ -43,7 +43,7 @@ test('envelopes are forgotten by when they were applied, replays too, and no oth
   expect(await idsOf('ledger', 'envelope_id')).toEqual([late, young, youngReplay].sort());
 });
 
-test('outcomes are forgotten a day after they were decided, and no sooner', async () => {
+test('outcomes are deleted a day after they were decided, and not earlier', async () => {
   const [old, late, young] = [daysAgo(3), daysAgo(3), daysAgo(0.5)];
   await pool.query(
     `insert into outcomes (object_id, decided_at)
@@ -58,7 +58,7 @@ test('outcomes are forgotten a day after they were decided, and no sooner', asyn
   expect(await idsOf('outcomes', 'object_id')).toEqual([late, young].sort());
 });
 
-test('invalid numbers are forgotten when they are old and nobody has them, page by page', async () => {
+test('old invalid numbers without an owner are deleted page by page', async () => {
   await pool.query(
     `insert into invalid_phone_numbers (workspace_id, phone, reason, detected_at)
      select $1, given.phone, 'deactivated', now() - make_interval(days => given.days)
@@ -76,7 +76,7 @@ test('invalid numbers are forgotten when they are old and nobody has them, page 
   expect(await idsOf('invalid_phone_numbers', 'phone')).toEqual(['+14155550002', '+14155550003']);
 });
 
-/** A run of an integration of its own, and a row that an attempt at it has still to pass over. */
+/** Inserts a run of a new integration, and an error row of an attempt that the deletion has to skip. */
 async function begun(days: number, ended: number | null): Promise<string> {
   const [id, integration] = [daysAgo(days), uuidv7()];
   await pool.query(
@@ -96,7 +96,7 @@ async function begun(days: number, ended: number | null): Promise<string> {
   return id;
 }
 
-test('of attempts at runs, those are forgotten whose run has ended; runs, twelve months later', async () => {
+test('attempts are deleted once their run has ended, and runs twelve months later', async () => {
   const old = await begun(400, 399);
   const [late, unfinished, ended] = [await begun(400, 300), await begun(400, null), await begun(1, 0)];
   const young = await begun(0, null);

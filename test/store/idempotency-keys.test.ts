@@ -16,7 +16,7 @@ import { createDatabase } from '../setup/fixtures.ts';
 let pool: pg.Pool;
 beforeAll(async () => {
   const { url } = await createDatabase();
-  // As web and workers have theirs: it finds out whether the tables are distributed.
+  // Opens the pool as web and workers do, so that it detects whether the tables are distributed.
   pool = openPool(url, 5);
 });
 afterAll(() => pool?.end());
@@ -29,7 +29,7 @@ const newKey = (): Key => ({
 });
 const ANSWER = { status: 201, body: { message: 'success', odd: 'a\u0000b\ud800' } };
 
-test('of many at once one writes the key down, and everyone finds what it wrote', async () => {
+test('one of many simultaneous requests stores the key, and all others find its entry', async () => {
   const key = newKey();
   const outbox = { entries: [{ lane: 0 }], answer: ANSWER };
   const ids = Array.from({ length: 20 }, () => uuidv7());
@@ -47,7 +47,7 @@ test('of many at once one writes the key down, and everyone finds what it wrote'
   });
 });
 
-test('of several answers the first is kept, and what is in the outbox goes', async () => {
+test('the first of several answers is kept, and the outbox is emptied', async () => {
   const key = newKey();
   const requestId = uuidv7();
   await insertKeyIfAbsent(pool, key, { requestId, lease: 60_000 });
@@ -67,7 +67,7 @@ test('of several answers the first is kept, and what is in the outbox goes', asy
   });
 });
 
-test('a lease is taken once it is over, by one', async () => {
+test('one caller takes over a lease that has expired', async () => {
   const key = newKey();
   const requestId = uuidv7();
   await insertKeyIfAbsent(pool, key, { requestId, lease: 60_000 });
@@ -79,7 +79,7 @@ test('a lease is taken once it is over, by one', async () => {
   expect(taken.filter(Boolean)).toHaveLength(1);
 });
 
-test('keys of the day before are forgotten, however many, and no others', async () => {
+test("deletes any number of the previous day's keys and keeps the others", async () => {
   const key = newKey();
   await insertKeyIfAbsent(pool, key, { requestId: uuidv7(), lease: 60_000 });
   await pool.query(

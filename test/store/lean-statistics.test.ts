@@ -7,7 +7,7 @@ const MOST = 10;
 
 const grown = ['profiles', 'user_aliases', 'event_summaries', 'purchase_summaries', 'events', 'purchases'];
 
-test('G5: what ANALYZE costs the tables that grow with each object is bounded, also in partitions to come', async () => {
+test('G5: ANALYZE samples growing tables with a bounded target, also in later partitions', async () => {
   const { url } = await createDatabaseOfOne();
   const database = openDatabase(url, 1);
   try {

@@ -14,7 +14,7 @@ const migrations = readdirSync(folder, { withFileTypes: true })
   .map((entry) => entry.name)
   .sort();
 
-test('a first run applies every migration in order and records it as `prisma migrate deploy` does', async () => {
+test('a first run applies all migrations in order and records them like `prisma migrate deploy`', async () => {
   const { url } = await createBareDatabase();
   expect(await migrate(url)).toEqual(migrations);
 
@@ -32,14 +32,14 @@ test('a first run applies every migration in order and records it as `prisma mig
   }
 });
 
-test('a second run changes nothing', async () => {
+test('a second run leaves the database unchanged', async () => {
   const { url } = await createDatabase();
   const before = await query(url, 'select * from _prisma_migrations order by migration_name');
   expect(await migrate(url)).toEqual([]);
   expect(await query(url, 'select * from _prisma_migrations order by migration_name')).toEqual(before);
 });
 
-test('of two processes that migrate at once, one applies and the other waits', async () => {
+test('one of two concurrent migrations applies the changes, and the other waits', async () => {
   const { url } = await createBareDatabase();
   const runs = await Promise.all([migrate(url), migrate(url)]);
   expect(runs.sort((a, b) => b.length - a.length)).toEqual([migrations, []]);
@@ -54,7 +54,7 @@ test('with the queue on Redis, the queue has no tables in Postgres', async () =>
   expect(await query(url, "select from pg_namespace where nspname = 'bullmq'")).toHaveLength(1);
 });
 
-test('a migration that fails is named, changes nothing and can be run again', async () => {
+test('a failed migration is named, leaves the database unchanged and can be run again', async () => {
   const { url } = await createBareDatabase();
   await query(
     url,
@@ -69,7 +69,7 @@ test('a migration that fails is named, changes nothing and can be run again', as
   expect(await migrate(url)).toEqual(migrations);
 });
 
-test('a migration does not stand before a table that is held: others use it meanwhile, and who is in the way is told', async () => {
+test('a migration that waits for a locked table lets others use it, and logs who holds it', async () => {
   const { url } = await createDatabaseOfOne();
   const column = 'alter table sync_row_errors drop column synced cascade';
   const name = '0018_synced_rows_with_warnings';
@@ -92,7 +92,7 @@ test('a migration does not stand before a table that is held: others use it mean
     });
     const run = migrate(url, 'postgres', { wait: 100, pause: 20, most: 20_000, tell: releaseIt });
     expect(await told).toContain('a-backup');
-    // While the migration is not done, somebody else's statement passes.
+    // Statements of other sessions run while the migration waits.
     expect(await query(url, 'select from sync_row_errors')).toEqual([]);
     await holder.query('commit');
     expect(await run).toEqual([name]);
@@ -101,12 +101,12 @@ test('a migration does not stand before a table that is held: others use it mean
   }
 });
 
-test('a migration that is chosen to end a deadlock is tried again', async () => {
+test('a migration that Postgres cancels to resolve a deadlock is retried', async () => {
   const { url } = await createDatabaseOfOne();
   const name = '0018_synced_rows_with_warnings';
   const undo = `alter table sync_row_errors drop column synced cascade; delete from _prisma_migrations where migration_name = '${name}'`;
   await query(url, undo);
-  // The first time somebody else's deadlock is ended by ending this one; the second time nobody is in the way.
+  // The first attempt is the victim of another session's deadlock; the second one runs alone.
   await query(
     url,
     `create sequence public.tries;

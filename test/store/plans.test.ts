@@ -50,7 +50,7 @@ beforeAll(async () => {
 });
 afterAll(() => Promise.all([edge.stop(), workers.stop(), retention.end()]));
 
-/** Does the work on a connection of its own, and leaves nothing of it. */
+/** Runs the work in a transaction that is rolled back. */
 async function undone<T>({ pool }: Pick<Database, 'pool'>, work: (tx: Connection) => Promise<T>): Promise<T> {
   const tx = await pool.connect();
   try {
@@ -62,7 +62,10 @@ async function undone<T>({ pool }: Pick<Database, 'pool'>, work: (tx: Connection
   }
 }
 
-/** `site: table` of what does not name its workspace, in any form that is sent to a distributed Postgres. */
+/**
+ * Returns `site: table` for each table whose workspace a statement does not name, in any form for a
+ * distributed Postgres.
+ */
 async function withoutWorkspaceOf(statements: Sent[]): Promise<string[]> {
   const lying = { ...distributed, ...views, workspace_places: 'workspace_id' };
   const found = new Set<string>();
@@ -93,12 +96,12 @@ async function waysOf(statements: Sent[]): Promise<(Access & { site: string })[]
   return found;
 }
 
-describe('of every statement of the store, on a filled database,', () => {
-  test('there is a plan here', () => {
+describe('plans of the statements of the store on a filled database', () => {
+  test('there is a plan for every statement', () => {
     expect(linesOfStore().filter((line) => !lines.has(line))).toEqual([]);
   });
 
-  test('none reads much of a large table, but for those named with a reason', () => {
+  test('read little of each large table, with listed exceptions', () => {
     const long = ways.flatMap((way) => {
       const read = way.table in small ? undefined : longRead(way);
       return read === undefined ? [] : [`${way.site}: ${read}`];
@@ -106,7 +109,7 @@ describe('of every statement of the store, on a filled database,', () => {
     expect([...new Set(long)].sort()).toEqual(Object.keys(longReads).sort());
   });
 
-  test('one that has lost its index is found', async () => {
+  test('report a long read when an index is missing', async () => {
     const statements = sent.filter(({ site }) => site === 'profile-attributes.ts movePushTokens');
     expect(statements).toHaveLength(1);
     const plan = await undone(workers, async (tx) => {
@@ -116,7 +119,7 @@ describe('of every statement of the store, on a filled database,', () => {
     expect([...accesses(plan, catalog)].map(longRead)).toContain('what one owner has in push_tokens');
   });
 
-  test('one that pages in another order than that of its key is found', async () => {
+  test('report a long read when paging does not follow the key', async () => {
     const [of, ...rest] = sent.filter(({ site }) => site === 'retention.ts readRows');
     expect(rest.length).toBeGreaterThan(0);
     const byId = /\((\w+)\.profile_id, \w+\.id\) > \(\$2::uuid, \$3::uuid\)\s+order by .*/;
@@ -130,12 +133,12 @@ describe('of every statement of the store, on a filled database,', () => {
   });
 });
 
-describe('G7: of every statement of the store', () => {
-  test('each table that lies with its workspace has it from one scalar, but for those named with a reason', async () => {
+describe('G7: statements of the store', () => {
+  test('name the workspace of each colocated table by a scalar, with listed exceptions', async () => {
     expect(await withoutWorkspaceOf(sent)).toEqual(Object.keys(exceptions).sort());
   });
 
-  test("each table is one that lies with its workspace, that every node has, or that is the installation's", async () => {
+  test('each table is colocated by workspace, copied to every node, or central', async () => {
     const { rows } = await edge.pool.query<{ name: string }>(`
       select pg_class.relname as name from pg_class
       where pg_class.relnamespace = 'public'::regnamespace and pg_class.relkind in ('r', 'p') and not pg_class.relispartition`);
@@ -143,7 +146,7 @@ describe('G7: of every statement of the store', () => {
     expect(rows.map(({ name }) => name).sort()).toEqual(known.sort());
   });
 
-  test('each key of a table that lies with its workspace has it, but for those named with a reason', async () => {
+  test('each key of a colocated table contains the workspace, with listed exceptions', async () => {
     const { rows } = await edge.pool.query<{ table: string; index: string; columns: string[] }>(`
       select pg_class.relname as table, pg_index.indexrelid::regclass::text as index, array(
         select pg_attribute.attname::text from pg_attribute
@@ -157,7 +160,7 @@ describe('G7: of every statement of the store', () => {
   });
 });
 
-test('every large table is filled: no plan takes it for small', async () => {
+test('every large table is filled, so that no plan treats it as small', async () => {
   const { rows } = await edge.pool.query<{ name: string; rows: number }>(`
     select root::text as name, sum(pg_class.reltuples)::integer as rows
     from pg_class
@@ -169,7 +172,7 @@ test('every large table is filled: no plan takes it for small', async () => {
   expect(rows.filter(({ name, rows }) => name in small && rows > 1000)).toEqual([]);
 });
 
-test('what goes with a row of another table is found by an index', async () => {
+test('rows that are deleted by a cascade are found by an index', async () => {
   const { rows } = await edge.pool.query(`
     select conrelid::regclass::text as table, conname as name
     from pg_constraint
@@ -205,7 +208,7 @@ function mixed({ users, group }: Filled) {
   ];
 }
 
-test('no index of a table that the hot path writes is there for nothing', async () => {
+test('every index of the tables that the hot path writes is used by some statement', async () => {
   const { rows, statements } = await undone(workers, async (tx) => {
     const hot = recordingOn(tx);
     const result = await applyBatch(hot.store, [deliver({ id: filled.workspaceId }, mixed(filled))], silent);
@@ -241,7 +244,10 @@ test('no index of a table that the hot path writes is there for nothing', async 
   expect([...new Set(idle)].sort()).toEqual(Object.keys(usedElsewhere).sort());
 });
 
-/** Those of every table into which this transaction has written; `keeps`: what it admits only once is a rule. */
+/**
+ * Reads the indexes of all tables written by this transaction; `keeps` marks unique indexes that enforce a
+ * rule.
+ */
 const indexesOfWritten = `
   select
     whole.index::regclass::text as index,

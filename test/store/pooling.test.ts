@@ -61,7 +61,7 @@ test('a pool refuses statement mode in one sentence that names the remedy', asyn
   await expect(refused).rejects.toThrow(/statement mode.*: set pool_mode to transaction or session/);
 });
 
-test('DATABASE_POOLING overrides what a pool would find out', async () => {
+test('DATABASE_POOLING overrides the mode that a pool would detect', async () => {
   const url = withPooling(direct, 'transaction');
   const pool = open(url, { statement_timeout: 1234 });
   expect(await timeoutOf(pool)).toBe('1234ms');
@@ -131,7 +131,8 @@ test('a statement over a table with a new column works from the second attempt o
   const ask = () => pool.query({ name: 'shapes', text: 'select * from shapes' });
   await Promise.all(Array.from({ length: 8 }, ask));
   await pool.query('alter table shapes add column two integer');
-  // A pooler that keeps prepared statements may have older ones: the first of those that fail is the last.
+  // A pooler that keeps prepared statements may hold outdated ones; only the first failed attempt may use
+  // them.
   await ask().catch(() => {});
   const answers = await Promise.all(Array.from({ length: 8 }, ask));
   for (const { fields } of answers) expect(fields).toHaveLength(2);
@@ -142,7 +143,7 @@ test('a pool finds out again when another server session answers than before', a
   const { url } = await startPgBouncer(direct, { mode: 'transaction', settings });
   const other = open(url);
   await other.query('select');
-  // As if the pooler had come to stand there after the first connection.
+  // Sets the state of a pooler that was added after the first connection.
   Object.assign(knownPooling(url)!, { mode: 'none', keepsNames: true });
   const pool = open(url);
   const ask = () => pool.query({ name: 'moved', text: 'select 1 as one' });
@@ -155,10 +156,10 @@ test('a pool finds out again when another server session answers than before', a
   expect(knownPooling(url)).toMatchObject({ mode: 'transaction' });
 });
 
-describe('what needs a session of its own', () => {
+describe('operations that need a session of their own', () => {
   const remedy = /connection pooler in transaction mode: set DATABASE_DIRECT_URL/;
 
-  test('a migration is refused behind transaction mode, in one sentence with the remedy', async () => {
+  test('a migration through transaction mode fails with one sentence that names the remedy', async () => {
     await expect(migrate(through.transaction)).rejects.toThrow(remedy);
     expect(await migrate(through.session)).toEqual([]);
   });
@@ -176,7 +177,7 @@ describe('what needs a session of its own', () => {
     expect(String(told[0])).toMatch(remedy);
   });
 
-  test('the queue in Postgres finds its tables behind session mode and by the direct address', async () => {
+  test('the queue in Postgres works through session mode and by the direct address', async () => {
     const settings = { QUEUE: 'postgres', DATABASE_URL: through.session };
     const queues = [
       connectProducer(readConfig(settings), through.session),
@@ -188,7 +189,7 @@ describe('what needs a session of its own', () => {
     }
   });
 
-  test('a process with the queue in Postgres ends behind transaction mode and says why', async () => {
+  test('a process with the queue in Postgres exits in transaction mode and names the reason', async () => {
     const config = readConfig({ QUEUE: 'postgres', DATABASE_URL: through.transaction });
     const log = createLog('test', 'silent');
     const fatal: string[] = [];

@@ -8,7 +8,7 @@ const SECRET = 'correct-horse-battery-staple';
 
 describe('an address with require_auth=scram-sha-256', () => {
   test.each(Object.entries(tricks))(
-    'a server that %s is told neither the password nor a statement',
+    'a server that %s receives neither the password nor a statement',
     async (_, answers) => {
       const { port, heard } = await startImpostor(answers);
       const url = withRequiredScram(`postgresql://penstock:${SECRET}@127.0.0.1:${port}/penstock`);
@@ -21,14 +21,14 @@ describe('an address with require_auth=scram-sha-256', () => {
     },
   );
 
-  test('the server that knows the password is asked', async () => {
+  test('a server that proves that it knows the password receives the statement', async () => {
     const client = new PostgresClient({ connectionString: withRequiredScram(inject('postgresUrl')) });
     await client.connect();
     const { rows } = await client.query('select 1 as one').finally(() => client.end());
     expect(rows).toEqual([{ one: 1 }]);
   });
 
-  test('a server that has let in many clients goes on with them', async () => {
+  test('a server that has accepted many clients accepts further ones', async () => {
     const pool = new pg.Pool({
       Client: PostgresClient,
       connectionString: withRequiredScram(inject('postgresUrl')),
@@ -42,7 +42,7 @@ describe('an address with require_auth=scram-sha-256', () => {
     await pool.end();
   });
 
-  test('a wrong password is still said by the server', async () => {
+  test('a wrong password is still reported by the server', async () => {
     const url = new URL(inject('postgresUrl'));
     url.password = 'guess';
     const client = new PostgresClient({ connectionString: withRequiredScram(url.href) });

@@ -26,21 +26,21 @@ import { sessionsOf } from './plans/sources.ts';
  */
 const MOST_READ = 15_000;
 
-/** Of each large table: three statements that walk a workspace, half of it, read more than `MOST_READ`. */
+/** Rows per large table: three statements that scan half of a workspace read more than `MOST_READ`. */
 const ROWS = 12_000;
 
-/** Of each kind, for the users about whom the statements are; of names as many as a user may have, nearly. */
+/** Rows of each kind for the queried users; `NAMES` is close to the maximum of names per user. */
 const MANY = 3000;
 const NAMES = 400;
 
-/** What does not look up what it reads: see `longReads`. */
+/** Files of the store whose statements may read without an index; see `longReads`. */
 const long = new Set(Object.keys(longReads).map((read) => read.slice(0, read.indexOf(':'))));
 
 let filling: Database;
 let workers: Database;
 let tx: Connection;
 
-/** Nobody, before there is anything. */
+/** Returns ids that match no row, for calls before any data exists. */
 const nobody = (): Filled => {
   const names = [
     ...(['workspaceId', 'companyId', 'accountId', 'teamId', 'setId', 'group', 'integrationId'] as const),
@@ -59,7 +59,7 @@ const nobody = (): Filled => {
   };
 };
 
-/** What a few users have, so that all of it read for each of its rows is noticed. */
+/** Adds rows to a few users, so that a read of all their rows for each of their rows is noticed. */
 async function grow(pool: Pool, { workspaceId, users }: Filled, most = MANY): Promise<void> {
   const owned: Record<string, [count: number, values: string]> = {
     'user_aliases (workspace_id, alias_label, alias_name, profile_id, created_at)': [
@@ -119,7 +119,7 @@ async function readSoFar(): Promise<number> {
   return rows[0].read;
 }
 
-/** Calls every function; what each of them has read, by the file of the store. */
+/** Calls every function. @returns the rows that each call read, by file of the store */
 async function readBy(
   asking: Asking,
   filled: Filled,
@@ -136,7 +136,7 @@ async function readBy(
       (error) => error,
     );
     if (failed) {
-      // It names a row of another table, or changes a profile, before there is any.
+      // Tables are empty: the call refers to a missing row of another table, or changes a missing profile.
       if (failed.code !== '23503' && (isThere || failed.message !== PROFILES_GONE)) throw failed;
       await tx.query('rollback to savepoint one');
       continue;
@@ -150,10 +150,10 @@ async function readBy(
 }
 
 describe.each<[string, (pool: Pool) => Promise<unknown>]>([
-  ['that nobody has counted', async () => {}],
+  ['that were never counted', async () => {}],
   ['that were counted', (pool) => pool.query('vacuum analyze')],
   ['but for a few rows that were counted', countAFew],
-])('G8: with plans that were made for empty tables %s,', (_, prepare) => {
+])('G8: with plans made for empty tables %s,', (_, prepare) => {
   beforeAll(async () => {
     const { url } = await createDatabaseOfOne();
     filling = openDatabase(url, 1);
@@ -168,12 +168,12 @@ describe.each<[string, (pool: Pool) => Promise<unknown>]>([
     await filling.stop();
   });
 
-  test('statements of the workers read no more than they have to when the tables are full', async () => {
+  test('statements of the workers read only the rows that they need once the tables are full', async () => {
     const askings = [ofIdentity, ofSubscriptions, ofDelivery, ofUsers];
     for (const asking of askings) await readBy(asking, nobody(), false);
     const filled = await fillUncounted(filling.pool, ROWS);
     await grow(filling.pool, filled);
-    // As every worker does each second.
+    // Every worker does this each second.
     await analyzeGrown(filling.pool);
     const read = [];
     for (const asking of askings) read.push(...(await readBy(asking, filled)));
@@ -185,7 +185,7 @@ describe.each<[string, (pool: Pool) => Promise<unknown>]>([
   }, 300_000);
 });
 
-/** A user of a workspace that has nothing to do with the others, with a row in each table. */
+/** Adds users of a separate workspace with a few rows in each table, and counts them. */
 async function countAFew(pool: Pool): Promise<void> {
   const users = [1, 2, 3].map(() => ({ ...nobody().users[0]!, id: newId() }));
   await grow(pool, { ...nobody(), users }, 3);

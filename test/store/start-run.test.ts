@@ -19,13 +19,13 @@ describe('a run', () => {
   const start = (integrationId: string, id = uuidv7()) =>
     startRun(database.pool, { id, integrationId, askedBy: 'operator' });
 
-  test('of eight that are asked for at once one starts', async () => {
+  test('starts once when eight starts are requested at the same time', async () => {
     const integration = await createIntegration(database.pool, workspaceId);
     const results = await Promise.all(Array.from({ length: 8 }, () => start(integration)));
     expect(results.sort()).toEqual([...Array(7).fill('in progress'), 'started']);
   });
 
-  test('starts when the one before has ended', async () => {
+  test('starts once the previous run has ended', async () => {
     const integration = await createIntegration(database.pool, workspaceId);
     const [first, second] = [uuidv7(), uuidv7()];
     expect(await start(integration, first)).toBe('started');
@@ -44,7 +44,7 @@ describe('a run', () => {
     expect(await start(await createIntegration(database.pool, workspaceId, { status }))).toBe('not active');
   });
 
-  test('does not start of an integration that is not there', async () => {
+  test('does not start for an unknown integration', async () => {
     expect(await start(uuidv7())).toBe('unknown');
   });
 });

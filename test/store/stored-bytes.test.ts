@@ -10,7 +10,7 @@ beforeAll(async () => {
 });
 afterAll(() => pool.end());
 
-/** What stands in front of a value that is all that there is, beside the entry that it has among others. */
+/** Header bytes of a value that is the whole column, in addition to its entry among other values. */
 const HEAD = 4;
 
 const text = fc
@@ -35,7 +35,7 @@ function slack(of: Json): number {
   return Object.values(of).reduce<number>((sum, one) => sum + slack(one), 4);
 }
 
-test('what is said that attributes take is what Postgres has to take apart, but for the alignment', async () => {
+test('storedBytes equals the size that Postgres decompresses, except for the alignment', async () => {
   await fc.assert(
     fc.asyncProperty(fc.dictionary(text, value, { maxKeys: 12 }), async (attributes) => {
       const { rows } = await pool.query('select pg_column_size($1::jsonb) as bytes', [

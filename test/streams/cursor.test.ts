@@ -13,7 +13,7 @@ import { apply, cursorOf, deliverStreams, pool, soon, stream, useStore } from '.
 
 useStore();
 
-test('several processes share the streams, and each message is delivered once while nobody dies', async () => {
+test('several processes share the streams and deliver each message once if all stay alive', async () => {
   const receiver = await startReceiver();
   const { workspace, state } = await stream(receiver.url);
   const running = [deliverStreams(), deliverStreams()];
@@ -25,7 +25,7 @@ test('several processes share the streams, and each message is delivered once wh
   expect([ids.length, new Set(ids).size]).toEqual([1200, 1200]);
 });
 
-test('what a time has brought is delivered again, with the same ids', async () => {
+test('a replay delivers messages again with the same ids', async () => {
   const receiver = await startReceiver();
   const again = await stream(receiver.url);
   await apply(again.workspace, event('ada', 'one'));
@@ -38,13 +38,13 @@ test('what a time has brought is delivered again, with the same ids', async () =
   expect(receiver.taken[0]!.headers['webhook-id']).toBe(receiver.taken[1]!.headers['webhook-id']);
 });
 
-test('what began at a time is delivered again also where its id is smaller than that of what began before it', async () => {
+test('a replay includes a transaction that began later but has a smaller id', async () => {
   // The log is of all workspaces, and this test's times are in the past.
   await pool.query('delete from stream_log');
   const again = await stream('http://127.0.0.1:9');
   const { workspaceId } = again;
   const entry = { workspaceId, kind: 'i' as const, profileId: NIL, id: newId(), detail: {} };
-  // The second began first and took longer; the third is behind both.
+  // The second transaction began first and took longer; the third one began last.
   const times = ['08:00:05', '08:00:00', '08:00:09', '07:00:00'];
   for (const time of times) await appendLog(pool as never, entriesOf([entry]), `2026-11-23T${time}Z`);
   const { rows } = await pool.query<{ id: number }>(
@@ -55,7 +55,7 @@ test('what began at a time is delivered again also where its id is smaller than 
   expect(Number((await cursorOf(again)).position)).toBe(rows[0]!.id - 1);
 });
 
-test('a batch that was under way while the cursor was set back does not move it', async () => {
+test('a batch that was running while the cursor was reset does not move it', async () => {
   const receiver = await startReceiver();
   const again = await stream(receiver.url);
   await apply(again.workspace, event('ada', 'one'));
@@ -75,7 +75,7 @@ test('a batch that was under way while the cursor was set back does not move it'
   await running.stop();
 });
 
-test('a stream that always has more gives its place to who has waited longer', async () => {
+test('a stream with a constant backlog yields to the stream that has waited longest', async () => {
   await pool.query('delete from stream_destinations');
   const [busy, other] = await Promise.all([startReceiver(), startReceiver()]);
   const always = await stream(busy.url);
@@ -95,7 +95,7 @@ test('a stream that always has more gives its place to who has waited longer', a
   await running.stop();
 });
 
-test('rows of the log are read once, and no more of them than hold a page', async () => {
+test('rows of the log are read once, and only as many as fit into one page', async () => {
   const { workspaceId } = await stream('http://127.0.0.1:9');
   const now = new Date().toISOString();
   const entry = () => ({ workspaceId, kind: 'i' as const, profileId: NIL, id: newId(), detail: {} });
@@ -125,7 +125,7 @@ test('rows of the log are read once, and no more of them than hold a page', asyn
   expect(two.map((row) => row.ids.length)).toEqual([300, 1700]);
 });
 
-test('destinations of one workspace that go along together share what is read, and each gets all of it in order', async () => {
+test('destinations of a workspace with the same cursor share each read, and each gets all rows', async () => {
   const { workspaceId } = await stream('http://127.0.0.1:9');
   const now = new Date().toISOString();
   const entry = () => ({ workspaceId, kind: 'i' as const, profileId: NIL, id: newId(), detail: {} });
@@ -158,7 +158,7 @@ test('destinations of one workspace that go along together share what is read, a
   expect(names.filter((name) => name === 'read-stream-names').length).toBeLessThanOrEqual(4);
 });
 
-test('who is deleted is told no more to a destination that comes a second later', async () => {
+test('events of a deleted user are omitted for a destination that reads a second later', async () => {
   const one = await stream('http://127.0.0.1:9');
   await apply(one.workspace, event('ada'));
   const source = openSource(pool, 'service_id');
@@ -171,7 +171,7 @@ test('who is deleted is told no more to a destination that comes a second later'
   await soon(async () => (await pages())?.length === 0);
 });
 
-test('what is trimmed before it was delivered is told, with how much it was', async () => {
+test('messages trimmed before delivery are reported, with their number', async () => {
   const late = await stream('http://127.0.0.1:9');
   await apply(late.workspace, event('ada'));
   await pool.query("update stream_log set at = now() - interval '8 days' where workspace_id = $1", [
@@ -181,7 +181,7 @@ test('what is trimmed before it was delivered is told, with how much it was', as
   expect(await late.state()).toMatchObject({ lost: 1, lostAt: expect.any(Date) });
 });
 
-test('when a row is trimmed in whose middle the cursor stands, all of the next ones is delivered', async () => {
+test('the rows after a row that was trimmed in mid-delivery are delivered completely', async () => {
   const late = await stream('http://127.0.0.1:9');
   const { workspaceId } = late;
   const now = new Date().toISOString();
@@ -208,19 +208,19 @@ test('when a row is trimmed in whose middle the cursor stands, all of the next o
   expect(ids).toEqual(others.flat().map(({ id }) => id));
 });
 
-test('a cursor in the middle of a row that an earlier release has stored loses nothing of that row', async () => {
+test('a cursor inside a row of an earlier release loses no message of that row', async () => {
   const { workspaceId } = await stream('http://127.0.0.1:9');
   const entries = Array.from({ length: 9 }, () => ({
     ...{ workspaceId, kind: 'i' as const, profileId: NIL, id: newId(), detail: {} },
   }));
   await appendLog(pool as never, entriesOf(entries), new Date().toISOString());
-  // It was the row before, whichever that was.
+  // In an earlier release the position was that of the previous row.
   const read = openReader(openSource(pool, 'service_id'), workspaceId, { position: '0', place: 5 });
   const page = await read('999999999');
   expect(page!.read.map(({ message }) => message.id)).toEqual(entries.map(({ id }) => id));
 });
 
-test('after what was delivered the back-off begins anew, also within one lease', async () => {
+test('the back-off starts again after a successful delivery, also within one lease', async () => {
   const receiver = await startReceiver();
   const { id, workspace, state } = await stream(receiver.url);
   await pool.query('update stream_destinations set failures = 9 where id = $1', [id]);

@@ -19,7 +19,7 @@ const entriesOf = (some: number) => {
   return entries;
 };
 
-test('what has no id of its own gets one that nothing else has, a UUID of version 7', () => {
+test('an entry without an id gets a unique UUID of version 7', () => {
   const entries = StreamEntries.joined(Array.from({ length: 21 }, () => entriesOf(300)));
   const given = newId();
   entries.add({ kind: 'i', profileId: NIL, id: given });

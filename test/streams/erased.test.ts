@@ -15,7 +15,7 @@ const email = (name: string, address: string, state = 'opted_in') =>
 
 const custom = (name: string, values: object) => attributes(name, { set: values } as never);
 
-/** What the log of a workspace says, as text. */
+/** Returns the content of a workspace's log as text. */
 async function logOf(workspaceId: string): Promise<string> {
   const { rows } = await pool.query(
     'select kinds, array_length(ids, 1) as entries, details from stream_log where workspace_id = $1 order by id',
@@ -32,7 +32,7 @@ const settle = () =>
     return keys.length === 0;
   });
 
-test('a pass erases a deleted user from the log and keeps what receivers need to delete the user', async () => {
+test('a pass erases a deleted user from the log and keeps the ids that receivers delete by', async () => {
   const { workspace, workspaceId } = await stream('http://127.0.0.1:9');
   await apply(
     workspace,
@@ -59,7 +59,7 @@ test('a pass erases a deleted user from the log and keeps what receivers need to
   expect(log).toContain('"plan":"kept"');
 });
 
-test('a stream that is behind delivers the rest of an erased log in order and reports no failure', async () => {
+test('a late stream delivers the rest of an erased log in order without failures', async () => {
   const receiver = await startReceiver();
   const { workspace, workspaceId, state } = await stream(receiver.url);
   await apply(workspace, email('ada', 'ada@x.com'), email('ben', 'ben@x.com'), event('ben'));
@@ -68,7 +68,7 @@ test('a stream that is behind delivers the rest of an erased log in order and re
   await eraseDeletedFromLog(pool, workspaceId);
   const running = deliverStreams();
   await soon(async () => receiver.messages().some(({ data }) => data.change === 'deleted'));
-  // What is received is noted a moment later.
+  // The cursor moves a moment after the message is received.
   await soon(async () => (await state()).lag === 0);
   await running.stop();
   expect(receiver.messages().map(({ type, data }) => [type, data.email ?? data.change ?? null])).toEqual([

@@ -20,7 +20,7 @@ const bucket = (endpoint: string, name = 'none') => ({
   secret: own,
 });
 
-/** A folder in which nobody may write, root neither. */
+/** Returns a folder that cannot be written to, not even by root. */
 function closedFolder(): string {
   if (process.getuid?.() === 0) return '/sys';
   const folder = temporaryFolder();
@@ -28,7 +28,7 @@ function closedFolder(): string {
   return folder;
 }
 
-test('what keeps files from their place is said in a sentence, backed off, and holds up nobody else', async () => {
+test('an unwritable place is reported, retried with a back-off, and delays no other stream', async () => {
   const wrong = { access_key_id: 'S3RVER', secret_access_key: 'wrong' };
   const strict = await startStrictS3();
   const places = [
@@ -62,14 +62,14 @@ test('what keeps files from their place is said in a sentence, backed off, and h
   expect(messagesOf(await good.files()).map(({ data }) => data.name)).toEqual(['one']);
 });
 
-/** What the kernel is told of files, through every handle of this process. */
+/** Returns the prototype of file handles, to observe the calls of all handles of this process. */
 async function handlePrototype(): Promise<FileHandle> {
   const handle = await openFile('/dev/null');
   await handle.close();
   return Object.getPrototypeOf(handle) as FileHandle;
 }
 
-test('a disk that is full, and one that was not mounted, lose nothing: all comes, in order, when there is room', async () => {
+test('a full or unmounted disk loses no message: all are written in order once there is room', async () => {
   const folder = path.join(temporaryFolder(), 'lake');
   const place = await inFolder(folder);
   const { workspace, state, id } = await streamToFiles(place);
@@ -102,7 +102,7 @@ const opened = (to: string, given: Partial<Parameters<typeof openFiles>[0]> = {}
     ...given,
   });
 
-test('a bucket at an address that is refused is not connected to', async () => {
+test('a bucket at a refused address is never connected to', async () => {
   const { settings } = bucket('http://169.254.169.254');
   const files = opened('', {
     settings: { ...settings, format: 'ndjson' },
@@ -111,7 +111,7 @@ test('a bucket at an address that is refused is not connected to', async () => {
   await expect(files.check(signal)).rejects.toThrow('REFUSED_NETWORKS');
 });
 
-test('a place that does not answer is given up after a while, and not asked once more before it has come back', async () => {
+test('a hanging place is given up after a timeout, and skipped until the call has returned', async () => {
   const folder = temporaryFolder();
   const releases: (() => void)[] = [];
   const prototype = await handlePrototype();

@@ -16,7 +16,7 @@ const INTEGRATION_KEY = randomBytes(32).toString('base64');
 const USERS = 10;
 const EVENTS = 30;
 
-/** Hands requests on to a bucket; `lost` answers come to nobody. */
+/** Starts a proxy in front of a bucket that can discard answers; `lost` counts them. */
 async function startGate() {
   const gate = { isShut: false, lost: 0, endpoint: '' };
   const server = createServer((asked, answer) => {
@@ -42,7 +42,7 @@ async function startGate() {
   return { gate, address };
 }
 
-test('a sync process that is killed while it puts a file loses nothing and doubles nothing: the file is put again by its name', async () => {
+test('a sync process killed during a put loses and duplicates nothing: the name is the same', async () => {
   const { gate, address } = await startGate();
   const place = await inBucket(async (endpoint) => {
     gate.endpoint = endpoint;

@@ -29,14 +29,15 @@ const places = [
 ] as const;
 
 test.each(places)(
-  'what takes effect is put into %s, a file an hour here, in order, and no file before it is whole',
+  'messages are written to %s in order, one file per hour, each visible once complete',
   async (_, make) => {
     const place = await make();
     const { workspace, workspaceId, state } = await streamToFiles(place);
     const users = ['ada', 'bob', 'cy'];
     for (let index = 0; index < 6; index++)
       await apply(workspace, ...users.map((user) => event(user, `event-${index}`)));
-    // Two before the hour, one behind it, one that began before the hour and took effect behind it, two in the next hour.
+    // Two messages before the hour, one after it, one that began before the hour and committed after it, two
+    // in the next hour.
     await rowsFrom(workspace, '2026-11-24T08:59:58Z', 1);
     await pool.query(
       `update stream_log set at = '2026-11-24T08:59:59.5Z' where workspace_id = $1 and id =
@@ -74,7 +75,7 @@ test.each(places)(
   },
 );
 
-test('Parquet has a row a message, which DuckDB reads back', async () => {
+test('a Parquet file has one row per message, which DuckDB reads', async () => {
   const place = await inFolder();
   const { workspace, workspaceId, state } = await streamToFiles(place, { format: 'parquet' });
   await apply(
@@ -110,7 +111,7 @@ test('Parquet has a row a message, which DuckDB reads back', async () => {
 const dueNow = async (gathers = true) =>
   (await leaseDestinations(pool, { milliseconds: 1, limit: 50, gathers })).map(({ id }) => id);
 
-test('nothing is leased for a file before its oldest row is old enough, or there is enough for one', async () => {
+test('a file is leased only once its oldest row is old enough or its rows fill it', async () => {
   const { id, workspace, workspaceId } = await streamToFiles(await inFolder(), { gatherMs: 240_000 });
   expect(await dueNow()).not.toContain(id);
   await apply(workspace, event('ada'));
@@ -128,7 +129,7 @@ test('nothing is leased for a file before its oldest row is old enough, or there
   await removeDestination(pool, { workspaceId, id });
 });
 
-test('while a transaction holds the log back, a file is looked for more seldom, and comes when it has ended', async () => {
+test('a file is polled less often while a transaction holds the log back, and then written', async () => {
   const place = await inFolder();
   const { id, workspace, workspaceId, state } = await streamToFiles(place);
   const slow = await pool.connect();
@@ -147,7 +148,7 @@ test('while a transaction holds the log back, a file is looked for more seldom, 
   expect(messagesOf(await place.files()).map(({ data }) => data.name)).toEqual(['one']);
 });
 
-test('a stream that failed and has nothing left to deliver is not leased again and again', async () => {
+test('a failed stream without remaining messages is leased only once', async () => {
   const { id, workspace, workspaceId } = await stream('http://127.0.0.1:9');
   await apply(workspace, event('ada'));
   await pool.query('update stream_destinations set failures = 3 where id = $1', [id]);
@@ -160,7 +161,7 @@ test('a stream that failed and has nothing left to deliver is not leased again a
   expect(await dueNow(false)).not.toContain(id);
 });
 
-/** Opens as a process does, with what a put does beside. */
+/** Opens destinations as a process does, and calls `puts` around each put. */
 function opener(puts: (put: () => Promise<void>, signal: AbortSignal) => Promise<void>) {
   const opening = {
     ...{ reach: createReach({ refused: 'none' }), keys: [], serviceIdField: 'service_id' },
@@ -178,7 +179,7 @@ function opener(puts: (put: () => Promise<void>, signal: AbortSignal) => Promise
   };
 }
 
-test('a file whose put was not told of is put again with the same name and content, whatever came meanwhile', async () => {
+test('a put without an answer is repeated with the same name and content', async () => {
   const place = await inFolder();
   const { workspace, state, id } = await streamToFiles(place);
   await apply(workspace, event('ada', 'one'), event('bob', 'one'));
@@ -191,7 +192,7 @@ test('a file whose put was not told of is put again with the same name and conte
   await soon(async () => (await state()).failures > 0);
   await dying.stop();
   const [before] = await place.files();
-  // It may come within the same hour, or in a later one.
+  // The next message may fall into the same hour or into a later one.
   await apply(workspace, event('ada', 'two'));
   await pool.query('update stream_destinations set next_try_at = null where id = $1', [id]);
   const running = deliverStreams();
@@ -204,7 +205,7 @@ test('a file whose put was not told of is put again with the same name and conte
   expect(await state()).toMatchObject({ delivered: 3, failures: 0 });
 });
 
-test('who has lost the lease while a file was put does not move the cursor', async () => {
+test('a process that loses its lease during a put does not move the cursor', async () => {
   const place = await inFolder();
   const again = await streamToFiles(place);
   await apply(again.workspace, event('ada', 'one'));
@@ -229,7 +230,7 @@ test('who has lost the lease while a file was put does not move the cursor', asy
   expect(new Set(messagesOf(await place.files()).map(({ id }) => id)).size).toBe(1);
 });
 
-test('a stream that is paused while a file is put lets go of it, and puts the same one when it is resumed', async () => {
+test('a stream paused during a put stops it, and repeats the same put when it is resumed', async () => {
   const place = await inFolder();
   const paused = await streamToFiles(place);
   await apply(paused.workspace, event('ada', 'one'));
@@ -245,7 +246,7 @@ test('a stream that is paused while a file is put lets go of it, and puts the sa
     }),
   });
   await soon(async () => begun === 1);
-  // Kept meanwhile, whoever else wants it.
+  // The lease is renewed during the put, so that no other process takes it.
   const leaseOf = async () =>
     (await pool.query('select leased_until from stream_destinations where id = $1', [paused.id])).rows[0]
       .leased_until;
@@ -266,7 +267,7 @@ test('a stream that is paused while a file is put lets go of it, and puts the sa
   expect([files.length, files[0]]).toEqual([2, before[0]]);
 });
 
-test('a file that was planned, and all of which went meanwhile, holds nothing up', async () => {
+test('a planned file whose rows have all been erased blocks no later file', async () => {
   const place = await inFolder();
   const { workspace, state, id } = await streamToFiles(place);
   await apply(workspace, event('ada', 'one'));
@@ -285,7 +286,7 @@ test('a file that was planned, and all of which went meanwhile, holds nothing up
   ]);
 });
 
-test('a stream may begin with what the log still has', async () => {
+test('a stream may start with the rows that the log still has', async () => {
   const [first, second] = [await inFolder(), await inFolder()];
   const { workspace, workspaceId, state } = await streamToFiles(first);
   await apply(workspace, event('ada', 'one'));

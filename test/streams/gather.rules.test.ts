@@ -7,7 +7,9 @@ import type { Page } from '../../workers/streams/read.ts';
 
 const at = (position: number, place = 0): LogPlace => ({ position: String(position), place });
 
-/** The entry of which this is the cursor when it is delivered: the last of its row, or one of many. */
+/**
+ * Returns the entry after whose delivery the cursor is at this place: the last of its row, or an earlier one.
+ */
 function entryBefore({ position, place }: LogPlace): { row: LogRow; place: number } {
   const row = { at: new Date(), kinds: '', profileIds: [], details: null, bytes: 0 };
   return place === 0
@@ -43,7 +45,7 @@ async function gathered(pages: Page[], others: Partial<Parameters<typeof gather>
   return { ids, end: found.end, hour: found.hour?.toISOString().slice(11, 13), left: rest.length };
 }
 
-test('a file ends with what is decided, with its size, before a later hour, or after so many pages', async () => {
+test('a file ends at the horizon, at its maximum size, before a later hour, or after a page limit', async () => {
   const pages = () => [
     page(
       [
@@ -71,14 +73,14 @@ test('a file ends with what is decided, with its size, before a later hour, or a
   // Hours do not go back.
   const all = await gathered(pages(), { lastHour: new Date('2026-11-24T09:00:00Z') });
   expect(all).toEqual({ ids: ['2.0', '2.1', '4.0', '5.0', '6.0'], end: at(6), hour: '09', left: 0 });
-  // One that is larger than a file may be is a file by itself.
+  // An entry larger than the maximum is a file of its own.
   const small = await gathered(pages(), { most: { bytes: 1, pages: 9 } });
   expect(small).toEqual({ ids: ['2.0'], end: at(2), hour: '08', left: 2 });
   const short = await gathered(pages(), { most: { bytes: 10_000, pages: 1 } });
   expect(short).toMatchObject({ ids: ['2.0', '2.1'], end: at(3), left: 2 });
 });
 
-test('a file that was planned ends where it was to, whatever else would end it, or has gone', async () => {
+test('a planned file ends as planned, whatever other limit applies and whatever was erased', async () => {
   const planned = { end: at(5, 2), hour: new Date('2026-11-24T07:00:00Z') };
   const pages = [
     page([[at(2), '08:00:00']], at(3)),
@@ -113,7 +115,7 @@ test('keys are in the order of the log, also within a row', () => {
   expect([...keys].sort()).toEqual(keys);
 });
 
-test('a folder is written to only beneath those that are allowed', () => {
+test('a folder must be one of the allowed folders or inside one', () => {
   const places = { folders: ['/data/streams'], bucketAccess: () => ({}) as never };
   for (const folder of ['/data/streams', '/data/streams/a', '/data/streams/..a'])
     expect(() => requireFolder(folder, places)).not.toThrow();

@@ -24,7 +24,7 @@ interface Broker {
   sent: () => number;
 }
 
-/** A broker that answers its first request with what `answer` does. */
+/** Starts a broker that handles its first request with `answer`. */
 async function startBroker(answer: (socket: Socket) => void): Promise<Broker> {
   const sockets: Socket[] = [];
   const server = createServer((socket) => {
@@ -51,7 +51,7 @@ async function deliverTo(broker: string): Promise<unknown> {
   return error;
 }
 
-test('a Kafka broker that sends unrequested responses fails its delivery and nothing else', async () => {
+test('a Kafka broker that sends unrequested responses fails only its own delivery', async () => {
   const { broker, sockets } = await startBroker((socket) => {
     // Apart, so that each is an error of its own.
     let left = 5;

@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import { createReach } from '../../src/platform/reach.ts';
 import { openKafka } from '../../src/streams/kafka.ts';
 
-/** What is wrong with a broker whose name leads to these addresses, before anything is connected to. */
+/** Returns the error for a broker whose name resolves to these addresses, before any connection is made. */
 async function refusalOf(...addresses: string[]): Promise<string> {
   const reach = createReach({ refused: 'private' }, (_host, _options, answer) =>
     answer(
@@ -21,9 +21,9 @@ async function refusalOf(...addresses: string[]): Promise<string> {
   return String(error);
 }
 
-test('a broker is refused if any address of its name is: the client tries all of them', async () => {
+test('a broker is rejected if any address of its name is, because the client tries them all', async () => {
   for (const addresses of [['10.0.0.1'], ['93.184.215.14', '10.0.0.1'], ['127.0.0.1', '93.184.215.14']])
     expect(await refusalOf(...addresses)).toMatch(/kafka\.example, which is 1.* REFUSED_NETWORKS refuses/);
-  // Nobody has the name: the client finds nothing to connect to.
+  // The name does not resolve, so the client finds no address to connect to.
   expect(await refusalOf('93.184.215.14')).not.toContain('REFUSED_NETWORKS');
 });

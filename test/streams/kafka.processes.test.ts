@@ -35,7 +35,7 @@ afterAll(() => consumer?.close(true));
 
 const settings = () => ({ brokers: [kafka.broker], topic: TOPIC, tls: false });
 
-test('each message is in its user’s partition, in order, with the id and the type in its headers; a broker that was killed costs none of them', async () => {
+test("each user's messages stay in one partition, in order, and survive a killed broker", async () => {
   const { workspace, state } = await streamTo({ kind: 'kafka', settings: settings() });
   const running = deliverStreams();
   const users = ['ada', 'bob', 'cy', 'dee'];
@@ -73,7 +73,7 @@ const message: StreamMessage = {
   ...{ key: 'ada', user: null, data: '{}', position: '1' },
 };
 
-/** What is wrong with sending there; undefined: nothing. */
+/** Returns the error of a delivery to these settings; undefined if it succeeds. */
 async function trouble(given: Partial<Parameters<typeof openKafka>[0]>, envelope = '{}') {
   const destination = openKafka({ ...settings(), reach: createReach({ refused: 'none' }), ...given });
   try {
@@ -90,8 +90,9 @@ async function trouble(given: Partial<Parameters<typeof openKafka>[0]>, envelope
   }
 }
 
-test('a broker that another one names is judged before anything is sent there', async () => {
-  // By its judge's book the name leads to a public address; the broker itself tells clients to come to 127.0.0.1.
+test('a broker that another broker names is validated before it receives anything', async () => {
+  // The test's resolver reports a public address for the name; the broker itself tells clients to connect to
+  // 127.0.0.1.
   const reach = createReach({ refused: 'private' }, (host, _options, answer) =>
     answer(null, [{ address: host === 'localhost' ? '93.184.215.14' : host, family: 4 }]),
   );
@@ -101,7 +102,7 @@ test('a broker that another one names is judged before anything is sent there', 
   );
 }, 60_000);
 
-test('what keeps messages from a topic is said in a sentence', async () => {
+test('an error that keeps messages from a topic is reported in one sentence', async () => {
   const sasl = { mechanism: 'PLAIN', user: 'penstock' } as const;
   expect(await trouble({ brokers: [kafka.guarded], sasl, password: 'secret' })).toBeUndefined();
   const sentences = {

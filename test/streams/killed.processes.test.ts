@@ -15,7 +15,7 @@ const INTEGRATION_KEY = randomBytes(32).toString('base64');
 const USERS = 20;
 const EVENTS = 60;
 
-test('a sync process that is killed while a receiver hangs loses nothing: another delivers at least once, in order per user', async () => {
+test('after a sync process is killed, another one delivers every message in order per user', async () => {
   const receiver = await startReceiver();
   const fleet = await startFleet('postgres', { edges: 0, workers: 0, syncs: 1, env: { INTEGRATION_KEY } });
   const pool = openPool(fleet.env.DATABASE_URL!);
@@ -40,7 +40,7 @@ test('a sync process that is killed while a receiver hangs loses nothing: anothe
   const [sync] = fleet.syncs;
   await fleet.end(sync!);
   receiver.answer = undefined;
-  // What a dead process had in hand is free when its lease has run out.
+  // Messages of a dead process are free once its lease has expired.
   await pool.query('update stream_destinations set leased_until = now()');
   await fleet.startSync();
   const ids = () => new Set(receiver.messages().map((message) => message.id));
@@ -56,10 +56,10 @@ test('a sync process that is killed while a receiver hangs loses nothing: anothe
   await fleet.stop();
 });
 
-test('a sync process gives way to those that take and apply: it is as nice as SYNC_NICE says', async () => {
+test('a sync process yields to web and workers: it runs with the nice value of SYNC_NICE', async () => {
   const fleet = await startFleet('postgres', { edges: 0, workers: 0, syncs: 1, env: { SYNC_NICE: '7' } });
   const { pid } = fleet.syncs[0]!;
-  // Who started the tests may have made them nicer than that.
+  // The tests may already run with a higher nice value.
   const nice = Math.max(7, getPriority());
   await waitUntil(() => getPriority(pid) === nice, { what: 'the nice value' });
   await fleet.stop();

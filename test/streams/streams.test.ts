@@ -20,8 +20,8 @@ const shown = ({ type, user: who, data }: Received) => [
   data.name ?? data.product_id ?? data.change ?? data.subscription ?? data.custom_attributes,
 ];
 
-describe('what takes effect in a workspace', () => {
-  test('reaches its destination signed, each kind with its data, in order; nothing of other workspaces is kept', async () => {
+describe('a change in a workspace', () => {
+  test('is delivered signed and in order, and other workspaces are not logged', async () => {
     const receiver = await startReceiver();
     const { workspace, secret, state } = await stream(receiver.url);
     const other = await createWorkspace(pool, newId());
@@ -57,7 +57,7 @@ describe('what takes effect in a workspace', () => {
     expect(last).toMatchObject({ type: 'identity', data: { change: 'deleted', external_id: 'ada' } });
   });
 
-  test('is told with values, before and after', async () => {
+  test('is delivered with values before and after', async () => {
     const receiver = await startReceiver();
     const { workspace, workspaceId } = await stream(receiver.url);
     await apply(
@@ -78,7 +78,7 @@ describe('what takes effect in a workspace', () => {
       ['attributes', 'ada', {}],
       ['event', 'ada', 'two'],
       ['purchase', 'ada', 'book'],
-      // Behind the objects of its request.
+      // Subscriptions follow the other objects of their request.
       ['subscription', null, ''],
       ['event', null, 'three'],
       ['identity', null, 'merged_into'],
@@ -95,7 +95,7 @@ describe('what takes effect in a workspace', () => {
     expect(messages.at(-1)!.data.from).toBe(messages.at(-2)!.user!.service_id);
   });
 
-  test('of a user who was deleted before it was delivered is not delivered any more, but the delete', async () => {
+  test('of a user deleted before the delivery is omitted, except for the deletion', async () => {
     const receiver = await startReceiver();
     const { workspace } = await stream(receiver.url);
     await apply(workspace, event('ada'), attributes('ada', { standard: { first_name: 'Ada' } } as never));
@@ -108,7 +108,7 @@ describe('what takes effect in a workspace', () => {
 });
 
 describe('the horizon', () => {
-  test('what commits late is not passed over by what has committed before it', async () => {
+  test('waits for an earlier id that commits after a later one', async () => {
     const { workspaceId } = await stream('http://127.0.0.1:9');
     const watch = watchHorizon(pool);
     const entry = { workspaceId, kind: 'i' as const, profileId: newId(), id: newId(), detail: {} };
@@ -132,7 +132,7 @@ describe('the horizon', () => {
     await soon(async () => (await read()).length === 2);
   });
 
-  /** What is read up to the horizon while one commits whose id is smaller than that of what has committed before it. */
+  /** Returns what is read up to the horizon while an earlier id commits after a later one. */
   async function readBetween(watch: ReturnType<typeof watchHorizon>, workspaceId: string) {
     const entry = () => ({ workspaceId, kind: 'i' as const, profileId: newId(), id: newId(), detail: {} });
     const now = new Date().toISOString();
@@ -165,19 +165,19 @@ describe('the horizon', () => {
     return BigInt(rows[0]!.id);
   };
 
-  test('goes back with the ids of the log: those that a server gives once more are not decided yet', async () => {
+  test('goes back with the ids of the log, so that reused ids count as undecided', async () => {
     const { workspaceId } = await stream('http://127.0.0.1:9');
     const watch = watchHorizon(pool);
     const ahead = await idsOfLog(1000);
     await lookUntil(watch, ahead);
-    // As a replica has them that was behind when it took over.
+    // As on a replica that took over without the latest ids.
     await idsOfLog(-42);
     expect(await readBetween(watch, workspaceId)).toEqual([]);
     await idsOfLog(1000);
     await lookUntil(watch, ahead + 1n);
   });
 
-  test('is looked for anew on another server, whose ids and transactions have numbers of their own', async () => {
+  test('is determined again on another server, which counts ids and transactions separately', async () => {
     const { workspaceId } = await stream('http://127.0.0.1:9');
     // The other one is far ahead in both: it had more traffic, and had begun to decide when it was lost.
     const [ahead, oldest] = [String((await idsOfLog(0)) - 1n), '18000000000000000000'];
@@ -193,7 +193,7 @@ describe('the horizon', () => {
     expect(await readBetween(watch, workspaceId)).toEqual([]);
   });
 
-  test('is looked at once by all who ask at once; a look that fails leaves it where it was, and the next one moves it', async () => {
+  test('is read once for simultaneous requests; a failed read leaves it unchanged until the next', async () => {
     const { workspaceId } = await stream('http://127.0.0.1:9');
     const watch = watchHorizon(pool);
     const entry = { workspaceId, kind: 'i' as const, profileId: newId(), id: newId(), detail: {} };
@@ -217,8 +217,8 @@ describe('the horizon', () => {
   });
 });
 
-describe('a failure that is not the receiver’s', () => {
-  test('is told as that of Postgres, or as one of our own, which the log has with its stack', async () => {
+describe('a failure on the side of Penstock', () => {
+  test('is reported as one of Postgres or as a bug, whose stack is in the log', async () => {
     const failures: [Error, string][] = [
       [
         new TypeError('x is not a function'),
@@ -260,7 +260,7 @@ describe('a receiver that', () => {
     ['answers 500', 500],
     ['redirects', 302],
     ['asks for a pause', 429],
-  ])('%s gets everything later, in order, and holds up nobody else', async (_, status) => {
+  ])('%s gets everything later, in order, and delays no other receiver', async (_, status) => {
     const [bad, good] = await Promise.all([startReceiver(), startReceiver()]);
     bad.answer = (response) => void response.writeHead(status, { location: good.url }).end();
     const failing = await stream(bad.url);
@@ -285,7 +285,7 @@ describe('a receiver that', () => {
     expect(await failing.state()).toMatchObject({ failures: 0, lastError: null, lag: 0 });
   });
 
-  test('answers 410 is paused, and goes on where it was when it is resumed', async () => {
+  test('answers 410 is paused, and continues at its cursor when it is resumed', async () => {
     const receiver = await startReceiver();
     receiver.answer = (response) => void response.writeHead(410).end();
     const gone = await stream(receiver.url);

@@ -29,12 +29,12 @@ async function waitsStill(work: Promise<void>): Promise<boolean> {
   return !isDone;
 }
 
-describe('a sync process on a machine without time to spare, while workers are behind,', () => {
+describe('a sync process on a busy machine with a backlog of workers', () => {
   test.each([
-    ['workers are behind no more', { areWorkersBehind: false }],
-    ['there is processor to spare', { wait: 0.1 }],
-    ['it is as old as it may be', { age: 240_000 }],
-  ])('begins no file until %s', async (_until, change) => {
+    ['the workers have no backlog', { areWorkersBehind: false }],
+    ['the machine has idle processors', { wait: 0.1 }],
+    ['the file has reached its maximum age', { age: 240_000 }],
+  ])('starts no file until %s', async (_until, change) => {
     const { machine, waits, yielding, age } = scene();
     const work = yielding.file(age, 240_000, staying);
     expect(await waitsStill(work)).toBe(true);
@@ -44,22 +44,22 @@ describe('a sync process on a machine without time to spare, while workers are b
     expect(waits).toHaveLength(1);
   });
 
-  test('gives a destination a page all the same, after so many milliseconds at the latest', async () => {
+  test('still sends a page per destination, after a bounded wait', async () => {
     const { waits, yielding, age } = scene();
     await yielding.page(age, staying);
-    // The next moment that all destinations have, and what a busy machine takes to see it.
+    // The next common moment of all destinations, plus time for a busy machine to notice it.
     expect(waits[0]).toBeLessThan(2000);
     expect(yielding.isNeeded()).toBe(true);
   });
 
-  test('makes a destination wait for nothing that is as far behind as it may be', async () => {
+  test('sends to a destination at its maximum lag without a wait', async () => {
     const { machine, waits, yielding, age } = scene();
     machine.age = 60_000;
     await yielding.page(age, staying);
     expect(waits).toEqual([]);
   });
 
-  test('leaves when it is told to', async () => {
+  test('stops waiting when its signal is aborted', async () => {
     const { yielding, age } = scene();
     const leaving = new AbortController();
     const work = yielding.file(age, 240_000, leaving.signal);
@@ -68,11 +68,11 @@ describe('a sync process on a machine without time to spare, while workers are b
   });
 });
 
-describe('nobody gives way', () => {
+describe('a sync process does not yield', () => {
   test.each([
-    ['to workers that are not behind', { areWorkersBehind: false }, {}],
-    ['with processor to spare', { wait: 0.1 }, {}],
-    ['who is told not to', {}, { mostMs: 0 }],
+    ['if the workers have no backlog', { areWorkersBehind: false }, {}],
+    ['if the machine has idle processors', { wait: 0.1 }, {}],
+    ['if yielding is turned off', {}, { mostMs: 0 }],
   ])('%s', async (_to, change, options) => {
     const { machine, waits, yielding, age } = scene(options);
     Object.assign(machine, change);
@@ -81,7 +81,7 @@ describe('nobody gives way', () => {
     expect(waits).toEqual([]);
   });
 
-  test('where the system tells nothing of processors, the lanes alone decide', () => {
+  test('yielding depends on the backlog alone if the system reports no processor times', () => {
     const { machine, yielding } = scene();
     machine.wait = undefined;
     expect(yielding.isNeeded()).toBe(true);
@@ -90,7 +90,7 @@ describe('nobody gives way', () => {
   });
 });
 
-test('the wait for a processor is the part of the time in which others ran, of late', async () => {
+test('the wait for processors is the recent share of time in which other processes ran', async () => {
   let figures = '1000 1000 1\n';
   const wait = watchProcessorWait(() => figures);
   expect(wait.share()).toBeUndefined();
@@ -105,7 +105,7 @@ test('the wait for a processor is the part of the time in which others ran, of l
   await wait.stop();
 });
 
-test('where the system does not tell, nothing is known', async () => {
+test('the wait for processors is undefined if the system does not report it', async () => {
   const wait = watchProcessorWait(() => {
     throw new Error('ENOENT');
   });

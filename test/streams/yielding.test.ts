@@ -8,7 +8,7 @@ import { apply, deliverStreams, soon, stream, useStore } from './scene.ts';
 
 useStore();
 
-/** A process that has to give way, until it is let go. */
+/** Simulates a process that has to yield until the machine is no longer full. */
 function crowded(mostMs: number) {
   const machine = { isFull: true, waited: 0 };
   const yielding = createYielding({
@@ -22,7 +22,7 @@ function crowded(mostMs: number) {
   return { machine, yielding };
 }
 
-test('a stream that gives way gets everything in its order all the same, and its lag is told meanwhile', async () => {
+test('a yielding stream delivers everything in order, and its lag is reported meanwhile', async () => {
   const receiver = await startReceiver();
   const { workspace, state } = await stream(receiver.url);
   const { machine, yielding } = crowded(3_600_000);
@@ -41,7 +41,7 @@ test('a stream that gives way gets everything in its order all the same, and its
   expect((await state()).lag).toBe(0);
 });
 
-test('a stream that is as far behind as it may be waits for nobody', async () => {
+test('a stream at its maximum lag does not yield', async () => {
   const receiver = await startReceiver();
   const { workspace } = await stream(receiver.url);
   const { machine, yielding } = crowded(1);
@@ -52,7 +52,7 @@ test('a stream that is as far behind as it may be waits for nobody', async () =>
   expect(machine.waited).toBe(0);
 });
 
-test('no file is begun while clients wait, and it comes when they do not', async () => {
+test('a file waits until clients are served, and is then written', async () => {
   const { workspace, state } = await streamToFiles(await inFolder());
   const { machine, yielding } = crowded(3_600_000);
   await apply(workspace, event('ada', 'one'));

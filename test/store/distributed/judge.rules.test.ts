@@ -57,7 +57,7 @@ test.each([
   expect(await faults(sql)).toEqual(found);
 });
 
-test('a set of one workspace says it once, in front of everything that is compared with it', () => {
+test('a set of one workspace names it once, before all columns that are compared with it', () => {
   expect(
     ofOneWorkspace(
       'delete from events using unnest($1::uuid[], $2::uuid[]) as given (workspace_id, id) where events.workspace_id = given.workspace_id',

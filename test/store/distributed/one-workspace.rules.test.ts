@@ -10,7 +10,7 @@ const INSERT =
   'insert into usage (workspace_id, day) select given.workspace_id, given.day from unnest($1::uuid[], $2::date[]) as given (workspace_id, day)';
 
 describe('the form of a statement for one workspace', () => {
-  test('says it once, as a scalar parameter, however it is given', () => {
+  test('names the workspace once, as a scalar parameter, however it is given', () => {
     const binary = uuidArray([one, one], (id) => id);
     for (const given of [[one, one], binary])
       expect(sayWorkspace(INSERT, [given, ['2026-01-01', '2026-01-02']], nothing)).toMatchObject({
@@ -19,7 +19,7 @@ describe('the form of a statement for one workspace', () => {
       });
   });
 
-  test('says that of rows in JSON in a parameter more', () => {
+  test('names the workspace of rows in JSON in an additional parameter', () => {
     const text =
       'insert into usage (workspace_id) select given.workspace_id from jsonb_to_recordset($1::jsonb) as given (workspace_id uuid, lane integer)';
     const rows = JSON.stringify([{ workspace_id: one.toUpperCase(), lane: 1 }]);
@@ -29,7 +29,7 @@ describe('the form of a statement for one workspace', () => {
     });
   });
 
-  test('says it of rows in JSON whose members are spelled as the code spells', () => {
+  test('names the workspace of rows in JSON whose members are spelled as in the code', () => {
     const text =
       'insert into usage (workspace_id) select given."workspaceId" from jsonb_to_recordset($1::jsonb) as given ("workspaceId" uuid, lane integer)';
     const [mine, others] = [one, other].map((workspaceId) => ({ workspaceId, lane: 1 }));
@@ -42,7 +42,7 @@ describe('the form of a statement for one workspace', () => {
     expect(() => sayWorkspace(text, [JSON.stringify([mine, others])], nothing)).toThrow('is given 2');
   });
 
-  test('G7: is given to nobody whose set has rows of several: none is written down for another', () => {
+  test('G7: rejects a set with rows of several workspaces', () => {
     const several = [one, other];
     for (const given of [several, uuidArray(several, (id) => id)])
       expect(() => sayWorkspace(INSERT, [given, ['2026-01-01', '2026-01-02']], nothing)).toThrow(
@@ -50,20 +50,20 @@ describe('the form of a statement for one workspace', () => {
       );
   });
 
-  test('is as on one Postgres where it has no table that lies apart: the audit is told of several workspaces, and of none', () => {
+  test('is unchanged if all its tables are central: audit takes rows of any workspace or none', () => {
     const text =
       'insert into audit (workspace_id) select given.workspace_id from jsonb_to_recordset($1::jsonb) as given (workspace_id uuid)';
     const rows = JSON.stringify([{ workspace_id: one }, { workspace_id: other }, {}]);
     expect(sayWorkspace(text, [rows], nothing)).toEqual({ text, values: [rows], isInPlace: false });
   });
 
-  test('says the workspace of bytes as well as of the column', () => {
+  test('names the workspace also where it is compared as bytes', () => {
     const text = `select from unnest($1::uuid[]) as given (workspace_id)
       join profiles on uuid_send(profiles.workspace_id) = uuid_send(given.workspace_id)`;
     expect(sayWorkspace(text, [[one]], nothing).text).toContain('profiles.workspace_id = $1::uuid and');
   });
 
-  test('has the place of its own transaction alone', () => {
+  test("uses the workspace's place only for the workspace of its own transaction", () => {
     const inPlaceOf = (place: string | undefined) =>
       sayWorkspace(INSERT, [[one], ['2026-01-01']], { ...nothing, place });
     expect(inPlaceOf(one)).toMatchObject({
@@ -75,7 +75,7 @@ describe('the form of a statement for one workspace', () => {
     for (const place of [other, undefined]) expect(inPlaceOf(place).isInPlace).toBe(false);
   });
 
-  test('needs to be told where a sequence stands', () => {
+  test('requires the last value of a sequence', () => {
     const text = `insert into left_names (workspace_id, up_to) select given.workspace_id, pg_sequence_last_value('failure_places') from unnest($1::uuid[]) as given (workspace_id)`;
     expect(() => sayWorkspace(text, [[one]], nothing)).toThrow(
       'the position of the sequence failure_places is unknown',
@@ -87,7 +87,7 @@ describe('the form of a statement for one workspace', () => {
     });
   });
 
-  test('knows no rows of an earlier release, which are of nobody', () => {
+  test('omits the condition for rows of earlier releases, which have no workspace', () => {
     const text = `select from unnest($1::uuid[]) as given (workspace_id) join ledger on ${isOf('ledger', 'given')}`;
     expect(sayWorkspace(text, [[one]], nothing).text).toContain('on ledger.workspace_id = $1::uuid and');
   });
