@@ -20,14 +20,14 @@ function renames(from: string, to: string): AcceptedObject {
 }
 
 describe('a new alias', () => {
-  it('without an external id makes an alias-only user, who can be tracked', async () => {
+  it('without an external id creates an alias-only user that can be tracked', async () => {
     await scene.apply([gives('l:only'), does(alias('l:only'))]);
     const made = await scene.aliased('l:only');
     expect(made).toMatchObject({ custom_events: [{ count: 1 }] });
     expect(made.external_id).toBeUndefined();
   });
 
-  it('with an external id is the user’s, who may have any number of labels', async () => {
+  it('with an external id is added to the user, who may have any number of labels', async () => {
     await scene.apply([has('labels', {})]);
     await scene.apply([gives('l:labels', 'labels'), gives('m:labels', 'labels')]);
     await scene.apply([does(alias('l:labels')), does(alias('m:labels'))]);
@@ -37,18 +37,18 @@ describe('a new alias', () => {
     });
   });
 
-  it('finds a user who is made in the same batch', async () => {
+  it('finds a user that is created in the same batch', async () => {
     await scene.apply([has('made', {}), gives('l:made', 'made')]);
     expect((await scene.aliased('l:made')).external_id).toBe('made');
   });
 
-  it('with an external id that nobody has is nobody’s', async () => {
+  it('with an unknown external id is ignored', async () => {
     await scene.apply([gives('l:unknown', 'unknown')]);
     expect(await scene.aliased('l:unknown')).toBeUndefined();
     expect(await scene.user('unknown')).toBeUndefined();
   });
 
-  it('that somebody has stays whose it is', async () => {
+  it('that is already in use stays with its user', async () => {
     await scene.apply([has('late', {}), gives('l:taken')]);
     const { service_id } = await scene.aliased('l:taken');
     await scene.apply([gives('l:taken', 'late'), gives('l:taken')]);
@@ -56,20 +56,20 @@ describe('a new alias', () => {
     expect((await scene.user('late')).user_aliases).toEqual([]);
   });
 
-  it('under a label that the user has changes nothing', async () => {
+  it('under a label that the user already has is ignored', async () => {
     await scene.apply([has('full', {}), gives('l:full 1', 'full')]);
     await scene.apply([gives('l:full 2', 'full')]);
     expect((await scene.user('full')).user_aliases).toEqual([{ alias_label: 'l', alias_name: 'full 1' }]);
     expect(await scene.aliased('l:full 2')).toBeUndefined();
   });
 
-  it('two in one batch under one label: the first is the user’s', async () => {
+  it('two in one batch under one label: the user gets the first one', async () => {
     await scene.apply([has('both', {})]);
     await scene.apply([gives('l:both 1', 'both'), gives('l:both 2', 'both')]);
     expect((await scene.user('both')).user_aliases).toEqual([{ alias_label: 'l', alias_name: 'both 1' }]);
   });
 
-  it('behind a merge that brings an alias under the label changes nothing', async () => {
+  it('after a merge that brings an alias under the same label is ignored', async () => {
     await scene.apply([has('brings', {}), gives('l:brings', 'brings'), has('takes', {})]);
     await scene.apply([merge('brings', 'takes'), gives('l:takes', 'takes')]);
     expect((await scene.user('takes')).user_aliases).toEqual([{ alias_label: 'l', alias_name: 'brings' }]);
@@ -77,7 +77,7 @@ describe('a new alias', () => {
 });
 
 describe('a renamed alias', () => {
-  it('is the user’s under the new name alone', async () => {
+  it('resolves only by its new name', async () => {
     await scene.apply([gives('l:old')]);
     const { service_id } = await scene.aliased('l:old');
     await scene.apply([renames('l:old', 'l:new')]);
@@ -85,21 +85,21 @@ describe('a renamed alias', () => {
     expect((await scene.aliased('l:new')).service_id).toBe(service_id);
   });
 
-  it('is the one of exactly this label and name', async () => {
+  it('must match label and name exactly', async () => {
     await scene.apply([gives('l:Exact')]);
     await scene.apply([renames('l:exact', 'l:1'), renames('l:Exact ', 'l:2'), renames('L:Exact', 'L:3')]);
     expect(await scene.aliased('l:Exact')).toBeDefined();
     for (const name of ['l:1', 'l:2', 'L:3', 'l:3']) expect(await scene.aliased(name)).toBeUndefined();
   });
 
-  it('keeps its name when somebody has the new one', async () => {
+  it('keeps its name when the new one is in use', async () => {
     await scene.apply([gives('l:mine'), gives('l:yours')]);
     const [mine, yours] = [await scene.aliased('l:mine'), await scene.aliased('l:yours')];
     await scene.apply([renames('l:mine', 'l:yours')]);
     expect([await scene.aliased('l:mine'), await scene.aliased('l:yours')]).toEqual([mine, yours]);
   });
 
-  it('of nobody makes nobody', async () => {
+  it('that does not exist creates no user', async () => {
     await scene.apply([renames('l:nobody', 'l:somebody')]);
     expect(await scene.aliased('l:somebody')).toBeUndefined();
   });
@@ -119,7 +119,7 @@ describe('a renamed alias', () => {
     expect(await scene.aliased('s:c')).toBeUndefined();
   });
 
-  it('is tracked under its new name in the same batch; the old one is nobody’s', async () => {
+  it('is tracked under its new name in the same batch, and the old name is free', async () => {
     await scene.apply([gives('t:old')]);
     await scene.apply([
       does(alias('t:old')),

@@ -13,7 +13,7 @@ import { applyObjects } from '../workers/apply-batch.ts';
 import { alias, by, identity, merge, remove } from './objects.ts';
 import { does, has, unknownGroup } from './scene.ts';
 
-/** Tables that grow with the users and what they do. */
+/** Tables that grow with the number of users and their activity. */
 const tables =
   /^(profiles|user_aliases|push_tokens|email_addresses|subscription_states|subscription_history|deprecated_external_ids|events.*|purchases.*|.*_summaries|dead_letters|merged_profiles|removed_profiles|outcomes)$/;
 
@@ -105,7 +105,7 @@ interface Plan {
   Plans?: Plan[];
 }
 
-/** What a plan reads of the tables without looking a user up: by nothing, or by the workspace alone. */
+/** Yields the scans of a plan that read a table without an index condition, or by the workspace alone. */
 function* readsTooMuch(plan: Plan): Iterable<string> {
   const table = plan['Relation Name'];
   if (table && tables.test(table) && plan['Node Type'].includes('Scan')) {
@@ -118,7 +118,7 @@ function* readsTooMuch(plan: Plan): Iterable<string> {
   for (const child of plan.Plans ?? []) yield* readsTooMuch(child);
 }
 
-it('every statement of identity operations, subscriptions and tombstones goes by index', async () => {
+it('every statement of identity operations, subscriptions and tombstones uses an index', async () => {
   const statements = await sent();
   const names = statementsIn(
     ...['alternate-identifiers', 'profile-attributes', 'merges', 'erasures', 'tombstones', 'left-names'],
@@ -127,7 +127,8 @@ it('every statement of identity operations, subscriptions and tombstones goes by
   for (const name of ['clear-spam-marks', 'set-hard-bounces', 'record-state-changes', 'take-email-states']) {
     expect(statements.map((one) => one.name)).toContain(name);
   }
-  // They are of no identity operation, or of a distributed Postgres alone, and have their plans in test/store.
+  // These statements belong to no identity operation, or are sent only to a distributed Postgres. test/store
+  // checks their plans.
   expect(names.filter((name) => !statements.some((one) => one.name === name)).sort()).toEqual([
     'append-events',
     'append-purchases',
@@ -145,7 +146,7 @@ it('every statement of identity operations, subscriptions and tombstones goes by
   const tx = await database.pool.connect();
   const found: string[] = [];
   for (const { name, text } of statements) {
-    // It reads in the order of the primary key, no further than its limit.
+    // The statement reads in the order of the primary key, up to its limit.
     if (name === 'select-tombstones') continue;
     const parameters = new Set(text.match(/\$\d+/g)).size;
     const nulls = Array.from({ length: parameters }, () => 'null').join(', ');

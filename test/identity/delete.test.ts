@@ -22,7 +22,7 @@ describe('a delete', () => {
     ['alias', alias('l:kinds')],
     ['email', { email: 'kinds@x.com' }],
     ['phone', { phone: phones(50) }],
-  ])('by %s takes the user away, with everything that is the user’s alone', async (_, identifier) => {
+  ])('by %s removes the user with all data that belongs only to the user', async (_, identifier) => {
     const standard = { email: 'kinds@x.com', phone: phones(50), phone_valid: true };
     await scene.apply([
       has('kinds before', { standard, push_tokens: [{ app_id: 'app', token: 'k', device_id: 'd' }] }),
@@ -48,7 +48,7 @@ describe('a delete', () => {
     }
   });
 
-  it('by service id takes the user away; a later track begins anew', async () => {
+  it('by service id removes the user; a later track creates a new one', async () => {
     await scene.apply([has('anew', { set: { points: 1 } }), does('anew')]);
     const { service_id } = await scene.user('anew');
     await scene.apply([identity('delete', { user: by({ service_id }) }), does('anew', 'first')]);
@@ -58,7 +58,7 @@ describe('a delete', () => {
     expect(anew.custom_events).toMatchObject([{ name: 'first', count: 1 }]);
   });
 
-  it('by an address takes nobody away when several are left, else the one who is left', async () => {
+  it('by an address removes a user only if the prioritization leaves exactly one', async () => {
     const address = { email: 'left@x.com' };
     for (const name of ['left 1', 'left 2']) await scene.apply([has(name, { standard: address })]);
     await scene.apply([identity('delete', { user: by(address, 'identified') })]);
@@ -68,7 +68,7 @@ describe('a delete', () => {
     expect(await scene.user('left 2')).toBeDefined();
   });
 
-  it('takes the states of an address away with its last holder, and not before', async () => {
+  it('removes the states of an address with its last user, and not before', async () => {
     const address = { email: 'last@x.com', phone: phones(51), phone_valid: true };
     const groups = [
       await createGroup(scene.pool, scene.workspaceId, 'email', { name: 'last email' }),
@@ -100,7 +100,7 @@ describe('a delete', () => {
     ['gets', ['next 1'], 'subscribed'],
     ['gives away', ['next 1', 'next 2'], 'unsubscribed'],
   ])(
-    'an address that somebody %s behind it, in the same batch, is as if one came after the other',
+    'after a user %s an address in the same batch, the result equals separate batches',
     async (what, holders, state) => {
       const [email, other] = [`${what.replace(' ', '')}@x.com`, `${what.replace(' ', '')}@y.com`];
       const named = holders.map((name) => `${what} ${name}`);
@@ -117,7 +117,7 @@ describe('a delete', () => {
     },
   );
 
-  it('lets the token of the deleted user be imported behind it, in the same batch', async () => {
+  it('releases the token of the deleted user for an import in the same batch', async () => {
     const push_tokens = [{ app_id: 'app', token: 'imported', device_id: 'imported' }];
     await scene.apply([has('token', { push_tokens })]);
     const { identifier, ...imported } = has('', { push_tokens });

@@ -22,7 +22,7 @@ async function renamed(name: string): Promise<[string, string]> {
 }
 
 describe('a renamed external id', () => {
-  it('gives way to the new one, and resolves still: for exports and for what is tracked', async () => {
+  it('still resolves after a rename, for exports and for tracking', async () => {
     await scene.apply([has('plain', {})]);
     const { service_id } = await scene.user('plain');
     const object = rename('plain', 'plain new');
@@ -49,19 +49,19 @@ describe('a renamed external id', () => {
     expect((await scene.aliased('l:aliased')).external_id).toBe(now);
     await scene.apply([remove(old)]);
     expect(await scene.user(now)).toBeUndefined();
-    // It is free again.
+    // The removed id is free again.
     await scene.apply([does(old)]);
     expect((await scene.user(old)).external_id).toBe(old);
   });
 
-  it('means the user who goes by it once it was removed and given away again', async () => {
+  it('resolves to its new user once it was removed and assigned again', async () => {
     const [old, now] = await renamed('again');
     await scene.apply([forget(old), does(old)]);
     expect((await scene.user(old)).external_id).toBe(old);
     expect((await scene.user(now)).custom_events).toBeUndefined();
   });
 
-  it('several times over: every earlier id resolves', async () => {
+  it('resolves after several renames, as all earlier ids do', async () => {
     await scene.apply([has('1st', {}), rename('1st', '2nd'), rename('2nd', '3rd')]);
     for (const name of ['1st', '2nd', '3rd']) expect((await scene.user(name)).external_id).toBe('3rd');
   });
@@ -76,8 +76,8 @@ describe('a renamed external id', () => {
   });
 });
 
-describe('a rename does nothing, and says why', () => {
-  it('when the new id is somebody’s, whether the user goes by it or went by it', async () => {
+describe('a rename is rejected with a reason', () => {
+  it("when the new id is another user's current or deprecated id", async () => {
     const [old, now] = await renamed('used');
     await scene.apply([has('wants', {})]);
     for (const taken of [old, now]) {
@@ -92,7 +92,7 @@ describe('a rename does nothing, and says why', () => {
     expect((await scene.user(old)).external_id).toBe(now);
   });
 
-  it('when nobody goes by the current id', async () => {
+  it('when no user has the current id', async () => {
     const [old, now] = await renamed('current');
     for (const current of ['nobody', old]) {
       const object = rename(current, 'free');
@@ -103,7 +103,7 @@ describe('a rename does nothing, and says why', () => {
     expect(await scene.user('free')).toBeUndefined();
   });
 
-  it('in one batch: the second to ask for an id is told that it is in use', async () => {
+  it('in one batch: the second rename to an id fails because it is in use', async () => {
     await scene.apply([has('racer 1', {}), has('racer 2', {})]);
     const objects = [rename('racer 1', 'prize'), rename('racer 2', 'prize')] as const;
     await scene.apply([...objects]);
@@ -112,7 +112,7 @@ describe('a rename does nothing, and says why', () => {
   });
 });
 
-it('G8: a user who has five hundred deprecated ids is renamed when one of them is removed, and not before', async () => {
+it('G8: a user with 500 deprecated ids can be renamed only after one of them is removed', async () => {
   await scene.apply([has('often', {})]);
   await scene.rows(
     `insert into deprecated_external_ids (workspace_id, external_id, profile_id, created_at)
@@ -132,7 +132,7 @@ it('G8: a user who has five hundred deprecated ids is renamed when one of them i
 });
 
 describe('an external id is removed', () => {
-  it('when it is deprecated: it resolves to nobody, and the user stays', async () => {
+  it('when it is deprecated: it stops resolving, and the user stays', async () => {
     const [old, now] = await renamed('removed');
     const object = forget(old);
     await scene.apply([object]);
@@ -141,7 +141,7 @@ describe('an external id is removed', () => {
     expect(await scene.user(now)).toBeDefined();
   });
 
-  it('never when a user goes by it, or nobody has it; the outcome says why', async () => {
+  it('only when it is deprecated; otherwise the outcome names the reason', async () => {
     await scene.apply([has('primary', {})]);
     const [primary, nobody] = [forget('primary'), forget('no one')];
     await scene.apply([primary, nobody]);
@@ -151,7 +151,7 @@ describe('an external id is removed', () => {
   });
 });
 
-it('an object that the store refuses has an outcome too, and a dead letter', async () => {
+it('an object that the store rejects has an outcome and a dead letter', async () => {
   await scene.apply([has('refused', {}), has('fine', {})]);
   await makeTriggers(scene.pool, [
     `create function refuse() returns trigger language plpgsql as $$ begin raise exception 'refused'; end $$`,

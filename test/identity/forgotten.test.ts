@@ -10,7 +10,7 @@ import { alias, by, identity, merge, remove, user } from './objects.ts';
 import { createScene, does, has, type Scene, unknownGroup } from './scene.ts';
 
 let scene: Scene;
-/** Whether what is left to do after each step is done at once, or never. */
+/** Whether the follow-up work of each step is done at once, or never. */
 let settled: boolean;
 
 const workspace = () => ({ id: scene.workspaceId });
@@ -43,8 +43,8 @@ function replayOf(object: AcceptedObject) {
 const broken = (external_id: string): AcceptedObject => ({ ...does(external_id), name: 7 }) as never;
 
 describe.each([
-  ['what a delete leaves to be settled is settled at once', true],
-  ['what a delete leaves to be settled is never settled', false],
+  ['when a delete is settled at once', true],
+  ['when a delete is never settled', false],
 ])('%s:', (_, settling) => {
   beforeAll(async () => {
     scene = await createScene();
@@ -56,7 +56,7 @@ describe.each([
     await scene.stop();
   });
 
-  describe('a delete takes dead letters away', () => {
+  describe('a delete removes dead letters', () => {
     it('of the user by any of the user’s identifiers', async () => {
       const email = 'any@x.com';
       const phone = '+442071838750';
@@ -76,7 +76,7 @@ describe.each([
       expect(await scene.deadLetters(ids)).toEqual([]);
     });
 
-    it('of the user by a name that the user has lost since', async () => {
+    it('of the user by a name that the user no longer has', async () => {
       await apply([
         ...['lost', 'lost x', 'lost into'].map((name) => has(name, {})),
         has('lost mail', { standard: { email: 'lost@x.com' } }),
@@ -110,7 +110,7 @@ describe.each([
       expect(await scene.user('lost')).toBeDefined();
     });
 
-    it('of everyone whom the user has taken in, whatever they were accepted for', async () => {
+    it('of all users that were merged into the user, whatever name they were accepted for', async () => {
       await apply(['taken a', 'taken b', 'taker'].map((name) => has(name, {})));
       const ids = [await scene.deadLetterOf(user('taken a')), await scene.deadLetterOf(user('taken b'))];
       await apply([merge('taken a', 'taken b')]);
@@ -121,7 +121,7 @@ describe.each([
     });
 
     it.each(['c', 'd'])(
-      'of two users, whoever of those is deleted who have taken them in: two %s',
+      'of a merge of two users when either of their keepers is deleted: two %s',
       async (doomed) => {
         const [a, b, c, d] = ['a', 'b', 'c', 'd'].map((name) => `two ${name} ${doomed}`) as [
           ...[string, string, string, string],
@@ -137,7 +137,7 @@ describe.each([
       },
     );
 
-    it('and leaves those of others, of other workspaces, and of an address that somebody else has', async () => {
+    it('and keeps dead letters of other users, of other workspaces and of shared addresses', async () => {
       const email = 'shared@x.com';
       await apply([has('shares 1', { standard: { email } }), has('shares 2', { standard: { email } })]);
       const ids = [
@@ -156,7 +156,7 @@ describe.each([
       expect(await scene.deadLetters([...ids, elsewhere.id])).toEqual([...ids, elsewhere.id]);
     });
 
-    it('and leaves those of an address that several have when it means nobody', async () => {
+    it('and keeps dead letters of an ambiguous address that matches no single user', async () => {
       const email = 'ambiguous@x.com';
       await apply(['amb 1', 'amb 2'].map((name) => has(name, { standard: { email } })));
       const ids = [await scene.deadLetterOf({ email })];
@@ -164,7 +164,7 @@ describe.each([
       expect(await scene.deadLetters(ids)).toEqual(ids);
     });
 
-    it('also when nobody has the identifier', async () => {
+    it('also when no user has the identifier', async () => {
       const names: Identifier[] = [user('unknown'), alias('l:unknown'), { email: 'unknown@x.com' }];
       names.push({ phone: '+442071838751' }, { service_id: toServiceId(uuidv7()) });
       const ids = [];
@@ -173,7 +173,7 @@ describe.each([
       expect(await scene.deadLetters(ids)).toEqual([]);
     });
 
-    it('that were accepted before it in the same batch, and none that were accepted after it', async () => {
+    it('that were accepted before it in the same batch, and keeps later ones', async () => {
       const [before, after] = [unknownGroup(user('order')), unknownGroup(user('order'))];
       const [odd, odder] = [broken('order'), broken('order')];
       await run(deliver(workspace(), [odd, does('order'), before, remove('order'), after, odder]));
@@ -192,7 +192,7 @@ describe.each([
       expect(await scene.user('replayed')).toBeUndefined();
     });
 
-    it('has no effect behind the delete in the same batch, and one effect before it', async () => {
+    it('has no effect after the delete in the same batch, and one effect before it', async () => {
       const [first, second] = [unknownGroup(user('same')), unknownGroup(user('same'))];
       await run(deliver(workspace(), [first, second]));
       const result = await run(

@@ -34,8 +34,9 @@ const LETTERS = lengthOf({ short: 8000, long: 100_000 });
 const FAILED_ROWS = lengthOf({ short: 4000, long: 50_000 });
 
 /**
- * Gives a user dead letters and failed rows past the lanes. Half of the letters failed before there was such a user, and
- * name nobody; the ids of a few of each kind.
+ * Inserts dead letters and failed rows of a user directly into the tables. Half of the dead letters are older
+ * than the
+ * user and contain only the external id. @returns the ids of a few of each kind
  */
 async function growLetters(
   externalId: string,
@@ -87,7 +88,7 @@ async function stored(...externalIds: string[]) {
   return rows[0];
 }
 
-/** In the form that a distributed Postgres takes as well. */
+/** In the form for one workspace, which a distributed Postgres takes as well. */
 const keptRows = ofOneWorkspace(`
   select count(*)::integer as "failedRows"
   from kept_row_errors as kept
@@ -121,7 +122,7 @@ const usersNamed = async (externalId: string): Promise<number> =>
   ).rowCount!;
 
 test(
-  'G8: a merge and a delete of a user with very many dead letters hold up nobody, and nobody sees one of them after the delete',
+  'G8: merging and deleting a user with many dead letters delays no lane and hides them all',
   async () => {
     const merged = await growLetters('lettered', { letters: LETTERS, failedRows: FAILED_ROWS });
     await store(event('reader', 'first'));
@@ -129,7 +130,7 @@ test(
     // Some are handed over, most are not.
     for (let step = 0; step < 3; step++) await settleTombstones(pool, await selectTombstones(pool, 100));
     expect(await readable('lettered', merged.some)).toMatchObject({ letters: LETTERS, some: 4 });
-    // Somebody who comes by the name meanwhile has letters of his own.
+    // A later user with the same name has dead letters of its own.
     const late = await growLetters('lettered', { letters: 2, failedRows: 1 });
     expect(await neighbourWaits(remove('reader'))).toBeLessThan(DEADLINE);
     expect(await stored('lettered')).toMatchObject({ letters: LETTERS + 2, failedRows: FAILED_ROWS + 1 });
@@ -152,8 +153,8 @@ test(
   FILLING,
 );
 
-describe('G1: what a merge or delete leaves among the dead letters', () => {
-  /** Whoever settles loses its connection at some point of a step, as when its worker is killed. */
+describe('G1: dead letters after a merge or delete', () => {
+  /** Settles with connections that are cut at some point of a step, as when the worker is killed. */
   async function settleCutOff(times: number): Promise<void> {
     for (let kills = 0; kills < times; kills++) {
       const victims = openDatabase(url, 2, { session: { ...everyStatementByIndex } });
@@ -179,7 +180,7 @@ describe('G1: what a merge or delete leaves among the dead letters', () => {
   }
 
   test(
-    'is handed over whole, and is erased whole, however often settling is cut off',
+    'are transferred and erased completely, however often settling is interrupted',
     async () => {
       const size = { letters: 9000, failedRows: 3000 };
       const merged = await growLetters('torn', size);
@@ -204,7 +205,7 @@ describe('G1: what a merge or delete leaves among the dead letters', () => {
   );
 
   test.each([0, 1, 3])(
-    'is erased when the last keeper of a chain is deleted, after %i steps of settling',
+    'are erased when the last keeper of a chain is deleted, after %i steps of settling',
     async (steps) => {
       const names = [0, 1, 2].map((place) => `letters ${steps} ${place}`);
       const grown = [];
@@ -228,7 +229,7 @@ describe('G1: what a merge or delete leaves among the dead letters', () => {
   );
 });
 
-test('G3: a delete that commits while a dead letter is being replayed is followed by no effect of it', async () => {
+test('G3: a replay has no effect if the user is deleted while it is being applied', async () => {
   const { some } = await growLetters('overtaken', { letters: 1 });
   await makeTriggers(pool, [
     `create function wait_at_gate() returns trigger language plpgsql as $$

@@ -24,7 +24,7 @@ import { alias, identity, merge, remove } from './objects.ts';
 
 growingScene();
 
-describe('a push token of a user with more than follow at once', () => {
+describe('a push token of a user with more tokens than a merge moves at once', () => {
   const tokens = 300;
   const stored = async (token: string) =>
     (await pool.query('select profile_id as owner from push_tokens where token = $1', [token])).rows[0]
@@ -35,7 +35,7 @@ describe('a push token of a user with more than follow at once', () => {
     return imported as AcceptedObject;
   };
 
-  test('is taken by a keeper before it is moved: an import makes no other user', async () => {
+  test('belongs to the keeper before it is moved: an import creates no other user', async () => {
     const from = await grow('tokens a', { tokens });
     const into = await grow('tokens b', {});
     await store(merge('tokens a', 'tokens b'));
@@ -44,7 +44,7 @@ describe('a push token of a user with more than follow at once', () => {
     expect(await belongingsOf(into)).toMatchObject({ tokens });
   });
 
-  test('belongs to nobody after a delete, and whoever names it then keeps it', async () => {
+  test('is free after a delete, and stays with the user that imports it then', async () => {
     const id = await grow('tokens c', { tokens });
     const all = Array.from({ length: tokens }, (_, index) => `${id}token${index + 1}`);
     await store(remove('tokens c'));
@@ -58,7 +58,7 @@ describe('a push token of a user with more than follow at once', () => {
   });
 });
 
-describe('names of a user with very many', () => {
+describe('names of a user with very many names', () => {
   const named = async (externalId: string, label: string, count: number): Promise<void> => {
     await store(event(externalId, 'first'));
     await pool.query(
@@ -79,14 +79,14 @@ describe('names of a user with very many', () => {
     return rows.map(({ label }) => label);
   };
 
-  test('a merge brings as many aliases as the keeper may have; the others name nobody, and are free at once', async () => {
+  test("a merge moves aliases up to the keeper's limit, and frees the others at once", async () => {
     await named('brings', 'b', 490);
     await named('has', 'a', 300);
     await store(merge('brings', 'has'));
     const brought = await owners('brings');
     expect(brought).toHaveLength(MAX_ALIASES - 300);
     expect(brought.at(-1)).toBe('b0200');
-    // The last of those that did not fit: more of them than are erased at once.
+    // The last alias that did not fit; more aliases than one step erases come before it.
     const freed = alias('b0490:brings');
     await store(event('heir', 'first'), identity('alias_new', { ...freed, external_id: 'heir' }));
     await store(event(freed, 'by alias'));
@@ -98,7 +98,7 @@ describe('names of a user with very many', () => {
     expect(await owners('brings')).toHaveLength(MAX_ALIASES - 300 + 1);
   });
 
-  test('after a delete an external id that was renamed away is free for the next rename, before it is erased', async () => {
+  test('a deprecated external id is free for a rename after a delete, before it is erased', async () => {
     await store(event('renamed', 'first'), event('other', 'first'));
     await pool.query(
       `insert into deprecated_external_ids (workspace_id, external_id, profile_id, created_at)
@@ -122,7 +122,7 @@ describe('names of a user with very many', () => {
   });
 });
 
-describe('G8: the mark as spam on an address of very many', () => {
+describe('G8: the spam mark of an address with very many users', () => {
   const marked = async (email: string, holders: number) => {
     await pool.query(
       `insert into profiles (workspace_id, id, email, marked_email_as_spam_at, created_at, updated_at)
@@ -140,12 +140,12 @@ describe('G8: the mark as spam on an address of very many', () => {
     return { marked: rows[0].marked, reason: letter?.reason };
   };
 
-  test('is cleared of as many as an address may have', async () => {
+  test('is removed from up to the maximum of users of an address', async () => {
     expect(await marked('marked@example.com', 500)).toEqual({ marked: 0, reason: undefined });
   });
 
   test(
-    'stays where more have it, and a dead letter says so',
+    'stays if more users have the address, and a dead letter names the reason',
     async () => {
       expect(await marked('crowded@example.com', 50_000)).toEqual({
         marked: 50_000,
@@ -157,7 +157,7 @@ describe('G8: the mark as spam on an address of very many', () => {
 });
 
 test(
-  'G8: a delete of the last user on an address with a very long history holds up nobody, and whoever gets the address has none of it',
+  'G8: deleting the last user of an address with a long history delays no lane and hides it',
   async () => {
     const email = 'long@example.com';
     const told = async () => {

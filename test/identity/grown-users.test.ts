@@ -33,7 +33,7 @@ import { alias, merge, remove } from './objects.ts';
 growingScene();
 
 test(
-  'G8: a merge and a delete of a user with very many rows hold up nobody, and no sum is lost or counted twice',
+  'G8: merging and deleting a user with many rows delays no lane and keeps sums exact',
   async () => {
     const size = { sums: SUMS, tokens: TOKENS, changes: CHANGES };
     const [from, into] = [await grow('grown', size), await grow('keeper', { sums: 10_000 })];
@@ -53,9 +53,9 @@ test(
   FILLING,
 );
 
-describe('G1: what a merge leaves to be settled', () => {
+describe('G1: rows of a merged user', () => {
   test(
-    'is there exactly once, however often settling is cut off or done by two at once',
+    'are moved exactly once, also with interruptions and two settling workers',
     async () => {
       const [from, into] = [
         await grow('cut', { sums: 12_000, tokens: 9000 }),
@@ -63,7 +63,7 @@ describe('G1: what a merge leaves to be settled', () => {
       ];
       await store(merge('cut', 'whole'));
       for (let kills = 0; kills < 15; kills++) {
-        // Whoever settles loses its connection at some point of a step, as when its worker is killed.
+        // The settling connections are cut at some point of a step, as when their worker is killed.
         const victims = openDatabase(url, 2, { session: { ...everyStatementByIndex } });
         const steps = Promise.allSettled(
           [0, 1].map(() => settleTombstones(victims.pool, [{ workspaceId: workspace.id, id: from }])),
@@ -94,7 +94,7 @@ describe('G1: what a merge leaves to be settled', () => {
   );
 
   test(
-    'follows merges of merges, and events sent meanwhile are added',
+    'follow merges of merges, and events sent meanwhile are added',
     async () => {
       const ids = [];
       for (const name of ['first', 'second', 'third'])
@@ -110,7 +110,7 @@ describe('G1: what a merge leaves to be settled', () => {
   );
 
   test.each([0, 1, 3])(
-    'is erased when the last keeper of a chain is deleted, after %i steps of settling',
+    'are erased when the last keeper of a chain is deleted, after %i steps of settling',
     async (steps) => {
       const ids: string[] = [];
       for (const place of [0, 1, 2]) {
@@ -134,7 +134,7 @@ describe('G1: what a merge leaves to be settled', () => {
 });
 
 test(
-  'G8: a delete of a user who has taken in very many others asks for their erasure beside the lanes',
+  'G8: deleting a user with very many merged users requests their erasure outside the lanes',
   async () => {
     const id = await grow('gatherer', {});
     const others = lengthOf({ short: 5000, long: 20_000 });
@@ -153,7 +153,7 @@ test(
 );
 
 test(
-  'G8: a request of fifty merges in a chain, of users who have much, holds up nobody',
+  'G8: a request of fifty chained merges of users with many rows delays no lane',
   async () => {
     const names = Array.from({ length: 51 }, (_, place) => `link ${place}`);
     await store(...names.map((name) => event(name, 'first')));

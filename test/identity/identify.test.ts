@@ -20,8 +20,8 @@ function identify(
   return identity('identify', { user: by(identifier, ...prioritization), external_id });
 }
 
-describe('to identify', () => {
-  it('gives an alias-only user an external id that nobody has', async () => {
+describe('identify', () => {
+  it('gives an alias-only user an unused external id', async () => {
     await scene.apply([has(alias('l:new'), { set: { points: 1 } }), does(alias('l:new'))]);
     const { service_id } = await scene.aliased('l:new');
     await scene.apply([identify('l:new', 'new')]);
@@ -33,7 +33,7 @@ describe('to identify', () => {
     expect((await scene.user('new')).custom_events).toMatchObject([{ count: 3 }]);
   });
 
-  it('lets the user who has the external id take the alias-only user in, who disappears', async () => {
+  it('merges an alias-only user into the user that has the external id', async () => {
     await scene.apply([
       has(alias('l:known'), { set: { from: 'alias', colour: 'red' }, standard: { first_name: 'Ada' } }),
       does(alias('l:known')),
@@ -52,7 +52,7 @@ describe('to identify', () => {
     expect((await scene.aliased('l:known')).service_id).toBe(known.service_id);
   });
 
-  it('does nothing with an alias of a user who is identified already', async () => {
+  it('ignores an alias of an identified user', async () => {
     await scene.apply([has('identified', {}), has('another', {})]);
     await scene.apply([identity('alias_new', { ...alias('l:identified'), external_id: 'identified' })]);
     await scene.apply([identify('l:identified', 'another'), identify('l:identified', 'brand new')]);
@@ -61,13 +61,13 @@ describe('to identify', () => {
     expect(await scene.user('brand new')).toBeUndefined();
   });
 
-  it('does nothing with an alias that nobody has: no user is made', async () => {
+  it('ignores an unknown alias, and creates no user', async () => {
     await scene.apply([identify('l:nobody', 'no user')]);
     expect(await scene.user('no user')).toBeUndefined();
     expect(await scene.aliased('l:nobody')).toBeUndefined();
   });
 
-  it('combines with a user who has another alias under the label: that one stays, the other means nobody', async () => {
+  it('merges into a user with another alias of the label, whose own alias stays', async () => {
     await scene.apply([has('labelled', {}), has(alias('l:b'), { set: { points: 1 } })]);
     await scene.apply([identity('alias_new', { ...alias('l:a'), external_id: 'labelled' })]);
     await scene.apply([identify('l:b', 'labelled')]);
@@ -81,7 +81,7 @@ describe('to identify', () => {
     expect(await scene.aliased('l:b')).toMatchObject({ custom_attributes: { points: 2 } });
   });
 
-  it('two aliases under one label with one external id, in one batch: both are combined, the first stays', async () => {
+  it('merges two aliases of one label into one user in a batch, who keeps the first alias', async () => {
     await scene.apply([has(alias('l:1'), { set: { one: 1 } }), has(alias('l:2'), { set: { two: 2 } })]);
     await scene.apply([identify('l:1', 'twice'), identify('l:2', 'twice')]);
     expect(await scene.aliased('l:1')).toMatchObject({
@@ -91,7 +91,7 @@ describe('to identify', () => {
     expect(await scene.aliased('l:2')).toBeUndefined();
   });
 
-  it('finds the external id that a user went by before', async () => {
+  it('finds the user by a deprecated external id', async () => {
     await scene.apply([has('was', {}), has(alias('l:was'), { set: { points: 1 } })]);
     await scene.apply([
       identity('external_id_rename', { current_external_id: 'was', new_external_id: 'is' }),
@@ -111,7 +111,7 @@ describe('to identify', () => {
     const holds = (who: Identifier, name: string) =>
       has(who, { standard: { ...addressOf(name), ...validity } });
 
-    it('names the user without an external id whom the prioritization leaves', async () => {
+    it('selects the user without an external id that the prioritization leaves', async () => {
       const name = `${kind} narrowed`;
       await scene.apply([holds(user(`${name} kept`), name)]);
       await scene.apply([holds(alias(`${name}:1`), name)]);
@@ -123,7 +123,7 @@ describe('to identify', () => {
       expect((await scene.aliased(`${name}:1`)).external_id).toBe(`${name} kept`);
     });
 
-    it('does nothing when several are left, or one who is identified', async () => {
+    it('is ignored when several users are left, or an identified one', async () => {
       const name = `${kind} several`;
       await scene.apply([holds(alias(`${name}:1`), name)]);
       await scene.apply([holds(alias(`${name}:2`), name)]);

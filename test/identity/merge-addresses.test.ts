@@ -39,7 +39,7 @@ function phoneOf(name: string): string {
   return numbers.get(name)!;
 }
 
-// In the order of their last update: known 1, l:anonymous 1, known 2, l:anonymous 2
+// Order of the last update: known 1, l:anonymous 1, known 2, l:anonymous 2
 const choices: [Prioritization[], string | undefined][] = [
   [[], undefined],
   [['identified'], undefined],
@@ -57,7 +57,7 @@ const choices: [Prioritization[], string | undefined][] = [
 ];
 
 describe.each(kinds)('a merge by %s', (kind, addressOf, validity) => {
-  test.each(choices)('narrowed by %j means %s', async (prioritization, expected) => {
+  test.each(choices)('narrowed by %j selects %s', async (prioritization, expected) => {
     const name = `${kind}${prioritization.join('').replaceAll('_', '')}`;
     const [k1, a1, k2, a2] = [
       `${name} known 1`,
@@ -82,7 +82,7 @@ describe.each(kinds)('a merge by %s', (kind, addressOf, validity) => {
     } else expect(await gone(all)).toEqual(chosen ? [chosen] : []);
   });
 
-  it('can name the kept user too', async () => {
+  it('can select the kept user too', async () => {
     const name = `keep${kind}`;
     await share({ ...addressOf(name), ...validity }, [`${name} 1`, `${name} 2`]);
     await scene.apply([has(`${name} merged`, { set: { from: 'merged' } })]);
@@ -96,7 +96,7 @@ describe.each(kinds)('a merge by %s', (kind, addressOf, validity) => {
     expect((await scene.user(`${name} 2`)).custom_attributes).toBeUndefined();
   });
 
-  it('finds nobody when nobody is left', async () => {
+  it('is ignored when no user is left', async () => {
     const name = `none${kind}`;
     await share({ ...addressOf(name), ...validity }, [`${name} 1`]);
     const before = await scene.user(`${name} 1`);
@@ -107,7 +107,7 @@ describe.each(kinds)('a merge by %s', (kind, addressOf, validity) => {
     expect(await scene.user(`${name} 1`)).toEqual(before);
   });
 
-  it('takes an event for an update, also one of the same batch', async () => {
+  it('counts an event as an update, also an event of the same batch', async () => {
     const name = `recent${kind}`;
     const mergeLast = (): AcceptedObject =>
       identity('merge', {
@@ -127,8 +127,8 @@ describe.each(kinds)('a merge by %s', (kind, addressOf, validity) => {
   });
 });
 
-describe('a merge leaves the states of addresses alone', () => {
-  it('an address that the kept user takes keeps its own global state and its own group states', async () => {
+describe('a merge keeps the states of addresses', () => {
+  it('an address moved to the kept user keeps its own global state and its own group states', async () => {
     const group = await createGroup(scene.pool, scene.workspaceId, 'email', { name: 'taken' });
     const says = (state: 'subscribed' | 'unsubscribed') => ({
       email_subscribe: state,
@@ -157,7 +157,7 @@ describe('a merge leaves the states of addresses alone', () => {
     expect(await scene.user('own b')).toMatchObject({ email: 'own-b@x.com', email_subscribe: 'subscribed' });
   });
 
-  it('what the merged user said for lack of an address is not merged', async () => {
+  it('states that the merged user had without an address are dropped', async () => {
     const groups = await Promise.all(
       (['email', 'sms'] as const).map((channel) =>
         createGroup(scene.pool, scene.workspaceId, channel, { name: `lack ${channel}` }),
@@ -180,7 +180,7 @@ describe('a merge leaves the states of addresses alone', () => {
     expect(await scene.rows('select from subscription_states where subject = $1', [a])).toEqual([]);
   });
 
-  it('a number that is no valid one moves as it is, and identifies nobody', async () => {
+  it('an invalid phone number moves unchanged, and still identifies no user', async () => {
     await scene.apply([has('bad a', { standard: { phone: '1234', phone_valid: false } }), has('bad b', {})]);
     await scene.apply([merge('bad a', 'bad b')]);
     expect((await scene.user('bad b')).phone).toBe('1234');
@@ -193,7 +193,7 @@ describe('several merges in one batch', () => {
   const points = (external_id: string, points: number) =>
     has(external_id, { set: { [external_id]: points } });
 
-  it('follow each other along a chain', async () => {
+  it('are applied along a chain', async () => {
     await scene.apply([
       ...['chain a', 'chain b', 'chain c'].flatMap((name) => [points(name, 1), does(name)]),
       merge('chain a', 'chain b'),
@@ -206,13 +206,13 @@ describe('several merges in one batch', () => {
     });
   });
 
-  it('there and back: the second finds nobody', async () => {
+  it('there and back: the second one finds no user', async () => {
     await scene.apply([points('back a', 1), points('back b', 2)]);
     await scene.apply([merge('back a', 'back b'), merge('back b', 'back a')]);
     expect(await gone(['back a', 'back b'])).toEqual(['back a']);
   });
 
-  it('into one user: the first wins, sums are of all', async () => {
+  it('into one user: the first one takes precedence, and sums include all', async () => {
     const names = ['many 1', 'many 2', 'many 3'];
     await scene.apply([
       has('many', {}),

@@ -51,7 +51,7 @@ const samples: Record<string, Record<string, [Value, Value]>> = {
   app_summaries: { sessions: [2, 5], first_session: times, last_session: times },
 };
 
-/** What must not be null, and no column of `cases` says. */
+/** Values of columns that must not be null and are not in `cases`. */
 const others: Record<string, Record<string, Value>> = {
   profiles: { created_at: early, updated_at: early, custom_attributes: {} },
   event_summaries: { name: 'seen', first: early, last: early, count: 1, updated_at: early },
@@ -62,7 +62,7 @@ const others: Record<string, Record<string, Value>> = {
   app_summaries: { app_id: 'app', sessions: 1, first_session: early, last_session: early },
 };
 
-/** kept, merged, and what the kept one has afterwards. */
+/** Triples of kept value, merged value, and the kept user's value after the merge. */
 const cases: Record<MergeRule, (a: Value, b: Value) => [Value, Value, Value][]> = {
   keep: (a, b) => [
     [a, b, a],
@@ -137,7 +137,7 @@ describe('a merge', () => {
   });
 
   test.each(Object.keys(mergeRules).filter((table) => table !== 'profiles'))(
-    'has a rule for every column of %s that is no key',
+    'has a rule for every column of %s outside of its key',
     async (table) => {
       const columns = await scene.rows(
         `select column_name as name from information_schema.columns

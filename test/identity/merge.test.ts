@@ -29,7 +29,7 @@ describe('a merge', () => {
     });
   });
 
-  it('does nothing when both have a phone number that cannot exist', async () => {
+  it('is ignored when both users have an invalid phone number', async () => {
     const phone = { standard: { phone: '+12', phone_valid: false } };
     await scene.apply(
       ['phone a', 'phone b', 'phone c'].map((name) => has(name, name === 'phone c' ? {} : phone)),
@@ -40,7 +40,7 @@ describe('a merge', () => {
     expect(await scene.user('phone a')).toBeUndefined();
   });
 
-  it('moves a place as a pair, or not at all', async () => {
+  it('moves latitude and longitude as a pair, or neither of them', async () => {
     const at = (longitude: number, latitude: number) => ({ current_location: { longitude, latitude } });
     await scene.track({
       attributes: [
@@ -53,7 +53,7 @@ describe('a merge', () => {
     expect((await scene.user('place c')).last_coordinates).toEqual([0, 0]);
   });
 
-  it('adds up events by name and purchases by product and currency, the first and the last time of both', async () => {
+  it('adds up events by name and purchases by product and currency, with first and last time', async () => {
     await scene.track({
       attributes: [{ external_id: 'sums a' }, { external_id: 'sums b' }],
       events: [
@@ -81,7 +81,7 @@ describe('a merge', () => {
     });
   });
 
-  it('adds up the sessions of apps on both; those of an app on one side alone stay, or are gone', async () => {
+  it('adds up sessions of shared apps, and drops apps that only the merged user has', async () => {
     await scene.track({ attributes: [{ external_id: 'apps a' }, { external_id: 'apps b' }] });
     const [a, b] = [await scene.profileId('apps a'), await scene.profileId('apps b')];
     for (const [id, app, sessions] of [
@@ -133,7 +133,7 @@ describe('a merge', () => {
     expect(await scene.aliased('web:1')).toBeUndefined();
   });
 
-  it('takes the merged user away: neither external id nor service id resolve, and a track begins anew', async () => {
+  it('removes the merged user: both ids stop resolving, and a track creates a new user', async () => {
     await scene.apply([has('gone a', { set: { old: true } }), has('gone b', {})]);
     const { service_id } = await scene.user('gone a');
     const { service_id: kept, created_at } = await scene.user('gone b');
@@ -148,7 +148,7 @@ describe('a merge', () => {
     expect((await scene.user('gone b')).custom_events).toBeUndefined();
   });
 
-  it('takes the ids that the merged user went by before with it', async () => {
+  it('moves the deprecated external ids of the merged user', async () => {
     await scene.apply([has('renamed a', {}), has('renamed b', {})]);
     const [current_external_id, new_external_id] = ['renamed a', 'renamed a2'];
     await scene.apply([identity('external_id_rename', { current_external_id, new_external_id })]);
@@ -170,7 +170,7 @@ describe('a merge', () => {
     expect(after.created_at).toEqual(before.created_at);
   });
 
-  it('loses no event and no purchase: they are the kept user’s by reference, where they lie', async () => {
+  it('keeps events and purchases in place, and references them from the kept user', async () => {
     await scene.track({
       events: [1, 2, 3].map((place) => ({ external_id: 'raw a', name: `seen ${place}`, time: first })),
       purchases: [bought('raw a', 1)],
@@ -195,7 +195,7 @@ describe('a merge', () => {
     ).toEqual([{ profile_id: a, kept_id: b }]);
   });
 
-  it('does nothing when nobody is meant on either side, or the same user on both', async () => {
+  it('is ignored when a side matches no user, or both sides match the same one', async () => {
     await scene.apply([has('alone', { set: { points: 1 } })]);
     await scene.apply([identity('alias_new', { ...alias('nick:alone'), external_id: 'alone' })]);
     const before = await scene.user('alone');

@@ -23,7 +23,7 @@ beforeAll(async () => {
 });
 afterAll(() => scene.stop());
 
-/** Users who are there before most sequences, so that operations find somebody. */
+/** Users that exist before most sequences, so that operations find a user. */
 const people: Planned[] = [
   ...['x1', 'x2', 'x3'].map(
     (external_id, index): Planned => ({
@@ -92,7 +92,8 @@ function makeObject(plan: Planned, index: number, groupIds: Map<string, string>)
 }
 
 /**
- * @param stored objects that are applied one by one, before those of the batch
+ * Applies the objects as a batch and one by one. @returns the resulting tables of both ways
+ * @param stored number of objects at the beginning that are applied one by one in both ways
  * @param inParts whether each round of the batch is a part
  */
 async function bothWays(planned: Planned[], stored: number, inParts: boolean) {
@@ -137,7 +138,7 @@ const clearedAndMerged = [
   { kind: 'identify', user: { identifier: { email: 'a@x.com' }, prioritization: [] }, external_id: 'x1' },
 ] as Planned[];
 
-it('a batch of track objects and identity operations does what the same objects do one by one', {
+it('a batch of track objects and identity operations has the same result as single objects', {
   timeout: PATIENCE + 60_000,
 }, async () => {
   const property = async (planned: Planned[], stored: number, isPeopled: boolean, inParts: boolean) => {

@@ -31,7 +31,7 @@ const SLICE = 5000;
 async function unfinished(objects: AcceptedObject[]) {
   const tx = await pool.connect();
   await tx.query('begin');
-  // As every batch does before it looks anybody up: the claim in the ledger gives it a transaction id.
+  // Every batch writes to the ledger before it looks up a user, which gives it a transaction id.
   await tx.query('insert into ledger (envelope_id) values ($1)', [uuidv7()]);
   const items = objects.map((object, ordinal) => ({
     ...{ workspaceId: scene.workspaceId, requestId: 'request', lane: 1 },
@@ -46,7 +46,7 @@ async function unfinished(objects: AcceptedObject[]) {
   };
 }
 
-/** The transaction, in which another one commits between the statement of this name and what is before it. */
+/** Wraps the transaction so that another one commits immediately before the statement of this name. */
 function committingBefore(name: string, tx: Connection, other: { commit(): Promise<void> }): Connection {
   const answers: unknown[] = [];
   const query = async (given: { name?: string }) => {
@@ -63,13 +63,13 @@ function committingBefore(name: string, tx: Connection, other: { commit(): Promi
   });
 }
 
-/** Of one Postgres, or of nodes. */
+/** Recognizes the statement that reads the horizon, of one Postgres or of nodes. */
 function asksForHorizon(statement: unknown): boolean {
   const { name } = (statement ?? {}) as { name?: string };
   return name === 'is-horizon-passed' || String(statement).includes('run_command_on_all_nodes');
 }
 
-/** Settles until nothing is left to do, with as many workers as asked for. */
+/** Settles with as many workers as requested, until all tombstones are settled. */
 async function settle(workers = 1): Promise<void> {
   const running = Array.from({ length: workers }, () => startSettling(pool, silent));
   try {
@@ -83,7 +83,7 @@ async function left(): Promise<number> {
   return (await scene.rows('select from removed_profiles')).length;
 }
 
-/** How many rows of each table belong to one of the profiles. */
+/** Counts the rows of these profiles in each table. */
 async function rowsOf(ids: string[]): Promise<Record<string, number>> {
   const counts: Record<string, number> = {};
   for (const table of ['events', 'purchases', 'event_summaries', 'purchase_summaries', 'merged_profiles']) {
@@ -106,7 +106,7 @@ async function makeEvents(profileId: string, count: number): Promise<void> {
 }
 
 describe('an event of a transaction that found the user before', () => {
-  it('a merge, and commits after it, is counted for the kept user in the end', async () => {
+  it('a merge and commits after it is counted for the kept user', async () => {
     await scene.apply([has('late a', {}), has('late b', {}), does('late b', 'late')]);
     const late = await unfinished([does('late a', 'late')]);
     await scene.apply([merge('late a', 'late b')]);
@@ -116,7 +116,7 @@ describe('an event of a transaction that found the user before', () => {
     expect((await scene.user('late b')).custom_events).toMatchObject([{ name: 'late', count: 2 }]);
   });
 
-  it('a merge, and commits while it is being written, is counted for the kept user in the end', async () => {
+  it('a merge and commits during it is counted for the kept user', async () => {
     await scene.apply([has('amid a', {}), has('amid b', {}), does('amid b', 'late')]);
     const late = await unfinished([does('amid a', 'late')]);
     const tx = await pool.connect();
@@ -143,7 +143,7 @@ describe('an event of a transaction that found the user before', () => {
     expect((await scene.user('amid b')).custom_events).toMatchObject([{ name: 'late', count: 2 }]);
   });
 
-  it('two merges in a row, and commits after them, is counted for the last one', async () => {
+  it('two consecutive merges and commits after them is counted for the last keeper', async () => {
     await scene.apply([has('row a', {}), has('row b', {}), has('row c', {})]);
     const late = await unfinished([does('row a', 'late'), does('row b', 'late')]);
     await scene.apply([merge('row a', 'row b'), merge('row b', 'row c')]);
@@ -152,7 +152,7 @@ describe('an event of a transaction that found the user before', () => {
     expect((await scene.user('row c')).custom_events).toMatchObject([{ name: 'late', count: 2 }]);
   });
 
-  it('a delete, and commits after it, is erased: nothing of the user stays', async () => {
+  it('a delete and commits after it is erased with the user', async () => {
     await scene.apply([has('erased', {}), does('erased')]);
     const id = await scene.profileId('erased');
     const late = await unfinished([does('erased', 'late')]);
@@ -162,7 +162,7 @@ describe('an event of a transaction that found the user before', () => {
     expect(await rowsOf([id])).toEqual({});
   });
 
-  it('a merge into somebody who is deleted then is erased with both', async () => {
+  it("a merge and the keeper's deletion is erased with both", async () => {
     await scene.apply([has('both a', {}), has('both b', {}), does('both a'), does('both b')]);
     const ids = [await scene.profileId('both a'), await scene.profileId('both b')];
     const late = await unfinished([does('both a', 'late')]);
@@ -173,7 +173,7 @@ describe('an event of a transaction that found the user before', () => {
     expect(await rowsOf(ids)).toEqual({});
   });
 
-  it('holds the settling up for as long as it is under way', async () => {
+  it('blocks the settling until it has committed', async () => {
     await scene.apply([has('waits', {})]);
     const id = await scene.profileId('waits');
     const late = await unfinished([does('waits', 'late')]);
@@ -200,8 +200,8 @@ describe('an event of a transaction that found the user before', () => {
   });
 });
 
-describe('a user who is deleted', () => {
-  it('is erased in slices, with those who were merged into the user', async () => {
+describe('a deleted user', () => {
+  it('is erased in slices, with all users that were merged into it', async () => {
     await scene.track({
       attributes: [{ external_id: 'slices a' }, { external_id: 'slices b' }],
       purchases: ['slices a', 'slices b'].map((external_id) => ({
@@ -227,7 +227,7 @@ describe('a user who is deleted', () => {
     expect(await rowsOf(ids)).toEqual({});
   });
 
-  it('leaves what others have done', async () => {
+  it('is erased without effect on other users', async () => {
     await scene.apply([does('stranger'), does('leaves'), remove('leaves')]);
     const stranger = await scene.profileId('stranger');
     await settle();
@@ -235,7 +235,7 @@ describe('a user who is deleted', () => {
   });
 });
 
-it('several workers that settle at once count nothing twice and leave nothing', async () => {
+it('several workers that settle at the same time count each row once and erase all', async () => {
   const names = Array.from({ length: 40 }, (_, place) => `crowd ${place}`);
   await scene.apply([has('crowd', {}), ...names.map((name) => has(name, {}))]);
   const ids = await Promise.all(names.map((name) => scene.profileId(name)));
@@ -249,7 +249,7 @@ it('several workers that settle at once count nothing twice and leave nothing', 
   expect(await rowsOf(ids)).toEqual({ events: 30, merged_profiles: 30 });
 });
 
-it('a worker leaves alone what another one has in hand', async () => {
+it('a worker skips tombstones that another worker is settling', async () => {
   await scene.apply([does('in hand'), remove('in hand')]);
   const keys = await selectTombstones(pool, 100);
   const tx = await pool.connect();
@@ -262,12 +262,12 @@ it('a worker leaves alone what another one has in hand', async () => {
   await settle();
 });
 
-it('a merge of a user with many events neither reads nor writes a row of events', async () => {
+it('a merge of a user with many events reads and writes only summaries', async () => {
   await scene.apply([has('busy a', {}), has('busy b', {})]);
   const id = await scene.profileId('busy a');
   await makeEvents(id, 20_000);
   const tx = await pool.connect();
-  // The counters of a session may hold some of what it did before.
+  // The counters of a session may include its earlier statements.
   const touched = async () => {
     const { rows } = await tx.query(
       `select sum(seq_scan + coalesce(idx_scan, 0) + n_tup_ins + n_tup_upd + n_tup_del)::integer as touched

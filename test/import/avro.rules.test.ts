@@ -43,7 +43,7 @@ test.each(['null', 'deflate', 'snappy'])(
   },
 );
 
-test('rows of Avro are what the API takes: null says nothing, and no value is changed', async () => {
+test('Avro rows map to API objects: null is omitted, and values are exact', async () => {
   const inner = record({ a: 'string' }, 'inner');
   const schema = record({
     ...{ external_id: 'string', gone: nullable('string'), big: 'long', small: 'long', ratio: 'double' },
@@ -73,7 +73,7 @@ test('rows of Avro are what the API takes: null says nothing, and no value is ch
   expect(readValues(most).next(long, 100)).toEqual({ n: '9223372036854775807' });
 });
 
-test('a row of Avro that is too long is refused alone, also one that a few bytes make long', async () => {
+test('an overlong Avro row is rejected alone, also one that few bytes expand to', async () => {
   const symbol = `S${'x'.repeat(200_000)}`;
   const symbols = { type: 'enum', name: 'kind', symbols: [symbol] };
   const schema = record({ external_id: 'string', list: { type: 'array', items: symbols } });
@@ -132,7 +132,7 @@ test.each<[string, Buffer, string]>([
   ['another codec', headOf(users, 'bzip2'), 'its codec (bzip2) is not supported'],
   ['a head that is cut', headOf(users).subarray(0, 30), 'its header is damaged or too long'],
   [
-    'a head of a length that is none',
+    'a header of an invalid length',
     Buffer.from('4f626a0102feffffffffffffffff01', 'hex'),
     'its header is damaged or too long',
   ],
@@ -162,7 +162,7 @@ test.each<[string, Buffer, string]>([
     'more bytes than its rows',
   ],
   [
-    'a text that goes on behind its block',
+    'a text that continues after its block',
     Buffer.concat([headOf(users), blockOf(1, zigzag(2 ** 40))]),
     'ends within a row',
   ],
@@ -188,23 +188,23 @@ test.each<[string, Buffer, string]>([
     'nested deeper than 64',
   ],
   [
-    'a block that is no deflate',
+    'a block that is not deflate data',
     Buffer.concat([headOf(users, 'deflate'), blockOf(1, Buffer.alloc(9, 0xff))]),
     'cannot be decompressed',
   ],
   [
-    'a block that is no Snappy',
+    'a block that is not Snappy data',
     Buffer.concat([headOf(users, 'snappy'), blockOf(1, Buffer.from('040001aabbccdd', 'hex'))]),
     'cannot be decompressed',
   ],
-])('an Avro file with %s is refused as a whole, by its name', async (_, content, rule) => {
+])('an Avro file with %s is rejected as a whole, by its name', async (_, content, rule) => {
   const file = fileOf('hostile.avro', content);
   const opened = openInput(file, { scratchBytes: 1_000_000 });
   await expect(opened).rejects.toThrow(rule);
   await expect(opened).rejects.toThrow(file);
 });
 
-test('Avro with some bytes changed is read or refused, and nothing else', async () => {
+test('Avro with changed bytes is either read or rejected', async () => {
   const row = {
     id: 'e',
     user_id: 'u',
@@ -237,7 +237,7 @@ test('Avro with some bytes changed is read or refused, and nothing else', async 
   expect(refused).toBeGreaterThan(5);
 });
 
-test('Snappy copies what was written before, also over itself, and nothing from before the beginning', () => {
+test('Snappy copies may overlap their output, but not start before it', () => {
   // A literal "ab", then eight bytes from two bytes back.
   expect(unsnappy(Buffer.from([10, 1 << 2, 0x61, 0x62, (4 << 2) | 1, 2]), 100).toString()).toBe('ababababab');
   expect(unsnappy(Buffer.from([5, 1 << 2, 0x61, 0x62, (2 << 2) | 2, 2, 0]), 100).toString()).toBe('ababa');

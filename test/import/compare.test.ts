@@ -17,7 +17,7 @@ const comparing = (theirs: string, ours: string, more: Partial<CompareOptions> =
 const compared = (theirs: readonly object[], ours: readonly object[], more: Partial<CompareOptions> = {}) =>
   comparing(fileOf('theirs.ndjson', lines(theirs)), fileOf('ours.ndjson', lines(ours)), more);
 
-test('what two services write of one user in their own ways is the same', async () => {
+test('a user that two services export in their own form is the same', async () => {
   const theirs = {
     ...{ external_id: 'ada', braze_id: 'aaa', created_at: '2020-01-01T00:00:00.000Z', random_bucket: 7 },
     ...{
@@ -56,7 +56,7 @@ test('what two services write of one user in their own ways is the same', async 
   expect(comparison.first).toEqual([]);
 });
 
-test('users who differ, and who are on one side alone, are counted and shown by user and field', async () => {
+test('users that differ or exist on one side only are counted and shown by user and field', async () => {
   const comparison = await compared(
     [
       { external_id: 'a', email: 'a@example.com', custom_attributes: { plan: 'pro', n: 1, x: 1 } },
@@ -94,7 +94,7 @@ test('a field that only one export has is named and not compared', async () => {
   expect(comparison).toMatchObject({ same: 1, differ: 0, not_compared: ['phone', 'custom_attributes'] });
 });
 
-test('rows that are no users, name nobody, or name somebody again are counted, and change nothing', async () => {
+test('invalid, anonymous and duplicate rows are counted without effect on the result', async () => {
   const content = `${lines([{ external_id: 'a', email: 'a' }, { external_id: 'a', email: 'b' }, { service_id: 'x' }])}[1]\nx\n${'['.repeat(100_000)}\n`;
   const comparison = await comparing(
     fileOf('theirs.ndjson', content),
@@ -128,7 +128,7 @@ test('archives of many files are compared with a folder, also of far more users 
   expect(comparison.first).toHaveLength(3);
 });
 
-test('one that is not there, more than the disk may take, and a stop end it', async () => {
+test('a missing file, the disk limit and a stop end the comparison', async () => {
   const file = fileOf('a.ndjson', lines([{ external_id: 'a' }]));
   await expect(comparing(file, `${file}.none`)).rejects.toThrow('cannot be read: ENOENT');
   await expect(comparing(file, file, { scratchBytes: 10 })).rejects.toThrow('SYNC_SCRATCH_BYTES');

@@ -8,7 +8,7 @@ import { type Step, unwatched } from '../../src/platform/steps.ts';
 import { startS3 } from '../integrations/s3.ts';
 import { fileOf } from './scene.ts';
 
-test('fetching an object is told of to its last byte, and checking it after that', async () => {
+test('progress is reported up to the last byte of fetching an object, then of checking it', async () => {
   const { endpoint, credentials, fill } = await startS3();
   const bucket = await fill(path.dirname(fileOf('1.csv', 'external_id,name,time\n')), 'exports/');
   const steps: (Step & { moved: number })[] = [];

@@ -28,7 +28,7 @@ const importing = (file: string, ...more: string[]) => [
   ...more,
 ];
 
-test('files of a folder are imported in order, each known by what it holds, and again with no effect', async () => {
+test('files of a folder are imported in order, and skipped by their content in a second run', async () => {
   const folder = path.dirname(fileOf('2.csv', events(20).replaceAll('event-', 'folder-b-')));
   mkdirSync(path.join(folder, '1'));
   writeFileSync(
@@ -46,7 +46,7 @@ test('files of a folder are imported in order, each known by what it holds, and 
       { file: second, state: 'imported', rows: 20 },
       { file: third, state: 'imported', refused: 1, rejects: `${third}.rejects.ndjson` },
     ],
-    // Refused rows of the first run lie beside by now, and are no rows of it.
+    // The rejects files of the first run are in the folder now, and are not imported.
     [first, second, third].map((file) => ({ file, state: 'imported before' })),
   ]);
   writeFileSync(path.join(folder, '4.csv'), events(5).replaceAll('event-', 'folder-d-'));

@@ -4,7 +4,7 @@ import { MOST_ROW_BYTES } from '../../src/import/reader.ts';
 import { parquetOf } from './parquet-file.ts';
 import { readRows } from './scene.ts';
 
-test('a Parquet file that a dictionary makes a gigabyte is refused before its rows are made', async () => {
+test('a Parquet file that a dictionary expands to a gigabyte is rejected before it is read', async () => {
   const file = await parquetOf(
     `select 'u' || n as external_id, repeat('x', 1000000) as x from range(1000) as numbers (n)`,
   );
@@ -15,7 +15,7 @@ test('a Parquet file that a dictionary makes a gigabyte is refused before its ro
   expect(process.memoryUsage().rss - before).toBeLessThan(300_000_000);
 });
 
-test('a row of a Parquet file that is too long is refused alone, and never made', async () => {
+test('an overlong row of a Parquet file is rejected alone, without building it', async () => {
   const file = await parquetOf(
     `select 'u' || n as external_id, case when n = 1 then [{'a': repeat('x', 10000000)}] end as x from range(3) as numbers (n)`,
   );
@@ -37,7 +37,7 @@ test('large rows of a Parquet file are read a window at a time, in their order',
   );
 });
 
-test('a row of values that nothing is prepared for is refused alone', async () => {
+test('a row of unexpected values is rejected alone', async () => {
   const file = await parquetOf(
     `select 'u' || n as external_id, case when n = 1 then {'toString': 1} end as name, '2026-01-31T12:00:00Z' as time, 'x' as "a.properties.b" from range(3) as numbers (n)`,
   );

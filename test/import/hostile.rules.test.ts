@@ -15,7 +15,7 @@ const opened = (file: string) => openInput(file, { scratchBytes: 100_000_000 });
 
 const line = (length: number) => `{"external_id":"long","x":"${'y'.repeat(length)}"}\n`;
 
-test('a row that is longer than a row may be is refused with its number, and those around it are read', async () => {
+test('an overlong row is rejected with its number, and the rows around it are read', async () => {
   const content = `{"external_id":"a"}\n${line(MOST_ROW_BYTES)}{"external_id":"b"}\n`;
   const { sent, refused } = await readRows(fileOf('users.ndjson', content), { layout: 'ndjson' });
   expect(sent).toEqual([{ external_id: 'a' }, { external_id: 'b' }]);
@@ -24,7 +24,7 @@ test('a row that is longer than a row may be is refused with its number, and tho
   ]);
 });
 
-test('a row of 100 MB takes no more memory than a row may have', async () => {
+test('a row of 100 MB uses only as much memory as the longest permitted row', async () => {
   const packed = gzipSync(`{"external_id":"a"}\n${line(100_000_000)}{"external_id":"b"}\n`, { level: 1 });
   const file = fileOf('users.ndjson.gz', packed);
   globalThis.gc?.();
@@ -39,7 +39,7 @@ test('a row of 100 MB takes no more memory than a row may have', async () => {
   expect(most).toBeLessThan(64 * 1024 * 1024);
 });
 
-test('a quote that is never closed is one refused row, which says so', async () => {
+test('a quote that is never closed is one rejected row with that reason', async () => {
   const { sent, refused } = await readRows(fileOf('users.csv', 'external_id,x\na,1\nb,"2\nc,3\n'));
   expect(sent).toEqual([{ external_id: 'a', x: 1 }]);
   expect(refused).toMatchObject([
@@ -47,7 +47,7 @@ test('a quote that is never closed is one refused row, which says so', async () 
   ]);
 });
 
-test('a row that is not in UTF-8 is refused alone', async () => {
+test('a row that is not in UTF-8 is rejected alone', async () => {
   const content = Buffer.concat([
     Buffer.from('external_id,x\na,\ufffd\nb,'),
     Buffer.of(0xe4, 0x0a),
@@ -99,24 +99,27 @@ test.each([
     zipOf([{ name: 'a.csv', content: 'x'.repeat(100_000), said: Buffer.from('external_id\n') }]),
     'a.csv is damaged',
   ],
-  ['gzip of nothing', gzipSync(''), 'is empty'],
-])('a file that is %s is refused as a whole, by its name, before a row is read', async (_, content, rule) => {
-  const file = fileOf('users.csv', content);
-  await expect(opened(file)).rejects.toThrow(rule);
-  await expect(opened(file)).rejects.toThrow(file);
-});
+  ['gzip of an empty file', gzipSync(''), 'is empty'],
+])(
+  'a file that is %s is rejected as a whole, by its name, before a row is read',
+  async (_, content, rule) => {
+    const file = fileOf('users.csv', content);
+    await expect(opened(file)).rejects.toThrow(rule);
+    await expect(opened(file)).rejects.toThrow(file);
+  },
+);
 
-test('a file that unpacks to far more than an export does is refused', async () => {
+test('a file that unpacks to far more than an export does is rejected', async () => {
   const file = fileOf('users.csv', gzipSync(Buffer.alloc(70_000_000, 0x61)));
   await expect(opened(file)).rejects.toThrow('decompresses to more than 250 times');
 });
 
-test('a zip that unpacks to far more than an export does is refused', async () => {
+test('a zip that unpacks to far more than an export does is rejected', async () => {
   const file = fileOf('users.zip', zipOf([{ name: 'a.csv', content: Buffer.alloc(70_000_000, 0x61) }]));
   await expect(opened(file)).rejects.toThrow('decompresses to more than 250 times');
 });
 
-test('a name within a zip leads nowhere: it is only shown', async () => {
+test('a name within a zip is only shown, and never used as a path', async () => {
   const name = '../../etc/pass\u001bwd.csv';
   const file = fileOf('users.zip', zipOf([{ name, content: 'external_id,x\nada\n' }]));
   const { refused } = await readRows(file);
@@ -126,14 +129,14 @@ test('a name within a zip leads nowhere: it is only shown', async () => {
   await input.close();
 });
 
-test('a folder is no file, and a file that is not there is refused', async () => {
+test('a folder in place of a file, and a missing file, are rejected', async () => {
   const folder = path.join(path.dirname(fileOf('x', 'y')), 'folder');
   mkdirSync(folder);
   await expect(opened(folder)).rejects.toThrow(`${folder} is not a regular file`);
   await expect(opened(`${folder}/none.csv`)).rejects.toThrow('none.csv cannot be read: ENOENT');
 });
 
-describe('of a folder', () => {
+describe('a folder', () => {
   /** Empty files of these names. */
   function folderOf(...names: string[]): string {
     const folder = path.dirname(fileOf('.first', ''));
@@ -144,7 +147,7 @@ describe('of a folder', () => {
     return folder;
   }
 
-  test('the files are read in the order of their paths, but for hidden, unfinished and refused ones', async () => {
+  test('is read in the order of paths, without hidden, unfinished and rejected files', async () => {
     const folder = folderOf(
       ...['b.csv', 'a.csv', '10.csv', '9.csv', 'type=1/date=2/x.avro', '.hidden', '.git/config'],
       ...[
@@ -162,7 +165,7 @@ describe('of a folder', () => {
     ]);
   });
 
-  test('one that is empty, has a link to a folder, or lies too deep is refused', async () => {
+  test('is rejected if it is empty, is nested too deeply or has a link to a folder', async () => {
     const empty = folderOf('.hidden');
     await expect(filesOf(empty)).rejects.toThrow(`${empty} contains no file`);
     const begun = folderOf('a.csv', 'unfinished.json');
@@ -175,7 +178,7 @@ describe('of a folder', () => {
     await expect(filesOf(empty)).rejects.toThrow('broken cannot be read: ENOENT');
   });
 
-  test('more than 10,000 files are refused before one is read', async () => {
+  test('is rejected before a file is read if it has more than 10,000 files', async () => {
     const folder = folderOf();
     const one = path.join(folder, '.first');
     for (let n = 0; n <= 10_000; n++) linkSync(one, path.join(folder, `${n}.csv`));
@@ -185,7 +188,7 @@ describe('of a folder', () => {
   });
 });
 
-test('a long line of quotes is looked through once, not once for each quote', () => {
+test('a long line of quotes is scanned once, not once for each quote', () => {
   const chunk = Buffer.from(`${'"a",'.repeat(50_000)}\nb\n`);
   let asked = 0;
   chunk.indexOf = function (this: Buffer, ...search: Parameters<Buffer['indexOf']>) {
@@ -198,18 +201,18 @@ test('a long line of quotes is looked through once, not once for each quote', ()
   expect(asked).toBeLessThan(5);
 });
 
-test('an object of thousands of properties is mapped in time that its size bounds', async () => {
+test('an object of thousands of properties is mapped in time proportional to its size', async () => {
   const members = Array.from({ length: 10_000 }, (_, n) => `"properties.p${n}":${n}`).join(',');
   const file = fileOf('events.ndjson', `{"id":"a","name":"n","time":"2026-01-31T12:00:00Z",${members}}\n`);
   const before = process.cpuUsage();
   const { sent } = await readRows(file, { type: 'events', layout: 'ndjson', map: 'external_id=id' });
   const { user } = process.cpuUsage(before);
   expect(Object.keys((sent[0] as { properties: object }).properties)).toHaveLength(10_000);
-  // With a copy for each member it takes ten times as long.
+  // A copy per member would take ten times as long.
   expect(user / 1000).toBeLessThan(2000);
 });
 
-/** A frame of Zstandard around bytes as they are, and what its head says of the memory that it takes. */
+/** Returns a frame of Zstandard with uncompressed bytes, and a header with the given sizes. */
 function zstdFrame(content: string, { window, size }: { window?: number; size?: bigint } = {}): Buffer {
   const block = Buffer.alloc(3);
   block.writeUIntLE((content.length << 3) | 1, 0, 3);
@@ -234,7 +237,7 @@ async function unpackedZstd(bytes: Buffer, step: number): Promise<string> {
 }
 
 test.each([1, 7, 1000])(
-  'each frame of Zstandard is judged before it is unpacked, in pieces of %i bytes',
+  'each frame of Zstandard is checked before it is unpacked, in pieces of %i bytes',
   async (step) => {
     const skippable = Buffer.concat([Buffer.from('502a4d1804000000', 'hex'), Buffer.from('skip')]);
     const harmless = [zstdFrame('external_id\n'), skippable, zstdFrame('ada\n')];
@@ -246,7 +249,7 @@ test.each([1, 7, 1000])(
   },
 );
 
-test('entries of a zip that lie over one another are refused, whatever they would unpack to', async () => {
+test('overlapping entries of a zip are rejected, whatever their size', async () => {
   const archive = zipOf([
     { name: 'a.csv', content: 'external_id\nada\n' },
     { name: 'b.csv', content: 'external_id\nbob\n' },
@@ -257,7 +260,7 @@ test('entries of a zip that lie over one another are refused, whatever they woul
   await expect(opened(fileOf('users.zip', archive))).rejects.toThrow('overlaps the next file');
 });
 
-test('refused rows never go over the file itself, by whatever name, nor over what another import has written', async () => {
+test("a rejects file never overwrites the source, by any name, or another import's rejects", async () => {
   const file = fileOf('users.csv', 'external_id\nada\n');
   const folder = path.dirname(file);
   const [linked, symbolic] = [path.join(folder, 'linked'), path.join(folder, 'symbolic')];
@@ -286,7 +289,7 @@ test('refused rows never go over the file itself, by whatever name, nor over wha
   }
 });
 
-test('refused rows of objects of a bucket have a file each, by the whole key', () => {
+test('rejected rows of objects of a bucket have a file each, named by the whole key', () => {
   const of = (name: string) => usualPath({ path: '/tmp/copy', name }, false);
   expect(of('s3://rows/a/1.csv')).toBe('rows_a_1.csv.rejects.ndjson');
   expect(of('s3://rows/b/1.csv')).toBe('rows_b_1.csv.rejects.ndjson');
@@ -296,7 +299,7 @@ test('refused rows of objects of a bucket have a file each, by the whole key', (
   expect(usualPath({ path: '/a/b.csv', name: '/a/b.csv' }, true)).toBe('/a/b.csv.dry-run.rejects.ndjson');
 });
 
-test('an import that has waited for a queue which was away rests no longer than behind any work', () => {
+test('an import that has waited for a missing queue rests no longer than after any work', () => {
   expect(restAfter(100)).toBe(300);
   expect(restAfter(60_000)).toBe(2000);
 });

@@ -51,7 +51,7 @@ const said = (options: Record<string, string>) =>
 const lately = async (prefix: string) =>
   (await inLane()).map(({ name }) => name).filter((name) => name.startsWith(prefix));
 
-test('rows come into the lanes in their order, and a second run does nothing', async () => {
+test('rows enter the lanes in order, and a second run adds none', async () => {
   const file = fileOf('events.csv', events(5000));
   expect(await on.json(importing(file))).toEqual({
     imports: [{ file, state: 'imported', rows: 5000, accepted: 5000, refused: 0, warned: 0, rejects: null }],
@@ -69,7 +69,7 @@ test('rows come into the lanes in their order, and a second run does nothing', a
   expect(await lately('event-')).toEqual(expected);
 });
 
-test('refused rows are written to a file with row, field and rule, and the exit code says so', async () => {
+test('rejected rows are written to a file with row, field and rule, and set the exit code', async () => {
   const file = fileOf(
     'some.csv',
     `${header}a,refused-1,2026-01-31T12:00:00Z,1\nb,refused-2,never,2\n,x,2026-01-31T12:00:00Z,3\n`,
@@ -92,7 +92,7 @@ test('refused rows are written to a file with row, field and rule, and the exit 
   ]);
 });
 
-test('columns that differ from a field only in their case are reported by an import and a dry run', async () => {
+test('columns that differ from a field only in case are reported by imports and dry runs', async () => {
   const file = fileOf('case.csv', 'EXTERNAL_ID,EMAIL,\nada,ada@example.com,1\n');
   const options = [
     '--workspace',
@@ -111,7 +111,7 @@ test('columns that differ from a field only in their case are reported by an imp
   expect([imported.code, imported.stderr]).toEqual([0, expect.stringContaining(warning)]);
 });
 
-test('a file without rows ends with 1 and its cause, and no import is begun; others beside it are imported', async () => {
+test('a file without rows ends with 1 and its cause, and other files are imported', async () => {
   const [empty, full] = [
     fileOf('empty.csv', header),
     fileOf('full.csv', `${header}a,beside-1,2026-01-31,1\n`),
@@ -126,7 +126,7 @@ test('a file without rows ends with 1 and its cause, and no import is begun; oth
   ]);
 });
 
-test('a dry run shows what the first rows become, judges all of them, and sends none', async () => {
+test('a dry run shows the first rows, validates all of them, and imports none', async () => {
   const file = fileOf('dry.csv', `User,What,time\na,dry-1,2026-01-31T12:00:00Z\nb,dry-2,never\n`);
   const map = ['--map', 'external_id=User,name=What', '--dry-run'];
   const { code, stdout } = await on.run([...importing(file, ...map), '--json']);
@@ -156,11 +156,11 @@ test('a dry run shows what the first rows become, judges all of them, and sends 
   expect((await pool.query('select from imports where file = $1', [file])).rowCount).toBe(0);
 });
 
-test('what was staged when an import was left is handed over first, by the same ids, and rows go on behind it', async () => {
+test('a resumed import enqueues its staged jobs first, with the same ids, and then its rows', async () => {
   const file = fileOf('left.csv', events(600).replaceAll('event-', 'left-'));
   await on.json(importing(file));
   const before = await inLane();
-  // As it stands when the process dies with its last chunk handed over: another run hands it over again.
+  // The state after the process died with its last chunk enqueued: the next run enqueues it again.
   const { rows } = await pool.query('select * from imports where file = $1', [file]);
   expect(rows[0]).toMatchObject({ rows_done: 600, staged: null, envelope_ids: [] });
   const half = fileOf('half.csv', events(600).replaceAll('event-', 'half-'));
@@ -181,7 +181,7 @@ test('what was staged when an import was left is handed over first, by the same 
   expect((await pool.query('select from imports where staged is not null')).rowCount).toBe(0);
 });
 
-test('rows of an interrupted import are erased after 7 days, and continuing it says what to do', async () => {
+test('rows of an interrupted import are erased after 7 days, with instructions to continue', async () => {
   const [lost, applied] = [newId(), newId()];
   for (const [name, id] of [
     ['stale.csv', lost],
@@ -210,7 +210,7 @@ test('rows of an interrupted import are erased after 7 days, and continuing it s
   }
 });
 
-test('refused rows of a chunk that was not written down are not written twice', async () => {
+test('rejected rows of a chunk that was not committed are written only once', async () => {
   const bad = (n: number) => `u,torn-${n},never,${n}\n`;
   const file = fileOf('torn.csv', header + Array.from({ length: 600 }, (_, n) => bad(n)).join(''));
   await on.run(importing(file));
@@ -227,7 +227,7 @@ test('refused rows of a chunk that was not written down are not written twice', 
   expect(readFileSync(rejects, 'utf8')).toBe(whole);
 });
 
-test('while one process brings a file in, another that begins with it ends at once, and touches nothing', async () => {
+test('an import fails immediately while another process is importing the same file', async () => {
   const file = fileOf('alone.csv', events(3).replaceAll('event-', 'alone-'));
   await on.json(importing(file));
   const { rows } = await pool.query('select workspace_id, key from imports where file = $1', [file]);
@@ -237,16 +237,16 @@ test('while one process brings a file in, another that begins with it ends at on
   expect((await on.json(importing(file))).imports).toMatchObject([{ state: 'imported before' }]);
 });
 
-test('an import that was begun in another way is not gone on with; by a new name it begins again', async () => {
+test('an import with changed options fails, and starts over under a new name', async () => {
   const file = fileOf('other.csv', events(3).replaceAll('event-', 'other-'));
   await on.json(importing(file));
   await pool.query('update imports set finished_at = null, rows_done = 1 where file = $1', [file]);
   expectRefusal(await on.run(importing(file, '--ignore', 'n')), file, 'with other options', '--name');
-  // Which of its members comes first says nothing.
+  // The order of the members is irrelevant.
   const turned = `select json_object_agg(key, value order by key desc) from json_each(reading)`;
   await pool.query(`update imports set reading = (${turned}) where file = $1`, [file]);
   expect((await on.json(importing(file))).imports).toMatchObject([{ state: 'imported', rows: 3 }]);
-  // Who has corrected the mapping must not believe that it had an effect.
+  // A corrected mapping must not seem to have had an effect.
   expectRefusal(
     await on.run(importing(file, '--ignore', 'n')),
     'already imported with other options',
@@ -259,7 +259,7 @@ test('an import that was begun in another way is not gone on with; by a new name
   expectRefusal(await on.run(importing(another, '--name', 'once more')), 'has other content');
 });
 
-test('what cannot be read or written is refused in one line, with file and rule', async () => {
+test('a file that cannot be read or written is reported in one line, with its name and rule', async () => {
   expectRefusal(await on.run(importing('/nowhere/users.csv')), '/nowhere/users.csv cannot be read: ENOENT');
   const nameless = fileOf('export', 'external_id,name,time\n');
   expectRefusal(await on.run(importing(nameless)), 'set it with --format');
@@ -278,7 +278,7 @@ test('what cannot be read or written is refused in one line, with file and rule'
   ]);
 });
 
-test('objects of a bucket are fetched one after the other; one that was imported before is known by what it holds', async () => {
+test('objects of a bucket are fetched one by one, and recognized by their content', async () => {
   const { endpoint, credentials, fill } = await startS3();
   const folder = path.dirname(fileOf('1.csv', events(20).replaceAll('event-', 'bucket-a-')));
   writeFileSync(path.join(folder, '2.csv.gz'), gzipSync(events(20).replaceAll('event-', 'bucket-b-')));
@@ -305,7 +305,7 @@ test('objects of a bucket are fetched one after the other; one that was imported
   expectRefusal(keyless, 's3:// needs --region and --access-key-id');
 });
 
-test('a bucket that cannot be reached, and a wrong key, are said in one line', async () => {
+test('an unreachable bucket and a wrong key are reported in one line', async () => {
   const secret = fileOf('secret', 'wrong');
   const from = (endpoint: string) =>
     importing(
@@ -321,14 +321,14 @@ test('a bucket that cannot be reached, and a wrong key, are said in one line', a
   );
 });
 
-test('a file of refused rows that is there is not written over, unless told; the source never', async () => {
+test('a rejects file is overwritten only with --force, and the source never', async () => {
   const content = `${header}u,over-1,never,1\n`;
   const file = fileOf('over.csv', content);
   const rejects = `${file}.rejects.ndjson`;
   writeFileSync(rejects, 'of somebody\n');
   expectRefusal(await on.run(importing(file)), `${rejects} already exists`, '--force');
   expect(readFileSync(rejects, 'utf8')).toBe('of somebody\n');
-  // Nothing was begun: the same holds of a second try.
+  // The import was not started, so a second attempt fails in the same way.
   expectRefusal(await on.run(importing(file)), `${rejects} already exists`);
   expectRefusal(await on.run(importing(file, '--rejects', file, '--force')), 'name another file');
   expect(readFileSync(file, 'utf8')).toBe(content);
@@ -336,7 +336,7 @@ test('a file of refused rows that is there is not written over, unless told; the
   expect(readFileSync(rejects, 'utf8')).toContain('over-1');
 });
 
-test('an import that ends early leaves nothing of its rows in the outbox', async () => {
+test('an import that fails leaves none of its rows in the outbox', async () => {
   const file = fileOf('early.csv', `${events(5000).replaceAll('event-', 'early-')}u,early-bad,never,1\n`);
   expectRefusal(await on.run(importing(file, '--rejects', '/dev/full')), 'its disk is full');
   const { rows } = await pool.query('select * from imports where file = $1', [file]);
@@ -344,7 +344,7 @@ test('an import that ends early leaves nothing of its rows in the outbox', async
   expect(rows[0]).toMatchObject({ staged: null, envelope_ids: [], finished_at: null });
 });
 
-test('imports are listed a page at a time, and one that is dropped begins again; that is audited', async () => {
+test('imports are listed page by page, and a dropped one starts over and is audited', async () => {
   const file = fileOf('drop.csv', events(2).replaceAll('event-', 'drop-'));
   await on.json(importing(file));
   const { imports } = await on.json(['import', 'list', '--workspace', 'shop']);

@@ -25,7 +25,9 @@ const run = (...args: string[]) =>
 const track = (json: Json) =>
   send(fleet.edges[0]!.port, { path: '/users/track', key: fleet.workspace.key, json });
 
-/** Milliseconds between a live request's answer and the next one: enough are told, and the import has the processor. */
+/**
+ * Milliseconds between two live requests: heartbeats report them, and the import still gets processor time.
+ */
 const PAUSE = 15;
 
 /** Sends an event every few milliseconds; how many there were, when it is stopped. */
@@ -47,7 +49,10 @@ function sendLive() {
   };
 }
 
-/** From then on an import makes way, and takes long enough to be killed. */
+/**
+ * Waits until heartbeats report live requests. From then on an import yields, and lasts long enough to be
+ * killed.
+ */
 const liveIsTold = () =>
   waitUntil(
     async () =>
@@ -64,7 +69,7 @@ async function countEvents(like: string) {
   return rows[0] as { rows: number; names: number };
 }
 
-test('an import that is killed again and again beside live requests brings each row in once', async () => {
+test('an import that is killed repeatedly during live requests applies each row once', async () => {
   const header = 'external_id,name,time\n';
   const rows = Array.from({ length: ROWS }, (_, n) => `user-${n % 50},row-${n},2026-01-31T12:00:00Z\n`);
   const file = fileOf('events.csv', header + rows.join(''));
@@ -112,7 +117,7 @@ test('an import that is killed again and again beside live requests brings each 
   ]);
 });
 
-test('a folder whose import is killed within its second file goes on there', async () => {
+test('a folder whose import is killed within its second file is resumed there', async () => {
   const rowsOf = (name: string, rows: number) =>
     `external_id,name,time\n${Array.from({ length: rows }, (_, n) => `user-1,${name}-${n},2026-01-31T12:00:00Z\n`).join('')}`;
   const first = fileOf('1.csv', rowsOf('folder-a', 300));
@@ -142,7 +147,7 @@ test('a folder whose import is killed within its second file goes on there', asy
   expect(await countEvents('folder-%')).toEqual({ rows: 4300, names: 4300 });
 });
 
-test('rows take effect in their order, behind what was sent before and before what is sent afterwards', async () => {
+test('rows take effect in order, between earlier and later requests', async () => {
   const users = Array.from({ length: 20 }, (_, n) => `ordered-${n}`);
   const adding = (value: string) => users.map((external_id) => ({ external_id, log: { add: [value] } }));
   await track({ attributes: adding('before') });

@@ -9,7 +9,7 @@ describe('the line breaks of a CSV file', () => {
   test.each([
     ['CR alone', 'external_id,plan\rada,pro\ralan,free\r'],
     ['CR alone without one at the end', 'external_id,plan\rada,pro\ralan,free'],
-    ['CR LF with a stray CR behind a row', 'external_id,plan\r\nada,pro\r\r\nalan,free\r\n'],
+    ['CR LF with a stray CR after a row', 'external_id,plan\r\nada,pro\r\r\nalan,free\r\n'],
     ['all three kinds', 'external_id,plan\rada,pro\r\nalan,free\n'],
   ])('%s end its rows', async (_, content) => {
     const { sent, refused } = await readRows(fileOf('users.csv', content));
@@ -20,7 +20,7 @@ describe('the line breaks of a CSV file', () => {
     expect(refused).toEqual([]);
   });
 
-  test('a stray CR within a row splits the row into two refused ones, and no value keeps the CR', async () => {
+  test('a stray CR within a row splits the row into two rejected ones, and values omit the CR', async () => {
     const { sent, refused } = await readRows(
       fileOf('users.csv', 'external_id,city,plan\r\nada,Lon\rdon,pro\r\nalan,"Ro\rme",free\r\n'),
     );
@@ -38,16 +38,16 @@ describe('the line breaks of a CSV file', () => {
 test.each([
   ['external_id,plan\n', 'users.csv has a header but no rows'],
   ['external_id,plan\r\n\r\n', 'users.csv has a header but no rows'],
-])('a CSV file with a header and no rows (%j) is refused with its cause', async (content, rule) => {
+])('a CSV file with a header and no rows (%j) is rejected with its cause', async (content, rule) => {
   await expect(readRows(fileOf('users.csv', content))).rejects.toThrow(rule);
 });
 
-test('an NDJSON file of empty lines is refused with its cause', async () => {
+test('an NDJSON file of empty lines is rejected with its cause', async () => {
   const reading = readRows(fileOf('users.ndjson', '\n\n'), { layout: 'ndjson' });
   await expect(reading).rejects.toThrow('users.ndjson has no rows');
 });
 
-test('an archive is read when one of its files has a header alone', async () => {
+test('an archive is read although one of its files has only a header', async () => {
   const zip = zipOf([
     { name: '1.csv', content: 'external_id\n' },
     { name: '2.csv', content: 'external_id\nada\n' },
@@ -57,12 +57,12 @@ test('an archive is read when one of its files has a header alone', async () => 
 
 describe('the delimiter of a CSV file', () => {
   test.each([
-    ['of the line sep=;', 'sep=;\r\nexternal_id;note\r\nada;a,b,c\r\n'],
-    ['of the same line in quotes', '"sep=;"\nexternal_id;note\nada;a,b,c\n'],
-    ['of the same line behind a mark', '\ufeffsep=;\nexternal_id;note\nada;a,b,c\n'],
-    ['of a line that names a tab', 'sep=\t\nexternal_id\tnote\nada\ta,b,c\n'],
-    ['of a line that names another sign', 'SEP=^\nexternal_id^note\nada^a,b,c\n'],
-  ])('is that %s', async (_, content) => {
+    ['named in the line sep=;', 'sep=;\r\nexternal_id;note\r\nada;a,b,c\r\n'],
+    ['named in a quoted line', '"sep=;"\nexternal_id;note\nada;a,b,c\n'],
+    ['named in a line after a byte order mark', '\ufeffsep=;\nexternal_id;note\nada;a,b,c\n'],
+    ['a tab that a line names', 'sep=\t\nexternal_id\tnote\nada\ta,b,c\n'],
+    ['another character that a line names', 'SEP=^\nexternal_id^note\nada^a,b,c\n'],
+  ])('is %s', async (_, content) => {
     expect((await readRows(fileOf('users.csv', content))).sent).toEqual([
       { external_id: 'ada', note: 'a,b,c' },
     ]);
@@ -73,14 +73,14 @@ describe('the delimiter of a CSV file', () => {
     expect(refused).toMatchObject([{ row: 2, line: 4 }]);
   });
 
-  test('is not one that only occurs within quotes of the header', async () => {
+  test('is not a character that only occurs within quotes of the header', async () => {
     const content = 'external_id,"note; with; semicolons; in; it"\nada,x\n';
     expect((await readRows(fileOf('users.csv', content))).sent).toEqual([
       { external_id: 'ada', 'note; with; semicolons; in; it': 'x' },
     ]);
   });
 
-  test('is found beside a quote that is a character of a name', async () => {
+  test('is found next to a quote that is a character of a name', async () => {
     const content = 'external_id;5" wide;note\nada;1;x\n';
     expect((await readRows(fileOf('users.csv', content))).sent).toEqual([
       { external_id: 'ada', '5" wide': 1, note: 'x' },
@@ -94,14 +94,14 @@ describe('a column without a name', () => {
   test.each([
     ['by an empty name', ['']],
     ['by its number', ['#1', '#4']],
-  ])('is left out with --ignore %s', async (_, ignore) => {
+  ])('is ignored with --ignore %s', async (_, ignore) => {
     expect((await readRows(fileOf('users.csv', content), { ignore })).sent).toEqual([
       { external_id: 'ada', plan: 'pro' },
       { external_id: 'alan', plan: 'free' },
     ]);
   });
 
-  test('refuses the file without --ignore, and the error says what to do', async () => {
+  test('rejects the file without --ignore, with the remedy', async () => {
     await expect(readRows(fileOf('users.csv', content), { ignore: ['#1'] })).rejects.toThrow(
       "column 4 of the header has no name; name it, or ignore it with --ignore '#4'",
     );
@@ -115,9 +115,9 @@ test.each([
     '[{"external_id":"ada"},\n{"external_id":"b"}]\n',
     'is a JSON array',
   ],
-  ['an array behind a mark and white space', '\ufeff [1]\n', 'is a JSON array'],
+  ['an array after a byte order mark and white space', '\ufeff [1]\n', 'is a JSON array'],
   ['a pretty-printed object', '{\n  "external_id": "ada"\n}\n', 'a JSON object spans several lines'],
-])('%s is refused as a whole, with line and remedy', async (_, content, rule) => {
+])('%s is rejected as a whole, with line and remedy', async (_, content, rule) => {
   const reading = readRows(fileOf('users.json', content), { layout: 'ndjson' });
   await expect(reading).rejects.toThrow(rule);
   await expect(reading).rejects.toThrow(/users\.json, line 1: .* jq -c /);
@@ -166,11 +166,11 @@ test.each([
   ['compressed with xz', Buffer.from('fd377a585a00', 'hex')],
   ['a tar archive', Buffer.concat([Buffer.alloc(257), Buffer.from('ustar')])],
   ['an HTML page', Buffer.from('\n<!DOCTYPE html>\n<html>')],
-])('a file named .csv that is %s is reported as that', async (what, bytes) => {
+])('a file named .csv that is %s is reported as such', async (what, bytes) => {
   await expect(readRows(fileOf('users.csv', bytes))).rejects.toThrow(`users.csv is ${what}`);
 });
 
-test('a refused row has file, row, line, column, field, value, reason and text', async () => {
+test('a rejected row has file, row, line, column, field, value, reason and text', async () => {
   const content = 'id,"Mail",note\nada,ada@example.com,"two\nlines"\nbob,nobody,x\ncy,cy@example.com\n';
   const refused = await refusedRows(content, 'external_id=id,email=Mail');
   expect(refused).toEqual([
@@ -188,7 +188,7 @@ test('a refused row has file, row, line, column, field, value, reason and text',
   ]);
 });
 
-test('a number of a CSV file keeps its digits: it stays a text where a double would lose some', async () => {
+test('a number of a CSV file keeps its digits: it stays a text if a double would lose some', async () => {
   const content = 'external_id,a,b,c,d\nada,123456789012345.5,0.1234567890123456,19.90,١٢\n';
   expect((await readRows(fileOf('users.csv', content))).sent).toEqual([
     { external_id: 'ada', a: '123456789012345.5', b: '0.1234567890123456', c: 19.9, d: '١٢' },
@@ -200,7 +200,7 @@ test.each([
   ['two decimal points', '1.2.3e5'],
   ['full-width digits', '\uff11\uff12'],
   ['a comma', '1,5'],
-])('a column read as a number refuses %s with the remedy', async (_, value) => {
+])('a column read as a number rejects %s with the remedy', async (_, value) => {
   const { refused } = await readRows(fileOf('users.csv', `external_id;n\nada;${value}\n`), {
     map: 'n=n:number',
   });

@@ -13,7 +13,7 @@ const tokensOf = (count: number) =>
 const sentOf = (tokens: ReturnType<typeof tokensOf>) =>
   tokens.map(({ app, token, device_id }) => ({ app_id: app, token, device_id }));
 
-test('a user of our export becomes the attributes of a user, with more tokens than one object has', async () => {
+test('an exported user becomes attributes, also with more tokens than one object has', async () => {
   const tokens = tokensOf(101);
   const file = fileOf(
     'profiles.ndjson',
@@ -41,7 +41,7 @@ test('a user of our export becomes the attributes of a user, with more tokens th
   ]);
 });
 
-test('whom one device alone names is made from it; whom nothing names is refused', async () => {
+test('a user with one device alone is created from it; a user without identifier is rejected', async () => {
   const none = { service_id: '0123456789abcdef01234567', user_aliases: [], custom_attributes: { vip: true } };
   const file = fileOf(
     'profiles.ndjson',
@@ -52,7 +52,7 @@ test('whom one device alone names is made from it; whom nothing names is refused
   expect(refused.map(({ row }) => row)).toEqual([2, 3]);
 });
 
-test('a state of a group is also that of an alias or a service id, and one without a group that of an email address', async () => {
+test('group states apply to aliases and service ids, and states without group to emails', async () => {
   const state = { subscription_group_id: group, subscription_state: 'subscribed' };
   const user_alias = { alias_name: 'al', alias_label: 'crm' };
   const file = fileOf(
@@ -61,7 +61,7 @@ test('a state of a group is also that of an alias or a service id, and one witho
       { user_alias, ...state },
       { service_id: '0123456789abcdef01234567', ...state },
       { email: 'Ada@example.com', email_subscribe: 'unsubscribed' },
-      // Whoever has left out the group has not meant all email.
+      // A row without a group must not change the state of all email.
       { email: 'ada@example.com', subscription_state: 'unsubscribed' },
       { email_subscribe: 'unsubscribed' },
     ),

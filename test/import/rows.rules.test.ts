@@ -20,7 +20,7 @@ describe('a CSV file', () => {
     expect(refused).toEqual([]);
   });
 
-  test('columns become the fields that --map names, and --ignore leaves some out', async () => {
+  test('columns become the fields that --map names, and --ignore omits some', async () => {
     const file = fileOf('users.csv', 'Customer No,mail,zip,notes,plan\n7,a@example.com,01067,secret,pro\n');
     const { sent } = await readRows(file, {
       map: 'external_id=Customer No,email=mail,postcode=zip:text',
@@ -29,7 +29,7 @@ describe('a CSV file', () => {
     expect(sent).toEqual([{ external_id: '7', email: 'a@example.com', postcode: '01067', plan: 'pro' }]);
   });
 
-  test('values of custom attributes are what they look like, unless a reading is named', async () => {
+  test('values of custom attributes are typed by their form, unless a type is named', async () => {
     const header = 'external_id,n,z,b,l,o,t,v,first_name\n';
     const file = fileOf('users.csv', `${header}1,12.5,007,TRUE,"[""a"",1]","{""x"":2}",[no,1.10,12\n`);
     const { sent } = await readRows(file, { map: 'v=v:text' });
@@ -41,7 +41,7 @@ describe('a CSV file', () => {
     ]);
   });
 
-  test('a value that cannot be read as its column says refuses the row, with field and column', async () => {
+  test("a value that does not match its column's type rejects the row, with field and column", async () => {
     const file = fileOf('users.csv', 'external_id,Age\n1,old\n2,33\n');
     const { sent, refused } = await readRows(file, { map: 'age=Age:number' });
     expect(sent).toEqual([{ external_id: '2', age: 33 }]);
@@ -56,7 +56,7 @@ describe('a CSV file', () => {
     ]);
   });
 
-  test('of events: a column that is no field is a property', async () => {
+  test('of events: other columns become properties', async () => {
     const file = fileOf(
       'events.csv',
       'user;name;time;plan;properties.seats\nada;bought;2026-01-31T12:00:00Z;pro;3\n',
@@ -99,14 +99,14 @@ describe('a CSV file', () => {
     ]);
   });
 
-  test('a user alias stands in two columns', async () => {
+  test('a user alias has two columns', async () => {
     const file = fileOf('users.csv', 'alias_name,alias_label,plan\nada,crm,pro\n');
     expect((await readRows(file)).sent).toEqual([
       { user_alias: { alias_name: 'ada', alias_label: 'crm' }, plan: 'pro' },
     ]);
   });
 
-  test('quotes, line breaks within them, and a mark at its beginning are what RFC 4180 says', async () => {
+  test('quotes, line breaks within them, and a byte order mark follow RFC 4180', async () => {
     const file = fileOf(
       'users.csv',
       '\ufeff"external_id","note, long"\r\n"a","x, ""y""\r\nz"\r\nb, "s" \r\n',
@@ -117,7 +117,7 @@ describe('a CSV file', () => {
     ]);
   });
 
-  test('a row with too many or too few values is refused, and its neighbours are not', async () => {
+  test('a row with too many or too few values is rejected alone', async () => {
     const file = fileOf('users.csv', 'external_id,plan\na,1\nb\nc,1,2\n"d"x,1\ne,2\n');
     const { sent, refused } = await readRows(file);
     expect(sent).toEqual([
@@ -142,13 +142,13 @@ describe('a CSV file', () => {
     ['a column without a name', 'external_id,,x\n', 'column 2 of the header has no name'],
     ['nobody', 'plan,seats\n1,2\n', 'has no column with an identifier'],
     ['nothing', '\n\n', 'the header cannot be read: the file has no rows'],
-  ])('a header with %s refuses the file', async (_, content, rule) => {
+  ])('a header with %s rejects the file', async (_, content, rule) => {
     const file = fileOf('users.csv', content);
     await expect(readRows(file)).rejects.toThrow(rule);
     await expect(readRows(file)).rejects.toThrow('users.csv');
   });
 
-  test('what --map or --ignore names has to be there, and a field is of one column', async () => {
+  test('--map and --ignore must name existing columns, and a field has one column', async () => {
     const file = fileOf('users.csv', 'id,mail,email\n1,a,b\n');
     await expect(readRows(file, { map: 'external_id=ID' })).rejects.toThrow(
       'has no column ID; the columns are id, mail, email',
@@ -166,7 +166,7 @@ describe('a CSV file', () => {
 });
 
 describe('an NDJSON file', () => {
-  test('has what the API takes on each line; empty lines are none', async () => {
+  test('has an API object on each line, and may have empty lines', async () => {
     const file = fileOf(
       'users.ndjson',
       '{"external_id":"a","n":1}\r\n\n{"external_id":"b","logins":{"inc":1}}',
@@ -185,7 +185,7 @@ describe('an NDJSON file', () => {
     expect(sent).toEqual([{ external_id: '7', email: 'a@example.com', x: [1] }]);
   });
 
-  test('a line that is no object is refused with its number, as one that the API refuses', async () => {
+  test('a line that is not an object is rejected by number, like an object of the API', async () => {
     const file = fileOf('users.ndjson', '{"external_id":"a"}\n[1]\nnot json\n{"email":"none"}\n{"n":1}\n');
     const { refused } = await readRows(file, { layout: 'ndjson' });
     expect(refused.map(({ row, field }) => [row, field])).toEqual([
@@ -198,7 +198,7 @@ describe('an NDJSON file', () => {
     expect(refused[1]!.reason).toMatch(/^the line is not valid JSON: /);
   });
 
-  test('a group that the workspace does not have is a fault of the field that names it', async () => {
+  test('an unknown group is an error of the field that names it', async () => {
     const group = '7b1f6a5e-4a3d-4c9e-8f6b-0d2f4c1a9e11';
     const file = fileOf(
       'states.ndjson',
@@ -214,13 +214,13 @@ describe('an NDJSON file', () => {
   });
 });
 
-test('a file that is packed by gzip is read as what is in it, whatever its name', async () => {
+test('a file compressed by gzip is read by its content, whatever its name', async () => {
   const packed = gzipSync('external_id\na\nb\n');
   const file = fileOf('users.csv', Buffer.concat([packed.subarray(), gzipSync('c\n')]));
   expect((await readRows(file)).sent).toEqual(['a', 'b', 'c'].map((external_id) => ({ external_id })));
 });
 
-test('a mapping that cannot be read is refused', () => {
+test('an unreadable mapping is rejected', () => {
   expect(parseMap('a=b, c = d:e:number')).toEqual([
     { field: 'a', column: 'b', reading: undefined },
     { field: 'c', column: 'd:e', reading: 'number' },
@@ -228,13 +228,13 @@ test('a mapping that cannot be read is refused', () => {
   for (const text of ['a', '=b', 'a=', 'a=b,,c=d']) expect(() => parseMap(text)).toThrow('is not a mapping');
 });
 
-test('a record is parted at its delimiter alone', () => {
+test('a record is split only at its delimiter', () => {
   expect(splitRecord('a,"b,""c""",,"",d', ',')).toEqual(['a', 'b,"c"', '', '', 'd']);
   expect(splitRecord('"a",', ',')).toEqual(['a', '']);
   expect(splitRecord('in "the" middle,x', ',')).toEqual(['in "the" middle', 'x']);
 });
 
-test('a Parquet file: its columns are fields, and null says nothing', async () => {
+test('a Parquet file: its columns are fields, and null is omitted', async () => {
   const file = await parquetOf(`
     select 'user' || n as external_id, 'a@example.com' as email, n * 1.5 as score, case when n = 2 then null else true end as active,
       timestamp '2026-01-31 12:00:00' as seen, [1, n] as list, {'a': 'b'} as place
@@ -263,7 +263,7 @@ test('a Parquet file of events: timestamps are times, other columns properties',
   ]);
 });
 
-test('the rows of a Parquet file come in their order, also from many groups', async () => {
+test('the rows of a Parquet file are read in order, also from many groups', async () => {
   const file = await parquetOf(
     "select 'u' || n as external_id from range(20000) as numbers (n)",
     'row_group_size 5000',
@@ -272,7 +272,7 @@ test('the rows of a Parquet file come in their order, also from many groups', as
   expect(sent).toEqual(Array.from({ length: 20_000 }, (_, n) => ({ external_id: `u${n}` })));
 });
 
-test('a file that is packed by Zstandard is read as what is in it; one that is cut is refused', async () => {
+test('a file compressed by Zstandard is read by its content; a truncated one is rejected', async () => {
   const select = "select 'u' || n as external_id, repeat('x', 50) || n as x from range(20000) as numbers (n)";
   const file = await written('users.csv.zst', select, 'format csv, header true, compression zstd');
   const { sent, refused } = await readRows(file);
@@ -291,7 +291,7 @@ test('a file that is packed by Zstandard is read as what is in it; one that is c
 const parquetOf = (select: string, options = '') =>
   written('rows.parquet', select, `format parquet${options && `, ${options}`}`);
 
-/** What DuckDB writes. */
+/** Writes the result of a select to a file with DuckDB. */
 async function written(name: string, select: string, options: string): Promise<string> {
   const file = fileOf(name, '');
   const instance = await DuckDBInstance.create(':memory:');

@@ -7,7 +7,7 @@ import { avroOf } from './avro-file.ts';
 import { parquetOf } from './parquet-file.ts';
 import { fileOf, zipOf } from './scene.ts';
 
-/** Opens a file; what was told of its steps, and in how many moves. */
+/** Opens a file. @returns its reported steps, each with the number of its progress reports */
 async function stepsOf(file: string) {
   const steps: (Step & { moves: number; moved: number; isOver: boolean })[] = [];
   const opened = openInput(file, {
@@ -37,7 +37,7 @@ test.each<[string, () => Promise<string>, { of: Step['of']; total: (size: number
   [
     'zip',
     async () => fileOf('a.zip', zipOf([{ name: 'a.csv', content: text }])),
-    // Of the archive, and of what is packed in it.
+    // The archive and the file in it.
     [{ of: 'bytes', total: (size) => size + PACKED }],
   ],
   [
@@ -56,30 +56,27 @@ test.each<[string, () => Promise<string>, { of: Step['of']; total: (size: number
       { of: 'rows', total: () => 20_000 },
     ],
   ],
-])(
-  'each step of checking a file of %s is told of from its beginning to its whole',
-  async (_, make, wanted) => {
-    const file = await make();
-    const { size } = statSync(file);
-    const steps = await stepsOf(file);
-    expect(steps).toMatchObject(
-      wanted.map(({ of, total }) => ({
-        name: file,
-        doing: 'checking',
-        of,
-        total: total(size),
-        isOver: true,
-      })),
-    );
-    for (const { moved, total } of steps) {
-      expect(moved).toBeLessThanOrEqual(total);
-      // The head of an Avro file is read by itself.
-      expect(moved).toBeGreaterThan(total * 0.9);
-    }
-  },
-);
+])('each step of checking a file of %s is reported from start to end', async (_, make, wanted) => {
+  const file = await make();
+  const { size } = statSync(file);
+  const steps = await stepsOf(file);
+  expect(steps).toMatchObject(
+    wanted.map(({ of, total }) => ({
+      name: file,
+      doing: 'checking',
+      of,
+      total: total(size),
+      isOver: true,
+    })),
+  );
+  for (const { moved, total } of steps) {
+    expect(moved).toBeLessThanOrEqual(total);
+    // The head of an Avro file is read by itself.
+    expect(moved).toBeGreaterThan(total * 0.9);
+  }
+});
 
-test('a step that fails is over as well', async () => {
+test('a step that fails is reported as ended', async () => {
   const broken = gzipSync(text);
   broken.fill(0, Math.floor(broken.length / 2));
   expect(await stepsOf(fileOf('broken.csv.gz', broken))).toMatchObject([{ doing: 'checking', isOver: true }]);

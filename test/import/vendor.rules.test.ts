@@ -8,7 +8,7 @@ const group = '019c13ec-a2e2-7b61-8f0c-55a3d7000001';
 describe('braze-user-import', () => {
   const vendor = 'braze-user-import';
 
-  test('headers that are no default attribute are custom attributes; TRUE is a boolean; a blank overwrites nothing', async () => {
+  test('other headers are custom attributes; TRUE is a boolean; blanks are ignored', async () => {
     const file = fileOf(
       'users.csv',
       'external_id,first_name,dob,shoe_size,vip,last_name\n10,Ada,1980-12-21,38.5,TRUE,\n',
@@ -18,7 +18,7 @@ describe('braze-user-import', () => {
     ]);
   });
 
-  test('user_alias_name and user_alias_label name a user, who is made if nobody has the alias', async () => {
+  test('user_alias_name and user_alias_label name a user, who is created if needed', async () => {
     const file = fileOf('users.csv', 'user_alias_name,user_alias_label,last_name\n182,crm,Smith\n');
     const { sent, accepted } = await readRows(file, { vendor });
     expect(sent).toEqual([
@@ -31,7 +31,7 @@ describe('braze-user-import', () => {
     expect(accepted[0]).not.toHaveProperty('create', false);
   });
 
-  test('braze_id updates a user who is there', async () => {
+  test('braze_id updates an existing user', async () => {
     const file = fileOf('users.csv', 'braze_id,plan\n0123456789abcdef01234567,pro\n');
     const { accepted } = await readRows(file, { vendor });
     expect(accepted).toMatchObject([
@@ -143,7 +143,7 @@ describe('braze-currents', () => {
   const time = 1477502783;
   const at = '2016-10-26T17:26:23.000Z';
 
-  test('custom events and purchases as storage has them: flat, times in seconds, properties as JSON in a text', async () => {
+  test('custom events and purchases as in storage: flat, times in seconds, properties as text', async () => {
     const common = {
       id: 'a1',
       user_id: '0123456789abcdef01234567',
@@ -166,7 +166,7 @@ describe('braze-currents', () => {
     expect(accepted[0]).not.toHaveProperty('properties.platform');
   });
 
-  test('as a connector sends them: nested, with event_type and custom_properties', async () => {
+  test('custom events and purchases as a connector sends them: nested, with event_type', async () => {
     const user = { user_id: '0123456789abcdef01234567', external_user_id: 'ada' };
     const { accepted } = await read(
       {
@@ -190,7 +190,7 @@ describe('braze-currents', () => {
     ]);
   });
 
-  test('other events, and those that name nobody here, are refused with their rule', async () => {
+  test('other events, and events without a known user, are rejected with their rule', async () => {
     const { refused } = await read(
       { event_type: 'users.messages.email.Open', id: 'a', time, external_user_id: 'ada' },
       { id: 'b', user_id: '0123456789abcdef01234567', time, name: 'viewed' },
@@ -203,7 +203,7 @@ describe('braze-currents', () => {
     ]);
   });
 
-  test('an event_type that is no text is one refused row', async () => {
+  test('an event_type that is not a text is one rejected row', async () => {
     const { refused } = await read(
       { event_type: { toString: 1 }, id: 'a', time, external_user_id: 'ada' },
       { event_type: 7, id: 'b', time, external_user_id: 'ada' },

@@ -11,10 +11,10 @@ afterEach(async () => {
   await Promise.all(made.splice(0).map((yielding) => yielding.stop()));
 });
 
-/** An import beside processes and lanes that the test has in hand. */
+/** Creates an import whose processes and lanes the test controls. */
 function scene({ highWaterMark = 100_000 } = {}) {
   const said = { heartbeats: [] as Heartbeat[], waiting: 0, waits: 0 };
-  // Its looks are the test's to make; everything else goes on.
+  // The test controls the polls; everything else runs normally.
   vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
   const yielding = createYielding({
     heartbeats: async () => said.heartbeats,
@@ -26,7 +26,7 @@ function scene({ highWaterMark = 100_000 } = {}) {
     },
   });
   made.push(yielding);
-  /** From the next look on these are the heartbeats. */
+  /** Sets the heartbeats that the next poll returns. */
   async function look(...heartbeats: Heartbeat[]): Promise<void> {
     said.heartbeats = heartbeats;
     await turn();
@@ -38,7 +38,7 @@ function scene({ highWaterMark = 100_000 } = {}) {
 
 const turn = () => new Promise((resolve) => setImmediate(resolve));
 
-/** Whether the next chunk may not go yet, after all that is due has been done; it is told to leave afterwards. */
+/** Checks whether the next chunk still has to wait after all due work; then stops the wait. */
 async function waits(yielding: Yielding): Promise<boolean> {
   const leaving = new AbortController();
   let isWaiting = true;
@@ -52,7 +52,7 @@ async function waits(yielding: Yielding): Promise<boolean> {
   return answer;
 }
 
-/** With how many jobs in all lanes it waits, and with one fewer not. */
+/** Returns the smallest number of jobs in all lanes at which the import waits. */
 async function mark({
   said,
   yielding,
@@ -64,9 +64,13 @@ async function mark({
 describe('an import', () => {
   test.each<[string, Heartbeat[], number]>([
     ['a web process takes objects', [live], 250],
-    ['one of many does', [{ ...live, objectsPerSecond: 0 }, { ...live, name: 'worker' }, live], 250],
+    [
+      'one of many processes takes objects',
+      [{ ...live, objectsPerSecond: 0 }, { ...live, name: 'worker' }, live],
+      250,
+    ],
     ['no process is there', [], 2000],
-    ['web processes take nothing', [{ ...live, objectsPerSecond: 0 }], 2000],
+    ['web processes are idle', [{ ...live, objectsPerSecond: 0 }], 2000],
     [
       'only other processes have work',
       [
@@ -76,13 +80,13 @@ describe('an import', () => {
       2000,
     ],
     ['the web process that took objects is gone', [{ ...live, silentSeconds: 20 }], 2000],
-  ])('while %s, hands over chunks of its size', async (_while, heartbeats, rows) => {
+  ])('while %s, enqueues chunks of its size', async (_while, heartbeats, rows) => {
     const { yielding, look } = scene();
     await look(...heartbeats);
     expect(yielding.chunkRows()).toBe(rows);
   });
 
-  test('begins as if there were others, and gives way and takes it again as their heartbeats say', async () => {
+  test('yields at first, and then as heartbeats report live requests', async () => {
     const { yielding, look } = scene();
     expect(yielding.chunkRows()).toBe(250);
     const rows = [];
@@ -93,7 +97,7 @@ describe('an import', () => {
     expect(rows).toEqual([2000, 250, 2000]);
   });
 
-  test('keeps three jobs waiting in each lane beside others, and forty while there are none', async () => {
+  test('keeps three jobs waiting per lane during live requests, and forty otherwise', async () => {
     const on = scene();
     await on.look(live);
     expect(await mark(on)).toBe(3 * LANES);
@@ -101,13 +105,13 @@ describe('an import', () => {
     expect(await mark(on)).toBe(40 * LANES);
   });
 
-  test('stays below half of what the queue may hold', async () => {
+  test("stays below half of the queue's limit", async () => {
     const on = scene({ highWaterMark: 20 });
     await on.look();
     expect(await mark(on)).toBe(10);
   });
 
-  test('goes on when the lanes have room again', async () => {
+  test('continues when the lanes have room again', async () => {
     const { said, yielding, look } = scene();
     await look();
     said.waiting = 40 * LANES;
@@ -118,7 +122,7 @@ describe('an import', () => {
     expect(said.waits).toBe(0);
   });
 
-  test('rests beside others behind its work, and not while there are none', async () => {
+  test('rests after its work during live requests, and otherwise not', async () => {
     const { yielding, look } = scene();
     await look(live);
     expect(await waits(yielding)).toBe(false);

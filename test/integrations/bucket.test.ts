@@ -47,7 +47,7 @@ async function idsOf(stocked: Stocked): Promise<string[]> {
   return (await readAll(stocked)).map(({ identifiers }) => identifiers.external_id!).sort();
 }
 
-test('every object of the format under the prefix counts, and no other', async () => {
+test('reads all objects of the format under the prefix, and ignores others', async () => {
   const stocked = await bucketOf(
     {
       '_raw/users/a.csv': csv('a'),
@@ -62,7 +62,7 @@ test('every object of the format under the prefix counts, and no other', async (
   expect(await idsOf(stocked)).toEqual(['a', 'b', 'c']);
 });
 
-test('more objects than a page of the list holds are all read, in the order of their rows', async () => {
+test('more objects than one page of the list holds are all read, in the order of their rows', async () => {
   const pages: Record<string, string> = {
     '': listOf(['b.csv', 'c.csv'], 'next page'),
     'next page': listOf(['a.csv']),
@@ -77,14 +77,14 @@ test('more objects than a page of the list holds are all read, in the order of t
   expect(rows.map(({ identifiers }) => identifiers.external_id)).toEqual(['c', 'a', 'b']);
 });
 
-test('describe looks at one object, the newest that is not empty', async () => {
+test('describe reads one object, the newest that is not empty', async () => {
   const stocked = await bucketOf({ 'a.csv': 'OLD,UPDATED_AT\n', 'b.csv': '' });
   const source = await open(stocked);
   expect((await source.describe()).map(({ name }) => name)).toEqual(['OLD', 'UPDATED_AT']);
   await source.close();
 });
 
-test('what only the owner can mend is an error of the configuration that says what and where, and no secret', async () => {
+test('a mistake of the owner is an error with cause and place, without secrets', async () => {
   const good = await bucketOf({ 'a.csv': csv('a') });
   const strict = await startStrictS3();
   const secret = 'a-secret-access-key';
@@ -127,7 +127,7 @@ test('what only the owner can mend is an error of the configuration that says wh
   }
 });
 
-test('a service that fails, and one that breaks off within an object, are no errors of the configuration', async () => {
+test('a service that fails or breaks off an object is not an error of the configuration', async () => {
   const broken = await service((request, response) => {
     if (request.url?.includes('list-type')) {
       response.end(listOf(['a.csv']));
@@ -142,7 +142,7 @@ test('a service that fails, and one that breaks off within an object, are no err
   await expect(open(failing)).rejects.toMatchObject({ name: 'SourceError', reason: 'failed' });
 });
 
-test('an object that goes while the bucket is read fails, and says which', async () => {
+test('an object that is deleted during the reading fails, and is named', async () => {
   const stocked = await service((request, response) => {
     if (request.url?.includes('list-type')) response.end(listOf(['a.csv']));
     else response.writeHead(404).end('<Error><Code>NoSuchKey</Code></Error>');
@@ -154,7 +154,7 @@ test('an object that goes while the bucket is read fails, and says which', async
   });
 });
 
-test('objects that the disk has no room for are not fetched', async () => {
+test('objects that exceed the disk limit are not fetched', async () => {
   let fetched = 0;
   const stocked = await service((request, response) => {
     if (request.url?.includes('list-type'))

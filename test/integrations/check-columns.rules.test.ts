@@ -9,7 +9,7 @@ function check(kind: IntegrationKind, names: string, serviceIdField = 'service_i
 
 describe('columns', () => {
   test.each(['external_id', 'alias_name alias_label', 'service_id', 'email', 'phone', 'email phone'])(
-    '%s with UPDATED_AT and PAYLOAD are enough, whatever their case and those beside them',
+    '%s with UPDATED_AT and PAYLOAD are enough, in any case and among other columns',
     (names) => {
       for (const kind of ['attributes', 'events', 'purchases'] as const) {
         check(kind, `updated_at payload ${names} other Other`)();
@@ -18,14 +18,14 @@ describe('columns', () => {
     },
   );
 
-  test('the service id goes by its wire name', () => {
+  test('the service id has its wire name', () => {
     check('attributes', 'UPDATED_AT PAYLOAD CRM_ID', 'crm_id')();
     expect(check('attributes', 'UPDATED_AT PAYLOAD SERVICE_ID', 'crm_id')).toThrow(
       /one of EXTERNAL_ID, .*CRM_ID/,
     );
   });
 
-  test('deletes name users by what only one user has, and have no PAYLOAD', () => {
+  test('deletes require an identifier that is unique to a user, and no PAYLOAD', () => {
     check('deletes', 'UPDATED_AT EXTERNAL_ID EMAIL')();
     expect(check('deletes', 'UPDATED_AT EMAIL')).toThrow(
       'no column has an identifier; one of EXTERNAL_ID, ALIAS_NAME with ALIAS_LABEL, SERVICE_ID is required (the columns are: UPDATED_AT, EMAIL)',

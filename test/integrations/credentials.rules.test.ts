@@ -17,19 +17,19 @@ const [key, other] = [randomBytes(32), randomBytes(32)];
 const id = uuidv7();
 
 describe('credentials', () => {
-  test('come back as they were, and nothing of them can be read in between', () => {
+  test('are decrypted unchanged, and the encrypted form shows none of them', () => {
     const stored = encryptCredentials(credentials, id, [key]);
     expect(decryptCredentials(stored, id, [key])).toEqual(credentials);
     expect(stored.toString('latin1')).not.toMatch(/reader|user|pass/);
     expect(encryptCredentials(credentials, id, [key])).not.toEqual(stored);
   });
 
-  test('are those of one integration alone', () => {
+  test('belong to one integration only', () => {
     const stored = encryptCredentials(credentials, id, [key]);
     expect(() => decryptCredentials(stored, uuidv7(), [key])).toThrow(SourceError);
   });
 
-  test('that were changed by a bit, or cut, are refused', () => {
+  test('that were changed by a bit, or truncated, are rejected', () => {
     const stored = encryptCredentials(credentials, id, [key]);
     for (let place = 0; place < stored.length; place++) {
       const changed = Buffer.from(stored);
@@ -39,7 +39,7 @@ describe('credentials', () => {
     }
   });
 
-  test('the first key encrypts, any decrypts: a new one is put before the old one', () => {
+  test('the first key encrypts, any key decrypts: a new one is put before the old one', () => {
     const old = encryptCredentials(credentials, id, [key]);
     expect(decryptCredentials(old, id, [other, key])).toEqual(credentials);
     const renewed = encryptCredentials(credentials, id, [other, key]);
@@ -47,7 +47,7 @@ describe('credentials', () => {
     expect(() => decryptCredentials(renewed, id, [key])).toThrow(/INTEGRATION_KEY does not contain the key/);
   });
 
-  test('without a key there is none to encrypt with, and the error says how to make one', () => {
+  test('encrypting without a key fails, and the error names the command that creates one', () => {
     expect(() => encryptCredentials(credentials, id, [])).toThrow(
       /INTEGRATION_KEY is not set.*openssl rand -base64 32/,
     );
@@ -62,7 +62,7 @@ describe('keys', () => {
     expect(keysOf('')).toEqual([]);
   });
 
-  test('of an embedded installation: one in DATA_DIR, made once, for its owner alone, behind those of the environment', () => {
+  test('of an embedded installation are followed by one in DATA_DIR, created once for its owner', () => {
     const folder = path.join(temporaryFolder(), 'data');
     const where = { DATA_DIR: folder, DEPLOYMENT_FORM: 'embedded', INTEGRATION_KEY: '' } as const;
     expect(integrationKeys(where)).toEqual([]);

@@ -5,7 +5,7 @@ import { createRecordScanner } from '../../src/integrations/csv-scanner.ts';
 import { cutCsv } from '../../src/integrations/files/csv.ts';
 import { temporaryFolder } from '../setup/left-behind.ts';
 
-test('each kind of line break outside quotes ends a record, wherever the bytes are parted', () => {
+test('each kind of line break outside quotes ends a record, wherever the bytes are split', () => {
   const lines = ['a,b\r', 'c,"x\ry"\r\n', 'd\n', '\r', '\r\n', '"broken"z\r', 'e'];
   const bytes = Buffer.from(lines.join(''));
   const expected = lines.slice(0, -1).map((_, index, all) => all.slice(0, index + 1).join('').length);
@@ -28,7 +28,7 @@ const records = [
   '"e",5,""\r\n',
 ];
 
-/** As much as is wanted. */
+/** Grants any amount of disk. */
 const room = { take: async () => {}, drop: async (file: string) => rmSync(file) };
 
 function fileOf(text: string) {
@@ -37,7 +37,7 @@ function fileOf(text: string) {
   return { name: 'rows.csv', path: file };
 }
 
-test('records end where they end, wherever the bytes are parted', () => {
+test('records end at the same bytes, wherever the input is split', () => {
   const bytes = Buffer.from(header + records.join(''));
   const expected = [header, ...records].map((_, index, all) => all.slice(0, index + 1).join('').length);
   for (let size = 1; size <= bytes.length; size += 1) {
@@ -51,7 +51,7 @@ test('records end where they end, wherever the bytes are parted', () => {
   }
 });
 
-test('pieces make the file again, each with its header and the records before it', async () => {
+test('pieces add up to the file, each with its header and the records before it', async () => {
   const many = Array.from({ length: 200_000 }, (_, index) => records[index % records.length]!);
   const file = fileOf(header + many.join(''));
   const pieces = await cutCsv(file, room, { pieceBytes: 1_000_000 });
@@ -65,7 +65,7 @@ test('pieces make the file again, each with its header and the records before it
   });
 });
 
-test('a file whose lines end in CR alone is cut into pieces that make the file again', async () => {
+test('a file whose lines end in CR alone is cut into pieces that add up to the file', async () => {
   const [head, row] = ['updated_at,payload\r', '1,x\r'];
   const pieces = await cutCsv(fileOf(head + row.repeat(500_000)), room, { pieceBytes: 1000 });
   const texts = pieces.map((piece) => readFileSync(piece.path, 'utf8'));

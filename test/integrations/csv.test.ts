@@ -22,7 +22,7 @@ function brokenOf(rows: Awaited<ReturnType<typeof readAll>>): string | undefined
   return rows.find(({ unreadable }) => unreadable)?.unreadable;
 }
 
-test('a line with too many values, too few, or a broken quote comes as unreadable, and those behind it as they are', async () => {
+test('a line with a wrong number of values or a broken quote is unreadable, and others are read', async () => {
   const rows = await readAll(
     csv(`${header}a,${at},{}\nb,${at}\nc,${at},{},more\nd,${at},"x"y"\ne,${at},{}\n`),
   );
@@ -34,7 +34,7 @@ test('a line with too many values, too few, or a broken quote comes as unreadabl
   expect(broken[2]).toMatch(/rows\.csv line 5: .*quote.*: d,/);
 });
 
-test('lines behind a quote that is never closed are told of, and those before it are read', async () => {
+test('lines after a quote that is never closed are reported, and lines before it are read', async () => {
   const text = `${header}a,${at},"{""x"": ""\n""}"\nb,${at},"{}\nc,${at},{}\n`;
   const rows = await readAll(csv(text));
   expect(idsOf(rows)).toEqual(['a']);
@@ -42,7 +42,7 @@ test('lines behind a quote that is never closed are told of, and those before it
   expect(brokenOf(rows)).toMatch(new RegExp(`rows.csv: the quote at byte ${opened} is not closed`));
 });
 
-test('quotes that are closed, doubled, at the end of the file or with spaces around are no open ones', async () => {
+test('quotes that are closed, doubled, at the end of the file or padded count as closed', async () => {
   const rows = await readAll(
     csv(`${header}"a", ${at.trim()}, "{""b"":""""}" \n"b,",${at},5" wide\nc,${at},"{}"`),
   );
@@ -50,7 +50,7 @@ test('quotes that are closed, doubled, at the end of the file or with spaces aro
   expect(idsOf(rows).sort()).toEqual(['a', 'b,', 'c']);
 });
 
-test('a line in another encoding comes as unreadable; a header in another is an error of the configuration', async () => {
+test('a line in another encoding is unreadable; such a header is an error of configuration', async () => {
   const latin = (text: string) => Buffer.from(text, 'latin1');
   const rows = await readAll(csv(latin(`${header}café,${at},{}\nb,${at},{}\n`)));
   expect(idsOf(rows)).toEqual(['b']);
@@ -60,7 +60,7 @@ test('a line in another encoding comes as unreadable; a header in another is an 
   );
 });
 
-test('a line of more than 4 MiB comes as unreadable, of one of 3 MB as much of the payload as tells its length', async () => {
+test('a line of more than 4 MiB is unreadable; payloads are read up to their maximum length', async () => {
   const rows = await readAll(
     csv(`${header}a,${at},"${'x'.repeat(5_000_000)}"\nb,${at},"${'y'.repeat(3_000_000)}"\n`),
   );
@@ -78,7 +78,7 @@ test.each([
   ['2026-01-02T03:04:05-08', '2026-01-02T11:04:05.000000Z'],
   ['2024-02-29T00:00:00Z', '2024-02-29T00:00:00.000000Z'],
   ['9999-12-31T23:59:59.999999Z', '9999-12-31T23:59:59.999999Z'],
-])('the time %s is %s', async (written, read) => {
+])('the time %s is read as %s', async (written, read) => {
   const [row] = await readAll(csv(`${header}a,${written},{}\n`));
   expect(row).toMatchObject({ updatedAt: read });
 });
@@ -96,7 +96,7 @@ test.each([
   '2026-01-02T24:00:00Z',
   '9999-12-31T23:59:59-01:00',
   '0001-01-01T00:00:00+01:00',
-])('%s is no time', async (written) => {
+])('%s is not a time', async (written) => {
   const rows = await readAll(csv(`${header}a,${written},{}\n`));
   expect(rows).toEqual([{ unreadable: written, identifiers: { external_id: 'a' }, payload: '{}' }]);
 });
@@ -117,21 +117,21 @@ test.each([
 test.each([
   ['a file that begins with sep=;', `sep=;\nexternal_id;updated_at;payload\na;${at};{}\n`],
   ['a file whose lines end in CR alone', `external_id,updated_at,payload\ra,${at},{}\r`],
-])('%s is read as what it is', async (_, text) => {
+])('%s is read despite its form', async (_, text) => {
   expect(idsOf(await readAll(csv(text)))).toEqual(['a']);
 });
 
 test.each([
   ['an Excel workbook', Buffer.from('PK\x03\x04\x14\0', 'latin1'), 'a zip archive or an Excel workbook'],
   ['an HTML page', Buffer.from('<!DOCTYPE html><html></html>'), 'an HTML page'],
-])('%s that is named .csv is an error of the configuration, which says so', async (_, bytes, rule) => {
+])('%s that is named .csv is reported as such in an error of the configuration', async (_, bytes, rule) => {
   await expect(readAll(csv(bytes))).rejects.toMatchObject({
     reason: 'config',
     message: expect.stringContaining(`rows.csv is ${rule}`),
   });
 });
 
-test('lines that do not all end alike are an error of the configuration', async () => {
+test('lines with different line ends are an error of the configuration', async () => {
   const reading = readAll(csv(`${header}a,${at},{}\r\nb,${at},{}\n`));
   await expect(reading).rejects.toMatchObject({
     reason: 'config',
@@ -139,13 +139,13 @@ test('lines that do not all end alike are an error of the configuration', async 
   });
 });
 
-test('a packed file is read; one that only says so is an error', async () => {
+test('a compressed file is read; a file that is only named .gz is an error', async () => {
   const rows = await readAll(csv(gzipSync(`${header}a,${at},{}\n`), 'rows.csv.gz'));
   expect(idsOf(rows)).toEqual(['a']);
   await expect(readAll(csv(header, 'rows.csv.gz'))).rejects.toMatchObject({ reason: 'config' });
 });
 
-test('files with other columns, in another order and case, are one table', async () => {
+test('files with columns in different order and case, and other columns, are one table', async () => {
   const folder = temporaryFolder('penstock-csv-');
   writeFileSync(path.join(folder, '1.csv'), `${header}a,2026-01-02,{}\n`);
   writeFileSync(path.join(folder, '2.csv'), 'updated_at,other,email\n2026-01-01,x,b@example.com\n');
@@ -156,7 +156,7 @@ test('files with other columns, in another order and case, are one table', async
   ]);
 });
 
-test('a file of many pieces is read to the last row, line breaks within values included, and broken lines keep their numbers', async () => {
+test('a file of many pieces is read completely, and broken lines keep their numbers', async () => {
   const rows = 60_000;
   const broken = 50_000;
   const lines = Array.from({ length: rows }, (_, index) =>

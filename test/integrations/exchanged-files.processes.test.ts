@@ -71,7 +71,7 @@ test.each([
   },
 );
 
-test('one that becomes a link between the look and the opening is not read', async () => {
+test('a file that becomes a link between check and opening is not read', async () => {
   const secret = await fileOf('csv', 'secret');
   const { folder: root, file } = await fileOf('csv', 'mine');
   const owner = statSync(root).uid;
@@ -82,13 +82,13 @@ test('one that becomes a link between the look and the opening is not read', asy
     message: expect.stringMatching(/rows\.csv was replaced while it was being opened/),
   };
   await expect(openInside({ root, owner, target: file, name: file })).rejects.toMatchObject(exchanged);
-  // Nor one whose folder becomes a link, of which the path's end tells nothing.
+  // The same for a folder that becomes a link, which the last part of the path does not show.
   symlinkSync(secret.folder, path.join(root, 'sub'));
   const target = path.join(root, 'sub', 'rows.csv');
   await expect(openInside({ root, owner, target, name: target })).rejects.toMatchObject(exchanged);
 });
 
-test('while files and folders are exchanged for links all the time, nothing outside is ever read', async () => {
+test('files outside are never read while files and folders are exchanged for links', async () => {
   const secret = await fileOf('csv', 'secret');
   const { folder, stocked } = await fileOf('csv', 'mine');
   mkdirSync(path.join(folder, 'sub'));
@@ -108,7 +108,7 @@ test('while files and folders are exchanged for links all the time, nothing outs
     const seen = new Set<string | undefined>();
     for (let attempt = 0; attempt < 300; attempt += 1) {
       const scratch = await createScratch(1_000_000);
-      // A race is lost in more than one way; none of them reads what is outside.
+      // A race may be lost in several ways, and each of them must read only files inside.
       const copies = await copyFiles(stocked.definition as never, scratch).catch(() => []);
       for (const copy of copies) seen.add(readFileSync(copy.path, 'utf8').split('\n')[1]?.split(',')[0]);
       await scratch.remove();
@@ -120,7 +120,7 @@ test('while files and folders are exchanged for links all the time, nothing outs
   }
 });
 
-test('a FIFO, a device and a folder that end in .csv are passed over at once, and are no file by name either', async () => {
+test('FIFOs, devices and folders named .csv are skipped, and rejected when named directly', async () => {
   const { folder, stocked } = await fileOf('csv', 'mine');
   const fifo = path.join(folder, 'fifo.csv');
   execFileSync('mkfifo', [fifo]);
@@ -137,7 +137,7 @@ test('a FIFO, a device and a folder that end in .csv are passed over at once, an
   });
 });
 
-test('a file that a definition names may be a link within its folder, and none that leads out of it', async () => {
+test('a named file may be a link within its folder, but not a link out of it', async () => {
   const secret = await fileOf('csv', 'secret');
   const { folder, file } = await fileOf('csv', 'mine');
   symlinkSync(file, path.join(folder, 'latest'));
@@ -151,7 +151,7 @@ test('a file that a definition names may be a link within its folder, and none t
   ).rejects.toMatchObject({ reason: 'config', message: expect.stringMatching(/outside of its folder/) });
 });
 
-test('a second name (hard link) of a file that belongs to somebody else than the folder is refused', async () => {
+test("a hard link to a file whose owner differs from the folder's is rejected", async () => {
   const { folder: root, file } = await fileOf('csv', 'mine');
   const { uid } = statSync(root);
   const again = path.join(root, 'again.csv');
@@ -164,7 +164,7 @@ test('a second name (hard link) of a file that belongs to somebody else than the
   });
 });
 
-test('a file that shrinks while it is copied fails, and says so', async () => {
+test('a file that shrinks while it is copied fails with that reason', async () => {
   const { file, stocked } = await fileOf('csv', 'mine', 2000);
   const scratch = await createScratch(100_000_000);
   const shrinking = {
@@ -188,7 +188,7 @@ test.each(['csv', 'ndjson'] as const)(
     const megabytes = Buffer.alloc(64 * 1_048_576, '\n');
     const packed = gzipSync(megabytes);
     const file = path.join(folder, `bomb.${format}.gz`);
-    // Members of gzip behind one another are one file: 1 GiB in 1 MB.
+    // Concatenated gzip members are one file: 1 GiB in 1 MB.
     writeFileSync(file, Buffer.concat(Array.from({ length: 16 }, () => packed)));
     expect(statSync(file).size).toBeLessThan(2_000_000);
     const room = 20_000_000;
@@ -205,7 +205,7 @@ test.each(['csv', 'ndjson'] as const)(
   },
 );
 
-test('pieces that a long CSV file is cut into count as well, and so does what the disk has left', async () => {
+test('pieces of a long CSV file count towards the limit, and the free disk space limits it too', async () => {
   const { stocked } = await fileOf('csv', 'mine', 20_000);
   const source = await open(stocked, 'service_id', 30_000_000);
   const { signal } = new AbortController();

@@ -29,7 +29,7 @@ function scratchFolders(): string[] {
   );
 }
 
-test('every file of the format counts, in folders below as well; unfinished and hidden ones do not', async () => {
+test('all files of the format count, also in subfolders, except for unfinished and hidden ones', async () => {
   const { stocked } = folder({
     'a.csv': csv('a'),
     'B.CSV': csv('b'),
@@ -42,13 +42,13 @@ test('every file of the format counts, in folders below as well; unfinished and 
   expect(await idsOf(stocked)).toEqual(['a', 'b', 'c']);
 });
 
-test('one file may be named, whatever its ending', async () => {
+test('a single file may be named, whatever its extension', async () => {
   const { path: dir } = folder({ 'export.txt': csv('a'), 'other.csv': csv('b') });
   const file = path.join(dir, 'export.txt');
   expect(await idsOf({ definition: { type: 'folder', path: file, format: 'csv' } })).toEqual(['a']);
 });
 
-test('a name is a name, whatever it holds', async () => {
+test('a file name may contain any characters', async () => {
   const names = [
     "it's.csv",
     '*.csv',
@@ -61,7 +61,7 @@ test('a name is a name, whatever it holds', async () => {
   expect(await idsOf(stocked)).toEqual(['0', '1', '2', '3', '4', '5']);
 });
 
-test('a link within the folder is followed, one that leads out of it is passed over', async () => {
+test('a link within the folder is followed, and a link out of it is ignored', async () => {
   const outside = folder({ 'secret.csv': csv('secret') });
   const { path: dir, stocked } = folder({ 'data/a.csv': csv('a') });
   symlinkSync(path.join(dir, 'data/a.csv'), path.join(dir, 'again.csv'));
@@ -70,7 +70,7 @@ test('a link within the folder is followed, one that leads out of it is passed o
   expect(await idsOf(stocked)).toEqual(['a', 'a']);
 });
 
-test('no file, no folder and no permission are errors of the configuration that name the path', async () => {
+test('a missing file or folder and a missing permission are configuration errors with the path', async () => {
   const { path: dir, stocked } = folder({ 'a.ndjson': '{}' });
   await expect(open(stocked)).rejects.toMatchObject({
     reason: 'config',
@@ -83,7 +83,7 @@ test('no file, no folder and no permission are errors of the configuration that 
   });
 });
 
-test('the scratch folder is for nobody else, and goes when the source is closed or was never opened', async () => {
+test('the scratch folder is private, and is removed when the source is closed or fails to open', async () => {
   const before = scratchFolders();
   const { stocked, path: dir } = folder({ 'a.csv': csv('a') });
   const source = await open(stocked);
@@ -96,7 +96,7 @@ test('the scratch folder is for nobody else, and goes when the source is closed 
   expect(scratchFolders()).toEqual(before);
 });
 
-test('more rows than are sorted at a time come in order, each once, also when most are of one moment', async () => {
+test('more rows than one sort holds are ordered and read once, also with equal times', async () => {
   const dir = temporaryFolder('penstock-files-');
   const moment = (spread: string) => `timestamptz '2026-01-01 00:00:00Z' + to_microseconds(${spread})`;
   // 250 MB of payloads.
@@ -122,7 +122,7 @@ test('more rows than are sorted at a time come in order, each once, also when mo
   expect(ids.size).toBe(50_000);
 });
 
-test('DuckDB reads what is in the scratch folder, and nothing else', async () => {
+test('DuckDB can read only the scratch folder', async () => {
   const { path: dir } = folder({ 'secret.csv': csv('secret') });
   const scratch = await createScratch(1_000_000);
   const duckDb = await openDuckDb(await loadDuckDb(), scratch);
@@ -151,7 +151,7 @@ test('DuckDB reads what is in the scratch folder, and nothing else', async () =>
   await scratch.remove();
 });
 
-test('what a killed process left behind is removed, what a running one has is not', async () => {
+test('scratch folders of killed processes are removed, and those of running ones are kept', async () => {
   const scratch = await createScratch(1_000_000);
   const name = path.basename(scratch.path);
   const left = path.join(tmpdir(), name.replace(`-${process.pid}-`, '-4194305-'));

@@ -16,7 +16,7 @@ async function parquet(select: string, options = ''): Promise<string> {
 const read = (file: string): Promise<Ordeal> =>
   endure(() => open({ definition: { type: 'folder', path: file, format: 'parquet' } }));
 
-test('10 KB that a dictionary makes a gigabyte of payloads are read row by row', async () => {
+test('10 KB that a dictionary expands to a gigabyte of payloads are read row by row', async () => {
   const file = await parquet(
     `select 'u' || (n % 10) as external_id, ${at} as updated_at, repeat('x', 1000000) as payload from range(1000) t(n)`,
     ', row_group_size 100000',
@@ -30,7 +30,7 @@ test('10 KB that a dictionary makes a gigabyte of payloads are read row by row',
   expect(grown).toBeLessThan(1500);
 }, 120_000);
 
-test('a payload of 100 MB is cut before it is in our memory, and refused for its length', async () => {
+test('a payload of 100 MB is cut before it enters our memory, and rejected for its length', async () => {
   const file = await parquet(
     `select 'u' as external_id, ${at} as updated_at, repeat('x', 100000000) as payload from range(4) t(n)`,
   );
@@ -57,7 +57,7 @@ test('thousands of columns are described and read', async () => {
   expect(stall).toBeLessThan(1000);
 }, 120_000);
 
-test('a payload of 300 lists within one another ends within the memory that DuckDB has', async () => {
+test('a payload of 300 nested lists fails within the memory limit of DuckDB', async () => {
   const nested = `${'['.repeat(300)}'x'${']'.repeat(300)}`;
   const file = await parquet(
     `select 'u' as external_id, ${at} as updated_at, ${nested} as payload from range(1) t(n)`,
@@ -69,7 +69,7 @@ test('a payload of 300 lists within one another ends within the memory that Duck
   expect(grown).toBeLessThan(1500);
 }, 120_000);
 
-test('lengths that a file does not have, and 60 files with some bytes changed, are errors of their own and no more', async () => {
+test('wrong lengths and changed bytes in a file cause only errors of that file', async () => {
   const file = await parquet(
     `select 'u' || n as external_id, ${at} as updated_at, {'a': n, 'b': [n::varchar]} as payload from range(100) t(n)`,
   );

@@ -39,7 +39,7 @@ const row = (...values: Buffer[]) =>
 const failure = (said: string) =>
   message('E', ...['SERROR', 'CXX000', `M${said}`].map((field) => text(field)), Buffer.alloc(1));
 
-/** Many at once: what floods is in this process as well. */
+/** Many notices per write, because the sender runs in this process too. */
 const notices = Buffer.concat(
   Array.from({ length: 10_000 }, () => Buffer.concat([Buffer.from('N'), failure('hm').subarray(1)])),
 );
@@ -49,7 +49,7 @@ const fetched = columns(['at', 'shown', 'c0', 'c1']);
 const oneRow = (payload: Buffer) =>
   row(Buffer.from('2026-01-01T00:00:00.000000Z'), Buffer.alloc(0), Buffer.from('user'), payload);
 
-/** What the server does in place of an answer; undefined: it answers as Postgres would. */
+/** Handles a statement in place of the server; undefined: the server answers as Postgres would. */
 type Behaviour = (statement: string, socket: Socket) => boolean | undefined;
 
 function answer(statement: string): Buffer {
@@ -62,7 +62,9 @@ function answer(statement: string): Buffer {
   return Buffer.concat([complete(), ready]);
 }
 
-/** Somebody's server; the statement `startup` stands for the beginning of the connection. */
+/**
+ * Starts a server that another party controls. The statement `startup` is the beginning of the connection.
+ */
 async function serve(behave: Behaviour): Promise<number> {
   const sockets = new Set<Socket>();
   const server = createServer({ allowHalfOpen: true }, (socket) => {
@@ -221,7 +223,7 @@ test.each<[what: string, behaviour: Behaviour, said: RegExp]>([
   ],
   ['hangs up in the middle', onFetch((socket) => socket.end(begun)), /terminated|did not answer/],
 ])(
-  'a Postgres server that %s ends the reading within seconds, with an error that says so, and nothing else',
+  'a Postgres server that %s fails the reading within seconds, with an error that explains it',
   async (_, behaviour, said) => {
     const { error, milliseconds, stall, grown } = await read(behaviour);
     expect(error).toMatchObject({ name: 'SourceError', message: expect.stringMatching(said) });
@@ -232,7 +234,7 @@ test.each<[what: string, behaviour: Behaviour, said: RegExp]>([
   },
 );
 
-test('500 rows of the longest kind are read without being in memory together', async () => {
+test('500 rows of the maximum size are read without being in memory together', async () => {
   const rows = 500;
   const port = await serve(
     onFetch((socket) => {
@@ -262,7 +264,7 @@ test('500 rows of the longest kind are read without being in memory together', a
     },
   );
   expect(ordeal.error).toBeUndefined();
-  // Of both statements: rows without a time and with one.
+  // Rows of both statements: without a time and with one.
   expect(ordeal.rows).toBe(2 * (rows - 1));
   expect(most).toBeLessThan(20);
   expect(ordeal.stall).toBeLessThan(1000);

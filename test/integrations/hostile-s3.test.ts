@@ -138,7 +138,7 @@ test.each<[what: string, answer: RequestListener, said: RegExp]>([
     /aborted|ECONNRESET|closed|hang up/i,
   ],
 ])(
-  'a bucket that %s ends the reading within seconds, with an error that says so, and nothing else',
+  'a bucket that %s fails the reading within seconds, with an error that explains it',
   async (_, answer, said) => {
     const { error, milliseconds, stall, grown } = await read(await serve(answer));
     expect(error).toMatchObject({ name: 'SourceError', message: expect.stringMatching(said) });
@@ -150,7 +150,7 @@ test.each<[what: string, answer: RequestListener, said: RegExp]>([
 );
 
 test.each([301, 302, 303, 307, 308])(
-  'a redirect (%i) to another address is not followed, and its answer shown to nobody',
+  'a redirect (%i) to another address is not followed, and its response stays hidden',
   async (status) => {
     const secret = await serve((_, response) => void response.end(listOf(['a.csv'])));
     const service = await serve((_, response) => {
@@ -166,7 +166,7 @@ test.each([301, 302, 303, 307, 308])(
   },
 );
 
-test('a packed object that unpacks to more than SYNC_SCRATCH_BYTES ends the run', async () => {
+test('a compressed object that unpacks to more than SYNC_SCRATCH_BYTES ends the run', async () => {
   const bomb = gzipSync(Buffer.alloc(50_000_000, '\n'));
   const service = await serve((request, response) => {
     if (isList(request.url)) response.end(listOf(['a.csv.gz'], { size: bomb.length }));
@@ -176,7 +176,7 @@ test('a packed object that unpacks to more than SYNC_SCRATCH_BYTES ends the run'
   expect(error).toMatchObject({ reason: 'config', message: expect.stringMatching(/SYNC_SCRATCH_BYTES/) });
 });
 
-test('an address in SYNC_REFUSED_NETWORKS is not connected to, also where a name leads to it', async () => {
+test('an address in SYNC_REFUSED_NETWORKS is never connected to, also by a name', async () => {
   const service = await serve((_, response) => void response.end(listOf(['a.csv'])));
   const byName = { ...service, endpoint: service.endpoint.replace('127.0.0.1', 'localhost') };
   for (const to of [service, byName]) {

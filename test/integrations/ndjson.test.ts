@@ -31,7 +31,7 @@ test('a payload may be an object or its text, and integers keep all their digits
   ]);
 });
 
-test('a line that is no JSON object comes as unreadable, with its file and text, and the others as they are', async () => {
+test('a line that is not a JSON object is unreadable, with file and text; others are read', async () => {
   const rows = await readAll(
     ndjson([
       '{"external_id": "a", "updated_at"',
@@ -52,7 +52,7 @@ test('a line that is no JSON object comes as unreadable, with its file and text,
   expect(broken.join('\n')).toMatch(/rows\.ndjson: no JSON object: \{"external_id": "a", "updated_at"$/m);
 });
 
-test('each line may spell the columns in its own case; one that spells one twice is an error', async () => {
+test('lines may spell columns in their own case, but a line with one column twice is an error', async () => {
   const rows = await readAll(
     ndjson([
       `{"EMAIL": "a@example.com", "Updated_At": "2026-01-01"}`,
@@ -65,7 +65,7 @@ test('each line may spell the columns in its own case; one that spells one twice
   ).rejects.toMatchObject({ reason: 'config' });
 });
 
-test('a number is no time, and a line without UPDATED_AT has none', async () => {
+test('a number is not a time, and a line without UPDATED_AT has no time', async () => {
   const rows = await readAll(
     ndjson([
       '{"external_id": "a", "updated_at": 1767225600}',

@@ -20,7 +20,7 @@ test.each([
   ["timestamptz '2026-01-02 03:04:05.123456+02'", '2026-01-02T01:04:05.123456Z'],
   ["date '2026-01-02'", '2026-01-02T00:00:00.000000Z'],
   ["'2026-01-02T03:04:05.123456+02:00'", '2026-01-02T01:04:05.123456Z'],
-])('%s is %s', async (value, read) => {
+])('UPDATED_AT %s is read as %s', async (value, read) => {
   const stocked = await parquet(`select 'a' as external_id, ${value} as updated_at`);
   expect(await readAll(stocked)).toEqual([{ updatedAt: read, identifiers: { external_id: 'a' } }]);
   expect(await readAll(stocked, read)).toHaveLength(1);
@@ -37,7 +37,7 @@ test.each([
   [`'{"a": 1.10}'`, '{"a": 1.10}'],
   [`'{"a": 1}'::json`, '{"a": 1}'],
   [`'{"a": 1}'::blob`, '{"a": 1}'],
-])('a payload %s is %s', async (value, read) => {
+])('a payload %s is read as %s', async (value, read) => {
   const [row] = await readAll(
     await parquet(
       `select 7::bigint as external_id, timestamp '2026-01-01' as updated_at, ${value} as payload`,
@@ -46,7 +46,7 @@ test.each([
   expect(row).toMatchObject({ identifiers: { external_id: '7' }, payload: read });
 });
 
-test('a file of any codec is read, except one in Brotli, which is refused before a page is unpacked', async () => {
+test('a file of any codec is read, except for Brotli, which is rejected before unpacking', async () => {
   const folder = temporaryFolder('penstock-parquet-');
   const file = path.join(folder, 'rows.parquet');
   const stocked: Stocked = { definition: { type: 'folder', path: folder, format: 'parquet' } };
@@ -59,7 +59,7 @@ test('a file of any codec is read, except one in Brotli, which is refused before
   }
 });
 
-test('files with other columns are one table', async () => {
+test('files with different columns are one table', async () => {
   const rows = await readAll(
     await parquet(
       "select 'a' as external_id, timestamp '2026-01-02' as updated_at, 'x' as payload",
@@ -72,7 +72,7 @@ test('files with other columns are one table', async () => {
   ]);
 });
 
-test('a number in UPDATED_AT, and a file that is no Parquet, are errors of the configuration', async () => {
+test('a number in UPDATED_AT, and a file that is not Parquet, are errors of the configuration', async () => {
   await expect(
     readAll(await parquet('select 1 as external_id, 1767225600 as updated_at')),
   ).rejects.toMatchObject({
@@ -88,7 +88,7 @@ test('a number in UPDATED_AT, and a file that is no Parquet, are errors of the c
   });
 });
 
-test('describe gives the types', async () => {
+test('describe returns the types', async () => {
   const source = await open(await parquet("select 'a' as id, timestamptz '2026-01-01' as updated_at"));
   expect(await source.describe()).toEqual([
     { name: 'id', type: 'VARCHAR' },

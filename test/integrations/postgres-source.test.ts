@@ -15,7 +15,7 @@ test.each([
   ["date '2026-01-02'", '2026-01-02T00:00:00.000000Z'],
   ["'2026-01-02T03:04:05.123456+02:00'::varchar(40)", '2026-01-02T01:04:05.123456Z'],
   ["'2026-01-02'::text", '2026-01-02T00:00:00.000000Z'],
-])('%s is %s, whatever the zone of the database', async (value, read) => {
+])('%s is read as %s, whatever the time zone of the database', async (value, read) => {
   await runOnPostgres('drop view if exists times');
   await runOnPostgres(`create view times as select 1 as external_id, ${value} as updated_at`);
   await runOnPostgres(
@@ -26,7 +26,7 @@ test.each([
   expect(await readAll(await at('times'), read.replace(/\d{6}Z$/, '999999Z'))).toEqual([]);
 });
 
-test('a text of every other form is no time, and ends no statement', async () => {
+test('a text of any other form is not a time, and fails no statement', async () => {
   const texts = [
     '2026-02-29',
     '0000-01-01',
@@ -43,7 +43,7 @@ test('a text of every other form is no time, and ends no statement', async () =>
   expect(rows.map(({ unreadable }) => unreadable).sort()).toEqual(texts.sort());
 });
 
-test('times that have no four-digit year are no times', async () => {
+test('times without a four-digit year are not times', async () => {
   await runOnPostgres(`create table eras as select updated_at::timestamptz, 1 as external_id
     from unnest(array['infinity', '-infinity', '0001-12-31 23:59:59Z BC', '10000-01-01Z', '9999-12-31 23:59:59.999999Z']) updated_at`);
   const rows = await readAll(await at('eras'));
@@ -57,7 +57,7 @@ test.each([
   ['json', '{"a": 1.10, "a": 2}', '{"a": 1.10, "a": 2}'],
   ['jsonb', '{"b":12345678901234567890.10}', '{"b": 12345678901234567890.10}'],
   ['text', 'no json', 'no json'],
-])('a payload of type %s comes as its text', async (type, written, read) => {
+])('a payload of type %s is read as its text', async (type, written, read) => {
   const table = `payload_${type}`;
   await runOnPostgres(
     `create table ${table} (external_id bigint, updated_at timestamptz default now(), payload ${type})`,
@@ -68,7 +68,7 @@ test.each([
   ]);
 });
 
-test('a table is named as in SQL: with its schema, in quotes as it stands, else in lower case', async () => {
+test('a table is named as in SQL: with its schema, case-sensitive in quotes, else in lower case', async () => {
   await runOnPostgres('create schema "Ex.ports"');
   await runOnPostgres(`create table "Ex.ports"."Us""ers" as select 'quoted' as email, now() as updated_at`);
   await runOnPostgres('create schema exports');
@@ -87,7 +87,7 @@ test.each([
   'public."precious',
   'a..b',
   '',
-])('the table %s is a name that there is not, and nothing more', async (table) => {
+])('the table name %s is only an unknown table', async (table) => {
   await runOnPostgres('create table if not exists precious (a int)');
   await expect(at(table).then(readAll)).rejects.toMatchObject({ name: 'SourceError', reason: 'config' });
   await runOnPostgres('select a from precious');
@@ -100,7 +100,7 @@ test('a column may have any name', async () => {
   expect(await readAll(await at('odd'))).toHaveLength(1);
 });
 
-test('what only the owner can mend is an error of the configuration that says what and where, and no secret', async () => {
+test('a mistake of the owner is an error with cause and place, without secrets', async () => {
   await runOnPostgres(`create table guarded as select 1 as external_id, now() as updated_at`);
   await runOnPostgres("create role stranger login password 'right'");
   await runOnPostgres(
@@ -140,7 +140,7 @@ test('what only the owner can mend is an error of the configuration that says wh
   expect(definition.tls).toBe('off');
 });
 
-test('a connection that ends in the middle fails, and is no error of the configuration', async () => {
+test('a connection that breaks during the reading is not an error of the configuration', async () => {
   await runOnPostgres(
     `create table large as select n as external_id, now() as updated_at from generate_series(1, 5000) n`,
   );
@@ -192,7 +192,7 @@ test('a signal ends the statement at the server', async () => {
   await waitUntil(async () => (await sleeping()).rowCount === 0, { what: 'the end of the statement' });
 });
 
-test('nothing is written: the transaction only reads', async () => {
+test('the transaction is read-only', async () => {
   await runOnPostgres('create table written (a int)');
   await runOnPostgres(
     `create function write() returns int language plpgsql as $$ begin insert into written values (1); return 1; end $$`,

@@ -25,6 +25,6 @@ test.each(['127.0.0.1', '10.0.0.1', '::1', '169.254.169.254'])(
   },
 );
 
-test('a port that no connection can have fails its source and nothing else', async () => {
+test('an invalid port is an error of its source only', async () => {
   await expect(open('192.0.43.8', 'off', 70_000)).rejects.toMatchObject({ name: 'SourceError' });
 });

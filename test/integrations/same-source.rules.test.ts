@@ -17,7 +17,7 @@ describe('two definitions', () => {
     [postgres, { ...postgres, host: 'DWH', table: 'public.users', tls: 'off' }],
     [s3, { ...s3, region: 'elsewhere' }],
     [folder, { ...folder }],
-  ])('%j and %j are one table', (one, other) => {
+  ])('%j and %j are the same table', (one, other) => {
     expect(isSameSource(one, other)).toBe(true);
   });
 
@@ -28,7 +28,7 @@ describe('two definitions', () => {
     [s3, { ...s3, endpoint: 'https://s3.example' }],
     [folder, { ...folder, format: 'parquet' }],
     [folder, { ...folder, path: '/other' }],
-  ])('%j and %j are two', (one, other) => {
+  ])('%j and %j are different tables', (one, other) => {
     expect(isSameSource(one, other)).toBe(false);
   });
 });

@@ -19,15 +19,15 @@ describe('a schedule', () => {
     ['30 4 * * 1-5', '2026-02-02T04:30:00.000Z'],
     ['30 4 * * mon', '2026-02-02T04:30:00.000Z'],
     ['0 0 28 * *', '2026-02-28T00:00:00.000Z'],
-    // Days of the week come beside those of the month.
+    // Cron matches either field: a day of the month or a day of the week.
     ['0 0 31 * sun', '2026-02-01T00:00:00.000Z'],
-    // The hour has no neighbour, and so nothing comes within 15 minutes of its end.
+    // No scheduled hour follows, so that no run is within 15 minutes of this one.
     ['0,50 3 * * *', '2026-02-01T03:00:00.000Z'],
-  ])('%s comes next, in UTC, at %s', (schedule, next) => {
+  ])('%s runs next, in UTC, at %s', (schedule, next) => {
     expect(nextRun(schedule, NOW).toISOString()).toBe(next);
   });
 
-  test('a time that has just come is not the next', () => {
+  test('the next time is later than now', () => {
     const time = new Date('2026-01-31T12:15:00.000Z');
     expect(nextRun('every 15 minutes', time).toISOString()).toBe('2026-01-31T12:30:00.000Z');
   });
@@ -40,7 +40,7 @@ describe('a schedule', () => {
     ['0,10 3 * * *'],
     ['0,50 * * * *'],
     ['0,50 0,23 * * *'],
-  ])('%s comes too often', (schedule) => {
+  ])('%s is rejected as too frequent', (schedule) => {
     expect(() => patternOf(schedule)).toThrow(/more often than every 15 minutes/);
   });
 
@@ -66,7 +66,7 @@ describe('a schedule', () => {
     ['every 45 minutes'],
     ['every 5 hours'],
     ['every 24 hours'],
-  ])("'%s' is refused with a word about what there is", (schedule) => {
+  ])("'%s' is rejected with a message about valid schedules", (schedule) => {
     expect(() => patternOf(schedule)).toThrow(
       /is not a schedule; use|is not a cron expression|does not divide/,
     );

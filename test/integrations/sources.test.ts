@@ -5,7 +5,7 @@ import { open, readAll, warehouses } from './warehouses.ts';
 const columns = ['EXTERNAL_ID', 'UPDATED_AT', 'PAYLOAD'];
 
 describe.each(warehouses)('$name', ({ stock, noTime }) => {
-  test('rows come in the order of UPDATED_AT, each with identifiers and payload as they stood there', async () => {
+  test('rows are in the order of UPDATED_AT, with their original identifiers and payload', async () => {
     const rows = await readAll(
       await stock(columns, [
         ['007', '2026-01-03T00:00:00Z', '{"a":1}'],
@@ -24,7 +24,7 @@ describe.each(warehouses)('$name', ({ stock, noTime }) => {
     ]);
   });
 
-  test('rows of the very time of since are among those since then; a microsecond before they are not', async () => {
+  test('rows at the exact time since are included, and rows a microsecond earlier are not', async () => {
     const stocked = await stock(columns, [
       ['before', '2026-01-01T00:00:00.123455Z', '{}'],
       ['at', '2026-01-01T00:00:00.123456Z', '{}'],
@@ -37,7 +37,7 @@ describe.each(warehouses)('$name', ({ stock, noTime }) => {
     expect(ids.slice(2)).toEqual(['after']);
   });
 
-  test('rows without a time come along as unreadable, also since a time, and hide no other', async () => {
+  test('rows without a time are included as unreadable, also with since, and hide no other row', async () => {
     const stocked = await stock(columns, [
       ['none', null, '{}'],
       ['old', '2025-01-01T00:00:00Z', '{}'],
@@ -53,7 +53,7 @@ describe.each(warehouses)('$name', ({ stock, noTime }) => {
     expect(byId.get('good')).not.toHaveProperty('unreadable');
   });
 
-  test('columns are found whatever their case, null is absence, and others are not looked at', async () => {
+  test('columns are found in any case, null counts as absent, and other columns are ignored', async () => {
     const stocked = await stock(
       ['Email', 'updated_AT', 'secret "col', 'payLoad', 'Alias_Name', 'alias_label', 'SERVICE_ID', 'phone'],
       [['a@example.com', '2026-01-01T00:00:00Z', 'x', null, 'n', 'l', '0123', '+4930']],
@@ -72,7 +72,7 @@ describe.each(warehouses)('$name', ({ stock, noTime }) => {
     ]);
   });
 
-  test("the service's own id goes by its wire name, and by no other", async () => {
+  test("the service's own id has its wire name, and no other", async () => {
     const stocked = await stock(
       ['BRAZE_ID', 'SERVICE_ID', 'UPDATED_AT'],
       [['b', 's', '2026-01-01T00:00:00Z']],
@@ -96,7 +96,7 @@ describe.each(warehouses)('$name', ({ stock, noTime }) => {
     expect(names.sort()).toEqual(['External_Id', 'UPDATED_AT', 'payload']);
   });
 
-  test('two columns that differ only in case are an error of the configuration', async () => {
+  test('two columns that differ only in case are a configuration error', async () => {
     const stocked = await stock(
       ['email', 'EMAIL', 'UPDATED_AT'],
       [['a@example.com', 'b@example.com', '2026-01-01T00:00:00Z']],
@@ -105,12 +105,12 @@ describe.each(warehouses)('$name', ({ stock, noTime }) => {
     await expect(readAll(stocked)).rejects.toMatchObject({ reason: 'config' });
   });
 
-  test('without UPDATED_AT nothing is read', async () => {
+  test('a source without UPDATED_AT is rejected', async () => {
     const stocked = await stock(['external_id', 'payload'], [['a', '{}']]);
     await expect(readAll(stocked)).rejects.toThrow(/there is no column UPDATED_AT/);
   });
 
-  test('a payload keeps its quotes, line breaks, commas and every script', async () => {
+  test('a payload keeps its quotes, line breaks, commas and characters of every script', async () => {
     const payload = JSON.stringify({
       'a"b': "it's, \\ \n\r\n\t;|",
       emoji: '🌊 日本語 עברית',
@@ -126,7 +126,7 @@ describe.each(warehouses)('$name', ({ stock, noTime }) => {
     expect(rows.map((row) => row.identifiers.external_id)).toEqual(["x'; drop table users; --", 'y"\n,z']);
   });
 
-  test('several thousand rows come in batches of no more than was asked for, each row once', async () => {
+  test('several thousand rows come in batches of at most the requested size, each row once', async () => {
     const stocked = await stock(
       columns,
       Array.from({ length: 5000 }, (_, index) => [
@@ -169,7 +169,7 @@ describe.each(warehouses)('$name', ({ stock, noTime }) => {
     await source.close();
   });
 
-  test('who stops reading can close the source', async () => {
+  test('a source can be closed after the reading was stopped early', async () => {
     const stocked = await stock(
       columns,
       Array.from({ length: 1000 }, (_, index) => [`user-${index}`, '2026-01-01T00:00:00Z', '{}']),
@@ -183,13 +183,13 @@ describe.each(warehouses)('$name', ({ stock, noTime }) => {
     await source.close();
   });
 
-  test('a table without rows gives none', async () => {
+  test('a table without rows returns no rows', async () => {
     const stocked = await stock(columns, []);
     expect(await readAll(stocked)).toEqual([]);
   });
 });
 
-test('a source without the credentials that it needs is an error of the configuration', async () => {
+test('a source without the credentials that it needs is a configuration error', async () => {
   const definition = {
     type: 'postgres',
     host: 'localhost',

@@ -148,7 +148,7 @@ test('a file is polled less often while a transaction holds the log back, and th
   expect(messagesOf(await place.files()).map(({ data }) => data.name)).toEqual(['one']);
 });
 
-test('a failed stream without remaining messages is leased only once', async () => {
+test('a failed stream without remaining messages is not leased again', async () => {
   const { id, workspace, workspaceId } = await stream('http://127.0.0.1:9');
   await apply(workspace, event('ada'));
   await pool.query('update stream_destinations set failures = 3 where id = $1', [id]);

@@ -45,7 +45,7 @@ async function gathered(pages: Page[], others: Partial<Parameters<typeof gather>
   return { ids, end: found.end, hour: found.hour?.toISOString().slice(11, 13), left: rest.length };
 }
 
-test('a file ends at the horizon, at its maximum size, before a later hour, or after a page limit', async () => {
+test('a file ends at the horizon, its maximum size, before a later hour, or after a page limit', async () => {
   const pages = () => [
     page(
       [

@@ -20,7 +20,7 @@ const invalid = "The value provided for the 'email' field is not a valid email."
 
 describe('/email/status', () => {
   test.each(['subscribed', 'unsubscribed', 'opted_in'])(
-    'sets %s for everyone on the address',
+    'sets %s for all users of the address',
     async (state) => {
       const address = `${state}@x.com`;
       await scene.apply([has(`${state} 1`, at(address)), has(`${state} 2`, at(address))]);
@@ -32,7 +32,7 @@ describe('/email/status', () => {
     },
   );
 
-  test('an address that nobody has: the state is kept, and applies to whoever takes it', async () => {
+  test('keeps the state of an unused address, and applies it to its first user', async () => {
     const emails = ['orphan1@x.com', 'orphan2@x.com'];
     expect(await scene.post(emailStatus(), { email: emails, subscription_state: 'unsubscribed' })).toEqual(
       success,
@@ -66,15 +66,15 @@ describe('/email/status', () => {
       'The max number of ids per request was exceeded',
     ],
     [
-      'none that is valid',
+      'only invalid addresses',
       { email: ['a'], subscription_state: 'subscribed' },
       "Valid data must be provided in the 'email' field.",
     ],
-  ])('%s: 400 that says so', async (_, body, message) => {
+  ])('%s: 400 with that reason', async (_, body, message) => {
     expect(await scene.post(emailStatus(), body)).toMatchObject({ status: 400, body: { message } });
   });
 
-  test('an address that cannot be read fails alone', async () => {
+  test('an invalid address fails alone', async () => {
     const email = ['read@x.com', 'a b@x.com', 7];
     expect(await scene.post(emailStatus(), { email, subscription_state: 'opted_in' })).toEqual({
       status: 201,
@@ -91,7 +91,7 @@ describe('/email/status', () => {
 describe.each([emailBlocklist(), emailBlacklist()])('$path', (operation) => {
   const name = (text: string) => `${operation.id}-${text}@x.com`;
 
-  test('unsubscribes and marks as hard bounce, whether anybody has the address or not', async () => {
+  test('unsubscribes and marks as hard bounce, also an unused address', async () => {
     const [held, orphan] = [name('held'), name('orphan')];
     await scene.apply([has(held, { ...at(held), email_subscribe: 'opted_in' })]);
     expect(await scene.post(operation, { email: [held, orphan] })).toEqual(success);
@@ -105,7 +105,7 @@ describe.each([emailBlocklist(), emailBlacklist()])('$path', (operation) => {
     }
   });
 
-  test('/email/bounce/remove and /email/status undo it; the first leaves the state', async () => {
+  test('/email/bounce/remove lifts the bounce only, and /email/status resets the state as well', async () => {
     const address = name('undone');
     await scene.apply([has(address, at(address))]);
     await scene.post(operation, { email: address });
@@ -117,7 +117,7 @@ describe.each([emailBlocklist(), emailBlacklist()])('$path', (operation) => {
     expect((await scene.user(address)).email_subscribe).toBe('subscribed');
   });
 
-  test('a changed address lifts it from the user, and not from the address', async () => {
+  test('a changed address resets the user, and the old address keeps its bounce', async () => {
     const address = name('changed');
     await scene.apply([has(address, at(address))]);
     await scene.post(operation, { email: address });
@@ -127,7 +127,7 @@ describe.each([emailBlocklist(), emailBlacklist()])('$path', (operation) => {
     expect((await scene.get(emailHardBounces(), `email=${address}`)).body.emails).toHaveLength(1);
   });
 
-  test('once more keeps the times of the first', async () => {
+  test('keeps the times of the first call when it is repeated', async () => {
     const address = name('again');
     const times = async () =>
       (
@@ -142,12 +142,12 @@ describe.each([emailBlocklist(), emailBlacklist()])('$path', (operation) => {
   });
 });
 
-test('/email/bounce/remove of an address that did not bounce changes nothing', async () => {
+test('/email/bounce/remove of an address without a bounce has no effect', async () => {
   expect(await scene.post(emailBounceRemove(), { email: 'never@x.com' })).toEqual(success);
   expect(await scene.rows("select from email_addresses where email = 'never@x.com'")).toEqual([]);
 });
 
-test('/email/spam/remove takes the mark from everyone on the address, and is no update of them', async () => {
+test('/email/spam/remove clears the mark of all users of the address without updating them', async () => {
   const marked = { email: 'spam@x.com', marked_email_as_spam_at: '2026-01-02T00:00:00.000Z' };
   await scene.apply([has('spam 1', { standard: marked }), has('spam 2', { standard: marked })]);
   const updated = () => scene.rows("select updated_at from profiles where email = 'spam@x.com' order by id");
@@ -191,7 +191,7 @@ describe.each([
     }
   });
 
-  test('lists those between two days, from midnight to midnight in UTC, the latest first', async () => {
+  test('lists addresses between two days, from midnight to midnight in UTC, latest first', async () => {
     expect(await list(days)).toEqual({
       emails: [
         { email: `d+${year}@x.com`, [since]: `${year}-03-03 23:59:59 +0000` },
@@ -210,20 +210,20 @@ describe.each([
     expect(await names('limit=500&offset=3')).toEqual([]);
   });
 
-  test('of one address, also with a + that is not encoded, without days', async () => {
+  test('lists one address without days, also with a + that is not encoded', async () => {
     for (const email of [`c%2B${year}@x.com`, `C+${year}@x.com`]) {
       expect((await list(`email=${email}`)).emails).toHaveLength(1);
     }
     expect((await list('email=nobody@x.com')).emails).toEqual([]);
   });
 
-  test('days beside an address', async () => {
+  test('combines days with an address', async () => {
     const query = `email=a%2B${year}@x.com&${days}`;
-    // Those of a hard bounce are passed over.
+    // Hard bounces of the address are on the other list.
     expect((await list(query)).emails).toHaveLength(since === 'hard_bounced_at' ? 1 : 0);
   });
 
-  test('does not show another workspace', async () => {
+  test('omits other workspaces', async () => {
     await scene.rows(
       `insert into email_addresses (workspace_id, email, state, changed_at, hard_bounced_at)
        values (gen_random_uuid(), 'z@x.com', 'unsubscribed', $1, $1) on conflict do nothing`,
@@ -232,7 +232,7 @@ describe.each([
     expect(await names('')).toEqual(['d', 'c', 'b']);
   });
 
-  test('takes a day with a time, in a zone whose + is not encoded too, as that moment', async () => {
+  test('accepts a day with a time, also in a zone whose + is not encoded', async () => {
     const between = async (start: string, end: string) =>
       (await list(`start_date=${year}-${start}&end_date=${year}-${end}`)).emails.map(
         ({ email }: { email: string }) => email[0],
@@ -246,7 +246,7 @@ describe.each([
     }
   });
 
-  test('says what is wrong: 400', async () => {
+  test('rejects an invalid query with its reason: 400', async () => {
     expect(await refused('')).toBe("'start_date' and 'end_date' are required, or 'email'");
     expect(await refused('start_date=2026-01-01')).toBe("'end_date' is required, or 'email'");
     expect(await refused('end_date=2026-01-01')).toBe("'start_date' is required, or 'email'");
@@ -275,7 +275,7 @@ describe.each([
   });
 });
 
-test('an address that is subscribed again, or no longer bounces, is off its list', async () => {
+test('an address that is subscribed again, or no longer bounces, is removed from its list', async () => {
   const email = 'off@x.com';
   await scene.post(emailBlocklist(), { email });
   await scene.post(emailStatus(), { email, subscription_state: 'opted_in' });

@@ -31,7 +31,7 @@ describe('/subscription/status/get', () => {
     return body.message;
   };
 
-  test('Subscribed, Unsubscribed, and Unknown for who has said nothing and for nobody', async () => {
+  test('returns Subscribed, Unsubscribed, or Unknown for unknown users and unset states', async () => {
     const { news, texts } = scene.groups;
     expect(await scene.status(news, 'external_id=ada&external_id=bob&external_id=nobody')).toEqual({
       ada: 'Subscribed',
@@ -49,11 +49,11 @@ describe('/subscription/status/get', () => {
     'external_id[]=ada',
     'external_id[0]=ada',
     'external_id=ada&external_id=ada',
-  ])('takes %s', async (query) => {
+  ])('accepts %s', async (query) => {
     expect(await scene.status(scene.groups.news, query)).toEqual({ ada: 'Subscribed' });
   });
 
-  test('takes 50, each form of the list; 51: 400', async () => {
+  test('accepts 50 ids in each form of the list, and answers 51 with 400', async () => {
     for (const name of ['external_id', 'external_id[]']) {
       const list = (count: number) =>
         Array.from({ length: count }, (_, index) => `${name}=u${index}`).join('&');
@@ -64,7 +64,7 @@ describe('/subscription/status/get', () => {
     }
   });
 
-  test('by email and by phone, answered as sent', async () => {
+  test('finds states by email and by phone, keyed as they were sent', async () => {
     const { news, texts } = scene.groups;
     expect(await scene.status(news, 'email=Ada@x.com&email=other@x.com')).toEqual({
       'Ada@x.com': 'Subscribed',
@@ -75,7 +75,7 @@ describe('/subscription/status/get', () => {
     });
   });
 
-  test('a + that was not encoded is one, and the state is answered by the address that was meant', async () => {
+  test('reads a + that was not encoded as a +, and answers with that address', async () => {
     const { news, texts } = scene.groups;
     await scene.apply([says({ email: 'a+b@x.com' }, news, 'subscribed')]);
     expect(await scene.status(texts, `phone=${phones(1)}`)).toEqual({ [phones(1)]: 'Unsubscribed' });
@@ -88,12 +88,12 @@ describe('/subscription/status/get', () => {
     });
   });
 
-  test('what can be nobody’s address is Unknown', async () => {
+  test('returns Unknown for an impossible address', async () => {
     expect(await scene.status(scene.groups.news, 'email=nonsense')).toEqual({ nonsense: 'Unknown' });
     expect(await scene.status(scene.groups.texts, 'phone=1')).toEqual({ 1: 'Unknown' });
   });
 
-  test('external ids win over email and phone', async () => {
+  test('prefers external ids to email and phone', async () => {
     const { news } = scene.groups;
     expect(await scene.status(news, 'external_id=ada&email=other@x.com')).toEqual({ ada: 'Subscribed' });
     expect(await scene.status(news, 'external_id=ada&email=other@x.com&phone=1')).toEqual({
@@ -101,15 +101,15 @@ describe('/subscription/status/get', () => {
     });
   });
 
-  test('email and phone together: 400 with the words of the specification', async () => {
+  test('rejects email and phone together with 400 and the words of the specification', async () => {
     expect(await refused(`subscription_group_id=${scene.groups.news}&email=a@x.com&phone=1`)).toBe(both);
   });
 
-  test('the global state of an address is not that of a group', async () => {
+  test('omits the global state of an address', async () => {
     expect(await scene.status(scene.groups.news, 'email=bob@x.com')).toEqual({ 'bob@x.com': 'Unknown' });
   });
 
-  test('a user’s own state is not looked at while it has an address', async () => {
+  test('ignores a user’s own state while the user has an address', async () => {
     const { news } = scene.groups;
     await scene.apply([has('own', {}), says(user('own'), news, 'unsubscribed')]);
     expect(await scene.status(news, 'external_id=own')).toEqual({ own: 'Unsubscribed' });
@@ -118,7 +118,7 @@ describe('/subscription/status/get', () => {
     expect(await scene.status(news, 'external_id=own')).toEqual({ own: 'Unknown' });
   });
 
-  test('an unknown group, no group, and one of another workspace: 400', async () => {
+  test('rejects an unknown, missing or foreign group with 400', async () => {
     const other = await createWorkspace(scene.pool, 'other');
     const foreign = await createGroup(scene.pool, other.id, 'email');
     for (const id of [uuidv7(), 'news', foreign]) {
@@ -129,13 +129,13 @@ describe('/subscription/status/get', () => {
     expect(await refused('external_id=ada')).toBe("'subscription_group_id' is required");
   });
 
-  test('a group’s id in capitals is that group', async () => {
+  test('accepts a group’s id in capitals', async () => {
     expect(await scene.status(scene.groups.news.toUpperCase(), 'external_id=ada')).toEqual({
       ada: 'Subscribed',
     });
   });
 
-  test('nobody asked for: 400, and an address that the group is not about: 400', async () => {
+  test('rejects a query without users, or with addresses of another channel, with 400', async () => {
     const { news, texts, chat } = scene.groups;
     for (const query of ['', '&external_id=', '&email[]=&phone=']) {
       expect(await refused(`subscription_group_id=${news}${query}`)).toBe(
@@ -150,7 +150,7 @@ describe('/subscription/status/get', () => {
     }
   });
 
-  test('names of the language do no harm', async () => {
+  test('accepts names of JavaScript properties as ids', async () => {
     expect(
       Object.entries(await scene.status(scene.groups.news, 'external_id=__proto__&external_id=constructor')),
     ).toEqual([
@@ -172,7 +172,7 @@ describe('/subscription/user/status', () => {
     ],
   });
 
-  test('all groups of a user for which something was said', async () => {
+  test('lists all groups of a user that have a state', async () => {
     expect(await ask('external_id=ada')).toEqual({ users: [ada()], total_count: 1, message: 'success' });
     expect(await ask('external_id=bob')).toEqual({
       users: [{ email: null, phone: null, external_id: 'bob', subscription_groups: [] }],
@@ -181,7 +181,7 @@ describe('/subscription/user/status', () => {
     });
   });
 
-  test('everyone on an email or a phone', async () => {
+  test('lists all users of an email or a phone', async () => {
     const { users, total_count } = await ask('email=ada@x.com');
     expect(total_count).toBe(2);
     expect(users.map(({ external_id }: { external_id: string }) => external_id).sort()).toEqual([
@@ -191,7 +191,7 @@ describe('/subscription/user/status', () => {
     expect((await ask(`phone=${phones(1)}`)).users).toEqual([ada()]);
   });
 
-  test('nobody is an empty list', async () => {
+  test('returns an empty list for an unknown user', async () => {
     expect(await ask('external_id=nobody&email=ada@x.com')).toEqual({
       users: [],
       total_count: 0,
@@ -203,7 +203,7 @@ describe('/subscription/user/status', () => {
     expect(await ask('external_id=&email=ada@x.com')).toMatchObject({ total_count: 2 });
   });
 
-  test('page by page', async () => {
+  test('returns pages', async () => {
     const list = 'external_id=ada&external_id=nobody&external_id=bob&external_id=eve';
     const page = async (query: string) => {
       const { users, total_count } = await ask(`${list}&${query}`);
@@ -220,7 +220,7 @@ describe('/subscription/user/status', () => {
     ['', "'external_id', 'email' or 'phone' is required"],
     ['external_id=ada&limit=101', "'limit' is not valid: it must be a whole number, 1 to 100"],
     ['external_id=ada&offset=x', "'offset' is not valid: it must be a whole number, 0 or more"],
-  ])('%s: 400', async (query, message) => {
+  ])('answers %s with 400', async (query, message) => {
     expect(await scene.get(subscriptionGroupsGet(), query)).toEqual({ status: 400, body: { message } });
   });
 });

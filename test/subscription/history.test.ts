@@ -23,8 +23,8 @@ const joins = (id: string, subscription_state: 'subscribed' | 'unsubscribed' = '
   subscription_groups: [{ subscription_group_id: id, subscription_state }],
 });
 
-describe('a row per change of state: whose, which, from, to, when, by which request', () => {
-  test('from every endpoint that sets one', async () => {
+describe('each change of a state adds a row with subject, subscription, states, time and request', () => {
+  test('from every endpoint that sets a state', async () => {
     const { news } = scene.groups;
     const ada = 'ada@x.com';
     await apply(
@@ -49,7 +49,7 @@ describe('a row per change of state: whose, which, from, to, when, by which requ
     ]);
   });
 
-  test('an address that bounces, and that no longer does: by /email/blocklist and /email/bounce/remove', async () => {
+  test('from /email/blocklist and /email/bounce/remove, also for the hard bounce', async () => {
     const email = 'bounce@x.com';
     await scene.post(emailBounceRemove(), { email }, 'in vain');
     await scene.post(emailBlocklist(), { email }, 'one');
@@ -63,7 +63,7 @@ describe('a row per change of state: whose, which, from, to, when, by which requ
     ]);
   });
 
-  test('a user who marks email as spam, a merge that brings the mark along, and who loses it by /email/spam/remove', async () => {
+  test('from a spam mark, a merge that transfers it, and /email/spam/remove', async () => {
     const marked = { email: 'spam@x.com', marked_email_as_spam_at: '2026-01-02T00:00:00.000Z' };
     await apply('one', has('s1', { standard: marked }), has('s2', { standard: marked }), has('s3', {}));
     await apply('again', has('s1', { standard: marked }));
@@ -85,7 +85,7 @@ describe('a row per change of state: whose, which, from, to, when, by which requ
     ]);
   });
 
-  test('a mark that one batch takes away and sets again: in the order in which it was said', async () => {
+  test('a mark that one batch removes and sets again is recorded in that order', async () => {
     const mark = { marked_email_as_spam_at: '2026-01-02T00:00:00.000Z' };
     const again = { email: 'again@x.com' };
     await apply('one', has('again', { standard: { ...again, ...mark } }));
@@ -97,7 +97,7 @@ describe('a row per change of state: whose, which, from, to, when, by which requ
     ]);
   });
 
-  test('several in one batch are several rows, and what changes nothing is none', async () => {
+  test('one row per change in a batch, and none for an unchanged state', async () => {
     const { news } = scene.groups;
     const many = { email: 'many@x.com' };
     await scene.apply([
@@ -116,7 +116,7 @@ describe('a row per change of state: whose, which, from, to, when, by which requ
     ]);
   });
 
-  test('what a user said for lack of an address passes to the first one', async () => {
+  test('states of a user without an address move to the first address', async () => {
     const { news } = scene.groups;
     await apply('own', has('bare', { email_subscribe: 'unsubscribed', ...joins(news, 'unsubscribed') }));
     const id = await scene.profileId('bare');
@@ -133,7 +133,7 @@ describe('a row per change of state: whose, which, from, to, when, by which requ
     ]);
   });
 
-  test('a number that comes, and one that goes, is the request that the states pass on by', async () => {
+  test('states that move with a new or removed number are recorded with that request', async () => {
     const { texts } = scene.groups;
     const phone = phones(7);
     await apply('own', has('called', joins(texts, 'unsubscribed')));
@@ -147,14 +147,14 @@ describe('a row per change of state: whose, which, from, to, when, by which requ
     ]);
   });
 
-  test('an address that has a state of its own takes none, and says nothing', async () => {
+  test("an address with a state keeps it, and the user's own state adds no row", async () => {
     await apply('first', email('held@x.com', { state: 'unsubscribed' }));
     await apply('own', has('held', { email_subscribe: 'opted_in' }));
     await apply('move', has('held', { standard: { email: 'held@x.com' } }));
     expect(await scene.history('held@x.com')).toEqual([['', null, 'unsubscribed', 'first']]);
   });
 
-  test('a merge that brings a phone along is the request that its states come from', async () => {
+  test('states that a merged phone takes over are recorded with the merge', async () => {
     const { texts } = scene.groups;
     const phone = phones(1);
     await apply('set', has('m1', { standard: { phone, phone_valid: true } }));
@@ -164,7 +164,7 @@ describe('a row per change of state: whose, which, from, to, when, by which requ
   });
 });
 
-test('a state that is said again keeps its time; a change has its own', async () => {
+test('a repeated state keeps its time, and a changed state gets a new one', async () => {
   const since = async () => (await scene.user('time')).email_unsubscribed_at;
   await scene.apply([has('time', { standard: { email: 'time@x.com' }, email_subscribe: 'unsubscribed' })]);
   const first = await since();
@@ -187,7 +187,7 @@ test('a user without an address has the time of its own state', async () => {
 });
 
 describe('a delete erases the history', () => {
-  test('of the user, and of the addresses that nobody else has', async () => {
+  test('of the user, and of addresses without another user', async () => {
     const { news, texts } = scene.groups;
     const [mine, ours, phone] = ['mine@x.com', 'ours@x.com', phones(2)];
     await scene.apply([
@@ -208,7 +208,7 @@ describe('a delete erases the history', () => {
     expect(await rows()).toEqual([0, 0, 0, 0]);
   });
 
-  test('and a merge that of the merged user’s own states', async () => {
+  test('and a merge erases the history of the merged user’s own states', async () => {
     await scene.apply([has('merged', { email_subscribe: 'unsubscribed' }), has('kept', {})]);
     const id = await scene.profileId('merged');
     expect(await scene.history(id)).toHaveLength(1);
@@ -218,7 +218,7 @@ describe('a delete erases the history', () => {
 });
 
 test.each([true, false])(
-  'of two lanes that change one state at once, the second one knows what the first one made of it; stored before: %s',
+  "the second of two concurrent changes records the first one's result; stored before: %s",
   async (isStored) => {
     const { news } = scene.groups;
     const lanes = { email: `lanes-${isStored}@x.com` };
@@ -234,13 +234,13 @@ test.each([true, false])(
   },
 );
 
-/** What the migration writes for what is older than it. */
+/** Returns the statement of the migration that writes the history of older states. */
 const seedOf = (migration: string) => {
   const file = path.join(packageRoot, 'prisma/migrations', migration, 'migration.sql');
   return /insert into subscription_history[^;]+;/.exec(readFileSync(file, 'utf8'))![0];
 };
 
-test('states that are older than the history are its first rows', async () => {
+test('states older than the history are its first rows', async () => {
   const { news, texts } = scene.groups;
   const [address, phone] = ['older@x.com', phones(3)];
   await scene.apply([
@@ -267,7 +267,7 @@ test('states that are older than the history are its first rows', async () => {
   ]);
 });
 
-test('marks that are older than their history are its first rows', async () => {
+test('marks older than their history are its first rows', async () => {
   const email = 'old.mark@x.com';
   await scene.apply([
     has('old mark', { standard: { email, marked_email_as_spam_at: '2026-01-02T00:00:00.000Z' } }),

@@ -24,11 +24,11 @@ async function states(external_id: string) {
   return [found.subscription_groups?.[0]?.status, found.email_subscribe];
 }
 
-/** In one batch, and each object in a batch of its own: both have to come to the same. */
+/** The result must be the same for one batch and for one batch per object. */
 describe.each([
   ['in one batch', true],
   ['one by one', false],
-])('ordered with track objects of the same identifier, %s', (_, isOne) => {
+])('state changes and track objects of the same identifier are applied in order, %s', (_, isOne) => {
   const name = (text: string) => `${text} ${isOne ? 'together' : 'apart'}`;
   const address = (text: string) => `${name(text).replaceAll(' ', '-')}@x.com`;
   async function run(...objects: AcceptedObject[]) {
@@ -36,7 +36,7 @@ describe.each([
     else for (const object of objects) await scene.apply([object]);
   }
 
-  test('by external id: behind the object that makes the user, before the one that says otherwise', async () => {
+  test('by external id: after the object that creates the user, before a conflicting one', async () => {
     const { news } = scene.groups;
     const ada = name('ada');
     await run(says(user(ada), news, 'unsubscribed'), has(ada, {}), says(user(ada), news, 'unsubscribed'));
@@ -45,7 +45,7 @@ describe.each([
     expect(await states(ada)).toEqual(['Subscribed', 'subscribed']);
   });
 
-  test('by external id: before the address is set it is the user’s own, behind it the address’s', async () => {
+  test("by external id: a state is the user’s own before the address is set, then the address's", async () => {
     const { news } = scene.groups;
     const bob = name('bob');
     await run(
@@ -60,7 +60,7 @@ describe.each([
     expect(await states(name('bob two'))).toEqual(['Unsubscribed', 'subscribed']);
   });
 
-  test('by email: the object that makes its first holder, and the global state', async () => {
+  test('by email: the object that creates its first user, and the global state', async () => {
     const eve = address('eve');
     await run(
       email(eve, { state: 'unsubscribed' }),
@@ -73,7 +73,7 @@ describe.each([
     expect((await scene.exported({ email_address: eve })).email_subscribe).toBe('opted_in');
   });
 
-  test('a first address that was told off before keeps that, whatever its taker said', async () => {
+  test('a first address that was unsubscribed keeps that state, whatever its user had', async () => {
     const gone = address('gone');
     await run(
       email(gone, { state: 'unsubscribed', hard_bounced: true }),
@@ -86,7 +86,7 @@ describe.each([
     });
   });
 
-  test('a first address that only bounced takes what its taker said', async () => {
+  test('a first address that only bounced takes the state of its user', async () => {
     const bounced = address('bounced');
     await run(
       email(bounced, { hard_bounced: true }),
@@ -96,7 +96,7 @@ describe.each([
     expect((await scene.user(name('bounced'))).email_subscribe).toBe('unsubscribed');
   });
 
-  test('by phone: the number that a user takes along, and the one that it leaves', async () => {
+  test("by phone: states go to the user's new number, and to the old number by its own value", async () => {
     const { texts } = scene.groups;
     const [from, to] = [phones(isOne ? 100 : 110), phones(isOne ? 101 : 111)];
     await run(
@@ -110,7 +110,7 @@ describe.each([
     expect(await states(name('stays'))).toEqual(['Subscribed', 'subscribed']);
   });
 
-  test('the mark as spam goes from everyone who has the address then, and from nobody else', async () => {
+  test('the spam mark is cleared for the users that have the address at that moment', async () => {
     const spam = address('spam');
     const marked = { marked_email_as_spam_at: '2026-01-01T00:00:00.000Z' };
     const marks = async () =>
@@ -137,7 +137,7 @@ describe.each([
     expect(await marks()).toEqual([true, false, false, false]);
   });
 
-  test('a delete of the last holder takes away what was said before it, and nothing that was said after it', async () => {
+  test('deleting the last user of an address removes its earlier states only', async () => {
     const { news, texts } = scene.groups;
     const [last, number] = [address('last'), phones(isOne ? 120 : 130)];
     await run(
@@ -162,7 +162,7 @@ describe.each([
     ]);
   });
 
-  test('a global state that is set right behind the delete of the last holder stays', async () => {
+  test('a global state set directly after the deletion of the last user stays', async () => {
     const heirless = address('heirless');
     await run(
       has(name('heirless'), { ...at(heirless), email_subscribe: 'opted_in' }),
@@ -188,7 +188,7 @@ describe.each([
     expect(await states(name('kept'))).toEqual(['Subscribed', 'subscribed']);
   });
 
-  test('an identify: the user is found by the new external id behind it', async () => {
+  test('an identify: the user is found by the new external id afterwards', async () => {
     const { news } = scene.groups;
     const label = alias(`l:${name('anon')}`);
     await run(
@@ -201,7 +201,7 @@ describe.each([
   });
 });
 
-test('G2: an envelope that is delivered twice sets each state once, and counts it once', async () => {
+test('G2: an envelope that is delivered twice sets and counts each state once', async () => {
   const { news } = scene.groups;
   const twice = 'twice@x.com';
   const first = deliver({ id: scene.workspaceId }, [
@@ -240,7 +240,7 @@ test.each([
 test.each([
   ['the state', 0],
   ['the phone', 1],
-])('a user who gets another phone in another lane loses no opt-out: %s first', async (name, place) => {
+])('an opt-out survives a new phone that is set in another lane: %s first', async (name, place) => {
   const { texts } = scene.groups;
   const [from, to] = [phones(140 + place), phones(150 + place)];
   await scene.apply([has(name, on(from)), says(user(name), texts, 'subscribed')]);

@@ -6,7 +6,7 @@ import { send } from '../setup/api.ts';
 import { waitUntil } from '../setup/fixtures.ts';
 import { createGroup } from '../setup/workspace.ts';
 
-/** From HTTP to Postgres and back, through processes of their own. */
+/** Subscriptions from HTTP to Postgres and back, through separate processes. */
 describe.each(eitherBackend)('subscriptions, with the queue in %s', (backend) => {
   let fleet: Fleet;
   let news: string;
@@ -86,7 +86,7 @@ describe.each(eitherBackend)('subscriptions, with the queue in %s', (backend) =>
     );
   });
 
-  test('a group that was made just now is known at once', async () => {
+  test('a new group is usable at once', async () => {
     const fresh = await createGroup(fleet.pool, fleet.workspace.id, 'email', { name: 'fresh' });
     await post('/subscription/status/set', {
       subscription_group_id: fresh,
@@ -102,7 +102,7 @@ describe.each(eitherBackend)('subscriptions, with the queue in %s', (backend) =>
     expect(Object.keys(status)).toHaveLength(50);
   });
 
-  test('G3: what was set last for an identifier holds, with track objects between', async () => {
+  test('G3: the last state of an identifier holds, with track objects in between', async () => {
     const users = Array.from({ length: 10 }, (_, index) => `order${index}`);
     const setting = (subscription_state: string, who: object) =>
       post('/subscription/status/set', { subscription_group_id: news, subscription_state, ...who });
@@ -138,7 +138,7 @@ describe.each(eitherBackend)('subscriptions, with the queue in %s', (backend) =>
     );
   });
 
-  test('G1, G2: what was acknowledged takes effect once, though workers are killed', async () => {
+  test('G1, G2: acknowledged states take effect once, although workers are killed', async () => {
     const counted = async () =>
       (await fleet.pool.query('select coalesce(sum(subscriptions), 0)::int as n from usage')).rows[0]
         .n as number;
@@ -161,7 +161,10 @@ describe.each(eitherBackend)('subscriptions, with the queue in %s', (backend) =>
     for (const row of rows) expect(row).toMatchObject({ changes: 3, requests: 2 });
   });
 
-  /** What a setting says has to be read at once, unless its answer has waited in vain for the workers. */
+  /**
+   * Expects an acknowledged setting to be readable at once, unless the request timed out waiting for the
+   * workers.
+   */
   const readsBack = async (set: () => Promise<void>, read: () => Promise<unknown>, expected: unknown) => {
     const from = performance.now();
     await set();
@@ -171,7 +174,7 @@ describe.each(eitherBackend)('subscriptions, with the queue in %s', (backend) =>
     return milliseconds;
   };
 
-  test('what was acknowledged is seen by the very next get, on any web process, also behind other work', async ({
+  test('an acknowledged state is in the next get on any web process, also under load', async ({
     annotate,
   }) => {
     const people = Array.from({ length: 75 }, (_, index) => `noise${index}`);
@@ -199,7 +202,7 @@ describe.each(eitherBackend)('subscriptions, with the queue in %s', (backend) =>
     expect(waits[30]).toBeLessThan(READ_BACK_WITHIN);
   });
 
-  test('so is what /email/status, /email/blocklist and their opposites were acknowledged for', async () => {
+  test('acknowledged calls of /email/status, /email/blocklist and removals are readable at once', async () => {
     const email = 'read.back@x.com';
     const lists = () =>
       Promise.all(

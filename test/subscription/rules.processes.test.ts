@@ -9,7 +9,7 @@ import { phones } from './scene.ts';
 const both = 'Either an email address or a phone number should be provided, but not both.';
 
 /** The rules of states as clients meet them, from HTTP to Postgres and back. */
-describe.each(eitherBackend)('the rules of states, with the queue in %s', (backend) => {
+describe.each(eitherBackend)('rules of states, with the queue in %s', (backend) => {
   let fleet: Fleet;
   let news: string;
   let texts: string;
@@ -49,7 +49,7 @@ describe.each(eitherBackend)('the rules of states, with the queue in %s', (backe
     });
   const forms = [v1, v2];
 
-  /** What a user reads of email as a whole, News and Texts. */
+  /** Waits until a user has these states: global email, News and Texts. */
   const reads = async (external_id: string, expected: (string | undefined)[]) => {
     const seen = async () => {
       const { body } = await call('POST', '/users/export/ids', { external_ids: [external_id] });
@@ -61,7 +61,7 @@ describe.each(eitherBackend)('the rules of states, with the queue in %s', (backe
     };
     await waitUntil(seen, { what: `${external_id} to read ${expected}` });
   };
-  /** By group; what is accepted may still be on its way. */
+  /** Waits until a group has these states, because accepted requests may not be applied yet. */
   const shows = async (group: string, query: string, expected: Record<string, string>) => {
     const seen = async () => {
       expect(await status(group, query)).toMatchObject({ status: 200, body: { status: expected } });
@@ -70,7 +70,7 @@ describe.each(eitherBackend)('the rules of states, with the queue in %s', (backe
     await waitUntil(seen, { what: JSON.stringify(expected) });
   };
 
-  test('everyone who shares the email or the phone is updated, in both forms, by address and by external id', async () => {
+  test('all users of an email or a phone are updated, in both forms and by any identifier', async () => {
     const shared = { email: 'shared@x.com', phone: phones(900) };
     await track(...['s1', 's2', 's3'].map((external_id) => ({ external_id, ...shared })));
     const all = (state: string) => ({ s1: state, s2: state, s3: state });
@@ -87,7 +87,7 @@ describe.each(eitherBackend)('the rules of states, with the queue in %s', (backe
     }
   });
 
-  test('an email group takes no phones, an SMS group no emails; both together have the message of the specification', async () => {
+  test('an email group rejects phones, an SMS group emails, and both kinds together fail', async () => {
     const [email, phone] = ['refused@x.com', phones(901)];
     const refused: [string, Record<string, Json>, string][] = [
       [news, { email, phone }, both],
@@ -107,7 +107,7 @@ describe.each(eitherBackend)('the rules of states, with the queue in %s', (backe
     await shows(news, `email=${email}`, { [email]: 'Unknown' });
   });
 
-  test('a get: external ids win, one or many, as Subscribed, Unsubscribed or Unknown; an unknown group is 400', async () => {
+  test('a get prefers external ids, and answers an unknown group with 400', async () => {
     await track({ external_id: 'g1' });
     await v1(news, 'subscribed', { external_id: 'g1', email: ['g@x.com'] });
     await shows(news, 'external_id=g1', { g1: 'Subscribed' });
@@ -126,7 +126,7 @@ describe.each(eitherBackend)('the rules of states, with the queue in %s', (backe
     }
   });
 
-  test('a state of an address that nobody has applies to whoever takes it: by track, and on by identify and by merge', async () => {
+  test('a state of an unused address applies to its first user, by track, identify or merge', async () => {
     const orphan = (name: string, n: number) => ({ email: `${name}@x.com`, phone: phones(910 + n) });
     const kept: [string, number][] = [
       ['taken', 0],
@@ -169,7 +169,7 @@ describe.each(eitherBackend)('the rules of states, with the queue in %s', (backe
     for (const [name] of kept) await reads(name, expected);
   });
 
-  test('a changed email starts as subscribed, unless the address is there already: then its states apply', async () => {
+  test('a changed email starts as subscribed, or has its existing states', async () => {
     await track({ external_id: 'host', email: 'host@x.com', email_subscribe: 'opted_in' });
     await v1(news, 'subscribed', { email: 'host@x.com' });
     await track({ external_id: 'guest', email: 'guest@x.com', email_subscribe: 'unsubscribed' });
@@ -178,11 +178,11 @@ describe.each(eitherBackend)('the rules of states, with the queue in %s', (backe
     await reads('guest', ['subscribed', undefined, undefined]);
     await track({ external_id: 'guest', email: 'host@x.com' });
     await reads('guest', ['opted_in', 'Subscribed', undefined]);
-    // What the old address said stays with it.
+    // States of the old address stay with it.
     await shows(news, 'email=guest@x.com', { 'guest@x.com': 'Unsubscribed' });
   });
 
-  test('a changed phone takes the group states along; those of a number that is there already win', async () => {
+  test('a changed phone takes the group states along, unless the new number has its own', async () => {
     const [from, to, taken] = [phones(920), phones(921), phones(922)];
     await track({ external_id: 'resident', phone: taken }, { external_id: 'mover', phone: from });
     await v1(texts, 'subscribed', { phone: taken });
@@ -194,7 +194,7 @@ describe.each(eitherBackend)('the rules of states, with the queue in %s', (backe
     await reads('mover', ['subscribed', undefined, 'Subscribed']);
   });
 
-  test('each change leaves a row: whose, what, when, by which request; the export has the time', async () => {
+  test('each change adds a history row, and the export has its time', async () => {
     const email = 'told@x.com';
     const made = await track({ external_id: 'told', email, email_subscribe: 'opted_in' });
     const blocked = await post('/email/blocklist', { email });

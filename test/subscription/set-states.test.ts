@@ -29,7 +29,7 @@ describe.each(forms)('%s', (form, set) => {
   /** A name that the other form's tests do not have. */
   const name = (text: string) => `${isV2 ? 'v2' : 'v1'}${text}`;
 
-  test('a user by external id, whichever channel the group has', async () => {
+  test('sets a user by external id, whichever channel the group has', async () => {
     const ada = name('ada');
     await scene.apply([person(ada, isV2 ? 1 : 2)]);
     for (const group of ['news', 'texts', 'chat'] as const) {
@@ -45,7 +45,7 @@ describe.each(forms)('%s', (form, set) => {
     });
   });
 
-  test('everyone who shares the email is updated, also when one of them is named', async () => {
+  test('updates all users of an email, also if the request names one of them', async () => {
     const people = ['a', 'b', 'c'].map((letter) => name(`share${letter}`));
     const address = name('shared@x.com');
     await scene.apply(people.map((user) => has(user, { standard: { email: address } })));
@@ -76,7 +76,7 @@ describe.each(forms)('%s', (form, set) => {
     });
   });
 
-  test('a state set for an email that nobody has is kept, and applies to whoever takes it', async () => {
+  test('keeps the state of an unused email, and applies it to its first user', async () => {
     const address = name('orphan@x.com');
     await setting('news', 'unsubscribed', { email: [address.toUpperCase()] });
     expect(await scene.status(scene.groups.news, `email=${address}`)).toEqual({ [address]: 'Unsubscribed' });
@@ -90,7 +90,7 @@ describe.each(forms)('%s', (form, set) => {
     });
   });
 
-  test('a state set for a phone that nobody has is kept, and wins over what its taker had', async () => {
+  test("keeps the state of an unused phone, which takes precedence over its user's states", async () => {
     const [own, orphan] = [phones(isV2 ? 40 : 50), phones(isV2 ? 41 : 51)];
     await setting('texts', 'unsubscribed', { phone: orphan });
     await scene.apply([has(name('mover'), { standard: { phone: own, phone_valid: true } })]);
@@ -101,7 +101,7 @@ describe.each(forms)('%s', (form, set) => {
     });
   });
 
-  test('a user without such an address has a state of its own, which passes to the first one', async () => {
+  test('gives a user without such an address an own state, which the first address takes over', async () => {
     const bare = name('bare');
     await scene.apply([has(bare, {})]);
     await setting('news', 'unsubscribed', { external_id: bare });
@@ -114,7 +114,7 @@ describe.each(forms)('%s', (form, set) => {
     expect(await scene.status(scene.groups.texts, `external_id=${bare}`)).toEqual({ [bare]: 'Subscribed' });
   });
 
-  test('an external id that nobody has is accepted, and makes nobody', async () => {
+  test('accepts an unknown external id without creating a user', async () => {
     expect(await setting('news', 'subscribed', { external_id: name('nobody') })).toEqual(success);
     expect(await scene.user(name('nobody'))).toBeUndefined();
     expect(await scene.rows('select from dead_letters where workspace_id = $1', [scene.workspaceId])).toEqual(
@@ -122,7 +122,7 @@ describe.each(forms)('%s', (form, set) => {
     );
   });
 
-  test('an external id that was renamed away still means its user', async () => {
+  test('finds the user by a deprecated external id', async () => {
     await scene.apply([
       has(name('old'), {}),
       {
@@ -139,14 +139,14 @@ describe.each(forms)('%s', (form, set) => {
     });
   });
 
-  test('an archived group stays as it is', async () => {
+  test('leaves an archived group unchanged', async () => {
     expect(await setting('archived', 'subscribed', { email: name('arch@x.com') })).toEqual(success);
     expect(await scene.status(scene.groups.archived, `email=${name('arch@x.com')}`)).toEqual({
       [name('arch@x.com')]: 'Unknown',
     });
   });
 
-  test('email and phone together: 400 with the words of the specification, and nothing takes effect', async () => {
+  test('rejects email and phone together with 400, and applies neither', async () => {
     const message = 'Either an email address or a phone number should be provided, but not both.';
     const answer = await setting('news', 'subscribed', { email: name('both@x.com'), phone: [phones(1)] });
     expect(answer).toMatchObject({ status: 400, body: { message } });
@@ -155,21 +155,24 @@ describe.each(forms)('%s', (form, set) => {
     });
   });
 
-  test('an empty list or text beside the other is none', async () => {
+  test('ignores an empty list or text next to the other', async () => {
     expect(await setting('news', 'subscribed', { email: [name('one@x.com')], phone: [] })).toEqual(success);
     expect(
       await setting('news', 'subscribed', { email: name('one@x.com'), phone: '', external_id: null }),
     ).toEqual(success);
   });
 
-  test.each(['018f0000-0000-7000-8000-000000000000', 'news', 7])('an unknown group, %j: 400', async (id) => {
-    const answer = await set({
-      subscription_group_id: id,
-      subscription_state: 'subscribed',
-      email: 'a@x.com',
-    });
-    expect(answer).toMatchObject({ status: 400, body: { message: 'Invalid subscription group ID' } });
-  });
+  test.each(['018f0000-0000-7000-8000-000000000000', 'news', 7])(
+    'answers an unknown group, %j, with 400',
+    async (id) => {
+      const answer = await set({
+        subscription_group_id: id,
+        subscription_state: 'subscribed',
+        email: 'a@x.com',
+      });
+      expect(answer).toMatchObject({ status: 400, body: { message: 'Invalid subscription group ID' } });
+    },
+  );
 
   test.each([
     ['no group', { subscription_group_id: undefined }, "'subscription_group_id' is required"],
@@ -181,12 +184,12 @@ describe.each(forms)('%s', (form, set) => {
     ],
     ['no array', { email: { a: 1 } }, "'email' is not valid: it must be an array of strings"],
     ['too many', { email: Array(51).fill('a@x.com') }, 'The max number of ids per request was exceeded'],
-  ])('%s: 400 that says so', async (_, change, message) => {
+  ])('%s: 400 with that reason', async (_, change, message) => {
     const answer = await setting('news', 'subscribed', { email: 'a@x.com', ...change });
     expect(answer).toMatchObject({ status: 400, body: { message } });
   });
 
-  test('nobody named: 400', async () => {
+  test('rejects a request without users with 400', async () => {
     const answer = await setting('news', 'subscribed', { email: [] });
     const names = isV2 ? "'external_ids', 'emails' or 'phones'" : "'external_id', 'email' or 'phone'";
     expect(answer).toMatchObject({ status: 400, body: { message: `${names} is required` } });
@@ -201,7 +204,7 @@ describe.each(forms)('%s', (form, set) => {
     expect(answer).toMatchObject({ status: 400, body: { message: `'${kind}' is not valid: ${rule}` } });
   });
 
-  test('50 at once, as strings or one string', async () => {
+  test('accepts 50 ids at once, as strings or one string', async () => {
     const emails = Array.from({ length: 50 }, (_, index) => name(`many${index}@x.com`));
     expect(await setting('offers', 'subscribed', { email: emails })).toEqual(success);
     const query = emails.map((address) => `email[]=${address}`).join('&');
@@ -210,7 +213,7 @@ describe.each(forms)('%s', (form, set) => {
     );
   });
 
-  test('an element that cannot be read fails alone, named by its place; none that can: 400', async () => {
+  test('rejects an invalid element alone by its position, or with 400 if all are invalid', async () => {
     const good = name('good@x.com');
     const answer = await setting('news', 'subscribed', { email: [good, 'no address', 'a b@x.com'] });
     const text = "The value provided for the 'email' field is not a valid email.";
@@ -230,7 +233,7 @@ describe.each(forms)('%s', (form, set) => {
     expect(none.body.errors[0].type).toContain('provided external_id is blacklisted and disallowed');
   });
 
-  test('double opt-in: an SMS subscription that asks for it is refused, for no message can be sent', async () => {
+  test('rejects an SMS subscription with double opt-in, because no message can be sent', async () => {
     const who = { phone: phones(70), use_double_opt_in_logic: true };
     const refused = await setting('texts', 'subscribed', who);
     expect(refused.status).toBe(400);
@@ -241,7 +244,7 @@ describe.each(forms)('%s', (form, set) => {
 });
 
 describe('/v2/subscription/status/set', () => {
-  test('mixes kinds in different elements, of which the last holds', async () => {
+  test('accepts different kinds in different elements, of which the last one holds', async () => {
     await scene.apply([person('mix', 80)]);
     const answer = await scene.setAll([
       { subscription_group_id: scene.groups.news, subscription_state: 'subscribed', external_ids: ['mix'] },
@@ -253,7 +256,7 @@ describe('/v2/subscription/status/set', () => {
     expect(await scene.status(scene.groups.texts, 'external_id=mix')).toEqual({ mix: 'Unsubscribed' });
   });
 
-  test('an element that cannot be refuses the request, named by its place', async () => {
+  test('rejects the request because of an invalid element, named by its position', async () => {
     const good = {
       subscription_group_id: scene.groups.news,
       subscription_state: 'subscribed',
@@ -273,7 +276,7 @@ describe('/v2/subscription/status/set', () => {
     ['news', "'subscription_groups' is not valid: it must be an array of objects"],
     [[7], "each element of 'subscription_groups' must be an object"],
     [Array(51).fill({}), 'The max number of subscription groups per request was exceeded'],
-  ])('no usable array: 400', async (value, message) => {
+  ])('rejects an unusable array with 400', async (value, message) => {
     expect(await scene.setAll(value as Json)).toMatchObject({ status: 400, body: { message } });
   });
 });
