@@ -66,14 +66,14 @@ async function exported(...more: string[]) {
   return { said: await on.json(args), lines: linesIn(folder) };
 }
 
-test('an event is that of who has taken its user in at last, and of nobody who was deleted', async () => {
+test("events belong to the last keeper of merges, and deleted users' events are omitted", async () => {
   const [first, second, kept, gone] = [v7(), v7(), await user({ external_id: 'kept' }), v7()];
   await merged(first, second);
   await merged(second, kept);
   await did(first, 'as first', '2026-01-01T00:00:00Z');
   await did(kept, 'as kept', '2026-01-02T00:00:00Z');
   await did(gone, 'as deleted', '2026-01-03T00:00:00Z');
-  // One who has done nothing under an own id.
+  // A kept user without events of its own.
   const [visitor, silent] = [v7(), await user({ external_id: 'silent' })];
   await merged(visitor, silent);
   await did(visitor, 'as visitor', '2026-01-04T00:00:00Z');
@@ -93,7 +93,7 @@ test('an event is that of who has taken its user in at last, and of nobody who w
   await pool.query('delete from events where workspace_id = $1', [workspaceId]);
 });
 
-test('a user whom only an address names goes by it, but never by one that others have too', async () => {
+test('a user is named by its address only if no other user has that address', async () => {
   await did(await user({ email: 'own@example.com' }), 'own', '2026-01-01T00:00:00Z');
   const shared = await user({ email: 'shared@example.com' });
   await user({ external_id: 'other', email: 'shared@example.com' });
@@ -106,7 +106,7 @@ test('a user whom only an address names goes by it, but never by one that others
   await pool.query('delete from events where workspace_id = $1', [workspaceId]);
 });
 
-test('--from and --until choose by the time at which it happened, and a segment by who did it', async () => {
+test('--from and --until select by the time of the event, and a segment by its user', async () => {
   const [german, french] = [
     await user({ external_id: 'german', country: 'DE' }),
     await user({ external_id: 'french', country: 'FR' }),
@@ -128,7 +128,7 @@ test('--from and --until choose by the time at which it happened, and a segment 
   await pool.query('delete from events where workspace_id = $1', [workspaceId]);
 });
 
-test('months whose rows lie in the archive are named, since they are not in the export', async () => {
+test('months whose rows are in the archive are named, because the export omits them', async () => {
   for (const [month, kind, state] of [
     ['2025-02-01', 'events', 'removed'],
     ['2025-01-01', 'events', 'removed'],
@@ -144,7 +144,7 @@ test('months whose rows lie in the archive are named, since they are not in the 
   await pool.query('delete from events where workspace_id = $1', [workspaceId]);
 });
 
-test('rows in files and pages of any size are those of the workspace, each once, in the order of their keys', async () => {
+test('rows are exported once, in key order, for the workspace only, whatever the file size', async () => {
   const owners = await Promise.all([1, 2, 3].map((n) => user({ external_id: `many ${n}` })));
   for (let n = 0; n < 20; n += 1) await did(owners[n % 3]!, `many ${n}`, '2026-01-01T00:00:00Z');
   const other = (await createWorkspace(pool, 'other')).id;

@@ -75,7 +75,7 @@ const manifestOf = (folder: string): Progress =>
 
 const everyone = Array.from({ length: USERS }, (_, user) => `user${user}`);
 
-test('every user of the workspace is exported once, by id, in files that the manifest counts and proves', async () => {
+test('every user is exported once, by id, in files that the manifest counts and proves', async () => {
   const folder = temporaryFolder();
   await run(await folderStore(folder));
   const rows = rowsIn(folder);
@@ -90,7 +90,7 @@ test('every user of the workspace is exported once, by id, in files that the man
   expect(readdirSync(folder)).not.toContain('unfinished.json');
 });
 
-test('an export that ends in the middle of a file goes on behind its last whole one, and says since when which rows hold', async () => {
+test('an interrupted export continues after its last complete file, and names each snapshot', async () => {
   const folder = temporaryFolder();
   const store = await folderStore(folder);
   let puts = 0;
@@ -123,7 +123,7 @@ test('an export that ends in the middle of a file goes on behind its last whole 
   expect(moments[0]!.as_of < moments[1]!.as_of).toBe(true);
 });
 
-test('what is written while an export runs is not in it', async () => {
+test('changes during an export are not in it', async () => {
   const folder = temporaryFolder();
   let writing: Promise<unknown> | undefined;
   await run(await folderStore(folder), {
@@ -138,7 +138,7 @@ test('what is written while an export runs is not in it', async () => {
   expect(rowsIn(folder).at(-1)).toMatchObject({ external_id: 'user22', country: 'FR' });
 });
 
-test("a place is one process's at a time, and of one export", async () => {
+test('a target takes one process at a time, and one export', async () => {
   const store = await folderStore(temporaryFolder());
   const refused = inSnapshot(pool, store.where, () => run(store).catch((error: Error) => error.message));
   expect(await refused).toMatch(/another process exports to/);
@@ -164,7 +164,7 @@ test("a place is one process's at a time, and of one export", async () => {
   await expect(differently).rejects.toThrow('of another fields');
 });
 
-test('penstock export writes those of a segment, to a folder or a bucket, and says what is in the way', async () => {
+test('penstock export writes a segment to a folder or bucket, and names obstacles', async () => {
   const { segment_id } = await on.json([
     ...['segments', 'create', '--workspace', 'shop', '--name', 'Germans'],
     ...['--definition', '{"attribute":"country","equals":"DE"}'],

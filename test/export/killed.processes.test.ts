@@ -37,7 +37,7 @@ beforeAll(async () => {
   await pool.query('analyze');
 });
 
-test('an export that is killed goes on behind its last whole file, and has every row once', async () => {
+test('a killed export continues after its last complete file, and has every row once', async () => {
   const folder = path.join(temporaryFolder(), 'events');
   const args = ['export', '--workspace', 'shop', '--what', 'events', '--to', folder];
   const killed = startProcess('dist/src/cli.js', { DATABASE_URL: url }, args);
@@ -71,7 +71,7 @@ test('an export that is killed goes on behind its last whole file, and has every
 });
 
 test.each(['ndjson', 'parquet'])(
-  'an export as %s keeps nothing of what it has written: it has more than its heap has room for',
+  'an export as %s larger than its heap does not run out of memory',
   async (format) => {
     await pool.query(
       `update profiles set custom_attributes = ('{"text":"' || repeat(md5(external_id), 3800) || '"}')::jsonb`,

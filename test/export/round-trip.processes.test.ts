@@ -12,7 +12,7 @@ import { createGroup, createWorkspace, type TestWorkspace } from '../setup/works
 
 let fleet: Fleet;
 let on: PenstockOn;
-/** Whose events say that everything before them took effect: there is one lane. */
+/** A workspace whose events mark the end of everything sent before, because there is only one lane. */
 let clock: TestWorkspace;
 let ticks = 0;
 
@@ -74,7 +74,7 @@ async function imported(files: string[], workspace: string, ...as: string[]): Pr
   await settled();
 }
 
-/** In no order, and without what a new profile has anew. */
+/** Members that differ for a new profile; rows are compared in any order without them. */
 const ANEW = ['service_id', 'random_bucket', 'created_at', 'email_opted_in_at', 'email_unsubscribed_at'];
 const comparable = (rows: Rows) =>
   rows
@@ -161,7 +161,7 @@ async function fill(email: string, sms: string): Promise<void> {
   await settled();
 }
 
-test('what is exported from one workspace and imported into another is exported from that one alike, row by row', async () => {
+test('rows exported from a workspace and imported into another are exported equally from there', async () => {
   const groups = [
     await createGroup(fleet.pool, fleet.workspace.id, 'email'),
     await createGroup(fleet.pool, fleet.workspace.id, 'sms'),
@@ -192,7 +192,7 @@ test('what is exported from one workspace and imported into another is exported 
     // A group has its id in one workspace alone.
     await fleet.pool.query('update subscription_groups set workspace_id = $1', [id]);
     for (const [what, as] of kinds) await imported(files.get(what)!, `copy-${format}`, ...as);
-    // The same files once more bring nothing in.
+    // A second import of the same files adds no rows.
     for (const [what, as] of kinds) {
       const again = ['import', ...files.get(what)!, '--workspace', `copy-${format}`, ...as];
       for (const { state } of (await on.json(again)).imports) expect(state).toBe('imported before');

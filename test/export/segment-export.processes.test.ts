@@ -11,7 +11,7 @@ import { unzip } from './segment-export-scene.ts';
 /** Some seconds of writing: a kill meets it in the middle. */
 const USERS = 60_000;
 
-test('an export whose process is killed in the middle is written by another, whole, once, and told', async () => {
+test('an export whose process is killed is completed once by another, with its callback', async () => {
   const DATA_DIR = temporaryFolder();
   const receiver = await startReceiver();
   const fleet = await startFleet('postgres', { edges: 1, workers: 0, syncs: 1, env: { DATA_DIR } });
@@ -54,7 +54,7 @@ test('an export whose process is killed in the middle is written by another, who
   await fleet.end(first);
   expect((await fetch(body.url)).status).toBe(404);
   await fleet.startSync();
-  // What a dead process had in hand is free when its lease has run out. A last renewal may still be in progress.
+  // An export of a dead process is free once its lease has expired. A last renewal may still be in progress.
   const freeLease = () =>
     pool.query('update segment_exports set due_at = now() where leased_by = $1', [before.holder]);
   const isTold = async () => {

@@ -49,12 +49,12 @@ const messageOf = async (answer: Response) => [
 // the post will additionally have the attribute `url` with the download URL as the value.": the public page of
 // POST /users/export/segment, as all quotations below.
 describe('without a bucket', () => {
-  test('the link of the answer opens a ZIP file of all users once it is whole, and is what the callback is posted', async () => {
+  test('the returned link opens a ZIP file of all users once it is complete, as the callback says', async () => {
     const config = settings();
     const { status, body } = await ask(exportOf(readers, { callback_endpoint: callbacks.url }), config);
     expect([status, body.message]).toEqual([201, 'success']);
     expect(await messageOf(await download(config, body.url))).toEqual([404, 'The export is not ready yet']);
-    // Whoever stops before the answer to the callback is read tells once more.
+    // A process that stops before it reads the answer to the callback would repeat the callback.
     const told = async () => (await shown())[0]?.toldAt != null;
     await working(config, () => waitUntil(told, { what: 'the callback' }));
     expect(callbacks.bodies.map((text) => JSON.parse(text))).toEqual([{ success: true, url: body.url }]);
@@ -76,7 +76,7 @@ describe('without a bucket', () => {
   });
 
   // "Once made available, the URL will only be valid for a few hours."
-  test('a lease that is renewed while the callback is told keeps the final counts', async () => {
+  test('a lease that is renewed during the callback keeps the final counts', async () => {
     const config = settings();
     await ask(exportOf(readers, { callback_endpoint: callbacks.url }), config);
     const process = newId();
@@ -91,7 +91,7 @@ describe('without a bucket', () => {
     expect((await shown())[0]).toMatchObject(counts);
   });
 
-  test('a link ends some hours after the file is whole, and the file goes; a forged one opens nothing', async () => {
+  test('a link expires hours after the file is complete, and the file is deleted; forgeries fail', async () => {
     const config = settings();
     const { body } = await ask(exportOf(readers), config);
     await working(config, () => ended());
@@ -120,14 +120,14 @@ describe('without a bucket', () => {
     utimesSync(leftByKill, 1, 1);
     await tidyExports(pool as never, config);
     expect(archivesOf(config)).toEqual([]);
-    // No file has a user of the export any more.
+    // The users of the export are no longer in any file.
     const files = readdirSync(config.DATA_DIR, { recursive: true, withFileTypes: true });
     expect(files.filter((file) => file.isFile())).toEqual([]);
     expect((await download(config, body.url)).status).toBe(410);
   });
 
   // "Generally, we will create 1 file per 5,000 users to optimize processing."
-  test('5,000 users stand in one file of the archive, and nobody twice', async () => {
+  test('a file of the archive has 5,000 users, and each user once', async () => {
     const config = settings();
     const all = await segment(crowd, { all: [] });
     await ask(exportOf(all), config, { workspaceId: crowd });
@@ -153,7 +153,7 @@ async function failAndTidy(config: ReturnType<typeof settings>, segmentId: strin
   await tidyExports(pool as never, config);
 }
 
-describe('what an export has put that fails before it is ready', () => {
+describe('files of an export that fails before it is ready', () => {
   /** A process that puts the files, and is gone before Postgres hears of it. */
   async function putAndDie(config: ReturnType<typeof settings>, isBucket: boolean) {
     const [wanted] = await leaseExports(pool, 'open', { process: newId(), milliseconds: 1, limit: 1 });
@@ -165,7 +165,7 @@ describe('what an export has put that fails before it is ready', () => {
     return files;
   }
 
-  test('in a folder is removed', async () => {
+  test('are removed from a folder', async () => {
     const config = settings();
     const germans = await segment(workspaceId, { attribute: 'country', equals: 'DE' });
     const { body } = await ask(exportOf(germans), config);
@@ -177,7 +177,7 @@ describe('what an export has put that fails before it is ready', () => {
     expect((await shown())[0]!.expiresAt).toBeNull();
   });
 
-  test('in a bucket is removed, and nothing else', async () => {
+  test('are removed from a bucket, and other objects stay', async () => {
     const config = await inBucket();
     const germans = await segment(workspaceId, { attribute: 'country', equals: 'DE' });
     await ask(exportOf(germans), config);
@@ -202,7 +202,7 @@ describe('with a bucket', () => {
     return objects.map(({ key }) => key);
   };
 
-  test('the files lie under the keys that are promised, gzip as .gz, and there is no link', async () => {
+  test('the files have the documented keys, gzip as .gz, and there is no link', async () => {
     const config = await inBucket();
     const all = await segment(crowd, { all: [] });
     const asked = exportOf(all, { output_format: 'gzip', callback_endpoint: callbacks.url });
@@ -230,7 +230,7 @@ describe('with a bucket', () => {
     files.close();
   });
 
-  test('what a try that broke off has left is gone when the export is ready', async () => {
+  test('files of an attempt that failed are removed once the export is ready', async () => {
     const config = await inBucket();
     const all = await segment(crowd, { all: [] });
     await ask(exportOf(all), config, { workspaceId: crowd });
@@ -254,14 +254,14 @@ describe('with a bucket', () => {
     files.close();
   });
 
-  test('web and sync that write to different places end the export with a reason', async () => {
+  test('web and sync with different targets fail the export with a reason', async () => {
     await ask(exportOf(readers), settings());
     const { state, lastError } = await working(await inBucket(), () => ended());
     expect([state, lastError]).toEqual(['failed', expect.stringContaining('SEGMENT_EXPORT_URL')]);
   });
 });
 
-describe('what is exported', () => {
+describe('content of the files', () => {
   const adaOf = async (body: Record<string, Json>) => {
     const config = settings();
     await ask(body, config);
@@ -285,7 +285,7 @@ describe('what is exported', () => {
   // "The fields for `custom_events`, `purchases`, `campaigns_received`, and `canvases_received` only contain data from the
   // last 90 days." "Both `custom_events` and `purchases` contain fields for `first` and `count`. Both of these fields will
   // reflect information from all time".
-  test('events of the last 90 days are told of, with their first time and count of all time', async () => {
+  test('events of the last 90 days are listed, with first time and count of all time', async () => {
     const ada = await adaOf(
       exportOf(readers, { fields_to_export: ['external_id', 'custom_events', 'canvases_received'] }),
     );

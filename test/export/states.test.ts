@@ -22,7 +22,7 @@ beforeAll(async () => {
   const grace = await user('grace', 'FR', {});
   await states(['email', 'ada@example.com'], email, 'subscribed');
   await states(['phone', '+442071838750'], sms, 'unsubscribed');
-  // From before there was an address, whose state holds now.
+  // A state from before the user had an address, whose state holds now.
   await states(['profile', ada], email, 'unsubscribed');
   await states(['profile', grace], email, 'unsubscribed');
   await states(['email', 'nobody@example.com'], email, 'subscribed');
@@ -68,7 +68,7 @@ const inGroup = (subscription_group_id: string, subscription_state: string) => (
   ...{ subscription_group_id, subscription_state },
 });
 
-test('a state is told under whom it is stored, also of an address that nobody has, and none that does not hold any more', async () => {
+test('current states are exported by the stored subject, also of unused addresses', async () => {
   expect(await exported()).toEqual([
     { email: 'ada@example.com', ...inGroup(email, 'subscribed') },
     { email: 'nobody@example.com', ...inGroup(email, 'subscribed') },
@@ -79,7 +79,7 @@ test('a state is told under whom it is stored, also of an address that nobody ha
   ]);
 });
 
-test('states of a segment are those that hold for its users', async () => {
+test('a segment exports the states that hold for its users', async () => {
   const segment = async (country: string) => {
     const { segment_id } = await on.json([
       ...['segments', 'create', '--workspace', 'shop', '--name', country],

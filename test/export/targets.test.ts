@@ -41,7 +41,7 @@ const row = {
   ...{ time: '2026-01-31T12:00:00.123Z', properties: { size: { cm: 56.5 } } },
 };
 
-test('a place that is named as a file is one file, whole or not at all, and is never written over', async () => {
+test('a target named as a file is one file, complete or absent, and never overwritten', async () => {
   const folder = temporaryFolder();
   const read: Record<Exclude<Format, 'parquet'>, (bytes: Buffer) => string> = {
     ndjson: String,
@@ -56,7 +56,7 @@ test('a place that is named as a file is one file, whole or not at all, and is n
   }
   const visible = readdirSync(folder).filter((name) => !name.startsWith('.'));
   expect(visible.sort()).toEqual(['purchases.ndjson', 'purchases.ndjson.gz']);
-  // Of nothing, too: who asked for a file has one.
+  // Also for an empty export: a requested file always exists.
   const none = path.join(folder, 'none.ndjson');
   await on.json([...command, '--until', '2001-01-01', '--to', none]);
   expect(readFileSync(none, 'utf8')).toBe('');
@@ -82,7 +82,7 @@ test('Parquet has a column for each member, times as times, and objects as JSON'
   });
 });
 
-test('options that contradict each other are refused before anything is written', async () => {
+test('options that contradict each other are rejected before any write', async () => {
   const folder = path.join(temporaryFolder(), 'never');
   const refused = async (rule: string, ...args: string[]) =>
     expectRefusal(await on.run([...command, '--to', folder, ...args]), rule);
@@ -98,7 +98,7 @@ test('options that contradict each other are refused before anything is written'
   expect(existsSync(folder)).toBe(false);
 });
 
-test('a bad target is refused in one line that names it, and nothing is left there', async () => {
+test('an invalid target is rejected in one line that names it, and stays empty', async () => {
   const folder = temporaryFolder();
   writeFileSync(path.join(folder, 'file'), '');
   expectRefusal(
@@ -113,7 +113,7 @@ test('a bad target is refused in one line that names it, and nothing is left the
       'this process has no right to it',
     );
   }
-  // Node's own way of making folders tries for ever there.
+  // Node's recursive mkdir would loop indefinitely there.
   if (process.platform === 'linux')
     expectRefusal(await on.run([...command, '--to', '/proc/exported']), 'no folder can be made there');
   expectRefusal(await on.run([...command, '--to', 'ftp://somewhere']), 'is no place for objects');
@@ -155,7 +155,7 @@ const storeOf = (folder: string) =>
     },
   });
 
-test('a disk that fills up while a file is written leaves whole files alone, and the next run goes on behind them', async () => {
+test('a disk that fills up keeps complete files, and the next run continues after them', async () => {
   const folder = temporaryFolder();
   const store = await storeOf(folder);
   let puts = 0;

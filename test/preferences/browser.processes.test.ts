@@ -8,13 +8,16 @@ import { waitUntil } from '../setup/fixtures.ts';
 import { isLong } from '../setup/length.ts';
 import { createScene, type Scene } from './scene.ts';
 
-/** The one of the documentation. */
+/** Reads a template of the documentation, with the group ids inserted. */
 const template = (file: string, { news, offers }: { news: string; offers: string }) =>
   readFileSync(path.join(packageRoot, 'docs', file), 'utf8')
     .replaceAll('NEWS_GROUP', news)
     .replaceAll('OFFERS_GROUP', offers);
 
-/** Pages have no script: without any they are what test/preferences/page asks for by HTTP, and what the long form opens. */
+/**
+ * The pages work without a script. Without JavaScript only the long run opens them in a browser;
+ * test/preferences/page asks by HTTP.
+ */
 const ways = [
   { backend: 'redis', javaScriptEnabled: true },
   ...(isLong ? [{ backend: 'postgres', javaScriptEnabled: false } as const] : []),
@@ -34,7 +37,7 @@ describe.each(ways)(
       await scene?.stop();
     });
 
-    test('one opens the link, changes two groups, saves, and sees it confirmed; the states follow', async () => {
+    test('a user opens the link, changes two groups, saves, and sees them confirmed', async () => {
       const { groups, pool, workspace } = scene;
       await scene.addUser('ada', 'ada@example.com', { firstName: 'Ada <b>' });
       await pool.query(
@@ -84,12 +87,12 @@ describe.each(ways)(
           what: `the states to be read back through the API: ${states}`,
         });
       await read('subscribed Subscribed Unsubscribed');
-      // The page shows what the store has now.
+      // The page shows the states that are stored now.
       await page.getByRole('link', { name: 'Back to your choices' }).click();
       await page.getByRole('button', { name: 'Save' }).waitFor();
       expect([await news.isChecked(), await offers.isChecked()]).toEqual([true, false]);
 
-      // Unsubscribed from all, whatever is ticked, and back again.
+      // Unsubscribing from all overrides the ticked boxes; then subscribe again.
       const all = page.getByLabel('Unsubscribe from all');
       await all.check();
       await page.getByRole('button', { name: 'Save' }).click();
@@ -106,7 +109,7 @@ describe.each(ways)(
       await read('subscribed Unsubscribed Subscribed');
     });
 
-    /** Of email as a whole, then of the two groups, News first. */
+    /** Returns the state of email as a whole, then of the two groups, News first. */
     async function statesOf(externalId: string): Promise<string> {
       const { body } = await scene.api('POST', '/users/export/ids', { external_ids: [externalId] });
       const { email_subscribe, subscription_groups = [] } = body.users[0] ?? {};
@@ -115,7 +118,7 @@ describe.each(ways)(
       );
     }
 
-    test('script of the template and of an attribute does not run, and nothing leaves for the API', async () => {
+    test('scripts of template and attribute do not run, and forms cannot reach the API', async () => {
       await scene.addUser('eve', 'eve@example.com', { firstName: '<img src=x onerror="document.title=1">' });
       const center = await scene.addCenter(
         `<p id="name">{{\${first_name}}}</p><script>document.title = 'run'</script><img src="x" onerror="document.title='run'">
@@ -130,7 +133,7 @@ describe.each(ways)(
       expect(await page.title()).toBe('Choices');
       expect(await page.locator('#name').textContent()).toBe('<img src=x onerror="document.title=1">');
       const refused = page.waitForEvent('console', (message) => message.text().includes('form-action'));
-      // By the keyboard: a click would wait for the navigation that must not come.
+      // Use the keyboard: a click would wait for the navigation that must be blocked.
       await page.getByRole('button', { name: 'Track' }).focus();
       await page.keyboard.press('Enter', { delay: 10 });
       await refused;

@@ -19,7 +19,7 @@ beforeAll(async () => {
 });
 afterAll(() => scene?.stop());
 
-/** A link to nothing, which somebody made up. */
+/** Signs a link to an unknown user with a key that is not the workspace's. */
 const forged = (workspaceId: string) =>
   signLink(
     {
@@ -32,13 +32,15 @@ const forged = (workspaceId: string) =>
     Buffer.alloc(32, 1),
   );
 
-/** Milliseconds before asking again for who found a queue full: a place is taken at once, and no core with refusals. */
+/**
+ * Milliseconds before a request is repeated after a full queue: places stay taken, but rejections cost no
+ * whole core.
+ */
 const PAUSE = 25;
 
 /**
- * So many at a time, until it is told to stop; who finds everything busy waits that long.
- *
- * @returns how to, and how often each status was answered
+ * Sends requests in so many parallel sequences until it is stopped, and pauses after each 503.
+ * @returns the function that stops it, and the number of answers by status
  */
 function flood(lanes: number, ask: () => Promise<Response>, pause = 0) {
   let over = false;
@@ -65,8 +67,9 @@ function flood(lanes: number, ask: () => Promise<Response>, pause = 0) {
 const PAGES = 10;
 
 /**
- * How many of them are shown; the others are busy. First come, first served, a flood leaves none or one of them. A
- * machine that stands still for seconds may cost a few.
+ * Returns how many of these pages are shown; the others are busy. In a simple queue, a burst would leave none
+ * or one of
+ * them. A machine that stops for seconds may cost a few.
  */
 async function shown(): Promise<number> {
   const statuses: number[] = [];
@@ -78,7 +81,7 @@ async function shown(): Promise<number> {
 /** Takes seconds, in one output, before which alone Liquid looks at the clock. */
 const slowFor = (sorts: number) => `{{ (1..200000)${' | sort_natural | sort'.repeat(sorts)} | size }}`;
 
-test('a link that nobody signed is refused before its form is read', async () => {
+test('a link with an invalid signature is rejected before its form is read', async () => {
   const token = `${tokenOf(url).slice(0, -1)}${url.endsWith('A') ? 'B' : 'A'}`;
   for (const made of [token, forged(newId()), 'x']) {
     const socket = connect(scene.port, '127.0.0.1');
@@ -92,8 +95,8 @@ test('a link that nobody signed is refused before its form is read', async () =>
 
 test.each([
   ['of workspaces that there are not', () => newId()],
-  ['of the workspace itself', () => scene.workspace.id],
-])('a flood of links that nobody signed, %s, leaves the pages of signed ones', async (_, workspace) => {
+  ['to the workspace itself', () => scene.workspace.id],
+])('a burst of links with invalid signatures %s does not block signed ones', async (_, workspace) => {
   const flooding = flood(48, () => fetch(withToken(url, forged(workspace()))));
   try {
     expect(await shown()).toBeGreaterThanOrEqual(PAGES / 2);
@@ -103,16 +106,16 @@ test.each([
   expect(flooding.statuses[404]).toBeGreaterThan(0);
 });
 
-/** More pages of one workspace than may be in work or wait: 12 and 256. */
+/** More pages of one workspace than may be rendered (12) or wait (256). */
 const MORE_THAN_WAIT = 300;
 
-test("a link that nobody signed is refused while its workspace's own slow pages fill their queue", async () => {
+test("an invalid signature is rejected at once while the workspace's slow pages fill its queue", async () => {
   const { id, key } = await scene.otherWorkspace();
   await scene.addUser('slow', 'slow@example.com', { workspaceId: id });
   const slow = await scene.urlOf(await scene.addCenter(slowFor(40), 'saved', id), 'slow', key);
   const flooding = flood(MORE_THAN_WAIT, () => fetch(slow), PAUSE);
   try {
-    // One of them found no room.
+    // One of the requests was rejected because the queue was full.
     await waitUntil(() => flooding.statuses[503] !== undefined, {
       what: 'the queue of its pages to be full',
       fleeting: true,
@@ -121,7 +124,7 @@ test("a link that nobody signed is refused while its workspace's own slow pages 
     const ended = () => flooding.statuses[500] ?? 0;
     const before = ended();
     for (let asked = 0; asked < PAGES; asked++) expect((await fetch(made)).status).toBe(404);
-    // In that queue each would wait until a page has ended, or be busy.
+    // In that queue each request would wait until a page has ended, or be busy.
     expect(ended() - before).toBeLessThan(PAGES);
   } finally {
     await flooding.stop();
@@ -135,8 +138,8 @@ test("a link that nobody signed is refused while its workspace's own slow pages 
  */
 const SLOW_PAGES = 30;
 
-test("the slow templates of several workspaces leave the pages of another's", async () => {
-  // Nothing but the end of its process stops it.
+test('slow templates of several workspaces do not block the pages of another', async () => {
+  // Only ending its process stops this template.
   const slow = slowFor(40);
   const slowUrls: string[] = [];
   for (let index = 0; index < 3; index++) {
@@ -155,7 +158,8 @@ test("the slow templates of several workspaces leave the pages of another's", as
       explain: async () => JSON.stringify(flooding.statuses),
     });
     const first = ended();
-    // By what the others have had meanwhile, and not by the clock: on a busy machine a page may be busy now and then.
+    // Measured by the slow pages that ended meanwhile, not by time: on a busy machine a page may be busy now
+    // and then.
     while (shown < PAGES / 2 && ended() - first < SLOW_PAGES) {
       const { status } = await fetch(url);
       expect([200, 503]).toContain(status);
@@ -169,7 +173,7 @@ test("the slow templates of several workspaces leave the pages of another's", as
   // Each slow page takes half a second of a core, and other tests may need the cores as well.
 }, 300_000);
 
-test('workspaces take turns at rendering, however many pages one of them asks for', async () => {
+test('workspaces take turns at rendering, however many pages one of them requests', async () => {
   const renderer = createRenderer({ most: 1, deadline: 60_000, patience: 120_000 });
   const ended: string[] = [];
   const render = async (workspace: string) => {

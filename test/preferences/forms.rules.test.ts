@@ -6,7 +6,7 @@ const URL = 'https://penstock.example/preferences/x';
 const box = (name: string, rest = '') => `<input type="checkbox" name="${name}" value="subscribed" ${rest}>`;
 const form = (inside: string, rest = '') => `<form method="post" action="${URL}" ${rest}>${inside}</form>`;
 
-/** The names of each form's controls, and then those of none. */
+/** Returns the names of each form's controls, and then the names of controls outside of forms. */
 const names = (html: string) => {
   const { forms, stray }: PageForms = readForms(html);
   return [...forms.map(({ fields }) => fields), stray].map((fields) => fields.map(({ name }) => name));
@@ -15,10 +15,10 @@ const names = (html: string) => {
 describe('a control belongs to the form that a browser sends it with', () => {
   test.each([
     ['the one around it', form(box('a')) + form(box('b')), [['a'], ['b'], []]],
-    ['one that it names, before it', form('', 'id="f"') + box('a', 'form="f"'), [['a'], []]],
-    ['one that it names, behind it', box('a', 'form="f"') + form(box('b'), 'id="f"'), [['b', 'a'], []]],
+    ['the form that it names, before it', form('', 'id="f"') + box('a', 'form="f"'), [['a'], []]],
+    ['the form that it names, after it', box('a', 'form="f"') + form(box('b'), 'id="f"'), [['b', 'a'], []]],
     [
-      'one that it names rather than the one around it',
+      'the form that it names, not the one around it',
       form(box('a', 'form="f"')) + form('', 'id="f"'),
       [[], ['a'], []],
     ],
@@ -28,11 +28,11 @@ describe('a control belongs to the form that a browser sends it with', () => {
       [['a'], [], []],
     ],
     [
-      'none, if it names none that is there',
+      'no form, if it names a missing one',
       form(box('a', 'form="g"')) + box('b', 'form=""'),
       [[], ['a', 'b']],
     ],
-    ['none, if there is none around it', box('a') + form(''), [[], ['a']]],
+    ['no form, if it is outside of all forms', box('a') + form(''), [[], ['a']]],
     [
       'the outer one, of two forms within each other',
       '<form method="post"><form>'.concat(box('a'), '</form>'),
@@ -56,10 +56,10 @@ describe('a control belongs to the form that a browser sends it with', () => {
   });
 });
 
-describe('a page whose choices would not arrive is told so', () => {
+describe('a page whose choices would not be submitted is reported', () => {
   test.each([
     ['a field in no form', box(NEWS), `the field ${NEWS} stands in no form`],
-    ['one that names a form that is not there', form('') + box(NEWS, 'form="f"'), 'stands in no form'],
+    ['a field that names a missing form', form('') + box(NEWS, 'form="f"'), 'stands in no form'],
     ['a form that is not posted', `<form action="${URL}">${box(NEWS)}</form>`, 'must have method="post"'],
     [
       'a form for another page',
@@ -85,7 +85,7 @@ describe('a page whose choices would not arrive is told so', () => {
     ['fields in a form, and joined to it', form(box(NEWS), 'id="f"') + box('email_global_state', 'form="f"')],
     ['a form that is sent to its own address', `<form METHOD="Post" action="">${box(NEWS)}</form>`],
     ['a choice from a list', form(`<select name="${NEWS}"><option value="subscribed">Yes</select>`)],
-    ['a search form beside it', '<form action="/search"><input name="q"></form><input name="stray">'],
+    ['a search form next to it', '<form action="/search"><input name="q"></form><input name="stray">'],
     ['no form at all', '<p>Saved</p>'],
   ])('and not: %s', (_, html) => {
     expect(formProblem(readForms(html), URL)).toBeUndefined();

@@ -15,13 +15,13 @@ const token = signLink(link, key);
 const opens = (text: string, secret: Uint8Array = key) =>
   readLink(text) !== undefined && isSigned(text, secret);
 
-test('a link says whose page it opens and until when, in characters that need no escape', () => {
+test('a link contains its page and expiry, in characters that need no escaping', () => {
   expect(readLink(token)).toEqual(link);
   expect(opens(token)).toBe(true);
   expect(encodeURIComponent(token)).toBe(token);
 });
 
-test('changed in any one byte it is signed by nobody', () => {
+test('a link with any byte changed is rejected', () => {
   const bytes = Buffer.from(token, 'base64url');
   for (let place = 0; place < bytes.length; place++) {
     for (const bit of [1, 128]) {
@@ -32,7 +32,7 @@ test('changed in any one byte it is signed by nobody', () => {
   }
 });
 
-test('changed in any one character it opens nothing, also where the decoder would read the same bytes', () => {
+test('a link with any character changed is rejected, also if it decodes to the same bytes', () => {
   for (let place = 0; place < token.length; place++) {
     for (const character of ['A', '_', '-', '+', '/', '=', '%', '.', ' ', '\0']) {
       if (token[place] === character) continue;
@@ -52,7 +52,7 @@ test('changed in any one character it opens nothing, also where the decoder woul
   }
 });
 
-test('signed with the key of another workspace it opens nothing', () => {
+test('a link signed with the key of another workspace is rejected', () => {
   expect(opens(token, randomBytes(32))).toBe(false);
   expect(opens(signLink(link, randomBytes(32)))).toBe(false);
 });

@@ -33,7 +33,7 @@ describe.each(eitherBackend)('the link to a preference center, with the queue in
     }
   }
 
-  test('each link is for one user, and says nothing of the user in clear', async () => {
+  test('belongs to one user, and contains no readable data of the user', async () => {
     const { center, url } = await open('erin');
     await scene.addUser('frank', 'frank@example.com');
     const other = await scene.urlOf(center, 'frank');
@@ -45,7 +45,7 @@ describe.each(eitherBackend)('the link to a preference center, with the queue in
     }
   });
 
-  test('a link that is tampered with, in any one character, opens nothing: 404', async () => {
+  test('is 404 when any character of it is changed', async () => {
     const { url } = await open('gina');
     const token = tokenOf(url);
     for (let place = 0; place < token.length; place += 7) {
@@ -57,7 +57,7 @@ describe.each(eitherBackend)('the link to a preference center, with the queue in
     }
   });
 
-  test('a link of another user, center or workspace cannot be made without its key: 404', async () => {
+  test('cannot be forged for another user, center or workspace without its key: 404', async () => {
     const { url, center } = await open('hugo');
     const link = readLink(tokenOf(url))!;
     const other = await scene.otherWorkspace();
@@ -70,14 +70,14 @@ describe.each(eitherBackend)('the link to a preference center, with the queue in
       withToken(url, await sign({ ...link, workspaceId: other.id }, scene.workspace.id)),
       404,
     );
-    // Signed rightly, with what belongs to another workspace.
+    // Signed correctly, but with ids of another workspace.
     await expectNotice(withToken(url, await sign({ ...link, centerId: theirs })), 404);
     await expectNotice(withToken(url, await sign({ ...link, profileId: foreign.profileId })), 410);
     await expectNotice(withToken(url, await sign({ ...foreign, centerId: center })), 404);
     expect((await fetch(withToken(url, await sign(link)))).status).toBe(200);
   });
 
-  test('a link opens until it expires: 410', async () => {
+  test('opens until it expires: 410', async () => {
     const { url } = await open('ines');
     const link = readLink(tokenOf(url))!;
     const days = (link.expiresAt - link.madeAt) / 86_400_000;
@@ -89,7 +89,7 @@ describe.each(eitherBackend)('the link to a preference center, with the queue in
     ).toBe(200);
   });
 
-  test('revoked links open nothing, later ones do: 410', async () => {
+  test('is 410 once it is revoked, and later links open', async () => {
     const { url, center, profile } = await open('jane');
     const { center: second } = await open('kim');
     const revoke = (kind: string, id: string) =>
@@ -113,7 +113,7 @@ describe.each(eitherBackend)('the link to a preference center, with the queue in
     expect((await fetch(await scene.urlOf(center, 'jane'))).status).toBe(200);
   });
 
-  test('a link follows its user through a merge, and ends with the user or the email address: 410', async () => {
+  test('follows its user through a merge, and is 410 after the user or the address is deleted', async () => {
     const { url, profile } = await open('liam');
     const kept = await scene.addUser('lena', 'lena@example.com');
     await scene.pool.query('delete from profiles where id = $1', [profile]);
@@ -128,20 +128,20 @@ describe.each(eitherBackend)('the link to a preference center, with the queue in
     await expectNotice(url, 410);
   });
 
-  test('a draft opens for nobody: 404', async () => {
+  test('is 404 for a draft', async () => {
     const { url, center } = await open('mia');
     await scene.pool.query("update preference_centers set state = 'draft' where id = $1", [center]);
     await expectNotice(url, 404);
   });
 
-  test('opens on every web process, also one that starts later', async () => {
+  test('opens on every web process, also on one that starts later', async () => {
     const { url } = await open('rosa');
     const { port } = await scene.fleet.startEdge();
     const answer = await fetch(url.replace(`:${scene.port}/`, `:${port}/`));
     expect(answer.status).toBe(200);
   });
 
-  test('no link, and nothing about a person, is in the log', async () => {
+  test('is absent from the log, as is personal data', async () => {
     const { url } = await open('sofia');
     const { headers } = await fetch(url);
     const id = headers.get('x-request-id');

@@ -20,7 +20,7 @@ describe.each(eitherBackend)('the page of a preference center, with the queue in
       [scene.workspace.id, email, group, state],
     );
 
-  test('shows the real states of its user', async () => {
+  test('shows the current states of its user', async () => {
     const { url } = await open('ada');
     const { news, offers } = scene.groups;
     const boxes = async () =>
@@ -44,7 +44,7 @@ describe.each(eitherBackend)('the page of a preference center, with the queue in
     ]);
   });
 
-  test('a sent form is in the queue before its confirmation, which shows what was chosen', async () => {
+  test('enqueues a submitted form before the confirmation, which shows the choices', async () => {
     const { url } = await open('bob');
     const { news, offers } = scene.groups;
     await setState('bob@example.com', offers, 'subscribed');
@@ -79,7 +79,7 @@ describe.each(eitherBackend)('the page of a preference center, with the queue in
     });
   });
 
-  test('a box that its form= joins to a form elsewhere counts when it is not ticked', async () => {
+  test('counts an unticked box that is joined to a form by its form attribute', async () => {
     const { news } = scene.groups;
     await scene.addUser('bea', 'bea@example.com');
     const center = await scene.addCenter(
@@ -91,7 +91,7 @@ describe.each(eitherBackend)('the page of a preference center, with the queue in
     expect(queued).toMatchObject([{ subscription_group_id: news, subscription_state: 'unsubscribed' }]);
   });
 
-  test('of many pages at once each is shown: they wait for each other', async () => {
+  test('is shown for many simultaneous requests, which wait for each other', async () => {
     const { url } = await open('many');
     expect((await fetch(url)).status).toBe(200);
     const answers = await Promise.all(
@@ -104,7 +104,7 @@ describe.each(eitherBackend)('the page of a preference center, with the queue in
     expect(answers.filter(([status]) => status === 200).length).toBeGreaterThan(20);
   });
 
-  test('unsubscribe from all: the address, and every email group that is not archived', async () => {
+  test('unsubscribes the address and all active email groups on "unsubscribe from all"', async () => {
     const { url } = await open('carol');
     const answer = await scene.submit(url, { email_global_state: 'unsubscribed' });
     expect(await answer.text()).toContain('unsubscribed unsubscribed unsubscribed');
@@ -120,7 +120,7 @@ describe.each(eitherBackend)('the page of a preference center, with the queue in
     for (const { subscription_state } of states) expect(subscription_state).toBe('unsubscribed');
   });
 
-  test('a form with another state, or none at all, changes nothing and says so', async () => {
+  test('rejects a form with an invalid state or body, and reports it', async () => {
     const { url } = await open('dan');
     for (const [body, type, status] of [
       ['email_global_state=maybe', 'application/x-www-form-urlencoded', 400],
@@ -135,7 +135,7 @@ describe.each(eitherBackend)('the page of a preference center, with the queue in
     expect(JSON.stringify(await scene.queued())).not.toContain('"dan');
   });
 
-  test('script in an attribute is shown as text', async () => {
+  test('shows a script in an attribute as text', async () => {
     await scene.addUser('nina', 'nina@example.com', { firstName: '<script>alert(1)</script>' });
     const center = await scene.addCenter('<p>Hello {{${first_name}}}</p>');
     const html = await (await fetch(await scene.urlOf(center, 'nina'))).text();
@@ -143,7 +143,7 @@ describe.each(eitherBackend)('the page of a preference center, with the queue in
     expect(html).not.toContain('<script');
   });
 
-  test('a stored loop of a billion gives a plain page, at once, and the API goes on', async () => {
+  test('answers a stored loop of a billion with a plain page, while the API stays responsive', async () => {
     await scene.addUser('otto', 'otto@example.com');
     const center = await scene.addCenter(
       '{% for i in (1..1000) %}{% for j in (1..1000) %}{% for k in (1..1000) %}{{ k }}{% endfor %}{% endfor %}{% endfor %}',
@@ -166,7 +166,7 @@ describe.each(eitherBackend)('the page of a preference center, with the queue in
       500,
       expect.stringContaining('This page cannot be shown'),
     ]);
-    // What somebody says there still counts.
+    // A choice submitted there still counts.
     const answer = await scene.submit(url, { email_global_state: 'unsubscribed' });
     expect([answer.status, await answer.text()]).toEqual([
       200,
@@ -174,7 +174,7 @@ describe.each(eitherBackend)('the page of a preference center, with the queue in
     ]);
   });
 
-  test('is served under a policy that lets nothing run, nothing in and nothing out', async () => {
+  test('has a policy that blocks scripts, embedding and foreign resources', async () => {
     const { url } = await open('pia');
     for (const answer of [await fetch(url), await scene.submit(url, {}), await fetch(withToken(url, 'x'))]) {
       const { headers } = answer;
@@ -203,7 +203,7 @@ describe.each(eitherBackend)('the page of a preference center, with the queue in
     }
   });
 
-  test('is read and sent: 405 with Allow for another method', async () => {
+  test('accepts GET and POST: 405 with Allow for another method', async () => {
     const { url } = await open('quinn');
     expect((await fetch(url, { method: 'HEAD' })).status).toBe(200);
     for (const method of ['PUT', 'DELETE', 'OPTIONS']) {
@@ -212,7 +212,7 @@ describe.each(eitherBackend)('the page of a preference center, with the queue in
     }
   });
 
-  test('refuses more than 20 forms a minute of one user, and accepts those of others', async () => {
+  test('rejects more than 20 forms a minute of one user, and accepts forms of others', async () => {
     const [busy, other] = [await openCenter(scene, 'busy'), await openCenter(scene, 'calm')];
     const statuses: number[] = [];
     for (let form = 0; form < 25; form++) {

@@ -9,7 +9,7 @@ test.each([
   [{ PUBLIC_URL: 'https://example.com/penstock/' }, 'https://example.com/penstock/preferences/token'],
   [{}, 'http://127.0.0.1:3000/preferences/token'],
   [{ HOST: '0.0.0.0', PORT: '8080' }, 'http://127.0.0.1:8080/preferences/token'],
-])('links with %j begin where the world reaches us', (env, url) => {
+])('links with %j begin with the public address', (env, url) => {
   expect(createLinkSettings(readConfig(env)).urlOf('token')).toBe(url);
 });
 
@@ -20,7 +20,7 @@ test.each([
   "https://a'b",
   'https://a?b',
   'https://a b',
-])('PUBLIC_URL=%s is refused', (PUBLIC_URL) => {
+])('PUBLIC_URL=%s is rejected', (PUBLIC_URL) => {
   expect(() => readConfig({ PUBLIC_URL })).toThrow(ConfigError);
 });
 
@@ -50,7 +50,7 @@ test('a page gets title, viewport and icons into its head, escaped', () => {
 });
 
 test.each(['<html>', '<title>', ''])(
-  'a page of %s and a million characters of tags that never end is made at once',
+  'a page of %s and a million characters of open tags is built in under a second',
   (begin) => {
     for (const tag of ['<head ', '<html ', '<title ']) {
       const page = begin + tag.repeat(1_000_000 / tag.length);

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { createScene, pageWith } from './scene.ts';
 
-test('while the queue is away a form changes nothing, says so in 503 with Retry-After, and works afterwards', async () => {
+test('a form while the queue is away is 503 with Retry-After and has no effect; it works later', async () => {
   const scene = await createScene('redis', { QUEUE_TIMEOUT_MS: '500' });
   await scene.addUser('ada', 'ada@example.com');
   const url = await scene.urlOf(await scene.addCenter(pageWith(scene.groups.news)), 'ada');
@@ -25,7 +25,7 @@ test('while Postgres is away a page is 503 with Retry-After within two seconds',
   const url = await scene.urlOf(await scene.addCenter(pageWith(scene.groups.news)), 'ada');
   const tables = await scene.pool.connect();
   await tables.query('begin');
-  // Whoever reads waits, as for a Postgres that stands still.
+  // Readers wait for the lock, as for a Postgres that hangs.
   await tables.query('lock table preference_centers, profiles in access exclusive mode');
   const started = performance.now();
   for (const method of ['GET', 'POST']) {

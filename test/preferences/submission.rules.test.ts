@@ -28,7 +28,7 @@ describe('a box that is not ticked', () => {
     expect(choose(page, {})).toEqual({ groups: { [NEWS]: 'unsubscribed', [OFFERS]: 'unsubscribed' } });
   });
 
-  test('for unsubscribing leaves the state as it is', () => {
+  test('for unsubscribing leaves the state unchanged', () => {
     expect(choose(form(box(field(NEWS), 'unsubscribed')), {})).toEqual({ groups: {} });
     expect(choose(form(box('email_global_state', 'unsubscribed')), {})).toEqual({ groups: {} });
   });
@@ -40,7 +40,7 @@ describe('a box that is not ticked', () => {
     });
   });
 
-  test('counts in the form that was sent only', () => {
+  test('counts only in the submitted form', () => {
     const two =
       form(box(field(NEWS)), '<input name="which" value="1">') +
       form(box(field(OFFERS)), '<button name="b">');
@@ -49,14 +49,14 @@ describe('a box that is not ticked', () => {
     expect(choose(two, {})).toEqual({ groups: {} });
   });
 
-  test('that is disabled, outside of a form or in a comment is none', () => {
+  test('is ignored if it is disabled, outside of a form or in a comment', () => {
     const page = `${box(field(NEWS))}<!-- ${form(box(field(NEWS)))} -->${form(box(field(NEWS), 'subscribed', 'disabled'))}`;
     expect(choose(page, {})).toEqual({ groups: {} });
   });
 });
 
-describe('what is sent', () => {
-  test('a hidden field before the box stands for it when it is not ticked: the last value counts', () => {
+describe('a submitted form', () => {
+  test('uses a hidden field before an unticked box: the last value counts', () => {
     const page = form(`<input type="hidden" name="${field(NEWS)}" value="unsubscribed">`, box(field(NEWS)));
     const sent = (...values: string[]) =>
       readChoice(
@@ -68,11 +68,11 @@ describe('what is sent', () => {
     expect(sent('unsubscribed', 'subscribed')).toEqual({ groups: { [NEWS]: 'subscribed' } });
   });
 
-  test.each(['subscribed', 'opted_in'])('the global state %s changes no group', (state) => {
+  test.each(['subscribed', 'opted_in'])('changes no group with the global state %s', (state) => {
     expect(choose('', { email_global_state: state })).toEqual({ emailGlobal: state, groups: {} });
   });
 
-  test('unsubscribe from all: the global state, and every email group, shown or not, whatever else is sent', () => {
+  test('unsubscribes from all email groups, shown or not, whatever else is submitted', () => {
     const sent = {
       [field(NEWS)]: 'subscribed',
       [field(TEXTS)]: 'subscribed',
@@ -84,7 +84,7 @@ describe('what is sent', () => {
     });
   });
 
-  test('a group of another workspace, one that is archived and any other field are passed over', () => {
+  test('ignores groups of other workspaces, archived groups and other fields', () => {
     const other = '019c13ec-a2e2-7000-8000-00000000000f';
     expect(
       choose('', { [field(other)]: 'subscribed', csrf: 'x', subscription_group_: 'subscribed' }),
@@ -93,7 +93,7 @@ describe('what is sent', () => {
     });
   });
 
-  test('any other state is refused by its field', () => {
+  test('is rejected for any other state, by its field', () => {
     expect(() => choose('', { [field(NEWS)]: 'on' })).toThrow(NotAChoice);
     expect(() => choose('', { [field(NEWS)]: 'opted_in' })).toThrow(`subscription_group_${NEWS}`);
     expect(() => choose('', { email_global_state: '' })).toThrow('email_global_state');

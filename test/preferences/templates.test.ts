@@ -49,7 +49,7 @@ describe('the tags of a template', () => {
     );
   });
 
-  test('the groups that a template names are told', async () => {
+  test('returns the groups that a template names', async () => {
     const template = `{% form_field_name :subscription_group ${NEWS} %}{{subscribed_state.\${${OFFERS}}}}`;
     const { groups } = await renderer.render('shop', { template, view });
     expect(groups.sort()).toEqual([NEWS, OFFERS]);
@@ -57,7 +57,7 @@ describe('the tags of a template', () => {
   });
 });
 
-describe('what an attribute holds is shown as text', () => {
+describe('attribute values are shown as text', () => {
   const evil = `<script>alert(1)</script>"'&`;
   const harmless = '&lt;script&gt;alert(1)&lt;/script&gt;&#34;&#39;&amp;';
 
@@ -78,23 +78,23 @@ describe('what an attribute holds is shown as text', () => {
     expect(html).toBe(harmless);
   });
 
-  test('also when it is captured', async () => {
+  test('also when they are captured', async () => {
     const html = await render('{% capture name %}{{${first_name}}}{% endcapture %}{{ name }}', {
       attributes: { first_name: evil },
     });
     expect(html).not.toMatch(/[<>"']/);
   });
 
-  test('Liquid in an attribute is not run', async () => {
+  test('and Liquid in them is not run', async () => {
     const html = await render('{{${first_name}}}', { attributes: { first_name: '{{${email_address}}}' } });
     expect(html).toBe('{{${email_address}}}');
   });
 
-  test('the filter that would switch this off is not there', async () => {
+  test('and the filter that would disable this is missing', async () => {
     await expect(render('{{${first_name} | raw}}')).rejects.toThrow('line 1: undefined filter: raw');
   });
 
-  test('nothing of the process is reached', async () => {
+  test('the template cannot reach the process', async () => {
     const html = await render(
       '{{ constructor }}{{ attributes.constructor }}{{ subscribed_state.__proto__ }}{{ process }}{{ globalThis }}',
     );
@@ -105,7 +105,7 @@ describe('what an attribute holds is shown as text', () => {
   });
 });
 
-describe('a mistake is told with its line', () => {
+describe('an error is reported with its line', () => {
   test.each([
     ['a\n\n{% if x %}', 'line 3: tag {% if x %} not closed'],
     ['a\n{{ x', 'line 2: output "{{ x" not closed'],
@@ -148,7 +148,7 @@ describe('a template that costs too much is stopped', () => {
   /** Said of a process that is gone, however that came. */
   const gone = 'it takes more time or memory than a page may';
 
-  test('one that Liquid cannot stop in time is ended with its process, and the next page is rendered', async () => {
+  test('a template that Liquid cannot stop is ended with its process, and the next one is rendered', async () => {
     // One output, before which alone Liquid looks at the clock.
     const sorts = ' | sort_natural | sort'.repeat(11);
     const own = createRenderer({ most: 1, deadline: 1000 });
@@ -161,7 +161,7 @@ describe('a template that costs too much is stopped', () => {
     await own.stop();
   });
 
-  test('one that needs more memory than a rendering process has ends only that process', async () => {
+  test('a template that exceeds the memory of a rendering process ends only that process', async () => {
     for (let times = 0; times < 3; times++) {
       const sorts = ' | sort_natural'.repeat(3);
       const { longest, error } = await watched(() => render(`{{ (1..1200000)${sorts} | size }}`));
@@ -172,7 +172,7 @@ describe('a template that costs too much is stopped', () => {
     expect(await render('{{${first_name}}}')).toBe('Ada');
   });
 
-  test('a page may be large, and no larger', async () => {
+  test('a page may be large, up to a limit', async () => {
     const text = 'x'.repeat(1024);
     const loop = (times: number) => `{% for i in (1..${times}) %}${text}{% endfor %}`;
     // A rendering has 500 ms, which a busy machine may not leave it.
@@ -188,7 +188,7 @@ describe('a template that costs too much is stopped', () => {
     expect(await inTime(MAX_PAGE / 1024 + 1)).toContain('1,048,576 characters');
   });
 
-  test('more pages than can wait are refused at once', async () => {
+  test('pages beyond the waiting limit are rejected at once', async () => {
     const own = createRenderer({ most: 1, deadline: 30_000, patience: 60_000 });
     const asked = Array.from({ length: 60 }, () => own.render('shop', { template: 'x', view: sampleView }));
     const ends = await Promise.allSettled(asked);

@@ -98,18 +98,18 @@ test.each<[string, Json]>([
   ['time_zone', 5],
   ['language', 'xx'],
   ['language', {}],
-])('an unknown %s (%j) is not stored, and the other attributes are', (name, value) => {
+])('an unknown %s (%j) is dropped, and the other attributes are stored', (name, value) => {
   expect(deltaOf({ [name]: value, first_name: 'Ada', plan: 'pro' })).toEqual({
     standard: { first_name: 'Ada' },
     set: { plan: 'pro' },
   });
 });
 
-test('an empty email or phone is none: it changes nothing', () => {
+test('an empty email or phone is ignored', () => {
   expect(deltaOf({ email: '', phone: '', plan: 'pro' })).toEqual({ set: { plan: 'pro' } });
 });
 
-test('addresses and switches are no attributes', () => {
+test('identifiers and switches are not stored as attributes', () => {
   const object = {
     external_id: 'ada',
     user_alias: { alias_name: 'a', alias_label: 'b' },
@@ -124,7 +124,7 @@ test('addresses and switches are no attributes', () => {
   expect(deltaOf({ _merge_objects: null, _update_existing_only: null })).toEqual({});
 });
 
-test('the service id goes by its wire name', () => {
+test('the service id has its wire name', () => {
   const result = normalizeAttributes(
     { braze_id: '1', service_id: 'x' },
     { ...context, serviceIdField: 'braze_id' },
@@ -132,14 +132,14 @@ test('the service id goes by its wire name', () => {
   expect(result).toEqual({ delta: { set: { service_id: 'x' } } });
 });
 
-test('the sent object is left as it is', () => {
+test('the sent object is not modified', () => {
   const object = { prefs: { at: { $time: '2026-01-31' } }, tags: ['a', 'a'], email: 'A@Example.com' };
   const before = structuredClone(object);
   deltaOf(object);
   expect(object).toEqual(before);
 });
 
-test('no JSON makes it throw', () => {
+test('every JSON value is handled without an exception', () => {
   const names = fc.constantFrom(
     ...[
       'email',
@@ -183,7 +183,7 @@ test('no JSON makes it throw', () => {
   );
 });
 
-test('values that nest 100,000 deep do not make it throw', () => {
+test('values that nest 100,000 deep cause no exception', () => {
   const deep = JSON.parse('['.repeat(100_000) + ']'.repeat(100_000));
   for (const name of ['x', 'facebook', 'push_tokens', 'subscription_groups', 'current_location', 'email']) {
     normalizeAttributes({ [name]: deep }, context);
@@ -192,28 +192,28 @@ test('values that nest 100,000 deep do not make it throw', () => {
   }
 });
 
-describe('G8: what one object may carry is limited', () => {
+describe('G8: the size of one object is limited', () => {
   const text = 'x'.repeat(250);
   const many = (count: number) =>
     Object.fromEntries(Array.from({ length: count }, (_, index) => [`name${index}`, text]));
   const tokens = (count: number) =>
     Array.from({ length: count }, (_, index) => ({ app_id: 'app', token: `token${index}` }));
 
-  test('its custom attributes in all', () => {
+  test('by all its custom attributes together', () => {
     expect(errorOf(many(950))).toBeUndefined();
     expect(errorOf(many(1000))).toMatch(
       /^the custom attributes are too large: 2\d{5} bytes, limit 262144 bytes\. Send fewer or shorter attributes\. /,
     );
   });
 
-  test('values count however short their text is', () => {
+  test('by the number of values, even if their text is short', () => {
     const empties = (count: number) => Array.from({ length: count }, () => ({}));
     const lists = (count: number) => ({ one: empties(count), other: empties(count) });
     expect(errorOf(lists(16_000))).toBeUndefined();
     expect(errorOf(lists(17_000))).toContain('limit 262144 bytes');
   });
 
-  test('what users have in earnest is far from it', () => {
+  test('far above the size of real users', () => {
     const texts = Object.fromEntries(
       Array.from({ length: 300 }, (_, index) => [`attribute ${index}`, 'é'.repeat(127)]),
     );
@@ -228,14 +228,14 @@ describe('G8: what one object may carry is limited', () => {
     ).toBeUndefined();
   });
 
-  test('its push tokens', () => {
+  test('by its push tokens', () => {
     expect(errorOf({ push_tokens: tokens(100) })).toBeUndefined();
     expect(errorOf({ push_tokens: tokens(101) })).toBe(
       "'push_tokens' is not valid: it must have at most 100 elements",
     );
   });
 
-  test('what an import writes to each user that it makes', () => {
+  test('by the amount that an import writes to each new user', () => {
     const sent = { push_token_import: true, push_tokens: tokens(100) };
     expect(errorOf({ ...sent, ...many(9) })).toBeUndefined();
     expect(errorOf({ ...sent, ...many(10) })).toMatch(

@@ -52,7 +52,7 @@ test.each([
   ['Macedonia', 'MK'],
   ['Swaziland', 'SZ'],
   ['Kosovo', 'XK'],
-])('the country %s is %s', (text, code) => {
+])('the country %s is normalized to %s', (text, code) => {
   expect(normalizeCountry(text)).toBe(code);
 });
 
@@ -70,11 +70,11 @@ test('every English region name of CLDR is the country with that code', () => {
 describe('a text that only resembles a country is unknown', () => {
   test.each([
     ['that is empty', ''],
-    ['that is no code', 'ZZ'],
-    ['that is no name', 'Atlantis'],
+    ['that is not a code', 'ZZ'],
+    ['that is not a name', 'Atlantis'],
     ['that several countries could mean', 'Korea'],
-    ['with letters of another script beside a name', 'Congo 民主'],
-    ['with a letter beside a name', 'Niger ч'],
+    ['with letters of another script after a name', 'Congo 民主'],
+    ['with a letter after a name', 'Niger ч'],
     ['whose upper case is a code', 'ß'],
     ['with a dotless i', 'ıt'],
     ['that names a member of every object', 'constructor'],
@@ -86,6 +86,6 @@ describe('a text that only resembles a country is unknown', () => {
   });
 });
 
-test('no text makes it throw', () => {
+test('every text is handled without an exception', () => {
   fc.assert(fc.property(fc.string({ unit: 'binary' }), (text) => void normalizeCountry(text)));
 });

@@ -10,7 +10,7 @@ test.each([
   ['BYN', 'BYN'],
   ['STN', 'STN'],
   ['ZWG', 'ZWG'],
-])('the currency %s is %s', (text, code) => {
+])('the currency %s is normalized to %s', (text, code) => {
   expect(normalizeCurrency(text)).toBe(code);
 });
 
@@ -26,6 +26,6 @@ test.each([
   '\u0131dr',
   '\uff35\uff33\uff24',
   'constructor',
-])('%j is no currency', (text) => {
+])('%j is not a currency', (text) => {
   expect(normalizeCurrency(text)).toBeUndefined();
 });

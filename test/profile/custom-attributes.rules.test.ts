@@ -26,7 +26,7 @@ describe('inc', () => {
     ['adds to a number', 5, 2, 7],
     ['subtracts from a number', 5, -7, -2],
     ['counts a missing value as 0', undefined, 3, 3],
-    ['counts a value that is no number as 0', '5', 3, 3],
+    ['treats a value that is not a number as 0', '5', 3, 3],
   ])('%s', ([_rule, current, inc, result]) => {
     expect(applyChange(current, { inc })).toBe(result);
   });
@@ -41,7 +41,7 @@ describe('inc', () => {
     expect(draft.value).toBe(current);
     expect(draft.isChanged).toBe(false);
   });
-  test('an increment up to 2^53 - 1, and back from beyond it, is exact', () => {
+  test('an increment up to 2^53 - 1, and down from beyond it, is exact', () => {
     expect(applyChange(9007199254740990, { inc: 1 })).toBe(9007199254740991);
     expect(applyChange(9007199254740996, { inc: -100 })).toBe(9007199254740896);
     expect(applyChange(0.5, { inc: 0.25 })).toBe(0.75);
@@ -60,22 +60,27 @@ describe('array', () => {
   test.for<[string, Json | undefined, { add?: Json[]; remove?: Json[] }, Json | undefined]>([
     ['adds to an array', ['a'], { add: ['b'] }, ['a', 'b']],
     ['starts an array', undefined, { add: ['b'] }, ['b']],
-    ['starts an array in place of a value that is none', 'a', { add: ['b'] }, ['b']],
-    ['moves what is added again to the end', ['a', 'b', 'c'], { add: ['a'] }, ['b', 'c', 'a']],
+    ['replaces a value that is not an array', 'a', { add: ['b'] }, ['b']],
+    ['moves an existing element to the end', ['a', 'b', 'c'], { add: ['a'] }, ['b', 'c', 'a']],
     ['removes from an array', ['a', 'b', 'a'], { remove: ['a'] }, ['b']],
     ['removes after it adds', ['a'], { add: ['b', 'c'], remove: ['b'] }, ['a', 'c']],
-    ['tells 1 from "1"', [1, '1'], { remove: [1] }, ['1']],
+    ['distinguishes 1 from "1"', [1, '1'], { remove: [1] }, ['1']],
     ['keeps an array that has become empty', ['a'], { remove: ['a'] }, []],
-    ['removes from nothing: there is nothing still', undefined, { remove: ['a'] }, undefined],
-    ['removes from a value that is no array: it stays', 'gold', { remove: ['gold'] }, 'gold'],
-    ['adds nothing: a value that is no array stays', 'gold', { add: [], remove: ['gold'] }, 'gold'],
+    ['leaves an absent value absent when it removes', undefined, { remove: ['a'] }, undefined],
+    ['leaves a value that is not an array when it removes', 'gold', { remove: ['gold'] }, 'gold'],
+    [
+      'leaves a value that is not an array when it adds no element',
+      'gold',
+      { add: [], remove: ['gold'] },
+      'gold',
+    ],
   ])('%s', ([_rule, current, array, result]) => {
     expect(applyChange(current, { array })).toEqual(result);
   });
   test('drops the oldest elements past 500', () => {
     expect(applyChange(range(500), { array: { add: ['new'] } })).toEqual([...range(500).slice(1), 'new']);
   });
-  test('a second addition of the same elements changes nothing', () => {
+  test('adding the same elements again leaves the array unchanged', () => {
     fc.assert(
       fc.property(stored, scalars, (current, add) => {
         const once = applyChange(current, { array: { add } });
@@ -83,7 +88,7 @@ describe('array', () => {
       }),
     );
   });
-  test('after a removal none of the removed elements is there, after an addition each stands once', () => {
+  test('after a removal the elements are absent, and after an addition each occurs once', () => {
     fc.assert(
       fc.property(scalars, scalars, scalars, (current, add, remove) => {
         const result = applyChange(current, { array: { add, remove } }) as Json[];
@@ -105,12 +110,12 @@ describe('merge', () => {
     ['removes a deep key by null', { a: { b: 1, c: 2 } }, { a: { b: null } }, { a: { c: 2 } }],
     ['keeps no null in a new object', undefined, { a: { b: null, c: 1 } }, { a: { c: 1 } }],
     ['starts an object', undefined, { a: 1 }, { a: 1 }],
-    ['starts an object in place of a value that is none', [1], { a: 1 }, { a: 1 }],
+    ['replaces a value that is not an object', [1], { a: 1 }, { a: 1 }],
     ['replaces a scalar by an object', { a: 1 }, { a: { b: 1 } }, { a: { b: 1 } }],
   ])('%s', ([_rule, current, merge, result]) => {
     expect(applyChange(current, { merge })).toEqual(result);
   });
-  test('a second merge of the same object changes nothing', () => {
+  test('merging the same object again leaves the value unchanged', () => {
     fc.assert(
       fc.property(stored, objects, (current, merge) => {
         const once = applyChange(current, { merge });
@@ -128,7 +133,7 @@ describe('merge', () => {
     );
     expect(({} as Record<string, unknown>).a).toBeUndefined();
   });
-  test('that would take the object over 100 KB changes nothing', () => {
+  test('that would enlarge the object beyond 100 KB is ignored', () => {
     const large = (key: string) => Object.fromEntries(range(300).map((i) => [`${key}${i}`, 'x'.repeat(200)]));
     const current = large('a');
     expect(applyChange(current, { merge: large('b') })).toBe(current);
@@ -154,14 +159,9 @@ describe('objects', () => {
   >([
     ['adds to the end', [{ id: 1 }], { merge: false, add: [{ id: 1 }] }, [{ id: 1 }, { id: 1 }]],
     ['starts an array', undefined, { merge: false, add: [{ id: 1 }] }, [{ id: 1 }]],
-    [
-      'starts an array in place of a value that is none',
-      { a: 1 },
-      { merge: false, add: [{ id: 1 }] },
-      [{ id: 1 }],
-    ],
+    ['replaces a value that is not an array', { a: 1 }, { merge: false, add: [{ id: 1 }] }, [{ id: 1 }]],
     ['removes every match', cars, { merge: false, remove: [one] }, [{ id: 2, name: 'b', tags: { x: 1 } }]],
-    ['removes what was added', [], { merge: false, add: [{ id: 1 }], remove: [one] }, []],
+    ['removes elements of the same change', [], { merge: false, add: [{ id: 1 }], remove: [one] }, []],
     [
       'replaces every match',
       cars,
@@ -179,7 +179,7 @@ describe('objects', () => {
       ],
     ],
     [
-      'updates what was added, after it removes',
+      'updates elements of the same change, after it removes',
       [{ id: 1 }],
       {
         merge: true,
@@ -207,18 +207,18 @@ describe('objects', () => {
       { merge: true, update: [{ ...one, new_object: { name: null, other: null, tags: { x: null, y: 2 } } }] },
       [{ id: 1, name: 'a', tags: { x: 1, y: 2 } }],
     ],
-    ['removes from nothing: there is nothing still', undefined, { merge: false, remove: [one] }, undefined],
-    ['removes from a value that is no array: it stays', 'gold', { merge: false, remove: [one] }, 'gold'],
+    ['leaves an absent value absent when it removes', undefined, { merge: false, remove: [one] }, undefined],
+    ['leaves a value that is not an array when it removes', 'gold', { merge: false, remove: [one] }, 'gold'],
     [
-      'updates in a value that is no array: it stays',
+      'leaves a value that is not an array when it updates',
       { id: 1 },
       { merge: true, update: [{ ...one, new_object: { a: 1 } }] },
       { id: 1 },
     ],
-    ['tells 1 from "1"', [{ id: '1' }], { merge: false, remove: [one] }, [{ id: '1' }]],
-    ['leaves elements that are no objects', ['a', { id: 1 }], { merge: false, remove: [one] }, ['a']],
+    ['distinguishes 1 from "1"', [{ id: '1' }], { merge: false, remove: [one] }, [{ id: '1' }]],
+    ['keeps elements that are not objects', ['a', { id: 1 }], { merge: false, remove: [one] }, ['a']],
     [
-      'finds nothing on the prototype',
+      'ignores inherited members',
       [{ id: 1 }],
       { merge: false, remove: [{ key: 'constructor', value: 1 }] },
       [{ id: 1 }],
@@ -226,7 +226,7 @@ describe('objects', () => {
   ])('%s', ([_rule, current, change, result]) => {
     expect(applyChange(current, { objects: change })).toEqual(result);
   });
-  test('a change that would take the array over 100 KB changes nothing', () => {
+  test('a change that would enlarge the array beyond 100 KB is ignored', () => {
     const current = range(10_000).map(() => ({ i: 1 }));
     const new_object = Object.fromEntries(range(2000).map((i) => [`k${i}`, i]));
     for (const merge of [true, false]) {
@@ -238,7 +238,7 @@ describe('objects', () => {
   });
 });
 
-test('no change throws or touches the stored value, and its result can be written as JSON', () => {
+test('every change leaves the stored value untouched and has a result that JSON can represent', () => {
   const keys = fc.constantFrom('a', 'b', '__proto__', 'constructor');
   const match = fc.record({ key: keys, value: fc.constantFrom<Json>(1, 'x', true) });
   const update = fc.record({ key: keys, value: fc.constantFrom<Json>(1, 'x', true), new_object: objects });

@@ -33,7 +33,7 @@ describe('a custom attribute is set', () => {
     expect(deltaOf({ x: value })).toEqual({ set: { x: value } });
   });
 
-  test('to an array whose elements stand once, in their last place', () => {
+  test('to an array with each element once, at its last position', () => {
     expect(deltaOf({ x: ['a', 'b', 'a', 1, '1', 1] })).toEqual({ set: { x: ['b', 'a', '1', 1] } });
   });
 
@@ -45,13 +45,13 @@ describe('a custom attribute is set', () => {
   });
 });
 
-describe('a custom attribute refuses the object', () => {
+describe('a custom attribute rejects the object', () => {
   const mixed = "'x' is not valid: an array must hold strings, numbers and booleans, or only objects";
   test.each<[string, Json, string]>([
     ['with null in an array', ['a', null], mixed],
     ['with an array in an array', [['a']], mixed],
     ['with scalars and objects in one array', [{ a: 1 }, 'a'], mixed],
-    ['with an increment that is no number', { inc: '1' }, "'x' is not valid: 'inc' must be a number"],
+    ['with an increment that is not a number', { inc: '1' }, "'x' is not valid: 'inc' must be a number"],
     ['with an addition of an object', { add: [{ a: 1 }] }, `'x' is not valid: 'add': ${mixed.slice(18)}`],
     ['with a removal of null', { remove: null }, `'x' is not valid: 'remove': ${mixed.slice(18)}`],
     ['with $add of scalars', { $add: ['a'] }, "'x' is not valid: '$add' must be an array of objects"],
@@ -184,11 +184,11 @@ describe('an object', () => {
   });
 
   describe.each([true, false])(
-    'changes nothing, while the other attributes do, with merge %s and',
+    'is dropped without the other attributes, with merge %s, because of',
     (merge) => {
       test.each<[string, Json]>([
         ['a $time that is null', { a: { $time: null }, b: 1 }],
-        ['a $time that is no date', { a: [{ $time: 'soon' }] }],
+        ['a $time that is not a date', { a: [{ $time: 'soon' }] }],
         ['a $time past the year 3000', { a: { $time: '3001-01-01' } }],
         ['a $time with a neighbour', { a: { $time: '2026-01-31', b: 1 } }],
         ['a $time that is null as the attribute', { $time: null }],

@@ -55,12 +55,14 @@ const change = fc.oneof(
   },
 ) as fc.Arbitrary<AttributeChange>;
 
-/** As the store copies: an object that stands at two places is two objects afterwards (structuredClone keeps it one). */
+/**
+ * Copies as the store does: an object that occurs twice becomes two objects (structuredClone would keep one).
+ */
 const copy = <Value extends Json | undefined | object>(given: Value): Value =>
   given === undefined ? given : (JSON.parse(JSON.stringify(given)) as Value);
 
-describe('drafts give what the plain rules give', () => {
-  test('one change after the other, those between taken back, and the stored value stays as it is', () => {
+describe('drafts have the same result as the plain rules', () => {
+  test('for a series of changes, some of them undone, without changing the stored value', () => {
     fc.assert(
       fc.property(
         stored,
@@ -86,7 +88,7 @@ describe('drafts give what the plain rules give', () => {
     );
   });
 
-  test('long lists are packed without a trace', () => {
+  test('for long lists, which are compacted', () => {
     fc.assert(
       fc.property(fc.array(fc.record({ add: scalars, remove: scalars }), { maxLength: 60 }), (lists) => {
         let expected: Json | undefined = Array.from({ length: 300 }, (_, index) => index % 200);
@@ -101,7 +103,7 @@ describe('drafts give what the plain rules give', () => {
     );
   });
 
-  test('G5: elements that are added and taken back leave nothing behind', () => {
+  test('G5: undone additions free their memory', () => {
     setFlagsFromString('--expose-gc');
     const collect = runInNewContext('gc') as () => void;
     const draft = new DraftAttribute(Array.from({ length: 7000 }, (_, id) => ({ id })));

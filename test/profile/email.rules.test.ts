@@ -3,11 +3,11 @@ import validator from 'validator';
 import { describe, expect, test } from 'vitest';
 import { normalizeEmail, normalizeStaffEmail } from '../../src/profile/addresses.ts';
 
-test('an email address is lowered', () => {
+test('an email address is converted to lower case', () => {
   expect(normalizeEmail('Ada.Lovelace@Example.COM')).toBe('ada.lovelace@example.com');
 });
 
-test('the white space around an email address is dropped', () => {
+test('white space around an email address is dropped', () => {
   for (const sent of [' ada@example.com', 'ada@example.com\n', '\t\u00a0Ada@example.com \r\n']) {
     expect(normalizeEmail(sent)).toBe('ada@example.com');
   }
@@ -38,14 +38,14 @@ describe('an email address is accepted', () => {
   });
 });
 
-describe('an email address is refused', () => {
+describe('an email address is rejected', () => {
   test.each([
     ['that is empty', ''],
     ['without @', 'example.com'],
     ['without a local part', '@example.com'],
     ['without a host', 'ada@'],
     ['with white space inside', 'ada lovelace@example.com'],
-    ['with white space beside the @', 'ada @example.com'],
+    ['with white space before the @', 'ada @example.com'],
     ['with a host of one label', 'ada@localhost'],
     ['with an IPv4 host', 'ada@127.0.0.1'],
     ['with an IPv6 host', 'ada@[::1]'],
@@ -59,7 +59,7 @@ describe('an email address is refused', () => {
     ['whose host has a letter that lowers to ASCII', 'ada@example.com'.replace('e', '\u212A')],
     ['with a host look-alike', 'ada@\u212Aiwi.com'],
     ['whose local part has a letter that lowers to ASCII', '\u212Aate@example.com'],
-    ['whose local part has such a letter beside an apostrophe', "o'\u212Aane@example.com"],
+    ['whose local part has such a letter after an apostrophe', "o'\u212Aane@example.com"],
     ['with an invisible character', 'ada\u200b@example.com'],
     ['with a soft hyphen', 'a\u00adda@example.com'],
     ['with a full-width @', 'ada\uff20example.com'],
@@ -71,8 +71,8 @@ describe('an email address is refused', () => {
     ['with a quoted local part', '"ada l"@example.com'],
     ['with a local part of 65 characters', `${'a'.repeat(65)}@example.com`],
     ...[...'*?!$%^()[]{}~,;:<>\\"'].map((sign) => [`with ${sign}`, `a${sign}b@example.com`]),
-    ['of one character at gmail', 'a@gmail.com'],
-    ['of one character before the + at gmail', 'a+news@gmail.com'],
+    ['with a single character at gmail', 'a@gmail.com'],
+    ['with a single character before the + at gmail', 'a+news@gmail.com'],
     ['with an apostrophe at a Microsoft host', "o'brien@outlook.com"],
     ['with a leading hyphen at a Microsoft host', '-ada@live.com'],
     ['with a letter beyond ASCII at a Microsoft host', 'jürgen@hotmail.de'],
@@ -83,7 +83,7 @@ describe('an email address is refused', () => {
   });
 });
 
-test('an accepted address is one that validator accepts, and lowering it again changes nothing', () => {
+test('an accepted address is valid for validator, and normalizing it again keeps it', () => {
   const local = fc.string({ unit: fc.constantFrom(...'abcXYZ019_-.+\'&#/ü"* @'), maxLength: 12 });
   const host = fc.constantFrom('example.com', 'Example.co.uk', 'gmail.com', 'outlook.com', 'x.de', 'a-.com');
   fc.assert(
@@ -97,7 +97,7 @@ test('an accepted address is one that validator accepts, and lowering it again c
   );
 });
 
-test('no text makes it throw', () => {
+test('every text is handled without an exception', () => {
   fc.assert(
     fc.property(
       fc.oneof(fc.string({ unit: 'binary' }), fc.emailAddress()),
@@ -106,7 +106,7 @@ test('no text makes it throw', () => {
   );
 });
 
-describe("the address of somebody's own people", () => {
+describe('the address of a staff member', () => {
   test.each([
     'Ada@corp.internal',
     'ada@host.local',
@@ -125,7 +125,7 @@ describe("the address of somebody's own people", () => {
     'a b@corp.internal',
     'ada@corp..internal',
     '@a.b',
-  ])('is refused: %s', (address) => {
+  ])('is rejected: %s', (address) => {
     expect(normalizeStaffEmail(address)).toBeUndefined();
   });
 });

@@ -13,7 +13,7 @@ import { deltaOf, errorOf } from './normalized.ts';
 
 const { attributes, event, purchase } = planner();
 
-describe('an empty array where an object is meant is an empty object', () => {
+describe('an empty array in place of an object is an empty object', () => {
   test('as the properties of an event and of a purchase', () => {
     for (const one of [event, purchase] as ((object: Record<string, Json>) => unknown)[]) {
       const sent = one({ properties: [] });
@@ -23,7 +23,7 @@ describe('an empty array where an object is meant is an empty object', () => {
     }
   });
 
-  test('as an alias beside another identifier, in each array', () => {
+  test('as an alias next to another identifier, in each array', () => {
     expect(attributes({ external_id: 'ada', user_alias: [], plan: 'pro' })).toMatchObject({
       identifier: { external_id: 'ada' },
     });
@@ -34,7 +34,7 @@ describe('an empty array where an object is meant is an empty object', () => {
     expect(purchase({ user_alias: [] })).toMatchObject({ identifier: { external_id: 'ada' } });
   });
 
-  test('as the only identifier, which names no user', () => {
+  test('as the only identifier, which matches no user', () => {
     expect(attributes({ user_alias: [], plan: 'pro' })).toBe(
       "'external_id', 'service_id', 'user_alias', 'email' or 'phone' is required",
     );
@@ -43,7 +43,7 @@ describe('an empty array where an object is meant is an empty object', () => {
     );
   });
 
-  test('as an alias beside an import of push tokens', () => {
+  test('as an alias next to an import of push tokens', () => {
     const push_tokens = [{ app_id: 'app', token: 'token' }];
     expect(attributes({ push_token_import: true, user_alias: [], push_tokens })).toMatchObject({
       push_tokens: [{ token: 'token' }],
@@ -71,7 +71,7 @@ describe('an empty array where an object is meant is an empty object', () => {
     });
   });
 
-  test('as the alias object of a new alias, whose name stands beside it', () => {
+  test('as the alias object of a new alias whose name is in the same element', () => {
     const body = {
       user_aliases: [{ external_id: 'ada', alias_name: 'a', alias_label: 'l', user_alias: [] }],
     };
@@ -111,7 +111,7 @@ describe('an empty array where an object is meant is an empty object', () => {
       });
   });
 
-  test('as a column of properties beside columns of single properties', () => {
+  test('as a column of properties next to columns of single properties', () => {
     const rules: MappingRules = {
       ...{ type: 'events', map: [], ignore: [], layout: 'csv', serviceIdField: 'service_id' },
     };
@@ -122,7 +122,7 @@ describe('an empty array where an object is meant is an empty object', () => {
   });
 });
 
-test('an empty array that is the value of a custom attribute or of a property stays an array', () => {
+test('an empty array as the value of a custom attribute or of a property stays an array', () => {
   expect(deltaOf({ list: [] })).toEqual({ set: { list: [] } });
   expect(deltaOf({ object: { list: [] } })).toEqual({ set: { object: { list: [] } } });
   expect(event({ properties: { list: [] } })).toMatchObject({ properties: { list: [] } });

@@ -4,7 +4,7 @@ import { expect, test } from 'vitest';
 import { packageRoot } from '../../src/platform/files.ts';
 import { threadTime } from '../setup/thread-time.ts';
 
-/** Beginnings, what is repeated behind them, and ends that make an expression go back to where it began. */
+/** Repeated parts between a prefix and a suffix, which make an expression with backtracking slow. */
 const repeated = [
   'a',
   '1',
@@ -36,16 +36,16 @@ const around: [string, string][] = [
 ];
 const LENGTH = 200_000;
 
-/** Rules that read one text; each is called with what no rule expects. */
+/** Files whose rules read one text; each rule is called with texts that it does not expect. */
 const RULES = ['locale', 'addresses', 'time', 'identifier', 'values'];
 
-test('every file of rules that read a text is among those tried', () => {
+test('all files with rules that read a text are tried', () => {
   const files = readdirSync(path.join(packageRoot, 'src/profile')).map((file) => file.replace('.ts', ''));
   expect(files).toEqual(expect.arrayContaining(RULES));
 });
 
 test.each(RULES)(
-  'no text makes the rules of %s take longer than its length: none goes back and forth',
+  'rules of %s take time proportional to the length of a text, without backtracking',
   async (file) => {
     const rules = await import(`../../src/profile/${file}.ts`);
     let tried = 0;

@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { exceedsJsonBytes, type Json, jsonBytesAtLeast } from '../../src/profile/json.ts';
 
-test('the size of a value is that of its JSON text in UTF-8', () => {
+test('the size of a value equals its JSON text in UTF-8', () => {
   fc.assert(
     fc.property(fc.jsonValue(), (value) => {
       const bytes = Buffer.byteLength(JSON.stringify(value));
@@ -21,7 +21,7 @@ test('control characters and emoji are counted as written', () => {
   }
 });
 
-test('what nests too deep exceeds every limit', () => {
+test('a value that nests too deeply exceeds every limit', () => {
   const deep = JSON.parse('['.repeat(100_000) + ']'.repeat(100_000));
   expect(exceedsJsonBytes(deep, 1_000_000)).toBe(true);
 });

@@ -9,7 +9,7 @@ test.each([
   ['zh_Hant_TW', 'zh'],
   ['en_US.UTF-8', 'en'],
   ['de_DE@euro', 'de'],
-])('the language %s is %s', (text, code) => {
+])('the language %s is normalized to %s', (text, code) => {
   expect(normalizeLanguage(text)).toBe(code);
 });
 

@@ -13,7 +13,7 @@ describe('names and strings of more than 255 characters', () => {
 
   test.each<[string, Json, object]>([
     ['a string', `${x}yz`, { set: { a: x } }],
-    ['a string of emoji, of which none is taken apart', '👍'.repeat(256), { set: { a: '👍'.repeat(255) } }],
+    ['a string of emoji, none of them split', '👍'.repeat(256), { set: { a: '👍'.repeat(255) } }],
     [
       'strings in an array, once each when they are the same then',
       ['b', `${x}1`, `${x}2`],
@@ -31,7 +31,7 @@ describe('names and strings of more than 255 characters', () => {
     ],
     ['strings in an array of objects', [{ b: `${x}1` }], { set: { a: [{ b: x }] } }],
     [
-      'strings in what an operation looks for and puts there',
+      'strings that an operation searches for or inserts',
       {
         $add: [{ b: `${x}1` }],
         $remove: [match(`${x}1`)],
@@ -50,7 +50,7 @@ describe('names and strings of more than 255 characters', () => {
         },
       },
     ],
-  ])('%s is cut, and the object is told of', (_what, value, delta) => {
+  ])('%s is cut, with a warning', (_what, value, delta) => {
     expect(normalizeAttributes({ a: value, n: 1 }, context)).toEqual({
       delta: { ...delta, set: { ...(delta as { set?: object }).set, n: 1 } },
       warnings: ["'a' was cut to 255 characters"],
@@ -62,7 +62,7 @@ describe('names and strings of more than 255 characters', () => {
     });
   });
 
-  test('a name is cut: whoever sends the same long name twice means the same attribute', () => {
+  test('a name is cut, so that the same long name is always the same attribute', () => {
     const long = 'n'.repeat(300);
     const quoted = `'${'n'.repeat(64)}…'`;
     expect(normalizeAttributes({ [long]: 1 }, context)).toEqual({
@@ -99,18 +99,18 @@ describe('names and strings of more than 255 characters', () => {
     }
   });
 
-  test('255 of them are no reason to warn', () => {
+  test('255 characters cause no warning', () => {
     expect(normalizeAttributes({ [x]: x, b: [x], c: { [x]: x } }, context)).not.toHaveProperty('warnings');
   });
 
-  test('do not make a value small enough that is too large as it was sent', () => {
+  test('are counted with their original length against the size limit', () => {
     const error = "'a' is not valid: it must be at most 102400 bytes of JSON";
     for (const value of [{ b: 'y'.repeat(102_400) }, { $add: [{ b: 'y'.repeat(102_400) }] }]) {
       expect(normalizeAttributes({ a: value }, context)).toEqual({ error, reason: 'too_large', field: 'a' });
     }
   });
 
-  test('an object has at most 10 warnings, and one that says that there is more', () => {
+  test('an object has at most 10 warnings, and one about further warnings', () => {
     const object = Object.fromEntries(range(50).map((i) => [`a${i}`, 'y'.repeat(256)]));
     const { warnings } = normalizeAttributes(object, context) as { warnings?: string[] };
     expect(warnings).toHaveLength(11);

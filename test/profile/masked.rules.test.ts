@@ -3,7 +3,7 @@ import type { Json } from '../../src/profile/json.ts';
 import { MASK, maskName, maskValues } from '../../src/profile/masked.ts';
 import { Unread } from '../../src/profile/values.ts';
 
-test('a masked object keeps its names and its shape, and none of its values', () => {
+test('a masked object keeps its names and its shape without its values', () => {
   const sent = {
     ...{ external_id: 'ada', age: 37, vip: true, note: null, email: 'ada@example.com' },
     nested: { city: 'Berlin', list: ['one', { deep: 2 }] },
@@ -45,7 +45,7 @@ test('a masked object has at most 60 names and four levels, however large the se
   expect(JSON.stringify(maskValues(wide)).length).toBeLessThan(2000);
 });
 
-test('a value that is no object, and an object that was not read, become one mask', () => {
+test('a value that is not an object, and an object that was not read, become one mask', () => {
   for (const value of [
     'ada',
     7,

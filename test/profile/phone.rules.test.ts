@@ -6,9 +6,9 @@ describe('a phone number is kept as + and digits', () => {
   test.each([
     ['that is E.164 already', '+14155552671', '+14155552671'],
     ['with punctuation', '+1 (415) 555-2671', '+14155552671'],
-    ['of ten digits without + as one of the United States', '4155552671', '+14155552671'],
+    ['with ten digits without +, as a number of the United States', '4155552671', '+14155552671'],
     ['of ten digits with punctuation', '(415) 555-2671', '+14155552671'],
-    ['of the United Kingdom', '+442071838750', '+442071838750'],
+    ['from the United Kingdom', '+442071838750', '+442071838750'],
     ['without its trunk 0', '+44 (0)20 7183 8750', '+442071838750'],
     ['of Brazil', '+55 11 5525-6325', '+551155256325'],
     ['of Canada', '+1 416 555 2010', '+14165552010'],
@@ -22,10 +22,10 @@ describe('a phone number is kept as + and digits', () => {
 describe('a phone number is kept but marked invalid', () => {
   test.each([
     ['that is too short', '+12345', '+12345'],
-    ['of more than 15 digits', '+1415555267112345', '+1415555267112345'],
-    ['with a country code that nobody has', '+9991234567', '+9991234567'],
+    ['with more than 15 digits', '+1415555267112345', '+1415555267112345'],
+    ['with an unassigned country code', '+9991234567', '+9991234567'],
     ['of eleven digits without +, which two countries could claim', '13912345678', '13912345678'],
-    ['of ten digits that are none of the United States', '0000000000', '+10000000000'],
+    ['with ten digits that are not valid in the United States', '0000000000', '+10000000000'],
     ['with a + after its digits', '12345+', '12345'],
     ['that is 0', '+0', '+0'],
   ])('%s', (_rule, text, phone) => {
@@ -35,7 +35,7 @@ describe('a phone number is kept but marked invalid', () => {
   });
 });
 
-test('a text without digits is no phone number', () => {
+test('a text without digits is not a phone number', () => {
   for (const text of ['', '+', 'n/a']) expect(normalizePhone(text)).toBeUndefined();
 });
 
@@ -77,7 +77,7 @@ test.each([
   ['a Roman numeral', '+4930123456\u2166'],
   ['two numbers with a word between them', '030 123456 oder 030 123457'],
   ['more than 255 characters', `+49301234567${' '.repeat(250)}`],
-])('normalizePhone refuses a text with %s instead of dropping it', (_rule, text) => {
+])('normalizePhone rejects a text with %s instead of dropping it', (_rule, text) => {
   expect(normalizePhone(text)).toBeUndefined();
 });
 
@@ -91,13 +91,13 @@ test.each([
   expect(searchedPhone(text)).toEqual({ phone, valid: true });
 });
 
-test('a search for digits that are no number with a plus either finds no phone number', () => {
+test('a search for digits that are invalid also with a plus finds no valid number', () => {
   expect(searchedPhone('12345')).toEqual({ phone: '12345', valid: false });
   expect(searchedPhone('+12345')).toEqual({ phone: '+12345', valid: false });
   expect(searchedPhone('n/a')).toBeUndefined();
 });
 
-test('a phone number that was normalised stays what it is', () => {
+test('a normalized phone number stays the same', () => {
   fc.assert(
     fc.property(fc.stringMatching(/^\+?[0-9 ()-]{0,20}$/), (text) => {
       const first = normalizePhone(text);
@@ -106,11 +106,11 @@ test('a phone number that was normalised stays what it is', () => {
   );
 });
 
-test('more numbers than are remembered are judged alike', () => {
+test('numbers beyond the cache size have the same result', () => {
   for (let i = 0; i < 10_500; i++) normalizePhone(`+9998${i}`);
   expect(normalizePhone('+14155552671')).toEqual({ phone: '+14155552671', valid: true });
 });
 
-test('no text makes it throw', () => {
+test('every text is handled without an exception', () => {
   fc.assert(fc.property(fc.string({ unit: 'binary' }), (text) => void normalizePhone(text)));
 });

@@ -9,11 +9,11 @@ const checkProperties = (sent: unknown, kind: 'events' | 'purchases', longString
 
 const invalid = { error: "Invalid 'properties' field", reason: 'invalid', field: 'properties' };
 
-test('absent, null and empty properties are none', () => {
+test('absent, null and empty properties are omitted', () => {
   for (const value of [undefined, null, {}, []]) expect(checkProperties(value, 'events', 'cut')).toEqual({});
 });
 
-test.each([['x'], [1], [true], [[{ a: 1 }]]])('properties that are %j are refused', (value) => {
+test.each([['x'], [1], [true], [[{ a: 1 }]]])('properties that are %j are rejected', (value) => {
   expect(checkProperties(value, 'events', 'cut')).toEqual(invalid);
 });
 
@@ -33,13 +33,13 @@ test('properties that need no change are not copied', () => {
 });
 
 describe.each(['time', 'event_name'])('an event property named %s', (name) => {
-  test('is refused', () => expect(checkProperties({ [name]: 1 }, 'events', 'cut')).toEqual(invalid));
+  test('is rejected', () => expect(checkProperties({ [name]: 1 }, 'events', 'cut')).toEqual(invalid));
 });
 
 describe.each(['time', 'product_id', 'quantity', 'event_name', 'price', 'currency'])(
   'a purchase property named %s',
   (name) => {
-    test('is refused', () =>
+    test('is rejected', () =>
       expect(checkProperties({ a: 1, [name]: 1 }, 'purchases', 'cut')).toEqual(invalid));
   },
 );
@@ -80,7 +80,7 @@ describe('a property name', () => {
       field: `properties.${'n'.repeat(64)}…`,
     });
   });
-  test('that is the same as another one when cut: the last one counts', () => {
+  test('that equals another one after it was cut: the last one counts', () => {
     const n = 'n'.repeat(255);
     for (const [one, other] of [
       [`${n}1`, `${n}2`],
@@ -94,7 +94,7 @@ describe('a property name', () => {
       );
     }
   });
-  test('may be one of the prototype', () => {
+  test('may be the name of an inherited member', () => {
     const sent = JSON.parse('{"__proto__":{"a":1},"constructor":"c","toString":[1]}');
     const { properties } = checkProperties(sent, 'events', 'cut') as { properties: Record<string, Json> };
     expect(JSON.stringify(properties)).toBe('{"__proto__":"{\\"a\\":1}","constructor":"c","toString":[1]}');
@@ -138,7 +138,7 @@ describe('a string', () => {
       properties: { a: JSON.stringify(object), c: 'x'.repeat(255) },
     });
   });
-  test('that is cut does not make properties with arrays small enough that are too large as sent', () => {
+  test('is counted with its original length against the size limit of properties with arrays', () => {
     expect(checkProperties({ a: 'x'.repeat(51_200), b: [1] }, 'events', 'cut')).toHaveProperty('error');
     expect(checkProperties({ a: 'x'.repeat(51_200), b: 1 }, 'events', 'cut')).toHaveProperty('properties');
   });
@@ -166,7 +166,7 @@ describe('an array', () => {
       });
     },
   );
-  test('may contain what only looks like a date', () => {
+  test('may contain texts that only look like a date', () => {
     expect(checkProperties({ a: ['2026-02-30', '20260131', '1-2-2026'] }, 'events', 'cut')).toHaveProperty(
       'properties',
     );
@@ -189,7 +189,7 @@ describe('an object', () => {
   });
 });
 
-test('of more than 256 names the first 256 are kept', () => {
+test('with more than 256 names keeps the first 256', () => {
   const entries = Array.from({ length: 300 }, (_, i): [string, Json] => [`p${i}`, i]);
   expect(checkProperties(Object.fromEntries(entries), 'events', 'cut')).toEqual({
     properties: Object.fromEntries(entries.slice(0, 256)),
@@ -214,18 +214,18 @@ test('properties with arrays or objects have at most 51,200 bytes of JSON', () =
   expect(checkProperties({ a: { b: 'é'.repeat(26_000) } }, 'events', 'cut')).toEqual(tooLarge);
 });
 
-test('properties without arrays and objects have no limit of size but those of names and strings', () => {
+test('properties without arrays and objects are limited only by their names and strings', () => {
   const entries = Array.from({ length: 256 }, (_, i) => [`p${i}`, 'é'.repeat(255)]);
   expect(checkProperties(Object.fromEntries(entries), 'events', 'cut')).toHaveProperty('properties');
 });
 
-test('nesting 100,000 deep is refused without overflowing the stack', () => {
+test('nesting 100,000 deep is rejected without overflowing the stack', () => {
   const deep = JSON.parse('['.repeat(100_000) + ']'.repeat(100_000));
   expect(checkProperties({ a: deep }, 'events', 'cut')).toHaveProperty('error');
   expect(checkProperties({ a: { b: deep } }, 'purchases', 'cut')).toHaveProperty('error');
 });
 
-test('no JSON makes it throw, and what is kept holds no object', () => {
+test('every JSON value is handled without an exception, and the result contains no object', () => {
   const holdsObject = (value: Json): boolean =>
     Array.isArray(value) ? value.some(holdsObject) : typeof value === 'object' && value !== null;
   fc.assert(

@@ -4,7 +4,7 @@ import { type Definition, describe as inWords, readDefinition } from '../../src/
 
 const nested = (depth: number): Json => (depth === 0 ? { event: 'read' } : { all: [nested(depth - 1)] });
 
-describe('a filter that says nothing we could ask is refused, with its place and the rule', () => {
+describe('an invalid filter is rejected with its position and rule', () => {
   test.each<[string, Json, string]>([
     ['a text', 'everyone', 'definition: a filter is an object'],
     ['null', null, 'definition: a filter is an object'],
@@ -23,7 +23,7 @@ describe('a filter that says nothing we could ask is refused, with its place and
       'definition.attribute is not valid: it must be one of',
     ],
     [
-      'an attribute of which nothing is asked',
+      'an attribute without a condition',
       { attribute: 'email' },
       "definition: 'attribute' requires one of equals",
     ],
@@ -58,14 +58,14 @@ describe('a filter that says nothing we could ask is refused, with its place and
       'definition.in is not valid: it must be an array of 1 to 500',
     ],
     ['a long list', { attribute: 'country', in: Array(501).fill('x') }, 'definition.in is not valid'],
-    ['a path of nothing', { custom_attribute: [], exists: true }, 'definition.custom_attribute is not valid'],
+    ['an empty path', { custom_attribute: [], exists: true }, 'definition.custom_attribute is not valid'],
     [
       'a group without a state',
       { subscription_group: '019a2f6e-6f0b-7c3e-9d5a-3f1b2c4d5e6f' },
       "'state' is required with",
     ],
     [
-      'a group that is no id',
+      'a group that is not an id',
       { subscription_group: 'news', state: 'subscribed' },
       'it must be the id of a subscription group',
     ],
@@ -74,7 +74,7 @@ describe('a filter that says nothing we could ask is refused, with its place and
       { email_subscription: 'maybe' },
       "it must be 'subscribed' or 'unsubscribed' or 'opted_in'",
     ],
-    ['what no row can hold', { event: 'a\u0000b' }, 'definition.event is not valid'],
+    ['a text that no row can contain', { event: 'a\u0000b' }, 'definition.event is not valid'],
     ['too deep', nested(7), 'filters stand in each other more than 5 deep'],
     ['too many', { any: Array(51).fill({ event: 'read' }) }, 'there are more than 50 filters'],
     [
@@ -87,7 +87,7 @@ describe('a filter that says nothing we could ask is refused, with its place and
   });
 });
 
-test('what is judged is what was written, with times in UTC and addresses as they are stored', () => {
+test('a filter is normalized: times to UTC, and addresses as they are stored', () => {
   const given = {
     all: [
       { attribute: 'email', in: ['Ada@Example.com'] },
@@ -118,6 +118,6 @@ test.each<[Json, string]>([
     },
     '(event read last in days 30 and custom attribute address.city exists true)',
   ],
-])('%j in words: %s', (given, words) => {
+])('%j is described as: %s', (given, words) => {
   expect(inWords(readDefinition(given) as Definition)).toBe(words);
 });

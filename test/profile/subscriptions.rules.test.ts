@@ -9,13 +9,13 @@ test.each(['subscribed', 'unsubscribed', 'opted_in'])('email and push state may 
   });
 });
 
-test('null instead of a state says nothing: it subscribes nobody anew', () => {
+test('null in place of a state is ignored', () => {
   expect(deltaOf({ email_subscribe: null, push_subscribe: null, plan: 'pro' })).toEqual({
     set: { plan: 'pro' },
   });
 });
 
-test('null instead of an array of groups or tokens is nothing to do', () => {
+test('null in place of an array of groups or tokens is ignored', () => {
   expect(deltaOf({ subscription_groups: null, push_tokens: null, plan: 'pro' })).toEqual({
     set: { plan: 'pro' },
   });
@@ -25,14 +25,14 @@ describe('subscription groups', () => {
   const id = '0a1b2c3d-0000-4000-8000-00000000000a';
   const group = { subscription_group_id: id, subscription_state: 'subscribed' };
 
-  test('are stored by lower-case id and state, other members are left out', () => {
+  test('are stored by lower-case id and state; other members are omitted', () => {
     const sent = { ...group, subscription_group_id: id.toUpperCase(), use_double_opt_in_logic: true };
     expect(deltaOf({ subscription_groups: [sent] })).toEqual({ subscription_groups: [group] });
   });
   test('may be one object', () => {
     expect(deltaOf({ subscription_groups: group })).toEqual({ subscription_groups: [group] });
   });
-  test('may be none', () => {
+  test('may be empty', () => {
     expect(deltaOf({ subscription_groups: [] })).toEqual({});
   });
   test.each<[Json, string]>([
@@ -48,7 +48,7 @@ describe('subscription groups', () => {
       [{ ...group, subscription_state: 'opted_in' }],
       "'subscription_state' must be 'subscribed' or 'unsubscribed'",
     ],
-  ])('are refused as %j', (value, error) => {
+  ])('are rejected as %j', (value, error) => {
     expect(errorOf({ subscription_groups: value })).toBe(error);
   });
 });
@@ -62,7 +62,7 @@ describe('push tokens', () => {
   test('may be one object', () => {
     expect(deltaOf({ push_tokens: token })).toEqual({ push_tokens: [token] });
   });
-  test('without a device get the same one each time, and another one for another app or token', () => {
+  test('without a device get a stable one per app and token', () => {
     const devices = [
       { app_id: 'app', token: 'abc' },
       { app_id: 'app', token: 'abc', device_id: null },
@@ -101,7 +101,7 @@ describe('push tokens', () => {
       [{ ...token, device_id: 12345678 }],
       "'push_tokens.device_id' is not valid: it must be a string of 8 to 255 bytes",
     ],
-  ])('are refused as %j', (value, error) => {
+  ])('are rejected as %j', (value, error) => {
     expect(errorOf({ push_tokens: value })).toBe(error);
   });
   test('are required by an import', () => {

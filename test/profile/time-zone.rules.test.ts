@@ -14,7 +14,7 @@ test.each([
   ['Eastern Time (US & Canada)', 'America/New_York'],
   ["Nuku'alofa", 'Pacific/Tongatapu'],
   ['Bern', 'Europe/Zurich'],
-])('the time zone %s is %s', (text, zone) => {
+])('the time zone %s is normalized to %s', (text, zone) => {
   expect(normalizeTimeZone(text)).toBe(zone);
 });
 
@@ -41,7 +41,7 @@ test('every zone that this Node lists is known', () => {
   for (const zone of Intl.supportedValuesOf('timeZone')) expect(normalizeTimeZone(zone)).toBe(zone);
 });
 
-test('no name of Ruby on Rails hides an IANA name', () => {
+test('names of Ruby on Rails do not hide an IANA name', () => {
   for (const [zone, names] of Object.entries(RAILS_TIME_ZONES)) {
     for (const name of names) expect(normalizeTimeZone(name)).toBe(zone);
   }

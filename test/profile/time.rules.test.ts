@@ -50,7 +50,7 @@ describe('a time is read', () => {
   });
 });
 
-test('the days around the ends of every month of the accepted years are read as what they are', () => {
+test('the first and last days of every month of the accepted years are read correctly', () => {
   const wrong: string[] = [];
   for (let year = 1; year <= 9999; year++)
     for (let month = 0; month < 12; month++)
@@ -58,17 +58,17 @@ test('the days around the ends of every month of the accepted years are read as 
         const date = new Date(0);
         date.setUTCFullYear(year, month, day);
         const text = `${String(year).padStart(4, '0')}-${String(month + 1).padStart(2, '0')}-${String(day).padStart(2, '0')}`;
-        // The calendar of Date goes on into the next month where there is no such day.
+        // Date continues into the next month if the month has fewer days.
         const time = date.getUTCMonth() === month ? date.getTime() : undefined;
         if (parseTime(text) !== time || parseTime(`${text}T00:00:00.000Z`) !== time) wrong.push(text);
       }
   expect(wrong).toEqual([]);
 });
 
-describe('a time is refused', () => {
+describe('a time is rejected', () => {
   test.each([
     ['that is empty', ''],
-    ['that is no time', 'yesterday'],
+    ['that is not a time', 'yesterday'],
     ['on the 30th of February', '2026-02-30'],
     ['on the 29th of February of a common year', '2026-02-29T00:00:00Z'],
     ['on the 29th of February of 1900', '1900-02-29'],
@@ -90,7 +90,7 @@ describe('a time is refused', () => {
     ['with a signed year', '+2026-01-31'],
     ['with the day first', '31/01/2026'],
     ['whose weekday contradicts its date', 'Mon 01 31 12:00:00.Z 2026'],
-    ['of an unknown month name', 'Sat Foo 31 12:00:00 2026'],
+    ['with an unknown month name', 'Sat Foo 31 12:00:00 2026'],
     ['with white space around it', ' 2026-01-31 '],
     ['that is only a time of day', '12:00:00'],
     ['in a week that the year does not have', '2026-W60-1'],
@@ -108,7 +108,7 @@ test('a leap second is the last millisecond of its day', () => {
   expect(parseTime('1968-12-31T23:59:60Z')).toBe(Date.UTC(1968, 11, 31, 23, 59, 59, 999));
 });
 
-test('a second 60 elsewhere in a day is refused', () => {
+test('a second 60 elsewhere in a day is rejected', () => {
   expect(parseTime('2016-12-31T12:00:60Z')).toBeUndefined();
 });
 
@@ -138,7 +138,7 @@ test('an offset moves the instant', () => {
   );
 });
 
-test('no text makes it throw or return what is no time', () => {
+test('every text results in a valid time or undefined, without an exception', () => {
   const nearlyTimes = fc.stringMatching(/^\d{4}-?[\dW]\d-?\d\d?[T ]?\d\d:?\d\d:?\d\d[.:]?\d*[Z+-]?\d{0,4}$/);
   fc.assert(
     fc.property(fc.oneof(fc.string({ unit: 'binary' }), nearlyTimes), (text) => {
@@ -148,17 +148,18 @@ test('no text makes it throw or return what is no time', () => {
   );
 });
 
-describe('a datetime inside an array is known', () => {
+describe('a datetime inside an array is recognized', () => {
   test.each(['2026-01-31', '2026-01-31T12:00:00Z', '2026-01-31 12:00:00', '2026-01-31T12:00:00:000Z'])(
     '%s is one',
     (text) => expect(isDatetime(text)).toBe(true),
   );
-  test.each(['', 'red', '2026', '20260131', '2026-02-30', '01/31/2026', '2026-1'])('%j is none', (text) =>
-    expect(isDatetime(text)).toBe(false),
+  test.each(['', 'red', '2026', '20260131', '2026-02-30', '01/31/2026', '2026-1'])(
+    '%j is not a datetime',
+    (text) => expect(isDatetime(text)).toBe(false),
   );
 });
 
-describe('the time of what happened is kept as ISO 8601 in UTC with milliseconds', () => {
+describe('the time of an event is stored as ISO 8601 in UTC with milliseconds', () => {
   const anew = (text: string, now: number) => {
     const time = parseTime(text);
     return time === undefined ? undefined : toIso(Math.min(time, now));
@@ -167,7 +168,7 @@ describe('the time of what happened is kept as ISO 8601 in UTC with milliseconds
     .date({ min: new Date(-62_135_596_800_000), max: new Date(253_402_300_799_999), noInvalidDate: true })
     .map((date) => date.toISOString());
 
-  test('as it was sent, or written anew: both say the same', () => {
+  test('unchanged texts equal the reformatted time', () => {
     const sent = fc.oneof(
       times,
       times.map((text) => `${text.slice(0, 19)}Z`),
@@ -193,7 +194,7 @@ describe('the time of what happened is kept as ISO 8601 in UTC with milliseconds
     ['0000-12-31T12:00:00.000Z', undefined],
     ['2026-01-31T12:00:00.001Z', '2026-01-31T12:00:00.000Z'],
     ['2026-01-31T11:00:00,000Z', '2026-01-31T11:00:00.000Z'],
-  ])('%s is %s', (text, kept) => {
+  ])('%s is stored as %s', (text, kept) => {
     expect(pastIso(text, noon)).toBe(kept);
   });
 });

@@ -3,7 +3,7 @@ import { normalizeAttributes } from '../../src/profile/attributes.ts';
 import type { Json } from '../../src/profile/json.ts';
 import { context, errorOf } from './normalized.ts';
 
-describe('a standard attribute that cannot be read is left out, and the others are taken', () => {
+describe('an unreadable standard attribute is dropped, and the others are stored', () => {
   const phone = "'phone' is not valid: it must be a phone number in E.164 format";
   const location =
     "'current_location' is not valid: it needs a 'latitude' of -90 to 90 and a 'longitude' of -180 to 180";
@@ -85,14 +85,14 @@ describe('a standard attribute that cannot be read is left out, and the others a
     });
   });
 
-  test('null is read: it removes, and there is nothing to warn of', () => {
+  test('null removes the attribute without a warning', () => {
     expect(normalizeAttributes({ gender: null, dob: null, country: null }, context)).not.toHaveProperty(
       'warnings',
     );
   });
 });
 
-describe('a standard attribute whose errors the specification lists refuses the object', () => {
+describe('a standard attribute whose errors the specification lists rejects the object', () => {
   const email = "The value provided for the 'email' field is not a valid email.";
   test.each<[string, Json, string]>([
     ['email', 'ada', email],

@@ -103,19 +103,19 @@ describe('a value cannot be stored', () => {
   });
 });
 
-test('a number of 100,000 digits is refused', () => {
+test('a number of 100,000 digits is rejected', () => {
   expect(findUnstorable(JSON.parse(`{"a":${'9'.repeat(100_000)}}`))?.error).toMatch(/too large/);
 });
 
-test('an error repeats no more of a long key than a reader needs', () => {
+test('an error quotes only the beginning of a long key', () => {
   expect(findUnstorable({ ['k'.repeat(1_000_000)]: '\u0000' })!.error.length).toBeLessThan(200);
 });
 
-test('nesting 100,000 deep is refused without overflowing the stack', () => {
+test('nesting 100,000 deep is rejected without overflowing the stack', () => {
   expect(findUnstorable(JSON.parse('['.repeat(100_000) + ']'.repeat(100_000)))?.error).toMatch(/deeper/);
 });
 
-test('what can be stored has no \\u0000, no lone surrogate and no number that JSON would change', () => {
+test('storable values have no \\u0000, no lone surrogate and no number that JSON would change', () => {
   fc.assert(
     fc.property(fc.jsonValue(), hostileText, hostileText, (value, key, text) => {
       const object = Object.fromEntries([
@@ -148,7 +148,7 @@ function hasUnsafeInteger(value: Json): boolean {
 const UUID = '0198f000-0000-7000-8000-00000000000a';
 
 describe('an id', () => {
-  test('is any sixteen bytes in lower case; one that a caller chose may have any case', () => {
+  test('is sixteen bytes in lower case; an id from a caller may have any case', () => {
     for (const id of [UUID, '11111111-1111-1111-1111-111111111111', '00000000-0000-0000-0000-000000000000']) {
       expect([isUuid(id), uuidOf(id)]).toEqual([true, id]);
       expect([isUuid(id.toUpperCase()), uuidOf(id.toUpperCase())]).toEqual([!/[a-f]/.test(id), id]);

@@ -32,7 +32,7 @@ function list(key: string, origin: string | undefined = ORIGIN) {
 }
 
 describe('a SCIM token', () => {
-  test('opens with its own origin in X-Request-Origin only: 401 with none, another, or one in other letters', async () => {
+  test('needs its exact origin in X-Request-Origin: a missing or different one is 401', async () => {
     expect((await list(provider.token)).status).toBe(200);
     const without = await send(scene.port, { method: 'GET', path: '/scim/v2/Users', key: provider.token });
     expect(without).toMatchObject(otherOrigin);
@@ -48,13 +48,13 @@ describe('a SCIM token', () => {
       expect(await list(token, 'https://other.example')).toMatchObject(unauthorized);
   });
 
-  test('is refused from an address outside its allowlist: 401', async () => {
+  test('is rejected from an address outside its allowlist: 401', async () => {
     const token = (allowlist: string[]) => createScimToken(scene.pool, provider.companyId, { allowlist });
     expect(await list(await token(['10.0.0.0/8']))).toMatchObject(unauthorized);
     expect((await list(await token(['127.0.0.0/8', '::1']))).status).toBe(200);
   });
 
-  test('is refused from the moment it is revoked: 401', async () => {
+  test('is rejected from the moment it is revoked: 401', async () => {
     const token = await createScimToken(scene.pool, provider.companyId);
     expect((await list(token)).status).toBe(200);
     await scene.pool.query('update scim_tokens set revoked_at = now() where identifier = $1', [
@@ -63,7 +63,7 @@ describe('a SCIM token', () => {
     expect(await list(token)).toMatchObject(unauthorized);
   });
 
-  test('has the time of its last use noted', async () => {
+  test('has the time of its last use', async () => {
     const token = await createScimToken(scene.pool, provider.companyId);
     await list(token);
     const { rows } = await scene.pool.query('select last_seen_at from scim_tokens where identifier = $1', [
@@ -72,7 +72,7 @@ describe('a SCIM token', () => {
     expect(Date.now() - rows[0].last_seen_at.getTime()).toBeLessThan(10_000);
   });
 
-  test('opens no endpoint of an API key, and an API key none of SCIM', async () => {
+  test('opens no endpoint of an API key, and an API key opens no SCIM endpoint', async () => {
     const headers = { 'x-request-origin': ORIGIN };
     const path = '/users/export/ids';
     const json = { external_ids: ['ada'] };
@@ -81,14 +81,14 @@ describe('a SCIM token', () => {
   });
 });
 
-test('5,000 requests a day for a company, shared by its tokens and all verbs, and by no other company', async () => {
+test('5,000 requests a day per company are shared by its tokens and all methods', async () => {
   const other = await scene.createProvider('limited');
   const second = await createScimToken(scene.pool, other.companyId);
   const remaining = async (answer: Promise<{ headers: Headers }>) =>
     Number((await answer).headers.get('x-ratelimit-remaining'));
   const first = await other.ask('GET', '/Users');
   expect(first.headers.get('x-ratelimit-limit')).toBe('5000');
-  // One of 5,000 comes back within 17 seconds: a 5,000th of a day.
+  // One request comes back within 17 seconds, a 5,000th of a day.
   const wait = Number(first.headers.get('x-ratelimit-reset')) - Date.now() / 1000;
   expect(wait).toBeGreaterThan(1);
   expect(wait).toBeLessThan(20);

@@ -54,12 +54,12 @@ const deactivate = {
   Operations: [{ op: 'replace', path: 'active', value: false }],
 };
 
-test('each change by SCIM is told once, with its token and address, and without what it says of a person', async () => {
+test('each SCIM change has one audit entry with token and address, without personal data', async () => {
   const made = await ask(scimUsersCreate(), { body: account });
   const { id } = made.body as { id: string };
   await expect(ask(scimUsersCreate(), { body: account })).rejects.toThrow();
   await ask(scimUsersPatch(), { id, body: deactivate });
-  // Again: it changes nothing.
+  // A repetition changes the account no further.
   await ask(scimUsersPatch(), { id, body: deactivate });
   await expect(ask(scimUsersDelete(), { id, ifMatch: 'W/"1"' })).rejects.toThrow();
   await ask(scimUsersDelete(), { id });
@@ -79,7 +79,7 @@ test('each change by SCIM is told once, with its token and address, and without 
   expect((await searchAudit(database.pool, { companyId, limit: 50 })).rows).toHaveLength(3);
 });
 
-test('of deletes of one account at the same moment one is told', async () => {
+test('simultaneous deletes of one account have one audit entry', async () => {
   const made = await ask(scimUsersCreate(), { body: { ...account, userName: 'grace@example.com' } });
   const { id } = made.body as { id: string };
   const results = await Promise.allSettled(Array.from({ length: 6 }, () => ask(scimUsersDelete(), { id })));

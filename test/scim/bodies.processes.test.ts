@@ -17,7 +17,7 @@ beforeAll(async () => {
 afterAll(() => scene.stop());
 
 describe('the body of POST and PUT', () => {
-  test('RFC 7643 §2.1: names of attributes have no case; one that is given twice is 400', async () => {
+  test('RFC 7643 §2.1: attribute names are case-insensitive; a repeated one is 400', async () => {
     const { schemas, userName, department } = accountOf('shop');
     const set = { appgroupname: 'shop', appGroupPermissionSets: [{ appGroupPermissionSetID: setId }] };
     const given = {
@@ -47,7 +47,7 @@ describe('the body of POST and PUT', () => {
     );
   });
 
-  test('RFC 7643 §2.5: null is an attribute that is not there', async () => {
+  test('RFC 7643 §2.5: null is the same as an absent attribute', async () => {
     const created = await provider.create({ externalId: null, active: null });
     expect(created.active).toBe(true);
     expect(created).not.toHaveProperty('externalId');
@@ -141,7 +141,7 @@ describe('the values of PATCH', () => {
 });
 
 describe('a PATCH that means harm', () => {
-  test('no name that every object has is written to', async () => {
+  test('names of inherited members are not written to', async () => {
     const { id } = await provider.create();
     const bodies = [
       '{"op":"add","path":"__proto__.polluted","value":"x"}',
@@ -167,7 +167,7 @@ describe('a PATCH that means harm', () => {
     }
     const { body } = await provider.ask('GET', `/Users/${id}`);
     expect(JSON.stringify(body)).not.toContain('polluted');
-    // The service runs in this process: what it did to every object would be here too.
+    // The service runs in this process, so that a change to the prototype would be visible here too.
     expect(({} as Record<string, unknown>).polluted).toBeUndefined();
     expect(Object.keys({}.toString)).toEqual([]);
     // A member of every object would be on this one too.
@@ -175,7 +175,7 @@ describe('a PATCH that means harm', () => {
     expect(JSON.stringify((await provider.ask('GET', '/Schemas')).body)).not.toContain('polluted');
   });
 
-  test('a list that is longer than an account can have is 400 before anything is compared, with its path and the rule', async () => {
+  test('a list longer than an account may have is 400 before any comparison, with path and rule', async () => {
     const { id } = await provider.create();
     const many = Array.from({ length: 150_000 }, (_, index) => index);
     const path = 'permissions.companyPermissions';
@@ -187,7 +187,7 @@ describe('a PATCH that means harm', () => {
     }
   });
 
-  test('operations that together compare more than an account can need are 400, with the path up to which they do', async () => {
+  test('operations that compare more than an account needs are 400, with the path they reached', async () => {
     const { id } = await provider.create();
     const path = 'permissions.appGroup.appGroupPermissions';
     const workspaces = Array.from({ length: 500 }, () => ({ appGroupPermissions: ['admin'] }));
@@ -199,7 +199,7 @@ describe('a PATCH that means harm', () => {
     expect(answer.body.detail).toContain('more than 200000 values');
   });
 
-  test('values that no text can be made of are refused by name, also where a filter or a role meets them', async () => {
+  test('values without a text form are rejected by name, also in filters and roles', async () => {
     const { id } = await provider.create();
     const noText = { toString: 1, valueOf: 1 };
     const path = 'permissions.companyPermissions';

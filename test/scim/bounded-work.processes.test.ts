@@ -4,10 +4,13 @@ import { send } from '../setup/api.ts';
 import { threadTime } from '../setup/thread-time.ts';
 import { accountOf, createScene, PATCH_OP, type Provider, type Scene } from './scene.ts';
 
-/** G8, in ms: nobody waits longer for somebody else's request. The work itself takes a fifth of it. */
+/**
+ * G8, in milliseconds: the longest time for which one request may delay others. The work itself takes a fifth
+ * of it.
+ */
 const LONGEST_STALL = 1000;
 
-/** What was to be collected of tests before is not collected three times. */
+/** Attempts, because garbage of earlier tests may be collected during one of them. */
 const TRIES = 3;
 
 /** Milliseconds for which a Postgres that is busy with other tests is asked again. */
@@ -27,8 +30,9 @@ beforeAll(async () => {
 afterAll(() => scene.stop());
 
 /**
- * The most that this process, which serves too, has worked between two turns while `work` was under way. Of its thread's
- * own time: what others do with the machine is no hold-up.
+ * Runs `work`, whose server is in this process. @returns the longest time between two turns of the event
+ * loop, in the
+ * thread's own processor time, so that other load of the machine does not count
  */
 async function stallOf<T>(work: () => Promise<T>): Promise<{ stall: number; result: T }> {
   let last = threadTime();
@@ -57,7 +61,7 @@ async function hold(method: string, path: string, raw: Buffer) {
   const end = Date.now() + PATIENCE;
   for (let tries = 0; ; tries++) {
     const { stall, result } = await stallOf(() => send(scene.port, request));
-    // Postgres has not answered in time, which says nothing about this process: once more.
+    // Postgres did not answer in time, which is not a stall of this process: try again.
     if (result.status === 503 && Date.now() < end) continue;
     shortest = Math.min(shortest, stall);
     if (shortest < LONGEST_STALL || tries >= TRIES - 1) return { stall: shortest, answer: result };
@@ -66,7 +70,7 @@ async function hold(method: string, path: string, raw: Buffer) {
 
 type Operation = [op: string, path: string | undefined, value?: string];
 
-/** As text, since making the text of four megabytes would be a stall of its own. */
+/** Returns the body as text, because serializing four megabytes would itself be a stall. */
 function patchOf(operations: Operation[]): Buffer {
   const texts = operations.map(([op, path, value]) =>
     [
@@ -103,7 +107,7 @@ const filters = [
   `${'not '.repeat(110)}value eq "b"`,
 ];
 
-/** As much as an account may have: texts of the longest length, and workspaces full of permissions. */
+/** The maximum size of an account: texts of the longest length, and workspaces full of permissions. */
 const longTexts = `[${Array.from({ length: 500 }, (_, at) => JSON.stringify(String(at).padEnd(255, 'a'))).join()}]`;
 const groupsOf = (permissions: number) =>
   `[${Array.from({ length: 500 }, (_, at) => `{"appGroupName":"${String(at).padEnd(255, 'a')}","appGroupPermissions":[${times(permissions, long(140))}]}`).join()}]`;
@@ -183,7 +187,7 @@ const hostilePatches: [string, Operation[]][] = [
   ],
 ];
 
-describe('G8: no SCIM body of four megabytes holds up anybody else for a second', () => {
+describe('G8: a SCIM body of four megabytes delays other requests by less than a second', () => {
   test.each(hostilePatches)('PATCH: %s', async (_, operations) => {
     const { stall, answer } = await hold('PATCH', `/Users/${id}`, patchOf(operations));
     expect([200, 400]).toContain(answer.status);
@@ -218,7 +222,7 @@ describe('G8: no SCIM body of four megabytes holds up anybody else for a second'
   });
 });
 
-test('a page of accounts ends where it would hold too much, and those behind it come with the next one', async () => {
+test('a page of accounts ends at its size limit, and the next page continues with the rest', async () => {
   const other = await scene.createProvider('full');
   await scene.pool.query(
     `insert into accounts (id, company_id, user_name, email, given_name, family_name, department, app_groups)
@@ -241,7 +245,7 @@ test('a page of accounts ends where it would hold too much, and those behind it 
   }
   expect(seen).toEqual(Array.from({ length: 200 }, (_, at) => `${at + 1}@example.com`));
   expect(pages).toBeGreaterThan(20);
-  // By index, the next page begins behind what there is of this one.
+  // Paging by index continues after the last account of this page.
   const first = (await other.ask('GET', '/Users?count=200')).body;
   expect(first.itemsPerPage).toBe(first.Resources.length);
   expect(first.itemsPerPage).toBeLessThan(20);

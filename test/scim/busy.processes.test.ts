@@ -11,7 +11,7 @@ beforeAll(async () => {
 });
 afterAll(() => scene.stop());
 
-/** As a connector does that is not alone in the world. */
+/** Sends ten requests at a time, as a connector does. */
 async function tenAtATime<Given, Made>(all: Given[], work: (one: Given) => Promise<Made>): Promise<Made[]> {
   const made: Made[] = [];
   for (let at = 0; at < all.length; at += 10)
@@ -19,7 +19,7 @@ async function tenAtATime<Given, Made>(all: Given[], work: (one: Given) => Promi
   return made;
 }
 
-test('a client that knows only RFC 7644 creates, patches, lists page by page and deletes a hundred accounts', async () => {
+test('a client of RFC 7644 alone creates, patches, lists and deletes a hundred accounts', async () => {
   const client = await discoverClient(`http://127.0.0.1:${scene.port}/scim/v2`, {
     authorization: `Bearer ${scene.provider.token}`,
     'x-request-origin': ORIGIN,
@@ -55,9 +55,9 @@ test('a client that knows only RFC 7644 creates, patches, lists page by page and
 const noTriggers = isAboutOnePostgres('a Citus takes no trigger on a table that every node has');
 
 test.skipIf(noTriggers)(
-  'a hundred creates at the same instant are all made, also when each takes a while',
+  'a hundred simultaneous creates all succeed, also if each takes a while',
   async () => {
-    // Longer together than one of them waits for a connection.
+    // Together they take longer than a request may wait for a connection.
     await scene.pool.query(`
     create function take_a_while() returns trigger language plpgsql as
       'begin perform pg_sleep(0.1); return new; end';
@@ -87,7 +87,7 @@ describe('while Postgres is busy', () => {
   );
 
   test.skipIf(noViews)(
-    'a search of everyone that takes longer than a second is ended, with 400 tooMany; any other wait is no fault of the search: 503',
+    'a slow search of all accounts is ended with 400 tooMany; any other long wait is 503',
     async () => {
       // Every look at the accounts takes longer than a search may.
       await scene.pool.query(
@@ -112,7 +112,7 @@ describe('while Postgres is busy', () => {
     },
   );
 
-  test('a lock that another holds is 503 with Retry-After, whatever is asked', async () => {
+  test('a lock of another session is 503 with Retry-After, for every request', async () => {
     const tx = await scene.pool.connect();
     try {
       await tx.query('begin; lock table accounts in access exclusive mode');
@@ -128,13 +128,13 @@ describe('while Postgres is busy', () => {
     expect((await list({})).status).toBe(200);
   });
 
-  test('a change that met a lock is answered with 503, and is not made when the lock is gone', async () => {
+  test('a change that met a lock is answered with 503, and is not applied after the lock', async () => {
     const [one, two] = [await provider.create(), await provider.create()];
     const given = accountOf('shop', { userName: 'late@example.com' });
     const tx = await scene.pool.connect();
     let answers: Awaited<ReturnType<Provider['ask']>>[];
     try {
-      // It can be read meanwhile.
+      // Reads are possible during the lock.
       await tx.query('begin; lock table accounts in exclusive mode');
       answers = await Promise.all([
         provider.ask('POST', '/Users', given),
@@ -149,7 +149,7 @@ describe('while Postgres is busy', () => {
       expect(answer).toMatchObject(refusal(503, 'Service Unavailable'));
       expect(answer.headers.get('retry-after')).toBe('1');
     }
-    // Whoever was waiting for the lock has it now, or never.
+    // Wait until all statements that waited for the lock have ended.
     await waitUntil(
       async () => {
         const { rows } = await scene.pool.query(

@@ -15,7 +15,7 @@ beforeAll(async () => {
 });
 afterAll(() => scene.stop());
 
-/** What this protocol asks for beside what any provider sends: an administrator maps two attributes more. */
+/** Attributes that this protocol requires in addition to the usual ones; an administrator maps them. */
 const mapped = {
   department: 'engineering',
   permissions: { appGroup: [{ appGroupName: 'shop', appGroupPermissions: ['basic_access'] }] },
@@ -40,7 +40,7 @@ describe("the requests of Okta's specification test for SCIM 2.0", () => {
   };
   const asJson = { 'content-type': 'application/json', accept: 'application/scim+json; charset=utf-8' };
 
-  test('in their order: list, read, look for nobody, create, create again, look in other letters', async () => {
+  test('succeed in order: list, read, search, create, create again, search in another case', async () => {
     await provider.create();
     const { status, body } = await ask('/Users?count=1&startIndex=1');
     expect({ status, body }).toMatchObject({
@@ -167,7 +167,7 @@ describe("the requests of Microsoft Entra's provisioning and its validator", () 
     return body.Resources.map((one: { id: string }) => one.id);
   };
 
-  test('a person is created, and found by what the provider knows, active or not', async () => {
+  test("a user is created, and found by the provider's identifiers, active or not", async () => {
     const { given, id } = await create();
     const filters = [
       `userName eq "${given.userName}"`,
@@ -184,7 +184,7 @@ describe("the requests of Microsoft Entra's provisioning and its validator", () 
     expect((await provider.ask('GET', query)).body.Resources).toMatchObject([{ id, active: false }]);
   });
 
-  test('a PATCH of many attributes changes those that are stored and ignores the others', async () => {
+  test('a PATCH of many attributes changes the stored ones and ignores the others', async () => {
     const { id } = await create();
     const operations: Json[] = [
       { op: 'Replace', path: 'emails[type eq "work"].value', value: 'new@mail.contoso.com' },
@@ -284,7 +284,7 @@ describe("the requests of Microsoft Entra's provisioning and its validator", () 
     expect(put.body).not.toHaveProperty('displayName');
   });
 
-  test('a truth may come as a text, in a body as in a PATCH', async () => {
+  test('a boolean may be sent as text, in a body as in a PATCH', async () => {
     const [address] = person().emails;
     for (const [text, truth] of [
       ['True', true],
@@ -300,7 +300,7 @@ describe("the requests of Microsoft Entra's provisioning and its validator", () 
     }
   });
 
-  test('a person without an address is given one by the type that the path names, and loses it again', async () => {
+  test('a user without an address gets one by the type in the path, and loses it again', async () => {
     const { id } = await provider.create();
     const path = 'emails[type eq "home"]';
     const added = await provider.patch(id, [{ op: 'Add', path: `${path}.value`, value: 'a@home.example' }]);
@@ -309,14 +309,14 @@ describe("the requests of Microsoft Entra's provisioning and its validator", () 
     expect(removed.body.emails).toMatchObject([{ type: 'work' }]);
     const none = await provider.patch(id, [{ op: 'Remove', path: 'emails' }]);
     expect(none.body).not.toHaveProperty('emails');
-    // RFC 7644 §3.5.2.3: what is not there cannot be replaced.
+    // RFC 7644 §3.5.2.3: an attribute that does not exist cannot be replaced.
     expect(await provider.patch(id, [{ op: 'Replace', path: `${path}.value`, value: 'x' }])).toMatchObject({
       status: 400,
       body: { scimType: 'noTarget' },
     });
   });
 
-  test('another user name is refused, since this protocol has it so; the one that there is may be sent', async () => {
+  test('another user name is rejected, as the protocol requires; the current one may be sent', async () => {
     const { given, id } = await create();
     const patch = (value: string) => provider.patch(id, [{ op: 'Replace', path: 'userName', value }]);
     expect(await patch(given.userName)).toMatchObject({ status: 200 });
@@ -325,7 +325,7 @@ describe("the requests of Microsoft Entra's provisioning and its validator", () 
     );
   });
 
-  test('groups are not there: /Groups is 404, members of a user are 400', async () => {
+  test('groups are not supported: /Groups is 404, members of a user are 400', async () => {
     expect(await provider.ask('GET', '/Groups?excludedAttributes=members')).toMatchObject({ status: 404 });
     const { id } = await create();
     expect(await provider.patch(id, [{ op: 'Add', path: 'members', value: [{ value: 'x' }] }])).toMatchObject(
@@ -341,11 +341,11 @@ describe("the requests of Microsoft Entra's provisioning and its validator", () 
     ['no object', ['a@x.com'], "'emails.0' is not valid: it must be an object"],
     ['an empty address', [{ value: '' }], "'emails.0.value' is not valid"],
     [
-      'a primary that is neither',
+      'a primary that is not a boolean',
       [{ primary: 'x' }],
       "'emails.0.primary' is not valid: it must be true or false",
     ],
-  ])('addresses that cannot be kept are 400: %s', async (_, emails, detail) => {
+  ])('invalid addresses are 400: %s', async (_, emails, detail) => {
     const answer = await provider.ask('POST', '/Users', { ...person(), emails });
     expect(answer).toMatchObject(refusal(400, expect.stringContaining(detail), 'invalidValue'));
   });

@@ -68,7 +68,7 @@ describe('POST /scim/v2/Users', () => {
     expect(headers.get('etag')).toBe('W/"1"');
   });
 
-  test('an email address of a private network is taken', async () => {
+  test('an email address of a private network is accepted', async () => {
     const { userName } = await provider.create({ userName: 'Ada@corp.internal' });
     expect(userName).toBe('Ada@corp.internal');
     const { status } = await provider.ask(
@@ -89,12 +89,12 @@ describe('POST /scim/v2/Users', () => {
     );
   });
 
-  test('RFC 7644 §3.1: application/json is taken as well', async () => {
+  test('RFC 7644 §3.1: application/json is accepted as well', async () => {
     const type = { 'content-type': 'application/json' };
     expect((await provider.ask('POST', '/Users', accountOf('shop'), type)).status).toBe(201);
   });
 
-  test('RFC 7644 §3.3: an email address that is taken is 409, in any case of its letters', async () => {
+  test('RFC 7644 §3.3: an email address in use is 409, in any case of its letters', async () => {
     await provider.create({ userName: 'taken@example.com' });
     for (const userName of ['taken@example.com', 'TAKEN@Example.COM']) {
       expect(await provider.ask('POST', '/Users', accountOf('shop', { userName }))).toMatchObject(
@@ -103,7 +103,7 @@ describe('POST /scim/v2/Users', () => {
     }
   });
 
-  test('of two creates of one email address at the same instant one is 201 and one 409', async () => {
+  test('one of two simultaneous creates of an email address is 201, the other 409', async () => {
     for (let round = 0; round < 20; round++) {
       const given = accountOf('shop');
       const answers = await Promise.all([1, 2].map(() => provider.ask('POST', '/Users', given)));
@@ -124,21 +124,25 @@ describe('POST /scim/v2/Users', () => {
   test.each<[string, Record<string, Json>, string]>([
     ['no SCIM user', { schemas: ['urn:other'] }, 'schemas'],
     [
-      'a user name that is no email address',
+      'a user name that is not an email address',
       { userName: 'ada' },
       "'userName' is not valid: it must be an email",
     ],
     ['a name of one part', { name: { givenName: 'Ada' } }, "'name.familyName' is required"],
     ['an empty name', { name: { givenName: '', familyName: 'L' } }, "'name.givenName' is not valid"],
     ['a NUL', { name: { givenName: 'A\u0000', familyName: 'L' } }, "'name.givenName' is not valid"],
-    ['an active that is neither', { active: 'maybe' }, "'active' is not valid: it must be true or false"],
+    [
+      'an active that is not a boolean',
+      { active: 'maybe' },
+      "'active' is not valid: it must be true or false",
+    ],
     ['permissions without workspaces', { permissions: {} }, "'permissions.appGroup' is required"],
   ])('RFC 7644 §3.12: %s is 400, with the field and its rule', async (_, change, detail) => {
     const answer = await provider.ask('POST', '/Users', accountOf('shop', change));
     expect(answer).toMatchObject(refusal(400, expect.stringContaining(detail), 'invalidValue'));
   });
 
-  test('every department of the list is taken; another is 400 and named', async () => {
+  test('every department of the list is accepted; another is 400 and named', async () => {
     for (const department of departments)
       expect((await provider.create({ department })).department).toBe(department);
     const answer = await provider.ask('POST', '/Users', accountOf('shop', { department: 'sales' }));
@@ -186,14 +190,14 @@ describe('POST /scim/v2/Users', () => {
       inGroup({ appGroupName: 'shop', appGroupPermissionSets: [{ appGroupPermissionSetName: 'Boss' }] }),
       "'permissions.appGroup.0.appGroupPermissionSets.0' is not valid: no permission set has the name 'Boss'",
     ],
-  ])('%s that there is not is 400 and named', async (_, change, detail) => {
+  ])('an unknown %s is 400 and named', async (_, change, detail) => {
     const answer = await provider.ask('POST', '/Users', accountOf('shop', change));
     expect(answer).toMatchObject(refusal(400, expect.stringContaining(detail), 'invalidValue'));
   });
 
   test.each<[string, Record<string, Json>, string]>([
     [
-      'permissions beside a permission set',
+      'a permission next to a permission set',
       {
         appGroupName: 'shop',
         appGroupPermissions: ['admin'],
@@ -219,7 +223,7 @@ describe('POST /scim/v2/Users', () => {
     );
   });
 
-  test('workspaces, teams and permission sets are given by name or by id, and answered with both', async () => {
+  test('workspaces, teams and permission sets are sent by name or id, and returned with both', async () => {
     const workspaceId = provider.workspace.id;
     const team = { teamId, teamName: 'Berlin', teamPermissions: ['basic_access'] };
     const set = { appGroupPermissionSetId: setId, appGroupPermissionSetName: 'Analyst' };

@@ -32,8 +32,8 @@ afterAll(() => scene.stop());
 
 const at = (path: string) => `http://127.0.0.1:${scene.port}/scim/v2${path}`;
 
-describe('RFC 7644 §4: what a client can learn', () => {
-  test('RFC 7643 §5: /ServiceProviderConfig says what of SCIM there is', async () => {
+describe('RFC 7644 §4: discovery', () => {
+  test('RFC 7643 §5: /ServiceProviderConfig lists the supported parts of SCIM', async () => {
     const { status, body } = await provider.ask('GET', '/ServiceProviderConfig');
     expect(status).toBe(200);
     expect(body).toMatchObject({
@@ -120,7 +120,7 @@ describe('RFC 7644 §4: what a client can learn', () => {
     }
   });
 
-  test('/Schemas says `required` as POST means it: without such an attribute it is 400, without any other 201', async () => {
+  test('/Schemas marks as `required` exactly the attributes without which a POST is 400', async () => {
     const whole = accountOf('shop', {
       externalId: 'x',
       displayName: 'A',
@@ -149,7 +149,7 @@ describe('RFC 7644 §4: what a client can learn', () => {
     }
   });
 
-  test('PATCH and /Schemas agree: what is read only is refused, what is required stays, the rest can be removed', async () => {
+  test('PATCH follows /Schemas: read-only is rejected, required stays, others can be removed', async () => {
     for (const { path, depth, mutability, required } of await described()) {
       if (depth > 2) continue;
       const { id } = await provider.create();
@@ -181,7 +181,7 @@ describe('RFC 7644 §4: what a client can learn', () => {
   });
 });
 
-test('RFC 7643 §3.1: locations have the host that was asked, and the scheme of a trusted proxy only, or PUBLIC_URL', () => {
+test("RFC 7643 §3.1: locations use the request's host and trusted scheme, or PUBLIC_URL", () => {
   const about = (hops: number, headers: Record<string, string>, PUBLIC_URL = '') =>
     aboutRequest({ headers } as IncomingMessage, { TRUST_PROXY_HOPS: hops, PUBLIC_URL }).baseUrl;
   const forwarded = { host: 'api.example:8443', 'x-forwarded-proto': 'https' };
@@ -192,7 +192,7 @@ test('RFC 7643 §3.1: locations have the host that was asked, and the scheme of 
   expect(about(0, forwarded, 'https://users.example/penstock/')).toBe('https://users.example/penstock');
 });
 
-test('the lists of permissions are those of the protocol', () => {
+test('the lists of permissions match the protocol', () => {
   expect(companyPermissions).toEqual(['admin', 'manage_company_settings', 'add_remove_app_groups']);
   const classic =
     'admin basic_access approve_deny_campaigns approve_deny_canvases send_campaigns_canvases publish_cards edit_segments export_user_data view_pii view_user_profile manage_dashboard_users manage_media_library view_usage_data import_update_user_data view_billing_details dev_console launch_content_blocks manage_external_integrations manage_apps manage_teams manage_events_attributes_purchases manage_tags manage_email_settings manage_subscription_groups manage_approval_settings manage_catalogs_dashboard_permission';

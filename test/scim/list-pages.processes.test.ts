@@ -10,7 +10,7 @@ afterAll(() => scene.stop());
 const list = (query: Record<string, string>) => scene.list(query);
 
 describe('RFC 7644 §3.4.2.4: pages', () => {
-  test('without a filter everyone comes, in the order in which they were made', async () => {
+  test('without a filter all accounts are listed, in order of creation', async () => {
     const { body } = await list({});
     expect(body).toMatchObject({ totalResults: 5, startIndex: 1, itemsPerPage: 5 });
     expect(body.Resources.map(({ id }: Listed) => id)).toEqual(scene.ids);
@@ -32,7 +32,7 @@ describe('RFC 7644 §3.4.2.4: pages', () => {
     expect((await list({ count: '100000' })).body.itemsPerPage).toBe(5);
   });
 
-  test.each([['startIndex'], ['count']])('a %s that is no number is 400', async (name) => {
+  test.each([['startIndex'], ['count']])('a %s that is not a number is 400', async (name) => {
     for (const value of ['x', '1.5', '']) {
       const answer = await list({ [name]: value });
       expect(answer).toMatchObject({ status: 400, body: { scimType: 'invalidValue' } });
@@ -40,7 +40,7 @@ describe('RFC 7644 §3.4.2.4: pages', () => {
     }
   });
 
-  test('RFC 9865: by cursor, pages stay whole while accounts are made and deleted', async () => {
+  test('RFC 9865: pages by cursor stay complete while accounts are created and deleted', async () => {
     const other = await scene.createProvider('cursors');
     const made: string[] = [];
     for (let one = 0; one < 6; one++) made.push((await other.create()).id);
@@ -68,7 +68,7 @@ describe('RFC 7644 §3.4.2.4: pages', () => {
 describe('RFC 7644 §3.9: attributes and excludedAttributes', () => {
   const one = { filter: 'userName eq "ada@example.com"' };
 
-  test('attributes: only these, and what is always returned', async () => {
+  test('attributes: only the named ones, and those that are always returned', async () => {
     const { body } = await list({ ...one, attributes: 'username, name.givenName,nothing' });
     expect(body.Resources).toEqual([
       { id: scene.ids[0], userName: 'ada@example.com', name: { givenName: 'Ada' } },
@@ -86,7 +86,7 @@ describe('RFC 7644 §3.9: attributes and excludedAttributes', () => {
     });
   });
 
-  test('excludedAttributes: all but these, never what is always returned', async () => {
+  test('excludedAttributes: all but the named ones, and those that are always returned', async () => {
     const { body } = await list({ ...one, excludedAttributes: 'id,permissions,meta,name.familyName' });
     expect(body.Resources).toEqual([
       {

@@ -16,7 +16,7 @@ const find = async (filter: string) => {
 };
 
 describe('RFC 7644 §3.4.2.2: filters', () => {
-  test('userName eq finds one by the email address, whatever its case, in the form of the specification', async () => {
+  test('userName eq finds one account by email address in any case, in the specified form', async () => {
     for (const [filter, key] of [
       ['userName eq "GRACE@example.COM"', 'GRACE'],
       ['USERNAME EQ "grace@example.com"', 'grace'],
@@ -35,7 +35,7 @@ describe('RFC 7644 §3.4.2.2: filters', () => {
     }
   });
 
-  test('no match is 200 with none', async () => {
+  test('no match is 200 with an empty list', async () => {
     expect((await list({ filter: 'userName eq "nobody@example.com"' })).body).toMatchObject({
       totalResults: 0,
       Resources: [],
@@ -95,7 +95,7 @@ describe('RFC 7644 §3.4.2.2: filters', () => {
     expect(await find(filter)).toEqual(found);
   });
 
-  test('an id of the provider is found without quotes, also one of digits, with its zeros', async () => {
+  test('an id of the provider is found without quotes, also with leading zeros', async () => {
     const other = await scene.createProvider('scene.ids');
     const { id } = await other.create({ externalId: '00701984' });
     const ask = async (filter: string) =>
@@ -121,7 +121,7 @@ describe('RFC 7644 §3.4.2.2: filters', () => {
     }
   });
 
-  test('a wildcard of SQL stands for itself', async () => {
+  test('a wildcard of SQL has no special meaning', async () => {
     expect(await find('userName sw "per_"')).toEqual(['per_cent']);
     expect(await find('name.givenName sw "Per%"')).toEqual(['per_cent']);
     expect(await find('name.familyName co "_"')).toEqual(['per_cent']);
@@ -165,7 +165,7 @@ describe('RFC 7644 §3.4.2.2: filters', () => {
     `userName eq "${'x'.repeat(2000)}"`,
     "userName eq 'ada@example.com'",
     'displayName eq ‘Ada’',
-  ])('what cannot be parsed or is not supported is 400 invalidFilter: %s', async (filter) => {
+  ])('an invalid or unsupported filter is 400 invalidFilter: %s', async (filter) => {
     const { status, body } = await list({ filter });
     expect(body).toMatchObject({ scimType: 'invalidFilter', status: 400 });
     expect(body.detail).toMatch(/^Request is unparsable, syntactically incorrect, or violates schema\./);

@@ -8,12 +8,12 @@ let provider: Provider;
 beforeAll(async () => {
   scene = await createScene();
   provider = scene.provider;
-  // A name with what means something in a path.
+  // The name contains characters with a meaning in a path.
   await createWorkspace(scene.pool, 'EU: no. 1');
 });
 afterAll(() => scene.stop());
 
-/** What the operations make of a new account. */
+/** Creates an account and applies the operations. @returns the patched account */
 async function patched(...operations: Json[]) {
   const { id } = await provider.create();
   const { status, body } = await provider.patch(id, operations);
@@ -36,12 +36,12 @@ describe('RFC 7644 §3.5.2: PATCH', () => {
     });
   });
 
-  test('§3.5.2.3: replace of a complex attribute leaves the members that it does not name', async () => {
+  test('§3.5.2.3: replace of a complex attribute keeps the members that it does not name', async () => {
     const body = await patched({ op: 'replace', path: 'name', value: { familyName: 'King' } });
     expect(body.name).toEqual({ givenName: 'Ada', familyName: 'King' });
   });
 
-  test('names of attributes and operations have no case, and the URN may stand before a path', async () => {
+  test('names of attributes and operations are case-insensitive, and a path may have the URN', async () => {
     const body = await patched(
       { op: 'REPLACE', path: `${USER}:NAME.givenname`, value: 'Augusta' },
       { op: 'ADD', path: 'externalId', value: 'x' },
@@ -56,7 +56,7 @@ describe('RFC 7644 §3.5.2: PATCH', () => {
     expect((await patched({ op: 'replace', value: [{ active: false }] })).active).toBe(false);
   });
 
-  test('§3.5.2.2: remove with values takes those away that have all that the values name', async () => {
+  test('§3.5.2.2: remove with values removes the values that contain all given members', async () => {
     const { id } = await provider.create({
       emails: [
         { value: 'Ada@Work.example', type: 'work', primary: true },
@@ -80,7 +80,7 @@ describe('RFC 7644 §3.5.2: PATCH', () => {
     expect((await patched({ op: 'replace', value: { active: value } })).active).toBe(false);
   });
 
-  test('§3.5.2.1: add to a list keeps what is there, and does not double', async () => {
+  test('§3.5.2.1: add to a list keeps existing values and adds no duplicates', async () => {
     const path = 'permissions.companyPermissions';
     const body = await patched(
       { op: 'add', path, value: ['admin'] },
@@ -100,7 +100,7 @@ describe('RFC 7644 §3.5.2: PATCH', () => {
     ]);
   });
 
-  test('§3.5.2.2: remove, of an attribute, of values of a list, of what a filter chooses', async () => {
+  test('§3.5.2.2: remove of an attribute, of values of a list, and of filtered values', async () => {
     const { id } = await provider.create({ externalId: 'x' });
     const { body } = await provider.patch(id, [
       { op: 'remove', path: 'externalId' },
@@ -115,7 +115,7 @@ describe('RFC 7644 §3.5.2: PATCH', () => {
     expect(emptied.body.permissions.appGroup).toEqual([]);
   });
 
-  test('§3.5.2: a path with a filter changes the values that it chooses', async () => {
+  test('§3.5.2: a path with a filter changes the selected values', async () => {
     const value = { appGroupName: 'EU: no. 1', appGroupPermissions: ['basic_access'] };
     const path = (filter: string) => `permissions.appGroup[${filter}].appGroupPermissions`;
     const body = await patched(
@@ -154,7 +154,7 @@ describe('RFC 7644 §3.5.2: PATCH', () => {
     ]);
   });
 
-  test('a value without a path ignores what only the service writes and what is not stored', async () => {
+  test('a value without a path ignores read-only and unknown attributes', async () => {
     const body = await patched({
       op: 'replace',
       value: { id: 'other', meta: {}, lastSignInAt: 'now', nickName: 'x', department: 'bi' },
@@ -162,7 +162,7 @@ describe('RFC 7644 §3.5.2: PATCH', () => {
     expect(body).toMatchObject({ department: 'bi', lastSignInAt: 'N/A' });
   });
 
-  test('§3.5.2.1: what is as it was already changes neither the version nor the time of the last change', async () => {
+  test('§3.5.2.1: a value that is already set changes neither version nor lastModified', async () => {
     const created = await provider.create({ externalId: 'hr-1' });
     const { status, headers, body } = await provider.patch(created.id, [
       { op: 'add', path: 'department', value: 'engineering' },
@@ -174,7 +174,7 @@ describe('RFC 7644 §3.5.2: PATCH', () => {
     expect(headers.get('etag')).toBe('W/"1"');
   });
 
-  test('all operations take effect or none', async () => {
+  test('either all operations take effect, or the account is unchanged', async () => {
     const created = await provider.create();
     const { status } = await provider.patch(created.id, [
       { op: 'replace', path: 'department', value: 'bi' },
@@ -198,19 +198,19 @@ describe('RFC 7644 §3.5.2: PATCH', () => {
       "'name..x'",
     ],
     [
-      'a filter on what is no list',
+      'a filter on an attribute that is not a list',
       [{ op: 'remove', path: 'name[a eq "b"]' }],
       'invalidPath',
       'is not a list',
     ],
     [
-      'a filter that chooses nothing',
+      'a filter without a match',
       [{ op: 'replace', path: 'permissions.appGroup[appGroupName eq "x"]', value: {} }],
       'noTarget',
       "no value of 'appGroup'",
     ],
     ['remove without a path', [{ op: 'remove' }], 'noTarget', 'needs a path'],
-    ['what is read only', [{ op: 'replace', path: 'id', value: 'x' }], 'mutability', "'id'"],
+    ['a read-only attribute', [{ op: 'replace', path: 'id', value: 'x' }], 'mutability', "'id'"],
     [
       'the time of a sign-in',
       [{ op: 'replace', path: 'lastSignInAt', value: 'x' }],
@@ -224,7 +224,7 @@ describe('RFC 7644 §3.5.2: PATCH', () => {
       "'userName'",
     ],
     [
-      'remove of what is required',
+      'remove of a required attribute',
       [{ op: 'remove', path: 'department' }],
       'invalidValue',
       "'department' is required",
@@ -292,7 +292,7 @@ describe('RFC 7644 §3.5.2: PATCH', () => {
     expect(answer.body.detail).toContain(detail);
   });
 
-  test('§3.5.2.2: remove takes an attribute that is no list away, whatever value comes with it', async () => {
+  test('§3.5.2.2: remove of a single-valued attribute ignores the value that comes with it', async () => {
     const { id } = await provider.create({ externalId: 'x' });
     for (const value of ['', 'x', 'y', false]) {
       await provider.patch(id, [{ op: 'add', path: 'externalId', value: 'x' }]);
@@ -308,7 +308,7 @@ describe('RFC 7644 §3.5.2: PATCH', () => {
     expect((await provider.ask('PATCH', `/Users/${id}`, json)).status).toBe(400);
   });
 
-  test('an id that nobody has is 404', async () => {
+  test('an unknown id is 404', async () => {
     const answer = await provider.patch('nobody', [{ op: 'replace', path: 'active', value: false }]);
     expect(answer).toMatchObject({ status: 404, body: { detail: 'User not found' } });
   });
@@ -320,7 +320,7 @@ describe('RFC 7644 §3.5.2: PATCH', () => {
     expect((await provider.patch(id, operations, { 'if-match': 'W/"1"' })).status).toBe(200);
   });
 
-  test('changes of different attributes at the same instant all take effect', async () => {
+  test('simultaneous changes of different attributes all take effect', async () => {
     const { id } = await provider.create();
     const answers = await Promise.all([
       provider.patch(id, [{ op: 'replace', path: 'department', value: 'bi' }]),

@@ -31,11 +31,11 @@ describe('GET /scim/v2/Users/{id}', () => {
     });
   });
 
-  test.each([NOBODY, 'nobody', '%00', '..%2f'])('an id that nobody has is 404: %s', async (id) => {
+  test.each([NOBODY, 'nobody', '%00', '..%2f'])('an unknown id is 404: %s', async (id) => {
     expect(await provider.ask('GET', `/Users/${id}`)).toMatchObject(refusal(404, 'Resource not found'));
   });
 
-  test('RFC 7644 §3.14: If-None-Match with the version that there is is 304', async () => {
+  test('RFC 7644 §3.14: If-None-Match with the current version is 304', async () => {
     const { id } = await provider.create();
     const ask = (tag: string) => provider.ask('GET', `/Users/${id}`, undefined, { 'if-none-match': tag });
     expect(await ask('W/"1"')).toMatchObject({ status: 304, body: undefined });
@@ -58,7 +58,7 @@ describe('PUT /scim/v2/Users/{id}', () => {
     permissions: { appGroup: [] },
   });
 
-  test('RFC 7644 §3.5.1: 200, and all that can be written is replaced', async () => {
+  test('RFC 7644 §3.5.1: 200, and all writable attributes are replaced', async () => {
     const created = await provider.create({ externalId: 'x' });
     const { status, headers, body } = await provider.ask('PUT', `/Users/${created.id}`, given);
     expect(status).toBe(200);
@@ -74,14 +74,14 @@ describe('PUT /scim/v2/Users/{id}', () => {
     expect((await provider.ask('GET', `/Users/${created.id}`)).body).toEqual(body);
   });
 
-  test('what was read can be sent back as it is', async () => {
+  test('an account that was read can be sent back unchanged', async () => {
     const created = await provider.create();
     const { status, body } = await provider.ask('PUT', `/Users/${created.id}`, created);
     expect(status).toBe(200);
     expect({ ...body, meta: null }).toEqual({ ...created, meta: null });
   });
 
-  test('RFC 7644 §3.5.1: userName cannot be changed; the one that there is may be sent, in any case', async () => {
+  test('RFC 7644 §3.5.1: userName cannot be changed; the current one may be sent in any case', async () => {
     const { id, userName } = await provider.create();
     const put = (name: string) => provider.ask('PUT', `/Users/${id}`, { ...given, userName: name });
     expect((await put(userName.toUpperCase())).body.userName).toBe(userName);
@@ -90,32 +90,32 @@ describe('PUT /scim/v2/Users/{id}', () => {
     );
   });
 
-  test('an account that is not active stays so when active is absent', async () => {
+  test('an inactive account stays so if active is absent', async () => {
     const { id } = await provider.create({ active: false });
     expect((await provider.ask('PUT', `/Users/${id}`, given)).body.active).toBe(false);
     expect((await provider.ask('PUT', `/Users/${id}`, { ...given, active: true })).body.active).toBe(true);
   });
 
-  test('an id that nobody has is 404', async () => {
+  test('an unknown id is 404', async () => {
     expect(await provider.ask('PUT', `/Users/${NOBODY}`, given)).toMatchObject(
       refusal(404, 'User not found'),
     );
   });
 
-  test('RFC 7644 §3.14: If-Match with another version is 412, and changes nothing', async () => {
+  test('RFC 7644 §3.14: If-Match with another version is 412, and the account is unchanged', async () => {
     const { id } = await provider.create();
     const put = (tag: string) => provider.ask('PUT', `/Users/${id}`, given, { 'if-match': tag });
     expect(await put('W/"7"')).toMatchObject({ status: 412 });
     expect((await provider.ask('GET', `/Users/${id}`)).body.meta.version).toBe('W/"1"');
     expect((await put('W/"1"')).body.meta.version).toBe('W/"2"');
-    // The same again is no change.
+    // An identical PUT keeps the version.
     expect(await put('*')).toMatchObject({ status: 200, body: { meta: { version: 'W/"2"' } } });
     expect(await provider.ask('DELETE', `/Users/${id}`, undefined, { 'if-match': 'W/"1"' })).toMatchObject({
       status: 412,
     });
   });
 
-  test('of ten changes of one version at the same instant one is 200, the others 412', async () => {
+  test('one of ten simultaneous changes of a version is 200, the others 412', async () => {
     const { id } = await provider.create();
     const answers = await Promise.all(
       Array.from({ length: 10 }, () => provider.ask('PUT', `/Users/${id}`, given, { 'if-match': 'W/"1"' })),
@@ -125,7 +125,7 @@ describe('PUT /scim/v2/Users/{id}', () => {
 });
 
 describe('DELETE /scim/v2/Users/{id}', () => {
-  test('RFC 7644 §3.6: 204 without a body; then it is gone, and its address free', async () => {
+  test('RFC 7644 §3.6: 204 without a body; then it is gone, and its address is free', async () => {
     const { id, userName } = await provider.create();
     const { status, headers, body } = await provider.ask('DELETE', `/Users/${id}`);
     expect({ status, body, type: headers.get('content-type') }).toEqual({
@@ -139,7 +139,7 @@ describe('DELETE /scim/v2/Users/{id}', () => {
   });
 });
 
-test('RFC 7644 §3.12: every error below /scim/v2 is a SCIM error, whoever asks', async () => {
+test('RFC 7644 §3.12: every error below /scim/v2 is a SCIM error, whatever the request', async () => {
   for (const path of ['', '/', '/Groups', '/Users/a/b', '/%ff']) {
     const { status, headers, body } = await provider.ask('GET', path);
     expect({ path, status, type: headers.get('content-type'), body }).toEqual({
@@ -156,12 +156,12 @@ test.each([
   ['§3.7', 'POST', '/Bulk'],
   ['§3.4.3', 'POST', '/.search'],
   ['§3.4.3', 'POST', '/Users/.search'],
-])('RFC 7644 %s: %s %s, which we do not have, is 501', async (_, method, path) => {
+])('RFC 7644 %s: %s %s is not supported and is 501', async (_, method, path) => {
   const answer = await provider.ask(method, path, method === 'POST' ? {} : undefined);
   expect(answer).toMatchObject(refusal(501, 'Not Implemented'));
 });
 
-test('an account of another company is unknown under every verb', async () => {
+test('an account of another company is unknown for every method', async () => {
   const other = await scene.createProvider('school');
   const id = await createAccount(scene.pool, other.companyId, 'one@example.com');
   const { userName: _, ...body } = accountOf('shop');
@@ -181,6 +181,6 @@ test('an account of another company is unknown under every verb', async () => {
     active: true,
     meta: { version: 'W/"1"' },
   });
-  // The address is free here, as it is that of another company's account.
+  // The address is free in this company, although another company has an account with it.
   expect((await provider.create({ userName: 'one@example.com' })).userName).toBe('one@example.com');
 });

@@ -13,14 +13,14 @@ import { createSyncScene, never, type SyncScene } from './scene.ts';
 /** Milliseconds in which the engine could do a lot, if it did not wait. */
 const A_WHILE = 1000;
 
-describe.each(eitherBackend)('live requests beside a sync, with the queue in %s', (kind) => {
+describe.each(eitherBackend)('live requests during a sync, with the queue in %s', (kind) => {
   let scene: SyncScene;
   beforeAll(async () => {
     scene = await createSyncScene(kind, { workers: 0, lanes: 1 });
     return scene.stop;
   });
 
-  test('one chunk of a run is in the lanes at a time: a live request stands behind it, before all other rows', async () => {
+  test('one chunk of a run is in the lanes at a time: a live request comes right after it', async () => {
     const rows = Array.from({ length: 5000 }, (_, index) => countingRow(`u${index}`, at(index)));
     const run = await scene.begin(await scene.integrate({ rows }));
     const worked = workOff(run, scene.context, never);
@@ -41,7 +41,7 @@ describe.each(eitherBackend)('live requests beside a sync, with the queue in %s'
       ],
     } as Envelope;
     await scene.context.producer.add([{ lane: 0, id: uuidv7(), envelope: live }]);
-    // Nobody works the lane: whoever does not wait for the first chunk to take effect adds the next one now.
+    // The lane has no worker: a run that does not wait for its first chunk would add the next one now.
     await Promise.race([worked, sleep(A_WHILE)]);
     const jobs = await scene.lane.getJobs(['waiting'], 0, -1, true);
     const envelopes = jobs.map(({ data }) => data as Envelope);
@@ -54,7 +54,7 @@ describe.each(eitherBackend)('live requests beside a sync, with the queue in %s'
     expect(await scene.runRow(run)).toMatchObject({ status: 'success', rows_synced: 5000 });
   });
 
-  test('a run waits while the lanes are behind', async () => {
+  test('a run waits while the lanes have a backlog', async () => {
     const run = await scene.begin(await scene.integrate({ rows: [countingRow('behind', at(0))] }));
     let behind = true;
     const asked: number[] = [];
@@ -81,7 +81,7 @@ describe('the size of a chunk', () => {
     expect(size.now()).toBe(1000);
   });
 
-  test('shrinks while the lanes need long for one, so that a live request behind it does not', () => {
+  test('shrinks while the lanes are slow, to keep the wait of a live request short', () => {
     const size = createChunkSize();
     for (let chunk = 0; chunk < 20; chunk++) size.learn(size.now(), 20);
     // Lanes that take a thousand rows a second.
@@ -91,7 +91,7 @@ describe('the size of a chunk', () => {
     expect(size.now()).toBe(50);
   });
 
-  test('is bounded in bytes as well, and batches of the source are no bounds', async () => {
+  test("is also limited in bytes, and independent of the source's batches", async () => {
     async function* batches() {
       for (let batch = 0; batch < 3; batch++) {
         yield Array.from({ length: 2 }, (_, row) => ({

@@ -16,7 +16,7 @@ describe.each(eitherBackend)('a run of a sync, with the queue in %s', (kind) => 
     return scene.stop;
   });
 
-  test('every row takes effect once, and the run is a success with its counts and its last timestamp', async () => {
+  test('every row takes effect once, and the run succeeds with its counts and last timestamp', async () => {
     const rows = users('once', 2345).map((user, index) => countingRow(user, at(index)));
     const integration = await scene.integrate({ rows });
     expect(await scene.sync(integration)).toMatchObject({
@@ -32,7 +32,7 @@ describe.each(eitherBackend)('a run of a sync, with the queue in %s', (kind) => 
     expect(points.filter(([, count]) => count !== 1)).toEqual([]);
   });
 
-  test('its chunks are spans, and a worker without traces applies what has their ids in it', async () => {
+  test('its chunks are spans, and a worker without tracing applies jobs that contain span ids', async () => {
     const collector = await startCollector();
     await traceTo(collector, { name: 'sync', id: newId(), version: '1' });
     const rows = users('traced', 30).map((user, index) => countingRow(user, at(index)));
@@ -47,7 +47,7 @@ describe.each(eitherBackend)('a run of a sync, with the queue in %s', (kind) => 
     expect(collector.bytes().toString()).not.toMatch(/traced\d/);
   });
 
-  test('the next run reads only what is new, and of the last timestamp what was not there', async () => {
+  test('the next run reads only new rows, and at the last timestamp only missing ones', async () => {
     const table = {
       rows: [eventRow('a', at(1), 'edge'), eventRow('b', at(2), 'edge'), eventRow('b', at(2), 'edge')],
     };
@@ -70,7 +70,7 @@ describe.each(eitherBackend)('a run of a sync, with the queue in %s', (kind) => 
     expect(await scene.countEvents('edge')).toBe(6);
   });
 
-  test('thousands of rows of one timestamp, equal ones among them, are read again without effect', async () => {
+  test('thousands of rows of one timestamp, equal ones included, are read again without effect', async () => {
     const rows = users('same', 3000).map((_, index) => eventRow(`same${index % 1000}`, at(7), 'many'));
     const integration = await scene.integrate({ rows }, { kind: 'events' });
     expect(await scene.sync(integration)).toMatchObject({ rows_read: 3000 });
@@ -100,7 +100,7 @@ describe.each(eitherBackend)('a run of a sync, with the queue in %s', (kind) => 
     expect(kept).toEqual([{ updated_at: at(1), identifier: 'EXTERNAL_ID=p1', payload: '{' }]);
   });
 
-  test('a run whose rows all failed is an error, whoever refused them; one without rows is a success', async () => {
+  test('a run whose rows all failed is an error, wherever; a run without rows is a success', async () => {
     const bad = users('bad', 3).map((user, i) => ({ ...countingRow(user, at(i)), payload: '{' }));
     const refused = await scene.sync(await scene.integrate({ rows: bad }));
     expect(refused).toMatchObject({
@@ -123,7 +123,7 @@ describe.each(eitherBackend)('a run of a sync, with the queue in %s', (kind) => 
     expect(empty).toMatchObject({ status: 'success', rows_read: 0, message: null });
   });
 
-  test('what only a worker can refuse is an error of its row as well', async () => {
+  test('a row that only the worker rejects is an error of that row as well', async () => {
     await scene.pool.query("alter table events add constraint no_poison check (name <> 'poison') not valid");
     try {
       const rows = [
@@ -156,7 +156,7 @@ describe.each(eitherBackend)('a run of a sync, with the queue in %s', (kind) => 
     expect(Object.fromEntries(await scene.pointsOf('u2'))).toEqual({ u2: 1 });
   });
 
-  test('a line of a file that cannot be read is shown by its reason and its text, and not as a time', async () => {
+  test('an unreadable line of a file is shown by its reason and text, not as a time', async () => {
     const broken = { reason: 'rows.csv line 3: Expected Number of Columns: 3 Found: 2', text: 'b,now' };
     const run = await scene.sync(
       await scene.integrate({ rows: [{ unreadable: 'both', broken, identifiers: {} }] }),
@@ -169,7 +169,7 @@ describe.each(eitherBackend)('a run of a sync, with the queue in %s', (kind) => 
     expect(kept).toEqual([{ updated_at: null, payload: broken.text }]);
   });
 
-  test('deletes delete', async () => {
+  test('deletes remove users', async () => {
     const made = await scene.integrate({
       rows: users('gone', 20).map((user, i) => countingRow(user, at(i))),
     });
@@ -202,7 +202,7 @@ describe.each(eitherBackend)('a run of a sync, with the queue in %s', (kind) => 
     });
   });
 
-  test('a source that breaks off in the middle is an error; what was read before has taken effect, and the next run goes on', async () => {
+  test('a source that fails midway is an error: rows before it count, and the next run continues', async () => {
     const table = {
       rows: users('half', 1200).map((user, i) => countingRow(user, at(i))),
       failure: { behind: 1000, error: new SourceError('failed', 'the warehouse went away') },
@@ -210,7 +210,7 @@ describe.each(eitherBackend)('a run of a sync, with the queue in %s', (kind) => 
     const integration = await scene.integrate(table);
     const run = await scene.sync(integration);
     expect(run).toMatchObject({ status: 'error', message: 'the warehouse went away' });
-    // On a busy machine chunks are smaller, and what does not fill one is read again by the next run.
+    // On a busy machine chunks are smaller; rows that do not fill a chunk are read again by the next run.
     expect(run.rows_read).toBeGreaterThan(0);
     expect(run.rows_read).toBeLessThanOrEqual(1000);
     expect(await scene.pointsOf('half')).toHaveLength(run.rows_read);
@@ -222,7 +222,7 @@ describe.each(eitherBackend)('a run of a sync, with the queue in %s', (kind) => 
     expect((await scene.pointsOf('half')).filter(([, points]) => points !== 1)).toEqual([]);
   });
 
-  test('a run that meets its limit of rows is an error, and the next one goes on behind them', async () => {
+  test('a run that reaches its row limit is an error, and the next one continues after it', async () => {
     const rows = users('lim', 700).map((user, i) => countingRow(user, at(i)));
     const integration = await scene.integrate({ rows });
     const run = await scene.sync(integration, { maxRows: 400 });
@@ -239,7 +239,7 @@ describe.each(eitherBackend)('a run of a sync, with the queue in %s', (kind) => 
     expect((await scene.pointsOf('lim')).filter(([, points]) => points !== 1)).toEqual([]);
   });
 
-  test('a timestamp in the future is followed, and said', async () => {
+  test('a timestamp in the future is used and reported', async () => {
     const integration = await scene.integrate({
       rows: [countingRow('f0', at(1)), countingRow('f1', '2999-01-01T00:00:00.000000Z')],
     });
@@ -253,7 +253,7 @@ describe.each(eitherBackend)('a run of a sync, with the queue in %s', (kind) => 
     expect(await scene.sync(integration)).toMatchObject({ rows_read: 0 });
   });
 
-  test('a run whose source is silent, and deaf as well, ends when it is cancelled, and others go on beside it', async () => {
+  test('a run with a hanging source ends when it is cancelled, without blocking other runs', async () => {
     const silent = await scene.integrate({ rows: [] });
     const id = await scene.begin(silent);
     const open: typeof scene.context.open = async (run, signal) => ({
@@ -274,7 +274,7 @@ describe.each(eitherBackend)('a run of a sync, with the queue in %s', (kind) => 
     expect(await scene.runRow(id)).toMatchObject({ status: 'error', message: 'cancelled by the operator' });
   }, 60_000);
 
-  test('a cancelled run ends as an error, with everything accounted for that was handed over', async () => {
+  test('a cancelled run ends as an error, and counts all rows that it has enqueued', async () => {
     const rows = users('stop', 5000).map((user, i) => countingRow(user, at(i)));
     const integration = await scene.integrate({ rows });
     const id = await scene.begin(integration);

@@ -18,7 +18,7 @@ const SHUTDOWN_TIMEOUT_MS = 20_000;
 /** Milliseconds; a process takes a while to start where many others run. */
 const PATIENCE = 240_000;
 
-/** As the first half of the rows share some timestamps, and equal rows are among them, kills fall on boundaries. */
+/** Half of the rows share timestamps, and some rows are equal, so that kills fall on boundaries. */
 const fill = `
   create table seen as
   select timestamptz '2026-01-01' + make_interval(secs => greatest(n * 7 / ${ROWS}, n - ${(ROWS * 45) / 100})) as updated_at,
@@ -36,7 +36,7 @@ describe.each(eitherBackend)('processes end in the middle of a sync, with the qu
     await warehouse.pool.query(fill);
     fleet = await startFleet(backend, { edges: 0, workers: 1, syncs: 2, env: { INTEGRATION_KEY } });
     asker = await createAsker(fleet);
-    // Some 1,500 rows a second, so that a run lasts as long as the replacement of what was killed.
+    // About 1,500 rows per second, so that a run outlasts the replacement of killed processes.
     await fleet.pool.query(
       `insert into rate_limits (workspace_id, bucket, requests, window_seconds)
        values ($1, 'users.track', 20, 1)`,
@@ -59,7 +59,7 @@ describe.each(eitherBackend)('processes end in the middle of a sync, with the qu
     return rows[0] as { read: number; ended: boolean };
   }
 
-  /** The sync process that has the run in hand: the one that reads the warehouse. */
+  /** Returns the sync process that executes the run: the one that reads the warehouse. */
   async function workingSync() {
     const { rows } = await fleet.pool.query(
       "select application_name as name from pg_stat_activity where query ~* 'fetch' and application_name like 'sync-%'",
@@ -67,7 +67,7 @@ describe.each(eitherBackend)('processes end in the middle of a sync, with the qu
     return fleet.syncs.find(({ name }) => name === rows[0]?.name) ?? fleet.syncs[0]!;
   }
 
-  /** Every row stands there once: by user and name, and in the sums. */
+  /** Expects every row exactly once: by user and name, and in the sums. */
   async function expectExact(times: number) {
     const { rows } = await fleet.pool.query(
       'select count(*)::integer as rows, count(distinct (profile_id, name))::integer as different from events',
@@ -113,7 +113,7 @@ describe.each(eitherBackend)('processes end in the middle of a sync, with the qu
   );
 
   test(
-    'a process that is asked to end gives the run back within its time, and another goes on',
+    'a process that is asked to end returns the run in time, and another process resumes it',
     async () => {
       await fleet.pool.query('update integrations set last_timestamp = null');
       await fleet.pool.query('delete from sync_boundary');
@@ -131,7 +131,7 @@ describe.each(eitherBackend)('processes end in the middle of a sync, with the qu
       }
       expect((await progressOf(run)).read).toBeLessThan(ROWS);
       expect((await fleet.pool.query('select from sync_chunks')).rowCount).toBe(0);
-      // Given back: whoever comes need not wait until its lock has run out.
+      // The run was returned: the next process does not wait until its lock expires.
       expect(await asker.jobs()).toEqual({ active: 0, waiting: 1 });
       await fleet.startSync();
       expect(await whenEnded(fleet, run, 60_000)).toMatchObject({ status: 'success', rows_read: ROWS });
@@ -141,7 +141,7 @@ describe.each(eitherBackend)('processes end in the middle of a sync, with the qu
   );
 
   test(
-    'a process that is frozen and wakes up late does no harm',
+    'a process that is frozen and resumes late causes no double or missing rows',
     async () => {
       await fleet.pool.query('update integrations set last_timestamp = null');
       await fleet.pool.query('delete from sync_boundary');

@@ -52,7 +52,7 @@ async function makeRun() {
 const put = (id: string, chunk: OutboxChunk) =>
   inTransaction(database.pool, (tx) => addToOutbox(tx, id, chunk));
 
-test('a chunk stands in the outbox as other releases read it, to the byte', async () => {
+test('a chunk in the outbox has exactly the bytes that other releases read', async () => {
   const { id, chunk } = await makeRun();
   expect(await put(id, chunk)).toBe(true);
   const { rows } = await database.pool.query(
@@ -71,7 +71,7 @@ test('a chunk stands in the outbox as other releases read it, to the byte', asyn
   );
 });
 
-test('a chunk comes back from the outbox as it was put there', async () => {
+test('a chunk is read from the outbox unchanged', async () => {
   const { id, chunk } = await makeRun();
   await put(id, chunk);
   expect(await findInOutbox(database.pool, id)).toEqual(JSON.parse(JSON.stringify(chunk)));

@@ -8,7 +8,7 @@ import { waitUntil } from '../setup/fixtures.ts';
 import { at, countingRow } from './memory-source.ts';
 import { createSyncScene, type SyncScene } from './scene.ts';
 
-/** As often as a test can wait for. */
+/** The shortest interval, so that a test can wait for it. */
 const EVERY_SECOND = '* * * * * *';
 
 describe.each(['redis', 'postgres'] as const)('processes at the queue of syncs in %s', (kind) => {
@@ -31,7 +31,7 @@ describe.each(['redis', 'postgres'] as const)('processes at the queue of syncs i
     await syncs.follow([]);
   }
 
-  /** What a sync process does with the queue. */
+  /** Starts the part of a sync process that consumes the queue. */
   async function startOne(): Promise<Service> {
     const connection = connectWorker(scene.config, scene.config.DATABASE_URL);
     await waitUntil(() => connection.ready(), { what: 'the queue' });
@@ -52,7 +52,7 @@ describe.each(['redis', 'postgres'] as const)('processes at the queue of syncs i
     return rows as { asked_by: string; status: string; started_at: Date; second: number }[];
   }
 
-  test('a schedule starts runs at its times, once over two processes', async () => {
+  test('a schedule starts runs at its times, once across two processes', async () => {
     const integration = await scene.integrate({ rows: [countingRow('s', at(0))] });
     await startOne();
     await startOne();
@@ -67,7 +67,7 @@ describe.each(['redis', 'postgres'] as const)('processes at the queue of syncs i
     expect((await scene.points()).s).toBe(1);
   });
 
-  test('what was missed while no process was there is caught up once', async () => {
+  test('runs missed while no process was running are caught up with one run', async () => {
     const integration = await scene.integrate({ rows: [] });
     await syncs.schedule({ id: integration, pattern: EVERY_SECOND });
     const due = Date.now();
@@ -77,11 +77,11 @@ describe.each(['redis', 'postgres'] as const)('processes at the queue of syncs i
     await waitUntil(async () => (await runsOf(integration)).length > 0, { what: 'the run that was missed' });
     await syncs.unschedule(integration);
     const runs = await runsOf(integration);
-    // One for all that were missed, and those of the seconds since.
+    // One run for all missed times, and one per second since.
     expect(runs.length).toBeLessThanOrEqual((Date.now() - from) / 1000 + 2);
   });
 
-  test('a scheduled run is left out while the last one has not ended, and of an integration that is paused', async () => {
+  test('a scheduled run is skipped while the last one has not ended or the integration is paused', async () => {
     const busy = await scene.integrate({ rows: [] });
     await scene.begin(busy);
     const paused = await scene.integrate({ rows: [] }, { status: 'paused' });
@@ -98,7 +98,7 @@ describe.each(['redis', 'postgres'] as const)('processes at the queue of syncs i
     await scene.pool.query('delete from integrations where id = $1', [busy]);
   });
 
-  test('runs and schedules that the queue has lost, or never heard of, come from the tables', async () => {
+  test('runs and schedules missing from the queue are restored from the tables', async () => {
     const integration = await scene.integrate({ rows: [countingRow('found', at(0))] }, { schedule: 'daily' });
     await scene.integrate({ rows: [] }, { schedule: 'daily', status: 'paused' });
     await scene.begin(integration);
@@ -114,7 +114,7 @@ describe.each(['redis', 'postgres'] as const)('processes at the queue of syncs i
     await upkeep.stop();
   });
 
-  test('of schedules that the queue has lost, a run whose time has passed meanwhile is caught up once', async () => {
+  test('schedules lost from the queue catch up a run whose time has passed once', async () => {
     const hour = "now() - interval '1 hour'";
     const day = "now() - interval '25 hours'";
     const given = async (updatedAt: string) => {
@@ -149,7 +149,7 @@ describe.each(['redis', 'postgres'] as const)('processes at the queue of syncs i
     await scene.pool.query('delete from integrations where id = any($1)', [[missed, ran, resumed]]);
   });
 
-  test('row errors go after 30 days, runs after twelve months, and one that has not ended never', async () => {
+  test('row errors are deleted after 30 days, runs after twelve months, unfinished runs never', async () => {
     const bad = { updatedAt: at(0), identifiers: { external_id: 'old' }, payload: '1' };
     const integration = await scene.integrate({ rows: [bad] });
     const young = await scene.sync(integration);
@@ -159,7 +159,7 @@ describe.each(['redis', 'postgres'] as const)('processes at the queue of syncs i
        update sync_row_errors set occurred_at = now() - interval '31 days' where job_id = '${young.id}'`,
     );
     const old = await scene.sync(integration);
-    // As it would be: its id is as old as the run.
+    // The id is as old as the run, as in a real row.
     const then = Date.now() - 367 * 86_400_000;
     const oldId = uuidv7({ msecs: then });
     await scene.pool.query(

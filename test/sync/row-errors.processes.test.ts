@@ -11,7 +11,7 @@ describe.each(eitherBackend)('rows that failed, with the queue in %s', (kind) =>
     return scene.stop;
   });
 
-  test('keep their place in the run, each once, also when another process goes on with it', async () => {
+  test('keep their number in the run, each once, also when another process resumes it', async () => {
     const rows = Array.from({ length: 1200 }, (_, index) => ({
       ...countingRow(`numbered${index}`, at(index)),
       ...(index % 100 === 7 && { payload: '{' }),
@@ -42,7 +42,7 @@ describe.each(eitherBackend)('rows that failed, with the queue in %s', (kind) =>
     expect(Object.keys(await scene.errors(id))).toEqual(expected);
   });
 
-  test('a row with a warning is synced, and the log of rows says what was cut or left out of it', async () => {
+  test('a row with a warning is synced, and its log entry lists the cut and omitted values', async () => {
     const row = (name: string, second: number, payload: object) => ({
       updatedAt: at(second),
       identifiers: { external_id: name },
@@ -77,7 +77,7 @@ describe.each(eitherBackend)('rows that failed, with the queue in %s', (kind) =>
     ]);
   });
 
-  test('a run of which every row is synced with a warning is a success', async () => {
+  test('a run whose rows are all synced with a warning is a success', async () => {
     const rows = [{ ...countingRow('merely-warned', at(0)), payload: '{"dob":"soon"}' }];
     expect(await scene.sync(await scene.integrate({ rows }))).toMatchObject({
       status: 'success',
@@ -87,7 +87,7 @@ describe.each(eitherBackend)('rows that failed, with the queue in %s', (kind) =>
     });
   });
 
-  test('a user who is deleted takes along the rows that failed for them, whatever those call them, and nobody else', async () => {
+  test("deleting a user deletes the user's failed rows, by any identifier, and keeps the others", async () => {
     const bad = (identifiers: Record<string, string>, second: number) => ({
       updatedAt: at(second),
       identifiers,

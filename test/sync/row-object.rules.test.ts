@@ -17,7 +17,7 @@ interface Given {
   updateExistingOnly?: boolean;
 }
 
-/** The object that a row becomes, or the reason why it becomes none. */
+/** Returns the object that the row becomes, or the reason of its rejection. */
 function judged(given: Given) {
   const { kind = 'attributes', identifiers = { external_id: 'ada' }, updateExistingOnly = false } = given;
   const payload = given.text ?? (given.payload === undefined ? undefined : JSON.stringify(given.payload));
@@ -29,7 +29,7 @@ function judged(given: Given) {
 const event = { name: 'seen' };
 const purchase = { product_id: 'book', currency: 'EUR', price: 2 };
 
-describe('whom a row names', () => {
+describe('the user of a row', () => {
   test.each([
     ['EXTERNAL_ID', { external_id: 'ada' }, { external_id: 'ada' }],
     [
@@ -50,32 +50,34 @@ describe('whom a row names', () => {
     expect(judged({ kind: 'purchases', identifiers, payload: purchase })).toMatchObject({ identifier });
   });
 
-  test('an email address wins over a phone number, which is not written either', () => {
+  test('an email address takes precedence over a phone number, which is not written either', () => {
     const object = judged({ identifiers: { email: 'a@example.com', phone: '+4930901820' }, payload: {} });
     expect(object).toMatchObject({ identifier: { email: 'a@example.com' } });
     expect(object).not.toHaveProperty('standard.phone');
   });
 
-  test('a row that names nobody is refused', () => {
+  test('a row without an identifier is rejected', () => {
     const reason =
       'the row has no identifier: one of EXTERNAL_ID, ALIAS_NAME with ALIAS_LABEL, BRAZE_ID, EMAIL, PHONE is required';
     expect(judged({ identifiers: {}, payload: {} })).toBe(reason);
     expect(judged({ identifiers: { external_id: '' }, payload: {} })).toBe(reason);
   });
 
-  test('a row that names two users is refused', () => {
+  test('a row that names two users is rejected', () => {
     const reason = 'a row must have exactly one identifier: it has EXTERNAL_ID and EMAIL';
     expect(judged({ identifiers: { external_id: 'ada', email: 'a@example.com' }, payload: {} })).toBe(reason);
   });
 
-  test('half an alias is refused', () => {
-    expect(judged({ identifiers: { alias_name: 'a' }, payload: {} })).toBe('ALIAS_NAME requires ALIAS_LABEL');
+  test('half an alias is rejected', () => {
+    expect(judged({ identifiers: { alias_name: 'a' }, payload: {} })).toBe(
+      'ALIAS_NAME requires ALIAS_LABEL',
+    );
     expect(judged({ identifiers: { alias_label: 'a' }, payload: {} })).toBe(
       'ALIAS_LABEL requires ALIAS_NAME',
     );
   });
 
-  test('an identifier that no user can have is refused as in /users/track', () => {
+  test('an identifier that is invalid for any user is rejected as in /users/track', () => {
     expect(judged({ identifiers: { external_id: 'x'.repeat(988) }, payload: {} })).toBe(
       "'external_id' must be fewer than 988 bytes",
     );
@@ -84,7 +86,7 @@ describe('whom a row names', () => {
     );
   });
 
-  test('a blocked external id is refused', () => {
+  test('a blocked external id is rejected', () => {
     expect(judged({ identifiers: { external_id: 'undefined' }, payload: {} })).toMatch(/blacklisted/);
   });
 });
@@ -142,33 +144,33 @@ describe('PAYLOAD', () => {
     ['[1]', 'PAYLOAD is not valid: it must be a JSON object'],
     ['null', 'PAYLOAD is not valid: it must be a JSON object'],
     ['"x"', 'PAYLOAD is not valid: it must be a JSON object'],
-  ])('%s is refused', (text, reason) => {
+  ])('%s is rejected', (text, reason) => {
     expect(judged({ ...(text !== undefined && { text }) })).toBe(reason);
   });
 
-  test('that is no JSON is refused with the place', () => {
+  test('that is not JSON is rejected with the position', () => {
     expect(judged({ text: '{"a": tru}' })).toMatch(/^PAYLOAD is not valid: it must be a JSON object \(.*tru/);
   });
 
-  test('of more than 1 MB is refused, counted in bytes', () => {
+  test('above 1 MB is rejected, counted in bytes', () => {
     const wide = (bytes: number) => `{"a":"${'ä'.repeat((bytes - 8) / 2)}"}`;
     expect(judged({ text: wide(1_048_576) })).not.toBe('Payload was greater than 1MB');
     expect(judged({ text: wide(1_048_578) })).toBe('Payload was greater than 1MB');
   });
 
-  test('of more than 250 attributes is refused', () => {
+  test('with more than 250 attributes is rejected', () => {
     const of = (count: number) => Object.fromEntries(Array.from({ length: count }, (_, i) => [`a${i}`, i]));
     expect(judged({ payload: of(250) })).toMatchObject({ kind: 'attributes' });
     expect(judged({ payload: of(251) })).toBe('PAYLOAD has more than 250 attributes');
   });
 
-  test.each(['external_id', 'braze_id', 'user_alias'])('that names a user by %s is refused', (name) => {
+  test.each(['external_id', 'braze_id', 'user_alias'])('that names a user by %s is rejected', (name) => {
     const payload = { [name]: 'other' };
     expect(judged({ payload })).toBe(`PAYLOAD must not name an identifier: it has '${name}'`);
     expect(judged({ kind: 'events', payload: { ...event, ...payload } })).toMatch(/must not name/);
   });
 
-  test('may set addresses as attributes, but of a user who is named by one not that one', () => {
+  test('may set addresses as attributes, except for the address that names the user', () => {
     const payload = { email: 'a@example.com', phone: '+4930901820' };
     expect(judged({ payload })).toMatchObject({ standard: { email: 'a@example.com', phone: '+4930901820' } });
     expect(judged({ identifiers: { email: 'b@example.com' }, payload })).toMatch(/it has 'email'/);
@@ -183,12 +185,12 @@ describe('PAYLOAD', () => {
     );
   });
 
-  test('that imports push tokens is refused', () => {
+  test('that imports push tokens is rejected', () => {
     const payload = { push_token_import: true, push_tokens: [] };
     expect(judged({ payload })).toMatch(/'push_token_import'/);
   });
 
-  test('is judged as in /users/track', () => {
+  test('is validated as in /users/track', () => {
     expect(judged({ payload: { email: 'none' } })).toMatch(/'email'/);
     expect(judged({ payload: { plan: '\u0000' } })).toMatch(/u0000/);
     expect(judged({ kind: 'events', payload: {} })).toBe("'name' is required");
@@ -199,18 +201,18 @@ describe('PAYLOAD', () => {
   });
 });
 
-describe('who is made', () => {
+describe('creation of users', () => {
   const create = (given: Given) =>
     (judged({ payload: {}, ...given }) as { create?: boolean }).create !== false;
   const alias = { alias_name: 'a', alias_label: 'l' };
   const service = { service_id: '0123456789abcdef01234567' };
 
-  test('a row about nobody makes a user, by an alias too, but not by an id of the service', () => {
+  test('a row with an unknown identifier creates a user, except by a service id', () => {
     expect([create({}), create({ identifiers: alias })]).toEqual([true, true]);
     expect(create({ identifiers: service })).toBe(false);
   });
 
-  test('an integration that updates existing users only makes none, whatever the payload says', () => {
+  test('an integration that only updates creates no user, whatever the payload contains', () => {
     expect([
       create({ updateExistingOnly: true }),
       create({ updateExistingOnly: true, identifiers: alias }),
@@ -218,7 +220,7 @@ describe('who is made', () => {
     ]).toEqual([false, false, false]);
   });
 
-  test('a payload may ask for existing users only', () => {
+  test('a payload may restrict itself to existing users', () => {
     expect(create({ payload: { _update_existing_only: true } })).toBe(false);
   });
 });
@@ -228,11 +230,11 @@ describe('deletions', () => {
     [{ external_id: 'ada' }, { external_id: 'ada' }],
     [{ alias_name: 'a', alias_label: 'l' }, { user_alias: { alias_name: 'a', alias_label: 'l' } }],
     [{ service_id: '0123456789abcdef01234567' }, { service_id: '0123456789abcdef01234567' }],
-  ])('%j names who is deleted', (identifiers, identifier) => {
+  ])('%j names the user to delete', (identifiers, identifier) => {
     expect(judged({ kind: 'deletes', identifiers })).toMatchObject({ kind: 'delete', user: { identifier } });
   });
 
-  test('addresses name nobody', () => {
+  test('addresses cannot name the user to delete', () => {
     const reason =
       'the row has no identifier: one of EXTERNAL_ID, ALIAS_NAME with ALIAS_LABEL, BRAZE_ID is required';
     expect(judged({ kind: 'deletes', identifiers: { email: 'a@example.com' } })).toBe(reason);
@@ -241,7 +243,7 @@ describe('deletions', () => {
     ).toMatchObject({ user: { identifier: { external_id: 'ada' } } });
   });
 
-  test('a wrong id is refused as in /users/delete', () => {
+  test('an invalid id is rejected as in /users/delete', () => {
     expect(judged({ kind: 'deletes', identifiers: { service_id: 'x' } })).toMatch(/braze_ids/);
   });
 });

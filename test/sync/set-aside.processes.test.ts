@@ -22,7 +22,7 @@ async function startSilentServer() {
   return { port: (server.address() as AddressInfo).port, connections: () => connections };
 }
 
-test('a run during which its process is killed repeatedly is set aside; other runs of the process finish', async () => {
+test('a run that kills its process repeatedly is set aside; other runs finish', async () => {
   const warehouse = await createWarehouse();
   await warehouse.table('users', [
     { updated_at: '2026-01-01T00:00:00Z', external_id: 'ada', payload: { plan: 'pro' } },
@@ -40,7 +40,10 @@ test('a run during which its process is killed repeatedly is set aside; other ru
     warehouse.credentials,
   );
   const run = await asker.begin(lethal);
-  /** A process removes the row of a job just after the job has ended. One that is killed before leaves the row. */
+  /**
+   * A process removes the row of a job shortly after the job has ended. A process killed before that leaves
+   * the row.
+   */
   const whenAttempts = (count: number) =>
     waitUntil(async () => (await fleet.pool.query('select from job_attempts')).rowCount === count, {
       what: `${count} attempts that are left`,
@@ -60,7 +63,7 @@ test('a run during which its process is killed repeatedly is set aside; other ru
     message: expect.stringMatching(/^ended the process: /),
   });
   await whenAttempts(0);
-  // A third kill, while nothing is known of the run any more.
+  // A third kill, after the attempts of the run have been deleted.
   await fleet.end(fleet.syncs[0]!);
   await fleet.startSync();
   await succeed();

@@ -100,7 +100,7 @@ describe.each(eitherBackend)('the sync process, with the queue in %s', (backend)
     },
   );
 
-  test.each(sources)('a bad payload among good ones of %s fails alone', async (source) => {
+  test.each(sources)('an invalid payload among valid ones of %s fails alone', async (source) => {
     const user = (name: string) => `${name}-bad-${source}`;
     const bad = source === 'postgres' ? [1] : '{"plan": ';
     const integration = await given(source, 'attributes', [
@@ -126,7 +126,7 @@ describe.each(eitherBackend)('the sync process, with the queue in %s', (backend)
     expect((await readBack(user('d'))).attributes).toEqual({ plan: 'pro' });
   });
 
-  test('a wrong password, a table and a folder that are not there, and a column too few are config errors', async () => {
+  test('a wrong password, a missing table, folder or column are config errors', async () => {
     await warehouse.pool.query('create table narrow (updated_at timestamptz, external_id text)');
     const { credentials, definition } = warehouse;
     const runs = [
@@ -161,7 +161,7 @@ describe.each(eitherBackend)('the sync process, with the queue in %s', (backend)
     });
   });
 
-  test('a warehouse that is not there is an error or a config error, and the log and the metrics say it', async () => {
+  test('an unreachable warehouse is an error or config error, in the log and the metrics', async () => {
     const run = await of({ ...warehouse.definition('t'), port: 1 }, warehouse.credentials);
     expect(['error', 'config_error']).toContain(run.status);
     const [sync] = fleet.syncs;
@@ -178,7 +178,7 @@ describe.each(eitherBackend)('the sync process, with the queue in %s', (backend)
     );
   });
 
-  test('rows of the future are said in the message and in the log', async () => {
+  test('rows with a future timestamp are reported in the message and in the log', async () => {
     const integration = await given('postgres', 'attributes', [
       { updated_at: '2999-01-01T00:00:00Z', external_id: 'f', payload: { plan: 'pro' } },
     ]);

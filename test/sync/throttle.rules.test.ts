@@ -24,14 +24,14 @@ function scene(lanes = 1) {
 }
 
 describe('the throttle of a sync', () => {
-  test('a token of /users/track pays for 75 rows, those of the next chunk too', async () => {
+  test('one token of /users/track pays for 75 rows, across chunks', async () => {
     const { ask, live } = scene();
     const limit = { requests: 100, windowSeconds: 60 };
     for (let chunk = 0; chunk < 15; chunk++) expect(await ask(10, limit)).toBe(0);
     expect(await live(limit, 0)).toMatchObject({ left: 98 });
   });
 
-  test('half of the bucket is left to live requests', async () => {
+  test('half of the bucket is reserved for live requests', async () => {
     const { ask, live, pass } = scene();
     const limit = { requests: 100, windowSeconds: 100 };
     let rows = 0;
@@ -50,7 +50,7 @@ describe('the throttle of a sync', () => {
     expect(await ask(75, limit)).toBe(0);
   });
 
-  test('a chunk that costs more than a small bucket holds is paid for in bites', async () => {
+  test('a chunk that costs more than a small bucket holds is paid for in parts', async () => {
     const { ask, pass } = scene();
     const limit = { requests: 2, windowSeconds: 1 };
     let milliseconds = 0;
@@ -63,7 +63,7 @@ describe('the throttle of a sync', () => {
     expect(milliseconds).toBeLessThan(5500);
   });
 
-  test('it waits while the lanes are behind', async () => {
+  test('waits while the lanes have a backlog', async () => {
     const { ask, wait } = scene(4);
     wait(12);
     expect(await ask(75)).toBeGreaterThan(0);
