@@ -19,7 +19,7 @@ beforeAll(async () => {
   await sendSet(original.PORT, key, 'applied');
   await drained(original.PORT);
 
-  // From here on nothing is applied: the worker stands still, and is killed when it does not stop.
+  // From here on no object is applied: the worker is frozen, and killed after the shutdown timeout.
   const worker = runningOn(original.DATA_DIR).find(({ command }) => command.includes('workers/worker.js'))!;
   process.kill(worker.pid, 'SIGSTOP');
   await sendSet(original.PORT, key, 'waiting');
@@ -34,19 +34,19 @@ beforeAll(async () => {
   // The original goes on, as on the machine that a copy was taken of.
   begin(original);
   const restored = await startAndWait(copy);
-  // The same key: none is made again.
+  // The restored installation keeps its key.
   expect(output(restored)).not.toMatch(KEY);
   applied = await drained(copy.PORT);
 });
 afterAll(() => endStarted());
 
-test('G1, G2: a copy of DATA_DIR has every accepted object once, also those that were not applied yet', async () => {
+test('G1, G2: a copy of DATA_DIR has every accepted object once, including unapplied ones', async () => {
   expect(applied).toBe(2 * OBJECTS);
   const url = readFileSync(path.join(copy.DATA_DIR, 'database-url'), 'utf8').trim();
   expect(await countSets(url)).toEqual({ applied: once, waiting: once });
 });
 
-test('G6: a copy of DATA_DIR is read with the same key, on ports of its own', async () => {
+test('G6: a copy of DATA_DIR accepts the same key, on ports of its own', async () => {
   const { body } = await send(Number(copy.PORT), {
     path: '/users/export/ids',
     key,

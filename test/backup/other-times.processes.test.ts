@@ -31,7 +31,7 @@ async function endAll(): Promise<void> {
   for (const member of [...fleet.edges, ...fleet.workers]) await fleet.end(member, 'SIGTERM');
 }
 
-/** An installation of what was brought back. @returns what /metrics counts once its queue is empty */
+/** Starts an installation on the restored stores. @returns the count in /metrics once its queue is empty */
 async function goOn(env: Record<string, string>): Promise<number> {
   Object.assign(fleet.env, env);
   await fleet.startEdge();
@@ -67,7 +67,7 @@ async function keepPostgres(): Promise<string> {
   return copy.url;
 }
 
-test('G2: a Redis older than Postgres delivers again what the ledger knows, and loses what only the newer one held', async () => {
+test('G2: a Redis older than Postgres repeats applied jobs without effect, and loses newer jobs', async () => {
   await begin();
   await sendAndApply('done');
   await send('waiting');
@@ -80,7 +80,7 @@ test('G2: a Redis older than Postgres delivers again what the ledger knows, and 
   expect(await countSets(fleet.env.DATABASE_URL!)).toEqual({ done: once, waiting: once, later: once });
 });
 
-test('a Postgres older than Redis lacks what was applied since, and gets what waits, once', async () => {
+test('a Postgres older than Redis lacks later objects, and applies waiting ones once', async () => {
   await begin();
   await sendAndApply('done');
   await endAll();
@@ -96,7 +96,7 @@ test('a Postgres older than Redis lacks what was applied since, and gets what wa
 
 // Under load it is fault 7 of test/chaos/stores.
 test.runIf(isLong)(
-  'an empty Redis costs what was not applied, and nothing else; web and worker go on by themselves',
+  'an empty Redis loses only unapplied objects; web and worker resume by themselves',
   async () => {
     await begin();
     const worker = await fleet.startWorker();
@@ -119,8 +119,8 @@ test.runIf(isLong)(
   },
 );
 
-// What Redis does, and nothing of ours.
-test.runIf(isLong)('without appendonly Redis reads nothing of its file: the page says so', async () => {
+// Behavior of Redis, independent of Penstock.
+test.runIf(isLong)('Redis without appendonly ignores its file, as the page states', async () => {
   await begin();
   await send('waiting');
   await endAll();

@@ -82,8 +82,8 @@ const ways: [string, Way][] = [
   ...(programs ? ([['a dump', byDump]] as [string, Way][]) : []),
 ];
 
-describe.each(ways)('an installation kept with everything stopped, Postgres by %s', (_, way) => {
-  test('G1, G2, G6: comes back elsewhere with every accepted object once, read with the same key', async () => {
+describe.each(ways)('an installation backed up while stopped, Postgres by %s', (_, way) => {
+  test('G1, G2, G6: is restored elsewhere with every accepted object once, and the same key', async () => {
     const postgres = await startPostgresServer(way.programs);
     const redis = await startRedis();
     const original = openInstallation(postgres.url, redis.url);

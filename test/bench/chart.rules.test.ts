@@ -13,7 +13,7 @@ const recorded: Results = JSON.parse(
   readFileSync(path.join(packageRoot, 'tools/bench/results.json'), 'utf8'),
 );
 
-/** As if offered 1,000, 2,000 and 3,000 objects/s at 100 %, in three rounds. */
+/** Simulates loads of 1,000, 2,000 and 3,000 objects/s at 100 %, in three rounds. */
 function loadRow(share: number): RowResult {
   const rounds = [1, 2, 3].map((round): Figure => {
     const offered = 10 * share * round;
@@ -70,19 +70,19 @@ test('the chart shows each point of each line, with its value, inside of its axe
   expect(svg).not.toMatch(/NaN|undefined|<script/);
 });
 
-test('axes have round values around what they show', () => {
+test('axes have round values around their data', () => {
   expect(linearScale(27_000, 0, 100).ticks).toEqual([0, 5000, 10_000, 15_000, 20_000, 25_000, 30_000]);
   const { place, ticks } = logScale([3, 80], 0, 100);
   expect(ticks).toEqual([1, 2, 5, 10, 20, 50, 100]);
   expect([1, 10, 100].map(place)).toEqual([0, 50, 100]);
 });
 
-test('generated/throughput-latency.svg is that of results.json; npm run charts draws it', () => {
+test('generated/throughput-latency.svg matches results.json; npm run charts draws it', () => {
   const committed = existsSync(curveFile) ? readFileSync(curveFile, 'utf8') : undefined;
   expect(committed).toBe(curveOf(recorded));
 });
 
-test('the chart of the shapes has a bar for each, with its rate and what an object takes', () => {
+test('the chart of the shapes has a bar for each, with its rate and cost per object', () => {
   const shape = (value: number): RowResult => ({
     ...{ what: `objects of <${value}>`, unit: '/s', median: value, spread: 0 },
     rounds: [
@@ -113,7 +113,7 @@ test('the chart of the shapes has a bar for each, with its rate and what an obje
   expect(svg).not.toMatch(/NaN|undefined|<script/);
 });
 
-test('generated/shapes.svg is that of shapes.json; npm run charts draws it', () => {
+test('generated/shapes.svg matches shapes.json; npm run charts draws it', () => {
   const file = path.join(packageRoot, 'tools/bench/shapes.json');
   const drawn = existsSync(file) ? shapesOf(JSON.parse(readFileSync(file, 'utf8'))) : undefined;
   expect(existsSync(shapesFile) ? readFileSync(shapesFile, 'utf8') : undefined).toBe(drawn);

@@ -39,14 +39,14 @@ test('samples are added up by stack, without idle time', () => {
   expect(heaviest(root).map(({ frame }) => frame)).toContain('write node_modules/@scope/pkg');
 });
 
-test('what a process did before and after the span is left out', () => {
+test('samples outside of the span are omitted', () => {
   const root = sumStacks(profile, { from: 3000, to: 6000 });
   expect(root.total).toBe(4000);
   expect(root.children.has('garbage collection')).toBe(false);
   expect(() => sumStacks(profile, { from: 1e9, to: 2e9 })).toThrow('no sample');
 });
 
-test('a frame has no path of this machine', () => {
+test('a frame contains no path of this machine', () => {
   const named = (functionName: string, url: string) => nameFrame({ functionName, url }, '/some/where').name;
   expect(named('a', 'file:///some/where/dist/workers/batch/apply.js')).toBe('a workers/batch/apply.ts');
   expect(named('b', 'file:///some/where/node_modules/x/node_modules/pg/lib/query.js')).toBe(
@@ -57,7 +57,7 @@ test('a frame has no path of this machine', () => {
   expect(named('(program)', '')).toBe('native code of Node and V8');
 });
 
-test('a drawing says the share of each frame, cuts names that do not fit, and leaves out what is too small', () => {
+test('a drawing has the share of each frame, shortens long names, and omits tiny frames', () => {
   const root = sumStacks(profile);
   root.children.get('main src/web.ts')!.children.set('tiny', {
     name: 'tiny',

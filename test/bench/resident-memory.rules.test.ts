@@ -10,7 +10,7 @@ function readings(seconds: number, perMinute: number) {
   });
 }
 
-test('growth of memory is told without the first minute', () => {
+test('growth of memory is calculated without the first minute', () => {
   expect(describeReadings('web', readings(600, 0))).toEqual({
     ...{ warm_mb_web: 200, last_mb_web: 200, most_mb_web: 200, mb_per_minute_web: 0 },
   });
@@ -19,7 +19,7 @@ test('growth of memory is told without the first minute', () => {
   });
 });
 
-test('one high reading is told as the largest, and hardly moves the slope', () => {
+test('one high reading is reported as the maximum, and hardly changes the slope', () => {
   const all = readings(600, 0);
   all[300]!.mb = 400;
   const told = describeReadings('web', all);
@@ -27,7 +27,7 @@ test('one high reading is told as the largest, and hardly moves the slope', () =
   expect(Math.abs(told.mb_per_minute_web!)).toBeLessThan(0.5);
 });
 
-test('of a watch that is shorter than two minutes the second half counts', () => {
+test('the second half counts if the watch is shorter than two minutes', () => {
   const told = describeReadings('web', readings(40, 0));
   expect(told).toMatchObject({ warm_mb_web: 120, last_mb_web: 160, mb_per_minute_web: 120 });
   expect(describeReadings('web', [])).toEqual({});

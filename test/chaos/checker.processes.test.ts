@@ -28,7 +28,7 @@ async function runWith(breakage: Breakage | undefined, faults: ('cut' | 'kill')[
   const fleet = await scene.startFleet({ edges: 1, workers: 0 });
   const env = { DATABASE_URL: cutter.url, ...(breakage && brokenWorker(breakage)) };
   await fleet.startWorker(env);
-  // What is put aside must not be all that waits: there has to be something to overtake it.
+  // More jobs must wait than are put aside, so that some job can overtake them.
   const load = startLoad(fleet, { mostUnapplied: breakage === 'overtaken-retry' ? 5000 : 500 });
   await load.more(100);
   for (let cut = 0; faults.includes('cut') && cut < CUTS; cut++) {
@@ -47,8 +47,8 @@ async function runWith(breakage: Breakage | undefined, faults: ('cut' | 'kill')[
   return scene;
 }
 
-// In the short form every scenario of the other files is one that a sound worker passes.
-test.runIf(isLong)('a sound worker passes where the broken ones below do not', async () => {
+// In the short form, every scenario of the other files shows that a correct worker passes.
+test.runIf(isLong)('a correct worker passes the scenarios in which the broken ones below fail', async () => {
   const scene = await runWith(undefined, ['cut', 'kill']);
   expect(scene.describeFindings()).toEqual([]);
   expect(scene.sums[0]).toMatchObject({ lost: 0, doubled: 0, outOfOrder: 0 });
@@ -60,18 +60,19 @@ test.each<[breakage: Breakage, fault: 'cut' | 'kill', invariant: string]>([
   ['without-ledger', 'cut', 'I2'],
   ['overtaken-retry', 'cut', 'I4'],
 ])(
-  'a worker that is broken (%s, then a %s) is caught by %s, with the objects named',
+  'a broken worker (%s, then a %s) is detected by %s, which names the objects',
   async (breakage, fault, invariant) => {
     let scene = await runWith(breakage, [fault]);
     for (let tried = 1; tried < TRIES && scene.findings.length === 0; tried++)
       scene = await runWith(breakage, [fault]);
     const caught = new Set(scene.findings.map((finding) => finding.invariant));
-    // What stands there twice makes another profile, too.
+    // A duplicate also creates another profile.
     if (invariant === 'I2') caught.delete('I5');
-    // Acknowledged early, two runs of a lane can be in work at once.
+    // An early acknowledgement allows two simultaneous batches of a lane.
     if (invariant === 'I1') caught.delete('I4');
-    // What is put aside in memory is lost with its worker; and it is tried again beside the lane, so that two batches of one
-    // lane are in work at once, of which neither knows whom the other makes.
+    // A job put aside in memory is lost with its worker. It is also retried outside of the lane, so that two
+    // batches of one lane
+    // run at the same time, without knowledge of the users that the other creates.
     if (invariant === 'I4') for (const other of ['I1', 'I2', 'I5'] as const) caught.delete(other);
     expect(caught).toEqual(new Set([invariant]));
     const named = scene.describeFindings().find((finding) => finding.includes(invariant)) ?? '';
@@ -80,7 +81,7 @@ test.each<[breakage: Breakage, fault: 'cut' | 'kill', invariant: string]>([
   },
 );
 
-test('a service that takes no notice of keys is caught by I2, and told apart by its answers', async () => {
+test('a service that ignores idempotency keys is detected by I2, also by its answers', async () => {
   const { url } = await createDatabase();
   const options = {
     backend: 'postgres' as const,
@@ -100,7 +101,7 @@ test('a service that takes no notice of keys is caught by I2, and told apart by 
   expect(findings.map(({ invariant }) => invariant)).toEqual(['I2']);
   expect(findings[0]!.what).toMatch(/keyed-0, sent 3 times .* 3 attribute objects, 3 events, 3 purchases/);
   expect(toldApart(keyed.all)).toHaveLength(1);
-  // As if all of it had been refused, and as if what nobody has sent had been accepted.
+  // Pretend that all was rejected, and that objects that were never sent were accepted.
   const refused = { ...one, answers: [], refusals: [] };
   const lost = { ...one, user: 'nobody', refusals: one.refusals };
   expect((await checkKeyed(fleet.pool, id, [refused])).map(({ invariant }) => invariant)).toEqual([

@@ -6,7 +6,10 @@ import { sharedLimit } from '../../tools/chaos/scenarios/22-shared-limit.ts';
 import { isLong } from '../setup/length.ts';
 import { shortForms } from './short-form.ts';
 
-/** Beside no other load in test/contract/bodies, test/edge/hardening and test/security/held-connections. */
+/**
+ * test/contract/bodies, test/edge/hardening and test/security/held-connections cover these faults without
+ * other load.
+ */
 const tooMuch = isLong ? [largeBodies, slowSockets] : [];
 
 // Clients ask for too much, too often, or too slowly.

@@ -2,6 +2,6 @@ import { sessionPooler, transactionPooler } from '../../tools/chaos/scenarios/37
 import { isLong } from '../setup/length.ts';
 import { shortForms } from './short-form.ts';
 
-// The other pairs of mode and queue differ from these in what test/store/pooling.test.ts shows.
+// test/store/pooling.test.ts covers the difference to the other pairs of mode and queue.
 shortForms('redis', [transactionPooler, ...(isLong ? [sessionPooler] : [])]);
 shortForms('postgres', [sessionPooler, ...(isLong ? [transactionPooler] : [])]);

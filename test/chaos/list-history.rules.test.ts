@@ -21,7 +21,7 @@ const check = (history: ListOperation[], ...last: string[]) =>
 describe('a history of a list without an anomaly has no finding', () => {
   test.each<[string, () => ListOperation[], string[]]>([
     [
-      'reads that lag behind acknowledged adds',
+      'reads that are older than acknowledged adds',
       () => [add('a'), read(), add('b'), read('a'), read('a', 'b')],
       ['a', 'b'],
     ],
@@ -41,7 +41,7 @@ describe('a history of a list without an anomaly has no finding', () => {
     expect(check(history(), ...last)).toEqual([]);
   });
 
-  test('two adds that overlap stand in either order', () => {
+  test('two overlapping adds may be in either order', () => {
     const [one, other] = [add('a'), add('b')];
     other.invoked = one.invoked;
     expect(check([one, other], 'b', 'a')).toEqual([]);
@@ -60,7 +60,7 @@ describe('an anomaly in a history of a list is found', () => {
       ['a'],
       /^I3 .* whose add was refused/,
     ],
-    ['a value that nobody added', () => [add('a'), read('x')], ['a'], /^I3 .* which nobody added/],
+    ['a value that was never added', () => [add('a'), read('x')], ['a'], /^I3 .* which nobody added/],
     ['a read before the add', () => [read('a'), add('a')], ['a'], /^I3 .* before it was added/],
     ['two orders', () => [add('a'), add('b'), read('b', 'a')], ['a', 'b'], /^I4 u: a read is no prefix/],
     [
@@ -70,7 +70,7 @@ describe('an anomaly in a history of a list is found', () => {
       /^I4 u: a read shows 1 values after/,
     ],
     [
-      'an order other than that of acceptance',
+      'an order other than the order of acceptance',
       () => [add('a'), add('b')],
       ['b', 'a'],
       /^I4 u: b stands before a/,

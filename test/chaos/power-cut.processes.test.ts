@@ -21,7 +21,7 @@ function runAndCut(folder: string, script: string): void {
   cut();
 }
 
-test('a power cut loses what was written after the last fsync, and files that were never synced', () => {
+test('a power cut loses writes after the last fsync, and files that were never synced', () => {
   const folder = temporaryFolder();
   runAndCut(
     folder,
@@ -38,7 +38,7 @@ test('a power cut loses what was written after the last fsync, and files that we
   for (const name of ['never', 'renamed', 'to']) expect(existsSync(path.join(folder, name))).toBe(false);
 });
 
-test('G1: objects of an archive folder are whole after 20 power cuts, each after their write was answered', () => {
+test('G1: acknowledged objects of an archive folder are intact after 20 power cuts', () => {
   const folder = temporaryFolder();
   const store = pathToFileURL(path.join(packageRoot, 'dist/src/object-store/folder-store.js')).href;
   const names = Array.from({ length: 20 }, (_, index) => `2026/0${index % 9}/part-${index}`);

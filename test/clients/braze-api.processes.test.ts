@@ -6,7 +6,7 @@ import { createGroup, createWorkspace } from '../setup/workspace.ts';
 
 const time = '2026-01-31T12:00:00.000Z';
 
-/** A published client of the protocol, with nothing changed but its address. */
+/** A published client of the protocol; only its address is changed. */
 describe.each(eitherBackend)(
   'the npm client braze-api, with SERVICE_ID_FIELD=braze_id; queue on %s',
   (backend) => {
@@ -77,7 +77,7 @@ describe.each(eitherBackend)(
       });
     });
 
-    test('a user goes by braze_id and by alias too', async () => {
+    test('a user can be named by braze_id and by alias', async () => {
       await client.users.track({ attributes: [{ external_id: 'bob', done: true }] });
       const { braze_id } = await userDone('bob');
       const user_alias = { alias_name: 'bob@crm', alias_label: 'crm' };
@@ -103,7 +103,7 @@ describe.each(eitherBackend)(
       );
     });
 
-    test('users.export.ids shows only the wanted fields, and names whom it does not know', async () => {
+    test('users.export.ids returns only the requested fields, and names unknown users', async () => {
       await client.users.track({ attributes: [{ external_id: 'eve', first_name: 'Eve', done: true }] });
       await userDone('eve');
       const answer = await client.users.export.ids({
@@ -117,7 +117,7 @@ describe.each(eitherBackend)(
       });
     });
 
-    test('an object that is refused is named in errors; the others count', async () => {
+    test('a rejected object is named in errors, and the others count', async () => {
       const answer = await client.users.track({
         events: [
           { name: 'nobody', time },
@@ -180,13 +180,13 @@ describe.each(eitherBackend)(
       await waitUntil(isOff, { what: 'the blocked address' });
     });
 
-    test('users.track takes the header of bulk tools', async () => {
+    test('users.track accepts the header of bulk tools', async () => {
       const body = { attributes: [{ external_id: 'bulk', done: true }] };
       expect(await client.users.track(body, true)).toMatchObject({ message: 'success' });
       await userDone('bulk');
     });
 
-    test('what nobody can apply is thrown with its status, message and errors', async () => {
+    test('an invalid request is thrown with its status, message and errors', async () => {
       await expect(client.users.track({ events: [{ name: 'nobody', time }] })).rejects.toMatchObject({
         status: 400,
         message: "Valid data must be provided in the 'attributes', 'events', or 'purchases' fields.",
@@ -222,7 +222,7 @@ describe.each(eitherBackend)(
       expect(await client.canvas.list()).toEqual({ message: 'success', canvases: [] });
     });
 
-    test('an operation that Penstock does not have is thrown as 404', async () => {
+    test('an operation that Penstock lacks is thrown as 404', async () => {
       const missing = client.campaigns.details({ campaign_id: 'any' });
       await expect(missing).rejects.toMatchObject({ status: 404, message: 'Not Found' });
     });

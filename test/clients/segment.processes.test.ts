@@ -7,7 +7,8 @@ import { eitherBackend, type Fleet, startFleet } from '../guarantees/fleet.ts';
 import { waitUntil } from '../setup/fixtures.ts';
 import { createWorkspace } from '../setup/workspace.ts';
 
-// In a folder of its own: it is large, and does not accept every version of Node that Penstock runs on.
+// In a separate folder: the package is large, and does not accept every version of Node that Penstock runs
+// on.
 const folder = path.join(import.meta.dirname, 'segment');
 if (!existsSync(path.join(folder, 'node_modules', '.package-lock.json')))
   execFileSync('npm', ['ci', '--ignore-scripts', '--no-audit', '--no-fund', '--engine-strict=false'], {
@@ -15,7 +16,7 @@ if (!existsSync(path.join(folder, 'node_modules', '.package-lock.json')))
     stdio: ['ignore', 'ignore', 'pipe'],
   });
 
-// Both packages are CommonJS, and one loads the other. Their types would bring those of a browser along.
+// Both packages are CommonJS, and one loads the other. Their types would require the types of a browser.
 const load = createRequire(path.join(folder, 'package.json'));
 const { createTestIntegration } = load('@segment/actions-core') as {
   createTestIntegration(definition: object): Destination;
@@ -26,7 +27,7 @@ const { default: definition } = load('@segment/action-destinations/dist/destinat
 const { fields } = definition.authentication;
 const { choices: _, ...endpoint } = fields.endpoint as { choices: unknown };
 
-/** As it is published, but for the list of endpoints, and a name that its own validator takes for a malformed URI. */
+/** The published definition with any endpoint allowed, and a name that its own validator accepts as a URI. */
 const anyEndpoint = {
   ...definition,
   name: 'cloud-mode',
@@ -36,7 +37,7 @@ const anyEndpoint = {
 interface Destination {
   testAction(action: string, data: object): Promise<Response[]>;
   testBatchAction(action: string, data: object): Promise<Response[]>;
-  /** What became of each event of the last batch. */
+  /** Status of each event of the last batch. */
   results: { multistatus: { status: number }[] }[];
   onDelete(event: object, settings: Settings): Promise<unknown>;
 }
@@ -54,7 +55,7 @@ interface Settings {
 
 const timestamp = '2026-01-31T12:00:00.000Z';
 
-/** A published client of the protocol, with nothing changed but its endpoint. */
+/** A published client of the protocol; only its endpoint is changed. */
 describe.each(eitherBackend)('the npm package @segment/action-destinations; queue on %s', (backend) => {
   const destination = createTestIntegration(anyEndpoint);
   let fleet: Fleet;
@@ -114,7 +115,7 @@ describe.each(eitherBackend)('the npm package @segment/action-destinations; queu
         { product_id: 'pen', price: '1.25', quantity: '4' },
       ],
     };
-    // By default it sends the currency as a property too, which the protocol reserves.
+    // By default it also sends the currency as a property, which the protocol reserves.
     const purchase = await act(
       'trackPurchase',
       { type: 'track', userId: 'ada', event: 'Order Completed', properties: order },
@@ -135,7 +136,7 @@ describe.each(eitherBackend)('the npm package @segment/action-destinations; queu
     );
   });
 
-  test('createAlias makes a user, identifyUser gives that user an external id', async () => {
+  test('createAlias creates a user, identifyUser gives that user an external id', async () => {
     const alias = { alias_name: 'tablet-7', alias_label: 'device' };
     const made = await act('createAlias', { type: 'track', userId: 'unused' }, alias);
     expect(made).toMatchObject({ status: 201, data: { message: 'success', aliases_processed: 1 } });
@@ -199,7 +200,7 @@ describe.each(eitherBackend)('the npm package @segment/action-destinations; queu
     expect(await batch()).toMatchObject([{ status: 429 }, { status: 429 }]);
   });
 
-  test('a key that nobody has is refused, and said to be', async () => {
+  test('an unknown key is rejected, and reported as such', async () => {
     const refused = destination.testAction('trackEvent', {
       event: { type: 'track', event: 'Viewed', userId: 'ada', timestamp },
       settings: { ...settings, api_key: 'unknown' },

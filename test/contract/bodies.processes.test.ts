@@ -20,10 +20,10 @@ const FIVE_MEGABYTES = 5 * 1024 * 1024;
 /** Little on the wire, and 100 MB when it is unpacked. */
 const GZIP_BOMB = gzipSync(Buffer.alloc(100 * 1024 * 1024, ' '));
 
-/** Elements that no array takes, alone and beside each other. */
+/** Elements that no array accepts, alone and combined. */
 const ELEMENTS: Json[][] = [[], [null], [7], ['\u0000'], [[]], [{}], [{ a: '\ud800' }, {}], [true, 'x', {}]];
 
-// What is refused never comes to the queue, so one form of it will do.
+// Rejected requests never reach the queue, so one kind of queue is enough.
 describe('bodies and errors of every operation', () => {
   const { accept, ask, access, fleet, makeKey, staysPrivate } = contractScene('redis');
 
@@ -32,25 +32,25 @@ describe('bodies and errors of every operation', () => {
       const status = expect.toBeOneOf(acceptedStatuses(operation));
 
       test.each(['{', '{"a":}', '"text', '{}{}', '\u0000', '{"a":1,}'])(
-        'refuses malformed JSON: 400 for %j',
+        'rejects malformed JSON: 400 for %j',
         async (raw) => {
           expectError(operation, await accept(operation, { raw }), 'malformedBody');
         },
       );
 
-      test('refuses text that is not UTF-8: 400', async () => {
+      test('rejects text that is not UTF-8: 400', async () => {
         const raw = Buffer.concat([Buffer.from('{"a":"'), Buffer.from([0xff, 0xfe]), Buffer.from('"}')]);
         expectError(operation, await accept(operation, { raw }), 'malformedBody');
       });
 
       test.each(['[]', '[{}]', 'null', '"text"', '1'])(
-        'refuses a body that is no object: 400 for %s',
+        'rejects a body that is not an object: 400 for %s',
         async (raw) => {
           expectError(operation, await accept(operation, { raw }), 'bodyNotObject');
         },
       );
 
-      test('refuses an empty body: 400', async () => {
+      test('rejects an empty body: 400', async () => {
         for (const raw of ['', '{}']) {
           const answer = await accept(operation, { raw });
           expect(answer.status).toBe(400);
@@ -59,7 +59,7 @@ describe('bodies and errors of every operation', () => {
       });
 
       test.each(['text/plain', 'application/x-www-form-urlencoded', 'json'])(
-        'refuses the content type %s: 415',
+        'rejects the content type %s: 415',
         async (type) => {
           const answer = await accept(operation, { headers: { 'content-type': type } });
           expectError(operation, answer, 'unsupportedMediaType');
@@ -69,7 +69,7 @@ describe('bodies and errors of every operation', () => {
         },
       );
 
-      test('refuses a request without a content type: 415', async () => {
+      test('rejects a request without a content type: 415', async () => {
         const raw = Buffer.from(JSON.stringify(exampleOf(operation).json));
         const answer = await accept(operation, { raw, headers: { 'content-type': '' } });
         expectError(operation, answer, 'unsupportedMediaType');
@@ -88,7 +88,7 @@ describe('bodies and errors of every operation', () => {
         }
       });
 
-      test('refuses a body over 4 MB: 413', async () => {
+      test('rejects a body over 4 MB: 413', async () => {
         const { json } = await access().example(operation, fleet().workspace);
         const raw = JSON.stringify({
           ...(json as object),
@@ -99,7 +99,7 @@ describe('bodies and errors of every operation', () => {
 
       const { maxBytes = 4 * 1024 * 1024 } = operation;
 
-      test(`takes a body of just under ${maxBytes} bytes, and none of more: 413`, async () => {
+      test(`accepts a body of just under ${maxBytes} bytes, and rejects a larger one: 413`, async () => {
         const { json } = await access().example(operation, fleet().workspace);
         const text = JSON.stringify(json);
         const padded = (bytes: number) => text + ' '.repeat(bytes - Buffer.byteLength(text));
@@ -120,12 +120,12 @@ describe('bodies and errors of every operation', () => {
         }
       });
 
-      test('refuses a gzip body over 4 MB when it is unpacked: 413', async () => {
+      test('rejects a gzip body that unpacks to over 4 MB: 413', async () => {
         const answer = await accept(operation, { raw: GZIP_BOMB, headers: { 'content-encoding': 'gzip' } });
         expectError(operation, answer, 'bodyTooLarge');
       });
 
-      test('refuses a broken gzip body: 400, and an encoding that is not read, Brotli among them: 415', async () => {
+      test('rejects a broken gzip body with 400, and other encodings, also Brotli, with 415', async () => {
         const gzip = { 'content-encoding': 'gzip' };
         expectError(operation, await accept(operation, { raw: 'no gzip', headers: gzip }), 'malformedBody');
         for (const encoding of ['compress', 'br', 'gzip, br']) {
@@ -135,7 +135,7 @@ describe('bodies and errors of every operation', () => {
       });
 
       test.each(cappedArrays(operation))(
-        'takes at most $max $name: 400 for one more',
+        'accepts at most $max $name: 400 for one more',
         async ({ name, max, item }) => {
           const { json } = await access().example(operation, fleet().workspace);
           const holding = (count: number) => ({
@@ -157,7 +157,7 @@ describe('bodies and errors of every operation', () => {
 
   describe('its errors', () => {
     describe.each(operations)('$id', (operation) => {
-      test('have one shape in every request that it refuses', async () => {
+      test('have one shape in every rejected request', async () => {
         const answers: ApiAnswer[] = [];
         const refuse = async (change: ApiRequest) => answers.push(await accept(operation, change));
         const example = await access().example(operation, fleet().workspace);
@@ -190,7 +190,7 @@ describe('bodies and errors of every operation', () => {
             });
           if ('errors' in body) expectOneShape(body.errors);
         }
-        // What is accepted names its elements in the same way.
+        // Accepted requests name their invalid elements in the same way.
         for (const { body } of answers.filter(({ status }) => acceptedStatuses(operation).includes(status))) {
           for (const list of ['errors', 'warnings', 'rename_errors', 'removal_errors']) {
             if (body?.[list]?.length > 0) expectOneShape(body[list]);
@@ -230,7 +230,7 @@ describe('bodies and errors of every operation', () => {
         ],
       };
 
-      test('stand beside the errors, in the documented shape', async () => {
+      test('are next to the errors, in the documented shape', async () => {
         const answer = await accept(operation, { json });
         expect(answer).toMatchObject({ status: 201 });
         expect(answer.body).toEqual(body);
@@ -284,7 +284,10 @@ function expectOneShape(errors: unknown): void {
   }
 }
 
-/** The example with one member wrong, and with wrong elements in one of its arrays, beside a good one too. */
+/**
+ * Returns the example with one member wrong, and with invalid elements in one of its arrays, also next to a
+ * valid one.
+ */
 function wrongBodies(schema: Schema, example: Record<string, Json>): Json[] {
   const properties = Object.entries((schema.properties ?? {}) as Record<string, Schema>);
   return properties.flatMap(([name, { type, maxItems }]) => {

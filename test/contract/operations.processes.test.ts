@@ -21,11 +21,11 @@ const withKey = operations.filter(({ method }) => method === 'POST');
 describe.each(eitherBackend)('every operation, with the queue in %s', (backend) => {
   const { ask, accept, access, fleet, makeKey, port, staysPrivate } = contractScene(backend, { edges: 2 });
 
-  describe('who is admitted', () => {
+  describe('admission', () => {
     describe.each(operations)('$id', (operation) => {
       const status = expect.toBeOneOf(acceptedStatuses(operation));
 
-      test('refuses a request without a key, with another scheme and with an unknown key: 401', async () => {
+      test('rejects a request without a key, with another scheme and with an unknown key: 401', async () => {
         const { key: good } = await access().admit(operation, fleet().workspace);
         const unknown = `pk_${'x'.repeat(43)}`;
         const basic = Buffer.from(`user:${good}`).toString('base64');
@@ -42,13 +42,13 @@ describe.each(eitherBackend)('every operation, with the queue in %s', (backend) 
         }
       });
 
-      test('takes the scheme in any case', async () => {
+      test('accepts the scheme in any case', async () => {
         const { key } = await access().admit(operation, fleet().workspace);
         const headers = { authorization: `bEARER ${key}` };
         expect(await accept(operation, { key: undefined, headers })).toMatchObject({ status });
       });
 
-      test('refuses what is over the limit of its workspace: 429 with Retry-After', async () => {
+      test('rejects requests over the limit of their workspace: 429 with Retry-After', async () => {
         const workspace = await createWorkspace(fleet().pool, `limited-${operation.id}`);
         const company = await createCompany(fleet().pool, `limited-${operation.id}`);
         await fleet().pool.query('update workspaces set company_id = $1 where id = $2', [
@@ -74,7 +74,7 @@ describe.each(eitherBackend)('every operation, with the queue in %s', (backend) 
     describe.each(withApiKey)('$id, which takes an API key,', (operation) => {
       const status = expect.toBeOneOf(acceptedStatuses(operation));
 
-      test('refuses a revoked key on every edge within seconds: 401', async () => {
+      test('rejects a revoked key on every web process within seconds: 401', async () => {
         const key = await makeKey(operation.permission ? [operation.permission] : []);
         const ports = fleet().edges.map((edge) => edge.port);
         expect(ports).toHaveLength(2);
@@ -88,7 +88,7 @@ describe.each(eitherBackend)('every operation, with the queue in %s', (backend) 
         await waitUntil(refused, { what: 'the revoked key to be refused by both', deadline: 3000 });
       });
 
-      test("refuses an address outside the key's allowlist: 403", async () => {
+      test("rejects an address outside the key's allowlist: 403", async () => {
         const key = await makeKey(permissions, ['10.0.0.0/8', '192.0.2.1']);
         const answer = await accept(operation, { key });
         expectError(operation, answer, 'addressNotAllowed');
@@ -98,7 +98,7 @@ describe.each(eitherBackend)('every operation, with the queue in %s', (backend) 
       });
     });
 
-    test.each(withPermission)('$id refuses a key without its permission: 403', async (operation) => {
+    test.each(withPermission)('$id rejects a key without its permission: 403', async (operation) => {
       const key = await makeKey(permissions.filter((permission) => permission !== operation.permission));
       const answer = await accept(operation, { key });
       expectError(operation, answer, 'permissionMissing');
@@ -106,7 +106,7 @@ describe.each(eitherBackend)('every operation, with the queue in %s', (backend) 
     });
   });
 
-  describe('what is answered', () => {
+  describe('responses', () => {
     describe.each(operations)('$id', (operation) => {
       const status = expect.toBeOneOf(acceptedStatuses(operation));
 
@@ -117,7 +117,7 @@ describe.each(eitherBackend)('every operation, with the queue in %s', (backend) 
         expectFit(operation.replies[acceptedStatus(operation)]!.schema, operation.example.reply);
       });
 
-      test('tells the limit, what is left and when all of it is free again', async () => {
+      test('returns the limit, the remaining requests and the time of the reset', async () => {
         const asked = Math.floor(Date.now() / 1000);
         const { headers } = await accept(operation);
         const [limit, remaining, reset] = ['limit', 'remaining', 'reset'].map((name) =>
@@ -147,7 +147,7 @@ describe.each(eitherBackend)('every operation, with the queue in %s', (backend) 
       });
     });
 
-    test('an unknown path is 404, whoever asks', async () => {
+    test('an unknown path is 404, with and without a key', async () => {
       for (const path of ['/nowhere', '/users', '/USERS/TRACK/x', '/%ff', '//']) {
         for (const key of [undefined, fleet().workspace.key]) {
           const { status, body } = await ask({ method: 'POST', path, key, json: {} });
@@ -169,7 +169,7 @@ describe.each(eitherBackend)('every operation, with the queue in %s', (backend) 
       });
     });
 
-    test('whoever opens the address itself is told where the API is described: 404', async () => {
+    test('GET / is 404 and names the addresses of the documentation', async () => {
       const { status, body } = await send(port(), { method: 'GET', path: '/' });
       expect({ status, body }).toEqual({ status: 404, body: errorBodyOf('nothingHere') });
       for (const path of ['/docs', '/openapi.json']) {
@@ -193,7 +193,7 @@ describe.each(eitherBackend)('every operation, with the queue in %s', (backend) 
       expect(named.sort()).toEqual(operations.map(({ id }) => id).sort());
     });
 
-    test('the pages beside the operations have the headers of every answer, with no limit', async () => {
+    test('pages other than operations have the common headers, and no rate limit', async () => {
       for (const path of ['/healthz', '/readyz', '/metrics', '/openapi.json', '/docs']) {
         const { headers } = await fetch(`http://127.0.0.1:${port()}${path}`);
         expectCommonHeaders(headers, /^$/);
@@ -221,7 +221,7 @@ describe.each(eitherBackend)('every operation, with the queue in %s', (backend) 
     describe.each(withKey)('$id', (operation) => {
       const status = expect.toBeOneOf(acceptedStatuses(operation));
 
-      test('answers the same request with the same answer on every edge, and refuses another: 422', async () => {
+      test('repeats its answer to the same request on every web process, and rejects another: 422', async () => {
         const headers = { 'Idempotency-Key': uuidv7() };
         const request = { ...(await access().example(operation, fleet().workspace)), headers };
         const first = await accept(operation, request);
@@ -239,7 +239,7 @@ describe.each(eitherBackend)('every operation, with the queue in %s', (backend) 
         expectError(operation, third, 'idempotencyKeyReused');
       });
 
-      test('refuses a key that is none: 400', async () => {
+      test('rejects an invalid key: 400', async () => {
         const answer = await accept(operation, { headers: { 'Idempotency-Key': 'two words' } });
         expectError(operation, answer, 'invalidIdempotencyKey');
       });
@@ -249,7 +249,7 @@ describe.each(eitherBackend)('every operation, with the queue in %s', (backend) 
   staysPrivate();
 });
 
-/** The body of what is no operation, beside one: in the form of its protocol. */
+/** Returns the body of a request outside of all operations, in the form of the given operation's protocol. */
 function noOperation({ auth, errorBody }: Operation, message: string, status: number): Json {
   return (auth && errorBody?.({ message, status })) || { message };
 }

@@ -12,7 +12,7 @@ const withApiKey = operations.filter(({ auth }) => auth === undefined);
 const withBody = withApiKey.filter(({ body }) => body);
 const tracking = withApiKey.filter(({ id }) => id.startsWith('users.track'));
 
-describe('how five clients read refused answers', () => {
+describe('how five clients read rejections', () => {
   const { accept, ask, access, fleet, makeKey } = contractScene('redis');
 
   /** Expects each client to read the answer, which has this status. */

@@ -32,7 +32,7 @@ interface Service {
 const run = promisify(execFile);
 const read = (file: string) => readFileSync(path.join(packageRoot, file), 'utf8');
 const procfile = parseProcfile(read('Procfile'));
-/** Of the specification, as a linter of such files ships it. */
+/** JSON schema of the Compose specification, as a linter of such files ships it. */
 const composeSchema = JSON.parse(read('node_modules/dclint/schemas/compose.schema.json'));
 const compose = parse(read('docker-compose.yml'), { merge: true }) as {
   services: Record<string, Service>;
@@ -45,7 +45,7 @@ const { postgres, redis, secrets, release, web, worker, sync, board } = compose.
 const ours = Object.fromEntries(procfile.map(({ name }) => [name, compose.services[name]!]));
 
 describe('docker-compose.yml', () => {
-  test('is what the specification of Compose allows', () => {
+  test('is valid under the Compose specification', () => {
     const isAllowed = new Ajv({ strict: false, formats: { duration: true } }).compile({
       ...composeSchema,
       $schema: undefined,
@@ -54,7 +54,7 @@ describe('docker-compose.yml', () => {
     expect(isAllowed({ services: { web: { ...web, port: ['3000:3000'] } } })).toBe(false);
   });
 
-  test('runs every line of the Procfile under its name with its command, beside Postgres, Redis and what makes secrets', () => {
+  test('runs every line of the Procfile by name and command, with Postgres, Redis and secrets', () => {
     expect(Object.keys(compose.services).sort()).toEqual(
       ['postgres', 'redis', 'secrets', ...procfile.map(({ name }) => name)].sort(),
     );
@@ -65,7 +65,7 @@ describe('docker-compose.yml', () => {
     }
   });
 
-  test('sets only what the settings know, each to a value that they accept', () => {
+  test('sets only known settings, each to a valid value', () => {
     for (const service of Object.values(ours)) {
       const environment = Object.entries(service.environment ?? {}).map(([name, value]) => [
         name,
@@ -77,7 +77,7 @@ describe('docker-compose.yml', () => {
     }
   });
 
-  test('reads no variable that docs/operations.md does not explain', () => {
+  test('reads only variables that docs/operations.md explains', () => {
     const variables = [...read('docker-compose.yml').matchAll(/(?<![$\\])\$\{(\w+)/g)].map(
       ([, name]) => name!,
     );
@@ -95,15 +95,15 @@ describe('docker-compose.yml', () => {
     }
   });
 
-  test('Redis stores what it confirms, throws nothing out, and has a mark at which web refuses', () => {
+  test('makes Redis sync every write, evict no keys, and have a memory limit', () => {
     expect(redis.command).toBe(
       'redis-server --appendonly yes --appendfsync always --maxmemory-policy noeviction --maxmemory ${REDIS_MAXMEMORY:-1gb}',
     );
   });
 
-  test('the password of the board and the token of /metrics are made once, stay, and give way to those of .env', async () => {
+  test('creates the board password and the metrics token once, and prefers values of .env', async () => {
     const folder = await mkdtemp(path.join(tmpdir(), 'penstock-secrets-'));
-    /** As Compose runs it, with the volume in another place. */
+    /** Runs the service as Compose does, with another path in place of the volume. */
     const runService = async ({ entrypoint = [], command = [] }: Service, env: Record<string, string>) => {
       const words = [...entrypoint, ...[command].flat()].map((word) =>
         word.replaceAll('$$', '$').replaceAll('/secrets', folder),
@@ -131,17 +131,17 @@ describe('docker-compose.yml', () => {
       expect(service.entrypoint).toEqual(web.entrypoint);
       expect(service.volumes).toEqual(['secrets:/secrets:ro']);
     }
-    // What writes them talks to nobody.
+    // The container that writes the secrets has no network.
     expect(secrets).toMatchObject({ network_mode: 'none', restart: 'no', user: 'root' });
   });
 
-  test('the data of both lies in named volumes', () => {
+  test('keeps the data of Postgres and Redis in named volumes', () => {
     expect(postgres.volumes).toEqual(['postgres-data:/var/lib/postgresql/data']);
     expect(redis.volumes).toEqual(['redis-data:/data']);
     expect(Object.keys(compose.volumes).sort()).toEqual(['postgres-data', 'redis-data', 'secrets']);
   });
 
-  test('processes start when the tables are there and both stores are healthy', () => {
+  test('starts processes once the tables exist and both stores are healthy', () => {
     const condition = (name: string) => ({ condition: name });
     for (const service of [web, worker, sync, board]) {
       expect(service.depends_on).toEqual({
@@ -158,14 +158,14 @@ describe('docker-compose.yml', () => {
     expect(release.restart).toBe('no');
   });
 
-  test('web, workers and sync processes can be scaled: no name, no port of one container', () => {
+  test('allows scaling of web, workers and sync: no container name, no fixed port', () => {
     for (const service of [web, worker, sync]) expect(service.container_name).toBeUndefined();
     for (const service of [worker, sync]) expect(service.ports).toBeUndefined();
     // A range has a port for each.
     expect(web.ports).toEqual([`\${WEB_PORTS:-${settings.PORT.default}}:${settings.PORT.default}`]);
   });
 
-  test('health and metrics of every process are reached by the others of its network', () => {
+  test('exposes health and metrics of every process to the others of its network', () => {
     for (const [service, host] of [
       [web, 'HOST'],
       [worker, 'WORKER_HOST'],
@@ -175,7 +175,7 @@ describe('docker-compose.yml', () => {
       expect(service.environment).toMatchObject({ [host]: '0.0.0.0' });
   });
 
-  test('each process has the port of its setting; web is published on it, the dashboard on this machine only', () => {
+  test('publishes web on the port of its setting, and the console on this machine only', () => {
     expect(web.environment).toMatchObject({ HOST: '0.0.0.0', PORT: settings.PORT.default });
     expect(board.environment).toMatchObject({
       BOARD_HOST: '0.0.0.0',
@@ -188,7 +188,7 @@ describe('docker-compose.yml', () => {
     expect(redis.ports).toBeUndefined();
   });
 
-  test('everything that stays up has a health check', () => {
+  test('gives every long-running process a health check', () => {
     for (const [name, { healthcheck }] of Object.entries(compose.services)) {
       if (name === 'release' || name === 'secrets') expect(healthcheck).toEqual({ disable: true });
       else expect(healthcheck?.test?.[0], name).toBe('CMD');
@@ -198,7 +198,7 @@ describe('docker-compose.yml', () => {
     }
   });
 
-  test('the health check of a process that does not answer fails', async () => {
+  test('has a health check that fails if the process does not answer', async () => {
     const check = startProcess('dist/src/health.js', { PORT: '1' }, ['web']);
     expect(await check.exit).toEqual({ code: 1, signal: null });
   });

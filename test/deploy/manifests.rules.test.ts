@@ -9,7 +9,7 @@ import { digestOf, renderings } from '../../tools/deploy/renderings.ts';
 import { exported } from '../../tools/generate/registries.ts';
 import { faultsOf, type Manifest } from './schemas.ts';
 
-// biome-ignore lint/suspicious/noExplicitAny: what each kind has is proved by its schema.
+// biome-ignore lint/suspicious/noExplicitAny: the schema of each kind checks its members.
 type Any = any;
 
 const read = (file: string) => readFileSync(path.join(packageRoot, file), 'utf8');
@@ -31,7 +31,7 @@ describe.each(renderings)('deploy/$file', ({ file, sources }) => {
     expect(read(`deploy/${file}`)).toContain(`# of sources with sha256 ${digestOf({ sources })}\n`);
   });
 
-  test('has only what the schemas of Kubernetes, KEDA and the Prometheus operator know', async () => {
+  test('is valid under the schemas of Kubernetes, KEDA and the Prometheus operator', async () => {
     expect(objects.length).toBeGreaterThan(10);
     for (const one of objects) expect([nameOf(one), await faultsOf(one)]).toEqual([nameOf(one), []]);
     expect(new Set(objects.map(nameOf)).size).toBe(objects.length);
@@ -52,7 +52,7 @@ describe.each(renderings)('deploy/$file', ({ file, sources }) => {
     expect([...of('Deployment'), ...of('Job')]).toHaveLength(procfile.length);
   });
 
-  test('sets only what the settings know, each to a value that they accept, and no secret but from the Secret', () => {
+  test('sets only known settings, each to a valid value, and secrets only from the Secret', () => {
     expect(readConfig(config)).toBeTruthy();
     for (const [, { containers }] of podsOf()) {
       for (const { name, value, valueFrom } of containers[0].env) {
@@ -67,7 +67,7 @@ describe.each(renderings)('deploy/$file', ({ file, sources }) => {
     expect(of('Secret')).toEqual([]);
   });
 
-  test('no pod is root, writes into its image, has a capability or a token of the cluster; each has its bounds', () => {
+  test('runs pods as non-root, read-only, unprivileged, without a token, and with limits', () => {
     for (const [name, pod] of podsOf()) {
       expect(pod, name).toMatchObject({
         automountServiceAccountToken: false,
@@ -87,7 +87,7 @@ describe.each(renderings)('deploy/$file', ({ file, sources }) => {
     }
   });
 
-  test('each process is alive by /healthz, ready by /readyz, and has time to stop', () => {
+  test('checks each process by /healthz and /readyz, and gives it time to stop', () => {
     const { SHUTDOWN_DELAY_MS, SHUTDOWN_TIMEOUT_MS } = readConfig(config);
     for (const { spec } of of('Deployment')) {
       const pod = spec.template.spec;
@@ -97,7 +97,7 @@ describe.each(renderings)('deploy/$file', ({ file, sources }) => {
       expect(pod.terminationGracePeriodSeconds * 1000).toBeGreaterThan(
         SHUTDOWN_DELAY_MS + SHUTDOWN_TIMEOUT_MS,
       );
-      // Whoever follows /readyz as the kubelet does has seen it when the process closes.
+      // A balancer that follows /readyz as the kubelet does has seen the change before the process closes.
       const { periodSeconds, failureThreshold } = container.readinessProbe;
       expect(SHUTDOWN_DELAY_MS).toBeGreaterThanOrEqual(periodSeconds * failureThreshold * 1000);
     }
@@ -123,7 +123,7 @@ describe.each(renderings)('deploy/$file', ({ file, sources }) => {
     }
   });
 
-  test('the sizes of /tmp hold what the syncs may write', () => {
+  test('has space in /tmp for the files that syncs may write', () => {
     const sync = of('Deployment').find((one) => componentOf(one) === 'sync');
     const { SYNC_CONCURRENCY, SYNC_SCRATCH_BYTES } = readConfig(config);
     const [, gibibytes] = /^(\d+)Gi$/.exec(sync.spec.template.spec.volumes[0].emptyDir.sizeLimit)!;
@@ -131,7 +131,7 @@ describe.each(renderings)('deploy/$file', ({ file, sources }) => {
   });
 
   if (file.includes('production'))
-    test('workers grow with the age of the oldest waiting envelope, up to the number of lanes of all shards', () => {
+    test('scales workers by the age of the oldest envelope, up to the number of all lanes', () => {
       const [{ spec }] = of('ScaledObject');
       const { LANES, SHARDS } = readConfig(config);
       expect(config).toHaveProperty('SHARDS');
@@ -146,7 +146,7 @@ describe.each(renderings)('deploy/$file', ({ file, sources }) => {
     });
 });
 
-test.each(['small', 'production'])('the chart and the overlay %s make the same', (which) => {
+test.each(['small', 'production'])('the chart and the overlay %s render the same objects', (which) => {
   const made = (how: string) =>
     new Map(
       renderedBy(`rendered/${how}-${which}.yaml`)
@@ -159,7 +159,7 @@ test.each(['small', 'production'])('the chart and the overlay %s make the same',
   for (const [name, one] of chart) expect(one, name).toEqual(overlay.get(name));
 });
 
-test('a rendering with a word that no schema knows is found out', async () => {
+test('a rendering with a word that no schema knows is rejected', async () => {
   const [web] = renderedBy('rendered/kustomize-small.yaml').filter(
     ({ kind, metadata }) => kind === 'Deployment' && metadata.name === 'penstock-web',
   ) as Any[];
@@ -171,14 +171,14 @@ test('a rendering with a word that no schema knows is found out', async () => {
   ]);
 });
 
-test('chart, image and package are of one release', () => {
+test('chart, image and package have the same release', () => {
   const { version } = JSON.parse(read('package.json'));
   const chart = parse(read('deploy/helm/penstock/Chart.yaml'));
   expect([chart.version, chart.appVersion]).toEqual([version, version]);
   for (const { file } of renderings) expect(read(`deploy/${file}`)).toContain(`penstock:${version}`);
 });
 
-/** Without what the two ways name in their own manner: who manages it, and what makes a change of settings start pods. */
+/** Removes members that differ between the two tools: the manager, and the checksum that restarts pods. */
 function plain(one: Manifest): Manifest {
   const suffix = /^(penstock)-[a-z0-9]{10}$/;
   const text = JSON.stringify(one, (key, value) => {

@@ -12,7 +12,10 @@ import { renderings } from '../../tools/deploy/renderings.ts';
 const run = promisify(execFile);
 const objectsOf = (text: string) => parseAllDocuments(text).map((document) => document.toJS());
 
-/** What a tool prints; undefined, and one line, where it is not installed: what it would prove has to be proved elsewhere. */
+/**
+ * Returns the output of a tool. If it is not installed, prints a line and returns undefined: the result is
+ * not checked here.
+ */
 async function tried(tool: string, made: Promise<string>): Promise<string | undefined> {
   return made.catch((error: NodeJS.ErrnoException) => {
     if (error.code !== 'ENOENT') throw error;
@@ -21,27 +24,30 @@ async function tried(tool: string, made: Promise<string>): Promise<string | unde
   });
 }
 
-test.each(renderings)('deploy/$file is what $command.0 makes, where it is installed', async (rendering) => {
-  const now = await tried(rendering.command[0], render(rendering));
-  if (now === undefined) return;
-  // Another release of the tool may put the same in another order.
-  const committed = readFileSync(path.join(packageRoot, 'deploy', rendering.file), 'utf8');
-  expect(objectsOf(now)).toEqual(objectsOf(committed));
-});
+test.each(renderings)(
+  'deploy/$file equals the output of $command.0, if it is installed',
+  async (rendering) => {
+    const now = await tried(rendering.command[0], render(rendering));
+    if (now === undefined) return;
+    // Another release of the tool may put the same in another order.
+    const committed = readFileSync(path.join(packageRoot, 'deploy', rendering.file), 'utf8');
+    expect(objectsOf(now)).toEqual(objectsOf(committed));
+  },
+);
 
-test('systemd knows every line of the units, where systemd-analyze is installed', async () => {
+test('systemd-analyze accepts every line of the units, if it is installed', async () => {
   const folder = mkdtempSync(path.join(tmpdir(), 'penstock-units-'));
   onTestFinished(() => rmSync(folder, { recursive: true }));
   const source = path.join(packageRoot, 'deploy/systemd');
   const files = readdirSync(source).map((file) => {
     const copy = path.join(folder, file.replace('@.', '@1.'));
-    // It looks for the program of each.
+    // systemd-analyze looks for the program of each unit.
     const text = readFileSync(path.join(source, file), 'utf8').replace('/usr/bin/node', process.execPath);
     writeFileSync(copy, text);
     return copy;
   });
   const verified = run('systemd-analyze', ['verify', '--man=no', ...files]).then(({ stderr }) => stderr);
   const said = await tried('systemd-analyze', verified);
-  // Of units that are elsewhere on this machine it may say something as well.
+  // systemd-analyze may also report other units of this machine.
   expect((said ?? '').split('\n').filter((line) => line.includes('penstock'))).toEqual([]);
 });

@@ -14,7 +14,7 @@ const units = new Map(
     .map((file) => [/^penstock-(\w+)@?\.service$/.exec(file)![1]!, read(path.join(folder, file))]),
 );
 
-/** What a unit is held to beside its own. */
+/** Hardening options that each unit must have. */
 const hardening =
   `DynamicUser=yes ProtectSystem=strict ProtectHome=yes PrivateTmp=yes PrivateDevices=yes NoNewPrivileges=yes
   RestrictNamespaces=yes RestrictSUIDSGID=yes LockPersonality=yes CapabilityBoundingSet= SystemCallFilter=@system-service UMask=0077`
@@ -31,7 +31,7 @@ test('each line of the Procfile is a unit by its command, and belongs to penstoc
   }
 });
 
-test('no unit is root, or writes anywhere but into a folder of its own', () => {
+test('units run as non-root, and write only to folders of their own', () => {
   const folders = new Set<string>();
   for (const [name, unit] of units) {
     for (const line of hardening) expect(unit, name).toContain(line);
@@ -42,7 +42,7 @@ test('no unit is root, or writes anywhere but into a folder of its own', () => {
   expect(folders.size).toBe(units.size);
 });
 
-test('each process is started again, and has time to stop as long as SHUTDOWN_DELAY_MS is what docs/deploy.md says', () => {
+test('each process is restarted, and has time to stop with the delay of docs/deploy.md', () => {
   for (const [name, unit] of units) {
     if (name === 'release') continue;
     expect(unit).toContain('\nRestart=always\n');

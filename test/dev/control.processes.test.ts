@@ -113,7 +113,7 @@ describe('control endpoints', () => {
       expect((await client.control('/requests', { path: '/users/track' })).body.count).toBe(0);
     });
 
-    test('creates nothing if a part is refused, and names the line and the rule', async () => {
+    test('creates no data if a part is rejected, and names the line and the rule', async () => {
       const refused = await seed(
         ['users:', '  - external_id: ada', 'events:', '  - external_id: ada', '    name: 7'].join('\n'),
       );
@@ -135,7 +135,7 @@ describe('control endpoints', () => {
         'integrations: [{name: a, kind: events, source: {type: folder}}]',
         /^integrations\.0\.source.* 'path'/,
       ],
-    ])('refuses %s with its position', async (text, problem) => {
+    ])('rejects %s with its position', async (text, problem) => {
       const { status, body } = await seed(text);
       expect({ status, errors: body.errors }).toEqual({
         status: 400,
@@ -256,7 +256,7 @@ describe('control endpoints', () => {
       [{ advance: 'soon' }, '3 days'],
       [{ advance: '300 years' }, '1971 to 2199'],
       [{}, 'not valid'],
-    ])('refuses %j', async (change, rule) => {
+    ])('rejects %j', async (change, rule) => {
       const { status, body } = await client.control('/clock', change);
       expect({ status, message: body.message }).toEqual({
         status: 400,
@@ -266,7 +266,7 @@ describe('control endpoints', () => {
   });
 
   describe('POST /_dev/faults', () => {
-    test('object_errors refuses the chosen objects, and the others take effect', async () => {
+    test('object_errors rejects the chosen objects, and the others take effect', async () => {
       await client.control('/faults', {
         ...{ kind: 'object_errors', path: '/users/track' },
         errors: [{ index: 1, type: "'first_name' is not valid" }],
@@ -283,7 +283,7 @@ describe('control endpoints', () => {
       });
     });
 
-    test('object_errors refuses the whole request if no other object is valid', async () => {
+    test('object_errors rejects the whole request if no other object is valid', async () => {
       await client.control('/faults', { kind: 'object_errors', errors: [{ index: 0, type: 'no' }] });
       const response = await client.send('/users/track', { events: [{ external_id: 'a' }] });
       expect(response.status).toBe(400);

@@ -27,7 +27,7 @@ beforeAll(async () => {
 afterAll(async () => {
   running.kill('SIGTERM');
   expect(await running.exit).toEqual({ code: 0, signal: null });
-  // Its own data, and the data of the one that was killed.
+  // Its own data, and the data of the killed one.
   expect(readdirSync(scratch).filter((name) => name.startsWith('penstock-dev-'))).toEqual([]);
 });
 
@@ -206,7 +206,7 @@ describe('penstock dev', () => {
       expect(responses[0]!.headers.get('Retry-After')).toBe(kind === 'server_error' ? null : '7');
     });
 
-    test('reset closes the connection and accepts nothing', async () => {
+    test('reset closes the connection and rejects the request', async () => {
       await control('/faults', { kind: 'reset', path: '/users/track' });
       await expect(track('ada')).rejects.toThrow();
       expect(await users('ada')).toEqual([]);
@@ -227,7 +227,7 @@ describe('penstock dev', () => {
     });
   });
 
-  test('a control endpoint refuses a request from a web page', async () => {
+  test('a control endpoint rejects a request from a web page', async () => {
     const response = await fetch(`${facts.url}/_dev/reset`, {
       method: 'POST',
       headers: { Origin: 'https://example.com' },
@@ -236,7 +236,7 @@ describe('penstock dev', () => {
   });
 });
 
-describe('a start of penstock dev that is refused', () => {
+describe('a start of penstock dev that fails', () => {
   test.each(['DATABASE_URL', 'REDIS_URL'])('names the setting %s', async (name) => {
     const url = name === 'REDIS_URL' ? 'redis://127.0.0.1' : 'postgresql://127.0.0.1/none';
     const refused = start(['--port', '0'], { [name]: url });
@@ -261,7 +261,7 @@ describe('another penstock dev', () => {
   let other: TestProcess;
   afterEach(() => other.kill('SIGKILL'));
 
-  test('runs beside the first one with data of its own, and listens where --host says', async () => {
+  test('runs at the same time as the first one with data of its own, and listens on --host', async () => {
     await track('ada');
     other = start(['--port', String(await leasePort()), '--host', '0.0.0.0', '--json']);
     const { url, api_key } = await devFacts(other);

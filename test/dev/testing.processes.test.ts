@@ -83,7 +83,7 @@ describe('startPenstock', () => {
     expect(rejected).toMatchObject([{ input_array: 'attributes', index: 0, object: { first_name: 'Ada' } }]);
   });
 
-  test('a refused control request fails with the reason', async () => {
+  test('a rejected control request fails with the reason', async () => {
     await expect(penstock.restore('none')).rejects.toThrow(
       /^POST \/_dev\/restore failed with 404: .*There is no snapshot 'none'/,
     );

@@ -13,7 +13,7 @@ import { pathWithNpx } from '../setup/npx.ts';
 import { createGroup, createWorkspace } from '../setup/workspace.ts';
 import { type Step, stepsOf } from './steps.ts';
 
-/** What runs a file of each suffix. For curl the shell does, which has to find it. */
+/** Returns the program for files of each suffix. For curl it is the shell, which has to find curl. */
 const programs: Record<string, () => Promise<string>> = {
   sh: async () => {
     await findCurl();
@@ -23,7 +23,7 @@ const programs: Record<string, () => Promise<string>> = {
   py: findPython,
 };
 
-/** What is not the same for everybody. */
+/** Checks of responses that differ between installations. */
 const judged: Record<string, (answer: Json) => void> = {
   'users.export.ids': (answer) =>
     expect(answer).toMatchObject({
@@ -32,7 +32,7 @@ const judged: Record<string, (answer: Json) => void> = {
           external_id: 'ada',
           first_name: 'Ada',
           user_aliases: [{ alias_label: 'device', alias_name: 'tablet-7' }],
-          // plan is her own: what ada-old had does not take its place.
+          // She keeps her own plan; the one of ada-old does not replace it.
           custom_attributes: { logins: 1, plan: 'pro' },
           custom_events: [{ name: 'signed_up', count: 1 }],
         },
@@ -61,7 +61,7 @@ beforeAll(async () => {
 afterAll(() => fleet?.stop());
 
 describe.each(languages)('the examples in $name', ({ name, suffix, write }) => {
-  test('run as they are shown, one after the other, and are answered as it is said', async () => {
+  test('run as they are shown, in order, with the documented responses', async () => {
     const program = await programs[suffix]!();
     const workspace = await createDefault();
     const company = await createCompany(fleet.pool, `who reads ${name}`);
@@ -86,14 +86,14 @@ describe.each(languages)('the examples in $name', ({ name, suffix, write }) => {
         else judged[id]!(answer);
         return true;
       };
-      // What reads back sees what the workers have applied.
+      // Requests that read wait until the workers have applied the earlier ones.
       const isRead = id === 'events.list' || id === 'users.export.ids' || id === 'subscription.status.get';
       if (isRead) await waitUntil(run, { what: `${id} in ${name}`, deadline: 30_000 });
       else await run();
     }
   }, 120_000);
 
-  test('end with an error where the service refuses them', async () => {
+  test('end with an error if the service rejects them', async () => {
     const program = await programs[suffix]!();
     const file = path.join(temporaryFolder('penstock-examples-'), `refused.${suffix}`);
     await writeFile(file, write(examples['events.list']!));
@@ -111,12 +111,12 @@ describe.each(languages)('the examples in $name', ({ name, suffix, write }) => {
 /** Guides whose commands continue where the quickstart ends. */
 const guides = ['identify-and-merge', 'subscriptions', 'retries', 'api'];
 
-test('the commands of quickstart.md return what the page shows', async () => {
+test('the commands of quickstart.md have the results that the page shows', async () => {
   await runGuide('quickstart');
 }, 120_000);
 
 test.each(guides)(
-  'the commands of %s.md, after those of quickstart.md, return what the page shows',
+  'the commands of %s.md, after those of quickstart.md, have the results on the page',
   async (name) => {
     const isNeeded = ({ command }: Step) => command.startsWith('curl') && !READS.test(command);
     const before = stepsOf('quickstart').filter(isNeeded);

@@ -16,8 +16,9 @@ import { endStarted, settingsWithCluster, startAndWait } from '../setup/npm-star
 import { pathWithNpx } from '../setup/npx.ts';
 
 /**
- * In the long form alone: what the page's commands do is asked by test/import, test/export/round-trip and
- * test/edge/proxy.processes.test.ts; here it is that the page says it rightly.
+ * Runs only in the long form. test/import, test/export/round-trip and test/edge/proxy.processes.test.ts cover
+ * the commands;
+ * this test checks that the page describes them correctly.
  */
 const THEIR_KEY = 'a-key-that-clients-have-already-0123456789';
 const THEIR_HOST = 'https://rest.example.com';
@@ -58,7 +59,7 @@ afterAll(async () => {
 const inWords = (block: string) =>
   block.replaceAll(THEIR_HOST, `http://127.0.0.1:${(upstream.address() as AddressInfo).port}`);
 
-/** Runs a block as it stands; every line of it has to end well. */
+/** Runs a block unchanged; each of its lines has to succeed. */
 function run(block: string): Promise<string> {
   const surroundings = { PATH: searchPath, HOME: folder, ...env };
   return new Promise((resolve, reject) => {
@@ -74,7 +75,7 @@ function run(block: string): Promise<string> {
   });
 }
 
-/** A block that starts everything, in the place of what runs. */
+/** Runs a block that starts everything, and replaces the running processes. */
 async function start(block: string): Promise<void> {
   const [, upstreamUrl] = /^(?:PROXY_UPSTREAM=(\S+) )?npm start\n$/.exec(inWords(block)) ?? ['', 'unread'];
   expect(upstreamUrl).not.toBe('unread');
@@ -87,7 +88,7 @@ const named = (external_id: string) => ({
   attributes: [{ external_id, first_name: external_id, plan: 'pro' }],
 });
 
-/** Waits for what the statement counts. */
+/** Waits until the statement returns the count. */
 async function waitForCount(statement: string, count: number): Promise<void> {
   const client = new pg.Client({ connectionString: readEmbeddedUrl(env.DATA_DIR)! });
   await client.connect();
@@ -107,7 +108,7 @@ const theirUser = (external_id: string, more: object = {}) => ({
 const lines = (rows: readonly object[]) => rows.map((row) => `${JSON.stringify(row)}\n`).join('');
 const archive = (users: readonly object[]) => zipOf([{ name: '1.txt', content: lines(users) }]);
 
-test('every block of the page runs in its order, and at each step users are where it says', async () => {
+test('every block of the page runs in order, and users are where each step says', async () => {
   const [prepare, proxy, backfill, compare, cutOver, goBack, moveOut] = blocksOf();
   expect(
     [prepare, proxy, backfill, compare, cutOver, goBack, moveOut].map((blocks) => blocks?.length),
@@ -168,7 +169,7 @@ test('every block of the page runs in its order, and at each step users are wher
   expect(asked).toHaveLength(3);
   await waitForCount(`select count(*) from profiles where external_id = 'frank'`, 1);
 
-  // Into the same one: another has its own address and nothing else.
+  // Restore into the same installation: another one has only an own address.
   await run(moveOut![0]!);
   await waitForCount(`select count(*) from events where name = 'opened'`, 2);
 }, 400_000);

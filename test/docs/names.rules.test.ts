@@ -8,7 +8,7 @@ import { settings } from '../../src/platform/settings.ts';
 import { exported } from '../../tools/generate/registries.ts';
 import { sources } from '../setup/sources.ts';
 
-/** Documents that describe the present. CHANGELOG.md also names what existed earlier. */
+/** Documents about the present. CHANGELOG.md also names parts that no longer exist. */
 const documents = [
   ...['README.md', 'SECURITY.md', 'CONTRIBUTING.md'],
   ...markdownIn('docs'),

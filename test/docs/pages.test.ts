@@ -6,7 +6,7 @@ import { expect, test } from 'vitest';
 import { addDocsPages } from '../../src/edge/docs-pages.ts';
 import { Responses } from '../../src/edge/responses.ts';
 
-test('an error on the way to the first page leaves /docs whole for those who ask behind it', async () => {
+test('an error in the first build of the pages does not break /docs for later requests', async () => {
   let isBroken = true;
   const app = express();
   const describeApi = () => {

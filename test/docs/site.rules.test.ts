@@ -26,7 +26,7 @@ const pages = crawl();
 const MOST_BYTES = 150_000;
 
 describe('the pages of the documentation', () => {
-  test('are one for each operation and for each guide, and links lead to all of them', () => {
+  test('exist for each operation and each guide, and links lead to all of them', () => {
     const places = [
       '',
       ...readGuides().map(({ name }) => `/guides/${name}`),
@@ -43,7 +43,7 @@ describe('the pages of the documentation', () => {
     expect(left).toEqual(['README.md', 'testing.md']);
   });
 
-  test('no link of a page leads nowhere: pages, anchors, pictures, styles and scripts are there', () => {
+  test('every link has a target: pages, anchors, pictures, styles and scripts exist', () => {
     const broken = [...pages].flatMap(([place, text]) =>
       [...text.matchAll(/(?:href|src)="([^"]*)"/g)]
         .map(([, link]) => link!)
@@ -59,19 +59,19 @@ describe('the pages of the documentation', () => {
     expect(headings.filter((heading) => /^[a-z_]+$/.test(heading))).toEqual([]);
   });
 
-  test('a picture of docs/pictures is shown in the guide that has it', () => {
+  test('a picture of docs/pictures is shown in the guide that contains it', () => {
     expect(pages.get('/guides/concepts')).toContain('<img src="/docs/pictures/concepts.svg" alt="A request');
     expect(site.picture('concepts.svg')).toMatch(/docs\/pictures\/concepts\.svg$/);
   });
 
-  test('no link of a page is without words, those of an operation in a link included', () => {
+  test('every link of a page has a text, those around an operation included', () => {
     const wordless = [...pages].flatMap(([place, text]) =>
       [...text.matchAll(/<a [^>]*>\s*(?=<\/a>|<a )/g)].map(([link]) => `${place}: ${link}`),
     );
     expect(wordless).toEqual([]);
   });
 
-  test('pictures, styles and scripts are our own; a link to elsewhere is one that a reader follows', () => {
+  test('pictures, styles and scripts are local; external addresses are only links', () => {
     for (const [place, text] of pages) {
       const loaded = [...text.matchAll(/<(?:img|script|link|iframe)[^>]*?(?:src|href)="([^"]*)"/g)];
       for (const [, link] of loaded)
@@ -89,7 +89,7 @@ describe('the pages of the documentation', () => {
     expect(large.map(([place, text]) => [place, text.length + own])).toEqual([]);
   });
 
-  test('are made once', () => {
+  test('are built once', () => {
     expect(site.page('/guides/api')).toEqual(site.page('/guides/api'));
     expect(site.page('/guides/../../package.json')).toBeUndefined();
     expect(site.page('/guides/API')).toBeUndefined();
@@ -140,7 +140,7 @@ describe('a guide', () => {
   const places = { files: new Map([['docs/api.md', '/docs/guides/api']]), operations: new Map() };
   const rendered = (markdown: string) => renderGuide({ ...guide, markdown, tasks: '' }, places).text;
 
-  test('shows HTML of its text as text, wherever it stands', () => {
+  test('shows HTML of its text as text, wherever it occurs', () => {
     for (const markdown of [
       hostile,
       `# ${hostile}`,
@@ -153,7 +153,7 @@ describe('a guide', () => {
     expect(rendered('<!-- for who writes -->\n\ntext')).not.toContain('for who writes');
   });
 
-  test('leads to other guides as they are here, and nowhere by what only the repository has', () => {
+  test('links to other guides by their path here, and not to files of the repository', () => {
     expect(rendered('[api](api.md#who-is-who)')).toContain('<a href="/docs/guides/api#who-is-who">api</a>');
     expect(rendered('[code](../src/web.ts)')).toContain('<span class="elsewhere">code</span>');
     expect(rendered('[x](javascript:alert(1))')).not.toContain('href');
@@ -204,7 +204,7 @@ describe('the search', () => {
     expect((await find(query)).slice(0, 10).join('\n')).toContain(page);
   });
 
-  test('says so where nothing is found, and shows what was asked as text', async () => {
+  test('reports an empty result, and shows the query as text', async () => {
     const hostile = '"><img src=x onerror=alert(1)>';
     const page = await site.search(hostile);
     expect(page).not.toContain('<img');
@@ -212,14 +212,14 @@ describe('the search', () => {
     expect(await site.search('')).toContain('Search guides and reference');
   });
 
-  test('takes a word with hyphens for several, of which it asks for eight', async () => {
+  test('splits a word with hyphens, and searches for at most eight words', async () => {
     const asked = 'one-two-three-four-five-six-seven-eight-nine';
     const text = asked.replaceAll('-', ' ').replace(' nine', '');
     const search = await createSearch([{ title: 'T', heading: 'H', path: '/p', text }]);
     expect(search(asked)).toHaveLength(1);
   });
 
-  test('does no more for a long question than for a short one', async () => {
+  test('does the same amount of work for a long query as for a short one', async () => {
     const long = await site.search('event '.repeat(100_000));
     expect(long).toContain('maxlength="100"');
     expect(long.length).toBeLessThan(60_000);
@@ -228,14 +228,14 @@ describe('the search', () => {
 });
 
 describe('the examples', () => {
-  test('are of operations that there are, by their method and path', () => {
+  test('are of existing operations, by their method and path', () => {
     for (const [id, { method, path: where }] of Object.entries(examples)) {
       const operation = operations.find((one) => one.id === id)!;
       expect([id, method, where.split('?')[0]]).toEqual([id, operation.method, operation.path]);
     }
   });
 
-  test('stand in every language on the page of their operation', () => {
+  test('are shown in every language on the page of their operation', () => {
     for (const [id, example] of Object.entries(examples))
       for (const { write } of languages)
         expect(pages.get(`/reference/${id}`)).toContain(
@@ -243,7 +243,7 @@ describe('the examples', () => {
         );
   });
 
-  test('hold nothing that a shell, Node or Python would read in another way', () => {
+  test('have no characters that a shell, Node or Python interprets differently', () => {
     for (const example of Object.values(examples)) {
       const texts = JSON.stringify([example.path, example.body ?? null]);
       expect(texts.replace(/\$\{\w+\}/g, '')).not.toMatch(/['`$\\]|true|false/);
@@ -265,7 +265,7 @@ test('the package contains the file of every guide', () => {
   expect(files).toEqual(expect.arrayContaining(['docs/*.md']));
 });
 
-test('what makes the pages is loaded when somebody asks for one: nobody imports it at the start', () => {
+test('the modules of the pages are imported dynamically at the first request', () => {
   const files = readdirSync(path.join(packageRoot, 'src'), { recursive: true, encoding: 'utf8' })
     .filter((file) => file.endsWith('.ts') && !file.startsWith('docs'))
     .map((file) => [file, readFileSync(path.join(packageRoot, 'src', file), 'utf8')] as const);

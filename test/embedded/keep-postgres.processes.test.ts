@@ -46,7 +46,7 @@ async function answers({ url }: EmbeddedPostgres): Promise<boolean> {
   return true;
 }
 
-test('a server that is killed again and again comes back each time', async () => {
+test('a server that is killed repeatedly is restarted each time', async () => {
   const { postgres, kill, reasons } = await startScene();
   for (let kills = 0; kills < 4; kills++) {
     kill();
@@ -56,7 +56,7 @@ test('a server that is killed again and again comes back each time', async () =>
   expect(reasons).toEqual([]);
 });
 
-test('one that does not start for a while comes back when it can', async () => {
+test('a server that cannot start for a while is restarted once it can', async () => {
   const { postgres, kill, breakIt, mend, reasons } = await startScene();
   breakIt();
   kill();
@@ -66,7 +66,7 @@ test('one that does not start for a while comes back when it can', async () => {
   expect(reasons).toEqual([]);
 });
 
-test('one that cannot be started any more is given up after five tries, in its own words', async () => {
+test('a server that cannot start is given up after five attempts, with its own message', async () => {
   const { kill, breakIt, reasons } = await startScene();
   breakIt();
   kill();
@@ -76,7 +76,7 @@ test('one that cannot be started any more is given up after five tries, in its o
   ]);
 });
 
-test('stopping it waits for a start that is under way, and leaves nothing running', async () => {
+test('stop waits for a start in progress, and leaves no process running', async () => {
   const { postgres, kill, stop } = await startScene();
   kill();
   await postgres.exited;

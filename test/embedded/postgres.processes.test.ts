@@ -48,7 +48,7 @@ async function expectPassword(url: string): Promise<void> {
   await expect(query(guess.href, 'select')).rejects.toThrow('password authentication failed');
 }
 
-test('it listens on a socket in a folder that is closed to others and on no port, asks for a password, and confirms what is on disk', async () => {
+test('it listens on a private socket and no port, requires a password, and syncs commits', async () => {
   const home = temporaryFolder();
   const { url } = await start(home);
   const folder = path.join(home, 'socket');
@@ -62,7 +62,7 @@ test('it listens on a socket in a folder that is closed to others and on no port
   await expectPassword(url);
 });
 
-test('where the path of a socket would be too long it listens on loopback only, and has to prove itself to clients', async () => {
+test('it listens on loopback with SCRAM if the path of the socket would be too long', async () => {
   const home = path.join(temporaryFolder(), 'deep'.repeat(20));
   const { url } = await start(home);
   expect(new URL(url).hostname).toBe('127.0.0.1');
@@ -76,7 +76,7 @@ test('where the path of a socket would be too long it listens on loopback only, 
   await expectPassword(url);
 });
 
-test('a folder whose name has quotes, commas, spaces and letters of other scripts is a folder', async () => {
+test('a folder may have quotes, commas, spaces and letters of any script in its name', async () => {
   const home = path.join(temporaryFolder(), `a "b", 'c' %2F ü`);
   const { url } = await startNew(home);
   expect(readEmbeddedUrl(home)).toBe(url);
@@ -91,14 +91,14 @@ test('the address in a copy of the folder does not lead to the original', async 
   await expect(query(readEmbeddedUrl(copy)!, 'select')).rejects.toThrow('ENOENT');
 });
 
-test('the address that an earlier release has left makes whoever listens there prove itself', () => {
+test('the address of an earlier release requires the listener to authenticate itself', () => {
   const home = temporaryFolder();
   const left = 'postgresql://penstock:secret@127.0.0.1:40123/penstock';
   writeFileSync(path.join(home, 'database-url'), `${left}\n`);
   expect(readEmbeddedUrl(home)).toBe(`${left}?require_auth=scram-sha-256`);
 });
 
-test('the password and the address are for their owner alone', async () => {
+test('only the owner can read the password and the address', async () => {
   const home = temporaryFolder();
   const { url } = await startNew(home);
   expect(readEmbeddedUrl(home)).toBe(url);
@@ -107,11 +107,11 @@ test('the password and the address are for their owner alone', async () => {
   }
 });
 
-test('no installation, no address', () => {
+test('a folder without an installation has no address', () => {
   expect(readEmbeddedUrl(temporaryFolder())).toBeUndefined();
 });
 
-test('a server that crashed comes back with what it had confirmed', async () => {
+test('a crashed server restarts with its committed data', async () => {
   const home = temporaryFolder();
   const first = await start(home);
   await query(first.url, 'create table kept (word text)');
@@ -124,17 +124,17 @@ test('a server that crashed comes back with what it had confirmed', async () => 
   expect(await query(second.url, 'select word from kept')).toEqual([{ word: 'once' }]);
 });
 
-test.each(transports)('one that crashed is started again at the same address (%s)', async (transport) => {
+test.each(transports)('a crashed server is restarted at the same address (%s)', async (transport) => {
   const home = temporaryFolder();
   const postgres = await start(home, { transport });
   await query(postgres.url, 'create table kept (word text)');
   process.kill(postmaster(home), 'SIGKILL');
-  // At first it may find what is left of the one before it.
+  // The first attempt may find the remains of the previous server.
   await waitUntil(() => postgres.startAgain().then(() => true), { what: 'a new server' });
   expect(await query(postgres.url, 'select word from kept')).toEqual([]);
 });
 
-test('a lock file whose process id has gone to another program does not stop the next start', async () => {
+test('a lock file whose process id now belongs to another program does not block the next start', async () => {
   const home = temporaryFolder();
   const first = await start(home);
   const pidFile = path.join(home, 'postgres/postmaster.pid');
@@ -147,14 +147,14 @@ test('a lock file whose process id has gone to another program does not stop the
   expect(await query(second.url, 'select 1 as one')).toEqual([{ one: 1 }]);
 });
 
-test('a start that was killed while it made the cluster does not stop the next one', async () => {
+test('a start that was killed while it created the cluster does not block the next one', async () => {
   const home = temporaryFolder();
   writeFileSync(path.join(home, 'postgres.unfinished'), 'half of a cluster');
   const { url } = await startNew(home);
   expect(await query(url, 'select 1 as one')).toEqual([{ one: 1 }]);
 });
 
-test('the data directory belongs to one owner at a time', async () => {
+test('the data directory has one owner at a time', async () => {
   const home = temporaryFolder();
   const first = await start(home);
   await expect(start(home)).rejects.toThrow(
@@ -166,7 +166,7 @@ test('the data directory belongs to one owner at a time', async () => {
   await (await start(home)).stop();
 });
 
-test('as root, a folder that is closed to everyone else holds the data nevertheless', async () => {
+test('root can start it in a private folder', async () => {
   const home = temporaryFolder();
   chmodSync(home, 0o700);
   const inside = path.join(home, 'closed', 'data');
@@ -175,7 +175,7 @@ test('as root, a folder that is closed to everyone else holds the data neverthel
   expect(statSync(home).mode & 0o777).toBe(0o700);
 });
 
-test('a server that does not start says why', async () => {
+test('a server that does not start reports the reason', async () => {
   const home = temporaryFolder();
   await (await start(home)).stop();
   const version = path.join(home, 'postgres/PG_VERSION');
@@ -231,7 +231,7 @@ async function start(home: string, options: EmbeddedOptions = {}): Promise<Embed
   return startNew(home, options);
 }
 
-/** Makes the cluster, where there is none. */
+/** Starts Postgres in the folder, and creates the cluster if it is missing. */
 async function startNew(home: string, options: EmbeddedOptions = {}): Promise<EmbeddedPostgres> {
   const postgres = await startEmbeddedPostgres(home, log, options);
   onTestFinished(() => postgres.stop());

@@ -9,9 +9,8 @@ test.each([
   [8, '1024MB'],
   [15.9, '2035MB'],
   [64, '2048MB'],
-])('of %d GB of memory Postgres keeps pages in %s', (gigabytes, expected) =>
+])('with %d GB of memory the shared buffers have %s', (gigabytes, expected) =>
   expect(sharedBuffers(gigabytes * GIGABYTE)).toBe(expected),
 );
 
-test('by default it is an amount that Postgres understands', () =>
-  expect(sharedBuffers()).toMatch(/^\d+MB$/));
+test('the default is an amount that Postgres accepts', () => expect(sharedBuffers()).toMatch(/^\d+MB$/));

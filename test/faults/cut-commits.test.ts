@@ -8,7 +8,9 @@ import { startCommitCutter } from '../workers/commit-cutter.ts';
 
 /** An even number. */
 const COMMITS = Number(process.env.CUT_COMMITS ?? lengthOf({ short: 100, long: 1000 }));
-/** Each commit is on a new connection, which makes its plans anew: merges have the most statements. */
+/**
+ * Each commit uses a new connection, which has to plan its statements again; merges have the most statements.
+ */
 const MERGE_EVERY = 10;
 
 let store: Awaited<ReturnType<typeof createStore>>;
@@ -17,7 +19,7 @@ beforeAll(async () => {
 });
 afterAll(() => store.pool.end());
 
-test(`G2: the connection is cut around ${COMMITS} commits, half of them carried out: every object and every merge has one effect`, {
+test(`G2: objects and merges have one effect when ${COMMITS} commits lose their connection`, {
   timeout: 300_000,
 }, async () => {
   const { pool, url, workspace } = store;

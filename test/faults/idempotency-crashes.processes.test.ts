@@ -24,7 +24,7 @@ import {
 const AT_ONCE = 24;
 const KILLS = lengthOf({ short: 4, long: 40 });
 
-describe.each(eitherBackend)('an edge dies with a keyed request in hand, the queue in %s', (backend) => {
+describe.each(eitherBackend)('a web process dies during a request with a key, the queue in %s', (backend) => {
   let fleet: Fleet;
   beforeAll(async () => {
     // The lanes are closed for so long.
@@ -46,13 +46,13 @@ describe.each(eitherBackend)('an edge dies with a keyed request in hand, the que
     return undefined;
   };
 
-  test('between writing down what the lanes get and handing it over: the next one hands it over, once', async () => {
+  test('before it enqueues its outbox: the next one enqueues it once', async () => {
     const [key, json] = [newKey(), tracked('outbox')];
     const open = await closeLanes(fleet);
     const lost = ask(fleet, key, { json }).catch(isLost);
     const requestId = await openRequest(fleet, 'users.track');
     await fleet.end(fleet.edges[0]!);
-    // Where the lanes refused at once, it may have been told so.
+    // If the lanes rejected it at once, the client may have received a 503.
     expect([undefined, 503]).toContain((await lost)?.status);
     await open();
     await fleet.startEdge();
@@ -65,7 +65,7 @@ describe.each(eitherBackend)('an edge dies with a keyed request in hand, the que
     expect((await effectsOn(fleet, ['outbox'])).get('outbox')).toEqual(ONCE);
   });
 
-  test('between handing over and answering: the next one answers, and nothing happens twice', async () => {
+  test('after it enqueues and before it answers: the next one answers, without a second effect', async () => {
     const [key, json] = [newKey(), tracked('handed-over')];
     const cutOff = await holdAnswers(fleet);
     const lost = ask(fleet, key, { json }).catch(isLost);
@@ -78,7 +78,7 @@ describe.each(eitherBackend)('an edge dies with a keyed request in hand, the que
     await fleet.end(fleet.edges[0]!);
     await cutOff();
     expect(await openRequest(fleet, 'users.track')).toBe(requestId);
-    // After a while a request is answered without that: by what everyone will be told later.
+    // After a while the request is answered without the answer of the workers, like all later repetitions.
     const first = await lost;
     await fleet.startEdge();
 
@@ -88,7 +88,7 @@ describe.each(eitherBackend)('an edge dies with a keyed request in hand, the que
     expect((await effectsOn(fleet, ['handed-over'])).get('handed-over')).toEqual(ONCE);
   });
 
-  test('the queue is away: 503, and the same request later has its effect once', async () => {
+  test('and the queue is away: 503, and the same request takes effect once later', async () => {
     const [key, json] = [newKey(), tracked('later')];
     const open = await closeLanes(fleet);
     const refused = await ask(fleet, key, { json }, 1);
@@ -100,7 +100,7 @@ describe.each(eitherBackend)('an edge dies with a keyed request in hand, the que
     expect((await effectsOn(fleet, ['later'])).get('later')).toEqual(ONCE);
   });
 
-  test('what makes something directly: the next one finds what was made, and answers with it', async () => {
+  test('that creates a resource directly: the next one finds the resource, and returns it', async () => {
     const access = createAccess(fleet.pool);
     for (const [id, table] of [
       ['scim.users.create', 'accounts'],
@@ -113,7 +113,7 @@ describe.each(eitherBackend)('an edge dies with a keyed request in hand, the que
       const first = await ask(fleet, key, { ...request, headers: { ...admitted.headers } });
       expect(first.status).toBe(201);
       const requestId = first.headers.get('x-request-id')!;
-      // As if it had died before its answer was written down.
+      // Simulates a death before the answer was stored.
       await fleet.pool.query(
         `update idempotency_keys set status = null, body = null, headers = null, lease_until = now()
           where request_id = $1`,
@@ -127,7 +127,7 @@ describe.each(eitherBackend)('an edge dies with a keyed request in hand, the que
     }
   });
 
-  test('while somebody is at it, another waits no longer than a client does: 503 with Retry-After', async () => {
+  test('while another request with the key is in progress: 503 with Retry-After in time', async () => {
     const center = {
       name: 'held',
       preference_center_page_html: '<p>page</p>',
@@ -154,7 +154,7 @@ describe.each(eitherBackend)('an edge dies with a keyed request in hand, the que
   });
 
   test(
-    'killed again and again at any moment, clients that repeat: every request has exactly one effect',
+    'repeatedly at any moment: each request that clients repeat has exactly one effect',
     async () => {
       const users: string[] = [];
       const unequal: unknown[] = [];

@@ -9,7 +9,7 @@ import { ask, askAtOnce, effectsOn, newKey, ONCE, saidBy, tracked } from './idem
 
 const REUSED = 'This Idempotency-Key came with another request within the last 24 hours';
 
-describe.each(eitherBackend)('one Idempotency-Key, two edges, the queue in %s', (backend) => {
+describe.each(eitherBackend)('one Idempotency-Key, two web processes, the queue in %s', (backend) => {
   let fleet: Fleet;
   beforeAll(async () => {
     fleet = await startFleet(backend, { edges: 2, workers: 2, env: { LOG_LEVEL: 'info' } });
@@ -17,7 +17,7 @@ describe.each(eitherBackend)('one Idempotency-Key, two edges, the queue in %s', 
   });
   afterAll(() => fleet?.stop());
 
-  test('50 times at once and again later: one effect, equal answers; with another body it is refused', async () => {
+  test('50 simultaneous requests and later ones: one effect, equal answers; another body fails', async () => {
     const key = newKey();
     const json = tracked('ada');
     const answers = (await askAtOnce(fleet, 50, key, { json })).map(saidBy);
@@ -38,7 +38,7 @@ describe.each(eitherBackend)('one Idempotency-Key, two edges, the queue in %s', 
     expect(effects.get('ada-too')).toEqual({ points: null, events: 0, purchases: 0 });
   });
 
-  test('the same body need not be the same text: order of members, space and compression make no difference', async () => {
+  test('order of members, white space and compression of the body make no difference', async () => {
     const key = newKey();
     const first = await ask(fleet, key, { json: { events: [], ...tracked('grace') } });
     expect(first.status).toBe(201);
@@ -50,7 +50,7 @@ describe.each(eitherBackend)('one Idempotency-Key, two edges, the queue in %s', 
     expect((await effectsOn(fleet, ['grace'])).get('grace')).toEqual(ONCE);
   });
 
-  test('two bodies at once under one key: one of them has its effect, the other is refused', async () => {
+  test('two different bodies at the same time: one takes effect, the other is rejected', async () => {
     const key = newKey();
     const users = ['left', 'right'];
     const answers = await Promise.all(
@@ -103,9 +103,9 @@ describe.each(eitherBackend)('one Idempotency-Key, two edges, the queue in %s', 
   });
 
   test.each(['', ' ', 'two words', 'ключ', 'x'.repeat(256), '""', 'tab\there'])(
-    'a key that is none is refused with 400, naming the header: %j',
+    'an invalid key is rejected with 400, naming the header: %j',
     async (key) => {
-      // What is no Latin-1 cannot be sent as a header; its UTF-8 bytes can.
+      // Characters outside of Latin-1 cannot be sent in a header; their UTF-8 bytes can.
       const sent = Buffer.from(key, 'utf8').toString('latin1');
       const answer = await ask(fleet, sent, { json: tracked('nobody') });
       expect(answer).toMatchObject({
@@ -115,7 +115,7 @@ describe.each(eitherBackend)('one Idempotency-Key, two edges, the queue in %s', 
     },
   );
 
-  test('a request that was refused is not remembered: its key is free for a better one', async () => {
+  test('a rejected request is not stored: its key is free for another one', async () => {
     const key = newKey();
     const bad = { events: [{ external_id: 'mended' }] };
     expect((await askAtOnce(fleet, 6, key, { json: bad })).map(({ status }) => status)).toEqual(
@@ -135,7 +135,7 @@ describe.each(eitherBackend)('one Idempotency-Key, two edges, the queue in %s', 
     expect([await again(), await again(), await again()]).toEqual([201, 201, 429]);
   });
 
-  test('an answer that waits for the workers is the same for everyone', async () => {
+  test('an answer that waits for the workers is the same for all requests', async () => {
     await ask(fleet, newKey(), { json: { attributes: [{ external_id: 'old-name', points: 1 }] } });
     const key = newKey();
     const renames = [
@@ -150,7 +150,7 @@ describe.each(eitherBackend)('one Idempotency-Key, two edges, the queue in %s', 
     expect(saidBy(await ask(fleet, key, request, 1))).toEqual(answers[0]);
   });
 
-  test('what is stored at once: 50 times at once make one account, and one preference center', async () => {
+  test('50 simultaneous requests create one account, and one preference center', async () => {
     const access = createAccess(fleet.pool);
     for (const id of ['scim.users.create', 'preference_center.create']) {
       const operation = allOperations('service_id').find((one) => one.id === id)!;
@@ -166,7 +166,7 @@ describe.each(eitherBackend)('one Idempotency-Key, two edges, the queue in %s', 
     }
   });
 
-  test('a request that only reads is answered anew, and refused with another body', async () => {
+  test('a request that only reads is executed again, and rejected with another body', async () => {
     const key = newKey();
     const request = { path: '/users/export/ids', json: { external_ids: ['reader'] } };
     expect((await ask(fleet, key, request)).body.users).toEqual([]);
@@ -177,13 +177,13 @@ describe.each(eitherBackend)('one Idempotency-Key, two edges, the queue in %s', 
     expect(await ask(fleet, key, other)).toMatchObject({ status: 422, body: { message: REUSED } });
   });
 
-  test('a request of another method takes no notice of the header', async () => {
+  test('the header is ignored for other methods', async () => {
     const list = (key: string) =>
       ask(fleet, key, { method: 'GET', path: '/preference_center/v1/list', headers: {} });
     expect((await list('two words')).status).toBe(200);
   });
 
-  test('after 24 hours a key is forgotten', async () => {
+  test('a key expires after 24 hours', async () => {
     const key = newKey();
     const first = await ask(fleet, key, { json: tracked('yesterday') });
     await fleet.pool.query(
@@ -199,7 +199,7 @@ describe.each(eitherBackend)('one Idempotency-Key, two edges, the queue in %s', 
     });
   });
 
-  test('the log tells the first request from those that repeat it', async () => {
+  test('the log distinguishes the first request from its repetitions', async () => {
     const key = newKey();
     const ids: (string | null)[] = [];
     for (let edge = 0; edge < 2; edge++) {

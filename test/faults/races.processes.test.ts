@@ -21,7 +21,7 @@ describe.each(fleets)('queue on $backend, $lanes lanes', ({ backend, lanes }) =>
   });
 
   // First: it counts all that the database holds.
-  test('merge and identify racing with track of the same users: every event and purchase is counted once', {
+  test('merge and identify race with track of the same users: each event is counted once', {
     timeout: 300_000,
   }, async () => {
     const { elements, sums } = await raceMerges(fleet, SECONDS);
@@ -35,7 +35,7 @@ describe.each(fleets)('queue on $backend, $lanes lanes', ({ backend, lanes }) =>
     });
   });
 
-  test('delete racing with track, merge and identify of the same users: nothing that was accepted before a delete comes back after it', {
+  test('delete races with track, merge and identify: deleted users do not return', {
     timeout: 300_000,
   }, async () => {
     const already = await countProcessed(fleet);

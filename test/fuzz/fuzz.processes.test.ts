@@ -19,8 +19,10 @@ const DEADLINE = Number(process.env.FUZZ_MINUTES ?? lengthOf({ short: 0.2, long:
 const SEED = Number(process.env.FUZZ_SEED ?? Date.now() % 1_000_000_000);
 
 /**
- * Longest event-loop lag, in milliseconds, and how many times what a process without any work sees on this machine may
- * come to it. The short form runs beside other tests, and holds what is promised; the long one what is usual.
+ * Limit of the event-loop lag in milliseconds, and the factor by which it may exceed the lag of an idle
+ * process on this
+ * machine. The short form runs next to other tests and checks the guarantee; the long form checks the usual
+ * value.
  */
 const LAG = isLong ? { most: 100, busy: 2 } : { most: 1000, busy: 10 };
 
@@ -42,13 +44,13 @@ beforeAll(async () => {
   const { key } = await access.admit(withKey!, fleet.workspace);
   const { key: scimToken } = await access.admit(withToken!, fleet.workspace);
   secrets = [key, scimToken];
-  // What the documented examples name is there.
+  // Create the resources that the documented examples refer to.
   const group = await createGroup(fleet.pool, fleet.workspace.id, 'email', { name: 'fuzzed' });
   await access.example(withKey!, fleet.workspace);
   const document = JSON.parse(JSON.stringify(openApiDocument(operations)).replaceAll(EXAMPLE_GROUP, group));
   const doors = { key, scimToken, scimOrigin: ORIGIN };
 
-  // What a process does once, on its first requests, is not what a client can make it do again.
+  // Warm up: the cost of the first requests of a process cannot be repeated by a client.
   for (const operation of operations) {
     const request = await access.example(operation, fleet.workspace);
     await send(port, { ...request, ...(await access.admit(operation, fleet.workspace)) });
@@ -87,20 +89,20 @@ function summary(): string {
 
 const named = `, seed ${SEED}`;
 
-test(`whatever is sent, no request ends with 5xx, without an answer or with a word of the program${named}`, () => {
+test(`every request has an answer other than 5xx, without internal messages${named}`, () => {
   expect(result.bugs).toEqual([]);
   // All of them were aimed at, in the short form too.
   for (const { id } of operations) expect(result.statuses.has(id), id).toBe(true);
 });
 
-test('most operations were also reached with what they accept, not only with what they refuse', () => {
+test('most operations were also called with valid requests, not only with invalid ones', () => {
   const reached = operations.filter(({ id }) =>
     [...(result.statuses.get(id)?.keys() ?? [])].some((status) => status.startsWith('2')),
   );
   expect(reached.length).toBeGreaterThan(operations.length / 2);
 });
 
-test('no process ended, and every operation still accepts its example', async () => {
+test('all processes are running, and every operation still accepts its example', async () => {
   expect(await fleet.fallen()).toEqual([]);
   for (const operation of operations) {
     const request = await access.example(operation, fleet.workspace);
@@ -114,7 +116,7 @@ test('no process ended, and every operation still accepts its example', async ()
   }
 });
 
-test('what was accepted is applied, and none of it is a dead letter', async () => {
+test('accepted objects are applied, without dead letters', async () => {
   const left = async () => {
     const page = await (await fetch(`http://127.0.0.1:${fleet.edges[0]!.port}/metrics`)).text();
     return [...page.matchAll(/^penstock_queue_depth\{.*\} (\d+)$/gm)].reduce(
@@ -127,7 +129,7 @@ test('what was accepted is applied, and none of it is a dead letter', async () =
   expect(rows).toEqual([]);
 });
 
-test('no line of the log holds a key or a secret, and none is about an error that nobody expected', () => {
+test('the log contains no key or secret, and no unexpected error', () => {
   const lines = [...fleet.edges, ...fleet.workers].flatMap(({ log }) => log);
   expect(lines.length).toBeGreaterThan(result.sent / 2);
   const loud = lines.filter(({ level, text }) => (level as number) >= 50 || text !== undefined);
@@ -136,6 +138,6 @@ test('no line of the log holds a key or a secret, and none is about an error tha
     for (const secret of secrets) expect(line.includes(secret), line.slice(0, 500)).toBe(false);
 });
 
-test(`G8: no request holds the event loop for longer than ${LAG.most} ms`, () => {
+test(`G8: a request blocks the event loop for at most ${LAG.most} ms`, () => {
   expect(lag.longest, JSON.stringify(lag)).toBeLessThan(LAG.most + LAG.busy * lag.bystander);
 });

@@ -12,9 +12,9 @@ const CLIENTS = 4;
 const USERS = 10;
 const TIME = '2026-01-02T03:04:05Z';
 
-/** What was answered to each request, by its number; 0: nothing. */
+/** Status of the answer to each request, by its number; 0 if there was no answer. */
 const answers = new Map<number, number>();
-/** How often each request's event stands in the store, and how often its increment was counted, per user. */
+/** Rows per stored event by request number, and the sum of the counted increments. */
 let rows: Map<number, number>;
 let points: number;
 let started: Awaited<ReturnType<typeof startAndWait>>;
@@ -78,28 +78,28 @@ beforeAll(async () => {
     },
     { what: 'what was acknowledged' },
   ).catch(() => {
-    // The test of I1 names what is lost.
+    // The test of I1 names the lost events.
   });
   await pool.end();
 });
 afterAll(() => endStarted());
 
-test('I1: what was acknowledged while the embedded Postgres was killed is there', () => {
+test('I1: events acknowledged while the embedded Postgres was killed are stored', () => {
   const acknowledged = [...answers].filter(([, status]) => status === 201).map(([number]) => number);
   expect(acknowledged.length).toBeGreaterThan((KILLS + 1) * 100);
   expect(acknowledged.filter((number) => !rows.has(number))).toEqual([]);
 });
 
-test('I2: nothing is there twice, and each is counted once', () => {
+test('I2: each event is stored once and counted once', () => {
   expect([...rows].filter(([, count]) => count !== 1)).toEqual([]);
   expect(points).toBe(rows.size);
 });
 
-test('G5: whatever could not be stored was answered with 503', () => {
+test('G5: a request that could not be stored is answered with 503', () => {
   expect([...new Set(answers.values())].sort()).toEqual([201, 503]);
 });
 
-test('npm start and its processes have lived on, and said so', () => {
+test('npm start restarts Postgres and logs each restart, and its processes keep running', () => {
   const said = started.log.map(({ msg }) => String(msg));
   expect(
     said.filter((msg) => msg === 'embedded Postgres exited unexpectedly; restarting').length,

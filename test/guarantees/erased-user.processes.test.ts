@@ -12,7 +12,7 @@ import { createIntegration } from '../setup/integrations.ts';
 import { makeTriggers } from '../workers/batch.ts';
 import { backends, type Fleet, startFleet } from './fleet.ts';
 
-/** In everything that the user has. */
+/** A text that is planted in all data of the user. */
 const MARKER = `planted${randomBytes(6).toString('hex')}`;
 const PHONE = `+1415${String(Math.floor(1e6 + Math.random() * 8e6))}`;
 
@@ -80,7 +80,7 @@ describe.each(backends)('a user with personal data in every place; queue on %s',
     return JSON.stringify((await readers[type]?.()) ?? null);
   }
 
-  /** What entries of the log of streams say of the user. */
+  /** Returns the entries of the log of streams that mention the user. */
   async function mentions(): Promise<string[]> {
     const { rows } = await fleet.pool.query<{ said: string }>(
       `select entry.value::text as said from stream_log cross join lateral json_each(details) as entry

@@ -7,7 +7,7 @@ const KILLS = lengthOf({ short: 2, long: 20 });
 const FREEZES = 1;
 
 describe.each(eitherBackend)(
-  'users change their address while workers are killed, frozen and stopped, four lanes; queue on %s',
+  'users change addresses while workers are killed, frozen and stopped; queue on %s',
   (backend) => {
     let fleet: Awaited<ReturnType<typeof startFleet>>;
     let moves: Moves;
@@ -41,10 +41,10 @@ describe.each(eitherBackend)(
 
     test('every request was answered with 201', () => expect(moves.failures).toEqual([]));
 
-    test('G3: what is addressed to a new email finds the user who has just got it; all in order, once', () =>
+    test('G3: objects for a new email reach the user that has just received it, in order, once', () =>
       expectEveryoneFound(fleet, moves));
 
-    test('lanes of several workers have met', async () => {
+    test('lanes of several workers waited for each other', async () => {
       const { rows } = await fleet.pool.query(
         "select n_tup_ins::integer as arrivals from pg_stat_user_tables where relname = 'fence_arrivals'",
       );

@@ -14,11 +14,11 @@ import { eitherBackend, type Fleet, startFleet } from './fleet.ts';
 const time = '2026-01-02T03:04:05Z';
 const UNKNOWN = { status: 404, body: errorBodyOf('unknownRequest') };
 
-describe.each(eitherBackend)('G6: what is accepted can be followed; queue on %s, four lanes', (backend) => {
+describe.each(eitherBackend)('G6: status of an accepted request; queue on %s, four lanes', (backend) => {
   let fleet: Fleet;
   let on: PenstockOn;
   beforeAll(async () => {
-    // The workers come later: what is accepted waits until then.
+    // The workers start later, so that accepted requests wait until then.
     fleet = await startFleet(backend, { edges: 2, workers: 0, env: { LANES: '4' } });
     on = penstockOn(fleet.env.DATABASE_URL!, fleet.env);
     await liftLimits(fleet.pool, fleet.workspace.id);
@@ -70,7 +70,7 @@ describe.each(eitherBackend)('G6: what is accepted can be followed; queue on %s,
       )
     ).rows.map(({ id }) => id);
 
-  /** One request over all lanes, one of which is a fence. */
+  /** One request for all lanes, one of which waits at a fence. */
   const everyone = Array.from({ length: 75 }, (_, user) => ({
     external_id: `user-${user}`,
     name: 'seen',
@@ -90,7 +90,7 @@ describe.each(eitherBackend)('G6: what is accepted can be followed; queue on %s,
   let partly: string;
   let repeated: string;
 
-  test('accepted, object by object, while no worker has come to it; what the answer refused is not listed', async () => {
+  test('lists each object as accepted before a worker applies it, without rejected objects', async () => {
     waiting = await track(wide);
     const { status, body } = await follow(waiting);
     expect({ status, ...body, objects: byPlace(body.objects) }).toEqual({
@@ -116,7 +116,7 @@ describe.each(eitherBackend)('G6: what is accepted can be followed; queue on %s,
     ]);
   });
 
-  test('objects that web refused are listed by place, reason and field beside the accepted ones', async () => {
+  test('lists rejected objects by position, reason and field, next to accepted ones', async () => {
     const { objects, rejected } = await waitUntil(
       async () => {
         const { body } = await follow(partly);
@@ -129,7 +129,7 @@ describe.each(eitherBackend)('G6: what is accepted can be followed; queue on %s,
     expect((await follow(waiting)).body).not.toHaveProperty('rejected');
   });
 
-  test('a request of which every object was refused is found by its id, with the status rejected', async () => {
+  test('is rejected for a request whose objects were all rejected', async () => {
     const { status, headers } = await send(fleet.edges[0]!.port, {
       ...{ path: '/users/track', key: fleet.workspace.key },
       json: { attributes: [{ email: 'none' }], events: [{ external_id: 'ada', name: 'seen', time: 'soon' }] },
@@ -149,7 +149,7 @@ describe.each(eitherBackend)('G6: what is accepted can be followed; queue on %s,
     });
   });
 
-  test('a request that repeats another is that other', async () => {
+  test("is the first request's status for a repeated request", async () => {
     const request = { headers: { 'Idempotency-Key': uuidv7() } };
     const json = { events: [{ external_id: 'alan', name: 'seen', time }] };
     repeated = await track(json, request);
@@ -157,7 +157,7 @@ describe.each(eitherBackend)('G6: what is accepted can be followed; queue on %s,
     expect((await follow(repeated)).body).toMatchObject({ status: 'accepted', objects: [{ index: 0 }] });
   });
 
-  test("another workspace's key, an id that is none, and one that is nobody's find nothing: 404", async () => {
+  test("is 404 for another workspace's key and for malformed and unknown ids", async () => {
     const other = await createWorkspace(fleet.pool, 'other');
     expect(await follow(waiting, other.key)).toEqual(UNKNOWN);
     for (const id of [uuidv7(), 'nonsense', `${waiting}0`, '00000000-0000-4000-8000-000000000000'])
@@ -165,7 +165,7 @@ describe.each(eitherBackend)('G6: what is accepted can be followed; queue on %s,
     expect(await follow(waiting.toUpperCase())).toMatchObject({ status: 200 });
   });
 
-  test('what is answered from the store at once has nothing to follow: 404', async () => {
+  test('is 404 for a request that is answered directly from the store', async () => {
     const { headers } = await send(fleet.edges[0]!.port, {
       path: '/users/export/ids',
       key: fleet.workspace.key,
@@ -174,7 +174,7 @@ describe.each(eitherBackend)('G6: what is accepted can be followed; queue on %s,
     expect(await follow(headers.get('x-request-id')!)).toEqual(UNKNOWN);
   });
 
-  test('any key of the workspace opens it, whatever else it may do', async () => {
+  test('is open to every key of the workspace, whatever its permissions', async () => {
     const { id } = fleet.workspace;
     const { key } = await createWorkspace(fleet.pool, 'to be given away', []);
     await fleet.pool.query(
@@ -184,7 +184,7 @@ describe.each(eitherBackend)('G6: what is accepted can be followed; queue on %s,
     expect(await follow(waiting, key)).toMatchObject({ status: 200 });
   });
 
-  test('applied when the workers have come to it, failed with its reason, applied again when it is replayed', async () => {
+  test('changes to applied, to failed with its reason, and to applied after a replay', async () => {
     await fleet.startWorker();
     await fleet.startWorker();
     const applied = await become(waiting, 'applied');
@@ -207,13 +207,13 @@ describe.each(eitherBackend)('G6: what is accepted can be followed; queue on %s,
     ]);
   });
 
-  test('a rename that the workers refused is listed with its reason', async () => {
+  test('lists a rename that the workers rejected, with its reason', async () => {
     const { status, headers } = await send(fleet.edges[0]!.port, {
       ...{ path: '/users/external_ids/rename', key: fleet.workspace.key },
       json: { external_id_renames: [{ current_external_id: 'nobody', new_external_id: 'somebody' }] },
     });
     const id = headers.get('x-request-id')!;
-    // Without an outcome in time the answer is 202, and says nothing of refusals.
+    // Without an outcome in time, the answer would be 202 without rejections.
     expect(status).toBe(201);
     const { rejected } = await waitUntil(
       async () => {
@@ -225,7 +225,7 @@ describe.each(eitherBackend)('G6: what is accepted can be followed; queue on %s,
     expect(rejected).toEqual([{ input_array: 'external_id_renames', index: 0, reason: 'unknown_user' }]);
   });
 
-  test('every kind of object, under the name of its array', async () => {
+  test('lists every kind of object under the name of its array', async () => {
     const post = async (path: string, json: ApiRequest['json']) => {
       const { status, headers, body } = await send(fleet.edges[0]!.port, {
         path,
@@ -251,7 +251,7 @@ describe.each(eitherBackend)('G6: what is accepted can be followed; queue on %s,
     }
   });
 
-  test('what an earlier release has applied, without a word about it, is unknown and not passed over', async () => {
+  test('marks objects that an earlier release applied without details as unknown', async () => {
     const { rowCount } = await fleet.pool.query(
       `update ledger set requests = null where envelope_id in (
          select envelope_id from ledger where position($1::bytea in requests) > 0 limit 1)`,

@@ -16,7 +16,7 @@ const AT_ONCE = 50;
 const operations = allOperations('service_id');
 const byId = (id: string) => operations.find((operation) => operation.id === id)!;
 
-/** What /readyz says. */
+/** Returns status and body of /readyz. */
 async function readiness({ edges }: Fleet) {
   const response = await fetch(`http://127.0.0.1:${edges[0]!.port}/readyz`);
   // biome-ignore lint/suspicious/noExplicitAny: the assertions check its shape
@@ -73,7 +73,7 @@ describe.each(backends)('too many jobs wait; queue on %s', (backend) => {
   });
   afterAll(() => fleet.stop());
 
-  test('what would store is refused at once with 503 and Retry-After, what reads is not; then all is normal by itself', async () => {
+  test('writes are rejected at once with 503, reads are not, and writes resume by themselves', async () => {
     expect((await readiness(fleet)).body.high_water.queue_depth).toEqual({
       value: 0,
       mark: MARK,
@@ -109,7 +109,7 @@ describe.each(backends)('too many jobs wait; queue on %s', (backend) => {
   });
 });
 
-describe('Redis has used its share of its maxmemory', () => {
+describe('Redis has reached its share of maxmemory', () => {
   let fleet: Fleet;
   beforeAll(async () => {
     fleet = await startFleet('redis', {
@@ -121,7 +121,7 @@ describe('Redis has used its share of its maxmemory', () => {
   });
   afterAll(() => fleet.stop());
 
-  test('it is refused at once with 503 before Redis is full, and normal by itself when the workers have made room', async () => {
+  test('writes are rejected with 503 before Redis is full, and resume once workers free memory', async () => {
     const redis = new Redis(fleet.redis!.url);
     const used = Number(/used_memory:(\d+)/.exec(await redis.info('memory'))![1]);
     const most = used + 24 * 1024 * 1024;
@@ -134,7 +134,8 @@ describe('Redis has used its share of its maxmemory', () => {
     const { status, body } = await readiness(fleet);
     expect(status).toBe(503);
     expect(body.overload).toMatch(/^redis_memory is [\d.]+ percent, over its mark of 60$/);
-    // Redis gives back what connections took meanwhile; it is over until it has fallen to nine tenths of the mark.
+    // Redis frees memory of closed connections meanwhile; the limit stays exceeded until usage falls to nine
+    // tenths of it.
     expect(await gauge(fleet, 'penstock_web_redis_memory_ratio')).toBeGreaterThan(0.9 * 0.6);
     expect(await gauge(fleet, 'penstock_high_water_over', 'redis_memory')).toBe(1);
     expect(await gauge(fleet, 'penstock_web_redis_memory_limit_ratio')).toBe(0.6);
@@ -146,7 +147,7 @@ describe('Redis has used its share of its maxmemory', () => {
   });
 });
 
-describe('a web process does not come to its work', () => {
+describe('a web process has no time for its work', () => {
   let fleet: Fleet;
   beforeAll(async () => {
     fleet = await startFleet('redis', {
@@ -158,7 +159,7 @@ describe('a web process does not come to its work', () => {
   });
   afterAll(() => fleet.stop());
 
-  test('when its event loop was blocked, what waited is refused with 503; normal again within a second or so', async () => {
+  test('requests that waited for a blocked event loop get 503, and soon afterwards 201 again', async () => {
     expect((await track(fleet)).status).toBe(201);
     const web = fleet.edges[0]!;
     const refusal = await waitUntil(

@@ -35,7 +35,7 @@ const members = (): Member[] => [...fleet.edges, ...fleet.workers, ...fleet.sync
 const page = async (port: number, name: string) => (await fetch(`http://127.0.0.1:${port}/${name}`)).text();
 const dashboard = async () => (await visitor.get('/', { accept: 'text/html' })).text();
 
-/** What each process says of losses: in /readyz, /metrics and at the head of the dashboard. */
+/** Returns whether each process reports a loss: in /readyz, in /metrics and at the top of the console. */
 async function saying(): Promise<boolean[]> {
   const said = await Promise.all(
     [...members().map(({ port }) => port), boardPort].flatMap((port) => [
@@ -54,12 +54,12 @@ async function accept(): Promise<void> {
   client.close();
 }
 
-test('nothing is said while nothing is lost', async () => {
+test('no loss is reported without a loss', async () => {
   await accept();
   expect(await saying()).not.toContain(true);
 });
 
-test('everything killed and Redis back empty: every process says so, on every channel, until somebody confirms it', async () => {
+test('after Redis has come back empty, every process reports the loss until it is acknowledged', async () => {
   for (const worker of [...fleet.workers]) await fleet.end(worker);
   await accept();
   for (const member of members()) await fleet.end(member);
@@ -84,7 +84,7 @@ test('everything killed and Redis back empty: every process says so, on every ch
     expect(log.find(({ msg }) => /^Redis came back empty/.test(String(msg)))).toHaveProperty(
       'accepted_until',
     );
-  // It takes what comes next all the same.
+  // The fleet accepts later requests nevertheless.
   await accept();
 
   const env = { DATABASE_URL: fleet.env.DATABASE_URL! };

@@ -14,7 +14,10 @@ const ANSWERED_WITHIN = 2000;
 const TIME = '2026-01-02T03:04:05Z';
 const events = [{ external_id: 'nobody', name: 'knocked', time: TIME }];
 
-/** An edge on Redis itself and on Postgres behind a proxy, with a key that it knows. */
+/**
+ * Starts a web process with a direct connection to Redis and a proxied one to Postgres, and a key in its
+ * cache.
+ */
 async function startScene() {
   const fleet = await startFleet('redis', { edges: 0, workers: 0, env: { KEY_CACHE_MS: '100' } });
   const postgres = await startProxy(fleet.env.DATABASE_URL!);
@@ -29,7 +32,7 @@ describe.each(['standStill', 'leave'] as const)('Postgres is away (%s) while Red
   let fleet: Fleet;
   let postgres: StoreProxy;
   let edge: Member;
-  /** To requests of the known key, from before its look-up fails until a while after. */
+  /** Answers to requests of the known key, from before its lookup fails until a while after. */
   const answers: Answer[] = [];
 
   beforeAll(async () => {
@@ -67,19 +70,19 @@ describe.each(['standStill', 'leave'] as const)('Postgres is away (%s) while Red
     }
   });
 
-  test('G5: a key that the edge does not know is answered with 503 and Retry-After within 2 s', async () => {
+  test('G5: an uncached key is answered with 503 and Retry-After within 2 s', async () => {
     const answer = await ask('pk_unknown', '/users/track', { events });
     expect(answer).toMatchObject({ status: 503, retryAfter: '1' });
     expect(answer.milliseconds).toBeLessThan(ANSWERED_WITHIN);
   });
 
-  test('G5: what needs Postgres is answered with 503 and Retry-After within 2 s', async () => {
+  test('G5: a request that needs Postgres is answered with 503 and Retry-After within 2 s', async () => {
     const answer = await ask(fleet.workspace.key, '/users/export/ids', { external_ids: ['nobody'] });
     expect(answer).toMatchObject({ status: 503, retryAfter: '1' });
     expect(answer.milliseconds).toBeLessThan(ANSWERED_WITHIN);
   });
 
-  test('G5: naming an unknown subscription group closes the door to no later request of the key', async () => {
+  test('G5: a request with an unknown subscription group blocks no later request of the key', async () => {
     const { key } = fleet.workspace;
     const group = { subscription_group_id: randomUUID(), subscription_state: 'subscribed' };
     const unknown = { attributes: [{ external_id: 'a', subscription_groups: [group] }], events };
@@ -90,7 +93,7 @@ describe.each(['standStill', 'leave'] as const)('Postgres is away (%s) while Red
     }
   });
 
-  test('/metrics still answers within 2 s, with what is known', async () => {
+  test('/metrics still answers within 2 s, with the known values', async () => {
     const response = await fetch(`http://127.0.0.1:${edge.port}/metrics`, {
       signal: linkSignals({ milliseconds: ANSWERED_WITHIN }).signal,
     });
@@ -98,7 +101,7 @@ describe.each(['standStill', 'leave'] as const)('Postgres is away (%s) while Red
     expect(await response.text()).toMatch(/^penstock_queue_depth\{lane="lane-0"\} \d+$/m);
   });
 
-  test('when it is back, it is asked again: a revoked key is refused', async () => {
+  test('Postgres is asked again once it is back: a revoked key is rejected', async () => {
     await postgres.comeBack();
     await fleet.pool.query('update api_keys set revoked_at = now()');
     const refused = async () => (await ask(fleet.workspace.key, '/users/track', { events })).status === 401;
@@ -106,7 +109,7 @@ describe.each(['standStill', 'leave'] as const)('Postgres is away (%s) while Red
   });
 });
 
-test('a sender who leaves while its key is looked up has sent all the same: one log line, one count, one effect', async () => {
+test('a request whose client leaves during the key lookup is logged, counted and applied once', async () => {
   const { fleet, postgres, edge } = await startScene();
   const { key } = await createWorkspace(fleet.pool, 'another');
   postgres.standStill();

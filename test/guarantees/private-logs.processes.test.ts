@@ -6,7 +6,7 @@ import { createClient } from './keep-alive-client.ts';
 
 const person = { external_id: 'hopper-1906', email: 'grace@example.com', phone: '+15550100' };
 
-describe.each(eitherBackend)('an object that Postgres refuses by quoting it; queue on %s', (backend) => {
+describe.each(eitherBackend)('an object that Postgres rejects by quoting it; queue on %s', (backend) => {
   let fleet: Fleet;
   beforeAll(async () => {
     fleet = await startFleet(backend, { edges: 1, workers: 1, env: { LOG_LEVEL: 'trace' } });
@@ -32,7 +32,7 @@ describe.each(eitherBackend)('an object that Postgres refuses by quoting it; que
     ]);
   }
 
-  test('is in the log of its worker with the kind of error, and without its values or the key', async () => {
+  test('is logged by its worker with the kind of error, without its values and the key', async () => {
     const worker = fleet.workers[0]!;
     const line = await waitUntil(() => worker.log.find(({ err }) => err), { what: 'the line' });
     expect(line.err).toMatchObject({

@@ -12,7 +12,7 @@ const TIME = '2026-01-02T03:04:05.000Z';
 /** Deaths after which the test gives up. */
 const MAX_DEATHS = 12;
 
-/** From now on a worker ends in the middle of the transaction in which it writes an event of the name `lethal`. */
+/** Makes a worker exit within the transaction that writes an event with the name `lethal`. */
 async function makeLethal(fleet: Fleet): Promise<void> {
   await makeTriggers(fleet.pool, [
     `create function end_the_process() returns trigger language plpgsql as $$
@@ -74,7 +74,7 @@ const lethalLetter = {
 };
 
 test.each(backends)(
-  'G4: an object that ends its worker becomes a dead letter, others take effect in order; queue on %s',
+  'G4: an object that ends its worker is set aside, others apply in order; queue on %s',
   async (backend) => {
     const fleet = await start(backend, 1);
     const other = await createWorkspace(fleet.pool, 'other');
@@ -101,7 +101,7 @@ test.each(backends)(
 );
 
 test.each(eitherBackend)(
-  'G4: an object amid many envelopes and lanes ends four workers at most; queue on %s',
+  'G4: an object among many envelopes and lanes ends at most four workers; queue on %s',
   async (backend) => {
     const fleet = await start(backend, 4);
     await makeLethal(fleet);

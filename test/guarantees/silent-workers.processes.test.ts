@@ -31,7 +31,10 @@ async function applies(fleet: Fleet, count: number): Promise<void> {
   await waitUntil(async () => (await countProcessed(fleet)) >= before + count, { what: 'all to be applied' });
 }
 
-/** A way to Redis on which what is open goes silent, as when a host vanishes, while a new connection gets through. */
+/**
+ * Starts a proxy to Redis whose open connections can go silent, as when a host vanishes; new connections
+ * work.
+ */
 async function startVanishing(target: number) {
   const sockets = new Set<Socket>();
   const server = createServer((client) => {
@@ -62,7 +65,7 @@ async function startVanishing(target: number) {
   };
 }
 
-describe('the host of Redis vanishes without a word, and another has its address', () => {
+describe('the host of Redis vanishes without a reset, and another takes its address', () => {
   let fleet: Fleet;
   beforeAll(async () => {
     fleet = await startFleet('redis', { edges: 0, workers: 0, env });
@@ -74,7 +77,7 @@ describe('the host of Redis vanishes without a word, and another has its address
   });
   afterAll(() => fleet.stop());
 
-  test('edge and worker make their connections anew, and all goes on without a restart', async () => {
+  test('web and worker reconnect, and resume without a restart', async () => {
     await applies(fleet, 10);
     expect(await fleet.fallen()).toEqual([]);
     const msg = 'connection to Redis did not answer; reconnecting';
@@ -83,7 +86,7 @@ describe('the host of Redis vanishes without a word, and another has its address
   });
 });
 
-test('a Redis that is frozen for longer than the watchdog waits ends no process, and all goes on when it thaws', async () => {
+test("a Redis frozen for longer than the watchdog's limit ends no process, and work resumes", async () => {
   const fleet = await startFleet('redis', { edges: 1, workers: 1, env });
   await applies(fleet, 10);
   process.kill(fleet.redis!.pid, 'SIGSTOP');
@@ -128,7 +131,7 @@ describe('Redis with Sentinels', () => {
     return ports.map((port) => `127.0.0.1:${port}`).join(', ');
   }
 
-  // One that is silent is harder to leave than one that is gone, as in fault 4 of test/chaos/stores.
+  // A silent primary is harder to leave than a killed one, as in fault 4 of test/chaos/stores.
   test.each(isLong ? (['SIGSTOP', 'SIGKILL'] as const) : (['SIGSTOP'] as const))(
     'when the primary is lost (%s), edge and worker go on at its successor without a restart',
     async (signal) => {
@@ -137,7 +140,7 @@ describe('Redis with Sentinels', () => {
       const successor = await startRedis({ args: ['--replicaof', '127.0.0.1', String(primary.port)] });
       fleet.env.REDIS_SENTINELS = await startSentinels(primary.port);
       fleet.env.REDIS_SENTINEL_NAME = 'shop';
-      // Nobody is there: the address comes from the Sentinels.
+      // This address is closed: the real one comes from the Sentinels.
       fleet.env.REDIS_URL = 'redis://127.0.0.1:1';
       await Promise.all([fleet.startEdge(), fleet.startWorker()]);
       await applies(fleet, 20);

@@ -46,7 +46,7 @@ function envelopeOf(
   };
 }
 
-test('every request of an envelope is found, with the places of its objects; in no other workspace', () => {
+test('every request of an envelope is found with its objects, in its own workspace only', () => {
   fc.assert(
     fc.property(requests, (given) => {
       const envelope = envelopeOf(given);
@@ -67,7 +67,7 @@ test('every request of an envelope is found, with the places of its objects; in 
 
 describe('the API key that sent a request', () => {
   const [first, second] = [uuidv7(), 'ffffffff-ffff-4fff-bfff-ffffffffffff'];
-  /** As `pack` writes them: nothing where it is that of the request before. */
+  /** The key of each request as `pack` writes it: undefined if it equals the previous request's key. */
   const sent = [first, undefined, second, null, undefined, first];
   const meant = [first, first, second, undefined, undefined, first];
   const one = { workspace: 0, places: [['events', 0]] as [string, number][] };
@@ -80,7 +80,7 @@ describe('the API key that sent a request', () => {
     return envelope;
   }
 
-  test('is found with it, whoever sent the requests before', () => {
+  test('is found with the request, whichever requests came before', () => {
     const envelope = sentBy(sent);
     const bytes = encodeTraces(envelope)!;
     const found = envelope.requests.map(({ request_id }) => findTrace(bytes, request_id, workspaces[0]!));
@@ -88,7 +88,7 @@ describe('the API key that sent a request', () => {
     for (const trace of found) expect(trace?.objects).toEqual([{ input_array: 'events', index: 0 }]);
   });
 
-  test('is what pack makes of it, in every lane', () => {
+  test('is stored as pack writes it, in every lane', () => {
     const batch = Array.from({ length: 40 }, (_, index) => ({
       request: {
         request_id: uuidv7(),
@@ -116,22 +116,23 @@ describe('the API key that sent a request', () => {
     }
   });
 
-  test('takes 21 bytes of the first request (UUIDv7), and none of those that follow', () => {
+  test('takes 21 bytes for the first request (UUIDv7), and no byte for later ones', () => {
     const sizeOf = (keys: (string | undefined)[]) => encodeTraces(sentBy(keys))!.length;
-    // Its last bytes are random. As small a number as one in sixteen has takes a byte less.
+    // The last bytes of a key are random; one key in sixteen begins with a small number and takes a byte
+    // less.
     const key = '019abc94-4f5e-7c3d-9e8f-a1b2c3d4e5f6';
     expect(sizeOf([key]) - sizeOf([undefined])).toBe(21);
     expect(sizeOf([key, undefined]) - sizeOf([undefined, undefined])).toBe(21);
   });
 
-  test('is passed over by a release that does not know it', () => {
-    // Its rule: a run of an array that it does not know is left out, whatever its numbers are.
+  test('is ignored by a release that does not know it', () => {
+    // Rule of that release: a run of an unknown array is skipped, whatever its numbers are.
     const codes = Object.values(inputArrays);
     for (const code of [101, 102, 103]) expect(codes).not.toContain(code);
   });
 });
 
-test('a request of one object, or of one whole array, takes 22 bytes, the first one of an envelope 16 more', () => {
+test('a request of one object, or of one whole array, takes 22 bytes, and the first one 16 more', () => {
   const one = { workspace: 0, places: [['events', 0]] as [string, number][] };
   const whole = { workspace: 0, places: Array.from({ length: 75 }, (_, index) => ['events', index]) };
   const sizeOf = (...given: object[]) => encodeTraces(envelopeOf(given as never))!.length;
@@ -147,11 +148,11 @@ test.each([
   ['a text', 'envelope'],
   ['objects of no request', { requests: [], objects: [{ kind: 'events', index: 0, request: 0 }, null] }],
   ['a request without an id', { requests: [{}], objects: [{ kind: 'events', index: 0, request: 0 }] }],
-])('%s says nothing, and is no error', (_, envelope) => {
+])('%s has no traces, and causes no error', (_, envelope) => {
   expect(encodeTraces(envelope as unknown as Envelope)).toBeUndefined();
 });
 
-describe('the array that an object stood in', () => {
+describe('the array of an object', () => {
   const queued = allOperations('service_id').filter((operation) => operation.kind === 'queued');
 
   test.each(queued)('is a member of the body: $id', ({ plan, example }) => {
@@ -164,7 +165,7 @@ describe('the array that an object stood in', () => {
     }
   });
 
-  test('has a number of its own, which is never another', () => {
+  test('has a number of its own, which is never reused', () => {
     const codes = Object.values(inputArrays);
     expect(new Set(codes).size).toBe(codes.length);
     const asReleased: Partial<Record<InputArray, number>> = {

@@ -5,10 +5,10 @@ import { waitUntil } from '../setup/fixtures.ts';
 import { createWorkspace } from '../setup/workspace.ts';
 import { ids, journey, time } from './scene.ts';
 
-describe.each(eitherBackend)('whom an object is about, with the queue in %s', (backend) => {
+describe.each(eitherBackend)('user of an object, with the queue in %s', (backend) => {
   const { fleet, track, read, shows } = journey(backend);
 
-  test('an email address of nobody makes one email-only profile, without alias', async () => {
+  test('an unknown email address creates one email-only profile, without an alias', async () => {
     await track({
       attributes: [{ email: 'Only@Example.com', n: 1 }],
       events: [{ email: 'only@example.com', name: 'seen', time }],
@@ -21,7 +21,7 @@ describe.each(eitherBackend)('whom an object is about, with the queue in %s', (b
     expect(user).not.toHaveProperty('external_id');
   });
 
-  test('a phone number of nobody makes one phone-only profile', async () => {
+  test('an unknown phone number creates one phone-only profile', async () => {
     await track({
       attributes: [{ phone: '(415) 555-2671', n: 1 }],
       purchases: [{ phone: '+14155552671', product_id: 'a', currency: 'USD', price: 1, time }],
@@ -32,7 +32,7 @@ describe.each(eitherBackend)('whom an object is about, with the queue in %s', (b
     );
   });
 
-  test('several profiles on one email address: the most recently updated one with an external id', async () => {
+  test('of several profiles with an email, the latest one with an external id is updated', async () => {
     const email = 'several@example.com';
     await track({ attributes: [{ email, n: 0 }] });
     await shows({ email_address: email }, { custom_attributes: { n: 0 } });
@@ -51,7 +51,7 @@ describe.each(eitherBackend)('whom an object is about, with the queue in %s', (b
     expect(everyone).toContainEqual({ custom_attributes: { n: 0 } });
   });
 
-  test('a service id addresses the profile that has it, and never makes one', async () => {
+  test('a service id selects its profile, and never creates one', async () => {
     await track({ attributes: [{ external_id: 'known', n: 1 }] });
     const { service_id } = await shows(ids('known'), { external_id: 'known' });
     await track({
@@ -71,7 +71,7 @@ describe.each(eitherBackend)('whom an object is about, with the queue in %s', (b
     expect(await read({ service_id: '0'.repeat(24) })).toEqual([]);
   });
 
-  test('an alias makes a profile only with an explicit false', async () => {
+  test('an alias creates a profile only with an explicit false', async () => {
     const user_alias = { alias_name: 'explicit', alias_label: 'journey' };
     await track({ attributes: [{ user_alias, n: 1 }], events: [{ user_alias, name: 'omitted', time }] });
     await track({ events: [{ user_alias, name: 'true', time, _update_existing_only: true }] });
@@ -90,7 +90,7 @@ describe.each(eitherBackend)('whom an object is about, with the queue in %s', (b
     expect(user).not.toHaveProperty('custom_attributes');
   });
 
-  test('update-only objects for a user who does not exist are ignored', async () => {
+  test('update-only objects for an unknown user are ignored', async () => {
     const only = { _update_existing_only: true };
     for (const [identifier, asked] of [
       [{ external_id: 'ghost' }, ids('ghost')],
@@ -108,7 +108,7 @@ describe.each(eitherBackend)('whom an object is about, with the queue in %s', (b
     }
   });
 
-  test('push tokens: of a user, and imported ones as anonymous profiles', async () => {
+  test('push tokens belong to their user, and imported ones to anonymous profiles', async () => {
     const token = (name: string) => ({ app_id: 'app', token: name, device_id: `device-${name}` });
     await track({ attributes: [{ external_id: 'pushed', push_tokens: [token('own')] }] });
     await shows(ids('pushed'), {
@@ -124,7 +124,7 @@ describe.each(eitherBackend)('whom an object is about, with the queue in %s', (b
     await shows({ device_id: 'device-own' }, { external_id: 'pushed' });
   });
 
-  test('workspaces know nothing of each other', async () => {
+  test('workspaces are separate', async () => {
     const other = await createWorkspace(fleet().pool, 'other');
     await track({ attributes: [{ external_id: 'same', n: 'ours' }] });
     await track({ attributes: [{ external_id: 'same', n: 'theirs' }] }, other.key);

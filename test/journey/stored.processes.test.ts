@@ -5,10 +5,10 @@ import { waitUntil } from '../setup/fixtures.ts';
 import { createGroup, createWorkspace } from '../setup/workspace.ts';
 import { ids, journey, time } from './scene.ts';
 
-describe.each(eitherBackend)('what is tracked is read back, with the queue in %s', (backend) => {
+describe.each(eitherBackend)('tracked data is read back, with the queue in %s', (backend) => {
   const { fleet, track, shows } = journey(backend);
 
-  test('standard attributes, and null removes one', async () => {
+  test('standard attributes are stored, and null removes one', async () => {
     const external_id = 'standard';
     await track({
       attributes: [
@@ -21,7 +21,7 @@ describe.each(eitherBackend)('what is tracked is read back, with the queue in %s
     expect(user).not.toHaveProperty('first_name');
   });
 
-  test('custom attributes of every type, and null removes one', async () => {
+  test('custom attributes of every type are stored, and null removes one', async () => {
     const custom = {
       string: 'blue',
       boolean: false,
@@ -38,7 +38,7 @@ describe.each(eitherBackend)('what is tracked is read back, with the queue in %s
     await shows(ids('custom'), { custom_attributes: custom });
   });
 
-  test('inc, add, remove, _merge_objects, $add, $update, $remove, each on what the last one left', async () => {
+  test('inc, add, remove, _merge_objects, $add, $update and $remove are applied in order', async () => {
     const of = (object: Record<string, Json>) => ({ external_id: 'operations', ...object });
     const match = (value: number) => ({ $identifier_key: 'id', $identifier_value: value });
     await track({
@@ -71,7 +71,7 @@ describe.each(eitherBackend)('what is tracked is read back, with the queue in %s
     });
   });
 
-  test('events and purchases, equal ones each for themselves, a future time as now', async () => {
+  test('events and purchases are stored, equal ones separately, and future times as now', async () => {
     const event = { external_id: 'busy', name: 'seen', time };
     const purchase = { external_id: 'busy', product_id: 'book', price: 12.5, time };
     await track({
@@ -93,14 +93,14 @@ describe.each(eitherBackend)('what is tracked is read back, with the queue in %s
     expect(Date.parse(later!.last)).toBeLessThanOrEqual(Date.now());
   });
 
-  test('one request: attributes, then events, then purchases', async () => {
+  test('attributes of a request are applied first, then events, then purchases', async () => {
     const user_alias = { alias_name: 'order', alias_label: 'journey' };
     await track({
       purchases: [{ user_alias, product_id: 'book', currency: 'USD', price: 1, time }],
       events: [{ user_alias, name: 'seen', time }],
       attributes: [{ user_alias, _update_existing_only: false, n: 1 }],
     });
-    // Neither the event nor the purchase makes a profile for an alias: they find the one of the attributes.
+    // Event and purchase create no profile for an alias: they use the one that the attributes create.
     await shows(
       { user_aliases: [user_alias] },
       {
@@ -111,7 +111,7 @@ describe.each(eitherBackend)('what is tracked is read back, with the queue in %s
     );
   });
 
-  test('good objects of a request with bad ones', async () => {
+  test('valid objects of a request are stored if others are invalid', async () => {
     const body = await track({
       attributes: [
         { external_id: 'mixed', email: 'no address' },

@@ -69,7 +69,7 @@ test('the load command reads guarded metrics, reports its traffic and deletes it
   await pool.end();
 });
 
-test('the load command names the way out when it meets the rate limit', async () => {
+test('the load command names the remedy when it meets the rate limit', async () => {
   const { url, key, databaseUrl } = await startPenstock();
   const pool = new pg.Pool({ connectionString: databaseUrl, max: 1 });
   await pool.query(`insert into rate_limits (workspace_id, bucket, requests, window_seconds)
@@ -81,7 +81,7 @@ test('the load command names the way out when it meets the rate limit', async ()
   expect(text).toContain('penstock limits set --workspace default --bucket users.track --requests 100000000');
 });
 
-test('load is not sent to another machine unless that is asked for', async () => {
+test('load is sent to another machine only on request', async () => {
   await expect(resolveTarget('http://192.0.2.1:3000', false)).rejects.toThrow('is not this machine');
   expect(await resolveTarget('http://192.0.2.1:3000', true)).toEqual({ host: '192.0.2.1', port: 3000 });
   expect(await resolveTarget('http://127.0.0.1:3000', false)).toEqual({ host: '127.0.0.1', port: 3000 });
@@ -103,7 +103,7 @@ test.runIf(isLong)(
   async () => {
     const file = path.join(temporaryFolder(), 'results.json');
     const short = ['--quick', '--seconds', '0.3', '--patience', '0.1', '--growth', '20000'];
-    // Elsewhere there is no taskset.
+    // Other platforms have no taskset.
     const pinned = process.platform === 'linux' ? ['pinned-1-worker', 'pinned-2-workers'] : [];
     const more = ['--curve', '--soak', '0.02', ...(pinned.length > 0 ? ['--pinned'] : [])];
     const bench = startProcess('dist/tools/bench/main.js', {}, [...short, ...more, '--output', file]);

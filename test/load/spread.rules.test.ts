@@ -12,13 +12,13 @@ function ofFirstTenth(spread: Parameters<typeof userPicker>[0]['spread']): numbe
   return users.filter((user) => user < 100).length / OBJECTS;
 }
 
-test('a tenth of the users has nine tenths of the objects, or all come alike, or few come often', () => {
+test('a tenth of the users has nine tenths of the objects, or all are equal, or few are frequent', () => {
   expect(ofFirstTenth('tenth')).toBeCloseTo(0.9, 1);
   expect(ofFirstTenth('evenly')).toBeCloseTo(0.1, 1);
   expect(ofFirstTenth('few-often')).toBeCloseTo(Math.sqrt(0.1), 1);
 });
 
-test('requests have between the fewest and the most objects, and events as many names as asked', () => {
+test('requests have a number of objects in the given range, and as many event names as asked', () => {
   const options = { objects: [1, 5], badShare: 0, kinds: ['events'], eventNames: 10 } as const;
   const messages = makeMessages(300, '', options, createRandom(1), Date.now());
   const bodies = messages.map(({ bytes }) => JSON.parse(bytes.toString().split('\r\n\r\n')[1]!));

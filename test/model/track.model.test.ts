@@ -67,7 +67,7 @@ const cuts: fc.Arbitrary<Cuts> = fc.record({
   inParts: fc.array(fc.boolean(), { minLength: 1, maxLength: 3 }),
 });
 
-test('any requests, cut into any batches and parts and delivered any number of times, come to what they come to one by one', async () => {
+test('requests have the same result in any batches, parts and repetitions as one by one', async () => {
   await fc.assert(
     fc.asyncProperty(
       fc.array(trackRequest, { minLength: 1, maxLength: 12, size: 'max' }),
@@ -85,7 +85,10 @@ test('any requests, cut into any batches and parts and delivered any number of t
   );
 });
 
-/** A workspace with three groups and two users, of whom one has no external id, on both sides. */
+/**
+ * Creates a workspace with three groups and two users, one of them without an external id, in store and
+ * model.
+ */
 async function emptyWorkspace() {
   const { id: workspaceId } = await createWorkspace(pool, uuidv7());
   const groupIds = {
@@ -121,7 +124,7 @@ function named(request: TrackRequest, groupIds: Record<string, string>): TrackRe
   );
 }
 
-/** Judges a request as the edge does, and tells the model what was accepted and can be applied. */
+/** Plans a request as web does, and passes the accepted and applicable objects to the model. */
 function accept(
   request: TrackRequest,
   model: SequentialModel,
@@ -149,7 +152,7 @@ function accept(
   return objects;
 }
 
-/** None when the request is refused. */
+/** Returns the planned objects; empty if the request is rejected. */
 function planned(operation: QueuedOperation, caller: Caller, body: Record<string, Json>): AcceptedObject[] {
   try {
     return operation.plan(caller, body).objects;

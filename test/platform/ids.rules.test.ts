@@ -6,7 +6,7 @@ const timeOf = (id: string) => Number.parseInt(id.slice(0, 8) + id.slice(9, 13),
 
 afterEach(() => vi.useRealTimers());
 
-test('ids are UUIDv7 of the time at which they were made', () => {
+test('ids are UUIDv7 of the time of their creation', () => {
   const from = Date.now();
   const id = newId();
   expect(id).toMatch(UUID_V7);
@@ -14,7 +14,7 @@ test('ids are UUIDv7 of the time at which they were made', () => {
   expect(timeOf(id)).toBeLessThanOrEqual(Date.now());
 });
 
-test('ids of one process are in the order in which they were made: within a millisecond, past all that it can count, and when the clock is set back', () => {
+test('ids of a process are ordered, also within a millisecond and after a clock reset', () => {
   vi.useFakeTimers({ now: Date.now() + 1000 });
   const ids = Array.from({ length: 70_000 }, () => newId());
   vi.setSystemTime(Date.now() - 60_000);
@@ -23,7 +23,7 @@ test('ids of one process are in the order in which they were made: within a mill
   expect(ids.every((id, index) => index === 0 || ids[index - 1]! < id)).toBe(true);
 });
 
-test('ids of one millisecond and of two have other random bits in processes that start alike', async () => {
+test('ids of processes that start alike differ in their random bits', async () => {
   vi.useFakeTimers({ now: Date.now() + 120_000 });
   const one = newId();
   vi.resetModules();

@@ -4,8 +4,8 @@ import { readableLine } from '../../src/platform/log.ts';
 const line = (members: object) =>
   `${JSON.stringify({ level: 30, time: '2026-01-31T12:00:05.123Z', process: 'web', msg: 'ready', ...members })}\n`;
 
-describe('a line of the log, as people read it', () => {
-  test('says when, who and what, and then its members', () => {
+describe('a readable line of the log', () => {
+  test('shows time, process and message, and then its members', () => {
     expect(
       readableLine(line({ host: '127.0.0.1', port: 3000, lanes: [0, 1], why: 'two words' }), false),
     ).toBe('12:00:05  web      ready  host=127.0.0.1 port=3000 lanes=[0,1] why="two words"\n');
@@ -26,7 +26,7 @@ describe('a line of the log, as people read it', () => {
     expect(readableLine(line({}), true)).not.toContain('\u001b[');
   });
 
-  test('has the message of an error, and its stack where a person must act', () => {
+  test('has the message of an error, and its stack if a user must act', () => {
     const err = { type: 'Error', message: 'it broke', stack: 'Error: it broke\n    at a.ts:1' };
     expect(readableLine(line({ level: 40, err }), false)).toMatch(/ready\n {10}it broke\n$/);
     expect(readableLine(line({ level: 50, err }), false)).toMatch(
@@ -34,12 +34,12 @@ describe('a line of the log, as people read it', () => {
     );
   });
 
-  test('sends no terminal a code that came from a client, and stays one line', () => {
+  test('escapes terminal codes from clients, and stays one line', () => {
     const shown = readableLine(line({ msg: 'a\u001b[2Jb\nc', id: '\u0007\u009b1m' }), false);
     expect(shown).toBe('12:00:05  web      a\\u001b[2Jb\\u000ac  id=\\u0007\\u009b1m\n');
   });
 
-  test('that is no JSON object stays as it is', () => {
+  test('is unchanged if it is not a JSON object', () => {
     for (const text of ['Dashboard: http://127.0.0.1\n', 'null\n', '7\n'])
       expect(readableLine(text, true)).toBe(text);
   });

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { openOnce } from '../../src/platform/concurrency.ts';
 
-test('a resource whose opening failed is opened again by the next call, and then shared', async () => {
+test('a resource that failed to open is opened again by the next call, and then shared', async () => {
   let calls = 0;
   const open = openOnce(async () => {
     calls++;

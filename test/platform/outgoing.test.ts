@@ -31,7 +31,7 @@ const caller = createCaller(createReach({ refused: 'none' }));
 afterAll(() => caller.close());
 const request = { headers: { 'x-mark': 'one' }, body: '{"a":"ä"}', milliseconds: 5000 };
 
-test('what is sent arrives, and the answer comes back', async () => {
+test('a request is delivered, and its response is returned', async () => {
   answer = async (incoming, response) => {
     response.statusCode = 202;
     for await (const chunk of incoming) response.write(chunk);
@@ -41,14 +41,17 @@ test('what is sent arrives, and the answer comes back', async () => {
   expect(asked.at(-1)).toBe('POST /in?x=1 one');
 });
 
-test.each([301, 302, 303, 307, 308])('a redirect (%i) is an answer, and is not followed', async (status) => {
-  asked = [];
-  answer = (_, response) => void response.writeHead(status, { location: `${url}/elsewhere` }).end();
-  expect(await caller.post(`${url}/in`, request)).toMatchObject({ status });
-  expect(asked).toEqual(['POST /in one']);
-});
+test.each([301, 302, 303, 307, 308])(
+  'a redirect (%i) is returned as a response, and not followed',
+  async (status) => {
+    asked = [];
+    answer = (_, response) => void response.writeHead(status, { location: `${url}/elsewhere` }).end();
+    expect(await caller.post(`${url}/in`, request)).toMatchObject({ status });
+    expect(asked).toEqual(['POST /in one']);
+  },
+);
 
-test('of an answer without end the first 16 KiB are read', async () => {
+test('the first 16 KiB of an endless response are read', async () => {
   answer = (_, response) => {
     const more = () => {
       while (!response.destroyed && response.write('x'.repeat(65_536)));
@@ -63,13 +66,13 @@ test('of an answer without end the first 16 KiB are read', async () => {
 test.each<[string, RequestListener]>([
   ['does not answer', () => {}],
   ['never ends its answer', (_, response) => void response.write('x')],
-])('a receiver that %s is given up in time', async (_, listener) => {
+])('a receiver that %s is given up after the timeout', async (_, listener) => {
   answer = listener;
   const given = caller.post(url, { ...request, milliseconds: 100 });
   await expect(given).rejects.toMatchObject({ name: 'TimeoutError' });
 });
 
-test('a receiver that never answers is given up in time when garbage is collected meanwhile', async () => {
+test('a receiver that never answers is given up after the timeout, also after a collection', async () => {
   asked = [];
   answer = () => {};
   const given = caller.post(url, { ...request, milliseconds: 500, signal: new AbortController().signal });
@@ -81,7 +84,7 @@ test('a receiver that never answers is given up in time when garbage is collecte
   late.catch(() => {});
 });
 
-test('an address that is refused is not connected to, by itself or by a name', async () => {
+test('a refused address is never connected to, by itself or by a name', async () => {
   asked = [];
   const closed = createCaller(createReach({ refused: 'private' }));
   const byName = url.replace('127.0.0.1', 'localhost');
@@ -97,7 +100,7 @@ test.each([
   ['https://me:secret@example.com', 'user or a password'],
   ['https://example.com/#part', 'fragment'],
   [`https://example.com/${'x'.repeat(2000)}`, '2000 characters'],
-])('%s is refused with its rule', (wrong, rule) => {
+])('%s is rejected with its rule', (wrong, rule) => {
   expect(refusalOfUrl(wrong)).toContain(rule);
   expect(refusalOfUrl('https://example.com:8443/in?x=1')).toBeUndefined();
 });

@@ -28,7 +28,7 @@ const inside = [
   ...['fe80::1%eth0', 'fec0::1', 'ff02::1', '2001:db8::1', '2001::1', '64:ff9b:1::a00:1'],
 ];
 
-/** How an IPv4 address stands in an IPv6 one. */
+/** Forms of an IPv4 address within an IPv6 address. */
 const forms = [
   (a: string, b: string) => `::ffff:${a}:${b}`,
   (a: string, b: string) => `::${a}:${b}`,
@@ -38,12 +38,12 @@ const forms = [
   (a: string, b: string) => `2a00::5efe:${a}:${b}`,
 ];
 
-describe('in production, unless told', () => {
-  test.each(inside)('%s is not connected to', (address) => {
+describe('in production by default', () => {
+  test.each(inside)('%s is refused', (address) => {
     expect(refuses(production, address)).toBe(true);
   });
 
-  test.each(forms)('nor is an IPv6 address that leads to a private IPv4 address, as %s', (form) => {
+  test.each(forms)('an IPv6 address that leads to a private IPv4 address is refused, as %s', (form) => {
     for (const [a, b] of [
       ['a9fe', 'a9fe'],
       ['7f00', '1'],
@@ -56,11 +56,11 @@ describe('in production, unless told', () => {
   });
 
   test.each(['93.184.215.14', '172.32.0.1', '100.128.0.1', '2606:4700::1111', '[2a00:1450::200e]'])(
-    '%s is',
+    '%s is allowed',
     (address) => expect(refuses(production, address)).toBe(false),
   );
 
-  test('a name is judged by what it leads to, when the connection is made; so are other spellings', async () => {
+  test('a name is checked by its address at connection time, as are unusual spellings', async () => {
     for (const name of ['localhost', '0x7f.1', '2130706433']) {
       const error = await new Promise((resolve) => production.lookup(name, {}, resolve));
       expect(error, name).toBeInstanceOf(RefusedAddress);
@@ -69,7 +69,7 @@ describe('in production, unless told', () => {
   });
 });
 
-test('with the embedded Postgres this machine and its network are reached, what clouds ask for credentials is not', () => {
+test('the embedded Postgres allows this machine and its network, but no cloud metadata', () => {
   const trying = reachOf(readConfig({}));
   for (const address of ['127.0.0.1', '::1', '10.0.0.1', '192.168.1.1'])
     expect(refuses(trying, address)).toBe(false);
@@ -77,7 +77,7 @@ test('with the embedded Postgres this machine and its network are reached, what 
     expect(refuses(trying, address)).toBe(true);
 });
 
-test('ALLOWED_NETWORKS makes exceptions, in each form of an address, and of no other', () => {
+test('ALLOWED_NETWORKS excepts its networks, in each form of an address, and no others', () => {
   const reach = reachOf(readConfig({ DATABASE_URL, ALLOWED_NETWORKS: '10.1.0.0/16, ::1/128' }));
   for (const address of ['10.1.2.3', '::ffff:10.1.2.3', '64:ff9b::a01:203', '::1'])
     expect(refuses(reach, address), address).toBe(false);
@@ -85,7 +85,7 @@ test('ALLOWED_NETWORKS makes exceptions, in each form of an address, and of no o
     expect(refuses(reach, address), address).toBe(true);
 });
 
-test('SYNC_REFUSED_NETWORKS stands before REFUSED_NETWORKS for sources, and for nothing else', () => {
+test('SYNC_REFUSED_NETWORKS replaces REFUSED_NETWORKS for sources only', () => {
   const config = readConfig({ DATABASE_URL, SYNC_REFUSED_NETWORKS: '169.254.0.0/16,fe80::/10' });
   expect(refuses(reachOfSources(config), '10.0.0.1')).toBe(false);
   expect(refuses(reachOfSources(config), '169.254.169.254')).toBe(true);
@@ -95,7 +95,7 @@ test('SYNC_REFUSED_NETWORKS stands before REFUSED_NETWORKS for sources, and for 
 });
 
 test.each(['REFUSED_NETWORKS', 'ALLOWED_NETWORKS', 'SYNC_REFUSED_NETWORKS'])(
-  'what is no network ends a process at its start, %s named',
+  'an invalid network in %s ends the process at its start with an error that names it',
   (name) => {
     expect(() => readConfig({ [name]: '10.0.0.0' })).toThrow(`${name} must be networks`);
     expect(() => readConfig({ [name]: '10.0.0.0/33' })).toThrow(
@@ -104,7 +104,7 @@ test.each(['REFUSED_NETWORKS', 'ALLOWED_NETWORKS', 'SYNC_REFUSED_NETWORKS'])(
   },
 );
 
-test('words and networks stand beside each other', () => {
+test('words and networks can be combined', () => {
   const reach = createReach({ refused: 'metadata,8.8.8.0/24' });
   expect(['8.8.8.8', '169.254.1.1', '10.0.0.1'].map((address) => refuses(reach, address))).toEqual([
     ...[true, true, false],

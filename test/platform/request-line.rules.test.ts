@@ -14,7 +14,7 @@ test.each<LineFields>([
   { request_id: '0', status: 201, ms: 0.1, operation: 'users.track', workspace_id: undefined, accepted: 75 },
   { error: 'a "quoted" word\n\\ and \u0001, \ud800 and é', rejected: 0 },
   {},
-])('a line of a request is to the byte what pino writes: %j', (fields) => {
+])('a line of a request has exactly the bytes that pino writes: %j', (fields) => {
   vi.useFakeTimers({ now: Date.UTC(2026, 0, 31, 12, 0, 5, 7), toFake: ['Date'] });
   try {
     const lines: string[] = [];
@@ -29,7 +29,7 @@ test.each<LineFields>([
   }
 });
 
-test('it heeds the level, and a mixin, which knows the trace', () => {
+test('it respects the level, and a mixin that adds the trace', () => {
   const lines: string[] = [];
   writeLine(logInto(lines, { level: 'warn' }), { status: 201 }, { level: 'info', message: 'request' });
   expect(lines).toEqual([]);
@@ -38,7 +38,7 @@ test('it heeds the level, and a mixin, which knows the trace', () => {
   expect(JSON.parse(lines[0]!)).toMatchObject({ trace_id: 'that', status: 201, msg: 'request' });
 });
 
-test('a time is written as Date writes it, whatever came before it', () => {
+test('a time is written as Date writes it, whatever was written before', () => {
   const times = [
     0, 999, 1000, 1001, 1_769_860_805_007, 1_769_860_805_123, 1_769_860_804_999, 253_402_300_799_999,
   ];

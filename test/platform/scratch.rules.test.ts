@@ -4,7 +4,7 @@ import path from 'node:path';
 import { expect, test } from 'vitest';
 import { scratchFolders } from '../../src/platform/files.ts';
 
-test('what a killed process has left in TMPDIR is tidied, and nothing of one that lives or cannot be looked up', async () => {
+test('folders of killed processes in TMPDIR are removed, but not those of others', async () => {
   const scratch = scratchFolders('retention');
   const given = process.env.TMPDIR;
   const folder = mkdtempSync(path.join(tmpdir(), 'penstock-tidy-'));

@@ -10,7 +10,7 @@ const collectGarbage = runInNewContext('gc') as () => void;
 
 const never = () => new Promise<never>(() => {});
 
-test('a limit of time holds when garbage is collected while its work runs', async () => {
+test('a time limit holds when garbage is collected while its work runs', async () => {
   const { signal } = new AbortController();
   let seen: unknown;
   const begin = () => {
@@ -34,7 +34,7 @@ test('a linked signal aborts with the reason of the first of its signals', () =>
   expect(linkSignals({ signals: [one.signal] }).signal.reason).toBe('one');
 });
 
-test('a released limit leaves neither a timer nor a listener behind', async () => {
+test('a released limit has neither a timer nor a listener', async () => {
   const { signal } = new AbortController();
   const linked = linkSignals({ signals: [signal], milliseconds: 1 });
   linked.release();

@@ -17,7 +17,7 @@ function scene(most: number) {
 
 const turn = () => new Promise(setImmediate);
 
-test('what is asked while a call is under way shares the next one, each with its own answer, and no call is larger than told', async () => {
+test('requests made during a call share the next call, in batches of limited size', async () => {
   const { ask, calls } = scene(2);
   const first = Promise.all([ask(1)]);
   await turn();
@@ -34,7 +34,7 @@ test('what is asked while a call is under way shares the next one, each with its
   expect(calls.map(({ asked }) => asked)).toEqual([[1], [2, 3], [4]]);
 });
 
-test('what waited behind a call that fails is refused with it, and the next one is asked anew', async () => {
+test('requests that wait for a failing call fail with it, and the next request starts a call', async () => {
   const { ask, calls } = scene(1);
   const asked = [ask(1), ask(2)];
   const settled = Promise.allSettled(asked);

@@ -35,7 +35,7 @@ const figures: Figures = {
 };
 const workerOn = (host: string) => ({ id: newId(), name: 'worker', host, pid: 7, version: '1.2.3' }) as const;
 
-test('what a process says of itself is read back, and again with what it says later', async () => {
+test('the state that a process reports is stored, and replaced by its next report', async () => {
   const one = workerOn('a');
   await beatProcess(pool, one, figures);
   const [first] = await listProcesses(pool);
@@ -46,7 +46,7 @@ test('what a process says of itself is read back, and again with what it says la
   expect(second!.seenAt.getTime()).toBeGreaterThan(first!.startedAt.getTime());
 });
 
-test('one that falls silent is told by its seconds, and gone after an hour', async () => {
+test('a silent process is listed with its seconds of silence, and removed after an hour', async () => {
   const [there, silentOne, gone] = ['a', 'b', 'c'].map(workerOn);
   for (const one of [there!, silentOne!, gone!]) await beatProcess(pool, one, figures);
   const age = (id: string, interval: string) =>
@@ -61,12 +61,12 @@ test('one that falls silent is told by its seconds, and gone after an hour', asy
   ]);
 });
 
-test('a page of processes is as long as it is asked to be, and holds those that were heard last', async () => {
+test('a page of processes has the requested length, and lists the most recent heartbeats', async () => {
   for (const host of ['c', 'b', 'a']) await beatProcess(pool, workerOn(host), figures);
   expect((await listProcesses(pool, 2)).map(({ host }) => host)).toEqual(['a', 'b']);
 });
 
-test('a process that runs is in the fleet, and leaves it when it ends: what it has done and refused stays', async () => {
+test('a running process is in the fleet, and its counts remain after it has left', async () => {
   let objects = 3;
   const marks = { queue_depth: { value: 5, mark: 100, unit: 'jobs', over: false } };
   const pulse = {
@@ -93,7 +93,7 @@ test('a process that runs is in the fleet, and leaves it when it ends: what it h
   expect(await readFleetCounters(pool, 1)).toMatchObject({ accepted: 9, refused: 2 });
 });
 
-test('a process that was silent for hours, and forgotten, is counted once when it is heard again', async () => {
+test('a process that was removed after hours of silence is counted once when it returns', async () => {
   const one = workerOn('frozen');
   const before = (await readFleetCounters(pool, 1)).accepted;
   const web = { ...one, name: 'web' as const };
@@ -106,7 +106,7 @@ test('a process that was silent for hours, and forgotten, is counted once when i
   await pool.query('delete from processes where id = $1', [one.id]);
 });
 
-test('a store that is away takes nothing from the process but its row', async () => {
+test('a store that is away costs a process only its row', async () => {
   const away = openPool('postgres://127.0.0.1:1/away', 1);
   const pulse = { objects: () => 0, missing: () => [], address: () => null };
   const heartbeat = startHeartbeat('board', { id: newId(), pool: away, log: silent }, pulse);
@@ -115,7 +115,7 @@ test('a store that is away takes nothing from the process but its row', async ()
 });
 
 test.each([5, -5, 0])(
-  'a clock of Postgres that is %i s ahead is seen by the next heartbeat',
+  'a Postgres clock that is %i s ahead is noticed by the next heartbeat',
   async (seconds) => {
     const answers = { query: async () => ({ rows: [{ now: Date.now() + seconds * 1000 }] }) };
     const pulse = { objects: () => 0, missing: () => [], address: () => null };
@@ -129,7 +129,7 @@ test.each([5, -5, 0])(
   },
 );
 
-test('the clock of this Postgres is that of this machine, and a process that hears nothing knows nothing of it', async () => {
+test('the clock difference to a local Postgres is zero, and unknown before the first heartbeat', async () => {
   const pulse = { objects: () => 0, missing: () => [], address: () => null };
   const heartbeat = startHeartbeat('web', { id: newId(), pool, log: silent }, pulse);
   expect(heartbeat.clockSkew()).toBeUndefined();

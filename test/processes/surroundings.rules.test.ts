@@ -14,7 +14,7 @@ function sceneOf(older: object, redis?: object, dataDir = '.') {
 }
 
 describe('certificates', () => {
-  test('are those that the stores have shown, of new connections the new ones', async () => {
+  test("are read from the stores' connections, and updated by new connections", async () => {
     const { pool, local } = sceneOf(socket('Jan 31 12:00:00 2026 GMT'), socket('Feb  1 12:00:00 2026 GMT'));
     const untils = async () =>
       (await local()).certificates.map(({ store, until }) => [store, until.toISOString()]);
@@ -26,13 +26,13 @@ describe('certificates', () => {
     expect(await untils()).toContainEqual(['postgres', '2027-01-31T12:00:00.000Z']);
   });
 
-  test('are none where connections are not encrypted, and where there is no Redis', async () => {
+  test('are absent without encryption, and without Redis', async () => {
     expect((await sceneOf({}).local()).certificates).toEqual([]);
     expect((await sceneOf(socket()).local()).certificates).toEqual([]);
   });
 });
 
-test('disks are those of folders that are there', async () => {
+test('disks are listed only for existing folders', async () => {
   const names = async (dataDir: string) =>
     (await sceneOf({}, undefined, dataDir).local()).disks.map(({ name, freeBytes, sizeBytes }) => {
       expect(freeBytes).toBeLessThanOrEqual(sizeBytes);
@@ -42,11 +42,11 @@ test('disks are those of folders that are there', async () => {
   expect(await names(path.resolve('nowhere'))).toEqual(['tmp']);
 });
 
-describe('Redis, by what INFO says,', () => {
+describe('the INFO of Redis', () => {
   const replica = (state: string, offset: number, lag: number) =>
     `slave0:ip=10.0.0.1,port=6379,state=${state},offset=${offset},lag=${lag}`;
 
-  test('writes, and has no lag without replicas', () => {
+  test('shows that it can write, and no lag without replicas', () => {
     expect(
       healthOf('aof_last_write_status:ok\r\nrdb_last_bgsave_status:ok\r\nmaster_repl_offset:100'),
     ).toEqual({
@@ -55,13 +55,13 @@ describe('Redis, by what INFO says,', () => {
   });
 
   test.each(['aof_last_write_status', 'aof_last_bgrewrite_status', 'rdb_last_bgsave_status'])(
-    'does not write when %s is an error',
+    'shows that it cannot write when %s is an error',
     (name) => {
       expect(healthOf(`# Persistence\r\n${name}:err\r\n`).writes).toBe(false);
     },
   );
 
-  test('is as far behind as the slowest of the replicas that are there', () => {
+  test('shows the lag of the slowest connected replica', () => {
     const info = [
       ...[replica('online', 90, 1), replica('online', 60, 7), replica('wait_bgsave', 0, 99)],
       'master_repl_offset:100',

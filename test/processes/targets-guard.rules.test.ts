@@ -18,18 +18,18 @@ test.each<[string | undefined, Record<string, string>, boolean]>([
   ['127.0.0.1', { forwarded: 'for=127.0.0.1' }, false],
   ['127.0.0.1', { via: '1.1 proxy' }, false],
   ['127.0.0.1', { 'x-real-ip': '127.0.0.1' }, false],
-])('without METRICS_TOKEN, %s (%o) is told where the processes are: %s', (address, headers, told) => {
+])('without METRICS_TOKEN, %s (%o) may read the targets: %s', (address, headers, told) => {
   expect(createTargetsGuard('', readConfig({}))(asked(address, headers))).toBe(told);
 });
 
-test('with METRICS_TOKEN, whoever shows it is told, from anywhere, and nobody else', () => {
+test('with METRICS_TOKEN, only requests with the token may read the targets, from anywhere', () => {
   const guard = createTargetsGuard('a-token', readConfig({ TRUST_PROXY_HOPS: '1' }));
   expect(guard(asked('10.1.2.3', { authorization: 'Bearer a-token', via: '1.1 proxy' }))).toBe(true);
   expect(guard(asked('127.0.0.1', {}))).toBe(false);
 });
 
 test.each([{ TRUST_PROXY_HOPS: '1' }, { PUBLIC_URL: 'https://api.example.com' }])(
-  'behind a proxy, as %o says there is, nobody is told without METRICS_TOKEN: it may add no header',
+  'behind a proxy (%o), METRICS_TOKEN is required: the proxy may add no header',
   (settings) => {
     expect(createTargetsGuard('', readConfig(settings))(asked('127.0.0.1', {}))).toBe(false);
   },

@@ -47,7 +47,7 @@ async function shows(id: string, expected: object): Promise<void> {
   await waitUntil(check, { what: `${id} to show ${JSON.stringify(expected)}` });
 }
 
-test('G1, G3: what is tracked on a cluster takes effect in its order, over all lanes', async () => {
+test('G1, G3: tracked objects take effect in order on a cluster, over all lanes', async () => {
   const names = Array.from({ length: 40 }, (_, index) => `user-${index}`);
   for (const step of [1, 2, 3]) {
     const attributes = names.map((external_id) => ({ external_id, step, [`step_${step}`]: true }));
@@ -64,7 +64,7 @@ test('G1, G3: what is tracked on a cluster takes effect in its order, over all l
   expect(lanes.size).toBe(4);
 });
 
-test('G3: a merge meets the lanes of both of its users', async () => {
+test('G3: a merge waits for the lanes of both of its users', async () => {
   const both = ['kept', 'merged'].map((external_id) => ({ external_id, name: 'bought', time }));
   await ask('/users/track', { events: both });
   const update = {
@@ -76,7 +76,7 @@ test('G3: a merge meets the lanes of both of its users', async () => {
   expect(await users('merged')).toEqual([]);
 });
 
-test('a subscription state is there when its answer is, and a deleted user is gone', async () => {
+test('a subscription state is set when its answer arrives, and a deleted user is gone', async () => {
   const group = await createGroup(fleet.pool, fleet.workspace.id, 'email');
   await ask('/users/track', { attributes: [{ external_id: 'ann', email: 'ann@example.com' }] });
   const set = { subscription_group_id: group, subscription_state: 'subscribed', external_id: ['ann'] };
@@ -88,7 +88,7 @@ test('a subscription state is there when its answer is, and a deleted user is go
   await waitUntil(async () => (await users('ann')).length === 0, { what: 'the deletion' });
 });
 
-test('an Idempotency-Key makes two requests one', async () => {
+test('an Idempotency-Key makes two requests take effect once', async () => {
   const json = { events: [{ external_id: 'ida', name: 'paid', time }] };
   const request = {
     path: '/users/track',
@@ -101,7 +101,7 @@ test('an Idempotency-Key makes two requests one', async () => {
   await shows('ida', { custom_events: [expect.objectContaining({ name: 'paid', count: 1 })] });
 });
 
-test('a sync that the API asks for runs to its end', async () => {
+test('a sync that the API requests runs to its end', async () => {
   const dir = path.join(folder, 'rows');
   mkdirSync(dir);
   writeFileSync(path.join(dir, 'one.csv'), `EXTERNAL_ID,PAYLOAD,UPDATED_AT\nsue,"{""level"":7}",${time}\n`);
@@ -124,7 +124,7 @@ test('a rate limit is counted in the cluster, each bucket in a slot of its own',
   expect(buckets.flat().length).toBeGreaterThan(1);
 });
 
-test('every process says that it is ready, and doctor finds the cluster in order', async () => {
+test('every process is ready, and doctor finds no problem with the cluster', async () => {
   const all = [...fleet.edges, ...fleet.workers, ...fleet.syncs];
   expect(await Promise.all(all.map(({ port }) => statusOf(port, '/readyz')))).toEqual(all.map(() => 200));
   const { stdout } = await spawnPenstock(['doctor', '--json'], fleet.env);

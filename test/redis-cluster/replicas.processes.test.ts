@@ -21,7 +21,7 @@ afterAll(async () => {
   for (const stop of stops.splice(0).reverse()) await stop();
 });
 
-/** One envelope of nothing for each lane. */
+/** Returns an empty envelope for each lane. */
 function entries(): LaneEntry[] {
   const envelope: Envelope = { requests: [], objects: [] };
   return Array.from({ length: LANES }, (_, lane) => ({ lane, id: newId(), envelope }));
@@ -59,14 +59,14 @@ describe('with REDIS_WAIT_REPLICAS=1, a primary and a replica', () => {
     opened = await open({ REDIS_URL: primary.url, REDIS_WAIT_REPLICAS: '1' });
   });
 
-  test('G1, G5: without its replica nothing is acknowledged, in time, and nothing more is stored until it is back', async () => {
+  test('G1, G5: without its replica no job is acknowledged, and further jobs are not even stored', async () => {
     const { connection, producer } = opened;
     process.kill(replica.pid, 'SIGSTOP');
     try {
       const before = await held(connection);
       const first = entries();
       await expect(within(TIMEOUT, producer.add(first))).rejects.toBeInstanceOf(QueueUnavailable);
-      // It is there, and may take effect: that is what an answer of 503 leaves open.
+      // The job is stored and may take effect, which a 503 permits.
       const after = before.map((ids, lane) => [...ids, first[lane]!.id]);
       expect(await held(connection)).toEqual(after);
       for (let times = 0; times < 3; times++)
@@ -78,7 +78,7 @@ describe('with REDIS_WAIT_REPLICAS=1, a primary and a replica', () => {
     await waitUntil(() => producer.add(entries()).then(() => true), { what: 'the replica' });
   });
 
-  test('G1: whoever takes over holds all that was acknowledged', async () => {
+  test('G1: the promoted replica has all acknowledged jobs', async () => {
     const { producer } = opened;
     const acknowledged: LaneEntry[] = [];
     let ended = false;
@@ -104,7 +104,7 @@ describe('with REDIS_WAIT_REPLICAS=1, a primary and a replica', () => {
   });
 });
 
-test('G1: a replica that stops writing to its disk ends adds where the server has WAITAOF', async () => {
+test('G1: a replica that cannot write to its disk fails adds if the server has WAITAOF', async () => {
   const server = process.env.TEST_REDIS_SERVER;
   const one = await startRedis({ ...(server && { server }) });
   const follower = await startRedis({
@@ -139,7 +139,7 @@ describe('with REDIS_WAIT_REPLICAS=1, a cluster', () => {
     stops.push(cluster.stop);
   });
 
-  test('G1, G3: adds go on after a failover, and what was acknowledged stands in the lanes in its order', async () => {
+  test('G1, G3: after a failover adds resume, and acknowledged jobs are in the lanes in order', async () => {
     const { connection, producer } = await open({ ...cluster.env, REDIS_WAIT_REPLICAS: '1' });
     const acknowledged: LaneEntry[][] = [];
     const addSome = async (count: number) => {
@@ -169,7 +169,7 @@ describe('with REDIS_WAIT_REPLICAS=1, a cluster', () => {
   });
 
   test.each(['0', '1'])(
-    'G1, G3: with %s replicas waited for, adds go on when the slot of the lanes has moved',
+    'G1, G3: with %s replicas to wait for, adds resume after the slot of the lanes has moved',
     async (replicas) => {
       const { connection, producer } = await open({ ...cluster.env, REDIS_WAIT_REPLICAS: replicas });
       const counted = async () => Number(await connection.redis!.get(ADDITIONS));
@@ -193,7 +193,7 @@ describe('with REDIS_WAIT_REPLICAS=1, a cluster', () => {
       ended = true;
       await adding;
       const stored = await held(connection);
-      // By this count a loss is noticed: what is sent again counts once.
+      // A loss is detected by this count, so a repeated job must count once.
       expect((await counted()) - before.counted).toBe(stored[0]!.length - before.stored);
       for (let lane = 0; lane < LANES; lane++) {
         const wanted = acknowledged.map((these) => these[lane]!.id);
@@ -203,7 +203,7 @@ describe('with REDIS_WAIT_REPLICAS=1, a cluster', () => {
     },
   );
 
-  test('G1: without its replica nothing is acknowledged', async () => {
+  test('G1: without its replica no job is acknowledged', async () => {
     const { producer } = await open({ ...cluster.env, REDIS_WAIT_REPLICAS: '1' });
     const replica = await cluster.replicaOf(await cluster.primaryOf(LANES_KEY));
     const { pid } = cluster.nodes[replica]!;

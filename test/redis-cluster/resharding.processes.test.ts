@@ -9,7 +9,7 @@ import { startShards } from './shards-scene.ts';
 
 const SHARDS = 2;
 const time = '2026-01-31T12:00:00.000Z';
-/** Its slot is what moves; the other shard is who must not notice. */
+/** The first shard's slot moves; the other shard must not be affected. */
 const [MOVED, OTHER] = [1, 0];
 
 let cluster: TestCluster;
@@ -27,7 +27,7 @@ afterAll(async () => {
 const ask = (shard: number, path: string, json: object) =>
   send(fleet.edges[0]!.port, { method: 'POST', path, key: tenants[shard]!.key, json: json as never });
 
-/** What one user of a shard was sent: each step is an event, and the value of an attribute. */
+/** Sends steps to one user of a shard: each step is an event, and the value of an attribute. */
 function createSender(shard: number, user: string) {
   const told = { accepted: 0, refused: 0, last: 0 };
   return {
@@ -42,7 +42,7 @@ function createSender(shard: number, user: string) {
       else if (status === 503) told.refused++;
       else throw new Error(`answered with ${status}`);
     },
-    /** Each accepted step once and in its order; one that was refused took effect once, or not at all. */
+    /** Expects each accepted step once and in order, and each rejected step once or never. */
     async hasAll(): Promise<void> {
       let found: { step?: number | undefined; count?: number | undefined } = {};
       await waitUntil(
@@ -80,7 +80,7 @@ const primary = () => cluster.primaryOf(markOf(MOVED));
 const keysOf = async (node: number) =>
   (await cluster.ask(node, 'KEYS', `${prefixOf(MOVED)}:lane-*`)) as string[];
 
-/** What a slot that has just moved refuses, it takes a moment later. */
+/** Waits until a slot that has just moved accepts requests again. */
 const acceptsAgain = (sender: ReturnType<typeof createSender>) =>
   waitUntil(
     async () => {
@@ -91,7 +91,7 @@ const acceptsAgain = (sender: ReturnType<typeof createSender>) =>
     { what: 'an acceptance of the shard that has moved' },
   );
 
-test('G1, G3: a slot whose lanes are full moves to another primary: nothing is lost, doubled or out of order', async () => {
+test('G1, G3: a slot with full lanes moves to another primary without loss, double or reordering', async () => {
   const [moved, other] = [createSender(MOVED, 'held'), createSender(OTHER, 'held')];
   for (let number = 0; number < 30; number++) await Promise.all([moved.step(), other.step()]);
   expect(moved.told.accepted).toBe(30);
@@ -107,7 +107,7 @@ test('G1, G3: a slot whose lanes are full moves to another primary: nothing is l
   await Promise.all([moved.hasAll(), other.hasAll()]);
 });
 
-test('the same while workers work on it', async () => {
+test('the same holds while workers process the lanes', async () => {
   const [moved, other] = [createSender(MOVED, 'worked'), createSender(OTHER, 'worked')];
   for (let times = 0; times < 3; times++) {
     const to = await cluster.otherPrimary(await primary());

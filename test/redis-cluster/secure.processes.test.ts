@@ -103,7 +103,7 @@ beforeAll(async () => {
     NODE_EXTRA_CA_CERTS: at('node.crt'),
     ...{ SHARDS: '3', LANES: '2' },
   };
-  // None of its own: that of the settings.
+  // No Redis of the fleet's own: use the one of the settings.
   const redis = {
     url: env.REDIS_URL,
     port: ports[0]!,
@@ -119,7 +119,7 @@ afterAll(() => fleet.stop());
 const post = (path: string, json: object) =>
   send(fleet.edges[0]!.port, { method: 'POST', path, key: fleet.workspace.key, json: json as never });
 
-test('what is tracked over TLS takes effect, in every shard', async () => {
+test('objects tracked over TLS take effect in every shard', async () => {
   for (const shard of [0, 1, 2]) {
     const external_id = `user-${shard}`;
     expect((await post('/users/track', { attributes: [{ external_id, shard }] })).status).toBe(201);
@@ -136,7 +136,7 @@ test('what is tracked over TLS takes effect, in every shard', async () => {
   }
 });
 
-test('rate limits are counted there', async () => {
+test('rate limits are counted in the cluster', async () => {
   await fleet.pool.query(
     `insert into rate_limits (workspace_id, bucket, requests, window_seconds) values ($1, 'events.list', 3, 60)`,
     [fleet.workspace.id],

@@ -11,7 +11,10 @@ import type { TestWorkspace } from '../setup/workspace.ts';
 import { startShards } from './shards-scene.ts';
 
 const SHARDS = 3;
-/** Whose primary goes: of the first shard, whose keys are those of an installation without any, and of others. */
+/**
+ * Shards whose primary is lost: the first one, whose keys are those of an installation without shards, and
+ * others.
+ */
 const AWAY = isLong ? [1, 0, 2] : [1, 0];
 const time = '2026-01-31T12:00:00.000Z';
 
@@ -42,7 +45,7 @@ const shows = (shard: number, user: string) =>
     { what: `${user} in shard ${shard}` },
   );
 
-test('three shards are on three primaries, and what each workspace sends takes effect', async () => {
+test('three shards are on three primaries, and objects of each workspace take effect', async () => {
   const primaries = await Promise.all([0, 1, 2].map((shard) => cluster.primaryOf(markOf(shard))));
   expect(new Set(primaries).size).toBe(3);
   for (const shard of [0, 1, 2]) {
@@ -51,18 +54,18 @@ test('three shards are on three primaries, and what each workspace sends takes e
   }
 });
 
-test.each(AWAY)('G5: without the primary of shard %i its workspaces alone are refused', async (away) => {
+test.each(AWAY)('G5: without the primary of shard %i only its own workspaces are rejected', async (away) => {
   const others = [0, 1, 2].filter((shard) => shard !== away);
   const primary = await cluster.primaryOf(markOf(away));
   const user = `without ${away}`;
   await cluster.nodes[primary]!.kill();
   try {
     await waitUntil(async () => (await track(away, 'refused')) === 503, { what: 'a refusal' });
-    // The rest of the cluster knows by now that it has gone.
+    // The other nodes have noticed the loss.
     await waitUntil(async () => cluster.agreesOnLossOf(primary), { what: 'the others to know' });
     for (let round = 0; round < 5; round++)
       for (const shard of others) expect(await track(shard, `${user} ${round}`)).toBe(201);
-    // Who works which lane is in the first shard: a lane that changed hands as it went waits for it.
+    // Leases of all lanes are in the first shard: a lane that changed hands during the loss waits for it.
     if (away !== 0) for (const shard of others) await shows(shard, `${user} 4`);
     expect(await statusOf(fleet.edges[0]!.port, '/readyz')).toBe(200);
     expect(await track(away, 'refused')).toBe(503);
@@ -75,7 +78,7 @@ test.each(AWAY)('G5: without the primary of shard %i its workspaces alone are re
   for (const shard of others) await shows(shard, `${user} 4`);
 });
 
-test('a workspace moves to another primary, and who begins and doctor look at all of them', async () => {
+test('a workspace moves to another primary, and new processes and doctor check all of them', async () => {
   const { stdout } = await spawnPenstock(
     ['workspaces', 'move', tenants[1]!.id, '--shard', '2', '--json'],
     fleet.env,

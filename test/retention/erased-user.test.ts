@@ -14,7 +14,7 @@ beforeAll(begin);
 afterAll(end);
 beforeEach(nextMonth);
 
-test('the archive has nothing of a deleted user once deleted users are erased from it', async () => {
+test("the archive is free of a deleted user's data after deleted users are erased from it", async () => {
   const marker = `planted${randomBytes(6).toString('hex')}`;
   const folder = temporaryFolder('penstock-archive-');
   const store = await inFolder(folder);

@@ -43,7 +43,7 @@ const filesIn = (folder: string, beginning: string): string[] =>
     .filter((name) => path.basename(name).startsWith(beginning))
     .sort();
 
-test('a month that fails is told and noted, the others go on, and it is tried again ever more seldom', async () => {
+test('a failed month is logged and retried with a growing delay, and other months are archived', async () => {
   const store = await inFolder();
   await fill(10);
   await fill(10, { of: other, from: 100 });
@@ -75,14 +75,14 @@ test('a month that fails is told and noted, the others go on, and it is tried ag
   const hours =
     'select extract(epoch from next_at - failed_at)::integer / 3600 as hours from retention_failures';
   expect(await at.scene.rows(hours)).toEqual([{ hours: 2 }]);
-  // By hand nothing waits.
+  // A run started by hand ignores the delay.
   expect(await runRetention(withStore(store), 'archive')).toMatchObject({ months: 1, failed: 0 });
   expect([await content(), await failures()]).toEqual([[], []]);
   await restore(store);
   expect(await content()).toEqual(before);
 });
 
-test('a failure of a month that is kept from now on is over', async () => {
+test('a failure is cleared once its month is kept', async () => {
   const store = await inFolder();
   await fill(1);
   const put = () => Promise.reject(new Error('no'));
@@ -92,7 +92,7 @@ test('a failure of a month that is kept from now on is over', async () => {
   expect(await failures()).toEqual([]);
 });
 
-test('a damaged file keeps neither the other files from being restored, nor deleted users from being erased from them', async () => {
+test('a damaged file blocks neither the restore of other files nor the erasure from them', async () => {
   const folder = temporaryFolder();
   const store = await inFolder(folder);
   await fill(10);
@@ -126,7 +126,7 @@ test('a damaged file keeps neither the other files from being restored, nor dele
   expect(await content()).toHaveLength(13);
 });
 
-test('a damaged file does not keep a detached partition: its rows go back into the table', async () => {
+test('a damaged file does not block a detached partition: its rows return to the table', async () => {
   const folder = temporaryFolder();
   const store = await inFolder(folder);
   await fill(10);
@@ -152,7 +152,7 @@ test('a damaged file does not keep a detached partition: its rows go back into t
   expect((await content()).filter((row) => row.includes('seen'))).toHaveLength(before - 3 + 1);
 });
 
-test('an archive that fails as a whole is not asked for each of very many months', async () => {
+test('an archive that always fails is not tried for each of very many months', async () => {
   const store = await unreachable();
   await fill(3);
   await fill(3, { of: other, from: 50 });
@@ -165,20 +165,20 @@ test('an archive that fails as a whole is not asked for each of very many months
   expect(asked).toBe(3);
 });
 
-test('months that went without an archive ask for no erasure from it', async () => {
+test('months discarded without an archive cause no erasure', async () => {
   await fill(3, { owner: 'dan' });
   await runRetention(withStore(undefined), 'discard');
   await at.scene.apply([remove('dan')]);
   await at.scene.settle();
   expect(await at.scene.rows('select from archive_erasures')).toEqual([]);
-  // One that an earlier release has noted has no file either.
+  // A note of an earlier release has no file either.
   await at.pool.query("insert into archive_erasures values ($1, '2020-01-01', '2020-01-01')", [
     at.workspaceId,
   ]);
   expect((await planErasures(withStore(undefined), {})).workspaces).toEqual([]);
 });
 
-test("a process whose clock is ahead lets nothing go, and Postgres's months stay", async () => {
+test('a process whose clock is ahead discards no recent month', async () => {
   await at.pool.query('select ensure_month_partitions(now(), 0)');
   const [{ month, name }] = await at.scene.rows(
     `select to_char(now() at time zone 'UTC', 'YYYY-MM') as month, 'events_' || to_char(now() at time zone 'UTC', 'YYYY_MM') as name`,
@@ -196,7 +196,7 @@ test("a process whose clock is ahead lets nothing go, and Postgres's months stay
   );
 });
 
-test("an erasure loses no delete that comes meanwhile, whatever the process's clock says", async () => {
+test("an erasure misses no delete that happens meanwhile, whatever the process's clock is", async () => {
   const store = await inFolder();
   await fill(4, { owner: 'cyd' });
   await runRetention(withStore(store), 'archive');
@@ -215,7 +215,7 @@ test("an erasure loses no delete that comes meanwhile, whatever the process's cl
   expect(await at.scene.rows(rows)).toEqual([]);
 });
 
-test('a delete that is settled late takes nothing back of a later one; merged users with a tombstone are deleted', async () => {
+test('a late settled delete keeps the time of a later one; settled merged users count as deleted', async () => {
   const store = await inFolder();
   await at.scene.apply([has('eve', {}), has('fay', {})]);
   await fill(2, { owner: 'eve' });
@@ -223,7 +223,7 @@ test('a delete that is settled late takes nothing back of a later one; merged us
   await runRetention(withStore(store), 'archive');
   await at.scene.apply([merge('eve', 'fay')]);
   await at.scene.apply([remove('fay')]);
-  // Nobody has looked at the tombstones yet: eve is merged into nobody who is there.
+  // Before the tombstones are settled, eve is merged into a user that no longer exists.
   expect(await findDeleted(at.pool, at.workspaceId, [eve, fay])).toEqual([fay]);
   await at.pool.query("update removed_profiles set fate = 'deleted' where profile_id = $1", [eve]);
   expect((await findDeleted(at.pool, at.workspaceId, [eve, fay])).sort()).toEqual([eve, fay].sort());

@@ -9,7 +9,7 @@ beforeAll(begin);
 afterAll(end);
 beforeEach(nextMonth);
 
-/** What the kernel is told of files, through every handle of this process. */
+/** Returns the prototype of file handles, to observe the calls of all handles of this process. */
 async function handles(): Promise<FileHandle> {
   const handle = await open('/dev/null');
   await handle.close();
@@ -18,7 +18,7 @@ async function handles(): Promise<FileHandle> {
 
 const nameOf = (handle: FileHandle) => readlinkSync(`/proc/self/fd/${handle.fd}`);
 
-test('a full disk of the scratch folder is told with the file that was to be restored, and the next restore goes on', async () => {
+test('a full scratch disk is reported with the file to restore, and the next restore succeeds', async () => {
   const store = await inFolder();
   await fill(5);
   const before = await content();
@@ -38,7 +38,7 @@ test('a full disk of the scratch folder is told with the file that was to be res
   expect(await content()).toEqual(before);
 });
 
-test('a full disk of the archive is told with its file, nothing is half done, and the next run goes on', async () => {
+test('a full archive disk is reported by file and leaves no partial file; the next run works', async () => {
   const folder = temporaryFolder();
   const store = await inFolder(folder);
   await fill(5);

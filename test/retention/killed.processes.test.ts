@@ -18,7 +18,7 @@ import { makeTriggers } from '../workers/batch.ts';
 import * as at from './scene.ts';
 import { begin, content, end, fill, inFolder, nextMonth, other, restore, withStore } from './scene.ts';
 
-/** Of the advisory lock at which a statement of the process under test waits until it is killed. */
+/** Advisory lock at which a statement of the process under test waits until the process is killed. */
 const HELD = 4711;
 
 let folder: string;
@@ -66,11 +66,11 @@ async function heldAt(
     await waitUntil(gate.isWaitedFor, { what: `the process at: ${statement}` });
     await work(held);
   } catch (failed) {
-    // Nothing of it may wait for the next test.
+    // End the process, so that the next test does not wait for it.
     held.kill('SIGKILL');
     throw failed;
   } finally {
-    // What the server has got of a process is carried out after its death; COMMIT has not come.
+    // The server still executes statements of the dead process, but has received no COMMIT.
     await gate.open();
     await gate.stop();
     await held.exit;
@@ -98,7 +98,7 @@ async function objects(): Promise<[string[], string[]]> {
   return [indexed.map(({ object }) => object), (await store.list('')).objects.map(({ key }) => key)];
 }
 
-/** Another run does what is left, and everything that was there is in the archive, once. */
+/** Expects a second run to finish the rest, and the archive to have every row once. */
 async function expectWhole(before: string[]): Promise<void> {
   expect(await runRetention(withStore(store), 'archive')).toMatchObject({ failed: 0 });
   expect(await content()).toEqual([]);
@@ -118,7 +118,7 @@ test.each([
   ['has noted a file that it is to write', `insert ${inState('archiving')}`],
   ['has put a file and read it back', `update ${inState('verified')}`],
   ['drops a partition that it has detached', `update ${inState('removed')}`],
-])('a run that is killed when it %s: the next one loses and doubles nothing', async (_when, statement) => {
+])('a run that is killed when it %s: the next one loses and duplicates no row', async (_when, statement) => {
   await fill(20);
   const before = await content();
   await killAt(statement, ['run']);
@@ -126,7 +126,7 @@ test.each([
   await expectWhole(before);
 });
 
-test('a run that is killed as it puts a file leaves neither rows out nor anything under TMPDIR', async () => {
+test('a run that is killed while it puts a file loses no row, and TMPDIR stays empty', async () => {
   await fill(20);
   const before = await content();
   let arrived = () => {};
@@ -155,7 +155,7 @@ test('a run that is killed as it puts a file leaves neither rows out nor anythin
   expect(scratch()).toEqual([]);
 });
 
-test('a run that is killed as it waits for the lock of a detach has taken nothing away', async () => {
+test('a run that is killed while it waits for the lock of a detach leaves all rows', async () => {
   await fill(20);
   const before = await content();
   const reader = await at.pool.connect();
@@ -172,19 +172,19 @@ test('a run that is killed as it waits for the lock of a detach has taken nothin
   await expectWhole(before);
 });
 
-test('a run that is killed as it deletes row by row: the next one deletes the rest, and archives nothing twice', async () => {
+test('a run killed while it deletes row by row is finished by the next one, and archived once', async () => {
   await fill(700);
   await fill(1, { of: other, from: 900 });
   await setPolicy(at.pool, other, null);
   const before = await content();
-  // In the second page of five hundred.
+  // The row is in the second page of five hundred.
   await killAt(`delete on events for each row when ((old.properties->>'n')::integer = 600)`, ['run']);
   expect((await content()).length).toBeLessThan(before.length);
   await expectWhole(before);
   expect(await content(other)).toHaveLength(2);
 });
 
-test('a restore that is killed is gone on with by the next one, row by row', async () => {
+test('a restore that is killed is resumed by the next one, row by row', async () => {
   await fill(700);
   const before = await content();
   await runRetention(withStore(store), 'archive');
@@ -197,7 +197,7 @@ test('a restore that is killed is gone on with by the next one, row by row', asy
   expect(await content()).toEqual(before);
 });
 
-test('an erasure that is killed as a new file takes the place of an old one leaves no deleted user in the archive', async () => {
+test('an erasure killed while it replaces a file leaves no deleted user in the archive', async () => {
   await fill(20);
   await fill(5, { owner: 'bob', from: 100 });
   await runRetention(withStore(store), 'archive');

@@ -9,7 +9,7 @@ beforeAll(begin);
 afterAll(end);
 beforeEach(nextMonth);
 
-test('users whose rows lie in between are in the order of the key, file by file, and none is left out', async () => {
+test('users with interleaved rows are archived completely, in key order across files', async () => {
   const store = await inFolder();
   for (const [index, owner] of ['ada', 'bob', 'cyd', 'dan'].entries())
     await fill(7, { owner, from: index * 3 });
@@ -25,7 +25,7 @@ test('users whose rows lie in between are in the order of the key, file by file,
   expect(await content()).toEqual(before);
 });
 
-test('a run goes on behind the files of an earlier release, which went by ids', async () => {
+test('a run continues after the files of an earlier release, which were ordered by id', async () => {
   const store = await inFolder();
   for (const owner of ['ada', 'cyd']) await fill(5, { owner, from: owner === 'ada' ? 0 : 10 });
   await setPolicy(at.pool, other, null);

@@ -40,7 +40,7 @@ describe.each([
   ['a folder', inFolder],
   ['a bucket', inBucket],
 ])('in %s', (_name, open) => {
-  test('a month that nobody keeps is archived and dropped, and comes back as it was, sums untouched', async () => {
+  test('an expired month is archived and dropped, and restored unchanged, sums included', async () => {
     const store = await open();
     await fill(1203);
     const before = await content();
@@ -68,7 +68,7 @@ describe.each([
   });
 });
 
-test('a month that another workspace keeps goes row by row, and leaves the rows of the other', async () => {
+test('a month that another workspace keeps is removed row by row, without the rows of the other', async () => {
   const store = await inFolder();
   await fill(30);
   await fill(5, { of: other, from: 100 });
@@ -91,7 +91,7 @@ test('a month that another workspace keeps goes row by row, and leaves the rows 
   });
 });
 
-test('rows in the default partition go as all do, and what came late is archived by the next run', async () => {
+test('the default partition is archived too, and late rows are archived by the next run', async () => {
   const store = await inFolder();
   await at.pool.query(
     `drop table events_${at.month.replace('-', '_')}, purchases_${at.month.replace('-', '_')}`,
@@ -107,7 +107,7 @@ test('rows in the default partition go as all do, and what came late is archived
   expect(await restore(store)).toMatchObject({ files: 4, restored: 17 });
 });
 
-test('a row that comes between the archive and the detach is not lost: it goes back into the table', async () => {
+test('a row inserted between archive and detach returns to the table', async () => {
   const store = await inFolder();
   await fill(20);
   const put: ObjectStore['put'] = async (key, from, options) => {
@@ -141,7 +141,7 @@ test.each([
   expect(await content()).toEqual(before);
 });
 
-test('a run that dies between the detach and the drop is gone on with', async () => {
+test('a run that dies between the detach and the drop is resumed', async () => {
   const store = await inFolder();
   await fill(25);
   const before = await content();
@@ -160,7 +160,7 @@ test('a run that dies between the detach and the drop is gone on with', async ()
   expect(await content()).toEqual(before);
 });
 
-test('a file that was changed in the archive is told by its name, and the rows stay', async () => {
+test('a file that was changed in the archive is reported by name, and the rows stay', async () => {
   const folder = temporaryFolder();
   const store = await openObjectStore(folder, {
     reach: createReach({ refused: 'none' }),
@@ -178,7 +178,7 @@ test('a file that was changed in the archive is told by its name, and the rows s
   await expect(restore(store)).rejects.toThrow(file);
 });
 
-test('an archive that cannot be reached drops nothing', async () => {
+test('no month is dropped while the archive cannot be reached', async () => {
   await fill(3);
   const before = await content();
   const store = await unreachable();
@@ -195,7 +195,7 @@ test('an archive that cannot be reached drops nothing', async () => {
   expect(await content()).toEqual([]);
 });
 
-test('deleted users do not come back with a at.month, and are erased from the archive; merged ones come back as who took them in', async () => {
+test("a restored month omits deleted users and assigns merged users' rows to the keeper", async () => {
   const store = await inFolder();
   await fill(10);
   await fill(7, { owner: 'bob', from: 100 });
@@ -220,7 +220,7 @@ test('deleted users do not come back with a at.month, and are erased from the ar
   expect(await restore(store)).toMatchObject({ restored: 0, present: 20, left_out: 0 });
 });
 
-test('a recount leaves the series of workspaces whose months have gone as they are', async () => {
+test('a recount leaves the series of archived months unchanged', async () => {
   await fill(1);
   await runRetention(withStore(await inFolder()), 'archive');
   await at.scene.apply([does('ada', 'counted')]);
@@ -235,7 +235,7 @@ test('a recount leaves the series of workspaces whose months have gone as they a
   expect(row.count).toBe(42);
 });
 
-test('traffic goes on while a month is detached: nobody waits longer than the lock is waited for', async () => {
+test('while a month is detached, writes wait at most for the lock timeout', async () => {
   await fill(3);
   const reader = await at.pool.connect();
   await reader.query('begin');

@@ -12,7 +12,7 @@ beforeAll(begin);
 afterAll(end);
 beforeEach(nextMonth);
 
-test('the schedule says when it came to its end and what fails, and waits where there is no archive', async () => {
+test('the schedule reports its last complete run and failures, and waits for an archive', async () => {
   await fill(2);
   const registry = new Registry();
   const metrics = createRetentionMetrics(registry);

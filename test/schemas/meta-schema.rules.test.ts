@@ -22,20 +22,20 @@ const schemas = [
   ...Object.entries({ requestSchema, fenceSchema, ...objectSchemas }),
 ] as [string, object][];
 
-/** What src/schemas/compile.ts leaves out at every start. */
+/** Validation that src/schemas/compile.ts omits at every start. */
 test.each(schemas)('%s is a JSON Schema', (_, schema) => {
   expect(ajv.validateSchema(schema), JSON.stringify(ajv.errors)).toBe(true);
 });
 
-/** What a process does with a schema at the first value that it meets. */
+/** Compilation that a process does when a schema meets its first value. */
 test.each(schemas.filter(([name]) => !name.startsWith('the answer')))('%s compiles', (_, schema) => {
   expect(compile(schema)({})).toBeTypeOf('boolean');
 });
 
-test('a schema that Ajv does not take is told at its first value', () => {
+test('a schema that Ajv rejects fails at its first value', () => {
   expect(() => compile({ type: 'object', required: 'name' })({})).toThrow('required');
 });
 
-test('a schema that is none is told from one', () => {
+test('an invalid schema is recognized', () => {
   expect(ajv.validateSchema({ type: 'objekt' })).toBe(false);
 });

@@ -37,7 +37,7 @@ beforeAll(async () => {
 let logged: () => string;
 afterAll(() => endStarted());
 
-test('every port is open to this machine alone, unless a setting says otherwise', () => {
+test('every port is open to this machine only, unless a setting says otherwise', () => {
   const listening = ['tcp', 'tcp6'].flatMap((family) =>
     readFileSync(`/proc/net/${family}`, 'utf8')
       .split('\n')
@@ -45,7 +45,7 @@ test('every port is open to this machine alone, unless a setting says otherwise'
       .filter(([, , , state]) => state === '0A')
       .map(([, local]) => local!.split(':') as [string, string]),
   );
-  // The embedded Postgres has none.
+  // The embedded Postgres has no port.
   const postgres = new URL(readFileSync(path.join(env.DATA_DIR, 'database-url'), 'utf8').trim());
   expect(postgres.hostname).toBe(encodeURIComponent(path.join(env.DATA_DIR, 'socket')));
   for (const port of [env.PORT, env.BOARD_PORT, env.WORKER_PORT]) {
@@ -57,13 +57,13 @@ test('every port is open to this machine alone, unless a setting says otherwise'
   }
 });
 
-test('no secret is in the command line of a process, which every user of the machine can read', () => {
+test('command lines, which every user of the machine can read, contain no secret', () => {
   const commands = runningOn(env.DATA_DIR).map(({ command }) => command);
   expect(commands.length).toBeGreaterThan(3);
   for (const secret of everything) expect(commands.join('\n')).not.toContain(secret);
 });
 
-test('neither /metrics nor /readyz nor the API document tells a secret', async () => {
+test('/metrics, /readyz and the API document contain no secret', async () => {
   for (const port of [env.PORT, env.WORKER_PORT]) {
     for (const page of ['/metrics', '/readyz', '/openapi.json']) {
       const text = await (await fetch(`http://127.0.0.1:${port}${page}`)).text();
@@ -72,7 +72,7 @@ test('neither /metrics nor /readyz nor the API document tells a secret', async (
   }
 });
 
-test('no secret is in the log, at any level', async () => {
+test('the log contains no secret, at any level', async () => {
   // Lines are gathered for a moment before they are written.
   await waitUntil(() => logged().includes('"status":401'), { what: 'the line of a refused request' });
   const text = logged();
@@ -80,16 +80,16 @@ test('no secret is in the log, at any level', async () => {
   expect(text).not.toMatch(KEY);
 });
 
-test('nobody but their owner reads the data and the secrets in DATA_DIR', () => {
+test('only the owner can read the data and the secrets in DATA_DIR', () => {
   for (const name of readdirSync(env.DATA_DIR)) {
     const { mode } = statSync(path.join(env.DATA_DIR, name));
-    // Who connects to the lock is told a process id.
+    // The lock returns only a process id to its clients.
     if (name === 'lock.sock') continue;
     expect((mode & 0o077).toString(8), name).toBe('0');
   }
 });
 
-test('names are data: SQL in them is stored and read back, and changes nothing', async () => {
+test('SQL in a name is stored and read back as data, without any effect', async () => {
   const sql = `'); drop table events; -- "$1 \\ %s`;
   const time = '2026-01-02T03:04:05Z';
   const port = Number(env.PORT);

@@ -8,21 +8,23 @@ import { waitUntil } from '../setup/fixtures.ts';
 /** Connections that are held; each process of the test needs as many files. */
 const MANY = Number(process.env.HELD_CONNECTIONS ?? 2000);
 
-/** Bytes of a held body: as many as none has to wait for. */
+/** Bytes of a held body: below the size at which bodies have to wait for memory. */
 const HELD = 131_000;
 
 /** Milliseconds for which those are watched who get no answer. */
 const HOLDING = 1500;
 
 /**
- * Megabytes that the web process may grow by: all budgets several times over, and some KB for each connection. Of the same
- * connections Node 24 takes twice as much as Node 20.
+ * Limit of the web process's growth, in megabytes: several times all budgets, and some KB per connection.
+ * Node 24 uses
+ * twice as much per connection as Node 20.
  */
 const MOST_GROWTH = 300;
 
 /**
- * By itself, over what the process has by then: what has come before anything can be cut off is on top, a chunk of 64 KB of
- * each of thousands.
+ * Limit of the growth during a burst, in megabytes. It includes data that arrives before connections can be
+ * closed: a chunk
+ * of 64 KB for each of thousands.
  */
 const MOST_BURST = 1.5 * MOST_GROWTH;
 
@@ -32,7 +34,7 @@ let base: number;
 beforeAll(async () => {
   scene = await createScene('redis', {
     MAX_SMALL_BODIES_BYTES: String(16 * 1024 * 1024),
-    // Each try has its answers; nobody else is measured.
+    // Only the answers of the attempts count; others are not measured.
     LOG_LEVEL: 'error',
   });
   signed = tokenOf((await openCenter(scene, 'ada')).url);
@@ -47,7 +49,7 @@ afterEach(async () => {
   await waitUntil(async () => (await good()) === 201, { what: 'everybody to be gone' });
 });
 
-/** A client that sends what it says. */
+/** Sends a complete request, as a well-behaved client does. */
 async function good(): Promise<number> {
   const { status } = await scene.api('POST', '/users/track', { attributes: [{ external_id: 'grace' }] });
   return status;
@@ -68,14 +70,14 @@ const forged = signLink(
   },
   Buffer.alloc(32, 1),
 );
-/** Of a workspace that there is, whose key is known. */
+/** Returns a link of the existing workspace with an invalid signature. The key of the workspace is cached. */
 const forgedHere = () => `${signed.slice(0, -1)}${signed.endsWith('A') ? 'B' : 'A'}`;
 const key = () => `Authorization: Bearer ${scene.workspace.key}`;
 
-/** What a stranger holds open, and how each connection is answered. */
+/** Requests that an attacker holds open, and the answer to each connection. */
 const cases: [what: string, count: number, head: () => string, rest: string, answer: RegExp | undefined][] = [
   [
-    'forms to links that nobody signed',
+    'forms to links with an invalid signature',
     MANY,
     () => `POST /preferences/${forged} HTTP/1.1\r\n${form}\r\n${lengthy}`,
     body,
@@ -140,7 +142,7 @@ const cases: [what: string, count: number, head: () => string, rest: string, ans
     /^HTTP\/1.1 401 /,
   ],
   [
-    'bodies in chunks of one byte, to what reads none',
+    'bodies in chunks of one byte, to a path that reads no body',
     150,
     () => 'GET /metrics HTTP/1.1\r\nTransfer-Encoding: chunked',
     chunks,
@@ -148,7 +150,7 @@ const cases: [what: string, count: number, head: () => string, rest: string, ans
   ],
 ];
 
-/** Milliseconds that the event loop of the web process stood at most, since it was asked last. */
+/** Returns the longest delay of the web process's event loop since the last call, in milliseconds. */
 async function longestStall(): Promise<number> {
   const page = await (await fetch(`http://127.0.0.1:${scene.port}/metrics`)).text();
   return Math.round(1000 * Number(/^nodejs_eventloop_lag_max_seconds (\S+)/m.exec(page)?.[1]));
@@ -168,7 +170,7 @@ function hold(text: string, answer: RegExp | undefined): Promise<void> {
     socket.once('close', () => resolve());
     socket.once('connect', () => {
       socket.write(text);
-      // What is not read stays with its sender; how much is, shows within that time.
+      // Unread data stays with its sender; the amount shows within that time.
       if (!answer) setTimeout(resolve, HOLDING);
     });
   });
@@ -195,7 +197,7 @@ async function beside(work: Promise<unknown>): Promise<{ during: number[]; after
   do during.push(await good());
   while (!done);
   await work;
-  // What is held is there; the machine has got over its coming.
+  // All connections are open now, and the machine has recovered from the burst.
   await waitUntil(async () => (await good()) === 201, { what: 'a good client to be served' });
   return { during, after: [await good(), await good(), await good()] };
 }
@@ -221,7 +223,7 @@ async function expectBounded(
   expect(most - over).toBeLessThan(growth);
 }
 
-describe('G5: however many connections are held, memory is bounded and good clients are answered, beside', () => {
+describe('G5: with any number of held connections, memory is bounded and clients are served, with', () => {
   test.for(cases)('%s', ([_, count, head, rest, answer]) =>
     expectBounded(
       Array.from({ length: count }, () => `${head()}\r\nHost: a\r\n\r\n${rest}`),
@@ -230,7 +232,7 @@ describe('G5: however many connections are held, memory is bounded and good clie
     ),
   );
 
-  test('heads of the longest kind that do not end', () =>
+  test('heads of the maximum size that do not end', () =>
     expectBounded(
       Array(2 * MANY).fill(`GET /subscription/status/get?external_id=${'x'.repeat(180_000)}`),
       undefined,

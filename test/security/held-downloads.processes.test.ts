@@ -45,7 +45,7 @@ async function status(link: string): Promise<number> {
   return answer.status;
 }
 
-/** Opens a link, reads the head of the response, and nothing more. */
+/** Opens a link and reads only the head of the response. */
 async function hold(link: string): Promise<Socket> {
   const socket = connect(fleet.edges[0]!.port, '127.0.0.1');
   socket.on('error', () => {});
@@ -55,7 +55,7 @@ async function hold(link: string): Promise<Socket> {
   return socket;
 }
 
-test('downloads that are not read keep their slots from others for seconds at most', async () => {
+test('downloads that are not read occupy their slots for seconds at most', async () => {
   const links = [await readyExport('first'), await readyExport('second')];
   const other = await readyExport('other');
   const held = await Promise.all(

@@ -8,7 +8,7 @@ import { type Fleet, startFleet } from '../guarantees/fleet.ts';
 import { liftLimits } from '../setup/examples.ts';
 import { waitUntil } from '../setup/fixtures.ts';
 
-/** Megabytes that the web process may grow by, whatever is not read. */
+/** Limit of the web process's growth in megabytes, however much is not read. */
 const MOST_GROWTH = 64;
 
 /** Users that one export names, and bytes of the attributes of each. */
@@ -61,7 +61,7 @@ async function exportIds() {
   return { status: answer.status, body: JSON.parse(text) };
 }
 
-/** Opens a connection, writes a text and reads nothing. */
+/** Opens a connection and writes a text without reading the response. */
 async function holdUnread(text: string): Promise<Socket> {
   const socket = connect(port(), '127.0.0.1');
   socket.pause();
@@ -77,7 +77,10 @@ const rawExport = () =>
     .map(([name, value]) => `${name}: ${value}\r\n`)
     .join('')}Content-Length: ${asked.length}\r\n\r\n${asked}`;
 
-/** Milliseconds of processor time that the main thread of web has had; the clock counts what other processes take. */
+/**
+ * Returns the processor time of the main thread of web in milliseconds; wall time would include other
+ * processes.
+ */
 function workedBy(pid: number): number {
   return Number(readFileSync(`/proc/${pid}/schedstat`, 'utf8').split(' ')[0]) / 1e6;
 }

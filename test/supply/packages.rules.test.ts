@@ -13,12 +13,12 @@ import {
 
 const packages = productionPackages();
 
-test('every package of production has a licence under which it may be passed on', () => {
+test('every package of production has a licence that permits redistribution', () => {
   expect(packages.length).toBeGreaterThan(200);
   expect(forbiddenLicences(packages)).toEqual([]);
 });
 
-test('no exception is left of a package that has gone', () => {
+test('every exception belongs to a package that is still used', () => {
   const licences = new Map(packages.map(({ name, license }) => [name, license]));
   for (const [name, { license }] of Object.entries(exceptions)) expect(licences.get(name)).toBe(license);
 });
@@ -30,11 +30,11 @@ test.each([
   ['GPL-3.0-only', false],
   ['SEE LICENSE IN LICENSE.md', false],
   ['none', false],
-])('of the licence %s it knows whether it is allowed: %s', (expression, allowed) => {
+])('the licence %s is allowed: %s', (expression, allowed) => {
   expect(isAllowed(expression)).toBe(allowed);
 });
 
-test('what is installed says the same of its licence as the lock file', () => {
+test('installed packages have the same licence as the lock file', () => {
   const others = packages.flatMap(({ name, license, places }) =>
     places
       .map((place) => path.join(packageRoot, place, 'package.json'))
@@ -61,7 +61,7 @@ describe('the snapshot of advisories', () => {
   const snapshot = readSnapshot();
   const page = readFileSync(path.join(packageRoot, 'docs/evidence/dependencies.md'), 'utf8');
 
-  test('was asked about every package of production and no other, and knows of none that is not explained', () => {
+  test('covers exactly the packages of production, and the page explains every advisory', () => {
     expect(Object.keys(snapshot.packages)).toEqual([...new Set(packages.map(({ name }) => name))].sort());
     const { advisories, unknown } = askSnapshot(snapshot, packages);
     expect(unknown).toEqual([]);
@@ -75,7 +75,7 @@ describe('the snapshot of advisories', () => {
     );
   });
 
-  test('finds an advisory of a version that has one, and a package that nobody has looked up', () => {
+  test('contains a known advisory, and reports packages that it does not cover', () => {
     const [first] = packages;
     const ofMarked = { ...first!, name: 'marked', version: '0.3.5' };
     expect(askSnapshot(snapshot, [ofMarked]).advisories[0]).toMatchObject({ package: 'marked 0.3.5' });

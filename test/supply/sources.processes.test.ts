@@ -9,7 +9,7 @@ import { temporaryFolder } from '../setup/left-behind.ts';
 
 const packages = productionPackages();
 
-test('the bill of materials has every package of production and no other, and says nothing of this machine', () => {
+test('the bill of materials has exactly the production packages, and no data of this machine', () => {
   const bom = billOfMaterials();
   const named = bom.components.map((one) => one['bom-ref'].replace(/\|.*$/, ''));
   expect([...new Set(named)].sort()).toEqual(

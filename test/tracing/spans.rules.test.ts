@@ -60,19 +60,16 @@ describe('off', () => {
   test.each([
     ['without an endpoint', {}],
     ['where the SDK is disabled', { OTEL_EXPORTER_OTLP_ENDPOINT: 'http://a', OTEL_SDK_DISABLED: 'true' }],
-  ])(
-    'nothing is traced %s: connections and handlers of requests are the very ones that they were',
-    async (_, environment) => {
-      await startTracing(readConfig(environment), self);
-      expect(tracing).toBeUndefined();
-      expect(Object.hasOwn(new PostgresClient(), 'query')).toBe(false);
-      const handle = () => {};
-      expect(traceRequests(handle)).toBe(handle);
-      expect((await apply([traceparentOf()])).ids).toEqual({});
-    },
-  );
+  ])('no span is created %s: connections and request handlers are not wrapped', async (_, environment) => {
+    await startTracing(readConfig(environment), self);
+    expect(tracing).toBeUndefined();
+    expect(Object.hasOwn(new PostgresClient(), 'query')).toBe(false);
+    const handle = () => {};
+    expect(traceRequests(handle)).toBe(handle);
+    expect((await apply([traceparentOf()])).ids).toEqual({});
+  });
 
-  test('no file but one imports the SDK, and that one is loaded when there is a collector', () => {
+  test('only one file imports the SDK, and it is loaded only with a collector', () => {
     const files = ['src', 'workers'].flatMap((folder) =>
       readdirSync(path.join(packageRoot, folder), { recursive: true, encoding: 'utf8' })
         .filter((name) => name.endsWith('.ts'))
@@ -91,7 +88,7 @@ describe('off', () => {
 });
 
 describe('a transaction', () => {
-  test('is linked to no more than so many requests, to each once, and says how many there were', async () => {
+  test('links to a limited number of requests, each once, and has their total number', async () => {
     const { spans } = await trace();
     const once = Array.from({ length: 1000 }, () => traceparentOf());
     await apply(once.flatMap((traceparent) => [traceparent, traceparent]));
@@ -109,7 +106,7 @@ describe('a transaction', () => {
     ['traceidratio', '01', 0],
     ['always_off', '01', 0],
     ['always_on', undefined, 1],
-  ])('with %s and a request that is traced (%s) is %i spans', async (sampler, flags, count) => {
+  ])('with %s and a request that is traced (%s) has %i spans', async (sampler, flags, count) => {
     const { spans } = await trace({ OTEL_TRACES_SAMPLER: sampler, OTEL_TRACES_SAMPLER_ARG: '0' });
     const { result, ids } = await apply([flags && traceparentOf(flags)]);
     await sent();
@@ -118,7 +115,7 @@ describe('a transaction', () => {
     expect(spans).toHaveLength(count);
   });
 
-  test('that fails says so by the kind of its error, and not by its words', async () => {
+  test('that fails has the kind of its error without its message', async () => {
     const { spans, bytes } = await trace();
     const failure = Object.assign(new Error('Key (external_id)=(sam) exists'), { code: '23505' });
     const work = traceTransaction(
@@ -132,7 +129,7 @@ describe('a transaction', () => {
     expect(bytes().toString()).not.toContain('sam');
   });
 
-  test('may hold whatever another release wrote', async () => {
+  test('accepts any trace data of another release', async () => {
     const { spans } = await trace();
     const strange = [{}, 7, 'no traceparent', 'x'.repeat(100_000), null];
     await apply(strange);
@@ -167,7 +164,7 @@ describe('a flush', () => {
     ]);
   });
 
-  test('without a traced request is none', async () => {
+  test('without a traced request has no span', async () => {
     const { spans } = await trace();
     await traceFlush([{ lane: 0, id: newId(), envelope: envelope([undefined]) }], async () => {});
     await sent();
@@ -182,7 +179,7 @@ test('a traceparent travels in the envelope', () => {
   expect(requests.map((request) => request.traceparent)).toEqual([traceparent, undefined]);
 });
 
-test('spans are sent as protobuf unless told', async () => {
+test('spans are sent as protobuf by default', async () => {
   const { headers, bytes } = await trace({ OTEL_EXPORTER_OTLP_PROTOCOL: 'http/protobuf' });
   await apply([traceparentOf()]);
   await sent();

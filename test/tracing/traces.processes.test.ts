@@ -70,7 +70,7 @@ describe('a request whose client traces it', () => {
     expect(answer.status).toBe(201);
   });
 
-  test('is a SERVER span below that of the client, by its route', async () => {
+  test("is a SERVER span below the client's span, by its route", async () => {
     const server = await seen('POST /users/track', client.traceId);
     expect(server).toMatchObject({ kind: 'server', parentSpanId: client.spanId, failed: false });
     expect(server.attributes).toMatchObject({
@@ -126,7 +126,7 @@ describe('a request whose client traces it', () => {
     expect(line).toMatchObject({ span_id: consumer.spanId });
   });
 
-  test('lines about it carry the ids of its span', async () => {
+  test('has its span ids in its log lines', async () => {
     const server = await seen('POST /users/track', client.traceId);
     const line = await waitUntil(
       () => fleet.edges[0]!.log.find(({ trace_id }) => trace_id === client.traceId),
@@ -135,7 +135,7 @@ describe('a request whose client traces it', () => {
     expect(line).toMatchObject({ msg: 'request', span_id: server.spanId, trace_id: client.traceId });
   });
 
-  test('each process says what it is, with the id of its heartbeat', async () => {
+  test('names its processes by service, version and the id of their heartbeat', async () => {
     const server = await seen('POST /users/track', client.traceId);
     const { rows } = await fleet.pool.query(`select id, version from processes where name = 'web'`);
     expect(server.resource).toMatchObject({
@@ -181,7 +181,7 @@ test('the statements of a direct operation are part of its request', async () =>
   });
 });
 
-test('what is not sampled leaves no span, and its ids in the log', async () => {
+test('that is not sampled has no span, and its ids in the log', async () => {
   const { traceId, spanId } = newTrace();
   await track({ traceparent: `00-${traceId}-${spanId}-00` });
   const after = newTrace();
@@ -202,7 +202,7 @@ test.each([
   '00-0-0-01',
   `ff-${'a'.repeat(32)}-${'b'.repeat(16)}-01`,
   `00-${'0'.repeat(32)}-${'b'.repeat(16)}-01`,
-])('a traceparent that is none begins a trace of our own: %s', async (traceparent) => {
+])('an invalid traceparent starts a new trace: %s', async (traceparent) => {
   const { headers } = await track({ traceparent });
   const id = headers.get('x-request-id');
   const span = await waitUntil(
@@ -213,7 +213,7 @@ test.each([
   expect(traceparent).not.toContain(span.traceId);
 });
 
-test('nothing that names a person gets into a span', async () => {
+test('spans contain no personal data', async () => {
   await request(`/subscription/status/get?external_id=${PERSON}&subscription_group_id=none`, undefined);
   await request(`/users/${EMAIL}?${PERSON}`, undefined);
   const { traceId, spanId } = newTrace();
@@ -223,7 +223,7 @@ test('nothing that names a person gets into a span', async () => {
     baggage: `who=${PERSON}`,
     'user-agent': PERSON,
   };
-  // One that a worker cannot apply: its error quotes it.
+  // A worker cannot apply this event, and its error quotes the event.
   await track(headers, { properties: { note: PERSON } });
   await seen('send lanes', traceId);
   await seen('POST /users/track', traceId);
@@ -233,7 +233,7 @@ test('nothing that names a person gets into a span', async () => {
     expect(text).not.toContain(personal);
 });
 
-describe('a collector that does not take spans', () => {
+describe('a collector that rejects spans', () => {
   test.each(['refuses', 'hangs'] as const)('costs no request: it %s', async (mode) => {
     const [{ port, log }] = fleet.edges as [Fleet['edges'][0]];
     const [failed, dropped] = [await count(port, 'failed'), await count(port, 'dropped')];
@@ -267,7 +267,7 @@ describe('a collector that does not take spans', () => {
     );
   });
 
-  test('keeps no process from stopping in time', async () => {
+  test('does not delay the end of a process', async () => {
     const edge = await fleet.startEdge(undefined, { OTEL_EXPORTER_OTLP_TIMEOUT: '60000' });
     collector.behave('hangs');
     const answer = await send(edge.port, { path: '/nowhere', key: fleet.workspace.key });
@@ -279,7 +279,7 @@ describe('a collector that does not take spans', () => {
   });
 });
 
-test('a process that is told to stop sends its last spans', async () => {
+test('a process that is asked to stop sends its last spans', async () => {
   const edge = await fleet.startEdge(undefined, { OTEL_BSP_SCHEDULE_DELAY: '60000' });
   const { traceId, spanId } = newTrace();
   await send(edge.port, {

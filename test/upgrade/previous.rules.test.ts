@@ -14,22 +14,22 @@ const readMigration = (name: string) => readFileSync(path.join(folder, name, 'mi
 
 const releases = { version: packageVersion, previous: previous.version };
 
-test('the release before is named, and so is the migration behind which all are held to it', () => {
+test('names the previous release, and the migration from which on all are checked', () => {
   expect(previous.commit).toMatch(/^[0-9a-f]{40}$/);
   expect(migrations).toContain(previous.migration);
   expect(migrations).toContain(previous.checkedAfter);
 });
 
-/** With it came the rule. */
+/** The version of the rules that introduced this check. */
 const FIRST_RULES = 2;
 
-test('web writes what workers of the release before read', () => {
+test('web writes the wire format that workers of the previous release read', () => {
   expect(WRITES).toBeLessThanOrEqual(Math.max(previous.reads, FIRST_RULES));
   expect(WRITES).toBeLessThanOrEqual(READS);
   expect(READS, 'what no worker has read yet is one version at most').toBeLessThanOrEqual(WRITES + 1);
 });
 
-test('no migration takes away what processes of the release before use', async () => {
+test('migrations keep everything that processes of the previous release use', async () => {
   for (const name of migrations.filter((one) => one > previous.checkedAfter))
     expect({ name, faults: await judgeMigration(readMigration(name), releases) }).toEqual({
       name,
@@ -73,7 +73,7 @@ describe('the check of migrations', () => {
     ['lock table events', 'LockStmt'],
     ['alter table usage set unlogged', 'AT_SetUnLogged'],
     ['create table n (w uuid references workspaces (id))', 'keeps the release before from deleting'],
-  ])('refuses: %s', async (statement, fault) => {
+  ])('rejects: %s', async (statement, fault) => {
     const faults = await judge(`-- Why it is done.\n${statement};`);
     expect(faults).toHaveLength(1);
     expect(faults[0]).toContain(fault);
@@ -90,11 +90,11 @@ describe('the check of migrations', () => {
     'create or replace view v as select 1',
     'do $$ begin\nalter table t alter c set compression lz4;\nexception when feature_not_supported then null;\nend $$',
     '-- beforehand: create index concurrently profiles_seen on profiles (seen)\ncreate index if not exists profiles_seen on profiles (seen)',
-  ])('lets through: %s', async (sql) => {
+  ])('accepts: %s', async (sql) => {
     expect(await judge(sql)).toEqual([]);
   });
 
-  test('a contract step has its release, and the one that has stopped using the thing', async () => {
+  test('a contract step needs its release, and a previous release that no longer uses the thing', async () => {
     const step = (allowed: string, unused: string) =>
       judge(
         `-- Over.\n-- contract ${allowed}: the column nick, unused since ${unused}\nalter table profiles drop column nick;`,
@@ -108,12 +108,12 @@ describe('the check of migrations', () => {
     ]);
   });
 
-  test('a contract step speaks of the statement behind it alone', async () => {
+  test('a contract step covers only the next statement', async () => {
     const sql = '-- contract 1.2.0: the index a, unused since 1.1.0\ndrop index a;\ndrop index b;';
     expect(await judge(sql)).toEqual(['drops: drop index b']);
   });
 
-  test('of what was written before there was a check, it would have refused some', async () => {
+  test('the check would have rejected some of the migrations from before it existed', async () => {
     expect(await judge(readMigration('0025_users_by_prefix'))).toEqual([
       expect.stringContaining('stops all who write'),
       ...['events', 'purchases'].flatMap((table) => [

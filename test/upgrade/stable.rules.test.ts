@@ -20,7 +20,7 @@ function commandsOf(command: Command, words: string[] = []): string[] {
   return [...own, ...command.commands.flatMap((one) => commandsOf(one, [...words, one.name()]))];
 }
 
-/** What docs/stability.md calls stable and has a name, as it is now. */
+/** The current names of everything that docs/stability.md calls stable. */
 const surface: Record<string, string[]> = {
   operations: allOperations('service_id').map(({ method, path: at }) => `${method} ${at}`),
   settings: Object.keys(settings),
@@ -35,17 +35,17 @@ const surface: Record<string, string[]> = {
   }),
 };
 
-/** As it was when somebody last agreed to it. */
+/** The names that a maintainer last agreed to. */
 const agreed = JSON.parse(
   readFileSync(path.join(packageRoot, 'test/upgrade/stable.json'), 'utf8'),
 ) as typeof surface;
 
 describe.each(Object.keys(surface))('docs/stability.md: %s', (kind) => {
-  test('none is gone, renamed or means something else: that needs a new major version', () => {
+  test('every agreed name still exists; a removal needs a new major version', () => {
     expect(agreed[kind]!.filter((name) => !surface[kind]!.includes(name))).toEqual([]);
   });
 
-  test('each that is new stands in test/upgrade/stable.json: from then on it stays', () => {
+  test('every new name is in test/upgrade/stable.json, from where it cannot be removed', () => {
     expect(surface[kind]!.filter((name) => !agreed[kind]!.includes(name))).toEqual([]);
   });
 });

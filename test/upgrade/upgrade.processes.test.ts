@@ -19,13 +19,13 @@ const RATE = 180;
 /** Eight processes start, one after the other, on a machine that is busy with other tests. */
 const PATIENCE_MS = 300_000;
 
-describe.skipIf(reason)(`beside release ${previous.version}`, () => {
+describe.skipIf(reason)(`together with release ${previous.version}`, () => {
   let old: string;
   beforeAll(() => {
     old = buildPrevious();
   });
 
-  test('what previous.json says of it is true', () => {
+  test('previous.json describes that release correctly', () => {
     expect(previousMigrations().at(-1)).toBe(previous.migration);
     expect(JSON.parse(readPrevious('package.json')).version).toBe(previous.version);
     const wire = previousFile('src/queue/wire.ts');
@@ -33,7 +33,7 @@ describe.skipIf(reason)(`beside release ${previous.version}`, () => {
   });
 
   test.each(eitherBackend)(
-    'G1, G2, G3: on one queue (%s) and one database, there and back under load: each object once, in order',
+    'G1, G2, G3: upgrade and rollback under load apply each object once, in order; queue on %s',
     async (backend) => {
       const { url } = await createBareDatabase();
       const scene = new Scene({
@@ -92,7 +92,7 @@ describe.skipIf(reason)(`beside release ${previous.version}`, () => {
   );
 
   test(
-    'G1, G2, G3: what an older web left in the lanes takes effect after the step to several shards, and before what follows',
+    'G1, G2, G3: jobs of an older web are applied first after a change to several shards',
     async () => {
       const { url } = await createBareDatabase();
       const redis = await startRedis();
@@ -119,7 +119,7 @@ describe.skipIf(reason)(`beside release ${previous.version}`, () => {
       const { lanes } = JSON.parse((await penstock(['queue', 'show', '--json'], fleet.env)).stdout);
       const change = await penstock(['queue', 'set-lanes', String(lanes), '--shards', '3'], fleet.env);
       expect(change).toMatchObject({ code: 0 });
-      // What fleets are asked about is asked of as many lanes.
+      // The fleet's status is read for this number of lanes.
       fleet.env.SHARDS = '3';
       await fleet.startWorker();
       await fleet.startEdge();
@@ -139,7 +139,7 @@ function previousFile(file: string): string {
   }
 }
 
-/** As an operator sees it: seconds since the oldest of what waits was accepted. */
+/** Returns the age in seconds of the oldest waiting job, as an operator sees it. */
 async function oldest({ env }: Fleet): Promise<number> {
   const { stdout } = await penstock(['status', '--json'], env);
   const { lanes } = JSON.parse(stdout) as { lanes: { oldest_seconds: number }[] };
@@ -151,7 +151,7 @@ async function settle(
   fleet: Fleet,
   { load, circles }: Pick<Traffic, 'load'> & Partial<Pick<Traffic, 'circles'>>,
 ): Promise<void> {
-  // What workers of the release before applied is in no series.
+  // Objects that the previous release's workers applied are missing from the series.
   const whenDrained = () => penstock(['series', 'recount'], fleet.env);
   await scene.settle(fleet, { load, ...(circles && { circles }), whenDrained });
   expect(scene.describeFindings()).toEqual([]);

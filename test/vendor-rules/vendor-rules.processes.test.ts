@@ -17,7 +17,7 @@ const attributesOf = (count: number) =>
 const limitOf = async (api: Api, target: string, body: object) =>
   (await api.send(target, body)).headers.get('X-RateLimit-Limit');
 
-/** What the requests of a rule bring, and what that is at each level. */
+/** Requests of a rule, and their result at each level. */
 interface Case {
   ask(api: Api): Promise<unknown>;
   spec: unknown;
@@ -51,7 +51,7 @@ const cases: Record<VendorRuleName, Case> = {
   },
   rateWindows: {
     async ask({ send }) {
-      // Its window is an hour: two requests within one have the same reset, on the hour.
+      // The window is an hour: two requests within it have the same reset, on the hour.
       const resetOf = async () => Number((await send('/events/list')).headers.get('X-RateLimit-Reset'));
       const [first, second] = [await resetOf(), await resetOf()];
       return first === second && first % 3600 === 0;
@@ -213,7 +213,7 @@ describe.each(vendorLevels)('VENDOR_RULES=%s', (level) => {
     expect(await ask(servers[level].api)).toEqual(expected);
   });
 
-  test('describes in /openapi.json the operations and limits that it has', async () => {
+  test('describes its operations and limits in /openapi.json', async () => {
     const { paths } = (await servers[level].api.send('/openapi.json')).body;
     const { description } = paths['/users/track'].post;
     expect(description).toContain(
@@ -260,12 +260,12 @@ describe('POST /users/track/sync with VENDOR_RULES=current', () => {
     ]);
   });
 
-  test('answers without a user if only existing users may be updated and there is none', async () => {
+  test('answers without a user if only existing users may be updated and the user is unknown', async () => {
     const attributes = [{ external_id: 'nobody', plan: 'pro', _update_existing_only: true }];
     expect(await ask({ attributes })).toMatchObject({ status: 201, body: { users: [] } });
   });
 
-  test('refuses a second object, and an object that is not valid', async () => {
+  test('rejects a second object, and an invalid object', async () => {
     const one = { external_id: 'ada', plan: 'pro' };
     const event = { external_id: 'ada', name: 'opened', time };
     for (const body of [{ attributes: [one, one] }, { attributes: [one], events: [event] }])
