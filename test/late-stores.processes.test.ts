@@ -105,7 +105,7 @@ test('each process logs one line when a store goes missing and one when the stor
 });
 
 test.concurrent.each(processes)(
-  '%s that waits for Postgres ends with 0 when it is asked to',
+  '%s that waits for Postgres exits with 0 when it is asked to stop',
   async (_, file, portSetting) => {
     const proxy = await startProxy((await createDatabase()).url);
     proxy.leave();

@@ -33,7 +33,7 @@ test.each([
   expect(heard).toContainEqual(new Error('away'));
 });
 
-test('a poller that is stopped waits for the running poll, and makes no other', async () => {
+test('a stopped poller waits for the running poll, and starts no other', async () => {
   let begun = 0;
   let ended = 0;
   const poller = poll(2, async () => {
@@ -49,7 +49,7 @@ test('a poller that is stopped waits for the running poll, and makes no other', 
   expect(begun).toBe(before);
 });
 
-test('a back-off waits longer each time, up to its longest wait', () => {
+test('a back-off waits longer each time, up to its maximum', () => {
   const pause = backOff(5, 50);
   expect(Array.from({ length: 6 }, pause)).toEqual([5, 10, 20, 40, 50, 50]);
   const slower = backOff(2, 5, 1.5);

@@ -62,7 +62,7 @@ describe('npm start with REDIS_URL, BOOTSTRAP_API_KEY and the embedded Postgres'
   test.each([
     ['npx penstock', 'npx', ['penstock']],
     ['npm run -s penstock --', 'npm', ['run', '-s', 'penstock', '--']],
-  ])('%s keys create makes a key that opens the endpoint at once', async (_, file, words) => {
+  ])('%s keys create returns a key that the endpoint accepts at once', async (_, file, words) => {
     const args = 'keys create --workspace default --permissions users.track --json'.split(' ');
     const compiled = statSync(path.join(packageRoot, 'dist/src/start.js')).mtimeMs;
     const { stdout } = await promisify(execFile)(file, [...words, ...args], {

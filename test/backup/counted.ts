@@ -28,7 +28,7 @@ export async function sendSet(port: number | string, key: string, set: string): 
   }
 }
 
-/** How often the objects of each set stand in the store, by the rows themselves: users, points, events, and sums. */
+/** Counts the objects of each set in the store, by their rows: users, points, events, and sums. */
 export async function countSets(url: string): Promise<Record<string, unknown>> {
   const client = new pg.Client({ connectionString: url });
   await client.connect();
@@ -48,10 +48,12 @@ export async function countSets(url: string): Promise<Record<string, unknown>> {
 /** A set that took effect once, whole. */
 export const once = { users: USERS, points: USERS, events: 2 * USERS, summed: 2 * USERS };
 
-/** As the page says: the queue has run empty. @returns how many objects have taken effect, by /metrics */
+/**
+ * Waits until the queue is empty, as the page describes. @returns the number of applied objects, by /metrics
+ */
 export async function drained(port: number | string): Promise<number> {
   let metrics = '';
-  // A worker that has just taken a lane over needs a moment; two looks, so that one in between is none.
+  // A worker that has just acquired a lane needs a moment, so the queue must be empty twice.
   let empty = 0;
   await waitUntil(
     async () => {

@@ -5,7 +5,7 @@ import { packageRoot } from '../../src/platform/files.ts';
 
 const page = readFileSync(path.join(packageRoot, 'docs/backup.md'), 'utf8');
 
-/** The commands of docs/backup.md by their first line, which is a comment that says what they do. */
+/** Commands of docs/backup.md by their first line, a comment that describes them. */
 const blocks = new Map(
   [...page.matchAll(/^[ \d.]*```sh\n *# (.+)\n([\s\S]+?)^ *```$/gm)].map(([, name, commands]) => [
     name!,
@@ -14,9 +14,9 @@ const blocks = new Map(
 );
 
 /**
- * Runs commands of docs/backup.md as they stand there.
- * @param env what they name, `$BACKUP` for instance
- * @throws {Error} with what they wrote, when one of them fails or names what is not given
+ * Runs commands of docs/backup.md unchanged.
+ * @param env variables that they use, for instance `$BACKUP`
+ * @throws {Error} with their output, if one of them fails or uses a missing variable
  */
 export function follow(name: string, env: Record<string, string>, folders: string[] = []): void {
   const commands = blocks.get(name);

@@ -7,15 +7,16 @@ import { startPostgresOnPort } from '../setup/postgres-on-port.ts';
 
 export interface TestServer {
   url: string;
-  /** Its data folder. */
+  /** The data folder. */
   PGDATA: string;
   stop(): Promise<void>;
 }
 
 /**
- * A server of Postgres with an empty database, that any installation could have; on what `prepare` has put into its
- * place, if that is told.
- * @param programs the folder of its programs; those from npm unless told
+ * Starts a Postgres server with an empty database, like the one of any installation, or on data that
+ * `prepare` has put into
+ * its folder.
+ * @param programs folder of its programs; by default the programs from npm
  */
 export async function startPostgresServer(
   programs: string | undefined,
@@ -39,7 +40,7 @@ export async function startPostgresServer(
   };
 }
 
-/** Where the folder of a server is put that `startPostgresServer` is to start on, with the password of another. */
+/** Returns a folder for a server that `startPostgresServer` starts, with the password of another server. */
 export function homeWithPasswordOf({ PGDATA }: TestServer): string {
   const home = temporaryFolder('penstock-server-');
   execFileSync('cp', ['-a', path.join(path.dirname(PGDATA), 'password'), home]);

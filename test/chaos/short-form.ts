@@ -7,12 +7,15 @@ import type { Scenario } from '../../tools/chaos/scenario.ts';
 import { createDatabase } from '../setup/fixtures.ts';
 import type { Backend } from '../setup/fleet.ts';
 
-/** By so much a time may be longer than its limit here, unless that is firm: the tests share the machine. */
+/**
+ * Factor by which a time may exceed its limit in tests, which share the machine, unless the limit is fixed.
+ */
 const PATIENCE = 5;
 
 /**
- * The short forms of scenarios as tests, one after the other on shared ground: those that need more processes come
- * later, and what spoils a fleet comes last. A machine on which one is impossible says so.
+ * Runs the short forms of scenarios as tests on one shared fleet: scenarios that need more processes come
+ * later, and the ones
+ * that damage the fleet come last. A scenario that this machine cannot run is reported.
  */
 export function shortForms(
   backend: Backend,

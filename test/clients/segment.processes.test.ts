@@ -156,7 +156,7 @@ describe.each(eitherBackend)('the npm package @segment/action-destinations; queu
     );
   });
 
-  test('a batch of events goes in one request, and a deleted user is gone', async () => {
+  test('a batch of events is one request, and a deleted user is removed', async () => {
     const events = Array.from({ length: 60 }, (_, index) => ({
       ...{ type: 'track', event: 'Viewed', userId: 'batch', messageId: `m${index}`, timestamp },
     }));

@@ -81,7 +81,7 @@ describe('how five clients read rejections', () => {
       },
     );
 
-    test('400 for JSON that ends early says line and column', async () => {
+    test('400 for JSON that ends early names line and column', async () => {
       const { status, body } = await accept(operation, { raw: '{"a":\n' });
       expect(status).toBe(400);
       expect(body.message).toContain('(line 2, column 1)');

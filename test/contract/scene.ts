@@ -9,10 +9,12 @@ import { type ApiAnswer, type ApiRequest, send } from '../setup/api.ts';
 import { expectCommonHeaders } from '../setup/common-headers.ts';
 import { liftLimits } from '../setup/examples.ts';
 
-/** Whatever is promised here is promised by each one: an operation that is added is held to it without a line. */
+/** The contract holds for every operation, so a new operation is tested without a change here. */
 export const operations = allOperations('service_id');
 
-/** Processes for the tests of a `describe`, and at its end the test that their log tells nothing of what was sent. */
+/**
+ * Starts processes for the tests of a `describe`, and adds a last test that their log contains no sent data.
+ */
 export function contractScene(backend: Backend, { edges = 1 } = {}) {
   let fleet: Fleet;
   let access: ReturnType<typeof createAccess>;
@@ -21,7 +23,7 @@ export function contractScene(backend: Backend, { edges = 1 } = {}) {
   beforeAll(async () => {
     fleet = await startFleet(backend, {
       edges,
-      // Some answers say what the workers made of the request.
+      // Some answers include the result of the workers.
       workers: 1,
       env: { LOG_LEVEL: 'info', KEY_CACHE_MS: '300' },
     });
@@ -32,7 +34,7 @@ export function contractScene(backend: Backend, { edges = 1 } = {}) {
 
   const port = () => fleet.edges[0]!.port;
 
-  /** Sends, and checks what holds for each answer whatever its status. */
+  /** Sends a request, and checks the properties that every answer has, whatever its status. */
   async function ask(request: ApiRequest, to = port()): Promise<ApiAnswer> {
     if (request.key !== undefined) sent.add(request.key);
     const answer = await send(to, request);
@@ -49,7 +51,7 @@ export function contractScene(backend: Backend, { edges = 1 } = {}) {
 
     ask,
 
-    /** What the operation accepts, changed, from someone whom it admits. */
+    /** Sends a request that the operation accepts, with a change, and with valid credentials. */
     async accept(
       operation: Operation,
       change: ApiRequest = {},
@@ -74,11 +76,11 @@ export function contractScene(backend: Backend, { edges = 1 } = {}) {
     },
 
     /**
-     * The last test of a `describe`: of all that the ones before have sent.
-     * @param least lines that the first edge has written at least
+     * Adds the last test of a `describe`, about all requests of the earlier ones.
+     * @param least minimum number of lines that the first web process has logged
      */
     staysPrivate(least = operations.length * 4) {
-      test('no key and nothing about a person is in the log', () => {
+      test('the log contains no key and no personal data', () => {
         const lines = fleet.edges[0]!.log.map((line) => JSON.stringify(line));
         expect(lines.length).toBeGreaterThan(least);
         expect(sent.size).toBeGreaterThan(1);

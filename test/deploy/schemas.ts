@@ -14,9 +14,10 @@ const packages: Record<string, string> = {
 type Model = new (object: object) => { validate(): void };
 
 /**
- * What of an object its schema does not allow, as `/spec/replicas: …`. Schemas of Kubernetes let every further name pass,
- * where a cluster says “unknown field”: a name that the schema's check never looks at is one that it does not know.
- * @throws where no package has its kind
+ * Returns the violations of an object's schema, as `/spec/replicas: …`. Schemas of Kubernetes permit
+ * additional names, which
+ * a cluster rejects as “unknown field”: a name that the validation never reads is unknown.
+ * @throws if no package has its kind
  */
 export async function faultsOf(object: Manifest): Promise<string[]> {
   const [group, version] = object.apiVersion.includes('/')
@@ -28,7 +29,7 @@ export async function faultsOf(object: Manifest): Promise<string[]> {
   const Model = models[object.kind];
   if (!Model) throw new Error(`${place} has no ${object.kind}`);
   const known = new Set<string>();
-  // It copies what it is made of, and so would have looked at everything.
+  // The model copies its members, and would therefore read all of them.
   const model = new Model(object);
   for (const [name, value] of Object.entries(object))
     Object.assign(model, { [name]: watch(value, `/${name}`, known) });
@@ -56,7 +57,7 @@ function watch(value: unknown, at: string, known: Set<string>): unknown {
   });
 }
 
-/** Of all members below a value. */
+/** Lists the paths of all members below a value. */
 function pathsOf(value: unknown, at: string): string[] {
   if (typeof value !== 'object' || value === null) return [];
   return Object.entries(value).flatMap(([name, member]) => [

@@ -112,7 +112,7 @@ describe('penstock dev', () => {
       expect(await users('ada')).toEqual([]);
     });
 
-    test('makes a rate limit full again', async () => {
+    test('refills a rate limit', async () => {
       const left = async () =>
         Number((await send('/events/list', undefined, 'GET')).headers.get('X-RateLimit-Remaining'));
       const first = await left();

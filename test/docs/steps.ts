@@ -15,7 +15,8 @@ export function stepsOf(name: string): Step[] {
   const text = readFileSync(path.join(packageRoot, 'docs', `${name}.md`), 'utf8');
   return [...text.matchAll(/^( *)```sh\n(.*?)^\1```$/gms)].flatMap(([, indent, block]) => {
     const lines = block!.split('\n').map((line) => line.slice(indent!.length));
-    // A command goes on while its quotes are open or its line ends with a backslash; an answer stands below it.
+    // A command continues while its quotes are open or its line ends with a backslash; the answer is below
+    // it.
     return lines
       .join('\n')
       .split(/\n(?=(?:curl|npx|npm|export) )|\n\n/)

@@ -19,7 +19,7 @@ const log = createLog('test', 'silent');
 
 const transports: Transport[] = ['socket', 'port'];
 
-test.each(transports)('a second start finds the data of the first, on the same %s', async (transport) => {
+test.each(transports)('a second start has the data of the first, on the same %s', async (transport) => {
   const home = temporaryFolder();
   const first = await startNew(home, { transport });
   await query(first.url, 'create table kept (word text)');
@@ -187,7 +187,7 @@ test('a server that does not start reports the reason', async () => {
 test.for([
   ['a copy of its folder', (home: string, other: string) => execFileSync('cp', ['-a', home, other])],
   ['another installation', () => {}],
-] as const)('a port that %s takes at the last moment is left to it', async ([, make]) => {
+] as const)('a port that %s takes at the last moment is replaced by another one', async ([, make]) => {
   const home = temporaryFolder();
   const other = path.join(temporaryFolder(), 'other');
   const transport = 'port';

@@ -36,7 +36,10 @@ import { silent } from '../workers/batch.ts';
 export const CROWD = 5001;
 export const actor = commandLine();
 
-/** Two workspaces, one of them crowded, a bucket, and a receiver of callbacks: exports without web and sync processes. */
+/**
+ * Creates two workspaces, one with many users, a bucket, and a receiver of callbacks: exports without web and
+ * sync.
+ */
 export async function createScene() {
   const store = await createStore();
   leaveBehind(store.stop);
@@ -68,7 +71,7 @@ export async function createScene() {
     return (made as { id: string }).id;
   }
 
-  /** A folder of its own, unless told. */
+  /** Returns settings, by default with a new folder. */
   function settings(change: Record<string, string> = {}): Config {
     const own = { DATA_DIR: temporaryFolder(), ALLOWED_NETWORKS: '127.0.0.0/8', DATABASE_URL: store.url };
     return readConfig({ ...own, ...change });
@@ -86,7 +89,7 @@ export async function createScene() {
     });
   }
 
-  /** The stages that the operation has behind the body's parser. */
+  /** Runs the stages of the operation after the parser of the body. */
   async function ask(body: Record<string, Json>, config: Config, change = {}): Promise<Answer> {
     const operation = usersExportSegment('service_id');
     const check = compile(operation.body!);
@@ -111,7 +114,7 @@ export async function createScene() {
       { what: 'the end of the export' },
     );
 
-  /** What sync does of it, until the work of the test has ended. */
+  /** Runs the segment exports of a sync process until the work of the test has ended. */
   async function working<T>(config: Config, work: () => Promise<T>): Promise<T> {
     const registry = new Registry();
     const { pool } = store.database;

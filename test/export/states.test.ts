@@ -79,7 +79,7 @@ test('current states are exported by the stored subject, also of unused addresse
   ]);
 });
 
-test('a segment exports the states that hold for its users', async () => {
+test('an export of a segment has the states that apply to its users', async () => {
   const segment = async (country: string) => {
     const { segment_id } = await on.json([
       ...['segments', 'create', '--workspace', 'shop', '--name', country],

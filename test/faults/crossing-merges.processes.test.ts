@@ -12,6 +12,7 @@ const fleets: { backend: Backend; lanes: number }[] = [
   ...(isLong ? [{ backend: 'postgres', lanes: 1 } as const] : []),
 ];
 
+// Opposite merges, chains and cycles over 100 users by many workers. A deadlock in a log fails the test.
 test.each(fleets)(
   `${MERGES} crossing merges lose no event or sum; queue on $backend, $lanes lanes`,
   { timeout: 300_000 },

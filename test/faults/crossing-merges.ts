@@ -13,7 +13,10 @@ export interface Crossed {
   refused: number;
 }
 
-/** Opposite merges, chains and cycles over 100 users by several clients, each request behind events of as many of them. */
+/**
+ * Sends opposite merges, chains and cycles over 100 users by several clients, each request after events of as
+ * many users.
+ */
 export async function sendCrossingMerges(
   fleet: Fleet,
   { merges, seed = 12 }: { merges: number; seed?: number },
@@ -24,7 +27,7 @@ export async function sendCrossingMerges(
   const client = async () => {
     const connection = createClient(fleet.workspace.key);
     while (sent.merges < merges) {
-      // Whoever was merged away is there again, so that there is always somebody to merge.
+      // Events recreate merged users, so that there is always a user to merge.
       const back = Array.from({ length: OF_ONE_REQUEST }, () => ({
         external_id: user(),
         name: 'seen',
@@ -43,7 +46,7 @@ export async function sendCrossingMerges(
   return sent;
 }
 
-/** What has become of the events of users who were merged. */
+/** Reads the events of merged users, and the users that have them. */
 export async function readCrossed({ pool }: Pick<Fleet, 'pool'>) {
   const { rows } = await pool.query<{
     counted: number;

@@ -19,7 +19,7 @@ beforeAll(async () => {
 });
 afterAll(() => store.pool.end());
 
-test(`G2: objects and merges have one effect when ${COMMITS} commits lose their connection`, {
+test(`G2: objects and merges have one effect if ${COMMITS} commits are cut, half after execution`, {
   timeout: 300_000,
 }, async () => {
   const { pool, url, workspace } = store;

@@ -7,7 +7,10 @@ import { waitUntil } from '../setup/fixtures.ts';
 
 const time = '2026-01-02T03:04:05Z';
 
-/** One of everything that can be tracked, to be counted afterwards; with an address, so that lanes meet. */
+/**
+ * Returns one object of each kind of /users/track, to be counted later; with an address, so that lanes wait
+ * for each other.
+ */
 export function tracked(user: string): Record<string, Json> {
   return {
     attributes: [{ external_id: user, email: `${user}@example.com`, points: { inc: 1 } }],
@@ -16,12 +19,12 @@ export function tracked(user: string): Record<string, Json> {
   };
 }
 
-/** What stands in the store when `tracked` has had one effect. */
+/** Rows in the store after `tracked` has taken effect once. */
 export const ONCE = { points: 1, events: 1, purchases: 1 };
 
 export const newKey = (): string => randomUUID();
 
-/** Sends a request with a key to one of the edges. */
+/** Sends a request with a key to one of the web processes. */
 export function ask(
   { edges, workspace }: Fleet,
   key: string,
@@ -36,7 +39,7 @@ export function ask(
   });
 }
 
-/** As `ask`, again and again while the answer is to come again, as a client does. */
+/** Repeats `ask` while the answer asks for a retry, as a client does. */
 export async function askUntilAnswered(
   fleet: Fleet,
   key: string,
@@ -60,7 +63,7 @@ export function askAtOnce(fleet: Fleet, times: number, key: string, request: Api
   );
 }
 
-/** What two answers have to have in common, to be one. */
+/** Returns the parts of an answer that are equal in every repetition. */
 export function saidBy({ status, body, headers }: ApiAnswer) {
   return { status, body, requestId: headers.get('x-request-id') };
 }
@@ -119,8 +122,9 @@ export async function closeLanes({ redis, pool }: Fleet): Promise<() => Promise<
 const ANSWERS = 4_711;
 
 /**
- * Lets nobody write an answer down until the returned function is called: then whoever was about to is cut off, as if
- * its machine had died with it.
+ * Blocks the storing of answers until the returned function is called, which ends the waiting process's
+ * connection, as if its
+ * machine had died.
  */
 export async function holdAnswers({ pool }: Fleet): Promise<() => Promise<void>> {
   await pool.query(`
@@ -139,7 +143,7 @@ export async function holdAnswers({ pool }: Fleet): Promise<() => Promise<void>>
   };
 }
 
-/** The request id under which a key was written down that nobody has seen an answer to. */
+/** Returns the request id of the key whose request is still open. */
 export function openRequest({ pool }: Fleet, operation: string): Promise<string> {
   const find = async () => {
     const { rows } = await pool.query(

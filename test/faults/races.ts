@@ -8,10 +8,16 @@ const USERS = 20;
 const CLIENTS = 12;
 /** So that something races also on a machine that is busy. */
 const LEAST_ELEMENTS = lengthOf({ short: 800, long: 2000 });
-/** Elements that may wait to be applied at most: what races has to be on its way at one time. */
+/**
+ * Maximum number of elements that wait to be applied, so that racing requests are in progress at the same
+ * time.
+ */
 const MOST_WAITING = lengthOf({ short: 500, long: 5000 });
 
-/** Settings of a fleet that refuses nobody: of what is answered with 503 it is not known whether it takes effect. */
+/**
+ * Settings of a fleet that rejects no request, because a request answered with 503 may or may not take
+ * effect.
+ */
 export const patience = {
   QUEUE_TIMEOUT_MS: '10000',
   MAX_EVENT_LOOP_LAG_MS: '10000',
@@ -68,7 +74,9 @@ async function countApplied({ pool }: Pick<Fleet, 'pool'>): Promise<number> {
 
 const time = '2026-01-01T00:00:00Z';
 
-/** Merges and identifies racing with track of the same users. @returns elements sent, and what they add up to */
+/**
+ * Sends merges and identifies that race with track of the same users. @returns sent elements and their sums
+ */
 export async function raceMerges(fleet: Fleet, seconds: number) {
   const sums = { events: 0, pieces: 0 };
   const elements = await race(fleet, seconds, async (random, post) => {
@@ -116,7 +124,10 @@ export async function readSums({ pool }: Pick<Fleet, 'pool'>) {
   return rows[0] as Record<'counted' | 'events' | 'pieces' | 'revenue' | 'deadLetters', number>;
 }
 
-/** Deletes racing with track, merge and identify of the same users. @returns elements sent, and what was sent before a delete */
+/**
+ * Sends deletes that race with track, merge and identify of the same users. @returns sent elements, and those
+ * before a delete
+ */
 export async function raceDeletes(fleet: Fleet, seconds: number) {
   const sent: { user: string; name: string; accepted: number }[] = [];
   /** When the last delete of a user was sent, and when it was accepted. */
@@ -133,7 +144,7 @@ export async function raceDeletes(fleet: Fleet, seconds: number) {
       return 1;
     }
     if (chance < 0.75) {
-      // Somebody who is merged into the user, or identified as it, is part of the user from then on.
+      // A user that is merged into the user, or identified as it, is part of the user from then on.
       await post('/users/track', { events: [{ external_id: feeder, name, time }] });
       await post('/users/merge', {
         merge_updates: [
@@ -161,7 +172,7 @@ export async function raceDeletes(fleet: Fleet, seconds: number) {
   return { elements, before };
 }
 
-/** Those events that users have again though they were deleted since, and summaries of nobody. */
+/** Returns events of deleted users that exist again, and summaries without a user. */
 export async function readReturned({ pool }: Pick<Fleet, 'pool'>, before: { name: string }[]) {
   const { rows } = await pool.query<{ name: string }>(
     `select event_summaries.name from event_summaries

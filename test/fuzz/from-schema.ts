@@ -14,7 +14,7 @@ export interface DocumentedSchema {
   [member: string]: unknown;
 }
 
-/** Mostly what the schema describes, now and then something else in any place of it. */
+/** Generates values that mostly match the schema, and sometimes have another value in any place. */
 export function fromSchema(schema: DocumentedSchema, depth = 0): fc.Arbitrary<unknown> {
   return fc.oneof({ weight: 8, arbitrary: fitting(schema, depth) }, { weight: 1, arbitrary: hostileValue });
 }

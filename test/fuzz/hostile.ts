@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { RawJson } from './raw-json.ts';
 
-/** What has broken services before, as text. */
+/** Texts that have broken services before. */
 export const hostileTexts = [
   '',
   ' ',

@@ -1,7 +1,7 @@
 import { spawn } from 'node:child_process';
 import { createInterface } from 'node:readline';
 
-/** Says every second for how long its event loop was kept from running at most, in ms. It has nothing to do. */
+/** An idle process that prints the longest event-loop lag of each second, in milliseconds. */
 const BYSTANDER = `
 const { monitorEventLoopDelay } = require('node:perf_hooks');
 const histogram = monitorEventLoopDelay({ resolution: 10 });
@@ -10,8 +10,9 @@ setInterval(() => { console.log(histogram.max / 1e6); histogram.reset(); }, 1000
 `;
 
 /**
- * The longest event-loop lag of a web process, by its own metric, beside that of a process that does nothing: on a
- * machine that is busy with something else both wait for a processor.
+ * Measures the longest event-loop lag of a web process, by its own metric, and of an idle process: on a busy
+ * machine both
+ * wait for a processor.
  */
 export function watchLag(port: number) {
   const bystander = spawn(process.execPath, ['-e', BYSTANDER], { stdio: ['ignore', 'pipe', 'ignore'] });

@@ -1,13 +1,13 @@
 import { brotliCompressSync, deflateSync, gzipSync } from 'node:zlib';
 import fc from 'fast-check';
 
-/** What is sent as the body, and the headers that say so. */
+/** A body with the headers that describe it. */
 export interface Load {
   bytes: Buffer;
   headers: string[];
   chunked?: boolean;
   alone?: boolean;
-  /** It ends before its length says so. */
+  /** The body ends before its declared length. */
   cut?: boolean;
 }
 
@@ -24,7 +24,7 @@ const as = (bytes: Buffer, type: string, ...headers: string[]): Load => ({
 
 export type Wrap = (bytes: Buffer, type: string) => Load;
 
-/** As it is, and in every way in which a body can be packed, cut or mislabelled. */
+/** Sends a body unchanged, and in every way in which it can be compressed, truncated or mislabelled. */
 export const wrapping: fc.Arbitrary<Wrap> = fc.oneof(
   { weight: 30, arbitrary: fc.constant<Wrap>((bytes, type) => as(bytes, type)) },
   {
@@ -62,7 +62,7 @@ export const wrapping: fc.Arbitrary<Wrap> = fc.oneof(
   },
 );
 
-/** A body where none is expected. */
+/** A body for a request that expects none. */
 export const anyLoad = fc
   .tuple(wrapping, fc.constantFrom('{}', '[]', '{"a":1}', 'null', ''))
   .map(([wrap, text]) => wrap(Buffer.from(text), 'application/json'));

@@ -14,7 +14,7 @@ interface Place {
   name: string;
 }
 
-/** The example with a few changes, so that what is hostile comes to where only what is valid gets. */
+/** Changes the example in a few places, so that hostile values reach code behind the validation. */
 export function mutated(example: unknown): fc.Arbitrary<unknown> {
   const change = fc.tuple(
     fc.nat({ max: 1000 }),
@@ -52,20 +52,20 @@ function applied(example: unknown, changes: Change[]): unknown {
   return root.body ?? {};
 }
 
-/** The values are handed out again and again, and are changed where they stand. */
+/** Copies the value, because values are reused and are changed in place. */
 function copyOf(value: unknown): unknown {
   if (typeof value !== 'object' || value === null || value instanceof RawJson) return value;
   if (Array.isArray(value)) return value.map(copyOf);
   return Object.fromEntries(Object.entries(value).map(([name, member]) => [name, copyOf(member)]));
 }
 
-/** As an own member, whatever its name. */
+/** Sets an own member, whatever its name is. */
 function define(holder: Record<string, unknown>, name: string, value: unknown): void {
   if (Array.isArray(holder)) holder.push(value);
   else Object.defineProperty(holder, name, { value, enumerable: true, configurable: true, writable: true });
 }
 
-/** Every member at every depth. Not into what the changes have brought: that may be deep. */
+/** Lists every member at every depth, except inside values from changes, which may be deep. */
 function placesIn(holder: Record<string, unknown>, depth = 0): Place[] {
   return Object.entries(holder).flatMap(([name, value]) => [
     { holder, name },

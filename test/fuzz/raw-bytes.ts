@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import type { Doors, Shot } from './requests.ts';
 
-/** What is no HTTP, or nearly. */
+/** Generates bytes that are not HTTP, or almost HTTP. */
 export function rawBytes({ key }: Doors): fc.Arbitrary<Shot> {
   const admission = `Authorization: Bearer ${key}\r\n`;
   const json = 'Content-Type: application/json\r\n';

@@ -6,13 +6,13 @@ export class RawJson {
     this.text = text;
   }
 
-  /** For messages: some are long. */
+  /** Shortened, because some texts are long and appear in messages. */
   toString(): string {
     return this.text.slice(0, 50);
   }
 }
 
-/** JSON text of a value in which `RawJson` may stand anywhere. */
+/** Writes a value as JSON. `RawJson` may occur anywhere in it. */
 export function writeJson(value: unknown): string {
   if (value instanceof RawJson) return value.text;
   if (Array.isArray(value)) return `[${value.map(writeJson).join(',')}]`;

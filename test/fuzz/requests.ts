@@ -9,10 +9,10 @@ import { writeJson } from './raw-json.ts';
 
 /** Bytes for a connection. */
 export interface Shot {
-  /** The operation that it aims at, or what else it is. */
+  /** Operation at which the request is aimed, or another kind of request. */
   aim: string;
   bytes: Buffer;
-  /** Nothing may follow on the same connection: the other side cannot know where it ends. */
+  /** The connection cannot be reused, because the other side cannot know where the request ends. */
   alone: boolean;
 }
 
@@ -53,7 +53,7 @@ const METHODS = [
   'QUERY',
 ];
 
-/** Beside those of the operations. */
+/** Paths other than the ones of operations. */
 const PATHS = [
   '/',
   '/docs',

@@ -5,7 +5,7 @@ import fc from 'fast-check';
 import type { Shot } from './requests.ts';
 import { createGun, type Gun, type Hit } from './wire.ts';
 
-/** How often a shot is fired again that met 503: a busy machine is no bug, what always ends so is one. */
+/** Attempts for a request that is answered with 503: a busy machine is not a bug, but a permanent 503 is. */
 const TRIES = 3;
 
 /** Shots that are made at a time. */
@@ -13,25 +13,24 @@ const BATCH = 500;
 
 export interface FuzzResult {
   sent: number;
-  /** Answers of 503 that were none when the same was sent again. */
+  /** Requests that were answered with 503 at first and otherwise when they were repeated. */
   busy: number;
   /** How many answers had which status, by aim; `none`: the connection ended without one. */
   statuses: Map<string, Map<string, number>>;
-  /** What must not be, each with the file that holds the bytes that were sent. */
+  /** Descriptions of bugs, each with the file of the bytes that were sent. */
   bugs: string[];
 }
 
 /**
- * Fires so many shots over so many connections. The same seed and count send the same.
- *
- * @param folder where what found a bug is kept
+ * Sends so many requests over so many connections. The same seed and count send the same requests.
+ * @param folder for the requests that found a bug
  */
 export async function fuzz(options: {
   shots: fc.Arbitrary<Shot>;
   port: number;
   seed: number;
   count: number;
-  /** Milliseconds after which no more are made. */
+  /** Milliseconds after which no further requests are generated. */
   deadline: number;
   connections: number;
   /** Texts that no answer may hold. */
@@ -55,7 +54,7 @@ export async function fuzz(options: {
     result.statuses.set(shot.aim, counts);
     const name = String(status ?? 'none');
     counts.set(name, (counts.get(name) ?? 0) + 1);
-    // What SCIM leaves out is answered with 501, as its protocol has it.
+    // Operations that SCIM permits to omit are answered with 501, as the protocol requires.
     if (status !== undefined && status >= 500 && status !== 501) blame(shot, number, answer.slice(0, 400));
     if (status === undefined && !shot.alone) blame(shot, number, 'no answer');
     if (/\n\s+at .+:\d+:\d+|node_modules|file:\/\/\//.test(answer) && !shot.aim.endsWith('anywhere'))

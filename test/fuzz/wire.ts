@@ -23,7 +23,7 @@ export function createGun(port: number) {
     return fresh;
   }
 
-  /** @throws when neither an answer nor the end of the connection comes in time */
+  /** @throws if neither an answer nor the end of the connection arrives in time */
   async function fire(shot: Shot): Promise<Hit> {
     if (shot.alone || !socket || socket.destroyed || socket.readyState !== 'open') {
       if (!shot.alone) socket?.destroy();
@@ -33,7 +33,7 @@ export function createGun(port: number) {
     }
     const kept = socket;
     const hit = await exchange(kept, shot);
-    // A connection that the service was closing while we wrote is no answer.
+    // The service was closing the connection during the write, so this is not an answer.
     if (hit.status === undefined && hit.answer === '') {
       socket = await open();
       return exchange(socket, shot);
@@ -71,7 +71,7 @@ export function createGun(port: number) {
 
 export type Gun = ReturnType<typeof createGun>;
 
-/** Behind what is only provisional. */
+/** Removes provisional responses. */
 function lastOf(answer: string): string {
   return answer.replace(/^HTTP\/1\.1 100 Continue\r\n\r\n/, '');
 }

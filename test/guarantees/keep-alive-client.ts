@@ -6,7 +6,7 @@ export interface Answer {
   requestId?: string;
   retryAfter?: string;
   body?: { message: string; errors?: unknown[] };
-  /** The edge will take no more requests on this connection. */
+  /** The web process will accept no further requests on this connection. */
   closing: boolean;
   milliseconds: number;
   /** No connection could be made: the request was never sent. */

@@ -20,8 +20,9 @@ interface Mover {
 }
 
 /**
- * Clients whose users move from one address to the next: an object by external id sets a new email, and what follows
- * is addressed to that email at once. Only in its order does it find the user: too early, it makes another.
+ * Starts clients whose users change their address: an object by external id sets a new email, and the next
+ * objects use that
+ * email at once. Only in this order do they reach the user: too early, they would create another one.
  */
 export function startMoves(fleet: Fleet, { clients = 10 } = {}) {
   const movers: Mover[] = [];
@@ -60,7 +61,7 @@ export function startMoves(fleet: Fleet, { clients = 10 } = {}) {
           events: [{ email, name: 'moved', time, properties: { tag } }],
         });
         mover.tags.push(tag);
-        // Ordered behind what was addressed to the email, since it names that too.
+        // Ordered after the objects for the email, because this object contains the email too.
         await post({ attributes: [{ external_id: mover.name, email, ...step() }] });
       }
     }

@@ -28,7 +28,7 @@ async function startScene() {
   return { fleet, postgres, edge };
 }
 
-describe.each(['standStill', 'leave'] as const)('Postgres is away (%s) while Redis is there', (how) => {
+describe.each(['standStill', 'leave'] as const)('Postgres is away (%s) while Redis is available', (how) => {
   let fleet: Fleet;
   let postgres: StoreProxy;
   let edge: Member;
@@ -62,7 +62,7 @@ describe.each(['standStill', 'leave'] as const)('Postgres is away (%s) while Red
     return answer;
   }
 
-  test('G5: every request of a known key is accepted within 2 s', () => {
+  test('G5: every request of a cached key is accepted within 2 s', () => {
     expect(answers.length).toBeGreaterThan(2);
     for (const { status, milliseconds } of answers) {
       expect(status).toBe(201);
@@ -93,7 +93,7 @@ describe.each(['standStill', 'leave'] as const)('Postgres is away (%s) while Red
     }
   });
 
-  test('/metrics still answers within 2 s, with the known values', async () => {
+  test('/metrics still answers within 2 s, with the last known values', async () => {
     const response = await fetch(`http://127.0.0.1:${edge.port}/metrics`, {
       signal: linkSignals({ milliseconds: ANSWERED_WITHIN }).signal,
     });
@@ -101,7 +101,7 @@ describe.each(['standStill', 'leave'] as const)('Postgres is away (%s) while Red
     expect(await response.text()).toMatch(/^penstock_queue_depth\{lane="lane-0"\} \d+$/m);
   });
 
-  test('Postgres is asked again once it is back: a revoked key is rejected', async () => {
+  test('Postgres is queried again once it is back: a revoked key is rejected', async () => {
     await postgres.comeBack();
     await fleet.pool.query('update api_keys set revoked_at = now()');
     const refused = async () => (await ask(fleet.workspace.key, '/users/track', { events })).status === 401;

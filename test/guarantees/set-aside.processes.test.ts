@@ -74,7 +74,7 @@ const lethalLetter = {
 };
 
 test.each(backends)(
-  'G4: an object that ends its worker is set aside, others apply in order; queue on %s',
+  'G4: an object that ends its worker becomes a dead letter, others apply; queue on %s',
   async (backend) => {
     const fleet = await start(backend, 1);
     const other = await createWorkspace(fleet.pool, 'other');

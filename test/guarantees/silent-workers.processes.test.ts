@@ -133,7 +133,7 @@ describe('Redis with Sentinels', () => {
 
   // A silent primary is harder to leave than a killed one, as in fault 4 of test/chaos/stores.
   test.each(isLong ? (['SIGSTOP', 'SIGKILL'] as const) : (['SIGSTOP'] as const))(
-    'when the primary is lost (%s), edge and worker go on at its successor without a restart',
+    'when the primary is lost (%s), web and worker use its successor without a restart',
     async (signal) => {
       const fleet = await startFleet('redis', { edges: 0, workers: 0, env });
       const primary = fleet.redis!;

@@ -24,7 +24,7 @@ export interface Names {
   removes: boolean;
 }
 
-/** Few names, used again and again by whoever has them then. For one lane, whose order is total. */
+/** A few names that users reuse. For one lane, whose order is total. */
 export function fewNames(random: Random, circle: number): Names {
   const externalId = () => `c${circle}-x${Math.floor(random() * IDS)}`;
   const alias = () => ({
@@ -48,9 +48,10 @@ export function fewNames(random: Random, circle: number): Names {
 }
 
 /**
- * Each user is addressed by one name at a time, which changes only by operations that name the old one and the new
- * one. With several lanes this is what an order per identifier can promise: two operations that name one user in
- * two ways are not ordered.
+ * Each user has one name at a time, which changes only by operations that contain the old and the new name.
+ * With several
+ * lanes this is the guarantee of an order per identifier: two operations that name a user in two ways are not
+ * ordered.
  */
 export function oneNameEach(random: Random, circle: number, model: IdentityModel): Names {
   let made = 0;

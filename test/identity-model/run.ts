@@ -23,14 +23,16 @@ export interface RunOptions {
 export interface Run {
   model: IdentityModel;
   operations: number;
-  /** Answers that were not what the model says, worded. */
+  /** Descriptions of answers that differ from the model's. */
   surprises: string[];
 }
 
 /**
- * Sends random requests by several clients through all edges of a fleet, and gives the model the same in the order
- * of acceptance. That order is known, since two requests about one circle of users are never on their way at once:
- * the next is sent when the one before has been accepted. None waits until the one before has been applied.
+ * Sends random requests by several clients through all web processes of a fleet, and applies them to the
+ * model in the order of
+ * acceptance. The order is known, because two requests about one circle of users are never in progress at the
+ * same time: the
+ * next one is sent when the previous one has been accepted, without waiting until that is applied.
  */
 export async function runModel(fleet: Fleet, options: RunOptions): Promise<Run> {
   const { seed, circles, lanes } = options;
@@ -89,7 +91,7 @@ function surpriseOf(
   return fits ? undefined : JSON.stringify({ request, verdicts, status, body });
 }
 
-/** Resolves when everything accepted has been applied, and nothing is left to do for profiles that are gone. */
+/** Resolves when all accepted operations have been applied, and all tombstones are settled. */
 export async function settled({ pool }: Fleet, operations: number, deadline: number): Promise<void> {
   await waitUntil(
     async () => {

@@ -2,7 +2,7 @@ import type { Connection } from '../../src/store/database.ts';
 import { ofOneWorkspace } from '../../src/store/one-workspace.ts';
 import type { WorkItem } from '../../workers/batch/work-item.ts';
 
-/** What a user has; `chain` finds whose the events of merged profiles are. */
+/** Reads all rows of users; `chain` resolves merged profiles to the owner of their events. */
 const users = `
   with recursive chain as (
     select profiles.id as owner, profiles.id as did from profiles where profiles.workspace_id = $1
@@ -40,7 +40,7 @@ const users = `
   from profiles
   where profiles.workspace_id = $1`;
 
-/** What is nobody's own. A row of a profile that is gone would be one too many. */
+/** Reads rows that belong to no single user. A row of a removed profile would be an error. */
 const others = `
   select 'email' as what, array[email, state, (hard_bounced_at is not null)::text] as row
   from email_addresses where workspace_id = $1
@@ -82,13 +82,13 @@ const stored = `
   select 'profile', id::text, 'spam', 'marked_as_spam' from profiles
   where workspace_id = $1 and marked_email_as_spam_at is not null`;
 
-/** Where the two differ, which is nowhere. */
+/** Reads the differences between history and states, of which there must be none. */
 const untold = `
   (select * from (${told}) as told where state is not null except (${stored}))
   union all
   ((${stored}) except select * from (${told}) as told)`;
 
-/** How often each state of an address has become what. */
+/** Counts the changes of each state of an address. */
 const history = `
   select subject, coalesce(subscription_groups.name, subscription) as name, from_state, to_state, count(*)::int
   from subscription_history
@@ -96,15 +96,15 @@ const history = `
   where subscription_history.workspace_id = $1 and subject_kind <> 'profile'
   group by 1, 2, 3, 4 order by 1, 2, 3, 4`;
 
-/** In the form that a distributed Postgres takes as well. */
+/** In the form for one workspace, which a distributed Postgres takes as well. */
 const keptLetters = ofOneWorkspace(
   'select kept.id from kept_dead_letters as kept where kept.workspace_id = $1::uuid',
 );
 
 /**
- * Everything that the store holds of a workspace but ids: two workspaces in which the same has happened look alike.
- *
- * @param items what was applied: dead letters and outcomes are told apart by their places
+ * Reads everything that the store has of a workspace except ids, so that two workspaces with the same
+ * operations are equal.
+ * @param items applied objects: dead letters and outcomes are identified by their positions
  */
 export async function canonical(tx: Connection, { id, items }: { id: string; items: WorkItem[] }) {
   const ids = items.map(({ object }) => object.id);

@@ -182,7 +182,7 @@ describe.each([
     });
   });
 
-  describe('a replay on its way when a delete takes its dead letter away', () => {
+  describe('a replay in progress when a delete removes its dead letter', () => {
     it('has no effect', async () => {
       const object = unknownGroup(user('replayed'));
       await run(deliver(workspace(), [object]));
@@ -205,7 +205,7 @@ describe.each([
       expect(await scene.deadLetters([first.id, second.id])).toEqual([]);
     });
 
-    it('does not come back as a dead letter when it cannot be applied', async () => {
+    it('does not become a dead letter again when it cannot be applied', async () => {
       const [refused, odd] = [unknownGroup(user('again')), broken('again')];
       await run(deliver(workspace(), [refused, odd]));
       expect(await scene.deadLetters([refused.id, odd.id])).toHaveLength(2);
@@ -214,7 +214,7 @@ describe.each([
       expect(await scene.deadLetters([refused.id, odd.id])).toEqual([]);
     });
 
-    it('is applied when the dead letter is still there', async () => {
+    it('is applied when the dead letter still exists', async () => {
       const object = unknownGroup(user('stays'));
       await run(deliver(workspace(), [object]));
       await run(replayOf({ ...point('stays'), id: object.id }));

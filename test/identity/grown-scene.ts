@@ -12,7 +12,7 @@ import { createWorkspace, type TestWorkspace } from '../setup/workspace.ts';
 import { applyBatch } from '../workers/apply-batch.ts';
 import { createStore, deliver, event, readSums, silent } from '../workers/batch.ts';
 
-/** As long as a busy machine may take to fill and settle what is large. */
+/** Milliseconds that a busy machine may take to fill and settle large users. */
 export const FILLING = 240_000;
 
 /**
@@ -21,12 +21,18 @@ export const FILLING = 240_000;
  */
 export const DEADLINE = 3000;
 
-/** In the short form it is counted what a lane touches; in the long one there is enough of it to hold up a neighbour. */
+/**
+ * The short form counts the rows that a lane touches; the long form has enough rows to delay a neighbour
+ * measurably.
+ */
 export const SUMS = lengthOf({ short: 10_000, long: 200_000 });
 export const TOKENS = lengthOf({ short: 3000, long: 50_000 });
 export const CHANGES = lengthOf({ short: 3000, long: 50_000 });
 
-/** Rows of one user that a lane may touch, of all tables together: the rest is settled beside the lanes. */
+/**
+ * Maximum number of rows of one user that a lane may touch, in all tables together: the rest is settled
+ * outside of lanes.
+ */
 export const MOST_TOUCHED = 500;
 
 export let url: string;
@@ -41,7 +47,7 @@ export function growingScene(): void {
     const scene = await createStore();
     await scene.pool.end();
     ({ url, workspace } = scene);
-    // As a worker opens it, on tables that have no statistics.
+    // Opened as by a worker, on tables without statistics.
     database = openDatabase(url, 5, { session: { ...everyStatementByIndex } });
     pool = database.pool;
     neighbour = await createWorkspace(pool, crypto.randomUUID());
@@ -53,7 +59,10 @@ export async function store(...objects: AcceptedObject[]): Promise<void> {
   for (const object of objects) await applyBatch(pool, [deliver(workspace, [object])], silent);
 }
 
-/** Milliseconds until a neighbour's event is readable that was accepted behind these objects, in the same lane. */
+/**
+ * Returns the milliseconds until a neighbour's event is readable that was accepted after these objects, in
+ * the same lane.
+ */
 export async function neighbourWaits(...objects: AcceptedObject[]): Promise<number> {
   const coalescer = createCoalescer(pool, { metrics: createWorkerMetrics(), log: silent });
   const { events } = await readSums(pool, neighbour);
@@ -106,7 +115,7 @@ export async function grow(externalId: string, { sums = 0, tokens = 0, changes =
   return id;
 }
 
-/** What there is of a user, and of nobody else. */
+/** Counts the rows of a user. */
 export async function belongingsOf(id: string) {
   const { rows } = await pool.query(
     `select
@@ -144,7 +153,7 @@ export async function left(): Promise<number> {
   return rows[0].left;
 }
 
-/** Settles until nothing is left to do. */
+/** Settles until no tombstone is left. */
 export async function settle(workers = 1): Promise<void> {
   const running = Array.from({ length: workers }, () => startSettling(pool, silent));
   try {

@@ -3,16 +3,16 @@ import type { AcceptedAttributes, AcceptedObject, UserSelector } from '../../src
 import type { StandardAttributes } from '../../src/profile/attribute-rule.ts';
 import type { Identifier, Prioritization, UserAlias } from '../../src/profile/identifier.ts';
 
-/** An object as it is made anew for every workspace. */
+/** An object without ids, which is created separately in every workspace. */
 export type Planned = Record<string, unknown> & { kind: AcceptedObject['kind'] };
 
 /** A few of everything, so that users meet by each kind of identifier. */
 const externalIds = ['x1', 'x2', 'x3'];
 const emails = ['a@x.com', 'b@x.com'];
 const phones = ['+442071838750', '+14155552671'];
-/** Of the users who are there before a sequence begins; the last one is nobody's. */
+/** Service ids of the users that exist before a sequence begins; the last one is unused. */
 export const serviceIds = [1, 2, 3].map((digit) => `0198a1b2c3d400000000000${digit}`);
-/** `unknown` is no group: an object that sets it cannot be applied. */
+/** `unknown` is not a group: an object that sets it cannot be applied. */
 export const groups = ['email', 'sms', 'unknown'];
 
 const externalId = fc.constantFrom(...externalIds);

@@ -9,7 +9,7 @@ import { settleTombstones } from '../../workers/upkeep/tombstones.ts';
 import { createStore } from '../operations/in-process.ts';
 import { attributes, event } from '../workers/batch.ts';
 
-/** In the form that a distributed Postgres takes as well. */
+/** In the form for one workspace, which a distributed Postgres takes as well. */
 const keptLettersStatement = ofOneWorkspace(`
   select kept.id
   from kept_dead_letters as kept
@@ -45,7 +45,7 @@ export async function createScene() {
     return (await pool.query(text, values)).rows;
   }
 
-  /** As exported; undefined: nobody. */
+  /** Returns the exported user; undefined if there is none. */
   async function exported(asked: Record<string, Json>) {
     return (await store.exportIds(asked)).body.users[0];
   }
@@ -56,16 +56,16 @@ export async function createScene() {
     rows,
     exported,
 
-    /** Who goes by an external id, as exported. */
+    /** Returns the exported user with an external id. */
     user: (external_id: string) => exported({ external_ids: [external_id] }),
 
-    /** Who has an alias, `label:name`, as exported. */
+    /** Returns the exported user with an alias, `label:name`. */
     aliased(text: string) {
       const [alias_label, alias_name] = text.split(':') as [string, string];
       return exported({ user_aliases: [{ alias_label, alias_name }] });
     },
 
-    /** The key of who goes by an external id. */
+    /** Returns the profile id of the user with an external id. */
     async profileId(external_id: string): Promise<string> {
       return toProfileId((await exported({ external_ids: [external_id] })).service_id);
     },
@@ -77,7 +77,7 @@ export async function createScene() {
       return id;
     },
 
-    /** Those of the ids that still wait among the dead letters, of whatever workspace. */
+    /** Returns the ids that are still dead letters, in any workspace. */
     async deadLetters(ids: string[]): Promise<string[]> {
       const kept = new Set<string>();
       for (const { id } of await rows('select distinct workspace_id as id from dead_letters'))
@@ -85,7 +85,7 @@ export async function createScene() {
       return ids.filter((id) => kept.has(id));
     },
 
-    /** Does what merges and deletes have left to do beside the lanes. */
+    /** Settles merges and deletes completely. */
     async settle(): Promise<void> {
       for (;;) {
         const keys = await selectTombstones(pool, 200);
@@ -95,8 +95,9 @@ export async function createScene() {
     },
 
     /**
-     * Dead letters and failed rows that nobody can read and that are there still; names of them that are missing in the
-     * index of names, or stand there for nothing; names that are left to be settled.
+     * Counts remaining rows that must not exist: unreadable dead letters and failed rows, missing or
+     * superfluous entries in the
+     * index of names, and names that are not settled.
      */
     async leftOfFailures() {
       // A distributed Postgres is asked for the one workspace that the scene has.
@@ -106,7 +107,7 @@ export async function createScene() {
       return row;
     },
 
-    /** The error of an object whose outcome is told; null: none; undefined: no outcome. */
+    /** Returns the error of an object's outcome; null: success; undefined: no outcome. */
     async outcome({ id }: AcceptedObject): Promise<string | null | undefined> {
       return (await rows('select error from outcomes where object_id = $1', [id]))[0]?.error;
     },
@@ -115,7 +116,7 @@ export async function createScene() {
 
 export type Scene = Awaited<ReturnType<typeof createScene>>;
 
-/** What no worker can apply: it names a subscription group that is not there. */
+/** Returns an object that no worker can apply, because its subscription group does not exist. */
 export function unknownGroup(identifier: Identifier): AcceptedAttributes {
   return attributes(identifier, {
     subscription_groups: [{ subscription_group_id: newId(), subscription_state: 'subscribed' }],

@@ -21,7 +21,7 @@ export async function avroOf(schema: object, rows: readonly unknown[], codec = '
   return file;
 }
 
-/** Literals alone, which any reader of Snappy takes, and the checksum that Avro puts behind them. */
+/** Packs with literals only, which any reader of Snappy accepts, and appends the checksum of Avro. */
 function packSnappy(bytes: Buffer, callback: (error: null, packed: Buffer) => void): void {
   const head = Buffer.alloc(3, 0x80);
   head[0] = (bytes.length & 0x7f) | 0x80;

@@ -41,7 +41,7 @@ test('an exported user becomes attributes, also with more tokens than one object
   ]);
 });
 
-test('a user with one device alone is created from it; a user without identifier is rejected', async () => {
+test('a user with only one device is created by it; a user without identifier is rejected', async () => {
   const none = { service_id: '0123456789abcdef01234567', user_aliases: [], custom_attributes: { vip: true } };
   const file = fileOf(
     'profiles.ndjson',

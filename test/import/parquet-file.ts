@@ -1,7 +1,7 @@
 import { DuckDBInstance } from '@duckdb/node-api';
 import { fileOf } from './scene.ts';
 
-/** A Parquet file of what a statement selects. */
+/** Writes the result of a select to a Parquet file. */
 export async function parquetOf(select: string): Promise<string> {
   const file = fileOf('rows.parquet', '');
   const instance = await DuckDBInstance.create(':memory:');

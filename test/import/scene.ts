@@ -28,7 +28,10 @@ export interface ReadOptions {
   caller?: Partial<Caller>;
 }
 
-/** What a file's rows become, without a server: objects as they would be sent, accepted ones, and refused rows. */
+/**
+ * Reads the rows of a file without a server. @returns the objects as they would be sent, accepted ones, and
+ * rejected rows
+ */
 export async function readRows(file: string, options: ReadOptions = {}) {
   const { type = 'users', layout = 'csv', map, ignore = [], delimiter, caller, vendor } = options;
   const judge = createJudge({ serviceIdField: 'service_id', longStrings: 'cut', updateExistingOnly: false });
@@ -64,7 +67,7 @@ export async function readRows(file: string, options: ReadOptions = {}) {
 export interface ZippedFile {
   name: string;
   content: string | Buffer;
-  /** What the archive says that has been packed, if not what has been. */
+  /** Content that the archive declares, if it differs from the packed content. */
   said?: Buffer;
   flags?: number;
 }

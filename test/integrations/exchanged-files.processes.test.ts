@@ -55,7 +55,7 @@ test.each([
   ['ndjson.gz', 0],
   ['parquet', 0],
 ] as const)(
-  'a %s file (%i rows more) that is exchanged for a link after it was opened is read as it was',
+  'a %s file (%i rows more) replaced by a link after it was opened is read unchanged',
   async (format, padding) => {
     const secret = await fileOf(format, 'secret', padding);
     const { file, stocked } = await fileOf(format, 'mine', padding);
@@ -88,7 +88,7 @@ test('a file that becomes a link between check and opening is not read', async (
   await expect(openInside({ root, owner, target, name: target })).rejects.toMatchObject(exchanged);
 });
 
-test('files outside are never read while files and folders are exchanged for links', async () => {
+test('files outside are never read while files and folders are replaced by links', async () => {
   const secret = await fileOf('csv', 'secret');
   const { folder, stocked } = await fileOf('csv', 'mine');
   mkdirSync(path.join(folder, 'sub'));
@@ -182,7 +182,7 @@ test('a file that shrinks while it is copied fails with that reason', async () =
 });
 
 test.each(['csv', 'ndjson'] as const)(
-  'a small %s.gz that unpacks to a gigabyte ends at SYNC_SCRATCH_BYTES, which the error names, and leaves nothing',
+  'a small %s.gz that unpacks to a gigabyte fails at SYNC_SCRATCH_BYTES and is cleaned up',
   async (format) => {
     const folder = temporaryFolder('penstock-bomb-');
     const megabytes = Buffer.alloc(64 * 1_048_576, '\n');

@@ -1,12 +1,12 @@
 import { monitorEventLoopDelay } from 'node:perf_hooks';
 import type { Source, SourceError, SourceRow } from '../../src/integrations/source.ts';
 
-/** What reading somebody's source has come to, and what it has cost this process. */
+/** Result of reading a foreign source, and its cost for this process. */
 export interface Ordeal {
   error: SourceError | undefined;
   rows: number;
   milliseconds: number;
-  /** The longest time that the event loop stood, in milliseconds. */
+  /** Longest time that the event loop was blocked, in milliseconds. */
   stall: number;
   /** Megabytes by which the resident memory grew at most. */
   grown: number;

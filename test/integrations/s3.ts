@@ -15,7 +15,7 @@ interface S3rverOptions {
   directory: string;
   allowMismatchedSignatures: boolean;
 }
-/** It comes without types. */
+/** The package has no types. */
 const { default: S3rver } = (await import('@20minutes/s3rver' as string)) as {
   default: new (options: S3rverOptions) => S3rver;
 };
@@ -43,7 +43,7 @@ export function startS3(): Promise<TestS3> {
   return running;
 }
 
-/** One that knows no signature to be right (see below); returns its address. */
+/** Starts a server that accepts no signature (see below); returns its address. */
 export async function startStrictS3(): Promise<string> {
   return serve({ allowMismatchedSignatures: false });
 }
@@ -64,7 +64,8 @@ async function serve(options: { allowMismatchedSignatures: boolean }): Promise<s
 }
 
 async function start(): Promise<TestS3> {
-  // It takes the slash behind a bucket's name off before it computes the signature, so that none of a list is right.
+  // The server removes the slash after a bucket's name before it computes the signature, so the signature of
+  // a list never matches.
   const endpoint = await serve({ allowMismatchedSignatures: true });
   const client = new S3Client({
     endpoint,

@@ -26,7 +26,7 @@ export interface Stocked {
 /** A place that the same rows can be put into. */
 export interface Warehouse {
   name: string;
-  /** What is no time, and yet can stand in UPDATED_AT. */
+  /** A value that may be in UPDATED_AT, but is not a time. */
   noTime: string;
   /** Values in the order of the columns; the payload is JSON text. */
   stock(columns: readonly string[], rows: readonly (string | null)[][]): Promise<Stocked>;
@@ -112,7 +112,7 @@ async function stockFolder(
   rows: readonly (string | null)[][],
 ): Promise<Stocked> {
   const folder = temporaryFolder('penstock-stock-');
-  // In two files, so that the order over both shows.
+  // Two files, so that the order across files is tested.
   const middle = Math.ceil(rows.length / 2);
   await writeStock(path.join(folder, `a.${format}`), format, columns, rows.slice(0, middle));
   await writeStock(path.join(folder, `b.${format}`), format, columns, rows.slice(middle));
@@ -179,7 +179,7 @@ function textList(rows: readonly unknown[]): string {
   return `[${rows.map((row) => `'${JSON.stringify(row).replaceAll("'", "''")}'`).join(', ')}]`;
 }
 
-/** With every freedom, as a warehouse has it that writes files. */
+/** Runs a statement without restrictions, like a warehouse that writes files. */
 export async function runOnDuckDb(statement: string): Promise<void> {
   const instance = await DuckDBInstance.create(':memory:');
   const connection = await instance.connect();

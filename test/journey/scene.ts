@@ -8,7 +8,9 @@ export const time = '2026-01-31T12:00:00.000Z';
 
 export const ids = (...external_ids: string[]) => ({ external_ids });
 
-/** From HTTP to Postgres and back, for the tests of a `describe`: what /users/track takes, /users/export/ids shows. */
+/**
+ * Tests the way from HTTP to Postgres and back: /users/export/ids shows the data that /users/track accepts.
+ */
 export function journey(backend: Backend) {
   let fleet: Fleet;
   beforeAll(async () => {
@@ -22,7 +24,7 @@ export function journey(backend: Backend) {
     return body;
   }
 
-  /** Everyone whom the identifiers mean now. */
+  /** Returns all users with these identifiers. */
   async function read(json: Record<string, Json>) {
     const { key } = fleet.workspace;
     const { status, body } = await send(fleet.edges[0]!.port, { path: '/users/export/ids', key, json });
@@ -30,7 +32,7 @@ export function journey(backend: Backend) {
     return body.users;
   }
 
-  /** The one user, as soon as reading it back shows what is expected. */
+  /** Waits until the one user has the expected data, and returns it. */
   async function shows(identifier: Record<string, Json>, expected: object) {
     let users: Record<string, Json>[] = [];
     const check = async () => {

@@ -134,7 +134,7 @@ describe.each(eitherBackend)('tracked data is read back, with the queue in %s', 
     expect(user).not.toHaveProperty('email');
   });
 
-  test('an email state is shared by everyone on the address', async () => {
+  test('an email state is shared by all users of the address', async () => {
     const email = 'shared@example.com';
     await track({ attributes: [{ external_id: 'shared-1', email }] });
     await track({ attributes: [{ external_id: 'shared-2', email }] });
@@ -150,7 +150,7 @@ describe.each(eitherBackend)('tracked data is read back, with the queue in %s', 
   });
 
   test.each(['email', 'sms', 'whatsapp'] as const)(
-    'the state of an %s group is shared by everyone on its address',
+    'the state of an %s group is shared by all users of its address',
     async (channel) => {
       const group = await createGroup(fleet().pool, fleet().workspace.id, channel);
       const address: Record<string, Json> =

@@ -5,10 +5,10 @@ export type Wire = Record<string, Json>;
 
 /** One user, as a person would keep it on a card. */
 export interface Card {
-  /** 24 hexadecimal digits, for those that were there from the start. */
+  /** 24 hexadecimal digits, for users that existed from the start. */
   serviceId: string | undefined;
   externalId: string | undefined;
-  /** External ids that lead to the user besides the one by which it goes. */
+  /** Deprecated external ids of the user. */
   deprecated: Set<string>;
   /** Name by label. */
   aliases: Map<string, string>;
@@ -39,7 +39,7 @@ export function emptyCard(updated: number): Card {
   };
 }
 
-/** Shares the values, events and purchases with the other card: none of them is ever changed in place. */
+/** Copies a card. Values, events and purchases are shared, because they are never changed in place. */
 export function copyOf(card: Card): Card {
   return {
     ...card,
@@ -72,7 +72,7 @@ export function numberOf({ columns }: Card): Json | undefined {
   return columns.get('phone_valid') === true ? columns.get('phone') : undefined;
 }
 
-/** What the store sums up of events and purchases. */
+/** Summary of events or purchases as the store keeps it. */
 export interface Sum {
   count: number;
   revenue: number;
@@ -80,12 +80,12 @@ export interface Sum {
   last: string;
 }
 
-/** By name. */
+/** Returns the summaries by event name. */
 export function eventSums({ events }: Card): Map<string, Sum> {
   return sumUp(events.map(({ name, time }) => ({ key: name, count: 1, revenue: 0, time })));
 }
 
-/** By product and currency. */
+/** Returns the summaries by product and currency. */
 export function purchaseSums({ purchases }: Card): Map<string, Sum> {
   return sumUp(
     purchases.map(({ product, currency, price, quantity, time }) => ({

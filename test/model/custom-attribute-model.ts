@@ -7,14 +7,14 @@ type Objects = Extract<AttributeChange, { objects: unknown }>['objects'];
 type Match = { key: string; value: Json };
 
 /**
- * The rules of custom attributes in their plainest form, each change for itself and by the whole value: what the
- * worker's drafts are held against.
- *
- * The value of a custom attribute after a change; the stored value is left as it is. A stored value of
- * another kind than the change speaks of counts as missing; removing from it and updating in it change nothing.
- * A change that would take an object or an array of objects over 100 KB, or an integer beyond 2^53 - 1, changes
- * nothing.
- *
+ * Applies a change to the value of a custom attribute by the plain rules: each change separately and on the
+ * whole value. The
+ * drafts of the worker are compared with this.
+ * The stored value is not modified. A stored value of a different kind counts as missing; removing from it
+ * and updating in it
+ * have no effect. A change that would enlarge an object or an array of objects beyond 100 KB, or an integer
+ * beyond 2^53 - 1,
+ * has no effect.
  * @param current the stored value, undefined if there is none
  * @returns the new value, undefined if there is none
  */

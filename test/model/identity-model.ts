@@ -3,7 +3,7 @@ import type { Json } from '../../src/profile/json.ts';
 import { type Card, copyOf, type Wire } from './card.ts';
 import { SequentialModel, type TrackKind } from './sequential-model.ts';
 
-/** What an element of a request is. */
+/** Kind of an element of a request. */
 export type Kind =
   | TrackKind
   | 'alias_new'
@@ -14,7 +14,7 @@ export type Kind =
   | 'rename'
   | 'remove';
 
-/** The sequential model with the operations that change whom a name means, one after the other as well. */
+/** The sequential model with the operations that change the names of users, applied one by one as well. */
 export class IdentityModel extends SequentialModel {
   /** The same users, apart from these. */
   copy(): IdentityModel {
@@ -25,7 +25,7 @@ export class IdentityModel extends SequentialModel {
     return other;
   }
 
-  /** @returns what a rename or a remove is refused for, if so */
+  /** @returns the reason if a rename or a remove is rejected */
   override apply(kind: Kind, element: Wire): string | undefined {
     if (kind === 'attributes' || kind === 'events' || kind === 'purchases') {
       super.apply(kind, element);
@@ -45,7 +45,7 @@ export class IdentityModel extends SequentialModel {
     return undefined;
   }
 
-  /** Whom an identifier object means: for an address, the one whom `prioritization` leaves. */
+  /** Returns the user of an identifier object: for an address, the one that `prioritization` selects. */
   #pick({ email, prioritization, ...identifier }: Wire): Card | undefined {
     if (email === undefined) return this.find(identifier);
     let left = this.cards
@@ -81,7 +81,7 @@ export class IdentityModel extends SequentialModel {
       holder.aliases.set(alias_label as string, new_alias_name as string);
   }
 
-  /** Only who goes by no external id yet is identified. */
+  /** Only a user without an external id is identified. */
   #identify({ external_id, ...selector }: Wire): void {
     const found = this.#pick(selector);
     if (!found || found.externalId !== undefined) return;
@@ -100,8 +100,9 @@ export class IdentityModel extends SequentialModel {
   }
 
   /**
-   * Gives the kept user what it lacks, and the events and purchases. Deprecated external ids go with the merged one.
-   * What no generator gives to users who merge is not said here: tokens, states, and columns of another rule.
+   * Gives the kept user missing values, and the events and purchases. Deprecated external ids disappear with
+   * the merged user.
+   * Data that no generator gives to merged users is omitted: tokens, states, and columns with another rule.
    */
   #combine(merged: Card, kept: Card): void {
     for (const part of ['columns', 'custom', 'aliases'] as const) addMissing(merged[part], kept[part]);

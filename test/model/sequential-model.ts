@@ -6,18 +6,19 @@ import { isRecord } from '../../src/profile/values.ts';
 import { type Card, emptyCard, numberOf, setColumn, setPhone, type Wire } from './card.ts';
 import { valueAfter } from './values.ts';
 
-/** What /users/track takes. */
+/** Arrays of /users/track. */
 export type TrackKind = 'attributes' | 'events' | 'purchases';
 
 type Channel = 'email' | 'sms' | 'archived';
 
 /**
- * Every operation one after the other, each looking through all cards: what Penstock must come to. This is what
- * /users/track and the subscription endpoints say of a user; `IdentityModel` adds the identity operations.
+ * Applies every operation one by one, each with a scan of all cards: the result that Penstock must reach.
+ * This class models
+ * /users/track and the subscription endpoints; `IdentityModel` adds the identity operations.
  */
 export class SequentialModel {
   readonly cards: Card[] = [];
-  /** By address: email state under the empty name, group states under the group's id. */
+  /** States by address: the email state under the empty name, group states under the group's id. */
   readonly addressStates = new Map<string, string>();
   readonly #channels: ReadonlyMap<string, Channel>;
   /** The number of the operation at hand. */
@@ -62,7 +63,7 @@ export class SequentialModel {
     } else this.#change(card, object);
   }
 
-  /** Takes what /v2/subscription/status/set has accepted of one element, or /email/status. */
+  /** Applies an accepted element of /v2/subscription/status/set, or an address of /email/status. */
   set({ subscription_group_id, subscription_state, external_ids, emails, phones, email }: Wire): void {
     const state = subscription_state as string;
     if (email !== undefined) {
@@ -79,7 +80,7 @@ export class SequentialModel {
     if (card) this.#subscribe(card, { subscription_groups: [setting] });
   }
 
-  /** By the first identifier of external id, alias, service id, email, phone. */
+  /** Finds a user by the first of external id, alias, service id, email, phone. */
   protected find(object: Wire): Card | undefined {
     const { external_id, user_alias, service_id, email, phone } = object;
     if (external_id != null) {
@@ -96,7 +97,7 @@ export class SequentialModel {
     return this.#best((card) => numberOf(card) === number);
   }
 
-  /** Of several on one address: those with an external id before those without, then the one updated last. */
+  /** Selects one of several users of an address: with an external id first, then the one updated last. */
   #best(matches: (card: Card) => boolean): Card | undefined {
     const found = this.cards.filter(matches);
     const identified = found.filter(({ externalId }) => externalId !== undefined);
@@ -137,7 +138,10 @@ export class SequentialModel {
     this.#subscribe(card, object);
   }
 
-  /** The new number takes the user's states, where it has none yet; without a number the user keeps them. */
+  /**
+   * The new number takes over the user's states that it does not have yet; without a number the user keeps
+   * them.
+   */
   #changePhone(card: Card, sent: string | null): void {
     const before = numberOf(card);
     setPhone(card, sent);
@@ -156,7 +160,10 @@ export class SequentialModel {
     }
   }
 
-  /** What the user said without an address passes to the first one, where that has no state; one in use has one. */
+  /**
+   * States that the user had without an address move to the first one if it has none; an address in use has
+   * states.
+   */
   #changeEmail(card: Card, address: string | null): void {
     const isFirst = address !== null && !card.columns.has('email');
     const exists = this.cards.some((other) => other !== card && other.columns.get('email') === address);
@@ -206,7 +213,7 @@ const notData = new Set([
   ...['email_subscribe', 'subscription_groups', 'push_token_import'],
 ]);
 
-/** What is stored of a standard attribute; undefined: nothing, and the stored value stays. */
+/** Stored value of a standard attribute; undefined: the stored value stays. */
 const columns: Record<string, (value: Json) => Json | undefined> = {
   first_name: (value) => value,
   home_city: (value) => value,

@@ -5,7 +5,7 @@ import type { Wire } from './card.ts';
 /** A few of everything, so that users meet: on one email address, on one phone number, by several identifiers. */
 const emails = ['ann@example.com', 'bob@example.com'];
 const phones = ['+442071838750', '+14155552671'];
-/** Ten digits are a number of the United States; four are kept and identify nobody. */
+/** Ten digits are a number of the United States; four digits are stored and match no user. */
 const otherPhones = ['415 555 2671', '1234'];
 export const serviceIds = {
   withExternalId: '0198a1b2c3d4000000000001',
@@ -14,7 +14,7 @@ export const serviceIds = {
 };
 export const groups = { email: 'email', sms: 'sms', archived: 'archived', unknown: 'unknown' };
 
-/** What the store of the test refuses: a trigger raises an exception for it. */
+/** Value that the test's store rejects: a trigger raises an exception for it. */
 export const POISON = 'poison';
 
 const times = ['2026-01-02T03:04:05Z', '2026-02-03T04:05:06.789+02:00', '2025-12-31', '2026-01-31 23:59:59'];
@@ -45,7 +45,7 @@ const address = fc.oneof(
     arbitrary: fc.record({ email: fc.constantFrom(...emails), phone: fc.constantFrom(...phones) }),
   },
 );
-/** With a primary identifier, an address is data: it moves to that user. */
+/** An address next to a primary identifier is data: it moves to that user. */
 const movingAddress = fc
   .tuple(primary, address)
   .map(([identifier, data]): Wire => ({ ...data, ...identifier }));
@@ -214,7 +214,7 @@ export interface TrackRequest {
   attributes: Wire[];
   events: Wire[];
   purchases: Wire[];
-  /** What other endpoints set behind it: a state of a group, or of an email address. */
+  /** Changes by other endpoints after it: a state of a group, or of an email address. */
   settings: Wire[];
 }
 

@@ -3,8 +3,9 @@ import type { Json } from '../../src/profile/json.ts';
 type JsonObject = Record<string, Json>;
 
 /**
- * What a custom attribute is after a value was sent for it, by the documentation's words and nothing else.
- * Undefined: there is no such attribute. `sent` is a JSON value; the current one is not changed.
+ * Returns the value of a custom attribute after a value was sent for it, by the words of the documentation
+ * alone. Undefined:
+ * the attribute is absent. `sent` is a JSON value; the current one is not modified.
  */
 export function valueAfter(current: Json | undefined, sent: Json, merge: boolean): Json | undefined {
   if (sent === null) return undefined;
@@ -25,7 +26,7 @@ export function valueAfter(current: Json | undefined, sent: Json, merge: boolean
   return merge ? mergeDeep(current, sent, true) : sent;
 }
 
-/** Elements are unique; one that comes again moves to the end. `remove` after `add`. */
+/** Elements are unique; a repeated element moves to the end. `remove` is applied after `add`. */
 function changeList(current: Json | undefined, { add, remove }: JsonObject): Json | undefined {
   if (!Array.isArray(current) && toList(add).length === 0) return current;
   const added = latestOnce([...(Array.isArray(current) ? current : []), ...toList(add)]);

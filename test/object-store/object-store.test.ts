@@ -267,7 +267,7 @@ test.each([
   store.close();
 });
 
-test('an unreachable bucket and a bucket at a refused address are named', async () => {
+test('an unreachable bucket and a bucket at a refused address are reported by name', async () => {
   const store = await open('s3://bucket', 'http://127.0.0.1:1');
   expect(await errorOf(store.put('a', of('x')))).toEqual([
     'config',

@@ -45,7 +45,7 @@ async function readAll(file: string): Promise<ParquetRow[]> {
 }
 
 test.each(['zstd', 'snappy'] as const)(
-  'rows come back from %s as they were written, in their order',
+  'rows are read back from %s unchanged and in order',
   async (compression) => {
     const file = path.join(temporaryFolder(), 'rows.parquet');
     const nothing = { id: idOf(1) };
@@ -80,7 +80,7 @@ test('rows, bounds and checksum read back equal those that Postgres has of the s
   expect(await readBack(file, 'id')).toEqual({ ...counted[0], sha256: written.sha256 });
 });
 
-test('a column may have the name of another member, which the file does not contain', async () => {
+test('a column is written from and read into its member, whose name the file does not contain', async () => {
   const [named, plain] = ['named.parquet', 'plain.parquet'].map((name) => path.join(temporaryFolder(), name));
   const column = { name: 'profile_id', type: 'text' } as const;
   const written = await writeParquet([{ profileId: 'ada' }], {

@@ -74,7 +74,7 @@ describe('names', () => {
     expect((await ask(purchasesProductList(), {}, mine)).body.products).toEqual(['book']);
   });
 
-  test.each(['-1', '81', 'first', '1.5'])('page %s is refused', async (page) => {
+  test.each(['-1', '81', 'first', '1.5'])('page %s is rejected', async (page) => {
     await expect(ask(eventsList(), { page })).rejects.toThrow(
       "'page' is not valid: it must be a whole number, 0 to 80",
     );

@@ -46,7 +46,7 @@ describe('objects for a blocked external id', () => {
     expect(objects.flatMap(namedIdentifiers)).toEqual([{ external_id: 'ada' }, { external_id: 'ada' }]);
   });
 
-  test('alone make a request without any valid object', () => {
+  test('are a request without any valid object if no others are sent', () => {
     const refused = () => plan({ events: [{ external_id: 'dummy', name: 'seen', time }] }, 'dummy');
     expect(refused).toThrow(
       expect.objectContaining({

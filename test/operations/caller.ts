@@ -4,7 +4,7 @@ import type { Caller, Reply } from '../../src/operations/operation.ts';
 /** biome-ignore lint/suspicious/noExplicitAny: the assertions on the answer check its shape */
 export type Answer = Reply & { body: any };
 
-/** Who calls, for operations that are tried without a server. */
+/** Creates a caller for operations that are tried without a server. */
 export function callerOf(workspaceId: string, change: Partial<Caller> = {}): Caller {
   return {
     workspaceId,

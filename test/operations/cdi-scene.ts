@@ -6,7 +6,7 @@ import { liftLimits } from '../setup/examples.ts';
 import { createIntegration, type TestIntegration } from '../setup/integrations.ts';
 import { createWorkspace, type TestWorkspace } from '../setup/workspace.ts';
 
-/** An edge, and what there is to list. */
+/** Starts a web process, and creates integrations and runs to list. */
 export async function createScene(backend: Backend) {
   const fleet = await startFleet(backend, { edges: 1, workers: 0 });
   let made = 0;
@@ -15,7 +15,7 @@ export async function createScene(backend: Backend) {
     fleet,
     stop: fleet.stop,
 
-    /** A workspace of its own, without limits unless told. */
+    /** Creates a workspace, by default without limits. */
     async shop({ limited = false } = {}): Promise<TestWorkspace> {
       const workspace = await createWorkspace(fleet.pool, `shop-${++made}`);
       if (!limited) await liftLimits(fleet.pool, workspace.id);
@@ -27,7 +27,9 @@ export async function createScene(backend: Backend) {
 
     create: ({ id }: TestWorkspace, change?: TestIntegration) => createIntegration(fleet.pool, id, change),
 
-    /** Runs that have ended, one after the other; rows are counted by their place, which tells them apart. */
+    /**
+     * Adds ended runs, one after the other; the number of rows of a run is its position, which identifies it.
+     */
     async addRuns(integration: string, from: number, to: number): Promise<void> {
       for (let place = from; place <= to; place++) {
         await fleet.pool.query(

@@ -170,7 +170,7 @@ describe.each(eitherBackend)('warehouse integrations over REST, with the queue i
     expect((await start()).status).toBe(202);
   });
 
-  test.each(['draft', 'paused'] as const)('a sync of a %s integration is refused: 400', async (status) => {
+  test.each(['draft', 'paused'] as const)('a sync of a %s integration is rejected: 400', async (status) => {
     const workspace = await scene.shop();
     const integration = await scene.create(workspace, { status });
     const answer = await scene.ask(workspace, `/cdi/integrations/${integration}/sync`, 'POST');

@@ -43,7 +43,7 @@ async function states(externalId: string) {
 }
 
 describe('a changed phone number', () => {
-  test("the new number takes the user's group states, and everyone on it reads them", async () => {
+  test("the new number takes over the user's group states, for all its users", async () => {
     const [old, fresh] = [newPhone(), newPhone()];
     await one(
       { external_id: 'taker', phone: old, ...left(texts) },
@@ -56,7 +56,7 @@ describe('a changed phone number', () => {
     }
   });
 
-  test("if the number already exists, the number's existing states win", async () => {
+  test('if the number already exists, its existing states take precedence', async () => {
     const [old, taken] = [newPhone(), newPhone()];
     await one(
       { external_id: 'resident', phone: taken, ...left(texts) },
@@ -85,7 +85,7 @@ describe('a changed phone number', () => {
     expect(await states('goes')).toMatchObject({ Texts: 'Unsubscribed' });
   });
 
-  test('a user who had states without a number passes them to the first one', async () => {
+  test("a user's states without a number move to the first number", async () => {
     const phone = newPhone();
     await one(
       { external_id: 'first', ...left(texts) },
@@ -103,7 +103,7 @@ describe('a changed phone number', () => {
     ['none', null],
     ['an invalid number', '1234'],
   ])(
-    'a user with %s keeps the states of the last number, and the next one takes them',
+    'a user with %s keeps the states of the last number, which move to the next number',
     async (kind, none) => {
       const external_id = `pause ${kind}`;
       await one(
@@ -118,7 +118,7 @@ describe('a changed phone number', () => {
     },
   );
 
-  test('takes effect in order with the states that one batch sets before and after it', async () => {
+  test('is applied in order with the states that the same batch sets before and after it', async () => {
     const [old, fresh] = [newPhone(), newPhone()];
     await one({ external_id: 'batched', phone: old });
     await store.track({
@@ -259,7 +259,7 @@ describe('the number of statements is the same for one and for many changed addr
   });
 });
 
-test('an import of push tokens writes the attributes to the profile that each new token creates', async () => {
+test('an import of push tokens writes the attributes to the profile of each new token', async () => {
   const token = (name: string) => ({ app_id: 'app', token: name, device_id: `device-${name}` });
   await store.track({
     attributes: [

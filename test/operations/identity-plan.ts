@@ -14,19 +14,19 @@ export interface IdentityAnswer {
   plan?: Plan;
 }
 
-/** The error that more than 50 elements end with, by what is counted. */
+/** Errors for more than 50 elements, by the kind of elements. */
 export const tooMany = {
   ids: errors.tooManyIds.message,
   idsAndAliases: errors.tooManyIdsAndAliases.message,
 };
 
-/** What cannot be stored, and the end of the text that says so. */
+/** Texts that cannot be stored, each with the end of its error. */
 export const unstorable: [string, string][] = [
   ['a\u0000b', 'it must not contain the character \\u0000'],
   ['a\ud800', 'it must not contain half of a surrogate pair'],
 ];
 
-/** Tries an identity operation on bodies: the status, the answer, and what the workers are handed. */
+/** Plans an identity operation for a body. @returns status, answer, and objects for the workers */
 export function identityPlanner(operation: QueuedOperation, change: Partial<Caller> = {}) {
   const caller = callerOf('018f0000-0000-7000-8000-000000000000', change);
 

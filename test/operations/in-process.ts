@@ -68,7 +68,7 @@ export async function createStore(serviceIdField = 'service_id') {
 
 export type Store = Awaited<ReturnType<typeof createStore>>;
 
-/** The stages that a direct operation has behind the body's parser. */
+/** Runs the stages of a direct operation after the parser of the body. */
 function call(
   operation: DirectOperation,
   resources: Pick<Resources, 'database' | 'serviceIdField'>,

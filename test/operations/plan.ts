@@ -19,7 +19,7 @@ export const time = '2026-01-30T08:00:00.000Z';
 
 export type Objects = Record<string, Json>;
 
-/** What /users/track makes of a body: the status, the answer and the accepted objects. */
+/** Plans a body of /users/track. @returns status, answer and accepted objects */
 export function planner(serviceIdField = 'service_id', change: Partial<Caller> = {}) {
   const operation = usersTrack(serviceIdField);
   const caller = callerOf('018f0000-0000-7000-8000-000000000000', { now, ...change });
@@ -39,7 +39,7 @@ export function planner(serviceIdField = 'service_id', change: Partial<Caller> =
     }
   }
 
-  /** What becomes of one object: itself when it is accepted, or the text that refuses it. */
+  /** Returns the planned object if it is accepted, or the text of its rejection. */
   function one<T extends AcceptedObject>(
     kind: 'attributes' | 'events' | 'purchases',
     object: Json,

@@ -36,7 +36,7 @@ export function useCenters(backend: Backend) {
   };
 }
 
-/** Expects an error of the catalogue. @param message the text of the rule, if the entry has none of its own */
+/** Expects an error of the catalogue. @param message the text of the rule, if the entry has no text */
 export function expectRefusal(
   { status, body }: ApiAnswer,
   message: string | RegExp,

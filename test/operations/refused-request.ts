@@ -1,7 +1,7 @@
 import { type ApiError, entriesOf } from '../../src/errors.ts';
 import type { RefusedRequest } from '../../src/operations/operation.ts';
 
-/** Returns what the web process passes to `errorBody` of an operation. */
+/** Returns the argument that web passes to `errorBody` of an operation. */
 export function refusedRequest(
   { status, message, rejected }: ApiError,
   body?: RefusedRequest['body'],

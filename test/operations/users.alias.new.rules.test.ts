@@ -8,7 +8,7 @@ const plan = identityPlanner(usersAliasNew(), { isBlocked: (id) => id === 'dummy
 const alias = { alias_name: 'ada', alias_label: 'forum' };
 const alone = (element: Json) => plan({ user_aliases: [element] });
 
-test('an alias with an external id is for that user, one without makes an alias-only user', () => {
+test('an alias belongs to the user of its external id, or to a new alias-only user', () => {
   const other = { alias_name: 'c-1', alias_label: 'cookie' };
   const {
     status,

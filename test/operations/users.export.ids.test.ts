@@ -67,7 +67,7 @@ describe('finds users', () => {
     expect(namesOf(await store.exportIds({ device_id: 'device-5' }))).toEqual(['five']);
   });
 
-  test('by several kinds at once; a user named twice comes once', async () => {
+  test('by several kinds at once; a user named twice is returned once', async () => {
     const answer = await store.exportIds({
       external_ids: ['one', 'one'],
       user_aliases: [{ alias_name: 'three', alias_label: 'seat' }],
@@ -78,7 +78,7 @@ describe('finds users', () => {
     expect(answer.body).not.toHaveProperty('invalid_user_ids');
   });
 
-  test('everyone on an email address or phone number, those with an external id first', async () => {
+  test('by email address or phone number: all its users, those with an external id first', async () => {
     await store.track({ attributes: [{ email: 'many@example.com', phone: '+442071838753', seat: 'none' }] });
     for (const external_id of ['many-1', 'many-2']) {
       await store.track({

@@ -65,7 +65,7 @@ describe('two identifiers of one type are accepted', () => {
     expect(objects).toEqual([{ kind: 'merge', merge, keep }]);
   });
 
-  test('up to 50 updates, each with its place', () => {
+  test('up to 50 updates are accepted, each with its position', () => {
     const { plan: made } = plan({ merge_updates: Array(50).fill(good) });
     expect(made!.objects.map(({ index }) => index)).toEqual([...Array(50).keys()]);
     expect(new Set(made!.objects.map(({ id }) => id)).size).toBe(50);
@@ -175,7 +175,7 @@ describe('a prioritization', () => {
     }
   });
 
-  test('counts a value once that is named twice', () => {
+  test('counts a repeated value once', () => {
     const twice: Json = ['identified', 'most_recently_updated', 'identified'];
     const { status, body, objects } = plan({ merge_updates: [of(email(twice), email(['identified']))] });
     expect({ status, body }).toEqual({ status: 202, body: { message: 'success' } });

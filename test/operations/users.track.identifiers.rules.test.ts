@@ -179,7 +179,7 @@ describe('format of an identifier', () => {
     expect(attributes({ user_alias: longest })).toMatchObject({ identifier: { user_alias: longest } });
   });
 
-  test('one request may address one user by several of them', () => {
+  test('one request may name one user by several identifiers', () => {
     const { body } = plan({
       attributes: [{ external_id, email }],
       events: [{ email, name: 'seen', time }],

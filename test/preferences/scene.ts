@@ -48,7 +48,7 @@ export async function createScene(backend: Backend, env: Record<string, string> 
   }
 
   let made = 0;
-  /** Its id. */
+  /** Adds a preference center. @returns its id */
   async function addCenter(
     pageHtml: string,
     confirmationHtml = 'Saved: {{subscribed_state.${email_global}}}',
@@ -83,7 +83,7 @@ export async function createScene(backend: Backend, env: Record<string, string> 
     submit: (url: string, fields: Record<string, string>) =>
       fetch(url, { method: 'POST', body: new URLSearchParams(fields) }),
 
-    /** What waits in the lanes, in no order. */
+    /** Returns the objects of all waiting jobs, in no particular order. */
     async queued(): Promise<AcceptedObject[]> {
       const jobs = await Promise.all(lanes.map((lane) => lane.getJobs()));
       return jobs.flat().flatMap(({ data }) => decodeEnvelope(data).objects);

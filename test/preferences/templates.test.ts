@@ -139,7 +139,7 @@ describe('a template that costs too much is stopped', () => {
     ],
     ['a huge page', `{% for i in (1..9999) %}${'x'.repeat(999)}{% endfor %}`],
     ['a width of a billion', '{{ "2026-01-01" | date: "%1000000000Y" }}'],
-  ])('%s, while the event loop goes on', async (_what, template) => {
+  ])('%s, without blocking the event loop', async (_what, template) => {
     const { longest, error } = await watched(() => render(template));
     expect(error).toBeInstanceOf(TemplateTooCostly);
     expect(longest).toBeLessThan(500);

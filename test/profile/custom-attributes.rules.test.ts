@@ -35,7 +35,7 @@ describe('inc', () => {
     ['to -2^53', -9007199254740991, -1],
     ['from a number beyond 2^53 to another one', 9007199254740996, 4],
     ['out of the range of a double', 1e308, 1e308],
-  ])('an increment %s changes nothing and is reported', ([_rule, current, inc]) => {
+  ])('an increment %s is ignored and reported', ([_rule, current, inc]) => {
     const draft = new DraftAttribute(current);
     expect(draft.apply({ inc }, new Journal())).toBe('number');
     expect(draft.value).toBe(current);

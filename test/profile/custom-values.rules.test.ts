@@ -108,7 +108,7 @@ describe('a custom attribute rejects the object', () => {
 describe('an array of objects', () => {
   const match = { $identifier_key: 'id', $identifier_value: 1 };
 
-  test('takes additions, removals and updates', () => {
+  test('accepts additions, removals and updates', () => {
     const sent = {
       $add: [{ id: 2, at: { $time: '2026-01-31' } }],
       $remove: [match],
@@ -127,7 +127,7 @@ describe('an array of objects', () => {
       },
     });
   });
-  test('takes a single element without its array', () => {
+  test('accepts a single element without its array', () => {
     expect(deltaOf({ x: { $add: { id: 2 } }, y: { $remove: match } })).toEqual({
       change: {
         x: { objects: { merge: false, add: [{ id: 2 }] } },

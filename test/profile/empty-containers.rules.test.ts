@@ -50,7 +50,7 @@ describe('an empty array in place of an object is an empty object', () => {
     });
   });
 
-  test('as an account elsewhere', () => {
+  test('as an account of a social network', () => {
     expect(deltaOf({ facebook: [], twitter: [] })).toEqual({ standard: { facebook: {}, twitter: {} } });
   });
 

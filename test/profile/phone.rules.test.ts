@@ -87,7 +87,7 @@ test.each([
   ['442071838750', '+442071838750'],
   ['4155552003', '+14155552003'],
   ['+14155552003', '+14155552003'],
-])('a search for %s looks for %s', (text, phone) => {
+])('a search for %s uses the number %s', (text, phone) => {
   expect(searchedPhone(text)).toEqual({ phone, valid: true });
 });
 

@@ -59,7 +59,7 @@ describe('with REDIS_WAIT_REPLICAS=1, a primary and a replica', () => {
     opened = await open({ REDIS_URL: primary.url, REDIS_WAIT_REPLICAS: '1' });
   });
 
-  test('G1, G5: without its replica no job is acknowledged, and further jobs are not even stored', async () => {
+  test('G1, G5: without its replica adds fail in time, and further jobs are not even stored', async () => {
     const { connection, producer } = opened;
     process.kill(replica.pid, 'SIGSTOP');
     try {

@@ -239,7 +239,7 @@ test('a late settled delete keeps the time of a later one; settled merged users 
 test.each([
   ['it archives', 'put'],
   ['it has verified a file, before the detach', 'get'],
-] as const)('a run that loses its session while %s takes nothing away', async (_when, call) => {
+] as const)('a run that loses its session while %s removes no rows', async (_when, call) => {
   const store = await inFolder();
   await fill(5);
   const before = await content();

@@ -126,20 +126,23 @@ test('a row inserted between archive and detach returns to the table', async () 
 test.each([
   ['an object is put, before it is read back', 'put', 1],
   ['the first file is verified', 'get', 2],
-] as const)('a run that dies when %s drops nothing, and the next one goes on', async (_when, call, times) => {
-  const store = await inFolder();
-  await fill(25);
-  const before = await content();
-  expect(
-    await runRetention(withStore(dying(store, call, times), { rowsOfFile: 10 }), 'archive'),
-  ).toMatchObject({ months: 0, failed: 2 });
-  expect(await content()).toEqual(before);
-  expect(await runRetention(withStore(store), 'archive')).toMatchObject({ dropped: 2 });
-  expect(await content()).toEqual([]);
-  expect((await store.list('')).objects).toHaveLength((await states()).length);
-  await restore(store);
-  expect(await content()).toEqual(before);
-});
+] as const)(
+  'a run that dies when %s drops no month, and the next one resumes it',
+  async (_when, call, times) => {
+    const store = await inFolder();
+    await fill(25);
+    const before = await content();
+    expect(
+      await runRetention(withStore(dying(store, call, times), { rowsOfFile: 10 }), 'archive'),
+    ).toMatchObject({ months: 0, failed: 2 });
+    expect(await content()).toEqual(before);
+    expect(await runRetention(withStore(store), 'archive')).toMatchObject({ dropped: 2 });
+    expect(await content()).toEqual([]);
+    expect((await store.list('')).objects).toHaveLength((await states()).length);
+    await restore(store);
+    expect(await content()).toEqual(before);
+  },
+);
 
 test('a run that dies between the detach and the drop is resumed', async () => {
   const store = await inFolder();

@@ -15,12 +15,12 @@ export let scene: Scene;
 export let pool: Pool;
 export let workspaceId: string;
 export const other = v7();
-/** In the order of a file's tests, each has a month of its own; files have databases of their own. */
+/** Each test of a file has a month of its own, in order; each file has a database of its own. */
 const FIRST = 2000;
 let year = FIRST;
 export let month: string;
 
-/** A store with two workspaces, in one of which are four users. */
+/** Creates a store with two workspaces, one of them with four users. */
 export async function begin(): Promise<void> {
   scene = await createScene();
   year = FIRST;
@@ -72,7 +72,7 @@ export async function inBucket(): Promise<ObjectStore> {
   });
 }
 
-/** A bucket that nobody can reach. */
+/** A bucket at a closed address. */
 export const unreachable = () =>
   openObjectStore('s3://none/archive', {
     reach: createReach({ refused: 'none' }),

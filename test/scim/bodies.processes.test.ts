@@ -140,7 +140,7 @@ describe('the values of PATCH', () => {
   });
 });
 
-describe('a PATCH that means harm', () => {
+describe('a hostile PATCH', () => {
   test('names of inherited members are not written to', async () => {
     const { id } = await provider.create();
     const bodies = [

@@ -16,7 +16,8 @@ interface Listed {
 }
 
 /**
- * A client of SCIM 2.0 that knows RFC 7644 and nothing of this service: it finds the endpoint of users through
+ * A client of SCIM 2.0 that implements only RFC 7644, without knowledge of this service: it finds the
+ * endpoint of users through
  * /ResourceTypes, follows Location, sends versions as If-Match and pages by startIndex.
  */
 export async function discoverClient(root: string, headers: Record<string, string>) {

@@ -167,7 +167,7 @@ describe('RFC 7644 §4: discovery', () => {
     }
   });
 
-  test('an account whose active is removed stays as it is, active or not', async () => {
+  test('an account keeps its state, active or not, if active is removed', async () => {
     for (const active of [true, false]) {
       const { id } = await provider.create({ active });
       const { status, body } = await provider.patch(id, [{ op: 'remove', path: 'active' }]);

@@ -177,7 +177,7 @@ describe('RFC 7644 §3.4.2.2: filters', () => {
   });
 
   test.skipIf(isAboutOnePostgres('its planner; every node has a copy of the accounts with the same indexes'))(
-    'every comparison but co is answered by an index',
+    'every comparison except co uses an index',
     async () => {
       const plans = {
         // The index of the dashboard's sign-in serves an address as well.

@@ -29,7 +29,7 @@ export async function createListedPeople() {
   };
 }
 
-/** What stands before the @ of each. */
+/** Returns the part before the @ of each user name. */
 export function namesOf(body: { Resources: Listed[] }): (string | undefined)[] {
   return body.Resources.map(({ userName }) => userName.split('@')[0]);
 }

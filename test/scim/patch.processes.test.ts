@@ -28,7 +28,7 @@ describe('RFC 7644 §3.5.2: PATCH', () => {
     expect((await patched({ op: 'replace', path: 'department', value: 'bi' })).department).toBe('bi');
   });
 
-  test('§3.5.2.3: replace without a path takes the attributes of the value', async () => {
+  test('§3.5.2.3: replace without a path applies the attributes of the value', async () => {
     const body = await patched({ op: 'replace', value: { department: 'pm', 'name.givenName': 'Augusta' } });
     expect(body).toMatchObject({
       department: 'pm',

@@ -25,7 +25,7 @@ export interface Scene {
   fleet: Fleet;
   pool: pg.Pool;
   port: number;
-  /** Of the company `default`, whose workspace is `shop`. */
+  /** Provider of the company `default`, whose workspace is `shop`. */
   provider: Provider;
   /** Another company with a workspace of the given name. */
   createProvider(workspace: string): Promise<Provider>;
@@ -34,7 +34,7 @@ export interface Scene {
 
 let made = 0;
 
-/** A body that is accepted as it stands, with an address that nobody has. */
+/** Returns a body that is accepted unchanged, with an unused address. */
 export function accountOf(workspace: string, change: Record<string, Json> = {}): Record<string, Json> {
   return {
     schemas: [USER],

@@ -113,7 +113,7 @@ async function expectBounded(work: () => Promise<unknown>): Promise<void> {
 
 const openApi = 'GET /openapi.json HTTP/1.1\r\nHost: a\r\n\r\n';
 
-describe('G5: responses that are not read take at most 64 MB of web', () => {
+describe("G5: responses that are not read use at most 64 MB of web's memory, with", () => {
   test('1,500 requests for /openapi.json on one connection', () =>
     expectBounded(() => holdUnread(openApi.repeat(1500))));
 

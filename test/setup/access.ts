@@ -9,7 +9,7 @@ import { seedExamples } from './examples.ts';
 import { createIntegration } from './integrations.ts';
 import { createGroup, type TestWorkspace } from './workspace.ts';
 
-/** What SCIM requests of the tests send as X-Request-Origin. */
+/** X-Request-Origin of SCIM requests in tests. */
 export const ORIGIN = 'https://idp.example';
 
 /** A company of its own; its id. */
@@ -56,21 +56,27 @@ export async function createAccount(
 }
 
 /**
- * How the tests come in to an operation, and a request that it accepts: its documented example, made to fit
- * what the store holds.
+ * Creates credentials for an operation, and a request that it accepts: its documented example, adapted to the
+ * rows in the
+ * store.
  */
 export function createAccess(pool: pg.Pool) {
   const tokens = new Map<string, string>();
   const groups = new Map<string, Promise<string>>();
 
-  /** Makes what the examples name, once in each workspace; the subscription group of them. */
+  /**
+   * Creates the rows that the examples refer to, once per workspace. @returns the id of their subscription
+   * group
+   */
   async function prepare(workspaceId: string): Promise<string> {
     await seedExamples(pool, workspaceId);
     return createGroup(pool, workspaceId, 'email');
   }
 
   return {
-    /** The secret that opens the operation for a workspace, and what has to come with it. */
+    /**
+     * Returns the key or token that opens the operation for a workspace, with the headers that it requires.
+     */
     async admit(operation: Operation, { id, key }: TestWorkspace): Promise<ApiRequest & { key: string }> {
       if (operation.auth !== 'scim') return { key };
       const token = tokens.get(id) ?? (await createScimToken(pool, await companyOf(pool, id)));
@@ -78,7 +84,7 @@ export function createAccess(pool: pg.Pool) {
       return { key: token, headers: { 'x-request-origin': ORIGIN } };
     },
 
-    /** The example, with rows for what it names, and with an address that nobody has yet. */
+    /** Returns the example with the rows that it refers to, and with an unused address. */
     async example(operation: Operation, { id: workspaceId }: TestWorkspace): Promise<ApiRequest> {
       const group = groups.get(workspaceId) ?? prepare(workspaceId);
       groups.set(workspaceId, group);

@@ -1,6 +1,6 @@
 import { afterAll, expect } from 'vitest';
 
-/** What nobody may leave changed behind: the next file runs in the same process. */
+/** State that every test file has to restore, because the next file runs in the same process. */
 function state() {
   return {
     environment: { ...process.env },

@@ -2,7 +2,7 @@ import { type BrowserContext, chromium } from 'playwright-core';
 import { temporaryFolder } from './fixtures.ts';
 import { findChromium } from './installed.ts';
 
-/** Nothing that calls home, nothing that needs a screen or a sandbox of its own. */
+/** Flags for a browser without telemetry, screen and sandbox. */
 const ARGUMENTS = [
   '--no-sandbox',
   '--disable-gpu',

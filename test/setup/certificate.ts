@@ -8,7 +8,7 @@ export interface Certificate {
   cert: Buffer;
 }
 
-/** One that is signed by itself, for whoever asks for no name. */
+/** Creates a self-signed certificate, for clients that do not check the name. */
 export function makeCertificate(): Certificate {
   const folder = temporaryFolder('penstock-certificate-');
   const words = 'req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=proxy';

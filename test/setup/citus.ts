@@ -3,7 +3,10 @@ import pg from 'pg';
 import { leaveBehind } from './left-behind.ts';
 import { waitUntil } from './wait-until.ts';
 
-/** A database of a Citus at its coordinator, as somebody who may make others: `postgres://…`. Empty: there is none. */
+/**
+ * Address of a database on the coordinator of a Citus, for a role that may create databases: `postgres://…`.
+ * Empty: no Citus.
+ */
 export const citusUrl = process.env.CITUS_URL;
 
 export interface Node {
@@ -18,9 +21,9 @@ interface CitusDatabase {
 }
 
 interface Making {
-  /** Behind which address a node is known to the others; its own unless told. */
+  /** Returns the address by which the other nodes reach a node; its own by default. */
   addressOf?(node: Node): Promise<Node>;
-  /** The coordinator has all shards, and there is no other node. */
+  /** Creates the database on the coordinator only, which then has all shards. */
   alone?: boolean;
 }
 
@@ -32,10 +35,9 @@ export async function createCitusDatabase(making: Making = {}): Promise<CitusDat
 }
 
 /**
- * A database from which others are copied, on every node: what is distributed is files on each of them.
- *
- * @param fill makes its tables
- * @returns its name, and how it is dropped
+ * Creates a template database on every node, because distributed tables have files on each of them.
+ * @param fill creates its tables
+ * @returns its name, and a function that drops it
  */
 export async function makeCitusTemplate(
   fill: (url: string) => Promise<void>,
@@ -45,7 +47,7 @@ export async function makeCitusTemplate(
   await fill(url);
   for (const node of await everyNode()) {
     await ask(at('', node), `alter database ${name} with allow_connections false`);
-    // Citus keeps a process in each database, and one that somebody is in cannot be copied.
+    // Citus has a process in each database, and a database with sessions cannot be copied.
     await ask(
       at('', node),
       `select pg_terminate_backend(pid, 5000) from pg_stat_activity where datname = '${name}'`,
@@ -110,7 +112,7 @@ async function isDropped(name: string, node?: Node): Promise<boolean> {
 
 const IN_USE = '55006';
 
-/** Address of a database, or of the one of CITUS_URL. @param node absent: the coordinator */
+/** Returns the address of a database, or of the one of CITUS_URL. @param node default: the coordinator */
 function at(database: string, node?: Node): string {
   const url = new URL(citusUrl!);
   if (node) [url.hostname, url.port] = [node.nodename, String(node.nodeport)];

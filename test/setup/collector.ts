@@ -18,15 +18,15 @@ export interface SeenSpan {
   /** `traceId/spanId` of each. */
   links: string[];
   failed: boolean;
-  /** What is said of its process. */
+  /** Resource attributes of the process. */
   resource: Record<string, unknown>;
 }
 
 const KINDS = ['internal', 'internal', 'server', 'client', 'producer', 'consumer'] as const;
 
 /**
- * Takes spans as an OpenTelemetry collector does, in OTLP by HTTP with JSON, which alone it reads; what else is sent to it
- * is kept as bytes.
+ * Starts an OpenTelemetry collector that reads spans from OTLP over HTTP with JSON. Other request bodies are
+ * kept as bytes.
  */
 export async function startCollector() {
   const bodies: Buffer[] = [];
@@ -69,7 +69,8 @@ export async function startCollector() {
 export type Collector = Awaited<ReturnType<typeof startCollector>>;
 
 /**
- * Traces in the test's own process as one of ours does whose environment has these variables beside. The SDK looks at them
+ * Starts tracing in the test's own process as in a Penstock process with these additional variables. The SDK
+ * reads them
  * once; `stopTracing` ends it.
  */
 export async function traceTo(

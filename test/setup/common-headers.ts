@@ -1,6 +1,9 @@
 import { expect } from 'vitest';
 
-/** What every answer of the web process has. @param limits what the three X-RateLimit headers match */
+/**
+ * Expects the headers that every response of a web process has. @param limits pattern of the three
+ * X-RateLimit headers
+ */
 export function expectCommonHeaders(headers: Headers, limits: RegExp): void {
   expect(headers.get('x-request-id')).toMatch(/^[0-9a-f-]{36}$/);
   expect(headers.get('x-content-type-options')).toBe('nosniff');

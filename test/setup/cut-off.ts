@@ -7,12 +7,12 @@ export interface Partition {
   sourceOf(index: number): string;
   /** A port on loopback that leads to a port of node `index`. */
   way(index: number, port: number): Promise<number>;
-  /** What is between this node and the others breaks; clients reach all of them. */
+  /** Cuts the connections between this node and the others; clients still reach all nodes. */
   cutOff(index: number): void;
   heal(): void;
 }
 
-/** All of 127.0.0.0/8 is loopback on Linux: from which address somebody comes tells who it is. */
+/** First host number. All of 127.0.0.0/8 is loopback on Linux, so the source address identifies the node. */
 const FIRST = 11;
 
 export function createPartition(): Partition {

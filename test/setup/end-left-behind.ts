@@ -7,5 +7,5 @@ import { meterProcessorTime } from './processor-time.ts';
 meterProcessorTime();
 leaveAsFound();
 
-// What a failed test left behind ends with its file.
+// Processes and servers of a failed test end with its file.
 afterAll(endLeftBehind);

@@ -14,7 +14,7 @@ const USER = {
   email: 'lovelace@example.com',
 };
 
-/** Makes what has to be there for the documented examples to be accepted. */
+/** Creates the rows that the documented examples require. */
 export async function seedExamples(pool: pg.Pool, workspaceId: string): Promise<void> {
   await pool.query(
     `insert into preference_centers (workspace_id, id, name, title, page_html, confirmation_html, state)

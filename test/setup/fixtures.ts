@@ -21,12 +21,15 @@ export function createDatabase(): Promise<TestDatabase> {
   return citusTemplate ? copyCitusDatabase(citusTemplate) : copyDatabase(TEMPLATE);
 }
 
-/** The same of one Postgres, also where tests run on a Citus: for what is about its planner, its files or its migrations. */
+/**
+ * Creates a database on one Postgres, also where tests run on a Citus: for tests of planner, files or
+ * migrations.
+ */
 export function createDatabaseOfOne(): Promise<TestDatabase> {
   return copyDatabase(TEMPLATE);
 }
 
-/** A cluster that has been made, in a data folder where there is none: for tests of what comes behind that. */
+/** Copies a finished cluster into a new data folder, for tests of later steps. */
 export function useMadeCluster(home: string): void {
   copyCluster(inject('madeCluster'), home);
 }
@@ -40,7 +43,7 @@ async function copyDatabase(template: string): Promise<TestDatabase> {
   const name = `test_${randomBytes(6).toString('hex')}`;
   const url = new URL(inject('postgresUrl'));
   url.pathname = name;
-  // As files: otherwise every page of the template goes through the log.
+  // Copy files: otherwise every page of the template would go through the write-ahead log.
   await administer(`create database ${name} template ${template} strategy file_copy`);
   const drop = () => administer(`drop database if exists ${name} with (force)`);
   leaveBehind(drop);

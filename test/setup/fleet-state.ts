@@ -3,12 +3,13 @@ import { laneCount, layoutOf, prefixOf, shardOfLane } from '../../src/queue/lane
 import { laneServers, openRedis } from '../../src/queue/open-redis.ts';
 import { type Fleet, OBSERVER } from './fleet.ts';
 
-/** Of each worker's log. */
+/** Log lines shown per worker. */
 const LINES = 12;
 
 /**
- * What a reader wants to know of a fleet that stands still: what each session waits for, what each lane holds and who
- * works it, and the last words of the workers.
+ * Describes a fleet that hangs: what each session waits for, the jobs and the holder of each lane, and the
+ * last log lines of
+ * the workers.
  */
 export async function describeFleet({ pool, redis, workers, env }: Fleet): Promise<string> {
   const { rows: totals } = await pool.query('select lane, envelopes from lane_totals order by lane');

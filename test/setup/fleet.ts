@@ -13,12 +13,12 @@ export const backends = ['redis', 'postgres'] as const;
 export type Backend = (typeof backends)[number];
 
 /**
- * For what is decided before anything is queued, or behind the queue: one form of it in the short form of a test, both
- * in the long one.
+ * Backends for tests whose subject does not depend on the queue: one of them in the short form, both in the
+ * long one.
  */
 export const eitherBackend: readonly Backend[] = isLong ? backends : ['redis'];
 
-/** A process of ours under test; `name` is also what Postgres calls its sessions. */
+/** A Penstock process under test; `name` is also the application name of its Postgres sessions. */
 export interface Member extends TestProcess {
   name: string;
   port: number;
@@ -37,14 +37,14 @@ export interface Fleet {
   workers: Member[];
   syncs: Member[];
   boards: Member[];
-  /** `env` beside what the fleet has; `dist` is that of another release. */
+  /** Starts a web process. `env` is added to the fleet's; `dist` is the build of another release. */
   startEdge(port?: number, env?: Record<string, string>, dist?: string): Promise<Member>;
   startWorker(env?: Record<string, string>, dist?: string): Promise<Member>;
   startSync(): Promise<Member>;
   startBoard(): Promise<Member>;
-  /** Sends a signal, SIGKILL unless told, and waits for the end. */
+  /** Sends a signal, by default SIGKILL, and waits for the end. */
   end(member: Member, signal?: NodeJS.Signals): Promise<{ code: number | null; milliseconds: number }>;
-  /** Those that have ended by themselves. */
+  /** Names of the processes that have ended by themselves. */
   fallen(): Promise<string[]>;
   stop(): Promise<void>;
 }
@@ -83,9 +83,9 @@ export async function startFleetOn(
       LANES: backend === 'redis' ? '4' : '1',
       LOCK_DURATION_MS: '1500',
       STALLED_INTERVAL_MS: '500',
-      // A machine that is busy with other tests is no reason for 503.
+      // A machine that is busy with other tests must not cause a 503.
       QUEUE_TIMEOUT_MS: '10000',
-      // Where sources and receivers of tests are.
+      // Networks of the sources and receivers of tests.
       ALLOWED_NETWORKS: '127.0.0.0/8,::1/128',
       LOG_LEVEL: 'warn',
       ...env,
@@ -107,7 +107,7 @@ export async function startFleetOn(
       start('dist/src/board.js', fleet.boards, { BOARD_PORT: String(await leasePort()) }),
     async end(member, signal = 'SIGKILL') {
       const from = Date.now();
-      // Whoever is asked to end still answers what it is sent.
+      // A process that is asked to end still answers requests.
       if (signal === 'SIGKILL') forget(member);
       member.kill(signal);
       const { code } = await member.exit;
@@ -146,7 +146,7 @@ export async function startFleetOn(
       throw new Error(`${name} ended with ${code ?? signal}: ${JSON.stringify(process.log.slice(-12))}`);
     });
     const ready = async () => (await statusOf(port, '/readyz')) === 200;
-    // Its end is noticed at once; a busy machine needs its time.
+    // The end of the process is noticed at once; a busy machine gets enough time.
     await Promise.race([waitUntil(ready, { what: `${name} to be ready`, deadline: 100_000 }), ended]);
     ended.catch(() => {});
     list.push(member);

@@ -26,7 +26,7 @@ declare module 'vitest' {
   }
 }
 
-/** `citus`: databases of tests are those of the Citus that CITUS_URL names. Empty: of the test cluster. */
+/** `citus`: databases of tests are on the Citus that CITUS_URL names. Empty: they are on the test cluster. */
 const store = process.env.TEST_STORE;
 
 interface Servers {
@@ -81,9 +81,11 @@ async function startServers(): Promise<Servers> {
 }
 
 /**
- * Processes are killed here, this server too perhaps, but never the machine: what Postgres has written is with the
- * system, and waiting for the disk would prove nothing. A database lives for seconds, too short for any vacuum; to look
- * through some forty of them for work takes 4 % of a core. Tests that make a cluster of their own have it as it is run.
+ * Tests kill processes, and perhaps this server, but never the machine: written data is in the cache of the
+ * system, and
+ * waiting for the disk would prove no more. A database lives for seconds, too short for a vacuum; checking
+ * forty of them for
+ * work takes 4 % of a core. Tests that create a cluster of their own have production settings.
  */
 async function withoutPowerCuts(url: string): Promise<void> {
   for (const setting of ['fsync = off', 'full_page_writes = off', 'autovacuum = off'])

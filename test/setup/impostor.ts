@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { createServer } from 'node:net';
 import { leaveBehind } from './left-behind.ts';
 
-/** What an impostor says to a client that greets it, and to each of its later messages; the last is repeated. */
+/** Answers of an impostor to the first message of a client and to later ones; the last answer is repeated. */
 type Answers = ((fromClient: Buffer) => Buffer)[];
 
 function message(type: string, ...parts: (Buffer | string | number)[]): Buffer {
@@ -24,14 +24,14 @@ const ok = message('R', 0);
 const ready = message('Z', 'I');
 const oneRow = Buffer.concat([message('C', 'SELECT 1\0'), ready]);
 const mechanisms = message('R', 10, 'SCRAM-SHA-256\0\0');
-/** Goes on from the client's nonce; whoever does not know the password can say that much. */
+/** Continues the client's nonce, which is possible without the password. */
 const challenge = (fromClient: Buffer) => {
   const nonce = /r=([^,]+)/.exec(fromClient.toString('latin1'))?.[1];
   return message('R', 11, `r=${nonce}x,s=${randomBytes(16).toString('base64')},i=4096`);
 };
 const wrongSignature = message('R', 12, `v=${randomBytes(32).toString('base64')}`);
 
-/** What listens where a Postgres was, and wants the password, or what it would be trusted with. */
+/** Behavior of a false Postgres that wants the password, or statements without a password. */
 export const tricks: Record<string, Answers> = {
   'asks for the password': [() => message('R', 3), () => Buffer.concat([ok, ready]), () => oneRow],
   'asks for its md5': [() => message('R', 5, 'salt'), () => Buffer.concat([ok, ready]), () => oneRow],

@@ -5,11 +5,11 @@ import { promisify } from 'node:util';
 
 /** A program that tests need and npm does not bring. */
 interface Program {
-  /** What it may be called; Debian's name first, then those of other systems. */
+  /** Possible names of the program; Debian's name first, then those of other systems. */
   names: string[];
   /** Debian's package. */
   package: string;
-  /** What is missing without it, for a sentence. */
+  /** Description of what is missing without the program, for the error. */
   missing: string;
 }
 
@@ -48,34 +48,34 @@ const JAVA: Program = {
 const MAVEN: Program = { names: ['mvn'], package: 'maven', missing: 'no Maven to fetch a Kafka broker with' };
 
 /**
- * The browser on the PATH. Where there is none it is installed, if that is allowed: as root, with Debian's
+ * Finds a browser on the PATH. If there is none and it is allowed, installs one: as root, with Debian's
  * package manager.
- * @throws {Error} one line that says what to install.
+ * @throws {Error} one line that names the package to install
  */
 export const findChromium = () => find(CHROMIUM);
 
-/** As `findChromium`. */
+/** Finds Python; see `findChromium`. */
 export const findPython = () => find(PYTHON);
 
-/** As `findChromium`. */
+/** Finds pytest; see `findChromium`. */
 export const findPytest = () => find(PYTEST);
 
-/** As `findChromium`. */
+/** Finds Go; see `findChromium`. */
 export const findGo = () => find(GO);
 
-/** As `findChromium`. */
+/** Finds a C compiler; see `findChromium`. */
 export const findCompiler = () => find(COMPILER);
 
-/** As `findChromium`. */
+/** Finds curl; see `findChromium`. */
 export const findCurl = () => find(CURL);
 
-/** As `findChromium`. */
+/** Finds promtool; see `findChromium`. */
 export const findPromtool = () => find(PROMTOOL);
 
-/** As `findChromium`. */
+/** Finds Java; see `findChromium`. */
 export const findJava = () => find(JAVA);
 
-/** As `findChromium`. */
+/** Finds Maven; see `findChromium`. */
 export const findMaven = () => find(MAVEN);
 
 const PGBOUNCER: Program = {
@@ -84,29 +84,33 @@ const PGBOUNCER: Program = {
   missing: 'no connection pooler to put before Postgres',
 };
 
-/** As `findChromium`, or the program that `PGBOUNCER` names. Debian puts it where only root looks. */
+/**
+ * Finds PgBouncer, or the program that `PGBOUNCER` names; see `findChromium`. Debian installs it outside of
+ * most PATHs.
+ */
 export const findPgBouncer = async () =>
   process.env.PGBOUNCER || (existsSync(SBIN_PGBOUNCER) ? SBIN_PGBOUNCER : find(PGBOUNCER));
 
 const SBIN_PGBOUNCER = '/usr/sbin/pgbouncer';
 
-/** As `findChromium`; one for whose users there is a completion. */
+/** Finds a shell for which a completion exists; see `findChromium`. */
 export const findShell = (name: 'bash' | 'zsh' | 'fish') =>
   find({ names: [name], package: name, missing: `no ${name} to complete words in` });
 
-/** As `findChromium`: makes a terminal for a program that runs in it. */
+/** Finds script, which runs a program in a terminal; see `findChromium`. */
 export const findScript = () =>
   find({ names: ['script'], package: 'bsdutils', missing: 'no script to make a terminal with' });
 
-/** Programs of one version: a server, and what dumps it. */
+/** Programs of one version: a server, and its dump and restore. */
 const NEEDED = ['initdb', 'postgres', 'pg_dump', 'pg_restore', 'createdb'];
 
-/** Where Debian puts them; elsewhere they are on the PATH. */
+/** Debian's folder of Postgres versions; other systems have the programs on the PATH. */
 const DEBIAN = '/usr/lib/postgresql';
 
 /**
- * The folder of an installed Postgres with pg_dump, the newest; undefined where there is none. The one from npm has no
- * pg_dump, and that of another version refuses it.
+ * Returns the folder of the newest installed Postgres with pg_dump; undefined if there is none. The npm
+ * package has no
+ * pg_dump, and pg_dump rejects a server of a newer version.
  */
 export function findPostgresPrograms(): string | undefined {
   const versions = existsSync(DEBIAN) ? readdirSync(DEBIAN) : [];
@@ -137,7 +141,7 @@ async function install(name: string): Promise<void> {
     await aptGet('update');
     await aptGet('install', '-y', '--no-install-recommends', name);
   } catch {
-    // Whoever called is told what to install.
+    // The caller's error names the package to install.
   }
 }
 

@@ -12,7 +12,7 @@ import { waitUntil } from './wait-until.ts';
 
 const KAFKA = '4.1.2';
 
-/** Where Maven's answer is kept until the next `npm ci`. */
+/** Class path that Maven resolved, kept until the next `npm ci`. */
 const kept = path.join(packageRoot, 'node_modules', '.cache', `kafka-${KAFKA}.classpath`);
 
 const run = promisify(execFile);
@@ -20,7 +20,7 @@ const run = promisify(execFile);
 export interface TestKafka {
   /** `host:port`. */
   broker: string;
-  /** The same broker, to whom one has to say who one is: user `penstock`, password `secret`, by PLAIN. */
+  /** Address of the same broker with authentication: user `penstock`, password `secret`, PLAIN. */
   guarded: string;
   admin: Admin;
   /** SIGKILL. */
@@ -81,7 +81,7 @@ async function answers(admin: Admin): Promise<boolean> {
   }
 }
 
-/** Resolved by Maven, which keeps what it has fetched in its own folder. */
+/** Resolves the class path with Maven, which caches the files in its own folder. */
 async function findClasspath(): Promise<string> {
   if (!existsSync(kept)) {
     const dir = temporaryFolder('penstock-maven-');

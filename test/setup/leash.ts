@@ -1,7 +1,9 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import type { Writable } from 'node:stream';
 
-/** Becomes the program, and leaves behind a process that kills it when the pipe on descriptor 3 ends without a line. */
+/**
+ * Becomes the program, and starts a process that kills it when the pipe on descriptor 3 ends without a line.
+ */
 const script = `
 ( { read -r _ <&3 || kill -9 $$; } >/dev/null 2>&1 & )
 exec "$@" 3<&-`;

@@ -6,12 +6,12 @@ type Stop = () => Promise<unknown> | unknown;
 
 const leftBehind: Stop[] = [];
 
-/** Notes how to end what was started; `endLeftBehind` does it. */
+/** Registers a function that ends a started resource; `endLeftBehind` calls it. */
 export function leaveBehind(stop: Stop): void {
   leftBehind.push(stop);
 }
 
-/** Ends what was started, the latest first, where it has not ended yet. */
+/** Ends the registered resources that have not ended yet, the latest first. */
 export async function endLeftBehind(): Promise<void> {
   for (const stop of leftBehind.splice(0).reverse()) await stop();
 }

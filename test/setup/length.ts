@@ -1,7 +1,9 @@
-/** `TEST_LENGTH=long`, as in `npm run test:all`: what is random or killed is repeated more often, and nothing is left out. */
+/**
+ * `TEST_LENGTH=long`, as in `npm run test:all`: random and kill tests repeat more often, and every case runs.
+ */
 export const isLong = process.env.TEST_LENGTH === 'long';
 
-/** How often, or how long: in the short form of a test, which is that of `npm test`, and in the long one. */
+/** Returns a number of repetitions or a duration: for the short form (`npm test`) or for the long one. */
 export function lengthOf({ short, long }: { short: number; long: number }): number {
   return isLong ? long : short;
 }

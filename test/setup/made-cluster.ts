@@ -2,7 +2,7 @@ import { execFileSync } from 'node:child_process';
 import { mkdirSync } from 'node:fs';
 import path from 'node:path';
 
-/** What is a cluster in a data folder, and what it is opened with. */
+/** Files of a data folder that are the cluster, and its password. */
 const PARTS = ['password', 'postgres'];
 
 /** Copies a cluster that has been stopped into a data folder: to make another takes more than a second of the processor. */

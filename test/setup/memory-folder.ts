@@ -10,19 +10,20 @@ const NAME = 'penstock-tests-';
 const ROOM = 8 * 2 ** 30;
 
 /**
- * Temporary folders of this run, and of every process that it starts, lie in memory where there is room: what tests write
- * is gone in minutes, and each database is a copy of a thousand files. Not in the long form, which writes more.
+ * Puts the temporary folders of this run, and of every process that it starts, into memory if there is room:
+ * test data lives
+ * for minutes, and each database is a copy of a thousand files. The long form writes too much for that.
  */
 export function keepTemporaryInMemory(): void {
   if (process.env.TMPDIR || isLong || room() < ROOM) return;
   for (const name of readdirSync(MEMORY)) {
-    // Of a run that was killed.
+    // A folder of a run that was killed.
     const pid = name.startsWith(NAME) ? Number(name.slice(NAME.length)) : 0;
     if (pid > 0 && !isAlive(pid)) rmSync(path.join(MEMORY, name), { recursive: true, force: true });
   }
   const folder = path.join(MEMORY, `${NAME}${process.pid}`);
   mkdirSync(folder, { recursive: true });
-  // As that of the system: Postgres runs as another user.
+  // The same mode as the system's folder: Postgres runs as another user.
   chmodSync(folder, 0o1777);
   process.env.TMPDIR = folder;
   process.once('exit', () => rmSync(folder, { recursive: true, force: true }));

@@ -14,7 +14,10 @@ export function isAboutOnePostgres(_reason: string): boolean {
 const hasNodes = "select to_regclass('pg_dist_node') is not null as found";
 const nodes = 'select nodename, nodeport from pg_dist_node where groupid <> 0 order by nodeid';
 
-/** Databases in which statements on rows of the store are carried out: one, or that of each node and the coordinator's. */
+/**
+ * Returns the databases that execute statements on rows of the store: one, or the coordinator's and each
+ * node's.
+ */
 async function databasesOf(url: string): Promise<string[]> {
   return withClient(url, async (client) => {
     const { rows: found } = await client.query<{ found: boolean }>(hasNodes);
@@ -24,7 +27,7 @@ async function databasesOf(url: string): Promise<string[]> {
   });
 }
 
-/** What each of these databases says, together. */
+/** Runs the statement in each of these databases. @returns all rows */
 export async function askEverywhere<Row extends pg.QueryResultRow>(
   url: string,
   statement: string,
@@ -36,7 +39,7 @@ export async function askEverywhere<Row extends pg.QueryResultRow>(
 }
 
 export interface Gate {
-  /** Whoever comes to it from now on waits. */
+  /** Makes triggers wait from now on. */
   shut(): Promise<void>;
   open(): Promise<void>;
   isWaitedFor(): Promise<boolean>;

@@ -8,7 +8,10 @@ export const KEY = /pk_[\w-]{43}/;
 
 const started: { start: TestProcess; folder: string }[] = [];
 
-/** Ends what a test has started, with all that runs on its folder; the first `kept` are of all tests. */
+/**
+ * Ends the starts of a test with all processes on their folders, except for the first `kept` ones, which all
+ * tests share.
+ */
 export async function endStarted(kept = 0): Promise<void> {
   const ended = started.splice(kept);
   for (const { start } of ended) start.kill('SIGKILL');
@@ -33,7 +36,7 @@ export async function settings() {
   };
 }
 
-/** As `settings`, with a cluster that was made before: for tests of what comes behind that. */
+/** Returns `settings` with a finished cluster, for tests of later steps. */
 export async function settingsWithCluster() {
   const env = await settings();
   useMadeCluster(env.DATA_DIR);

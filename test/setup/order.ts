@@ -48,8 +48,9 @@ const startsProcesses = ({ moduleId }: TestSpecification) => moduleId.endsWith('
 const BEGUN = 0.75;
 
 /**
- * Sequencer: files that start processes keep the cores busy, and those that do not wait, mostly; so they come in turns. The
- * long ones are spread over them, the longest first: two at the same moment would leave each other no time.
+ * Sequencer that alternates files that start processes, which keep the cores busy, and files that mostly
+ * wait. Long files
+ * are distributed evenly, the longest first, because two at the same moment would slow each other down.
  */
 export class Order extends BaseSequencer {
   override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {

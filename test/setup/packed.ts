@@ -37,8 +37,10 @@ export function pack(folder: string, to: string, ...options: string[]): Packed {
 }
 
 /**
- * Installs the tarball into an empty folder without npm, which takes a minute on a busy machine even from its cache: unpacks
- * the files, links the commands, and links the packages of `dependencies` to the ones of this clone. A package that
+ * Installs the tarball into an empty folder without npm, which takes a minute on a busy machine even from its
+ * cache: unpacks
+ * the files, links the commands, and links the packages of `dependencies` to this clone's packages. A package
+ * that
  * package.json does not list is missing, as it is after npm install.
  */
 export function installPacked(tarball: string, folder: string, { optional }: { optional: boolean }): void {

@@ -36,8 +36,9 @@ interface PgBouncerOptions {
 }
 
 /**
- * Starts a PgBouncer before the Postgres of an address, with default settings but for the mode. The program is that of
- * `PGBOUNCER`, else the installed one. It refuses to run as root and then becomes `nobody`.
+ * Starts a PgBouncer for the Postgres of an address, with default settings except for the mode. The program
+ * is
+ * `PGBOUNCER`, or the installed one. PgBouncer refuses to run as root, so it becomes `nobody`.
  */
 export async function startPgBouncer(
   postgresUrl: string,

@@ -3,12 +3,13 @@ import { createSocket } from 'node:dgram';
 import { isPortTaken } from '../../src/embedded/address.ts';
 
 /**
- * What is leased: below those that the product itself picks from (20,000 to 32,000) and that systems give to connections
- * which go out, and above 10,080, which browsers and `fetch` refuse.
+ * Range of leased ports: below the ports that the product picks (20,000 to 32,000) and the system's ephemeral
+ * ports, and
+ * above 10,080, below which browsers and `fetch` block some ports.
  */
 const PORTS = { from: 11_000, to: 20_000 };
 
-/** Ports of a block, whose first one stands for all of them. */
+/** Ports per block. The first port identifies the block. */
 const BLOCK = 50;
 
 interface Block {
@@ -19,11 +20,12 @@ interface Block {
 let block: Promise<Block> | undefined;
 
 /**
- * A port of 127.0.0.1 that nobody listens on, and that no other test or tool picks before a process listens there, be it
- * in another process or another run. No port is given twice by one process.
- *
- * Lease: a block of TCP ports is whose UDP port of the same number is bound; the system lets go of it with its process.
- * @throws {Error} when all are leased
+ * Returns a free port of 127.0.0.1 that no other test or tool picks before a process listens on it, in this
+ * or another
+ * process or run. A process receives each port once.
+ * A lease is a block of TCP ports whose first number is bound as a UDP port; the system releases it with the
+ * process.
+ * @throws {Error} when all blocks are leased
  */
 export async function leasePort(): Promise<number> {
   for (;;) {

@@ -3,8 +3,9 @@ import type { Binaries } from '../../src/embedded/server.ts';
 import type { Log } from '../../src/platform/log.ts';
 
 /**
- * A server on a port, as those of production are: proxies can stand in front of it. Its address asks for no proof, a
- * word that the programs of a Postgres before 16 do not know.
+ * Starts a server on a port, as in production, so that a proxy can be placed before it. Its address omits
+ * require_auth,
+ * which the programs of Postgres before 16 do not know.
  */
 export async function startPostgresOnPort(
   home: string,

@@ -6,21 +6,25 @@ import { leaveBehind } from './left-behind.ts';
 
 export interface TestProcess {
   pid: number;
-  /** Its JSON log lines so far, parsed; a line that is no JSON is `{ text }`. */
+  /** Parsed JSON log lines so far; a line that is not JSON is `{ text }`. */
   log: Record<string, unknown>[];
   kill(signal?: NodeJS.Signals): void;
   /** Resolves when it has ended. */
   exit: Promise<Exit>;
 }
 
-/** What a start costs is not under test, but paid some five hundred times. The tools start processes as production does. */
+/**
+ * Speeds up starts of processes in tests, of which there are about five hundred. Tools start processes as
+ * production does.
+ */
 export const quickly = process.env.VITEST
   ? ['--require', path.join(packageRoot, 'test/setup/packages-at-once.cjs')]
   : [];
 
 /**
- * Starts a compiled process, for instance `dist/src/web.js`, with nothing in its environment but `env` and
- * what programs need to run at all. Killed at the end at the latest.
+ * Starts a compiled process, for instance `dist/src/web.js`, with only `env` and the variables that every
+ * program needs.
+ * Killed at the end at the latest.
  */
 export function startProcess(file: string, env: Record<string, string>, args: string[] = []): TestProcess {
   return startCommand([process.execPath, ...quickly, file, ...args], env, packageRoot);

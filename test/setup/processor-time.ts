@@ -3,7 +3,10 @@ import { afterAll } from 'vitest';
 
 declare module 'vitest' {
   interface TaskMeta {
-    /** Seconds of processor time, user and system, of a file: of its tests, and of the ended processes that it started. */
+    /**
+     * Seconds of processor time, user and system, of the tests of a file and of ended processes that they
+     * started.
+     */
     processorSeconds?: number;
   }
 }
@@ -11,10 +14,12 @@ declare module 'vitest' {
 /** Clock ticks to a second in /proc: the same on every Linux. */
 const TICKS = 100;
 
-/** The meter: notes what a file has cost for the reporter of the slowest files. Nothing, where there is no /proc. */
+/**
+ * Measures the processor time of a file for the reporter of the slowest files. Has no effect without /proc.
+ */
 export function meterProcessorTime(): void {
   const before = processorSeconds();
-  // biome-ignore lint/correctness/noEmptyPattern: vitest reads the parameter's text, and takes nothing else
+  // biome-ignore lint/correctness/noEmptyPattern: vitest reads the parameter's text, and requires a pattern
   afterAll(({}, suite) => {
     suite.file.meta.processorSeconds = processorSeconds() - before;
   });

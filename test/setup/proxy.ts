@@ -4,20 +4,18 @@ import type { Certificate } from './certificate.ts';
 import { leaveBehind } from './left-behind.ts';
 
 /**
- * A TCP proxy in front of a store, which can stand still, as a host that hangs does, or be away. Closed at
- * the end.
- *
- * @param certificate whoever asks the Postgres behind it for TLS has it with the proxy, which so sees what is said
+ * Starts a TCP proxy to a store that can be frozen, like a host that hangs, or taken away. Closed at the end.
+ * @param certificate terminates TLS of Postgres clients at the proxy, so that the proxy can read statements
  */
 export async function startProxy(url: string, { certificate }: { certificate?: Certificate } = {}) {
   const target = new URL(url);
   const sockets = new Set<Socket>();
-  /** What arrived while it stands still; absent while it does not. */
+  /** Data that arrived while the proxy is frozen; absent while it is not. */
   let held: (() => void)[] | undefined;
-  /** What stops a client's connection once it says it; absent: nothing does. */
+  /** Text that freezes the connection of a client that sends it; absent: no text. */
   let fatal: string | undefined;
   const stopped = new Set<Socket>();
-  /** Ends the connection of the client that says `text`, once; absent: none. */
+  /** Ends the connection of the next client that sends this text, once; absent: no text. */
   let cut: string | undefined;
 
   const server = createServer(async (from) => {
@@ -59,18 +57,23 @@ export async function startProxy(url: string, { certificate }: { certificate?: C
   const proxied = new URL(url);
   proxied.port = String(port);
   return {
-    /** The store behind the proxy. */
+    /** Address of the store through the proxy. */
     url: proxied.href,
-    /** Connections stay and are still accepted, but nothing passes. */
+    /** Freezes all connections: they stay open and new ones are accepted, but no data passes. */
     standStill() {
       held ??= [];
     },
-    /** A client that says this is heard no more, from then on, and everybody else is. */
+    /**
+     * Freezes the connection of each client that sends this text, from then on; other clients are unaffected.
+     */
     holdBack(text: string) {
       held ??= [];
       fatal = text;
     },
-    /** Ends the connection of the next client that says `text`, once, before the store receives it; undefined: none. */
+    /**
+     * Ends the connection of the next client that sends `text`, once, before the store receives it;
+     * undefined: no text.
+     */
     cutOnce(text: string | undefined) {
       cut = text;
     },
@@ -80,7 +83,7 @@ export async function startProxy(url: string, { certificate }: { certificate?: C
     isWaitedFor: () => held !== undefined && held.length > 0,
     /** Connections end and are refused. */
     leave,
-    /** From either. */
+    /** Ends both kinds of freeze. */
     async comeBack() {
       for (const pass of held ?? []) pass();
       [held, fatal] = [undefined, undefined];
@@ -92,7 +95,7 @@ export async function startProxy(url: string, { certificate }: { certificate?: C
 
 export type StoreProxy = Awaited<ReturnType<typeof startProxy>>;
 
-/** What a client of Postgres asks in the beginning: its length, and a number that stands for TLS. */
+/** First bytes of a Postgres client's request for TLS: the length, and the code of the request. */
 const ASKS_FOR_TLS = '0000000804d2162f';
 
 async function withTls(client: Socket, certificate: Certificate): Promise<Socket> {

@@ -18,7 +18,7 @@ export const LANES_KEY = '{penstock}:mark';
 export interface TestCluster {
   /** Each keeps its ports when it is started again. */
   nodes: TestRedis[];
-  /** What the processes are given. */
+  /** Environment for processes. */
   env: { REDIS_URL: string; REDIS_CLUSTER_NODES: string };
   /** The index in `nodes` of the primary that has a key now, as most of the nodes see it. */
   primaryOf(key: string): Promise<number>;
@@ -44,7 +44,7 @@ export interface TestCluster {
 
 interface ClusterOptions {
   primaries?: number;
-  /** Of each primary. */
+  /** Replicas per primary. */
   replicas?: number;
   canBeCutOff?: boolean;
   /** Further settings of every node, which outlive its restart. */
@@ -69,7 +69,7 @@ export async function startRedisCluster({
 }: ClusterOptions = {}): Promise<TestCluster> {
   const partition = createPartition();
   const settings: string[][] = [];
-  /** By which ports the others and clients reach each. */
+  /** Ports by which other nodes and clients reach each node. */
   const announced: number[] = [];
 
   async function startNode(index: number, before?: TestRedis): Promise<TestRedis> {
@@ -144,7 +144,7 @@ export async function startRedisCluster({
 
   const indexOf = ({ port } = { port: 0 }) => announced.indexOf(port);
 
-  /** What most of those say that answer. */
+  /** Returns the answer of the majority of the nodes that respond. */
   async function byMost(find: (seen: Seen[]) => number): Promise<number> {
     const votes = new Map<number, number>();
     for (const index of nodes.keys()) {

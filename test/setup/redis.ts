@@ -7,7 +7,7 @@ import { waitUntil } from './wait-until.ts';
 export interface TestRedis {
   url: string;
   port: number;
-  /** Its folder, which outlives `stop` and `kill`: give it to `startRedis` to start on the same data. */
+  /** Data folder, which outlives `stop` and `kill`: give it to `startRedis` to start on the same data. */
   dir: string;
   pid: number;
   stop(): Promise<void>;
@@ -15,7 +15,10 @@ export interface TestRedis {
   kill(): Promise<void>;
 }
 
-/** A Redis server as production needs it: every write on disk before its answer, nothing evicted. */
+/**
+ * Starts a Redis server with production settings: every write is synced before its answer, and no key is
+ * evicted.
+ */
 export async function startRedis(
   options: { port?: number; dir?: string; args?: string[]; server?: string } = {},
 ): Promise<TestRedis> {

@@ -6,6 +6,6 @@ export async function runCommand(main: () => Promise<void>): Promise<void> {
     process.stderr.write(`error: ${(error as Error).stack ?? error}\n`);
     process.exitCode = 1;
   }
-  // The migration engine leaves a timer behind, which would hold the finished process for ten seconds.
+  // A timer of the migration engine would keep the finished process alive for ten seconds.
   process.stdout.write('', () => process.exit());
 }

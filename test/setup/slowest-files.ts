@@ -4,9 +4,12 @@ import type { Reporter, TestModule } from 'vitest/node';
 const NAMED = Number(process.env.SLOWEST ?? 10);
 
 interface Cost {
-  /** In which a file was imported and run. */
+  /** Duration of the import and the run of a file. */
   seconds: number;
-  /** Of the processor: its own process, and the ended ones that it started. Not those of the run's own servers. */
+  /**
+   * Processor time of the test process and of ended processes that it started, without the shared servers of
+   * the run.
+   */
   processorSeconds: number;
 }
 
@@ -18,13 +21,16 @@ function costOf(module: TestModule): Cost {
   };
 }
 
-/** As the end of a file's name says. */
+/** Returns the tier that the end of a file's name states. */
 function tierOf({ project, relativeModuleId }: TestModule): string {
   if (project.name !== 'servers') return project.name;
   return relativeModuleId.endsWith('.processes.test.ts') ? 'processes' : 'stores';
 }
 
-/** Reporter: after a run of many files, what each tier took, and the slowest files (`SLOWEST`, default 10). */
+/**
+ * Reporter that prints, after a run of many files, the cost of each tier and the slowest files (`SLOWEST`,
+ * default 10).
+ */
 export class SlowestFiles implements Reporter {
   onTestRunEnd(modules: ReadonlyArray<TestModule>): void {
     if (modules.length <= Math.min(NAMED, 10)) return;

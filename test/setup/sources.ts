@@ -8,11 +8,11 @@ export interface Source {
   text: string;
   /** Files of this repository, and packages by name. */
   imports: string[];
-  /** Those of them that are not types alone. */
+  /** Imports other than types. */
   values: string[];
-  /** Those of them that are loaded with the file. */
+  /** Imports that are loaded with the file. */
   loads: string[];
-  /** Those that it import()s when they are needed. */
+  /** Dynamic imports. */
   opens: string[];
 }
 
@@ -25,7 +25,7 @@ const LOADED = /^(?:(?:import|export)\b[^'";]*?\bfrom\s+|import\s+)'([^']+)'/gm;
 const IMPORTED = /\bimport\(\s*'([^']+)'/g;
 const OPENED = /(?<!\btypeof )\bimport\(\s*'([^']+)'/g;
 
-/** All of TypeScript but what is generated. */
+/** All TypeScript files except generated ones. */
 export const sources = ['src', 'workers', 'tools', 'test'].flatMap(readSources);
 
 function readSources(folder: string): Source[] {

@@ -3,7 +3,7 @@ import { StreamEntries, type StreamEntry } from '../../src/store/stream-log.ts';
 
 type GivenEntry = Omit<StreamEntry, 'detail'> & { detail?: Json };
 
-/** What one workspace has done, as the log takes it. */
+/** Creates the entries of one workspace as the log stores them. */
 export function entriesOf(entries: GivenEntry[]): StreamEntries {
   const all = new StreamEntries(entries[0]!.workspaceId);
   for (const { detail, ...entry } of entries)

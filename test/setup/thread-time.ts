@@ -1,8 +1,9 @@
 import { readFileSync } from 'node:fs';
 
 /**
- * Milliseconds of processor time that the calling thread has had: what it has worked, however long others kept it waiting.
- * Of the clock, where there is no /proc.
+ * Returns the processor time of the calling thread in milliseconds, which does not include waiting for other
+ * processes.
+ * Without /proc it returns wall-clock time.
  */
 export function threadTime(): number {
   try {

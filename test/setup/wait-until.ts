@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 
-/** Milliseconds between two questions: a tenth of what was waited already, between these. */
+/** Milliseconds between two checks: a tenth of the time waited so far, within these limits. */
 const SOONEST = 20;
 const LATEST = 150;
 
@@ -8,16 +8,17 @@ export interface WaitOptions {
   what: string;
   /** Milliseconds; default 60,000. */
   deadline?: number;
-  /** Of what is so for a moment only: it is asked as often after a minute as in the beginning. */
+  /** The condition holds only for a moment, so it is checked at the shortest interval for the whole time. */
   fleeting?: boolean;
-  /** What stands in the error beside `what`: how things are when the wait was in vain. */
+  /** Adds a description of the state to the error, after `what`. */
   explain?(): Promise<string>;
 }
 
 /**
- * Asks again and again until the answer is truthy, and returns it. An error counts as no. Whoever waits long is asked
- * less often: each question costs processor time, of which the wait itself is made.
- * @throws {Error} naming `what` and the last error, `deadline` milliseconds later
+ * Checks repeatedly until the answer is truthy, and returns it. An error counts as no. Long waits are checked
+ * less often,
+ * because checks use the processor time that the awaited work needs.
+ * @throws {Error} with `what` and the last error, after `deadline` milliseconds
  */
 export async function waitUntil<T>(
   condition: () => T | Promise<T>,

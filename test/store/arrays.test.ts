@@ -31,7 +31,7 @@ const text = fc
   .oneof(fc.string({ unit: 'grapheme' }), fc.string({ minLength: 20, maxLength: 5000 }))
   .filter((value) => !value.includes('\0'));
 
-test('any JSON reaches Postgres as it is, in its place, and undefined as NULL', async () => {
+test('any JSON reaches Postgres unchanged and in order, and undefined as NULL', async () => {
   // Numbers are compared as JSON writes them.
   const number = fc.double({ noNaN: true, noDefaultInfinity: true, min: -1e15, max: 1e15 });
   const { value } = fc.letrec((tie) => ({
@@ -68,7 +68,7 @@ test('texts that look like array syntax, for example NULL or {, stay texts', asy
   expect(await asRead('text', textParameter)).toEqual(texts);
 });
 
-test('any text reaches Postgres as it is, in its place; undefined and null as NULL', async () => {
+test('any text reaches Postgres unchanged and in order; undefined and null as NULL', async () => {
   const element = fc.option(text, { nil: undefined });
   await fc.assert(
     fc.asyncProperty(fc.array(element, { maxLength: 60 }), async (elements) => {
@@ -84,7 +84,7 @@ test('any text reaches Postgres as it is, in its place; undefined and null as NU
   expect(await asRead('text', parameter)).toEqual([null, 'last']);
 });
 
-test('any UUID reaches Postgres as it is, in its place, also the same one twice', async () => {
+test('any UUID reaches Postgres unchanged and in order, also a repeated one', async () => {
   const few = fc.constantFrom('0199a0f0-0000-7000-8000-000000000000', 'ffffffff-ffff-ffff-ffff-ffffffffffff');
   await fc.assert(
     fc.asyncProperty(fc.array(fc.oneof(fc.uuid(), few), { maxLength: 60 }), async (ids) => {
@@ -129,14 +129,14 @@ test('any time of four digits of years reaches Postgres to the millisecond', asy
   );
 });
 
-test('numbers reach Postgres as they are', async () => {
+test('numbers reach Postgres unchanged', async () => {
   const integers = [0, -1, 2 ** 31 - 1, -(2 ** 31)];
   expect(await asRead('integer', integerArray(integers, Number))).toEqual(integers);
   const numbers = [0, -1.5, 1e21, 1e-7, Number.MAX_SAFE_INTEGER, 123456789.123];
   expect(await asRead('numeric', numerics(numbers))).toEqual(numbers);
 });
 
-test('no rows are an empty array', async () => {
+test('an empty list is an empty array', async () => {
   expect(await asRead('jsonb', jsonArray([], Object))).toEqual([]);
   expect(await asRead('text', textArray([], String))).toEqual([]);
   expect(await asRead('uuid', uuidArray([], String))).toEqual([]);

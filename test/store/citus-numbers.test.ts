@@ -65,16 +65,16 @@ describe.skipIf(!citusUrl)('on the Citus of CITUS_URL', () => {
     ['a state of a group', [], () => [says({ email: 'bob@x.com' }, group, 'subscribed')]],
     ['a mark that goes', [marked('bob')], () => [email('bob@x.com', { marked_as_spam: false })]],
     ['a mark that a merge brings', [marked('eve')], () => [merge('eve', 'ann')]],
-  ])('%s has a place that the coordinator gave out', async (_, before, objects) => {
+  ])('%s has a number that the coordinator assigned', async (_, before, objects) => {
     if (before.length > 0) await apply(...before);
     await expectOfCoordinator(HISTORY, () => apply(...objects()));
   });
 
-  test('a dead letter has a place that the coordinator gave out', async () => {
+  test('a dead letter has a number that the coordinator assigned', async () => {
     await expectOfCoordinator(LETTERS, () => apply(unknown(), unknown()));
   });
 
-  test('an object that was refused has a place that the coordinator gave out', async () => {
+  test('a rejected object has a number that the coordinator assigned', async () => {
     await expectOfCoordinator(LETTERS, () => apply(unknownGroup({ external_id: 'ann' })));
   });
 });

@@ -18,7 +18,7 @@ const programs = [findPostgresPrograms()].find(
 const isHere = Boolean(citusUrl && programs);
 
 test.skipIf(!isHere)(
-  'rejects a node with too few prepared transactions before any change, and names both numbers',
+  'rejects a node with too few prepared transactions before any change, with both numbers',
   async () => {
     const node = await startNode('max_prepared_transactions = 3');
     const { url } = await createCitusDatabase();

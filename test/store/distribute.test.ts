@@ -5,7 +5,7 @@ import { forEachWorkspace, isDistributed } from '../../src/store/distributed.ts'
 import { createDatabase } from '../setup/fixtures.ts';
 
 test.skipIf(process.env.TEST_STORE === 'citus')(
-  'a Postgres without the extension is not distributed, and says so in one sentence',
+  'a Postgres without the extension cannot be distributed, and one sentence names the reason',
   async () => {
     const pool = openPool((await createDatabase()).url, 1);
     await expect(requireCitus(pool)).rejects.toThrow(NotDistributable);
@@ -16,7 +16,7 @@ test.skipIf(process.env.TEST_STORE === 'citus')(
 );
 
 test.skipIf(process.env.TEST_STORE === 'citus')(
-  'there a statement over a set is sent once, whosever its rows are',
+  'on one Postgres a statement over rows of several workspaces is sent once',
   async () => {
     const pool = openPool((await createDatabase()).url, 1);
     const sent: (readonly string[])[] = [];

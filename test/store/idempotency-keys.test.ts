@@ -67,7 +67,7 @@ test('the first of several answers is kept, and the outbox is emptied', async ()
   });
 });
 
-test('one caller takes over a lease that has expired', async () => {
+test('one of several callers takes over an expired lease', async () => {
   const key = newKey();
   const requestId = uuidv7();
   await insertKeyIfAbsent(pool, key, { requestId, lease: 60_000 });

@@ -122,7 +122,7 @@ test('a migration that Postgres cancels to resolve a deadlock is retried', async
   expect(told).toEqual([expect.stringContaining('deadlock detected')]);
 });
 
-test('a job that goes from active back to waiting keeps its place', async () => {
+test('a job that changes from active back to waiting keeps its position', async () => {
   const { url } = await createDatabase();
   const state = async (id: string) =>
     (await query(url, `select state, seq from bullmq.job where id = '${id}'`))[0];

@@ -41,20 +41,20 @@ test.each([
   ['none', () => direct],
   ['session', () => through.session],
   ['transaction', () => through.transaction],
-] as const)('a pool finds out how its address hands out servers: %s', async (mode, url) => {
+] as const)('a pool detects the pooling mode of its address: %s', async (mode, url) => {
   const pool = open(url());
   await pool.query('select');
   const keepsNames = mode !== 'transaction' || (await keepsPreparedStatements());
   expect(knownPooling(url())).toEqual({ mode, keepsNames });
 });
 
-test('a pool finds transaction mode with a single server connection as well', async () => {
+test('a pool detects transaction mode with a single server connection as well', async () => {
   const { url } = await startPgBouncer(direct, { mode: 'transaction', poolSize: 1 });
   await open(url).query('select');
   expect(knownPooling(url)).toMatchObject({ mode: 'transaction' });
 });
 
-test('a pool refuses statement mode in one sentence that names the remedy', async () => {
+test('a pool rejects statement mode in one sentence that names the remedy', async () => {
   const { url } = await startPgBouncer(direct, { mode: 'statement' });
   const refused = open(url).query('select');
   await expect(refused).rejects.toThrow(UnsupportedPooling);
@@ -68,7 +68,7 @@ test('DATABASE_POOLING overrides the mode that a pool would detect', async () =>
   expect(knownPooling(url)).toEqual({ mode: 'transaction', keepsNames: false });
 });
 
-describe.each(['session', 'transaction'] as const)('behind PgBouncer in %s mode', (mode) => {
+describe.each(['session', 'transaction'] as const)('through PgBouncer in %s mode', (mode) => {
   test('the settings of a pool hold for each statement, in and outside of transactions', async () => {
     const pool = open(through[mode], { statement_timeout: 1234 });
     expect(await Promise.all(Array.from({ length: 8 }, () => timeoutOf(pool)))).toEqual(
@@ -138,7 +138,7 @@ test('a statement over a table with a new column works from the second attempt o
   for (const { fields } of answers) expect(fields).toHaveLength(2);
 });
 
-test('a pool finds out again when another server session answers than before', async () => {
+test('a pool detects the mode again when a different server session answers', async () => {
   const settings = (await keepsPreparedStatements()) ? { max_prepared_statements: '0' } : {};
   const { url } = await startPgBouncer(direct, { mode: 'transaction', settings });
   const other = open(url);
@@ -164,7 +164,7 @@ describe('operations that need a session of their own', () => {
     expect(await migrate(through.session)).toEqual([]);
   });
 
-  test('a held session reports the refusal once and does not try again', async () => {
+  test('a held session reports the rejection once and does not retry', async () => {
     const told: unknown[] = [];
     const stop = holdSession({
       ...{ databaseUrl: through.transaction, what: 'a test', beat: 100, retry: 1 },

@@ -40,7 +40,7 @@ describe('a run', () => {
     expect(unfinished).not.toContain(first);
   });
 
-  test.each(['draft', 'paused'] as const)('does not start of a %s integration', async (status) => {
+  test.each(['draft', 'paused'] as const)('does not start for a %s integration', async (status) => {
     expect(await start(await createIntegration(database.pool, workspaceId, { status }))).toBe('not active');
   });
 

@@ -7,7 +7,7 @@ import { apply, deliverStreams, openingOf, soon, stream, useStore } from './scen
 
 useStore();
 
-test('a delivery that hangs loses its place when its lease expires, and is shown as overdue', async () => {
+test('a delivery that hangs frees its slot when its lease expires, and is shown as overdue', async () => {
   const receiver = await startReceiver();
   const hanging = await stream(receiver.url);
   const healthy = await stream(receiver.url);

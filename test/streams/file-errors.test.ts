@@ -28,7 +28,7 @@ function closedFolder(): string {
   return folder;
 }
 
-test('an unwritable place is reported, retried with a back-off, and delays no other stream', async () => {
+test('an unwritable target is reported, retried with a back-off, and delays no other stream', async () => {
   const wrong = { access_key_id: 'S3RVER', secret_access_key: 'wrong' };
   const strict = await startStrictS3();
   const places = [
@@ -111,7 +111,7 @@ test('a bucket at a refused address is never connected to', async () => {
   await expect(files.check(signal)).rejects.toThrow('REFUSED_NETWORKS');
 });
 
-test('a hanging place is given up after a timeout, and skipped until the call has returned', async () => {
+test('a hanging target is given up after a timeout, and skipped until the call has returned', async () => {
   const folder = temporaryFolder();
   const releases: (() => void)[] = [];
   const prototype = await handlePrototype();

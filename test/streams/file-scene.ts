@@ -12,7 +12,7 @@ const opening = { reach, accessTo: () => Promise.reject(new Error('no bucket')) 
 
 export interface Place {
   to: string;
-  /** Of a stream that goes there. */
+  /** Settings of a stream to this target. */
   settings: { to: string; region?: string; endpoint?: string; access_key_id?: string };
   secret?: { access_key_id: string; secret_access_key: string };
   /** Their keys and contents, in the order of the keys. */
@@ -24,7 +24,7 @@ export async function inFolder(folder = temporaryFolder('penstock-files-')): Pro
   return { to, settings: { to }, files: filesOf(await openObjectStore(folder, opening)) };
 }
 
-/** @param through an address before that of the bucket */
+/** @param through replaces the address of the bucket, for instance by a proxy's */
 export async function inBucket(through?: (endpoint: string) => Promise<string>): Promise<Place> {
   const { fill, endpoint, credentials } = await startS3();
   const to = `s3://${await fill(temporaryFolder(), '')}/lake`;
@@ -57,7 +57,7 @@ export const messagesOf = (files: { body: Buffer }[]): Received[] =>
       .map((line) => JSON.parse(line) as Received),
   );
 
-/** A stream to files that gathers for a millisecond, unless told. */
+/** Creates a stream to files that gathers for a millisecond by default. */
 export function streamToFiles(
   { settings, secret }: Pick<Place, 'settings' | 'secret'>,
   { format = 'ndjson', gatherMs = 1, ...others }: { format?: string; gatherMs?: number; from?: Date } = {},

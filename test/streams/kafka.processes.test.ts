@@ -35,6 +35,7 @@ afterAll(() => consumer?.close(true));
 
 const settings = () => ({ brokers: [kafka.broker], topic: TOPIC, tls: false });
 
+// The id and the type of a message are also in its headers.
 test("each user's messages stay in one partition, in order, and survive a killed broker", async () => {
   const { workspace, state } = await streamTo({ kind: 'kafka', settings: settings() });
   const running = deliverStreams();

@@ -23,9 +23,9 @@ export interface Arrived {
 export async function startReceiver() {
   const receiver = {
     url: '',
-    /** What was answered with 2xx, in its order. */
+    /** Requests that were answered with 2xx, in order. */
     taken: [] as Arrived[],
-    /** Every request, whatever its answer. */
+    /** Number of all requests, whatever their answer. */
     asked: 0,
     answer: undefined as ((response: ServerResponse) => void) | undefined,
     messages: () => receiver.taken.flatMap(({ messages }) => messages),

@@ -82,7 +82,7 @@ export const openingOf = (different: Partial<OpeningOptions> = {}): OpeningOptio
   ...different,
 });
 
-/** What a sync process does for streams; several may run. */
+/** Delivers streams as a sync process does; several may run at the same time. */
 export function deliverStreams(
   given: Partial<Parameters<typeof startStreams>[0]['context']> & {
     atOnce?: number;

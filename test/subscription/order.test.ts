@@ -162,7 +162,7 @@ describe.each([
     ]);
   });
 
-  test('a global state set directly after the deletion of the last user stays', async () => {
+  test('a global state set directly after the last user of the address is deleted is kept', async () => {
     const heirless = address('heirless');
     await run(
       has(name('heirless'), { ...at(heirless), email_subscribe: 'opted_in' }),
@@ -173,7 +173,7 @@ describe.each([
     expect((await scene.user(name('heir two'))).email_subscribe).toBe('unsubscribed');
   });
 
-  test('a merge: the kept user reads the states of the address that it takes over', async () => {
+  test('a merge: the kept user has the states of the address that it takes over', async () => {
     const { news } = scene.groups;
     await run(
       has(name('merged'), at(address('merged'))),
@@ -228,7 +228,7 @@ test.each([
   ['a group that is not there', says({ email: 'dead@x.com' }, crypto.randomUUID(), 'subscribed')],
   ['a phone and a group of emails', () => says({ phone: phones(1) }, scene.groups.news, 'subscribed')],
   ['an email and a group of SMS', () => says({ email: 'dead@x.com' }, scene.groups.texts, 'subscribed')],
-])('G4: %s ends as a dead letter, and its neighbours are applied', async (kind, made) => {
+])('G4: %s becomes a dead letter, and its neighbours are applied', async (kind, made) => {
   const object = typeof made === 'function' ? made() : made;
   const good = `${kind.replaceAll(' ', '-').toLowerCase()}@x.com`;
   const { refused } = await scene.apply([object, says({ email: good }, scene.groups.news, 'subscribed')]);

@@ -56,14 +56,14 @@ export async function createSubscriptionScene() {
     });
   }
 
-  /** @param query as it stands in a URL */
+  /** @param query as in a URL */
   async function get(operation: DirectOperation, query: string): Promise<Answer> {
     const check = compile(operation.query!);
     const parsed = parseQuery(query);
     return answered(operation, async () => {
       if (!check(parsed)) throw new BadRequest(describeError(check.errors![0]!));
       const input = { body: {}, query: parsed, params: {} };
-      // These operations make no links and render nothing.
+      // These operations create no links and render no pages.
       const resources = { database: scene.database, serviceIdField: 'service_id' } as Resources;
       return (await operation.handle(callerOf(workspaceId), input, resources)) as Answer;
     });
@@ -109,7 +109,10 @@ export async function createSubscriptionScene() {
       two.release();
     },
 
-    /** What became of the states of an address or profile, oldest first: subscription, from, to, request. */
+    /**
+     * Returns the changes of the states of an address or profile, oldest first: subscription, from, to,
+     * request.
+     */
     async history(subject: string): Promise<(string | null)[][]> {
       const rows = await scene.rows(
         `select coalesce(subscription_groups.name, subscription_history.subscription) as name, from_state, to_state, request_id
@@ -142,7 +145,7 @@ async function answered({ errorBody }: QueuedOperation | DirectOperation, act: (
 
 const base = () => ({ id: newId(), request: 0, index: 0 });
 
-/** What the edge makes of one target of a group. */
+/** Returns the object that web creates for one target of a group. */
 export function says(
   identifier: Identifier,
   subscription_group_id: string,

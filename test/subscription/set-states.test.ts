@@ -60,7 +60,7 @@ describe.each(forms)('%s', (form, set) => {
     );
   });
 
-  test.each(['texts', 'chat'] as const)('everyone who shares the phone is updated: %s', async (group) => {
+  test.each(['texts', 'chat'] as const)('updates all users of a phone: %s', async (group) => {
     const people = ['a', 'b'].map((letter) => name(`${group}${letter}`));
     const phone = phones((isV2 ? 10 : 20) + group.length);
     await scene.apply(people.map((user) => has(user, { standard: { phone, phone_valid: true } })));
@@ -199,7 +199,7 @@ describe.each(forms)('%s', (form, set) => {
     ['news', 'phone', phones(1), "an email group takes 'external_id' or 'email'"],
     ['texts', 'email', 'a@x.com', "an SMS group takes 'external_id' or 'phone'"],
     ['chat', 'email', 'a@x.com', "a WhatsApp group takes 'external_id' or 'phone'"],
-  ] as const)('a %s group refuses a %s: 400', async ([group, kind, value, rule]) => {
+  ] as const)('a %s group rejects a %s with 400', async ([group, kind, value, rule]) => {
     const answer = await setting(group, 'subscribed', { [kind]: value });
     expect(answer).toMatchObject({ status: 400, body: { message: `'${kind}' is not valid: ${rule}` } });
   });

@@ -50,7 +50,7 @@ test('generated/packages.md is current: npm run generate', () => {
   expect(readFileSync(path.join(packageRoot, 'generated/packages.md'), 'utf8')).toBe(packagesPage());
 });
 
-test('docs/evidence/dependencies.md counts them as they are', () => {
+test('docs/evidence/dependencies.md has the current counts', () => {
   const places = packages.flatMap((one) => one.places).length;
   const page = readFileSync(path.join(packageRoot, 'docs/evidence/dependencies.md'), 'utf8');
   const [, counted, of] = /npm counts (\d+) places in the lock file, of (\d+) packages/.exec(page) ?? [];

@@ -81,7 +81,7 @@ describe.each(eitherBackend)('a run of a sync, with the queue in %s', (kind) => 
     expect((await scene.pool.query('select from sync_expected')).rowCount).toBe(0);
   });
 
-  test('a bad row among good ones fails alone, with its reason, and the run is partial', async () => {
+  test('an invalid row among valid ones fails alone, with its reason, and the run is partial', async () => {
     const bad = { updatedAt: at(1), identifiers: { external_id: 'p1' }, payload: '{' };
     const rows = [countingRow('p0', at(0)), bad, countingRow('p2', at(2))];
     const run = await scene.sync(await scene.integrate({ rows }));

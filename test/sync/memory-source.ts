@@ -1,14 +1,14 @@
 import type { Source, SourceError, SourceRow } from '../../src/integrations/source.ts';
 
 export interface MemoryRows {
-  /** In ascending order of time. */
+  /** Rows in ascending order of time. */
   rows: SourceRow[];
   columns?: string[];
-  /** Thrown behind so many rows. */
+  /** Error that is thrown after this number of rows. */
   failure?: { behind: number; error: SourceError };
 }
 
-/** A table in memory: what the engine makes of rows does not depend on where they come from. */
+/** Reads a table in memory, because the engine's treatment of rows is independent of their source. */
 export function memorySource(table: MemoryRows): Source {
   const columns = table.columns ?? ['UPDATED_AT', 'EXTERNAL_ID', 'PAYLOAD'];
   return {

@@ -28,7 +28,7 @@ import { type MemoryRows, memorySource } from './memory-source.ts';
 
 const log = createLog('test', 'silent');
 
-/** In the form that a distributed Postgres takes as well. */
+/** In the form for one workspace, which a distributed Postgres takes as well. */
 const readErrors = ofOneWorkspace(`
   select kept.number::integer, kept.reason
   from kept_row_errors as kept
@@ -37,7 +37,7 @@ const readErrors = ofOneWorkspace(`
 
 export const never: Leaving = { soon: new AbortController().signal, now: new AbortController().signal };
 
-/** A run as it stands in its table. */
+/** A run as it is stored. */
 export interface RunRow {
   status: string;
   rows_read: number;
@@ -140,20 +140,23 @@ export async function createSyncScene(
       return id;
     },
 
-    /** A whole run, in this process; how it stands then. */
+    /** Executes a whole run in this process. @returns the stored run afterwards */
     async sync(integrationId: string, change: Partial<SyncContext> = {}): Promise<RunRow & { id: string }> {
       const id = await scene.begin(integrationId);
       expect(await workOff(id, { ...context, ...change }, never)).toBe(true);
       return { id, ...(await runRow(id)) };
     },
 
-    /** Why rows of a run failed, by their numbers, as everybody reads them: what is gone with its user is hidden at once. */
+    /**
+     * Returns the reasons of failed rows of a run, by their numbers, as users read them: rows of deleted
+     * users are hidden at once.
+     */
     async errors(runId: string): Promise<Record<string, string>> {
       const { rows } = await pool.query(readErrors, [runId, workspaceId]);
       return Object.fromEntries(rows.map(({ number, reason }) => [number, reason]));
     },
 
-    /** Rows that stand in the store for events of this name. */
+    /** Counts the stored events with this name. */
     async countEvents(name: string): Promise<number> {
       const { rows } = await pool.query('select count(*)::integer as count from events where name = $1', [
         name,

@@ -69,7 +69,7 @@ describe.each(eitherBackend)('the sync process, with the queue in %s', (backend)
   }
 
   test.each(sources)(
-    'attributes, events, purchases and deletes come from %s, each row once',
+    'attributes, events, purchases and deletes are read from %s, each row once',
     async (source) => {
       const users = ['ada', 'grace', 'alan'].map((name) => `${name}-${source}`);
       const rows = (payload: object) =>

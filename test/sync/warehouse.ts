@@ -21,7 +21,7 @@ import type { Fleet } from '../guarantees/fleet.ts';
 import { createBareDatabase, temporaryFolder, waitUntil } from '../setup/fixtures.ts';
 import { createIntegration, type TestIntegration } from '../setup/integrations.ts';
 
-/** What the processes of a test find in INTEGRATION_KEY. */
+/** INTEGRATION_KEY of the processes of a test. */
 export const INTEGRATION_KEY = randomBytes(32).toString('base64');
 
 /** One row for a table or a file. */
@@ -51,7 +51,7 @@ export async function createWarehouse() {
     definition,
     credentials: { user: username, password },
 
-    /** A table with the columns of every sync but one of deletes. */
+    /** Creates a table with the columns of every sync except a sync of deletes. */
     async table(name: string, rows: WarehouseRow[]): Promise<void> {
       await pool.query(`create table ${name} (updated_at timestamptz, external_id text, payload jsonb)`);
       await this.insert(name, rows);

@@ -234,7 +234,7 @@ test('spans contain no personal data', async () => {
 });
 
 describe('a collector that rejects spans', () => {
-  test.each(['refuses', 'hangs'] as const)('costs no request: it %s', async (mode) => {
+  test.each(['refuses', 'hangs'] as const)('does not affect requests when it %s', async (mode) => {
     const [{ port, log }] = fleet.edges as [Fleet['edges'][0]];
     const [failed, dropped] = [await count(port, 'failed'), await count(port, 'dropped')];
     collector.behave(mode);

@@ -6,13 +6,13 @@ import { packageRoot } from '../../src/platform/files.ts';
 /** The release before this one, as test/upgrade/previous.json names it; docs/upgrade.md says when that moves on. */
 export interface Previous {
   version: string;
-  /** Where it lies in the history. */
+  /** Commit of the release. */
   commit: string;
   /** The latest version of envelopes that its workers read (`READS` of src/queue/wire.ts). */
   reads: number;
   /** The newest of its migrations. */
   migration: string;
-  /** Migrations behind this one are held to what the release before could live with. */
+  /** Migrations after this one are checked against the previous release. */
   checkedAfter: string;
 }
 
@@ -21,17 +21,19 @@ export const previous = JSON.parse(
 ) as Previous;
 
 /**
- * Expand and contract: a migration is applied while processes of the release before it run, and stays when they come
- * back. So it only adds what they need not know. What takes something away is a step of its own, in a later release, and
- * says so by a comment in front of its statement:
- *
+ * Expand and contract: a migration is applied while processes of the previous release run, and stays after a
+ * rollback. It may
+ * only add parts that those processes need not know. A removal is a separate step in a later release, marked
+ * by a comment
+ * before its statement:
  *     -- contract 1.2.0: the column nick, unused since 1.1.0
- *
- * 1.2.0 is the release whose migration may do it, 1.1.0 the one that has stopped using it.
+ * 1.2.0 is the release whose migration may remove the column, 1.1.0 the release that stopped using it.
  */
 const CONTRACT = /^\s*-- contract (\d+\.\d+\.\d+): .+, unused since (\d+\.\d+\.\d+)$/m;
 
-/** All migrations are one transaction, so an index cannot be built beside writers: it is built by hand before that. */
+/**
+ * All migrations are one transaction, so an index cannot be built concurrently: an operator builds it before.
+ */
 const BEFOREHAND = /^\s*-- beforehand: create (unique )?index concurrently /m;
 
 /** Tables of which an installation may have millions of rows. */
@@ -49,7 +51,7 @@ const LARGE = new Set([
   ...['idempotency_keys', 'merged_profiles', 'removed_profiles', 'sync_row_errors', 'token_buckets'],
 ]);
 
-/** Statements that add, or touch nothing that is there. */
+/** Statements that only add, without a change of existing parts. */
 const ADDING = new Set([
   ...[
     'CreateStmt',
@@ -71,7 +73,7 @@ const ADDING = new Set([
   ...['SelectStmt', 'VariableSetStmt', 'UpdateStmt'],
 ]);
 
-/** Parts of `alter table` that processes which know nothing of them can live with. */
+/** Parts of `alter table` that are compatible with processes that do not know them. */
 const HARMLESS = new Set([
   ...[
     'AT_AddColumn',
@@ -84,7 +86,7 @@ const HARMLESS = new Set([
   ...['AT_ResetRelOptions', 'AT_SetStatistics', 'AT_SetCompression', 'AT_SetStorage', 'AT_AttachPartition'],
 ]);
 
-/** A block that is nothing where a server cannot do what its statements say: they are judged in its place. */
+/** A block without effect on a server that lacks a feature; the statements in it are checked instead. */
 const WHERE_SUPPORTED =
   /^\s*do \$\$ begin\s(.*)\sexception when feature_not_supported then null;\s+end \$\$\s*$/s;
 
@@ -100,21 +102,21 @@ const words: Record<string, string> = {
   TruncateStmt: 'deletes rows',
 };
 
-/** Of the parser's tree: what is looked at here. */
+/** A node of the parser's tree. Only the members used here matter. */
 // biome-ignore lint/suspicious/noExplicitAny: every member is looked for
 type Node = any;
 
 export interface Releases {
-  /** Whose migration it is. */
+  /** Release of the migration. */
   version: string;
-  /** The one whose processes run beside it. */
+  /** Release whose processes run at the same time. */
   previous: string;
 }
 
 /**
- * Holds one migration to what the release before can live with.
- * @returns each fault with its statement; none: it may be applied beside that release
- * @throws {Error} of the parser, where it is no SQL
+ * Checks whether the previous release is compatible with a migration.
+ * @returns each fault with its statement; empty: the migration may be applied while that release runs
+ * @throws {Error} from the parser if the text is not SQL
  */
 export async function judgeMigration(sql: string, releases: Releases): Promise<string[]> {
   const bytes = Buffer.from(sql);
@@ -158,7 +160,7 @@ function isLater(one: string, other: string): boolean {
 }
 
 interface Place {
-  /** Tables that this migration has made: nobody knows them yet. */
+  /** Tables that this migration creates, which no process uses yet. */
   made: ReadonlySet<string>;
   text: string;
 }
@@ -220,7 +222,7 @@ function faultsOfReference({ contype, fk_del_action: action }: Node): string[] {
   return isFree ? [] : ['keeps the release before from deleting what it refers to'];
 }
 
-/** What Postgres writes down once instead of in every row. */
+/** Checks whether Postgres stores the default once instead of in every row. */
 function isConstant(expression: Node): boolean {
   if (!expression) return false;
   if (expression.TypeCast) return isConstant(expression.TypeCast.arg);

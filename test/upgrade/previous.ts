@@ -5,7 +5,7 @@ import { packageRoot } from '../../src/platform/files.ts';
 import { temporaryFolder } from '../setup/left-behind.ts';
 import { previous } from './migration-rules.ts';
 
-/** What its processes need; the rest of its checkout is left where it is. */
+/** Files of the previous release that its processes need; the rest of its checkout is not extracted. */
 const FILES = [
   'package.json',
   'tsconfig.json',
@@ -16,10 +16,13 @@ const FILES = [
   'workers',
 ];
 
-/** What of it runs: compiled code, migrations, and what the code reads beside itself. */
+/** Parts that run: compiled code, migrations, and files that the code reads. */
 const RUNS = ['package.json', 'prisma', 'dist', 'src'];
 
-/** A sentence that says why there is no such history here, and how to get it; undefined: there is. */
+/**
+ * Returns a sentence that explains why the history is missing here and how to get it; undefined if it is
+ * present.
+ */
 export function whyNoHistory(): string | undefined {
   const found = spawnSync('git', ['cat-file', '-e', `${previous.commit}^{commit}`], { cwd: packageRoot });
   if (found.status === 0) return undefined;
@@ -93,7 +96,10 @@ export function buildPrevious(): string {
   return path.join(kept, 'dist');
 }
 
-/** What this release has besides does not matter to it; what only its tests need is for the release before. */
+/**
+ * Throws unless this release has the packages of the previous one in the same major version; development
+ * packages count too.
+ */
 function requireSamePackages(): void {
   const { dependencies: then } = JSON.parse(readPrevious('package.json')) as Manifest;
   const { dependencies, devDependencies, optionalDependencies } = JSON.parse(

@@ -1,10 +1,10 @@
-/** Of the parser's tree: what is looked at here. */
+/** A node of the parser's tree. Only the members used here matter. */
 // biome-ignore lint/suspicious/noExplicitAny: every member is looked for
 export type Node = any;
 
 const SCALAR = new Set(['ParamRef', 'TypeCast', 'A_Const', 'A_Indirection', 'A_Indices', 'A_Expr']);
 
-/** Whether an expression is made of nothing but what the statement is given. */
+/** Checks whether an expression consists only of parameters and constants of the statement. */
 export function isScalarNode(node: Node): boolean {
   const kinds = Object.entries<Node>(node);
   return kinds.every(([kind, part]) => {
@@ -16,7 +16,7 @@ export function isScalarNode(node: Node): boolean {
   });
 }
 
-/** The same expression, wherever it stands in the text. */
+/** Returns the expression without its positions in the text. */
 export function withoutPlaces(node: Node): Node {
   if (Array.isArray(node)) return node.map(withoutPlaces);
   if (node === null || typeof node !== 'object') return node;

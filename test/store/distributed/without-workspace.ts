@@ -4,10 +4,10 @@ import { isScalarNode, type Node, withoutPlaces } from './scalars.ts';
 /** Ways to a value: a column of a row, or a scalar that the statement is given. Equal ones are united. */
 type Value = string;
 
-/** What a name in a statement's text stands for: its columns. */
+/** Columns of a name in a statement. */
 type Columns = (column: string) => Value | undefined;
 
-/** Output of a query, in its order; a star is open: it has whatever the rows have that it stands for. */
+/** Output of a query, in order. A star is open: it has the columns of the rows that it includes. */
 interface Output {
   named: { name: string; value: Value }[];
   open: Columns[];
@@ -20,12 +20,12 @@ interface Scope {
 }
 
 /**
- * Holds a statement to a store that is distributed: each of its distributed tables has its workspace from one scalar of
- * the statement, by equalities that hold for every row.
- *
- * @param distributed the column that a table or view is distributed by, of all that are
- * @returns names of tables that have it from none, or from another one
- * @throws {Error} of the parser, where it is no SQL
+ * Checks a statement for a distributed store: the workspace of each of its distributed tables must equal one
+ * scalar of the
+ * statement, by equalities that hold for every row.
+ * @param distributed column by which each table or view is distributed
+ * @returns names of tables without such an equality, or with another scalar
+ * @throws {Error} from the parser if the text is not SQL
  */
 export async function withoutWorkspace(sql: string, distributed: Record<string, string>): Promise<string[]> {
   const { stmts } = (await parse(sql)) as Node;
@@ -36,7 +36,7 @@ export async function withoutWorkspace(sql: string, distributed: Record<string, 
 
 class Judge {
   private readonly parents = new Map<Value, Value>();
-  /** Values that are one of two, as the columns of a union are. */
+  /** Values that equal one of two values, like the columns of a union. */
   private readonly eithers: [value: Value, one: Value, other: Value][] = [];
   private readonly wanted: { table: string; value: Value }[] = [];
   private made = 0;
@@ -103,7 +103,8 @@ class Judge {
       const select = query.ctequery.SelectStmt;
       const named = (output: Output) => renamed(output, query.aliascolnames);
       if (clause.recursive && select?.op && select.op !== 'SETOP_NONE') {
-        // What it begins with says what its rows are; the rest is held to that where it reads tables itself.
+        // The first part determines the rows; the recursive part is checked only where it reads tables
+        // itself.
         const inner: Scope = { names: new Map(), queries: new Map(), outer: scope };
         this.withQueries(select.withClause, inner);
         const first = this.statement({ SelectStmt: select.larg }, inner);
@@ -216,7 +217,7 @@ class Judge {
     return scope && (scope.names.get(name) ?? this.named(name, scope.outer));
   }
 
-  /** What holds for every row. */
+  /** Collects the equalities that hold for every row. */
   private condition(node: Node, scope: Scope): void {
     if (!node) return;
     if (node.BoolExpr?.boolop === 'AND_EXPR') {
@@ -267,7 +268,7 @@ class Judge {
     return this.fresh();
   }
 
-  /** Queries within an expression see its names; what they are compared with is nothing that holds for every row. */
+  /** Visits queries within an expression. Comparisons there do not hold for every row. */
   private expressions(node: Node, scope: Scope): void {
     if (node === null || typeof node !== 'object') return;
     if (node.SubLink) {

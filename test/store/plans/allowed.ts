@@ -45,7 +45,7 @@ const OPEN = 'by the index of open exports: at most MAX_OPEN_EXPORTS of an owner
 
 const COUNTED = 'as many as are counted, at most MOST_COUNTED, when somebody asks for the plan';
 
-/** What may be read of a large table besides single rows, and why it stays short. */
+/** Reads of large tables beyond single rows, with the reason why each stays short. */
 export const longReads: Record<string, string> = {
   'accounts.ts findAccounts: what one owner has in accounts':
     'SCIM wants them counted; what contains a text has no index but a time limit',
@@ -141,5 +141,5 @@ export const longReads: Record<string, string> = {
   'sync-lists.ts readSyncState: all of sync_jobs_running': 'holds one run per integration at most',
 };
 
-/** Indexes of large tables that no statement of the store uses, and who does. */
+/** Indexes of large tables that no statement of the store uses, with their users. */
 export const usedElsewhere: Record<string, string> = {};

@@ -1,5 +1,5 @@
 import type { Connection, Pool } from '../../../src/store/database.ts';
 import type { Filled } from './fill.ts';
 
-/** Calls of functions of the store, each for what the filled database has. */
+/** Calls of functions of the store, with ids of the filled database. */
 export type Asking = (store: Connection & Pool, filled: Filled) => (() => Promise<unknown>)[];

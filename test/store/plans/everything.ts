@@ -25,8 +25,8 @@ const askings = [
 
 /**
  * Calls every function of the store, each on the database as it was filled.
- * @param tx in a transaction
- * @returns what it has sent
+ * @param tx a connection in a transaction
+ * @returns the statements that were sent
  */
 export async function sendEverything(tx: Connection, filled: Filled) {
   const { store, ...recorded } = recordingOn(tx);

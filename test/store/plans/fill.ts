@@ -6,7 +6,7 @@ const ROWS = 20_000;
 /** Accounts of a company. Companies are many, so that one is a small part of the table. */
 const ACCOUNTS = 200;
 
-/** What statements are asked about: what the filled database holds of one of its two workspaces. */
+/** Ids of one of the two workspaces of the filled database, for calls of statements. */
 export interface Filled {
   workspaceId: string;
   companyId: string;
@@ -19,11 +19,11 @@ export interface Filled {
   integrationId: string;
   /** A run of the integration that has not ended, with a chunk on its way. */
   runId: string;
-  /** One that ended long ago, with half of all runs before it. */
+  /** A run that ended long ago; half of all runs are older. */
   oldRunId: string;
   /** A few of its users; each has everything that a user can have. */
   users: { id: string; external_id: string; email: string; phone: string }[];
-  /** Ids of what was applied, of objects with an outcome and of dead letters. */
+  /** Ids of applied envelopes, of objects with an outcome, and of dead letters. */
   envelopes: string[];
   objects: string[];
   deadLetters: string[];
@@ -34,7 +34,7 @@ const owner = "filled_id('workspace', n % 2)";
 const instant = "now() - n * interval '250 seconds'";
 const digest = 'sha256(n::text::bytea)';
 
-/** What has a row per `n`: users, what they do, and what is kept of requests and runs. */
+/** Tables with a row per `n`: users, their activity, and records of requests and runs. */
 const rows: Record<string, string> = {
   'profiles (workspace_id, id, external_id, email, phone, phone_valid, marked_email_as_spam_at, email_subscribe, custom_attributes, created_at, updated_at)': `
     ${owner}, filled_id('user', n), 'user' || n, 'user' || n || '@x.com', '+4420' || n, true,
@@ -123,7 +123,7 @@ const rows: Record<string, string> = {
     ${instant}, ${instant} + interval '12 hours'`,
 };
 
-/** What stays small however many users there are. `n` begins at 0. */
+/** Tables that stay small however many users there are. `n` begins at 0. */
 const few: Record<string, [count: number, values: string]> = {
   'imports (workspace_id, key, id, file, digest, reading, staged, envelope_ids, started_at)': [
     2,
@@ -165,7 +165,7 @@ const few: Record<string, [count: number, values: string]> = {
   'lane_totals (lane)': [16, 'n'],
 };
 
-/** Keeps Postgres from looking at the tables by itself: plans are to be those of what a test has made it look at. */
+/** Turns off autovacuum, so that plans depend only on statistics that a test has collected. */
 export async function leaveUnwatched(pool: Pool): Promise<void> {
   await pool.query(`
     do $$ declare one regclass; begin
@@ -175,7 +175,7 @@ export async function leaveUnwatched(pool: Pool): Promise<void> {
     end $$`);
 }
 
-/** Fills a migrated database and lets Postgres count what is in it. */
+/** Fills a migrated database and collects statistics. */
 export async function fill(pool: Pool): Promise<Filled> {
   await leaveUnwatched(pool);
   const filled = await fillUncounted(pool);
@@ -183,7 +183,10 @@ export async function fill(pool: Pool): Promise<Filled> {
   return filled;
 }
 
-/** The same, and Postgres goes on believing what it believed of the tables: plans that were made stay. `most` rows in each. */
+/**
+ * Fills a migrated database without new statistics, so that existing plans stay. `most` is the number of rows
+ * per table.
+ */
 export async function fillUncounted(pool: Pool, most = ROWS): Promise<Filled> {
   const insert = (target: string, values: string, from: number, to: number) =>
     pool.query(`insert into ${target} select ${values} from generate_series(${from}, ${to}) as n`);

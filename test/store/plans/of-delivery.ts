@@ -57,7 +57,7 @@ import {
 } from '../../../src/store/refused-objects.ts';
 import type { Asking } from './asking.ts';
 
-/** What is kept of requests and envelopes, of their repeats and of what went wrong. */
+/** Records of requests and envelopes, of repeated requests and of failures. */
 const actor = { kind: 'operator', name: 'ada', via: 'console' } as const;
 
 export const ofDelivery: Asking = (store, { workspaceId, users, envelopes, objects, deadLetters }) => {

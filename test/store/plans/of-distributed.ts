@@ -12,7 +12,7 @@ import { createDestination, listDestinations } from '../../../src/store/stream-d
 import { leaseDestinations } from '../../../src/store/stream-leases.ts';
 import type { Asking } from './asking.ts';
 
-/** What has a text of its own, or another way, where the tables are distributed. */
+/** Functions with a different statement or path on distributed tables. */
 export const ofDistributed: Asking = (store, { workspaceId, users, keyHash }) => {
   const now = new Date().toISOString();
   const [{ id: profileId }] = users as [(typeof users)[0]];

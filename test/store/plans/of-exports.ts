@@ -10,7 +10,7 @@ import {
 } from '../../../src/store/bulk-export.ts';
 import type { Asking } from './asking.ts';
 
-/** What `penstock export` walks. */
+/** Statements that page through rows for `penstock export`. */
 export const ofExports: Asking = (store, { workspaceId, users, group }) => {
   const ids = users.map(({ id }) => id);
   const after = { profileId: ids[0]!, id: NIL_UUID };

@@ -38,7 +38,7 @@ import {
 } from '../../../src/store/tombstones.ts';
 import type { Asking } from './asking.ts';
 
-/** Names given and taken away, merges, deletes and what is left to do after them. */
+/** Changes of names, merges, deletes, and their follow-up work. */
 export const ofIdentity: Asking = (store, { workspaceId, users }) => {
   const now = new Date().toISOString();
   const keys = users.map(({ id }) => ({ workspaceId, id }));

@@ -40,7 +40,7 @@ import { appendLog, readLog, readLoggedActivity, readNames } from '../../../src/
 import { entriesOf } from '../../setup/stream-entries.ts';
 import type { Asking } from './asking.ts';
 
-/** What is sent on and what is exported, and how far it has come. */
+/** Streams, exports, and their progress. */
 export const ofStreams: Asking = (store, { workspaceId, users, objects }) => {
   const id = newId();
   const one = { workspaceId, id };
@@ -76,7 +76,7 @@ export const ofStreams: Asking = (store, { workspaceId, users, objects }) => {
     () => appendLog(store, entriesOf([entry]), new Date().toISOString()),
     () => readLog(store, workspaceId, { after: '5', horizon: '9000', limit: 8, entries: 500 }),
     () => readLoggedActivity(store, workspaceId, { events: keys, purchases: keys }),
-    // Nobody has the last of them: who is missing is looked for among the merged.
+    // The last id is unknown, so it is also searched among merged users.
     () => readNames(store, workspaceId, [...ids, newId()]),
     () => trimLog(store, 7, 500),
     () => selectErasingWorkspaces(store),

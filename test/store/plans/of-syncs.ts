@@ -48,7 +48,7 @@ import {
 } from '../../../src/store/sync-runs.ts';
 import type { Asking } from './asking.ts';
 
-/** Runs of warehouse integrations, imports of files, and what they remember. */
+/** Runs of warehouse integrations, imports of files, and their state. */
 export const ofSyncs: Asking = (
   store,
   { workspaceId, integrationId, runId, oldRunId, attempt, envelopes, deadLetters },

@@ -51,7 +51,7 @@ import type { Asking } from './asking.ts';
 
 const tester = { kind: 'operator', name: 'ada', via: 'console' } as const;
 
-/** Who they are, what they do, what is told of them. */
+/** Profiles, their activity, and reports about them. */
 export const ofUsers: Asking = (store, { workspaceId, users }) => {
   const now = new Date().toISOString();
   const time = now;

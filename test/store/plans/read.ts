@@ -1,7 +1,7 @@
 import type { Connection, Pool } from '../../../src/store/database.ts';
 import type { Sent } from './record.ts';
 
-/** A node of a plan, as EXPLAIN tells it in JSON. */
+/** A node of a plan, as EXPLAIN prints it in JSON. */
 interface Plan {
   'Node Type': string;
   'Relation Name'?: string;
@@ -15,15 +15,16 @@ export interface Access {
   table: string;
   /** Absent: the table is read from end to end. */
   index?: string;
-  /** What is looked up in the index; empty: it is read from end to end. */
+  /** Index condition; empty: the index is read from end to end. */
   condition: string;
-  /** Of the index, in its order; absent where the order says nothing: it is no B-tree. */
+  /** Columns of the index in order; absent for an index that is not a B-tree. */
   columns?: string[] | undefined;
 }
 
 /**
- * Tables and indexes by the names that plans have for them; a partition's are those of the whole. Partitions with
- * few rows are missing: of the month that has just begun, or of the next, a plan says nothing.
+ * Reads tables and indexes by the names that plans use; a partition has the entry of its partitioned table.
+ * Partitions with
+ * few rows are omitted: a plan for a month that has just begun, or for the next one, is not representative.
  */
 export async function readCatalog(pool: Pool) {
   const { rows } = await pool.query<{
@@ -72,7 +73,7 @@ export function* accesses(plan: Plan, catalog: Catalog): Iterable<Access> {
   for (const child of plan.Plans ?? []) yield* accesses(child, catalog);
 }
 
-/** The plan that is made for any values: the one that a session with `plan_cache_mode=force_generic_plan` uses. */
+/** Returns the generic plan, as a session with `plan_cache_mode=force_generic_plan` uses it. */
 export async function explainGeneric(tx: Connection, { text }: Sent): Promise<Plan> {
   const parameters = new Set(text.match(/\$\d+/g)).size;
   const nulls = Array.from({ length: parameters }, () => 'null').join(', ');
@@ -88,12 +89,13 @@ export async function explainCustom(tx: Connection, { text, values }: Sent): Pro
   return rows[0]['QUERY PLAN'][0].Plan;
 }
 
-/** Whom a row belongs to: a workspace or a company may have nearly all that there is. */
+/** Columns that name an owner: a workspace or a company may own almost all rows. */
 const OWNER = /^(workspace_id|company_id|uuid_send\(workspace_id\))$/;
 
 /**
- * What is read besides single rows: a table or an index from end to end, all that one owner has in a table, or a range
- * of an index. Undefined: something is looked up.
+ * Describes a read beyond single rows: a table or an index from end to end, all rows of one owner in a table,
+ * or a range of
+ * an index. Undefined: rows are looked up.
  */
 export function longRead({ table, index, condition, columns: ordered }: Access): string | undefined {
   if (condition === '') return `all of ${index ?? table}`;
@@ -102,7 +104,7 @@ export function longRead({ table, index, condition, columns: ordered }: Access):
     .map((part) => /^\(*(.+?) (\S*[=<>@]\S*) (.*?)\)*$/.exec(part)!.slice(1));
   const [ranges, bounds, equal] = [new Set<string>(), new Set<string>(), new Set<string>()];
   for (const [column, operator, value] of parts as [string, string, string][]) {
-    // From a value to the same value is as good as equal to it.
+    // A range with equal bounds is an equality.
     const isEqual = !/[<>]/.test(operator.replace('@>', '')) || bounds.has(`${column} ${value}`);
     const row = /^ROW\((.*)\)$/.exec(column)?.[1]?.split(', ');
     for (const name of row ?? [column]) {
@@ -111,11 +113,12 @@ export function longRead({ table, index, condition, columns: ordered }: Access):
     }
     bounds.add(`${column} ${value}`);
   }
-  // What stands behind a column of which nothing is known is looked for in all that the columns before it have.
+  // Conditions on columns after the first unbound one filter rows only within the range of the columns before
+  // it.
   const gap = ordered?.findIndex((column) => !equal.has(column)) ?? -1;
   const used = gap === -1 ? [...equal] : ordered!.slice(0, gap);
   if (used.some((column) => !OWNER.test(column))) return undefined;
-  // A plan may write an expression in other words than the index: it is taken for the one that comes next.
+  // A plan may write an expression differently from the index: it is assumed to be the next column.
   const isBehind = (column: string) => ordered!.indexOf(column) > gap;
   if (gap >= 0 && [...ranges].every(isBehind)) return `what one owner has in ${table}`;
   return ranges.size === 0 ? `what one owner has in ${table}` : `a range of ${index}`;

@@ -10,10 +10,13 @@ export interface Sent {
   values: unknown[];
 }
 
-/** What a plan is made for; the others neither read nor write rows, and are not sent on. */
+/** Statements that have a plan; others neither read nor write rows, and are not executed. */
 const PLANNED = /^\s*(select|with|insert|update|delete)\b/i;
 
-/** A connection and a pool in one that notes what it is told to send. Its transactions are those of `connection`. */
+/**
+ * Wraps a connection as a connection and a pool that record statements. Its transactions are the connection's
+ * own.
+ */
 export function recordingOn(connection: Connection) {
   const sent: Sent[] = [];
   /** Each `file:line` that has sent something. */
@@ -30,7 +33,7 @@ export function recordingOn(connection: Connection) {
   const nothing = () => {};
   const store = {
     ...{ query, connect: async () => store, release: nothing, on: nothing, off: nothing },
-    // Of which `sendTogether` holds the stream.
+    // `sendTogether` corks the stream of this connection.
     connection: (connection as unknown as { connection: object }).connection,
   };
   return { store: store as unknown as Connection & Pool, sent, lines };

@@ -2,7 +2,7 @@ import { readdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import { packageRoot } from '../../../src/platform/files.ts';
 
-/** What is sent to a distributed Postgres alone: see test/store/distributed-statements.test.ts. */
+/** Functions that run only on a distributed Postgres: see test/store/distributed-statements.test.ts. */
 const distributedAlone = [
   ...[
     'counters.ts readUsageDistributed',
@@ -14,7 +14,7 @@ const distributedAlone = [
   ...['events.ts recordEventsApart', 'purchases.ts recordPurchasesApart'],
 ];
 
-/** What only a Citus takes, and what no table of a workspace is in: see test/store/citus.test.ts. */
+/** Functions that run only on a Citus, on tables outside of workspaces: see test/store/citus.test.ts. */
 const onNodes: Record<string, string> = {
   'distributed.ts queryDistribution': 'looks whether there is a Citus',
   'distributed.ts prepare': 'sets the session',
@@ -39,7 +39,10 @@ const inTestsOnly = [
   ...['countUnfinishedWork', 'listWaitingLetters'],
 ].map((name) => `snapshots.ts ${name}`);
 
-/** What sends statements that are none of the running service's, and why. */
+/**
+ * Functions whose statements the running service does not send, or that read no table of the store, with the
+ * reason.
+ */
 const apart: Record<string, string> = {
   'migrations.ts applyMigrations': 'makes the tables, once a release, before anything runs',
   'migrations.ts applyOnce': 'makes the tables, once a release, before anything runs',
@@ -68,7 +71,7 @@ const apart: Record<string, string> = {
 interface Declaration {
   name: string;
   isExported: boolean;
-  /** Of its first line, from 1. */
+  /** Number of the first line, from 1. */
   line: number;
   text: string;
 }
@@ -131,7 +134,7 @@ export function siteOf(file: string, line: number): string {
 /** Each `file:line` of the store that sends a statement. */
 export const linesOfStore = () => linesOf((site) => !(site in apart));
 
-/** The same of those that are sent to a distributed Postgres alone. */
+/** Lines of the store that send statements only to a distributed Postgres. */
 export const linesApart = () => linesOf((site) => distributedAlone.includes(site));
 
 function linesOf(isWanted: (site: string) => boolean): string[] {
@@ -148,7 +151,7 @@ function linesOf(isWanted: (site: string) => boolean): string[] {
 
 export type Session = 'workers' | 'edge' | 'retention';
 
-/** Whose sessions send the statements of a function: the workers', those of the edge and the admin, those of the retention. */
+/** Returns the sessions that send the statements of a function: workers, web and admin, or retention. */
 export function sessionsOf(site: string): Session[] {
   const known = found.get(site) ?? findSessions(site);
   found.set(site, known);
@@ -172,7 +175,7 @@ interface Followed {
   seen: Set<string>;
 }
 
-/** From a declaration of the store to whoever uses it, in its own file, in the store, and outside of it. */
+/** Follows a declaration of the store to its users: in its own file, in the store, and outside of it. */
 function follow({ file, name, sessions, seen }: Followed): void {
   if (seen.has(`${file} ${name}`)) return;
   seen.add(`${file} ${name}`);
