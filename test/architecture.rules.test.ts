@@ -76,7 +76,7 @@ const entryNames =
   'src/web src/board src/release src/prepare src/start src/dev src/cli src/health src/testing workers/worker workers/sync';
 const entries = entryNames.split(' ').map((name) => `${name}.ts`);
 
-/** A word with an underscore that is a member, in a type's own declaration. */
+/** A member with an underscore in the declaration of a type. */
 const SNAKE_CASE = /\b[a-z]+(?:_[a-z0-9]+)+\??:(?= |$)/;
 /**
  * A member with an underscore in a type inside other code. The type after it distinguishes it from a member
@@ -195,7 +195,7 @@ const readMachineTime = [
 ];
 
 test("the product reads its own clock, except in the listed files that need the machine's time", () => {
-  // Commands, imports and starts are processes of their own, whose clock cannot be set.
+  // Commands, imports and starts are separate processes, whose clock cannot be set.
   const readers = code.filter(
     ({ file, text }) =>
       /\bDate\.now\b|\bnew Date\(\)/.test(text) && !/^src\/(?:admin|import|start)[/.]/.test(file),
@@ -245,7 +245,7 @@ const laneStores = [
   ...['lane-store-bullmq', 'lane-store-redis', 'lane-store-postgres'],
 ].map((name) => `src/queue/${name}.ts`);
 
-/** Other files that know BullMQ, each with its reason. */
+/** Other files that use BullMQ, each with its reason. */
 const knowBullmq: Record<string, string> = {
   'src/queue/connection.ts': 'opens the connections that the classes of BullMQ are given',
   'src/queue/syncs.ts': 'the queue of sync runs is no lane: it uses job schedulers',
@@ -306,7 +306,7 @@ test('large optional dependencies are loaded only by dynamic imports of files na
   expect(loaded.filter(isLarge)).toEqual([]);
 });
 
-test('the rules about profiles, schemas and jobs do no input or output', () => {
+test('the modules profile, schemas and jobs do no input or output', () => {
   const outward = /^(?:node:)?(?:fs|net|http|https|dns|child_process|worker_threads|timers)\b/;
   const pure = code.filter(({ file }) => ['schemas', 'profile', 'jobs'].includes(roomOf(file)));
   const wrong = pure.filter(({ imports }) => imports.some((name) => outward.test(name)));

@@ -18,7 +18,7 @@ describe('settings', () => {
   test.each(Object.entries(settings))('%s has a default, a unit and whole sentences', (_name, setting) => {
     expect(setting.default).toBeDefined();
     expect(setting.description).toMatch(/^[A-Z`].+\.$/);
-    // A text may be of no unit; a number without one would have to be guessed.
+    // A text may have no unit; the unit of a number would have to be guessed.
     if (setting.type === 'integer') expect(setting.unit).not.toBe('');
     else expect(setting.unit).toBeTypeOf('string');
   });
@@ -146,7 +146,7 @@ describe('settings', () => {
 
   test('SERVICE_ID_FIELD and its plural must differ from all other fields and attributes', () => {
     const names = new Set(['constructor', ...NAMED_ATTRIBUTES]);
-    // SCIM has no service id, and names of its own.
+    // SCIM has no service id, and has names of its own.
     const others = allOperations('zz_field', { rules: rulesOf.current }).filter(
       ({ auth }) => auth === undefined,
     );
@@ -263,9 +263,9 @@ describe('the processes that read a setting', () => {
     expect(reading.filter((process) => !(readBy as readonly string[]).includes(process))).toEqual([]);
   });
 
-  /** The entry and every file of ours that it loads, at once or later. */
+  /** Returns the entry file and every file of this repository that it loads, at once or later. */
   function filesLoadedBy(entry: string): Set<string> {
-    // `npm start` prepares the database in a process of its own.
+    // `npm start` prepares the database in a separate process.
     const files = new Set(entry === entries.start ? [entry, 'src/prepare.ts'] : [entry]);
     for (const file of files) {
       const { loads = [], opens = [] } = modules.get(file) ?? {};
@@ -289,14 +289,14 @@ describe('the processes that read a setting', () => {
 
 const COMMENTS = /\/\*[\s\S]*?\*\/|^\s*\/\/.*$/gm;
 
-/** Files that define settings, check all of them, or have other symbols with the name of one. */
+/** Files that define settings, check all of them, or use a setting's name for something else. */
 const DEFINES = /^src\/platform\/(?:settings(?:\/\w+)?|config|listen)\.ts$/;
 
-/** Code that several processes load and of which each calls only a part. */
+/** Code that several processes load, each of which calls only a part. */
 const SHARED =
   /^src\/(?:platform|processes|queue|embedded|store|object-store|export|streams)\/|^src\/admin\/(?:queue|installation)\.ts$/;
 
-/** The names of all members that a JSON Schema knows, at every depth. */
+/** Collects the names of all members in a JSON Schema, at every depth. */
 function collectMembers(schema: unknown, names: Set<string>): void {
   if (typeof schema !== 'object' || schema === null) return;
   for (const [keyword, value] of Object.entries(schema)) {

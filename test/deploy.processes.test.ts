@@ -49,7 +49,7 @@ describe('Dockerfile', () => {
       expect(steps.length).toBeGreaterThan(0);
       for (const step of steps) {
         const words = step.split(' ').slice(1);
-        // The same decision, of the lock file alone: no package is fetched or removed.
+        // Makes the same decision from the lock file alone, without fetching or removing packages.
         await run('npm', [...words, '--package-lock-only', '--offline', `--cache=${folder}/cache`], {
           cwd: folder,
         });
@@ -117,7 +117,7 @@ describe('Dockerfile', () => {
     // The build compiles dist itself.
     const tops = files.map((file) => file.split('/')[0]!).filter((file) => !/^!|^dist$/.test(file));
     expect(tops.filter((file) => ignored.includes(file))).toEqual([]);
-    // Other texts of the first folder stay away.
+    // Other texts of the root folder are excluded.
     for (const file of ['CHANGELOG.md', 'README.md', 'SECURITY.md'])
       expect(ignored.indexOf(`!${file}`), file).toBeGreaterThan(ignored.indexOf('*.md'));
   });
@@ -170,7 +170,7 @@ function readLock(folder: string): Lock {
   return JSON.parse(readFileSync(path.join(folder, 'package-lock.json'), 'utf8')).packages;
 }
 
-/** Returns the places of packages and of everything that they depend on, as far as it is at the top of the tree. */
+/** Returns the paths of packages and of all their dependencies that are at the top of the tree. */
 function neededBy(lock: Lock, names: string[]): Set<string> {
   const places = new Set<string>(names.map((name) => `node_modules/${name}`));
   for (const place of places)

@@ -16,7 +16,7 @@ const documents = [
 /** Matches a file of this repository in a text; a name with a placeholder matches several files. */
 const OURS = /(?<![\w@/.-])(?:src|workers|test|scripts|docs|prisma|generated)\/[\w./*<{-]+/g;
 
-/** The heading's anchor, as Markdown viewers make it. */
+/** Returns the anchor of a heading, as Markdown viewers make it. */
 function anchorOf(heading: string): string {
   return heading
     .toLowerCase()

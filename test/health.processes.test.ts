@@ -5,7 +5,7 @@ import { describe, expect, test } from 'vitest';
 import { leasePort } from './setup/ports.ts';
 import { startProcess } from './setup/processes.ts';
 
-/** The exit code of the command and the text that it wrote. */
+/** Runs the command. @returns its exit code and its output */
 async function check(name: string, env: Record<string, string>) {
   const { exit, log } = startProcess('dist/src/health.js', env, [name]);
   const { code } = await exit;

@@ -14,7 +14,7 @@ const processes = [
 
 type Env = Record<string, string>;
 
-/** A process of which something is not there yet. */
+/** Starts a process without some of its stores. */
 async function startWithout(file: string, portSetting: string, env: Env) {
   const port = await leasePort();
   const started = startProcess(file, { ...env, [portSetting]: String(port), BOARD_PASSWORD: 'own' });
@@ -88,7 +88,7 @@ test('each process logs one line when a store goes missing and one when the stor
   await hear(/^ready$/);
   for (const { lines, refusals } of all) {
     expect(lines(/^(Postgres|Redis) (does not answer|answered)/)).toHaveLength(4);
-    // No part of a process repeats the news in the words of a library.
+    // Errors of libraries are not logged in addition.
     expect(refusals()).toEqual([]);
   }
 

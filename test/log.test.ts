@@ -10,7 +10,7 @@ beforeAll(async () => {
 });
 afterAll(() => client.end());
 
-/** The error with which Postgres refuses a statement. */
+/** Returns the error with which Postgres rejects a statement. */
 const refusalOf = (statement: string, values: unknown[] = []): Promise<Error> =>
   client.query(statement, values).then(
     () => expect.unreachable(`${statement} was not refused`),

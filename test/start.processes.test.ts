@@ -111,7 +111,7 @@ describe('consecutive starts on one data folder', () => {
     expect((await fetch(`http://127.0.0.1:${env.PORT}/readyz`)).status).toBe(200);
   });
 
-  test('a process that is killed is started again', async () => {
+  test('a killed process is restarted', async () => {
     const web = runningOn(env.DATA_DIR).find(({ command }) => command.includes('dist/src/web.js'))!;
     process.kill(web.pid, 'SIGKILL');
     await waitUntil(() => start.log.some((line) => line.name === 'web' && line.signal === 'SIGKILL'), {

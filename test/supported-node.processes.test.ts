@@ -8,7 +8,7 @@ import { temporaryFolder } from './setup/fixtures.ts';
 const { scripts, engines } = JSON.parse(readFileSync(path.join(packageRoot, 'package.json'), 'utf8'));
 const env = { PATH: process.env.PATH, HOME: process.env.HOME };
 
-/** Runs the command line of a script of package.json on a Node that says that it is another version. */
+/** Runs a script of package.json on a Node that reports another version. */
 const runOn = (version: string, script: string) => runLineOn(version, scripts[script]);
 
 function runLineOn(version: string, line: string) {
@@ -24,7 +24,7 @@ function runLineOn(version: string, line: string) {
   });
 }
 
-/** A folder with the manifest, as if this Node were older than all. */
+/** Returns a folder whose manifest requires a newer Node than this one. */
 function copyForAnother(): string {
   const folder = copyOfManifest();
   const manifest = path.join(folder, 'package.json');
@@ -90,7 +90,7 @@ function copyOfManifest(): string {
   return folder;
 }
 
-/** Without installing anything, and without the network. */
+/** Runs npm ci without installing and without the network. */
 function npmCi(folder: string, ...more: string[]) {
   return spawnSync('npm', ['ci', '--dry-run', '--ignore-scripts', '--offline', ...more], {
     cwd: folder,

@@ -25,7 +25,7 @@ function wayTo(forbidden: string[], test: string): string[] | undefined {
   for (const way of ways) {
     for (const next of byFile.get(way[0]!)?.values ?? []) {
       if (forbidden.includes(next)) return [next, ...way];
-      // Redis and PgBouncer are servers of the run; how they are started is their own affair.
+      // Redis and PgBouncer are shared servers of the run; the imports of their helpers do not count.
       if (seen.has(next) || !/^(?:test|tools)\//.test(next) || startsServers.includes(next)) continue;
       seen.add(next);
       ways.push([next, ...way]);

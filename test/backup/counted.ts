@@ -4,14 +4,14 @@ import { expect } from 'vitest';
 import { send } from '../setup/api.ts';
 import { waitUntil } from '../setup/fixtures.ts';
 
-/** Users of a set, each with one attribute and two events that are alike. */
+/** Users of a set, each with one attribute and two equal events. */
 const USERS = 20;
 /** Objects of a set. */
 export const OBJECTS = USERS * 3;
 
 const name = (set: string, number: number) => `${set}-${number}`;
 
-/** Sends a set of users, over some requests, and expects each to be accepted. */
+/** Sends a set of users in several requests, and expects each request to be accepted. */
 export async function sendSet(port: number | string, key: string, set: string): Promise<void> {
   for (let number = 0; number < USERS; number += 5) {
     const users = Array.from({ length: 5 }, (_, index) => name(set, number + index));
@@ -45,7 +45,7 @@ export async function countSets(url: string): Promise<Record<string, unknown>> {
   }
 }
 
-/** A set that took effect once, whole. */
+/** Counts of a set that took effect once and completely. */
 export const once = { users: USERS, points: USERS, events: 2 * USERS, summed: 2 * USERS };
 
 /**

@@ -30,5 +30,5 @@ export function follow(name: string, env: Record<string, string>, folders: strin
   if (status !== 0) throw new Error(`${name}: ${stderr}${stdout}`);
 }
 
-/** Their names, in the order of the page. */
+/** Names of the commands, in the order of the page. */
 export const documented = [...blocks.keys()];

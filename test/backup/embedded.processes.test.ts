@@ -11,7 +11,7 @@ let key: string;
 let applied: number;
 let copy: Awaited<ReturnType<typeof settings>>;
 
-/** docs/backup.md, the embedded form. */
+/** The embedded form of docs/backup.md. */
 beforeAll(async () => {
   const original = await settings();
   const start = await startAndWait(original);
@@ -31,7 +31,7 @@ beforeAll(async () => {
   follow('keep the folder', { DATA_DIR: original.DATA_DIR, BACKUP });
   copy = { ...(await settings()), DATA_DIR: path.join(temporaryFolder('penstock-elsewhere-'), 'data') };
   follow('bring the folder back', { DATA_DIR: copy.DATA_DIR, BACKUP });
-  // The original goes on, as on the machine that a copy was taken of.
+  // The original continues, as it would on the machine that was copied.
   begin(original);
   const restored = await startAndWait(copy);
   // The restored installation keeps its key.

@@ -19,7 +19,7 @@ const begin = async () => {
 const edge = () => fleet.edges[0]!.port;
 const send = (set: string) => sendSet(edge(), fleet.workspace.key, set);
 
-/** Sends a set and has it applied; the workers are gone then. */
+/** Sends a set and waits until it is applied; then ends the workers. */
 async function sendAndApply(set: string): Promise<void> {
   await send(set);
   const worker = await fleet.startWorker();
@@ -39,7 +39,7 @@ async function goOn(env: Record<string, string>): Promise<number> {
   return drained(edge());
 }
 
-/** Redis as it is now, in a folder of its own; it runs on. */
+/** Copies the data of Redis to a new folder; Redis keeps running. */
 async function keepRedis(redis: TestRedis): Promise<string> {
   const BACKUP = temporaryFolder('penstock-backup-');
   follow('keep a running Redis', { REDIS_URL: redis.url, REDIS_DIR: redis.dir, BACKUP });
@@ -52,7 +52,7 @@ async function bringRedis(BACKUP: string): Promise<string> {
   return (await startRedis({ dir: REDIS_DIR })).url;
 }
 
-/** Postgres as it is now, as a database of its own. No process of ours may be connected to it. */
+/** Copies the database. No process of the fleet may be connected to it. */
 async function keepPostgres(): Promise<string> {
   const copy = await createDatabase();
   await copy.drop();
@@ -94,7 +94,7 @@ test('a Postgres older than Redis lacks later objects, and applies waiting ones 
   expect(await countSets(DATABASE_URL)).toEqual({ done: once, waiting: once });
 });
 
-// Under load it is fault 7 of test/chaos/stores.
+// Fault 7 of test/chaos/stores covers this under load.
 test.runIf(isLong)(
   'an empty Redis loses only unapplied objects; web and worker resume by themselves',
   async () => {

@@ -13,7 +13,7 @@ import { countSets, drained, OBJECTS, once, sendSet } from './counted.ts';
 import { follow } from './documented.ts';
 import { homeWithPasswordOf, startPostgresServer, type TestServer } from './servers.ts';
 
-/** Processes of one installation. */
+/** Starts the processes of one installation. */
 function openInstallation(DATABASE_URL: string, REDIS_URL: string) {
   const env = { DATABASE_URL, REDIS_URL, LANES: '2', QUEUE_TIMEOUT_MS: '10000', LOG_LEVEL: 'warn' };
   const running: TestProcess[] = [];
@@ -39,7 +39,7 @@ function openInstallation(DATABASE_URL: string, REDIS_URL: string) {
   };
 }
 
-/** How Postgres is kept and brought back, by the words of the page; `bring` gives the new server. */
+/** A way to back up and restore Postgres, by the text of the page; `bring` returns the new server. */
 interface Way {
   programs: string | undefined;
   keep(server: TestServer, BACKUP: string): Promise<void>;
@@ -74,8 +74,9 @@ const byDump: Way = {
 };
 
 /**
- * The Postgres from npm has no pg_dump: that way is tried where another one is installed. In the short form it is the only
- * one there, since test/backup/embedded keeps a data folder.
+ * The Postgres from npm has no pg_dump: that way is tested if another Postgres is installed. In the short
+ * form it is the only
+ * way, because test/backup/embedded copies a data folder.
  */
 const ways: [string, Way][] = [
   ...(isLong || !programs ? ([['its data folder', byFolder]] as [string, Way][]) : []),

@@ -47,7 +47,7 @@ export function homeWithPasswordOf({ PGDATA }: TestServer): string {
   return home;
 }
 
-/** Only Postgres 17 and newer know the locale that the embedded one is made with. */
+/** Returns an initdb with locale C: only Postgres 17 and newer know the locale of the embedded one. */
 function withoutBuiltInLocales(initdb: string): string {
   const file = path.join(temporaryFolder('penstock-initdb-'), 'initdb');
   writeFileSync(

@@ -10,7 +10,7 @@ import { type CpuProfile, sumStacks } from '../../tools/bench/flame/profile.ts';
 
 const file = (name: string) => pathToFileURL(path.join(packageRoot, name)).href;
 
-/** main calls parse and, in two ways, write; 1 ms between two samples. */
+/** main calls parse and, in two places, write; samples are 1 ms apart. */
 const profile: CpuProfile = {
   startTime: 0,
   nodes: [

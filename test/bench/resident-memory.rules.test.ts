@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import { describeReadings, watchResident } from '../../tools/bench/resident-memory.ts';
 import { waitUntil } from '../setup/wait-until.ts';
 
-/** A reading a second of a process that takes 2 MB a second in its first minute, then `perMinute`. */
+/** Readings per second of a process that grows by 2 MB a second in its first minute, then by `perMinute`. */
 function readings(seconds: number, perMinute: number) {
   return Array.from({ length: seconds + 1 }, (_, at) => {
     const warm = Math.min(at, 60);

@@ -11,10 +11,10 @@ import { startCommitCutter } from '../workers/commit-cutter.ts';
 
 const CUTS = 6;
 
-/** Whether a cut meets something that has an effect, or is overtaken, is a matter of moments: so many tries. */
+/** Attempts, because it is a matter of timing whether a cut affects a commit, or a job is overtaken. */
 const TRIES = 5;
 
-/** A worker loses its connection around commits, or is killed and replaced, while it is sent to. */
+/** A worker loses its connection around commits, or is killed and replaced, under load. */
 async function runWith(breakage: Breakage | undefined, faults: ('cut' | 'kill')[]) {
   const { url } = await createDatabase();
   const scene = new Scene({

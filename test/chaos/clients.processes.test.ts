@@ -12,5 +12,5 @@ import { shortForms } from './short-form.ts';
  */
 const tooMuch = isLong ? [largeBodies, slowSockets] : [];
 
-// Clients ask for too much, too often, or too slowly.
+// Clients send too much, too often, or too slowly.
 shortForms('redis', [hostileShapes, hostileNames, ...tooMuch, oneKey, sharedLimit]);

@@ -4,6 +4,6 @@ import { rollingRestart } from '../../tools/chaos/scenarios/03-rolling-restart.t
 import { listHistories } from '../../tools/chaos/scenarios/40-list-histories.ts';
 import { shortForms } from './short-form.ts';
 
-// Processes of ours are killed, frozen and asked to end.
+// Penstock processes are killed, frozen and asked to stop.
 shortForms('redis', [killedWorkers, killedEdges, listHistories, rollingRestart]);
 shortForms('postgres', [killedWorkers, killedEdges]);

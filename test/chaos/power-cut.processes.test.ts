@@ -14,7 +14,7 @@ await findCompiler();
 
 shortForms('redis', [powerCuts]);
 
-/** Runs a program of Node whose files are followed, and cuts the power after it. */
+/** Runs a Node program whose file operations are recorded, and then simulates a power cut. */
 function runAndCut(folder: string, script: string): void {
   const { program, cut } = followDurable(folder, process.execPath);
   execFileSync(program, ['--input-type=module', '-e', script], { cwd: folder, stdio: 'pipe' });

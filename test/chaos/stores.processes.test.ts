@@ -13,5 +13,5 @@ shortForms('redis', [killedRedis, frozenRedis, fullRedis, stoppedPostgres, empty
   env: { QUEUE_TIMEOUT_MS: '700' },
   startPostgres: startOwnPostgres,
 });
-// A full disk of Postgres is met with the queue in Redis, too.
+// The full disk of Postgres is tested with the queue in Redis, too.
 shortForms('postgres', [stoppedPostgres, ...(isLong ? [fullDisk] : [])]);

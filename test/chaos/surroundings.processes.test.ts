@@ -5,6 +5,7 @@ import { otherRelease } from '../../tools/chaos/scenarios/26-other-release.ts';
 import { isLong } from '../setup/length.ts';
 import { shortForms } from './short-form.ts';
 
-// Clocks, the network, time and another release.
-// Memory that grows does not show within seconds: without it, a soak is the load of every other one.
+// Faults of clocks, network and releases. A memory leak does not show within seconds, so a short soak would
+// only repeat the
+// load of the other scenarios.
 shortForms('redis', [...(isLong ? [soak] : []), otherRelease, wrongClocks, badNetwork]);

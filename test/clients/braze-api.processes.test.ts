@@ -22,7 +22,7 @@ describe.each(eitherBackend)(
       return new Braze(`http://127.0.0.1:${fleet.edges[0]!.port}`, key);
     }
 
-    /** The one user with this external id, once reading shows that it has the attribute `done`. */
+    /** Waits until the user with this external id has the attribute `done`, and returns the user. */
     async function userDone(external_id: string) {
       return waitUntil(
         async () => {

@@ -70,7 +70,7 @@ describe.each(eitherBackend)('the npm package @segment/action-destinations; queu
     return fleet.stop;
   });
 
-  /** Runs an action on an event as a source sends it, by the package's own default mapping. */
+  /** Runs an action on an event of a source, with the package's own default mapping. */
   async function act(action: string, event: object, mapping: object = {}) {
     const responses = await destination.testAction(action, {
       event: { timestamp, ...event },

@@ -14,10 +14,10 @@ const withBody = operations.filter(({ body }) => body);
 
 const codes = (Object.keys(errors) as (keyof typeof errors)[]).flatMap((name) => explain(name)?.code ?? []);
 
-/** Longer than the body limit, also when it is JSON. */
+/** Exceeds the body limit, also as JSON. */
 const FIVE_MEGABYTES = 5 * 1024 * 1024;
 
-/** Little on the wire, and 100 MB when it is unpacked. */
+/** Small on the wire, and 100 MB when it is unpacked. */
 const GZIP_BOMB = gzipSync(Buffer.alloc(100 * 1024 * 1024, ' '));
 
 /** Elements that no array accepts, alone and combined. */
@@ -75,7 +75,7 @@ describe('bodies and errors of every operation', () => {
         expectError(operation, answer, 'unsupportedMediaType');
       });
 
-      test('reads a hostile content type as quickly as an honest one', async () => {
+      test('reads a hostile content type as quickly as a valid one', async () => {
         const type = `application/json${' '.repeat(150)}x`;
         const answer = await accept(operation, { headers: { 'content-type': type } });
         expectError(operation, answer, 'unsupportedMediaType');
@@ -251,7 +251,7 @@ describe('bodies and errors of every operation', () => {
   staysPrivate();
 });
 
-/** The arrays of a body that have a cap, with something to fill them. */
+/** Returns the arrays of a body that have a maximum, each with an element to repeat. */
 function cappedArrays({ body, example }: Operation) {
   const properties = Object.entries((body?.properties ?? {}) as Record<string, Schema>);
   return properties.flatMap(([name, schema]) => {
@@ -271,7 +271,7 @@ function sampleOf({ type, required, properties }: Schema): Json {
   );
 }
 
-/** `{type, input_array, index}` of an element that is to blame; `{type}` where it is the request as a whole. */
+/** Expects `{type, input_array, index}` for an invalid element, and `{type}` for the request as a whole. */
 function expectOneShape(errors: unknown): void {
   expect(errors).toBeInstanceOf(Array);
   expect(errors).not.toHaveLength(0);

@@ -41,5 +41,5 @@ export function expectFit(schema: Schema, value: unknown): void {
   expect(fits.errors ?? []).toEqual([]);
 }
 
-/** Every status with which a request can be accepted: an answer that waits for the workers may come too late. */
+/** Returns every status of an accepted request, because an answer that waits for the workers may be 202. */
 export const acceptedStatuses = ({ replies }: Operation) => Object.keys(replies).map(Number);

@@ -189,7 +189,7 @@ describe.each(eitherBackend)('every operation, with the queue in %s', (backend) 
           ({ operationId }) => operationId,
         ),
       );
-      // The document goes by paths, the list by the specification.
+      // The document is ordered by path, the list by the specification.
       expect(named.sort()).toEqual(operations.map(({ id }) => id).sort());
     });
 
@@ -200,7 +200,7 @@ describe.each(eitherBackend)('every operation, with the queue in %s', (backend) 
       }
     });
 
-    test('one log line per request to an operation, with the id of its answer', async () => {
+    test('each request to an operation has one log line, with the id of its answer', async () => {
       const answers = new Map<string, { operation: string; status: number }>();
       for (const operation of operations) {
         const { status, headers } = await accept(operation);

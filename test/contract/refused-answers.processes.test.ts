@@ -7,7 +7,7 @@ import { type ApiAnswer, type ApiRequest, exampleOf } from '../setup/api.ts';
 import { createWorkspace } from '../setup/workspace.ts';
 import { contractScene, operations } from './scene.ts';
 
-// SCIM has an error form of its own, which test/scim covers.
+// SCIM has its own form of errors, which test/scim covers.
 const withApiKey = operations.filter(({ auth }) => auth === undefined);
 const withBody = withApiKey.filter(({ body }) => body);
 const tracking = withApiKey.filter(({ id }) => id.startsWith('users.track'));
@@ -15,7 +15,7 @@ const tracking = withApiKey.filter(({ id }) => id.startsWith('users.track'));
 describe('how five clients read rejections', () => {
   const { accept, ask, access, fleet, makeKey } = contractScene('redis');
 
-  /** Expects each client to read the answer, which has this status. */
+  /** Expects each client to read the answer, and the answer to have this status. */
   function expectReadable(answer: ApiAnswer, status: number, json: Json | undefined): void {
     expect(answer.status).toBe(status);
     const { headers, body } = answer;
@@ -111,7 +111,7 @@ describe('how five clients read rejections', () => {
     });
   });
 
-  // The last one: afterwards the fleet has no Redis.
+  // Keep this test last: it stops the Redis of the fleet.
   test('503 of every operation has a message and no errors', async () => {
     await fleet().redis!.stop();
     for (const operation of withApiKey) await refuse(operation, 503, {});

@@ -18,7 +18,7 @@ export const operations = allOperations('service_id');
 export function contractScene(backend: Backend, { edges = 1 } = {}) {
   let fleet: Fleet;
   let access: ReturnType<typeof createAccess>;
-  /** Every key that was sent, good and bad. */
+  /** Every key that was sent, valid or not. */
   const sent = new Set<string>();
   beforeAll(async () => {
     fleet = await startFleet(backend, {
@@ -64,7 +64,7 @@ export function contractScene(backend: Backend, { edges = 1 } = {}) {
       return ask({ ...example, ...admitted, ...change, headers }, to);
     },
 
-    /** A key of the fleet's workspace. */
+    /** Creates a key of the fleet's workspace. */
     async makeKey(allowed: readonly string[], allowlist: string[] = []): Promise<string> {
       const { secret, identifier, hash } = newApiKey();
       await fleet.pool.query(

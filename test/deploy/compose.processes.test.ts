@@ -161,7 +161,7 @@ describe('docker-compose.yml', () => {
   test('allows scaling of web, workers and sync: no container name, no fixed port', () => {
     for (const service of [web, worker, sync]) expect(service.container_name).toBeUndefined();
     for (const service of [worker, sync]) expect(service.ports).toBeUndefined();
-    // A range has a port for each.
+    // A range has one port per container.
     expect(web.ports).toEqual([`\${WEB_PORTS:-${settings.PORT.default}}:${settings.PORT.default}`]);
   });
 

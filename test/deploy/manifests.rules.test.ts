@@ -118,7 +118,7 @@ describe.each(renderings)('deploy/$file', ({ file, sources }) => {
     );
     for (const name of targets) {
       const target = of('Deployment').find((one) => one.metadata.name === name);
-      // A number here would be set again at each apply.
+      // A number here would be reset by each apply.
       expect(target.spec.replicas).toBeUndefined();
     }
   });
@@ -186,7 +186,7 @@ function plain(one: Manifest): Manifest {
       return undefined;
     if (key === 'annotations' && Object.keys(value).every((name) => name === 'checksum/config'))
       return undefined;
-    // The default of a tag that is not `latest`.
+    // Default for a tag other than `latest`.
     if (key === 'imagePullPolicy') return undefined;
     return key === 'name' && typeof value === 'string' ? value.replace(suffix, '$1') : value;
   });

@@ -5,7 +5,7 @@ export interface Manifest {
   metadata: { name: string; namespace?: string; labels?: Record<string, string> };
 }
 
-/** Packages that are made of the schemas which Kubernetes and the two operators publish, by API group. */
+/** Packages generated from the schemas of Kubernetes and of the two operators, by API group. */
 const packages: Record<string, string> = {
   'keda.sh': '@kubernetes-models/keda',
   'monitoring.coreos.com': '@kubernetes-models/prometheus-operator',
@@ -44,7 +44,7 @@ export async function faultsOf(object: Manifest): Promise<string[]> {
   return faults;
 }
 
-/** The value, which says of each of its members that it was looked at. */
+/** Wraps a value so that each member that is read is recorded. */
 function watch(value: unknown, at: string, known: Set<string>): unknown {
   if (typeof value !== 'object' || value === null) return value;
   return new Proxy(value, {

@@ -48,7 +48,7 @@ const judged: Record<string, (answer: Json) => void> = {
     }),
 };
 
-/** Starts a new workspace with the name of the examples; the workspace before it gives up the name. */
+/** Starts a new workspace with the name that the examples use, and renames the previous one. */
 async function createDefault() {
   await fleet.pool.query(`update workspaces set name = id::text where name = 'default'`);
   return createWorkspace(fleet.pool, 'default');
@@ -155,5 +155,5 @@ async function runGuide(name: string, before: readonly Step[] = []): Promise<voi
 /** Commands that the test replaces: `fleet` runs already, and `env` has the variables. */
 const STARTS = /^git clone |^npm |^(?:[A-Z_]+=\S* )*npm start$|^export /;
 
-/** Requests whose answer follows the workers. */
+/** Requests whose answer depends on the workers. */
 const READS = /\/users\/export\/ids|\/requests\/|_series\?|\/status\/get\?/;

@@ -23,14 +23,14 @@ import { pathWithNpx } from '../setup/npx.ts';
 const THEIR_KEY = 'a-key-that-clients-have-already-0123456789';
 const THEIR_HOST = 'https://rest.example.com';
 
-/** The shell blocks of docs/migration.md, by the number of their step; 7 is the way out. */
+/** Shell blocks of docs/migration.md, by the number of their step; 7 is the way back. */
 function blocksOf(): string[][] {
   const text = readFileSync(path.join(packageRoot, 'docs/migration.md'), 'utf8');
   const steps = text.split(/^## /m).slice(1);
   return steps.map((step) => [...step.matchAll(/^```sh\n(.*?)^```$/gms)].map(([, block]) => block!));
 }
 
-/** The other service: takes everything. */
+/** The other service, which accepts every request. */
 let upstream: Server;
 const asked: string[] = [];
 let folder: string;

@@ -13,7 +13,7 @@ const document = JSON.parse(JSON.stringify(openApiDocument(operations)));
 const site = createSite(document);
 const textOf = (place: string) => site.page(place)!.toString();
 
-/** Every page that links lead to, from the first one on. */
+/** Returns every page that links lead to, starting from the first page. */
 function crawl(): Map<string, string> {
   const pages = new Map([['', textOf('')]]);
   for (const [, text] of pages)
@@ -98,7 +98,7 @@ describe('the pages of the documentation', () => {
   });
 });
 
-/** Whether something of ours is at the address, and has the anchor. */
+/** Checks whether a page, file or picture is at the address, and has the anchor. */
 function isThere(link: string, from: string): boolean {
   if (/^https?:|^data:,$|^\/openapi\.json$/.test(link)) return true;
   const [to, anchor] = link.split('#') as [string, string?];

@@ -10,7 +10,7 @@ import { temporaryFolder, waitUntil } from '../setup/fixtures.ts';
 
 const log = createLog('test', 'silent');
 
-/** A server that is kept running, and can be made unable to start. */
+/** Starts a supervised server that can be prevented from starting. */
 async function startScene() {
   const folder = temporaryFolder();
   chmodSync(folder, 0o777);

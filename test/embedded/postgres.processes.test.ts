@@ -210,7 +210,7 @@ test.for([
   expect(own).toEqual({ data_directory: path.join(home, 'postgres') });
 });
 
-/** Programs of which the server waits for `go` and has made `asked` before. */
+/** Returns binaries whose server creates `asked` and then waits for `go`. */
 async function patientBinaries() {
   const folder = temporaryFolder();
   chmodSync(folder, 0o777);
@@ -225,7 +225,7 @@ async function patientBinaries() {
   return { binaries: { ...real, postgres }, asked, go };
 }
 
-/** On a cluster that was made before. */
+/** Starts Postgres on a copy of a finished cluster. */
 async function start(home: string, options: EmbeddedOptions = {}): Promise<EmbeddedPostgres> {
   if (!hasEmbeddedPostgres(home)) useMadeCluster(home);
   return startNew(home, options);

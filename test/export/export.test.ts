@@ -52,7 +52,7 @@ const folderStore = (folder: string) =>
     },
   });
 
-/** Few users a page and a file, so that there are several of both. */
+/** A few users per page and per file, so that there are several of both. */
 const run = (store: ObjectStore, more: Partial<ExportOptions> = {}) =>
   exportRows(all(), {
     ...{ pool, store, serviceIdField: 'service_id', rowsOfFile: 6, lookedAt: 3 },

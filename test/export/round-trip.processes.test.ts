@@ -189,7 +189,7 @@ test('rows exported from a workspace and imported into another are exported equa
     const files = new Map<string, string[]>();
     for (const [what] of kinds) files.set(what, (await exported('shop', what, '--format', format)).files);
     const { id } = copies[format]!;
-    // A group has its id in one workspace alone.
+    // A group id belongs to one workspace, so the groups are moved.
     await fleet.pool.query('update subscription_groups set workspace_id = $1', [id]);
     for (const [what, as] of kinds) await imported(files.get(what)!, `copy-${format}`, ...as);
     // A second import of the same files adds no rows.

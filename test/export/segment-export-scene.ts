@@ -32,7 +32,7 @@ import { leaveBehind } from '../setup/left-behind.ts';
 import { createWorkspace } from '../setup/workspace.ts';
 import { silent } from '../workers/batch.ts';
 
-/** One more than a file holds. */
+/** One user more than a file holds. */
 export const CROWD = 5001;
 export const actor = commandLine();
 
@@ -170,7 +170,7 @@ export const exportOf = (segment_id: string, more: Record<string, Json> = {}) =>
   ...more,
 });
 
-/** Users, a line each. */
+/** Parses users, one per line. */
 export function readLines(text: string): Record<string, Json>[] {
   return text
     .trimEnd()
@@ -184,7 +184,7 @@ export const archivesOf = (config: Config) =>
     .filter((file) => file.endsWith('.zip'))
     .map((file) => path.join(folderOf(config), file));
 
-/** Users of each file of the archive in a folder, by its name. */
+/** Returns the users of each file of the archive in a folder, by file name. */
 export async function unzip(config: Config): Promise<Record<string, Record<string, Json>[]>> {
   const [file, ...others] = archivesOf(config);
   expect(others).toEqual([]);

@@ -8,7 +8,7 @@ import { temporaryFolder, waitUntil } from '../setup/fixtures.ts';
 import { startReceiver } from '../streams/receiver.ts';
 import { unzip } from './segment-export-scene.ts';
 
-/** Some seconds of writing: a kill meets it in the middle. */
+/** Enough for several seconds of writing, so that the kill interrupts it. */
 const USERS = 60_000;
 
 test('an export whose process is killed is completed once by another, with its callback', async () => {

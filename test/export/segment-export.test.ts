@@ -142,7 +142,7 @@ describe('without a bucket', () => {
   });
 });
 
-/** The next try finds the segment archived, and its time for files has passed. */
+/** Archives the segment, so that the next attempt fails, and expires its files. */
 async function failAndTidy(config: ReturnType<typeof settings>, segmentId: string, workspaceId: string) {
   await archiveSegment(pool, actor, { workspaceId, id: segmentId, name: segmentId });
   const failed = await working(config, () => ended(workspaceId));
@@ -154,7 +154,7 @@ async function failAndTidy(config: ReturnType<typeof settings>, segmentId: strin
 }
 
 describe('files of an export that fails before it is ready', () => {
-  /** A process that puts the files, and is gone before Postgres hears of it. */
+  /** Simulates a process that puts the files, and dies before it updates Postgres. */
   async function putAndDie(config: ReturnType<typeof settings>, isBucket: boolean) {
     const [wanted] = await leaseExports(pool, 'open', { process: newId(), milliseconds: 1, limit: 1 });
     const files = await openExportFiles(config);

@@ -4,7 +4,9 @@ import { penstockOn } from '../admin/penstock.ts';
 import { createDatabase } from '../setup/fixtures.ts';
 import { createWorkspace } from '../setup/workspace.ts';
 
-/** A database with the workspace `shop`, and the admin command on it; called within `beforeAll`. */
+/**
+ * Creates a database with the workspace `shop`, and the admin command on it; to be called within `beforeAll`.
+ */
 export async function openShop() {
   const { url } = await createDatabase();
   const pool = new pg.Pool({ connectionString: url, max: 4 });

@@ -9,7 +9,7 @@ const CLIENTS = 8;
 export interface Crossed {
   merges: number;
   events: number;
-  /** Answers but 201 and 202. */
+  /** Answers other than 201 and 202. */
   refused: number;
 }
 
@@ -67,12 +67,12 @@ export async function readCrossed({ pool }: Pick<Fleet, 'pool'>) {
   return rows[0]!;
 }
 
-/** Errors of workers that speak of a deadlock. */
+/** Returns the log lines of workers that mention a deadlock. */
 export function deadlocksOf({ workers }: Pick<Fleet, 'workers'>): unknown[] {
   return workers.flatMap(({ log }) => log).filter(({ err }) => /deadlock/.test(JSON.stringify(err ?? '')));
 }
 
-/** A→B and B→A, a chain, a cycle, and merges of anybody. */
+/** Returns A→B and B→A, a chain, a cycle, and merges of random users. */
 function crossing(random: () => number, user: () => string): object[] {
   const pairs: [string, string][] = [];
   while (pairs.length < OF_ONE_REQUEST) {

@@ -25,7 +25,7 @@ test(`G2: objects and merges have one effect if ${COMMITS} commits are cut, half
   const { pool, url, workspace } = store;
   const cutter = await startCommitCutter(url);
   const throughProxy = openPool(cutter.url);
-  // On a Citus the place of a workspace is made in a transaction of its own, once: that one is not meant to be cut.
+  // On a Citus, the place of a workspace is created once in a separate transaction, which must not be cut.
   expect(await applyBatch(throughProxy, [deliver(workspace, [event('keeper')])], silent)).toMatchObject({
     kind: 'applied',
   });

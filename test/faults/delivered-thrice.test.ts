@@ -14,7 +14,10 @@ beforeAll(async () => {
 });
 afterAll(() => store.pool.end());
 
-/** Events and points of some users, and at the end a merge of one into the next. */
+/**
+ * Returns an envelope with events and increments of some users, followed by a merge of one user into the
+ * next.
+ */
 function envelope(number: number): Delivery {
   const user = (place: number) => `user-${place % USERS}`;
   const objects = Array.from({ length: EVENTS }, (_, place) => event(user(place)));

@@ -20,20 +20,20 @@ import {
   tracked,
 } from './idempotency-scene.ts';
 
-/** Requests that are under way when an edge is killed, and how often one is. */
+/** Requests in progress when a web process is killed, and the number of kills. */
 const AT_ONCE = 24;
 const KILLS = lengthOf({ short: 4, long: 40 });
 
 describe.each(eitherBackend)('a web process dies during a request with a key, the queue in %s', (backend) => {
   let fleet: Fleet;
   beforeAll(async () => {
-    // The lanes are closed for so long.
+    // Requests wait this long while the test has closed the lanes.
     fleet = await startFleet(backend, { edges: 2, workers: 2, env: { QUEUE_TIMEOUT_MS: '3000' } });
     await liftLimits(fleet.pool, fleet.workspace.id);
   });
   afterAll(() => fleet?.stop());
 
-  /** Kills the first edge, and starts another in its place. */
+  /** Kills the first web process, and starts a replacement. */
   async function kill(): Promise<void> {
     const victim = fleet.edges[0]!;
     await fleet.end(victim);
@@ -173,7 +173,7 @@ describe.each(eitherBackend)('a web process dies during a request with a key, th
             headers: { 'Idempotency-Key': key },
           });
         const firsts = requests.map((request) => sendTo(ports[0]!, request).catch(isLost));
-        // Some are answered, some under way, some not begun.
+        // By now some requests are answered, some are in progress, and some have not begun.
         await Promise.race([...firsts, sleep((32 * round) / KILLS)]);
         await kill();
         const told = await Promise.all(firsts);

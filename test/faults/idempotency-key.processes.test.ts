@@ -69,7 +69,7 @@ describe.each(eitherBackend)('one Idempotency-Key, two web processes, the queue 
     expect(effects.get(users[1 - winner]!)).toMatchObject({ events: 0, purchases: 0 });
   });
 
-  test('the name of the header in any case, and the key as a quoted string, are the same', async () => {
+  test("the header's name in any case, and the key in quotes, are the same key", async () => {
     const key = newKey();
     const json = tracked('quoted');
     const sendAs = (headers: Record<string, string>) =>
@@ -127,7 +127,7 @@ describe.each(eitherBackend)('one Idempotency-Key, two web processes, the queue 
     expect((await effectsOn(fleet, ['mended'])).get('mended')).toEqual(ONCE);
   });
 
-  test('a repeated request takes a token of its limit', async () => {
+  test('a repeated request counts towards its rate limit', async () => {
     const limited = await createWorkspace(fleet.pool, `limited-${backend}`);
     await fleet.pool.query("insert into rate_limits values ($1, 'users.track', 2, 3600)", [limited.id]);
     const key = newKey();

@@ -56,7 +56,7 @@ export async function askUntilAnswered(
   return answer!;
 }
 
-/** The same request, so many times at once, to all edges in turn. */
+/** Sends the same request so many times at once, to all web processes in turn. */
 export function askAtOnce(fleet: Fleet, times: number, key: string, request: ApiRequest) {
   return Promise.all(
     Array.from({ length: times }, (_, index) => askUntilAnswered(fleet, key, request, index)),
@@ -68,7 +68,7 @@ export function saidBy({ status, body, headers }: ApiAnswer) {
   return { status, body, requestId: headers.get('x-request-id') };
 }
 
-/** How often each part of `tracked` has taken effect for each user, once all that was accepted before has. */
+/** Counts the effects of each part of `tracked` for each user, once all accepted requests are applied. */
 export async function effectsOn(fleet: Fleet, users: string[]) {
   const { pool, edges, workspace } = fleet;
   const last = `last-${randomUUID()}`;
@@ -100,7 +100,7 @@ export async function effectsOn(fleet: Fleet, users: string[]) {
   return new Map(rows.map(({ user, ...effects }) => [user, effects]));
 }
 
-/** Keeps the lanes from taking anything until the answer is called; rate limits are taken as ever. */
+/** Makes the lanes reject jobs until the returned function is called; rate limits work as usual. */
 export async function closeLanes({ redis, pool }: Fleet): Promise<() => Promise<void>> {
   if (redis) {
     const operator = new Redis(redis.url);
@@ -118,7 +118,7 @@ export async function closeLanes({ redis, pool }: Fleet): Promise<() => Promise<
   };
 }
 
-/** Any constant will do, as long as no other lock of the database has it. */
+/** A lock number that no other lock of the database has. */
 const ANSWERS = 4_711;
 
 /**

@@ -1,6 +1,6 @@
 import type { Fleet } from '../guarantees/fleet.ts';
 
-/** Rate limits that no test meets. */
+/** Raises the rate limits so that no test reaches them. */
 export async function raiseLimits({ pool, workspace }: Fleet): Promise<void> {
   await pool.query(
     `insert into rate_limits (workspace_id, bucket, requests, window_seconds)

@@ -20,7 +20,7 @@ describe.each(fleets)('queue on $backend, $lanes lanes', ({ backend, lanes }) =>
     return fleet.stop;
   });
 
-  // First: it counts all that the database holds.
+  // Keep this test first: it counts all rows of the database.
   test('merge and identify race with track of the same users: each event is counted once', {
     timeout: 300_000,
   }, async () => {

@@ -6,7 +6,7 @@ import { lengthOf } from '../setup/length.ts';
 
 const USERS = 20;
 const CLIENTS = 12;
-/** So that something races also on a machine that is busy. */
+/** Minimum number of elements, so that some race on a busy machine too. */
 const LEAST_ELEMENTS = lengthOf({ short: 800, long: 2000 });
 /**
  * Maximum number of elements that wait to be applied, so that racing requests are in progress at the same
@@ -26,7 +26,10 @@ export const patience = {
 
 type Post = (path: string, body: object) => Promise<void>;
 
-/** Clients that send at random, each its next request when the one before is accepted. @returns elements sent */
+/**
+ * Runs clients that send random requests, each after the previous one was accepted. @returns the number of
+ * elements
+ */
 async function race(
   fleet: Fleet,
   seconds: number,
@@ -130,7 +133,7 @@ export async function readSums({ pool }: Pick<Fleet, 'pool'>) {
  */
 export async function raceDeletes(fleet: Fleet, seconds: number) {
   const sent: { user: string; name: string; accepted: number }[] = [];
-  /** When the last delete of a user was sent, and when it was accepted. */
+  /** Times at which the last delete of a user was sent and accepted. */
   const deleted = new Map<string, { sent: number; accepted: number }>();
   let number = 0;
   const elements = await race(fleet, seconds, async (random, post) => {

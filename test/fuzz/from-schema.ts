@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { hostileText, hostileValue } from './hostile.ts';
 
-/** A JSON Schema as the OpenAPI document has it. */
+/** A JSON Schema in the form of the OpenAPI document. */
 export interface DocumentedSchema {
   type?: string | string[];
   properties?: Record<string, DocumentedSchema>;

@@ -13,7 +13,7 @@ import { watchLag } from './lag.ts';
 import { shots } from './requests.ts';
 import { type FuzzResult, fuzz } from './run.ts';
 
-/** `npm run fuzz` sends 100,000, if they take no longer than an hour. */
+/** `npm run fuzz` sends 100,000 requests, or as many as it can in an hour. */
 const COUNT = Number(process.env.FUZZ_REQUESTS ?? lengthOf({ short: 3000, long: 100_000 }));
 const DEADLINE = Number(process.env.FUZZ_MINUTES ?? lengthOf({ short: 0.2, long: 60 })) * 60_000;
 const SEED = Number(process.env.FUZZ_SEED ?? Date.now() % 1_000_000_000);
@@ -91,7 +91,7 @@ const named = `, seed ${SEED}`;
 
 test(`every request has an answer other than 5xx, without internal messages${named}`, () => {
   expect(result.bugs).toEqual([]);
-  // All of them were aimed at, in the short form too.
+  // Every operation was targeted, in the short form too.
   for (const { id } of operations) expect(result.statuses.has(id), id).toBe(true);
 });
 

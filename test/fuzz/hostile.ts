@@ -63,7 +63,7 @@ export const hostileText = fc.oneof(
 
 const raw = (text: string) => new RawJson(text);
 
-/** Numbers as JSON can write them and JavaScript cannot. */
+/** Numbers that JSON can express and JavaScript cannot. */
 const hostileNumbers = [
   ...['1e309', '-1e309', '-0', '-0.0', '1e-400', '9007199254740993', '0.1e1', '1E+2'].map(raw),
   raw('9'.repeat(400)),
@@ -78,7 +78,7 @@ function manyKeys(count: number): RawJson {
   return raw(`{${Array.from({ length: count }, (_, index) => `"k${index}":${index}`).join(',')}}`);
 }
 
-/** Values that take a parser's or a walker's time; a request with one is rare. */
+/** Values that cost a parser or a traversal much time; requests with one are rare. */
 export const heavy = [
   () => deep(10_000),
   () => deepObject(10_000),
@@ -91,7 +91,7 @@ export const heavy = [
   () => raw(`"${'\\ud800'.repeat(100_000)}"`),
 ];
 
-/** Any value in the place of any other. */
+/** Generates a value that may replace any other one. */
 export const hostileValue: fc.Arbitrary<unknown> = fc.oneof(
   { weight: 40, arbitrary: hostileText },
   { weight: 20, arbitrary: fc.constantFrom<unknown>(...hostileNumbers) },

@@ -11,7 +11,7 @@ export interface Load {
   cut?: boolean;
 }
 
-/** 60 MB of spaces in about 60 KB: made once. */
+/** 60 MB of spaces in about 60 KB, created once. */
 const bombs = {
   gzip: gzipSync(Buffer.alloc(60_000_000, ' ')),
   br: brotliCompressSync(Buffer.alloc(60_000_000, ' ')),

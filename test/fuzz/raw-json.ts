@@ -1,4 +1,7 @@
-/** A piece of JSON text that no JavaScript value writes itself as: `1e309`, a number of 100,000 digits, a key twice. */
+/**
+ * A piece of JSON text that no JavaScript value serializes to: `1e309`, a number of 100,000 digits, a
+ * repeated key.
+ */
 export class RawJson {
   readonly text: string;
 

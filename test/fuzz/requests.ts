@@ -16,7 +16,7 @@ export interface Shot {
   alone: boolean;
 }
 
-/** How to come in. */
+/** Credentials for requests. */
 export interface Doors {
   key: string;
   scimToken: string;
@@ -81,7 +81,7 @@ const PATHS = [
   '/preferences/x',
 ];
 
-/** Anything that a client can put on the wire, aimed at the operations of the document. */
+/** Generates any bytes that a client can send, aimed at the operations of the document. */
 export function shots(document: OpenApiDocument, doors: Doors): fc.Arbitrary<Shot> {
   const operations = Object.entries(document.paths).flatMap(([path, methods]) =>
     Object.entries(methods).map(([method, described]) =>
@@ -124,7 +124,7 @@ function mostly<T>(usual: fc.Arbitrary<T>, other: fc.Arbitrary<T>): fc.Arbitrary
   return fc.oneof({ weight: 3, arbitrary: usual }, { weight: 1, arbitrary: other });
 }
 
-/** Percent-encoded; a lone surrogate, which cannot be, as it would come out of a careless client. */
+/** Percent-encodes a text; a lone surrogate is encoded as by a careless client. */
 function encoded(text: string): string {
   return encodeURIComponent(text.toWellFormed()).slice(0, 3000);
 }
@@ -185,7 +185,7 @@ function entry({ key, scimToken, scimOrigin }: Doors, scim: boolean): fc.Arbitra
         [`Authorization: Bearer ${key}x`],
         [`Authorization: Bearer ${'x'.repeat(5000)}`],
         ['Authorization: Bearer __proto__'],
-        // The one for the other door.
+        // The credential of the other kind of endpoint.
         [`Authorization: Bearer ${scim ? key : scimToken}`],
         [`Authorization: Bearer ${scimToken}`, 'X-Request-Origin: \u00ff'],
       ),

@@ -8,14 +8,14 @@ import { createGun, type Gun, type Hit } from './wire.ts';
 /** Attempts for a request that is answered with 503: a busy machine is not a bug, but a permanent 503 is. */
 const TRIES = 3;
 
-/** Shots that are made at a time. */
+/** Requests that are generated at a time. */
 const BATCH = 500;
 
 export interface FuzzResult {
   sent: number;
   /** Requests that were answered with 503 at first and otherwise when they were repeated. */
   busy: number;
-  /** How many answers had which status, by aim; `none`: the connection ended without one. */
+  /** Number of answers by status, for each aim; `none`: the connection ended without an answer. */
   statuses: Map<string, Map<string, number>>;
   /** Descriptions of bugs, each with the file of the bytes that were sent. */
   bugs: string[];
@@ -33,7 +33,7 @@ export async function fuzz(options: {
   /** Milliseconds after which no further requests are generated. */
   deadline: number;
   connections: number;
-  /** Texts that no answer may hold. */
+  /** Texts that must not be in an answer. */
   secrets: string[];
   folder: string;
   onProgress(sent: number): void;

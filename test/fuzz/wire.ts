@@ -2,7 +2,10 @@ import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import type { Shot } from './requests.ts';
 
-/** Milliseconds in which something has to come back, or the connection to end: the service cuts the slow ones before. */
+/**
+ * Milliseconds within which an answer or the end of the connection must arrive: the service closes slow
+ * connections before.
+ */
 const PATIENCE = 25_000;
 
 export interface Hit {
@@ -11,7 +14,7 @@ export interface Hit {
   answer: string;
 }
 
-/** Sends shots one after the other, on one connection as long as it lasts. */
+/** Sends requests one after the other, on one connection as long as it lasts. */
 export function createGun(port: number) {
   let socket: Socket | undefined;
 

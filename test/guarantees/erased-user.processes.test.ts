@@ -36,7 +36,7 @@ describe.each(backends)('a user with personal data in every place; queue on %s',
     };
   });
 
-  /** Tables and keys that hold personal data of the user. */
+  /** Returns the tables and keys that contain personal data of the user. */
   async function places(): Promise<string[]> {
     return [...(await tables()), ...(await keys())].sort();
   }
@@ -90,7 +90,7 @@ describe.each(backends)('a user with personal data in every place; queue on %s',
     return rows.map(({ said }) => said);
   }
 
-  /** Rows that an import and a sync have not handed to the lanes. */
+  /** Inserts rows of an import and of a sync that are not enqueued yet. */
   async function interruptedRows(): Promise<void> {
     const { pool, workspace } = fleet;
     const rows = JSON.stringify([{ external_id: MARKER, phone: PHONE }]);

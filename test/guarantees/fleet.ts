@@ -15,7 +15,7 @@ export {
   statusOf,
 } from '../setup/fleet.ts';
 
-/** Two edges and two workers on a database of their own, redelivering soon after a death. */
+/** Starts two web processes and two workers on a new database, with a short redelivery after a death. */
 export async function startFleet(backend: Backend, options: FleetOptions = {}): Promise<Fleet> {
   const { url } = await createDatabase();
   return startFleetOn(url, backend, options);

@@ -53,7 +53,7 @@ describe.each(eitherBackend)('G6: status of an accepted request; queue on %s, fo
       { what: `the request to be ${wanted}` },
     );
 
-  /** The keys that the ledger names for a request, each once. */
+  /** Returns the keys that the ledger names for a request, each once. */
   const sendersOf = async (id: string) => {
     const all = ['0', 'f'].map((digit) => `${digit.repeat(8)}-0000-0000-0000-000000000000`) as [
       string,

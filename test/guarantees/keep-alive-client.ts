@@ -14,8 +14,9 @@ export interface Answer {
 }
 
 /**
- * A client with one kept-alive connection per edge, as a back end in the field has it. It never repeats a
- * request by itself.
+ * Creates a client with one kept-alive connection per web process, like a typical back end. It never repeats
+ * a request by
+ * itself.
  */
 export function createClient(key: string) {
   const agent = new Agent({ keepAlive: true, maxSockets: 1 });

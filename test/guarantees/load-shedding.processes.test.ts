@@ -10,7 +10,7 @@ import { backends, type Fleet, startFleet } from './fleet.ts';
 
 const time = '2026-01-31T12:00:00Z';
 
-/** Milliseconds that a refusal may take. */
+/** Milliseconds that a rejection may take. */
 const AT_ONCE = 50;
 
 const operations = allOperations('service_id');
@@ -43,10 +43,13 @@ function track({ edges, workspace }: Fleet, count = 1, texts = 0) {
   });
 }
 
-/** A refusal as it has to be. */
+/** The expected rejection. */
 const refused = { status: 503, body: { message: 'Service Unavailable' } };
 
-/** Milliseconds that the process itself took for its last refusals; the middle one, for the sake of a busy machine. */
+/**
+ * Returns the process's own median time for its last rejections in milliseconds, which tolerates a busy
+ * machine.
+ */
 async function usualRefusal(fleet: Fleet): Promise<number> {
   const before = fleet.edges[0]!.log.length;
   for (let one = 0; one < 11; one++) {

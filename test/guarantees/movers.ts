@@ -5,13 +5,16 @@ import { describeFleet } from '../setup/fleet-state.ts';
 import { countProcessed, type Fleet, watchWorkers } from './fleet.ts';
 import { createClient } from './keep-alive-client.ts';
 
-/** Steps of one user, each of which adds its number to the array attribute `log`: far below its 500 elements. */
+/**
+ * Steps per user, each of which adds its number to the array attribute `log`: far below the limit of 500
+ * elements.
+ */
 const MOST_STEPS = 200;
 
-/** Objects that may wait to be applied; with more, the clients hold their next requests back. */
+/** Objects that may wait to be applied; above that, the clients pause. */
 const MOST_UNAPPLIED = 300;
 
-/** A user, and the numbers of the steps that were acknowledged, in their order. */
+/** A user with the numbers of its acknowledged steps, in order. */
 interface Mover {
   name: string;
   steps: number[];
@@ -84,7 +87,7 @@ export function startMoves(fleet: Fleet, { clients = 10 } = {}) {
         explain: () => describeFleet(fleet),
       });
     },
-    /** Lets every client finish its request, and waits until all that was accepted is worked off. */
+    /** Lets every client finish its request, and waits until all accepted objects are applied. */
     async settle(deadline = 60_000) {
       stopping = true;
       workers.leave();
@@ -100,7 +103,7 @@ export function startMoves(fleet: Fleet, { clients = 10 } = {}) {
 
 export type Moves = ReturnType<typeof startMoves>;
 
-/** Every user is one profile with every step and event, each once, in the order of acknowledgement. */
+/** Expects one profile per user with every step and event, each once, in the order of acknowledgement. */
 export async function expectEveryoneFound({ pool, workspace }: Fleet, { movers }: Moves): Promise<void> {
   const { rows } = await pool.query<{ name: string | null; log: number[]; tags: string[] }>(
     `select profiles.external_id as name, coalesce(profiles.custom_attributes -> 'log', '[]') as log,

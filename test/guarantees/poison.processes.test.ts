@@ -8,7 +8,7 @@ import { type Answer, createClient } from './keep-alive-client.ts';
 const REASON = 'the store refuses poison';
 const TIME = '2026-01-02T03:04:05.000Z';
 
-/** Full requests that are sent at the same time, each to all lanes; the first holds the poison. */
+/** Full requests sent at the same time, each to all lanes; the first one contains the invalid object. */
 const REQUESTS = 8;
 const PER_ARRAY = 75;
 
@@ -31,7 +31,7 @@ describe.each(eitherBackend)('one object in a full request cannot be applied; qu
         return post(fleet.edges[0]!.port, '/users/track', body);
       }),
     );
-    // The same user, after the poison.
+    // A later request of the same user.
     later = await client.post(fleet.edges[1]!.port, '/users/track', {
       attributes: [{ external_id: 'user-37', after: true }],
     });

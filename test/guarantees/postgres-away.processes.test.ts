@@ -22,7 +22,7 @@ async function startScene() {
   const fleet = await startFleet('redis', { edges: 0, workers: 0, env: { KEY_CACHE_MS: '100' } });
   const postgres = await startProxy(fleet.env.DATABASE_URL!);
   fleet.env.DATABASE_URL = postgres.url;
-  // A failed look-up is logged at `debug` when its cause is that Postgres is away.
+  // A lookup that fails because Postgres is away is logged at `debug`.
   fleet.env.LOG_LEVEL = 'debug';
   const edge = await fleet.startEdge();
   return { fleet, postgres, edge };
@@ -42,7 +42,7 @@ describe.each(['standStill', 'leave'] as const)('Postgres is away (%s) while Red
     expect(await knock()).toMatchObject({ status: 201 });
     postgres[how]();
     const failures = () => edge.log.filter(({ msg }) => /^Postgres did not answer/.test(String(msg))).length;
-    // Look-ups fail more than once: the first failure is not the last word.
+    // Lookups fail more than once: after the first failure they are retried.
     await waitUntil(
       async () => {
         answers.push(await knock());
@@ -54,7 +54,7 @@ describe.each(['standStill', 'leave'] as const)('Postgres is away (%s) while Red
     return fleet.stop;
   });
 
-  /** One request of a key on a connection of its own. */
+  /** Sends one request with a key on a separate connection. */
   async function ask(key: string, path: string, body: object): Promise<Answer> {
     const client = createClient(key);
     const answer = await client.post(edge.port, path, body);
@@ -119,7 +119,7 @@ test('a request whose client leaves during the key lookup is logged, counted and
   socket.write(`POST /users/track HTTP/1.1\r\nHost: a\r\n${head}\r\n\r\n${body}`);
   await waitUntil(postgres.isWaitedFor, { what: 'the look-up' });
   socket.destroy();
-  // The edge has seen the end of that connection when it has answered on a later one.
+  // The web process has seen the end of that connection once it answers on a later one.
   await statusOf(edge.port, '/healthz');
   await postgres.comeBack();
   const lines = () => edge.log.filter(({ operation }) => operation === 'users.track');

@@ -9,7 +9,7 @@ import { createClient } from './keep-alive-client.ts';
 
 const TIME = '2026-01-02T03:04:05.000Z';
 
-/** Deaths after which the test gives up. */
+/** Worker deaths after which the test gives up. */
 const MAX_DEATHS = 12;
 
 /** Makes a worker exit within the transaction that writes an event with the name `lethal`. */
@@ -32,7 +32,9 @@ const letters = (fleet: Fleet) =>
     'select id, reason, object from dead_letters',
   );
 
-/** Starts a worker again each time that one ended, as a supervisor does, until `isOver`. @returns how many ended */
+/**
+ * Restarts a worker each time it ends, as a supervisor does, until `isOver`. @returns the number of deaths
+ */
 async function supervise(fleet: Fleet, isOver: () => Promise<boolean>): Promise<number> {
   for (let deaths = 0; ; deaths++) {
     // A worker may end before it is ready.
@@ -64,7 +66,9 @@ async function send(fleet: Fleet, { key }: TestWorkspace, body: unknown) {
 const count = async (fleet: Fleet, what: string) =>
   Number((await fleet.pool.query(`select ${what} as count`)).rows[0].count);
 
-/** Whether all objects have an outcome: one is a dead letter, and so many events are stored. */
+/**
+ * Checks whether all objects have an outcome: one is a dead letter, and the given number of events is stored.
+ */
 const isApplied = (fleet: Fleet, events: number) => async () =>
   (await count(fleet, '(select count(*) from events)')) === events && (await letters(fleet)).rowCount === 1;
 

@@ -11,7 +11,7 @@ import { countProcessed, type Fleet, startFleet } from './fleet.ts';
 
 const time = '2026-01-31T12:00:00Z';
 
-/** Milliseconds; the watchdog waits for a few of them. */
+/** Milliseconds; the watchdog waits for a multiple of this. */
 const LOCK = 700;
 const env = { LOCK_DURATION_MS: String(LOCK), QUEUE_TIMEOUT_MS: '700', LOG_LEVEL: 'warn' };
 
@@ -20,7 +20,7 @@ function track({ edges, workspace }: Fleet, external_id = 'ada') {
   return send(edges[0]!.port, { path: '/users/track', key: workspace.key, json });
 }
 
-/** Sends until as many as that were accepted, and waits until they are applied. */
+/** Sends until so many requests are accepted, and waits until they are applied. */
 async function applies(fleet: Fleet, count: number): Promise<void> {
   const before = await countProcessed(fleet);
   for (let accepted = 0; accepted < count; ) {
@@ -103,7 +103,7 @@ test("a Redis frozen for longer than the watchdog's limit ends no process, and w
 });
 
 describe('Redis with Sentinels', () => {
-  /** Three, as they have to be for a majority. @returns their addresses */
+  /** Starts three Sentinels, as a majority requires. @returns their addresses */
   async function startSentinels(primary: number): Promise<string> {
     const ports = await Promise.all([leasePort(), leasePort(), leasePort()]);
     const { writeFileSync } = await import('node:fs');
@@ -158,7 +158,8 @@ describe('Redis with Sentinels', () => {
       sentinel.disconnect();
 
       process.kill(primary.pid, signal);
-      // Sentinels of a busy machine distrust their clock for half a minute before they do anything, and again.
+      // Sentinels of a busy machine wait half a minute before they trust their clock, possibly more than
+      // once.
       await waitUntil(() => told('role:master'), { what: 'the failover', deadline: 150_000 });
       await applies(fleet, 20);
       expect(await fleet.fallen()).toEqual([]);

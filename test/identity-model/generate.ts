@@ -7,7 +7,7 @@ import type { Names } from './names.ts';
 
 type Random = () => number;
 
-/** A request: its path, and its elements in the order in which they take effect. */
+/** A request: its path, and its elements in the order of their effect. */
 export interface Request {
   path: string;
   body: Wire;
@@ -118,7 +118,7 @@ function elementOf(kind: Kind, random: Random, names: Names): Wire {
   }
 }
 
-/** Both sides of a merge are named in one way. */
+/** Selects both sides of a merge by the same kind of name. */
 function selectorOf(random: Random, names: Names): () => Wire {
   const chance = random();
   if (chance < 0.6) return () => ({ external_id: names.externalId() });

@@ -4,18 +4,18 @@ import type { IdentityModel } from '../model/identity-model.ts';
 
 type Random = () => number;
 
-/** How many there are of each kind of name in one circle of users. */
+/** Names of each kind in one circle of users. */
 const IDS = 6;
 const NAMES = 5;
 const LABELS = ['crm', 'device'];
 const EMAILS = 3;
 
-/** How the names of one circle of users are chosen. */
+/** Selection of the names of one circle of users. */
 export interface Names {
   externalId(): string;
-  /** An alias that a user may go by. */
+  /** An alias that a user may have. */
   alias(): Wire;
-  /** An alias to give. */
+  /** An unused alias. */
   newAlias(): Wire;
   email(): string;
   renaming(): Wire;

@@ -8,13 +8,13 @@ import { generateRequest, type Request } from './generate.ts';
 import { fewNames, type Names, oneNameEach } from './names.ts';
 
 export interface RunOptions {
-  /** Elements of all requests together. */
+  /** Elements of all requests. */
   operations: number;
   seed: number;
   clients: number;
-  /** Circles of users; no operation names users of two. */
+  /** Circles of users; no operation names users of two circles. */
   circles: number;
-  /** Workers killed on the way, each replaced. */
+  /** Workers killed during the run, each replaced. */
   kills: number;
   lanes: number;
   progress?(operations: number): void;
@@ -43,7 +43,7 @@ export async function runModel(fleet: Fleet, options: RunOptions): Promise<Run> 
   );
   const free = Array.from({ length: circles }, (_, circle) => circle);
   let tick = 0;
-  /** Times of one run are apart, and in the past. */
+  /** Times of a run differ, and are in the past. */
   const time = () => new Date(Date.UTC(2026, 0, 1) + tick++ * 10).toISOString();
 
   const client = async () => {
@@ -76,7 +76,7 @@ export async function runModel(fleet: Fleet, options: RunOptions): Promise<Run> 
   return run;
 }
 
-/** A rename and a remove say whether they took effect; every other request is accepted whole. */
+/** Checks the outcome of a rename or a remove; every other request is accepted completely. */
 function surpriseOf(
   request: Request,
   verdicts: (string | undefined)[],

@@ -34,7 +34,7 @@ const statement = `
   from profiles
   where workspace_id = $1`;
 
-/** The profiles of a workspace, one text each, sorted. */
+/** Returns the profiles of a workspace, one text each, sorted. */
 export async function readStored(pool: pg.Pool, workspaceId: string): Promise<string[]> {
   const { rows } = await pool.query(statement, [workspaceId]);
   return rows
@@ -45,7 +45,7 @@ export async function readStored(pool: pg.Pool, workspaceId: string): Promise<st
     .sort();
 }
 
-/** The cards in the same form. */
+/** Returns the cards in the same form. */
 export function describeCards(cards: Card[]): string[] {
   return cards
     .map((card) =>

@@ -107,7 +107,7 @@ describe('a renamed alias', () => {
   it('a chain in one batch follows its order', async () => {
     await scene.apply([gives('s:a'), gives('s:b')]);
     const [a, b] = [await scene.aliased('s:a'), await scene.aliased('s:b')];
-    // Taken, free, free, free: the two have changed their names in the end.
+    // The first name is taken and the others are free: in the end the two users have swapped names.
     await scene.apply([
       renames('s:a', 's:b'),
       renames('s:a', 's:c'),

@@ -29,14 +29,14 @@ interface Statement {
   text: string;
 }
 
-/** Names of the statements in these files of the store. */
+/** Returns the names of the statements in these files of the store. */
 function statementsIn(...files: string[]): string[] {
   return files
     .map((file) => readFileSync(path.join(packageRoot, 'src/store', `${file}.ts`), 'utf8'))
     .flatMap((text) => [...text.matchAll(/name: '([a-z-]+)'/g)].map(([, name]) => name!));
 }
 
-/** Every statement that these operations send, as they send it. */
+/** Returns every statement that these operations send. */
 async function sent(): Promise<Statement[]> {
   const statements = new Map<string, Statement>();
   const { pool } = database;

@@ -60,14 +60,14 @@ const others = `
     .join(' union all ')}
   order by what, row`;
 
-/** The last that the history says of each state. A profile has a name of its own in each workspace. */
+/** Reads the last state of each subject in the history. A profile has a different id in each workspace. */
 const told = `
   select distinct on (subject_kind, subject, subscription)
     subject_kind, subject, subscription, to_state as state
   from subscription_history where workspace_id = $1
   order by subject_kind, subject, subscription, id desc`;
 
-/** Each state as it is. */
+/** Reads the stored states. */
 const stored = `
   select subject_kind, subject, subscription_group_id::text as subscription, state
   from subscription_states where workspace_id = $1

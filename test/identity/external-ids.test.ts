@@ -15,7 +15,7 @@ const rename = (current_external_id: string, new_external_id: string): AcceptedO
   identity('external_id_rename', { current_external_id, new_external_id });
 const forget = (external_id: string): AcceptedObject => identity('external_id_remove', { external_id });
 
-/** A user who was renamed, by both names. */
+/** Creates a renamed user. @returns both external ids */
 async function renamed(name: string): Promise<[string, string]> {
   await scene.apply([has(`${name} old`, {}), rename(`${name} old`, `${name} new`)]);
   return [`${name} old`, `${name} new`];

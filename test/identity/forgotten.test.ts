@@ -27,19 +27,19 @@ async function run(...deliveries: Delivery[]) {
   return result;
 }
 
-/** Makes an object a dead letter. */
+/** Makes the object a dead letter. */
 function refuse(object: AcceptedObject) {
   const item = { workspaceId: scene.workspaceId, requestId: 'request', lane: 0, ordinal: 0, object };
   return recordRefused(scene.pool as never, [{ item, reason: 'it could not be applied' }]);
 }
 
-/** A dead letter that is tried again, as the lane of its user delivers it. */
+/** Returns the delivery of a replayed dead letter in the lane of its user. */
 function replayOf(object: AcceptedObject) {
   const delivery = deliver(workspace(), [object]);
   return { ...delivery, envelope: { ...delivery.envelope, replay: true as const } };
 }
 
-/** An object that does not fit its contract. */
+/** Returns an object that violates its contract. */
 const broken = (external_id: string): AcceptedObject => ({ ...does(external_id), name: 7 }) as never;
 
 describe.each([

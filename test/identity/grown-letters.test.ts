@@ -74,7 +74,7 @@ async function growLetters(
   return { id, some: rows.map((row) => row.id) };
 }
 
-/** How many rows there are of the names, whether anybody can read them or not. */
+/** Counts the stored rows of the names, readable or not. */
 async function stored(...externalIds: string[]) {
   const { rows } = await pool.query(
     `select
@@ -94,7 +94,7 @@ const keptRows = ofOneWorkspace(`
   from kept_row_errors as kept
   where kept.identifiers @> array['x:' || $1::text] and kept.workspace_id = $2::uuid`);
 
-/** How many can be read, in each way in which they are. */
+/** Counts the readable rows by each way of reading. */
 async function readable(externalId: string, some: string[]) {
   const { rows } = await pool.query(keptRows, [externalId, workspace.id]);
   const latest = await selectLatestWaiting(pool, 1000);
@@ -127,7 +127,7 @@ test(
     const merged = await growLetters('lettered', { letters: LETTERS, failedRows: FAILED_ROWS });
     await store(event('reader', 'first'));
     expect(await neighbourWaits(merge('lettered', 'reader'))).toBeLessThan(DEADLINE);
-    // Some are handed over, most are not.
+    // Some dead letters are transferred, most are not.
     for (let step = 0; step < 3; step++) await settleTombstones(pool, await selectTombstones(pool, 100));
     expect(await readable('lettered', merged.some)).toMatchObject({ letters: LETTERS, some: 4 });
     // A later user with the same name has dead letters of its own.
@@ -137,7 +137,7 @@ test(
     expect(await readable('lettered', merged.some)).toEqual({ letters: 2, some: 0, shown: 0, failedRows: 1 });
     expect(await readable('lettered', late.some)).toMatchObject({ some: 4 - 2 });
 
-    // A replay that was on its way.
+    // A replay that was in progress.
     for (const id of merged.some)
       expect(await applyBatch(pool, [replayOf({ ...point('returned'), id })], silent)).toMatchObject({
         objects: 0,
@@ -243,7 +243,7 @@ test('G3: a replay has no effect if the user is deleted while it is being applie
   const gate = await makeGate(url, 7);
   await gate.shut();
   const replay = applyBatch(pool, [replayOf({ ...event('overtaken', 'held up'), id: some[0]! })], silent);
-  // Awaited from here on: it ends while the gate is still being taken down.
+  // Handle the rejection from here on, because the replay ends while the gate is being removed.
   const refused = expect(replay).rejects.toThrow('deleted with its user while it was being replayed');
   await waitUntil(gate.isWaitedFor, { what: 'the replay to be under way' });
   await store(remove('overtaken'));

@@ -41,7 +41,7 @@ export let pool: Pool;
 export let workspace: TestWorkspace;
 let neighbour: TestWorkspace;
 
-/** A database of the file's own, for the tests of the file that calls it. */
+/** Creates a database for the tests of the calling file. */
 export function growingScene(): void {
   beforeAll(async () => {
     const scene = await createStore();
@@ -82,7 +82,10 @@ export async function idOf(externalId: string): Promise<string> {
   return rows[0].id;
 }
 
-/** Gives a user rows past the lanes: sums of events that have the same names for all users, tokens and history. */
+/**
+ * Inserts rows of a user directly into the tables: sums of events that have the same names for all users,
+ * tokens, history.
+ */
 export async function grow(externalId: string, { sums = 0, tokens = 0, changes = 0 }): Promise<string> {
   await store(event(externalId, 'first'));
   const id = await idOf(externalId);
@@ -131,7 +134,7 @@ export async function belongingsOf(id: string) {
   return rows[0];
 }
 
-/** Rows that are stored of a user. */
+/** Counts the stored rows of a user. */
 export async function rowsOf(id: string): Promise<number> {
   const { rows } = await pool.query(
     `select (

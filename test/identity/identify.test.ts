@@ -10,7 +10,7 @@ beforeAll(async () => {
 });
 afterAll(() => scene.stop());
 
-/** A text is an alias. */
+/** Returns an identify object; a text is an alias. */
 function identify(
   who: string | Identifier,
   external_id: string,

@@ -11,7 +11,7 @@ beforeAll(async () => {
 });
 afterAll(() => scene.stop());
 
-/** Gives users an address, in this order, each in a batch of its own; a name with a colon is an alias. */
+/** Gives users an address in this order, each in a separate batch; a name with a colon is an alias. */
 async function share(address: object, names: string[]): Promise<void> {
   for (const name of names) {
     const identifier = name.includes(':') ? alias(name) : user(name);
@@ -19,7 +19,7 @@ async function share(address: object, names: string[]): Promise<void> {
   }
 }
 
-/** Which of them is left. */
+/** Returns the names that no longer resolve. */
 async function gone(names: string[]): Promise<string[]> {
   const found = await Promise.all(
     names.map((name) => (name.includes(':') ? scene.aliased(name) : scene.user(name))),
@@ -32,7 +32,7 @@ const kinds = [
   ['phone', (name: string) => ({ phone: phoneOf(name) }), { phone_valid: true }],
 ] as const;
 
-/** A valid number for each name. */
+/** Returns a valid number for each name. */
 const numbers = new Map<string, string>();
 function phoneOf(name: string): string {
   if (!numbers.has(name)) numbers.set(name, `+4420718387${String(10 + numbers.size)}`);

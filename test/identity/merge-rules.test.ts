@@ -17,7 +17,7 @@ const [early, late] = ['2026-01-01T00:00:00.000Z', '2026-02-01T00:00:00.000Z'];
 const times: [Value, Value] = [early, late];
 const texts: [Value, Value] = ['a', 'b'];
 
-/** Two values of each column, the lesser one first. */
+/** Two values per column, the smaller one first. */
 const samples: Record<string, Record<string, [Value, Value]>> = {
   profiles: {
     external_id: ['rule a', 'rule b'],
@@ -151,7 +151,7 @@ describe('a merge', () => {
   );
 });
 
-/** A profile with this value, in the column itself or in a summary. */
+/** Inserts a profile with this value, in the column itself or in a summary. */
 async function insert(
   table: string,
   column: string,
@@ -160,7 +160,7 @@ async function insert(
 ): Promise<void> {
   const given = {
     [column]: value,
-    // A place has both, and a number says whether it is valid.
+    // A position needs both coordinates, and a number needs its validity.
     ...((column === 'latitude' || column === 'longitude') && { latitude: value, longitude: value }),
     ...(column === 'phone' && { phone_valid: value && true }),
   };
@@ -173,7 +173,7 @@ async function insert(
   if (table !== 'profiles') await put(table, { profile_id: id, ...given });
 }
 
-/** Times as the samples write them. */
+/** Formats times like the samples. */
 function asTime(value: Value): Value {
   if (typeof value !== 'string' || !/^\d{4}-\d\d-\d\dT/.test(value)) return value;
   return new Date(value).toISOString();

@@ -116,7 +116,7 @@ describe('a merge', () => {
     expect((await scene.exported({ device_id: 'device merge a' })).external_id).toBe('tokens b');
   });
 
-  it('moves aliases, except under a label of which the kept user has one', async () => {
+  it('moves aliases, except for labels that the kept user has', async () => {
     await scene.apply([has('aliases a', {}), has('aliases b', {})]);
     for (const [text, external_id] of [
       ['crm:1', 'aliases a'],

@@ -7,7 +7,7 @@ type Body<Kind extends IdentityObject['kind']> = Omit<
   'kind' | 'id' | 'request' | 'index'
 >;
 
-/** An identity operation as the edge hands it to a worker. */
+/** Returns an identity operation as web passes it to a worker. */
 export function identity<Kind extends IdentityObject['kind']>(kind: Kind, body: Body<Kind>): AcceptedObject {
   return { kind, id: newId(), request: 0, index: 0, ...body } as unknown as AcceptedObject;
 }

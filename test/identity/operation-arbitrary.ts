@@ -6,7 +6,7 @@ import type { Identifier, Prioritization, UserAlias } from '../../src/profile/id
 /** An object without ids, which is created separately in every workspace. */
 export type Planned = Record<string, unknown> & { kind: AcceptedObject['kind'] };
 
-/** A few of everything, so that users meet by each kind of identifier. */
+/** A few names of each kind, so that objects share users. */
 const externalIds = ['x1', 'x2', 'x3'];
 const emails = ['a@x.com', 'b@x.com'];
 const phones = ['+442071838750', '+14155552671'];
@@ -78,7 +78,7 @@ const attributes = fc
   )
   .map((object): Planned => ({ kind: 'attributes', ...object, ...addresses(object) }));
 
-/** The address that names the user is not set as well. */
+/** Removes the address that names the user from the attributes. */
 function addresses({ identifier: named, standard: given }: Partial<AcceptedAttributes>) {
   if (!named || !given) return {};
   const { email, phone, ...others } = given;
@@ -163,7 +163,7 @@ const emailChange = operation(
   ),
 );
 
-/** Sequences in which every kind of object comes. */
+/** Generates sequences with every kind of object. */
 export const sequence: fc.Arbitrary<Planned[]> = fc.array(
   fc.oneof(
     { weight: 6, arbitrary: attributes },

@@ -11,7 +11,7 @@ import { canonical } from './canonical.ts';
 import { groups, type Planned, sequence, serviceIds } from './operation-arbitrary.ts';
 import { createScene, type Scene } from './scene.ts';
 
-/** Sequences in one run of the tests, and the time that they may take, in ms. */
+/** Sequences per run of the test, and the time that they may take, in milliseconds. */
 const SEQUENCES = lengthOf({ short: 150, long: 4000 });
 const PATIENCE = lengthOf({ short: 40_000, long: 600_000 });
 
@@ -29,7 +29,7 @@ const people: Planned[] = [
     (external_id, index): Planned => ({
       kind: 'attributes',
       identifier: { external_id },
-      // Not all have everything: a merge has something to bring.
+      // Users lack some values, so that a merge has values to move.
       ...(index < 2 && { standard: { first_name: external_id }, set: { points: 10 ** index } }),
       ...(index > 0 && { set: { colour: external_id } }),
     }),
@@ -44,7 +44,7 @@ const people: Planned[] = [
   ),
 ];
 
-/** A workspace with two users, and the objects as they are applied in it. */
+/** Creates a workspace with two users, and the objects to apply in it. */
 async function prepare(tx: Connection, planned: Planned[]) {
   const id = uuidv7();
   await tx.query('insert into workspaces (id, name) values ($1, $2)', [id, id]);
@@ -116,7 +116,7 @@ async function bothWays(planned: Planned[], stored: number, inParts: boolean) {
   }
 }
 
-/** Found by chance: a mark that one round takes away, and a merge brings back. */
+/** A counterexample found by chance: a mark that one round removes, and a merge restores. */
 const clearedAndMerged = [
   {
     kind: 'group_state',

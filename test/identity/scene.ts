@@ -15,7 +15,7 @@ const keptLettersStatement = ofOneWorkspace(`
   from kept_dead_letters as kept
   where kept.id = any($1::uuid[]) and kept.workspace_id = $2::uuid`);
 
-/** @param isOurs of each table, which rows are looked at */
+/** @param isOurs condition on the rows of each table */
 const leftOfFailures = (isOurs: string) => `
   with failures as (
     select workspace_id, place, identifiers from dead_letters where ${isOurs}
@@ -36,7 +36,7 @@ const leftOfFailures = (isOurs: string) => `
     (select count(*) from (select * from names except select * from named) as one)::integer as stray,
     (select count(*) from left_names where ${isOurs})::integer as left`;
 
-/** A store, and short ways to set a scene in it and to look at it. Tests tell their users apart by name. */
+/** Creates a store with short functions for tests. Tests distinguish their users by name. */
 export async function createScene() {
   const store = await createStore();
   const { pool } = store.database;
@@ -70,7 +70,7 @@ export async function createScene() {
       return toProfileId((await exported({ external_ids: [external_id] })).service_id);
     },
 
-    /** Makes an event of this user a dead letter; its id. */
+    /** Makes an event of this user a dead letter. @returns its id */
     async deadLetterOf(identifier: Identifier): Promise<string> {
       const id = newId();
       await store.apply([{ ...unknownGroup(identifier), id }]);
@@ -100,7 +100,7 @@ export async function createScene() {
      * index of names, and names that are not settled.
      */
     async leftOfFailures() {
-      // A distributed Postgres is asked for the one workspace that the scene has.
+      // A distributed Postgres needs the one workspace of the scene.
       const [row] = inject('citusTemplate')
         ? await rows(ofOneWorkspace(leftOfFailures('workspace_id = $1::uuid')), [store.workspaceId])
         : await rows(leftOfFailures('true'));
@@ -123,5 +123,5 @@ export function unknownGroup(identifier: Identifier): AcceptedAttributes {
   });
 }
 
-/** Gives a user, new or not, attributes. */
+/** Gives a user attributes, and creates it if needed. */
 export { attributes as has, event as does };

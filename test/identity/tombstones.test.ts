@@ -24,10 +24,10 @@ afterAll(async () => {
   await scene.stop();
 });
 
-/** Rows that one step erases at most. */
+/** Maximum number of rows that one step erases. */
 const SLICE = 5000;
 
-/** A transaction of another lane that has applied an event, and has not committed it yet. */
+/** Starts a transaction of another lane that has applied an event and is not committed yet. */
 async function unfinished(objects: AcceptedObject[]) {
   const tx = await pool.connect();
   await tx.query('begin');
@@ -96,7 +96,7 @@ async function rowsOf(ids: string[]): Promise<Record<string, number>> {
   return counts;
 }
 
-/** Events past the lanes. */
+/** Inserts events directly into the table. */
 async function makeEvents(profileId: string, count: number): Promise<void> {
   await scene.rows(
     `insert into events (workspace_id, id, profile_id, name, "time")

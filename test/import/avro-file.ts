@@ -3,7 +3,7 @@ import { crc32 } from 'node:zlib';
 import avsc from 'avsc';
 import { fileOf } from './scene.ts';
 
-/** An Avro file as another program writes it. */
+/** Writes an Avro file as another program would. */
 export async function avroOf(schema: object, rows: readonly unknown[], codec = 'deflate'): Promise<string> {
   const file = fileOf('events.avro', '');
   const parseHook = (one: avsc.Schema) => avsc.Type.forSchema(one, { wrapUnions: false });

@@ -109,7 +109,7 @@ test('invalid, anonymous and duplicate rows are counted without effect on the re
   expect(comparison).toMatchObject({ same: 1, differ: 0, only_theirs: 0, only_ours: 0, passed_over: 6 });
 });
 
-test('archives of many files are compared with a folder, also of far more users than are shown', async () => {
+test('archives of many files are compared with a folder, also for more users than are shown', async () => {
   const users = Array.from({ length: 5000 }, (_, n) => ({
     external_id: `user-${n}`,
     first_name: `n${n % 10}`,

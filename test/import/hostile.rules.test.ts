@@ -137,7 +137,7 @@ test('a folder in place of a file, and a missing file, are rejected', async () =
 });
 
 describe('a folder', () => {
-  /** Empty files of these names. */
+  /** Creates empty files with these names. */
   function folderOf(...names: string[]): string {
     const folder = path.dirname(fileOf('.first', ''));
     for (const name of names) {
@@ -254,7 +254,7 @@ test('overlapping entries of a zip are rejected, whatever their size', async () 
     { name: 'a.csv', content: 'external_id\nada\n' },
     { name: 'b.csv', content: 'external_id\nbob\n' },
   ]);
-  // The second of the list leads to the bytes of the first.
+  // The second entry of the list points to the bytes of the first.
   const second = archive.lastIndexOf(Buffer.from('PK\x01\x02', 'latin1'));
   archive.writeUInt32LE(0, second + 42);
   await expect(opened(fileOf('users.zip', archive))).rejects.toThrow('overlaps the next file');

@@ -30,7 +30,9 @@ const track = (json: Json) =>
  */
 const PAUSE = 15;
 
-/** Sends an event every few milliseconds; how many there were, when it is stopped. */
+/**
+ * Sends an event every few milliseconds. @returns a function that stops it and returns the number of events
+ */
 function sendLive() {
   const leaving = new AbortController();
   let sent = 0;

@@ -209,7 +209,7 @@ test.each([
   ]);
 });
 
-/** The refused rows of a CSV file of users. */
+/** Returns the rejected rows of a CSV file of users. */
 async function refusedRows(content: string, map = '') {
   const judge = createJudge({ serviceIdField: 'service_id', longStrings: 'cut', updateExistingOnly: false });
   const input = await openInput(fileOf('users.csv', content), { scratchBytes: 1_000_000 });

@@ -11,7 +11,7 @@ import type { Json } from '../../src/profile/json.ts';
 import { callerOf } from '../operations/caller.ts';
 import { temporaryFolder } from '../setup/left-behind.ts';
 
-/** A file of these bytes, in a folder of its own. */
+/** Writes a file with this content to a new folder. */
 export function fileOf(name: string, content: string | Buffer): string {
   const file = path.join(temporaryFolder('penstock-import-'), name);
   writeFileSync(file, content);
@@ -72,7 +72,7 @@ export interface ZippedFile {
   flags?: number;
 }
 
-/** A zip archive, as any program writes it. */
+/** Writes a zip archive like any other program. */
 export function zipOf(files: readonly ZippedFile[]): Buffer {
   const heads: Buffer[] = [];
   const list: Buffer[] = [];

@@ -71,7 +71,7 @@ test.each<[string, () => Promise<string>, { of: Step['of']; total: (size: number
   );
   for (const { moved, total } of steps) {
     expect(moved).toBeLessThanOrEqual(total);
-    // The head of an Avro file is read by itself.
+    // The header of an Avro file is read separately.
     expect(moved).toBeGreaterThan(total * 0.9);
   }
 });

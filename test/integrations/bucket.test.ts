@@ -30,7 +30,7 @@ function listOf(keys: string[], next?: string, size = 100): string {
   return `<ListBucketResult><IsTruncated>${!!next}</IsTruncated>${more}${contents.join('')}</ListBucketResult>`;
 }
 
-/** A bucket at a service that answers so. */
+/** Starts a service with these answers. @returns a bucket on it */
 async function service(answer: RequestListener): Promise<Stocked> {
   const server = createServer(answer);
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));

@@ -26,7 +26,7 @@ test('10 KB that a dictionary expands to a gigabyte of payloads are read row by 
   expect(error).toBeUndefined();
   expect(rows).toBe(1000);
   expect(stall).toBeLessThan(1000);
-  // DuckDB keeps a gibibyte at most; here each row is made when its turn comes.
+  // DuckDB uses at most a gibibyte; rows are created one at a time.
   expect(grown).toBeLessThan(1500);
 }, 120_000);
 
@@ -86,7 +86,7 @@ test('wrong lengths and changed bytes in a file cause only errors of that file',
   };
   for (let count = 0; count < 60; count += 1) {
     const bytes = Buffer.from(whole);
-    // Mostly in the footer, where sizes and types are.
+    // Mostly in the footer, which contains sizes and types.
     for (let changes = 0; changes < 3; changes += 1) bytes[bytes.length - 1 - random(600)] = random(256);
     broken.push(bytes);
   }

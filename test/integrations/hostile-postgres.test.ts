@@ -19,9 +19,9 @@ const message = (type: string, ...parts: Buffer[]) => {
   const body = Buffer.concat(parts);
   return Buffer.concat([Buffer.from(type), int32(body.length + 4), body]);
 };
-/** The head of a message that says that it is longer than anybody sends. */
+/** Header of a message that declares an absurd length. */
 const endless = (type: string) => Buffer.concat([Buffer.from(type), int32(0x7fffffff)]);
-/** The head of a row as it may be. */
+/** Header of a row with a permitted length. */
 const begun = Buffer.concat([Buffer.from('D'), int32(10_000_000)]);
 
 const ready = message('Z', Buffer.from('I'));
@@ -90,7 +90,7 @@ async function serve(behave: Behaviour): Promise<number> {
   return (server.address() as AddressInfo).port;
 }
 
-/** Writes the same again and again, as fast as it is taken. */
+/** Writes the same bytes repeatedly, as fast as they are read. */
 function flood(socket: Socket, bytes: Buffer): true {
   const more = () => {
     while (socket.writable && socket.write(bytes));

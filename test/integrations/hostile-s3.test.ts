@@ -51,7 +51,7 @@ const listOf = (keys: string[], { next, size = 1000 }: { next?: string; size?: n
     next === undefined ? '' : `<NextContinuationToken>${next}</NextContinuationToken>`
   }${keys.map((key) => `<Contents><Key>${key}</Key><Size>${size}</Size></Contents>`).join('')}</ListBucketResult>`;
 
-/** Writes the same again and again, as fast as it is taken. */
+/** Writes the same bytes repeatedly, as fast as they are read. */
 function flood(response: ServerResponse, bytes: string | Buffer): void {
   const more = () => {
     while (!response.destroyed && response.write(bytes));
@@ -60,13 +60,13 @@ function flood(response: ServerResponse, bytes: string | Buffer): void {
   more();
 }
 
-/** A little every few milliseconds. */
+/** Writes a little every few milliseconds. */
 function drip(response: ServerResponse, bytes: string): void {
   const timer = setInterval(() => !response.destroyed && response.write(bytes), 50);
   response.on('close', () => clearInterval(timer));
 }
 
-/** Loading the package of the client, which the first bucket does, keeps the event loop for a second on a busy machine. */
+/** Load the client's package first: that blocks the event loop for a second on a busy machine. */
 beforeAll(async () => {
   await import('@aws-sdk/client-s3');
 });

@@ -160,7 +160,7 @@ test('a connection that breaks during the reading is not an error of the configu
   await source.close();
 });
 
-test('a server that never answers fails in time', async () => {
+test('a server that never answers fails after the timeout', async () => {
   const silent = createServer(() => {});
   await new Promise<void>((resolve) => silent.listen(0, '127.0.0.1', resolve));
   const { port } = silent.address() as AddressInfo;

@@ -26,13 +26,13 @@ export interface TestS3 {
   endpoint: string;
   credentials: typeof credentials;
   client: S3Client;
-  /** Puts a folder's files into a new bucket, and gives its name. */
+  /** Puts a folder's files into a new bucket. @returns its name */
   fill(folder: string, prefix: string): Promise<string>;
 }
 
 let running: Promise<TestS3> | undefined;
 
-/** An S3 server on loopback; one for all tests of a file. */
+/** Starts an S3 server on loopback, shared by all tests of a file. */
 export function startS3(): Promise<TestS3> {
   if (!running) {
     running = start();

@@ -23,7 +23,7 @@ export interface Stocked {
   credentials?: Credentials;
 }
 
-/** A place that the same rows can be put into. */
+/** A kind of source that can be filled with rows. */
 export interface Warehouse {
   name: string;
   /** A value that may be in UPDATED_AT, but is not a time. */
@@ -54,7 +54,7 @@ interface WarehouseDatabase {
 let database: Promise<WarehouseDatabase> | undefined;
 let tables = 0;
 
-/** The database that `Postgres` stocks; one for all tests of a file. */
+/** Starts the database that `Postgres` fills, shared by all tests of a file. */
 export function postgres(): Promise<WarehouseDatabase> {
   if (!database) {
     database = createWarehouseDatabase();
@@ -163,7 +163,8 @@ async function writeParquet(
   rows: readonly (string | null)[][],
 ): Promise<void> {
   const cast = (name: string) => (/^updated_at$/i.test(name) ? 'timestamptz' : 'varchar');
-  // DuckDB writes no two names that differ only in case, though others do: it writes another, which is replaced.
+  // DuckDB cannot write two names that differ only in case, so it writes another name, which is replaced in
+  // the file.
   const written = columns.map((name) => (name === 'EMAIL' ? 'EM~IL' : name));
   const selected = written.map(
     (name, index) => `(r ->> ${index})::${cast(name)} as "${name.replaceAll('"', '""')}"`,
@@ -198,7 +199,7 @@ export function open(
   return openSource(stocked.definition, stocked.credentials, options);
 }
 
-/** All rows since then, and the source closed. */
+/** Reads all rows since that time, and closes the source. */
 export async function readAll(stocked: Stocked, since?: string, batch = 1000): Promise<SourceRow[]> {
   const source = await open(stocked);
   const rows: SourceRow[] = [];

@@ -13,7 +13,7 @@ import { createWorkspace } from '../setup/workspace.ts';
 
 const METRICS_TOKEN = 'a-token-of-the-metrics';
 
-/** A web and a worker on Redis, as the Procfile has them. */
+/** Starts a web process and a worker on Redis, as in the Procfile. */
 async function startPenstock() {
   const [{ url: databaseUrl }, redis, port] = [await createDatabase(), await startRedis(), await leasePort()];
   const pool = new pg.Pool({ connectionString: databaseUrl, max: 1 });
@@ -87,7 +87,7 @@ test('load is sent to another machine only on request', async () => {
   expect(await resolveTarget('http://127.0.0.1:3000', false)).toEqual({ host: '127.0.0.1', port: 3000 });
 });
 
-// Tools that measure, which guard no guarantee: in the long form.
+// Measuring tools guarantee no behavior of the service, so they run in the long form.
 
 test.runIf(isLong)('a flame graph of each process at full load is drawn', async () => {
   const folder = temporaryFolder();

@@ -4,7 +4,7 @@ import { createRandom } from '../../tools/load/random.ts';
 
 const OBJECTS = 20_000;
 
-/** Share of the objects that are of the first tenth of the users. */
+/** Returns the share of objects that belong to the first tenth of the users. */
 function ofFirstTenth(spread: Parameters<typeof userPicker>[0]['spread']): number {
   const pick = userPicker({ users: 1000, spread }, createRandom(1));
   const users = Array.from({ length: OBJECTS }, pick);

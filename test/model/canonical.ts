@@ -4,7 +4,7 @@ import type { Json } from '../../src/profile/json.ts';
 import { type Card, eventSums, purchaseSums } from './card.ts';
 import type { SequentialModel } from './sequential-model.ts';
 
-/** A workspace in a form that can be compared: without ids and times that only one side knows. */
+/** A workspace in a comparable form: without ids and times that only one side knows. */
 export interface Canonical {
   users: Json[];
   addressStates: Record<string, Json>;
@@ -36,7 +36,7 @@ function canonicalCard(card: Card): Json {
   });
 }
 
-/** Times as the model writes them: ISO 8601 in UTC with milliseconds. */
+/** SQL that formats a time like the model: ISO 8601 in UTC with milliseconds. */
 export const iso = (column: string) =>
   `to_char(${column} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`;
 
@@ -44,7 +44,7 @@ const owned = (table: string, row: string) =>
   `(select coalesce(jsonb_agg(${row}), '[]') from ${table} as own
      where own.workspace_id = profiles.workspace_id and own.profile_id = profiles.id)`;
 
-/** Events and purchases of merged users stay with the id of the merged profile, which refers to the kept one. */
+/** Events and purchases of merged users keep the id of the merged profile, which refers to the kept one. */
 const activity = (table: string, row: string) =>
   `(with recursive family as (
      select profiles.id
@@ -94,7 +94,7 @@ select jsonb_object_agg(address, state) as states from (
    where workspace_id = $1 and subject_kind <> 'profile'
 ) as rows`;
 
-/** @param known the service ids that the model knows too */
+/** @param known service ids that the model knows as well */
 export async function canonicalStore(
   pool: pg.Pool,
   workspaceId: string,
@@ -134,7 +134,7 @@ function sorted(list: Json[]): Json[] {
     .map((text) => JSON.parse(text));
 }
 
-/** Names in alphabetical order, at every depth. */
+/** Sorts names alphabetically at every depth. */
 function ordered(value: Json): Json {
   if (Array.isArray(value)) return value.map(ordered);
   if (typeof value !== 'object' || value === null) return value;

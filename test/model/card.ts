@@ -3,7 +3,7 @@ import type { Json } from '../../src/profile/json.ts';
 
 export type Wire = Record<string, Json>;
 
-/** One user, as a person would keep it on a card. */
+/** One user of the model. */
 export interface Card {
   /** 24 hexadecimal digits, for users that existed from the start. */
   serviceId: string | undefined;
@@ -16,10 +16,10 @@ export interface Card {
   custom: Map<string, Json>;
   events: { name: string; time: string; properties: Json }[];
   purchases: { product: string; currency: string; price: number; quantity: number; time: string }[];
-  /** States that the user has for lack of an address. */
+  /** States that the user has without an address. */
   states: Map<string, string>;
   tokens: Set<string>;
-  /** When it was updated last, by the number of the operation. */
+  /** Number of the last operation that updated the user. */
   updated: number;
 }
 
@@ -54,7 +54,7 @@ export function copyOf(card: Card): Card {
   };
 }
 
-/** @param value undefined: the stored one stays */
+/** @param value undefined: the stored value stays */
 export function setColumn({ columns }: Card, name: string, value: Json | undefined): void {
   if (value === undefined) return;
   if (value === null) columns.delete(name);
@@ -67,7 +67,7 @@ export function setPhone(card: Card, sent: string | null): void {
   setColumn(card, 'phone_valid', number?.valid ?? null);
 }
 
-/** The number that reaches the user, if there is one. */
+/** Returns the valid number of the user, if there is one. */
 export function numberOf({ columns }: Card): Json | undefined {
   return columns.get('phone_valid') === true ? columns.get('phone') : undefined;
 }

@@ -41,7 +41,7 @@ function changeElements(
   return elements.filter((element) => !removed.has(element));
 }
 
-/** An object merges, anything else replaces; null removes a key, as in RFC 7396, or leaves it as it is. */
+/** Merges objects and replaces other values; null removes a key, as in RFC 7396, or keeps it. */
 function mergeInto(
   current: Json | undefined,
   patch: Record<string, Json>,

@@ -16,7 +16,7 @@ export type Kind =
 
 /** The sequential model with the operations that change the names of users, applied one by one as well. */
 export class IdentityModel extends SequentialModel {
-  /** The same users, apart from these. */
+  /** Returns an independent copy of the users. */
   copy(): IdentityModel {
     const other = new IdentityModel();
     other.cards.push(...this.cards.map(copyOf));
@@ -60,7 +60,7 @@ export class IdentityModel extends SequentialModel {
     return left.length === 1 ? left[0] : undefined;
   }
 
-  /** A taken alias stays whose it is, and a user keeps the alias that it has under a label. */
+  /** A used alias stays with its user, and a user keeps the alias that it has under a label. */
   #aliasNew({ external_id, alias_label, alias_name }: Wire): void {
     const user_alias = { alias_label: alias_label!, alias_name: alias_name! };
     if (this.find({ user_alias })) return;

@@ -21,7 +21,7 @@ export class SequentialModel {
   /** States by address: the email state under the empty name, group states under the group's id. */
   readonly addressStates = new Map<string, string>();
   readonly #channels: ReadonlyMap<string, Channel>;
-  /** The number of the operation at hand. */
+  /** Number of the current operation. */
   protected clock = 0;
 
   /** @param channels of the subscription groups */
@@ -29,12 +29,12 @@ export class SequentialModel {
     this.#channels = channels;
   }
 
-  /** A user who was there before the first operation. */
+  /** Adds a user that exists before the first operation. */
   seed(serviceId: string, externalId: string | undefined): void {
     Object.assign(this.#newCard(), { serviceId, externalId });
   }
 
-  /** Takes an object that the edge has accepted. */
+  /** Applies an object that web has accepted. */
   apply(kind: TrackKind, object: Wire): void {
     this.clock++;
     if (kind === 'attributes' && object.push_token_import === true) {
@@ -179,7 +179,7 @@ export class SequentialModel {
     }
   }
 
-  /** A state is the address's, and with it everyone's who has that address. */
+  /** A state belongs to the address, and so to all its users. */
   #subscribe(card: Card, { email_subscribe, subscription_groups }: Wire): void {
     const email = card.columns.get('email');
     const phone = numberOf(card);
@@ -226,7 +226,10 @@ const columns: Record<string, (value: Json) => Json | undefined> = {
   current_location: (value) => value,
 };
 
-/** Whether an increment makes an integer beyond 2^53 - 1: then the object becomes a dead letter as a whole. */
+/**
+ * Checks whether an increment creates an integer beyond 2^53 - 1: then the whole object becomes a dead
+ * letter.
+ */
 function losesDigits(found: Card | undefined, object: Wire): boolean {
   return Object.entries(object).some(([name, value]) => {
     if (!isRecord(value) || !Object.hasOwn(value, 'inc')) return false;
@@ -235,7 +238,10 @@ function losesDigits(found: Card | undefined, object: Wire): boolean {
   });
 }
 
-/** An alias only on an explicit false, a service id never, anyone else unless only existing users are meant. */
+/**
+ * An alias creates a user only on an explicit false, a service id never, other identifiers unless the object
+ * is update-only.
+ */
 function mayCreate({ external_id, user_alias, service_id, _update_existing_only }: Wire): boolean {
   if (external_id == null && user_alias != null) return _update_existing_only === false;
   if (external_id == null && service_id != null) return false;

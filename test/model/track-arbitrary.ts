@@ -2,7 +2,10 @@ import fc from 'fast-check';
 import type { Json } from '../../src/profile/json.ts';
 import type { Wire } from './card.ts';
 
-/** A few of everything, so that users meet: on one email address, on one phone number, by several identifiers. */
+/**
+ * A few values of each kind, so that objects share users: by email address, phone number, or several
+ * identifiers.
+ */
 const emails = ['ann@example.com', 'bob@example.com'];
 const phones = ['+442071838750', '+14155552671'];
 /** Ten digits are a number of the United States; four digits are stored and match no user. */
@@ -73,7 +76,7 @@ const item = fc.record({ id: fc.constantFrom(1, 2), v: scalar });
 const items = fc.array(item, { maxLength: 2 });
 const which = { $identifier_key: fc.constant('id'), $identifier_value: fc.constantFrom(1, 2) };
 
-/** Beyond it, integers lose digits. */
+/** Integers beyond this lose digits. */
 const MOST = Number.MAX_SAFE_INTEGER;
 const numbers: fc.Arbitrary<Json> = fc.oneof(
   { weight: 3, arbitrary: fc.integer({ min: -3, max: 9 }).map((inc) => ({ inc })) },
@@ -157,7 +160,7 @@ const attributes = fc.tuple(identified, fewStandard, custom, fc.boolean()).map(
     ...(merge && { _merge_objects: true }),
   }),
 );
-/** Many that change addresses and the states that go along with them. */
+/** Objects that often change addresses, and the states that move with them. */
 const subscriber = fc
   .tuple(
     identified,
@@ -177,7 +180,8 @@ const tokenImport = fc.tuple(fewStandard, custom, fc.array(token, { minLength: 1
     ...columns,
     ...values,
     push_token_import: true,
-    // Which of two profiles that one object makes is found by their address is not for the model to say.
+    // If one object creates two profiles with one address, the model does not define which of them the
+    // address selects.
     push_tokens: columns.email || columns.phone ? tokens.slice(0, 1) : tokens,
   }),
 );

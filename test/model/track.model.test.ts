@@ -25,7 +25,7 @@ import type { Wire } from './card.ts';
 import { SequentialModel } from './sequential-model.ts';
 import { groups, POISON, serviceIds, type TrackRequest, trackRequest } from './track-arbitrary.ts';
 
-/** Sequences in one run of the tests, and the time that they may take, in ms. */
+/** Sequences per run of the test, and the time that they may take, in milliseconds. */
 const SEQUENCES = lengthOf({ short: 150, long: 4000 });
 const PATIENCE = lengthOf({ short: 30_000, long: 600_000 });
 
@@ -47,14 +47,14 @@ beforeAll(async () => {
 });
 afterAll(() => pool.end());
 
-/** How requests become envelopes and envelopes batches; each list is used over and over. */
+/** Division of requests into envelopes and of envelopes into batches; each list is used cyclically. */
 interface Cuts {
   requestsPerFlush: number[];
   envelopesPerBatch: number[];
   objectsPerEnvelope: number;
-  /** Which batches are delivered twice. */
+  /** Batches that are delivered twice. */
   deliveredAgain: boolean[];
-  /** Which are applied in parts. */
+  /** Batches that are applied in parts. */
   inParts: boolean[];
 }
 
@@ -117,7 +117,7 @@ async function emptyWorkspace() {
   return { workspaceId, model, groupIds };
 }
 
-/** The request with the ids of its groups instead of their names. */
+/** Returns the request with group ids in place of names. */
 function named(request: TrackRequest, groupIds: Record<string, string>): TrackRequest {
   return JSON.parse(
     JSON.stringify(request, (name, value) => (name === 'subscription_group_id' ? groupIds[value] : value)),
@@ -197,7 +197,7 @@ async function deliver(requests: AcceptedObject[][], workspaceId: string, how: C
   }
 }
 
-/** Consecutive pieces of these lengths, over and over. */
+/** Cuts the list into consecutive pieces of these lengths, used cyclically. */
 function cut<T>(list: T[], lengths: number[]): T[][] {
   const pieces: T[][] = [];
   for (let start = 0; start < list.length; ) {

@@ -21,7 +21,7 @@ export function valueAfter(current: Json | undefined, sent: Json, merge: boolean
     if (!Array.isArray(current) && toList(sent.$add).length === 0) return current;
     return changeObjects(Array.isArray(current) ? current : [], sent, merge);
   }
-  // A name with a space is not allowed inside: the whole update is dropped.
+  // A name with a space is not allowed inside an object: the whole update is dropped.
   if (hasBadName(sent)) return current;
   return merge ? mergeDeep(current, sent, true) : sent;
 }
@@ -37,7 +37,7 @@ function latestOnce(list: Json[]): Json[] {
   return list.filter((element, index) => list.lastIndexOf(element) === index);
 }
 
-/** Add, then remove, then update. */
+/** Applies additions, then removals, then updates. */
 function changeObjects(current: Json[], operations: JsonObject, merge: boolean): Json[] {
   let objects = [...current, ...toList(operations.$add)];
   for (const step of toList(operations.$remove) as JsonObject[]) {
@@ -56,7 +56,7 @@ function isMatch(object: Json, { $identifier_key, $identifier_value }: JsonObjec
   return isObject(object) && object[$identifier_key as string] === $identifier_value;
 }
 
-/** Null inside removes that name, where names can be deleted. */
+/** Null inside an object removes the name, if names can be deleted. */
 function mergeDeep(current: Json | undefined, patch: JsonObject, deletes: boolean): JsonObject {
   const merged = new Map(Object.entries(isObject(current) ? current : {}));
   for (const [key, value] of Object.entries(patch)) {

@@ -222,7 +222,7 @@ test('a file is acknowledged once its folders are on disk, up to the folder of t
   spy.mockRestore();
 });
 
-/** A service that answers so. */
+/** Starts a service with these answers. @returns its address */
 async function service(answer: RequestListener): Promise<string> {
   const server = createServer(answer);
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));

@@ -113,7 +113,7 @@ describe('series', () => {
       { time: '2026-01-29T23:00:00Z', count: 1 },
       { time: '2026-01-30T00:00:00Z', count: 1 },
     ]);
-    // Ends with the request.
+    // The series ends at the time of the request.
     const { data } = (await ask(eventsDataSeries(), { event: 'seen', length: '100' }, workspace)).body;
     expect(data).toHaveLength(100);
     expect(data.at(-1)).toEqual({ time: '2026-02-03', count: 0 });

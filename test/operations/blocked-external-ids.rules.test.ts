@@ -84,7 +84,7 @@ describe('objects for a blocked external id', () => {
 });
 
 describe('other users are accepted', () => {
-  test('an id that differs in case, blanks or length is another', () => {
+  test('an id that differs in case, blanks or length is not blocked', () => {
     const ids = ['Dummy', ' dummy', 'dummy ', 'dumm', 'dummy2'];
     const { rejected } = plan({ attributes: ids.map((external_id) => ({ external_id })) }, 'dummy');
     expect(rejected).toHaveLength(0);

@@ -51,7 +51,7 @@ const HEADER = new RegExp(
   `^(${LINK}; rel="prev"|${LINK}; rel="next"|${LINK}; rel="prev",${LINK}; rel="next")$`,
 );
 
-/** The addresses of a Link header, which has the form that clients of the protocol know. */
+/** Returns the addresses of a Link header, which must have the form that clients of the protocol expect. */
 export function linksOf({ headers }: ApiAnswer): { prev?: string; next?: string } {
   const header = headers.get('link');
   if (header === null) return {};

@@ -25,12 +25,12 @@ const joined = (id: string, subscription_state = 'subscribed') => ({
 });
 const left = (id: string) => joined(id, 'unsubscribed');
 
-/** Applies each object in a batch of its own. */
+/** Applies each object in a separate batch. */
 async function one(...attributes: Parameters<Store['track']>[0][]) {
   for (const object of attributes) await store.track({ attributes: [object] });
 }
 
-/** The states that a user reads: email, and groups by name. */
+/** Returns the states that a user reads: email, and groups by name. */
 async function states(externalId: string) {
   const { body } = await store.exportIds({ external_ids: [externalId] });
   const { email_subscribe, subscription_groups = [] } = body.users[0];

@@ -44,7 +44,7 @@ interface Listed {
   events: { name: string }[];
 }
 
-/** Every page that the `Link` headers lead to. */
+/** Returns every page that the `Link` headers lead to. */
 async function pages(operation: DirectOperation, workspace: string): Promise<Listed[]> {
   const found: Listed[] = [];
   for (let cursor: string | undefined = ''; cursor !== undefined; ) {

@@ -10,7 +10,7 @@ afterAll(() => store.stop());
 
 const time = '2026-01-31T12:00:00.000Z';
 
-/** The one user with this external id. */
+/** Returns the exported user with this external id. */
 async function read(externalId: string, ...fields: string[]) {
   const { body } = await store.exportIds({ external_ids: [externalId], fields_to_export: fields });
   expect(body.users).toHaveLength(1);

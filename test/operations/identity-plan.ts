@@ -9,7 +9,7 @@ export interface IdentityAnswer {
   status: number;
   // biome-ignore lint/suspicious/noExplicitAny: the assertions on the body check its shape
   body: any;
-  /** Without ids and places. */
+  /** Objects without ids and positions. */
   objects: object[];
   plan?: Plan;
 }
@@ -47,7 +47,7 @@ function contentOf({ id: _id, request: _request, index: _index, ...content }: Ac
   return content;
 }
 
-/** The text that refuses the only element of an array. */
+/** Returns the text that rejects the only element of an array. */
 export function errorOf({ status, body, objects }: IdentityAnswer): string {
   if (status !== 400 || objects.length > 0) throw new Error(`accepted: ${JSON.stringify(body)}`);
   return body.errors[0].type;

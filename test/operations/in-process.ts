@@ -13,14 +13,14 @@ import { createWorkspace } from '../setup/workspace.ts';
 import { applyObjects } from '../workers/apply-batch.ts';
 import { type Answer, callerOf } from './caller.ts';
 
-/** A workspace in a database of its own, and the operations on it without server, queue and worker. */
+/** Creates a workspace in a new database, and operations on it without server, queue and worker. */
 export async function createStore(serviceIdField = 'service_id') {
   const { url } = await createDatabase();
   const database = openDatabase(url, 3);
   const { id: workspaceId } = await createWorkspace(database.pool);
   const track = usersTrack(serviceIdField);
 
-  /** Applies accepted objects, as a worker does with an envelope of them. */
+  /** Applies accepted objects as a worker applies an envelope. */
   async function apply(
     objects: AcceptedObject[],
     workspace = workspaceId,
@@ -51,7 +51,7 @@ export async function createStore(serviceIdField = 'service_id') {
     workspaceId,
     apply,
 
-    /** Plans a body and applies it, as edge and worker do one after the other. */
+    /** Plans a body and applies it, like web followed by a worker. */
     async track(body: Record<string, Json>, workspace = workspaceId): Promise<Answer> {
       const { objects, reply } = track.plan(callerOf(workspace), body);
       await apply(objects, workspace);

@@ -11,7 +11,7 @@ import type { Json } from '../../src/profile/json.ts';
 import { callerOf } from './caller.ts';
 import { refusedRequest } from './refused-request.ts';
 
-/** When the requests of these tests arrive. */
+/** Arrival time of the requests in these tests. */
 export const now = Date.UTC(2026, 0, 31, 12);
 
 /** A time before `now`. */

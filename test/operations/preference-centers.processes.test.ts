@@ -76,7 +76,7 @@ describe.each(eitherBackend)('preference centers, with the queue in %s', (backen
       }
     });
 
-    test('is created by POST, once, with the rules of a new one', async () => {
+    test('is created by POST once, under the rules of a new center', async () => {
       const id = '019c13ec-a2e2-7000-8000-00000000beef';
       const save = (body: object) => api('POST', `${base}/${id}`, { ...htmls, ...body });
       expectRefusal(await save({}), "'name' is required");

@@ -7,10 +7,10 @@ import type { ApiAnswer } from '../setup/api.ts';
 export const base = '/preference_center/v1';
 export const time = expect.stringMatching(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/);
 export const htmls = { preference_center_page_html: '<p>page</p>', confirmation_page_html: '<p>saved</p>' };
-/** An id that no preference center has. */
+/** An unused id of a preference center. */
 export const unknown = '019c13ec-a2e2-7000-8000-00000000dead';
 
-/** A scene for the tests of the present `describe`, and the requests that most of them make. */
+/** Creates a scene for the tests of the current `describe`, and their common requests. */
 export function useCenters(backend: Backend) {
   let scene: Scene;
   beforeAll(async () => {
@@ -27,7 +27,7 @@ export function useCenters(backend: Backend) {
     create,
     view: (id: string) => scene.api('GET', `${base}/${id}`),
 
-    /** The id of a new one. */
+    /** Creates a preference center. @returns its id */
     async created(body: object): Promise<string> {
       const { status, body: reply } = await create({ ...htmls, ...body });
       expect({ status, reply }).toMatchObject({ status: 201 });

@@ -13,7 +13,7 @@ const event = { ...ada, name: 'seen', time: '2026-01-30T08:00:00Z' };
 const purchase = { ...event, product_id: 'book', currency: 'EUR', price: 1 };
 const group = '018f0000-0000-7000-8000-000000000009';
 
-/** Objects that one rule refuses, with the reason and the field of the rule. */
+/** Objects that a rule rejects, with the reason and the field of the rule. */
 const refused: [kind: TrackKind, object: Json, reason: string, field: string][] = [
   ['events', null, 'wrong_type', ''],
   ['attributes', {}, 'required', 'external_id|service_id|user_alias|email|phone'],
@@ -118,7 +118,7 @@ test('the text of a worker is mapped back to the rule that it came from', () => 
   expect(refusalByWorker(rename, error)).toEqual({ error, reason: 'other', field: '' });
 });
 
-test('a rule has every reason', () => {
+test('every reason belongs to a rule', () => {
   const ofWorkers = Object.values(renameRefusals).map((of) => of(rename).reason);
   const reasons = new Set([...refused.map(([, , reason]) => reason), ...ofWorkers, 'other']);
   expect([...reasons].sort()).toEqual(Object.keys(rejectionReasons).sort());

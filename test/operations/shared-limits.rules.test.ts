@@ -2,14 +2,14 @@ import { expect, test } from 'vitest';
 import { allOperations } from '../../src/operations/index.ts';
 import { type BucketName, buckets } from '../../src/schemas/limits.ts';
 
-/** Requests and seconds of the limit, and which endpoints share it. */
+/** Returns the requests and seconds of the limit, and the endpoints that share it. */
 function limitOf(bucket: BucketName) {
   const { requests, windowSeconds } = buckets[bucket];
   const paths = allOperations('service_id').flatMap((one) => (one.bucket === bucket ? [one.path] : []));
   return { requests, windowSeconds, paths: paths.sort() };
 }
 
-test('merge, delete, both of aliases and identify share 20,000 requests a minute', () => {
+test('merge, delete, both alias operations and identify share 20,000 requests a minute', () => {
   expect(limitOf('users.identity')).toEqual({
     requests: 20_000,
     windowSeconds: 60,

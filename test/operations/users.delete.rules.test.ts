@@ -34,7 +34,7 @@ describe('each kind of identifiers names users to delete', () => {
     }
   });
 
-  test('service ids go by the configured name', () => {
+  test('service ids have the configured name', () => {
     const other = identityPlanner(usersDelete('braze_id'));
     expect(other({ braze_ids: [service_id] }).objects).toHaveLength(1);
     expect(other({ service_ids: [service_id] }).body.message).toMatch(/'braze_ids'.* is required$/);

@@ -11,7 +11,7 @@ beforeAll(async () => {
 });
 afterAll(() => store.stop());
 
-/** The one user with this external id. */
+/** Returns the exported user with this external id. */
 async function read(externalId: string, ...fields: string[]) {
   const { body } = await store.exportIds({ external_ids: [externalId], fields_to_export: fields });
   expect(body.users).toHaveLength(1);
@@ -39,7 +39,7 @@ describe('finds users', () => {
       ({ custom_attributes }: { custom_attributes?: { seat: number } }) => custom_attributes?.seat,
     );
 
-  test('by external ids, in their order; an integer is its string', async () => {
+  test('by external ids, in their order; an integer counts as its text', async () => {
     expect(seats(await store.exportIds({ external_ids: [2, 'one'] }))).toEqual([2, 1]);
   });
 

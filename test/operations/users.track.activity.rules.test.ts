@@ -21,7 +21,7 @@ describe('the time of events and purchases', () => {
     for (const one of bothKinds) expect(one({ time })).toMatchObject({ time: stored });
   });
 
-  test('a time in the future becomes now', () => {
+  test('a time in the future is stored as now', () => {
     for (const time of ['2026-01-31T12:00:00.001Z', '2099-12-31T00:00:00Z', '2026-01-31T23:00:00+01:00']) {
       for (const one of bothKinds) expect(one({ time })).toMatchObject({ time: new Date(now).toISOString() });
     }
@@ -112,7 +112,7 @@ describe('a purchase', () => {
     expect(purchase({ quantity })).toMatchObject({ quantity });
   });
 
-  test('without a quantity is one piece', () => {
+  test('without a quantity counts as one piece', () => {
     expect(purchase({})).toMatchObject({ quantity: 1 });
   });
 
@@ -128,7 +128,7 @@ describe('a purchase', () => {
     expect(purchase({ quantity })).toBe("'quantity' is not valid");
   });
 
-  test('may have an integer as product_id, which is its digits', () => {
+  test('may have an integer as product_id, stored as text', () => {
     expect(purchase({ product_id: 1042 })).toMatchObject({ product_id: '1042' });
   });
 

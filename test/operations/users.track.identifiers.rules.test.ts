@@ -12,7 +12,7 @@ const email = 'ada@example.com';
 const phone = '+14155552671';
 const anyKind = { attributes, event, purchase };
 
-/** Tries an identifier on an object of each kind. */
+/** Plans an object of each kind with the identifier. */
 const onEachKind = (identifier: Objects) =>
   Object.values(anyKind).map((one) => one({ external_id: null, ...identifier }));
 

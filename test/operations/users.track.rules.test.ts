@@ -29,7 +29,7 @@ describe('the three shapes of the answer', () => {
     ['attributes', attributes],
     ['events', event],
     ['purchases', purchase],
-  ])('success: only %s sent, only their count answered', (kind, object) => {
+  ])('success: a request with only %s returns only their count', (kind, object) => {
     expect(plan({ [kind]: [object] }).body).toEqual({ [`${kind}_processed`]: 1, message: 'success' });
   });
 
@@ -129,7 +129,7 @@ describe('caps', () => {
 });
 
 describe('order and ids', () => {
-  test('objects take effect as attributes, then events, then purchases, each in its order', () => {
+  test('objects take effect in order: attributes, then events, then purchases', () => {
     const { objects } = plan({
       purchases: [purchase],
       events: [
@@ -184,7 +184,7 @@ describe('tolerated input of clients in the field, where it has one clear meanin
     });
   });
 
-  test('an integer external id is its string', () => {
+  test('an integer external id is stored as text', () => {
     const { objects } = plan({ attributes: [{ external_id: 1, n: 1 }] });
     expect(objects).toMatchObject([{ identifier: { external_id: '1' } }]);
   });
@@ -268,7 +268,7 @@ describe('the wire name of the service id is configured', () => {
   const branded = planner('braze_id');
   const braze_id = '0123456789abcdef01234567';
 
-  test('it identifies under that name', () => {
+  test('it identifies a user under that name', () => {
     expect(branded.event({ external_id: null, braze_id })).toMatchObject({
       identifier: { service_id: braze_id },
     });

@@ -50,7 +50,7 @@ describe('names and strings of more than 255 characters are cut, and the object 
     ]);
   });
 
-  test('an event is not cut through an emoji', () => {
+  test('the name of an event is not cut within an emoji', () => {
     const { objects } = plan({ events: [{ ...event, name: `${'👍'.repeat(255)}y` }] });
     expect(objects).toMatchObject([{ name: '👍'.repeat(255) }]);
     expect(plan({ events: [{ ...event, name: '👍'.repeat(255) }] }).body).not.toHaveProperty('warnings');
@@ -93,7 +93,7 @@ describe('identifiers are never cut: two users do not become one', () => {
     expect(body.errors).toEqual([{ type, input_array: 'attributes', index: 0 }]);
   });
 
-  test('an external id of 987 bytes is kept to its end', () => {
+  test('an external id of 987 bytes is kept whole', () => {
     const external_id = 'x'.repeat(987);
     const { body, objects } = plan({ attributes: [{ external_id, n: 1 }] });
     expect(objects).toMatchObject([{ identifier: { external_id } }]);

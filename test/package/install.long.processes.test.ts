@@ -24,7 +24,7 @@ const versioned = () =>
 beforeAll(() => {
   for (const file of versioned()) cpSync(path.join(packageRoot, file), path.join(clone, file));
   symlinkSync(path.join(packageRoot, 'node_modules'), path.join(clone, 'node_modules'));
-  // A file of a previous build, whose source is gone.
+  // A file of a previous build whose source no longer exists.
   cpSync(path.join(packageRoot, 'dist/src/cli.js'), path.join(clone, 'dist/src/removed.js'));
   packed = pack(clone, temporaryFolder());
 });

@@ -190,7 +190,8 @@ describe('penstock dev of the package', () => {
 describe('the examples of testing-your-integration.md', () => {
   const env = () => ({
     ...{ PATH: process.env.PATH, HOME: process.env.HOME, XDG_CACHE_HOME: cache, TMPDIR: temporaryFolder() },
-    // Tools of the runners must not use settings of this run. Go compiles its own library once for a user, in a minute or more.
+    // Tools of the runners must not use settings of this run. Go compiles its own library once per user, in a
+    // minute or more.
     ...{ GOCACHE: path.join(homedir(), '.cache', 'go-build'), GOFLAGS: '-mod=mod -vet=off' },
     ...{ CI: 'true', GO111MODULE: 'on', PYTHONDONTWRITEBYTECODE: '1' },
   });

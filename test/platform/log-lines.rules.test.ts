@@ -17,11 +17,11 @@ describe('a readable line of the log', () => {
     [40, 'WARN ready'],
     [50, 'ERROR ready'],
     [60, 'FATAL ready'],
-  ])('shows the level %i where it matters', (level, words) => {
+  ])('shows the level %i unless it is info', (level, words) => {
     expect(readableLine(line({ level }), false)).toBe(`12:00:05  web      ${words}\n`);
   });
 
-  test('is coloured where the terminal can, by its level', () => {
+  test('is coloured by its level if the terminal supports colours', () => {
     expect(readableLine(line({ level: 50 }), true)).toContain('\u001b[31mERROR ready\u001b[0m');
     expect(readableLine(line({}), true)).not.toContain('\u001b[');
   });

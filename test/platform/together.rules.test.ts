@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { together } from '../../src/platform/concurrency.ts';
 
-/** Calls that are held until they are let go. */
+/** Creates batched calls that the test ends. */
 function scene(most: number) {
   const calls: { asked: number[]; end(error?: Error): void }[] = [];
   const ask = together(

@@ -63,7 +63,7 @@ function flood(lanes: number, ask: () => Promise<Response>, pause = 0) {
   };
 }
 
-/** Pages that are asked for during a flood, one after the other. */
+/** Pages that are requested during a burst, one after the other. */
 const PAGES = 10;
 
 /**
@@ -78,7 +78,7 @@ async function shown(): Promise<number> {
   return statuses.filter((status) => status === 200).length;
 }
 
-/** Takes seconds, in one output, before which alone Liquid looks at the clock. */
+/** Takes seconds within one output; Liquid checks its time limit only before outputs. */
 const slowFor = (sorts: number) => `{{ (1..200000)${' | sort_natural | sort'.repeat(sorts)} | size }}`;
 
 test('a link with an invalid signature is rejected before its form is read', async () => {
@@ -133,8 +133,9 @@ test("an invalid signature is rejected at once while the workspace's slow pages 
 });
 
 /**
- * Slow pages that may end before as many of another workspace are shown as are asked for. First come, first served, each
- * would wait for sixty of them; one has to wait for those two that are being rendered when it comes.
+ * Slow pages that may end before as many pages of another workspace are shown as are requested. In a simple
+ * queue, each page
+ * would wait for sixty slow ones; a page has to wait for the two that are being rendered when it comes.
  */
 const SLOW_PAGES = 30;
 

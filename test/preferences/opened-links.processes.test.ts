@@ -13,7 +13,7 @@ describe.each(eitherBackend)('the link to a preference center, with the queue in
 
   const open = (externalId: string) => openCenter(scene, externalId);
 
-  /** Signs as the workspace would. */
+  /** Signs a link with the workspace's key. */
   async function sign(link: Link, workspaceId = link.workspaceId): Promise<string> {
     const { rows } = await scene.pool.query(
       'select secret from preference_link_keys where workspace_id = $1',

@@ -153,7 +153,7 @@ describe.each(eitherBackend)('the page of a preference center, with the queue in
     const started = performance.now();
     expect((await scene.api('GET', '/preference_center/v1/list')).status).toBe(200);
     expect(performance.now() - started).toBeLessThan(1500);
-    // On a machine that is busy with other tests, some may be asked to come again.
+    // On a machine that is busy with other tests, some requests may have to be repeated.
     for (const page of await Promise.all(pages)) expect([500, 503]).toContain(page.status);
     const page = await waitUntil(
       async () => {
@@ -225,7 +225,7 @@ describe.each(eitherBackend)('the page of a preference center, with the queue in
       expect(Number(answer.headers.get('retry-after'))).toBeGreaterThan(0);
       expect(text).toContain('Please wait a minute');
     }
-    // A bucket refills while the forms are sent, so a form or two more may pass on a slow machine.
+    // The bucket refills while the forms are sent, so a slow machine may accept one or two more.
     expect(statuses.slice(0, 20)).toEqual(Array.from({ length: 20 }, () => 200));
     expect(statuses).toContain(429);
     expect((await scene.submit(other.url, {})).status).toBe(200);

@@ -11,7 +11,10 @@ import { send } from '../setup/api.ts';
 import { liftLimits } from '../setup/examples.ts';
 import { createGroup, createWorkspace } from '../setup/workspace.ts';
 
-/** Web processes with a workspace that has two email groups, one SMS group, a user and a preference center. */
+/**
+ * Starts web processes with a workspace that has two email groups, one SMS group, a user and a preference
+ * center.
+ */
 export async function createScene(backend: Backend, env: Record<string, string> = {}) {
   const fleet = await startFleet(backend, { edges: 1, workers: 0, env });
   const { pool, workspace } = fleet;
@@ -32,7 +35,7 @@ export async function createScene(backend: Backend, env: Record<string, string> 
   const api = (method: string, path: string, json?: object, key = workspace.key) =>
     send(port, { method, path, key, ...(json && { json: json as never }) });
 
-  /** A user as a worker would have left one; the profile's id. */
+  /** Inserts a user as a worker would. @returns the profile's id */
   async function addUser(
     externalId: string | null,
     email: string | null,
@@ -71,7 +74,7 @@ export async function createScene(backend: Backend, env: Record<string, string> 
       return createWorkspace(pool, `other-${++made}`);
     },
 
-    /** The address that the API gives for a user and a center. */
+    /** Returns the link that the API creates for a user and a center. */
     async urlOf(center: string, userId: string, key = workspace.key): Promise<string> {
       const path = `/preference_center/v1/${center}/url/${encodeURIComponent(userId)}`;
       const { status, body } = await api('GET', path, undefined, key);
@@ -79,7 +82,7 @@ export async function createScene(backend: Backend, env: Record<string, string> 
       return body.preference_center_url;
     },
 
-    /** Sends a form as a browser does. */
+    /** Submits a form as a browser does. */
     submit: (url: string, fields: Record<string, string>) =>
       fetch(url, { method: 'POST', body: new URLSearchParams(fields) }),
 
@@ -99,7 +102,7 @@ export async function createScene(backend: Backend, env: Record<string, string> 
 
 export type Scene = Awaited<ReturnType<typeof createScene>>;
 
-/** A page with a box for each group and the choice for email as a whole. */
+/** Returns a page with a box for each group and the choice for email as a whole. */
 export function pageWith(...groups: string[]): string {
   const boxes = groups.map(
     (id) =>
@@ -110,7 +113,7 @@ export function pageWith(...groups: string[]): string {
 <button>Save</button></form>`;
 }
 
-/** A center with a box for each email group, and a link of a new user. */
+/** Creates a center with a box for each email group, and a link for a new user. */
 export async function openCenter(scene: Scene, externalId: string) {
   const { news, offers } = scene.groups;
   const center = await scene.addCenter(

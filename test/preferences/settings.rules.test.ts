@@ -24,7 +24,7 @@ test.each([
   expect(() => readConfig({ PUBLIC_URL })).toThrow(ConfigError);
 });
 
-test('a page gets title, viewport and icons into its head, escaped', () => {
+test('a page has title, viewport and icons in its head, escaped', () => {
   const head = {
     title: 'A & <b>',
     options: {

@@ -33,7 +33,7 @@ describe('a box that is not ticked', () => {
     expect(choose(form(box('email_global_state', 'unsubscribed')), {})).toEqual({ groups: {} });
   });
 
-  test('for email as a whole unsubscribes from all of it', () => {
+  test('for email as a whole unsubscribes from all email', () => {
     expect(choose(form(box('email_global_state', 'opted_in')), {})).toEqual({
       emailGlobal: 'unsubscribed',
       groups: { [NEWS]: 'unsubscribed', [OFFERS]: 'unsubscribed' },

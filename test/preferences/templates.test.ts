@@ -145,11 +145,11 @@ describe('a template that costs too much is stopped', () => {
     expect(longest).toBeLessThan(500);
   });
 
-  /** Said of a process that is gone, however that came. */
+  /** The error for a rendering process that has ended, for any reason. */
   const gone = 'it takes more time or memory than a page may';
 
   test('a template that Liquid cannot stop is ended with its process, and the next one is rendered', async () => {
-    // One output, before which alone Liquid looks at the clock.
+    // One output; Liquid checks its time limit only before outputs.
     const sorts = ' | sort_natural | sort'.repeat(11);
     const own = createRenderer({ most: 1, deadline: 1000 });
     const asked = (template: string) => own.render('shop', { template, view });
@@ -175,7 +175,7 @@ describe('a template that costs too much is stopped', () => {
   test('a page may be large, up to a limit', async () => {
     const text = 'x'.repeat(1024);
     const loop = (times: number) => `{% for i in (1..${times}) %}${text}{% endfor %}`;
-    // A rendering has 500 ms, which a busy machine may not leave it.
+    // A rendering may take 500 ms, which is too little on a busy machine.
     const inTime = (times: number) =>
       waitUntil(
         async () => {
@@ -218,7 +218,10 @@ function nested(depth: number): string {
   return depth === 0 ? 'x' : `{% for i${depth} in (1..10000) %}${nested(depth - 1)}{% endfor %}`;
 }
 
-/** How the work fails, and the most that this thread has worked between two turns meanwhile, in ms. */
+/**
+ * Returns the error of the work, and the longest time between two turns of this thread meanwhile, in
+ * milliseconds.
+ */
 async function watched(work: () => Promise<unknown>): Promise<{ longest: number; error: unknown }> {
   let longest = 0;
   let last = threadTime();

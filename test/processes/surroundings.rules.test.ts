@@ -6,7 +6,7 @@ import { createSurroundings, healthOf, type SurroundingsOptions } from '../../sr
 const socket = (valid_to?: string) => ({ getPeerCertificate: () => (valid_to ? { valid_to } : {}) });
 const clientOn = (stream: object) => ({ connection: { stream }, release() {} });
 
-/** A pool whose one connection was made before anybody looked, and a Redis. */
+/** Creates a pool with one existing connection, and a Redis. */
 function sceneOf(older: object, redis?: object, dataDir = '.') {
   const pool = Object.assign(new EventEmitter(), { connect: async () => clientOn(older) });
   const options = { pool, connection: { redis: redis && { stream: redis } }, dataDir };

@@ -8,7 +8,7 @@ import type { Json } from '../../src/profile/json.ts';
 function applyChange(current: Json | undefined, change: AttributeChange): Json | undefined {
   const draft = new DraftAttribute(current);
   const journal = new Journal();
-  // The object that takes too many steps is refused, with all that it has done.
+  // An object with too many steps is rejected, with all its changes.
   if (draft.apply(change, journal) === 'steps') journal.undo();
   return draft.value;
 }

@@ -59,7 +59,7 @@ test.each(RULES)(
           try {
             rule(text);
           } catch {
-            // Refusing it is as good as reading it.
+            // A rejection is as good as a result.
           }
           const words = `${name} of ${before}${part}${part}…${after}`;
           expect(threadTime() - started, words).toBeLessThan(1000);
@@ -68,6 +68,6 @@ test.each(RULES)(
     }
     expect(tried).toBeGreaterThan(0);
   },
-  // The time of this thread is measured, so a busy machine only makes the test longer.
+  // The test measures the time of this thread, so a busy machine only makes it longer.
   120_000,
 );

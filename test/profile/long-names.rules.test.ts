@@ -86,7 +86,7 @@ describe('names and strings of more than 255 characters', () => {
     ['both set', 1, 2, { set: { [x]: 2 } }],
     ['one set, then one changed', 1, { inc: 2 }, { set: {}, change: { [x]: { inc: 2 } } }],
     ['one changed, then one set', { inc: 1 }, 2, { change: {}, set: { [x]: 2 } }],
-  ])('of two names that are the same when cut the last one counts: %s', ([_how, first, last, delta]) => {
+  ])('the last of two names that are equal once they are cut counts: %s', ([_how, first, last, delta]) => {
     const said = `'${'x'.repeat(64)}…' is the name of two members when it is cut to 255 characters: the last one counts`;
     for (const [one, other] of [
       [`${x}1`, `${x}2`],

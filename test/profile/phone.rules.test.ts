@@ -30,7 +30,7 @@ describe('a phone number is kept but marked invalid', () => {
     ['that is 0', '+0', '+0'],
   ])('%s', (_rule, text, phone) => {
     expect(normalizePhone(text)).toEqual({ phone, valid: false });
-    // The second time it is remembered.
+    // The second result comes from the cache.
     expect(normalizePhone(text)).toEqual({ phone, valid: false });
   });
 });
@@ -60,7 +60,7 @@ describe('a phone number in digits of another script is the number with those va
     for (let code = 0x80; code <= 0x1ffff; code++) {
       const text = String.fromCodePoint(code);
       if (!/^\p{Nd}$/u.test(text)) continue;
-      // Each set begins at a code point that is a 0, and no set is cut by the end of a run.
+      // Each set of digits begins with a 0 at the start of a run, and is complete.
       expect(normalizePhone(`${text}`)?.phone, code.toString(16)).toBe(String(digits % 10));
       digits++;
     }

@@ -172,7 +172,7 @@ describe('the time of an event is stored as ISO 8601 in UTC with milliseconds', 
     const sent = fc.oneof(
       times,
       times.map((text) => `${text.slice(0, 19)}Z`),
-      // One character of it is another one: perhaps still a time.
+      // With one character replaced, the text may still be a time.
       fc
         .tuple(times, fc.nat(23), fc.constantFrom(...'0123456789:.-TtZz +'))
         .map(([text, place, other]) => text.slice(0, place) + other + text.slice(place + 1)),

@@ -124,13 +124,13 @@ test('a rate limit is counted in the cluster, each bucket in a slot of its own',
   expect(buckets.flat().length).toBeGreaterThan(1);
 });
 
-test('every process is ready, and doctor finds no problem with the cluster', async () => {
+test('every process is ready, and doctor warns only about the missing maxmemory', async () => {
   const all = [...fleet.edges, ...fleet.workers, ...fleet.syncs];
   expect(await Promise.all(all.map(({ port }) => statusOf(port, '/readyz')))).toEqual(all.map(() => 200));
   const { stdout } = await spawnPenstock(['doctor', '--json'], fleet.env);
   const { findings } = JSON.parse(stdout) as { findings: Finding[] };
   const ofRedis = findings.filter(({ check }) => check === 'redis');
-  // A test's Redis has no maxmemory: that is all there is to say, of the server that has the lanes.
+  // A test's Redis has no maxmemory, so doctor has this one remark, about the server with the lanes.
   const { port } = cluster.nodes[await cluster.primaryOf(LANES_KEY)]!;
   expect(ofRedis.map(({ level, finding }) => `${level} ${finding}`)).toEqual([
     expect.stringMatching(`^warning 127.0.0.1:${port}: maxmemory is not set`),

@@ -37,7 +37,7 @@ async function open(env: Record<string, string>) {
   return { connection, producer };
 }
 
-/** Ids that the lanes hold, in their order. */
+/** Returns the ids in each lane, in order. */
 async function held(connection: QueueConnection): Promise<string[][]> {
   return Promise.all(
     Array.from({ length: LANES }, async (_, lane) => {
@@ -87,7 +87,7 @@ describe('with REDIS_WAIT_REPLICAS=1, a primary and a replica', () => {
         const these = entries();
         await producer.add(these).then(
           () => acknowledged.push(...these),
-          // While it is away each add fails at once.
+          // Adds fail at once while the primary is away.
           () => sleep(10),
         );
       }
@@ -114,7 +114,7 @@ test('G1: a replica that cannot write to its disk fails adds if the server has W
   const primary = new Redis(one.url);
   stops.push(() => primary.disconnect());
   const [known] = (await primary.call('COMMAND', 'INFO', 'WAITAOF')) as unknown[];
-  // A replica that has just copied all data writes a new file first.
+  // A replica that has just copied all data first writes a new file.
   const isOnDisk = async () => {
     await primary.incr('probe');
     return ((await primary.call('WAITAOF', 0, 1, 100)) as number[])[1] === 1;

@@ -14,7 +14,7 @@ const [MOVED, OTHER] = [1, 0];
 
 let cluster: TestCluster;
 let fleet: Fleet;
-/** One in each shard. */
+/** One workspace per shard. */
 let tenants: TestWorkspace[];
 beforeAll(async () => {
   ({ cluster, fleet, tenants } = await startShards(SHARDS, 0));
@@ -63,7 +63,7 @@ function createSender(shard: number, user: string) {
   };
 }
 
-/** Both shards send until the slot is where it is to be. */
+/** Sends to both shards until the slot has moved. */
 async function sendWhile(work: Promise<unknown>, senders: ReturnType<typeof createSender>[]): Promise<void> {
   let isOver = false;
   const sending = senders.map(async ({ step }) => {

@@ -16,7 +16,10 @@ const PASSWORD = 'of+all/nodes';
 const folder = temporaryFolder('penstock-secure-cluster-');
 const at = (name: string) => path.join(folder, name);
 
-/** Signs one for this machine by itself. Clients have to ask for the name: the address is in no certificate. */
+/**
+ * Creates a self-signed certificate for a host name. Clients must use the name, because the certificate has
+ * no address.
+ */
 function makeCertificate(): void {
   const openssl = (...words: string[]) => execFileSync('openssl', words, { cwd: folder, stdio: 'pipe' });
   writeFileSync(at('names'), 'subjectAltName=DNS:localhost\n');
@@ -38,7 +41,7 @@ function makeCertificate(): void {
   );
 }
 
-/** Everything goes over TLS, to a name that each node announces, and with a password. */
+/** Starts a node that requires TLS and a password, and announces a host name. */
 async function startNode(port: number): Promise<void> {
   const files = [
     '--tls-cert-file',
@@ -66,7 +69,7 @@ async function startNode(port: number): Promise<void> {
   });
 }
 
-/** Asks by redis-cli, which trusts the certificate and says the password. */
+/** Sends a command by redis-cli, which trusts the certificate and has the password. */
 const ask = async (port: number, ...words: string[]) => {
   const reach = ['--tls', '--cacert', at('node.crt'), '-h', 'localhost', '-p', String(port)];
   const { stdout } = await promisify(execFile)('redis-cli', [...reach, ...words], {

@@ -2,9 +2,11 @@ import { startFleet } from '../guarantees/fleet.ts';
 import { startRedisCluster } from '../setup/redis-cluster.ts';
 import { createWorkspace, type TestWorkspace } from '../setup/workspace.ts';
 
-/** A cluster of three primaries, on which shards are each other's neighbours, with one edge and a workspace in each shard. */
+/**
+ * Starts a cluster of three primaries that share the shards, one web process, and a workspace in each shard.
+ */
 export async function startShards(shards: number, workers: number) {
-  // Not by CONFIG SET, which a server that comes back has forgotten.
+  // An argument, because CONFIG SET is lost in a restart.
   const cluster = await startRedisCluster({ primaries: 3, args: ['--cluster-require-full-coverage', 'no'] });
   const env = { ...cluster.env, SHARDS: String(shards), LANES: '2', QUEUE_TIMEOUT_MS: '1500' };
   const fleet = await startFleet('redis', { redis: cluster.nodes[0], edges: 1, workers, env });

@@ -20,7 +20,7 @@ const time = '2026-01-31T12:00:00.000Z';
 
 let cluster: TestCluster;
 let fleet: Fleet;
-/** One in each shard. */
+/** One workspace per shard. */
 let tenants: TestWorkspace[];
 beforeAll(async () => {
   ({ cluster, fleet, tenants } = await startShards(SHARDS, 2));

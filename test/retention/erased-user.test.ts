@@ -27,7 +27,7 @@ test("the archive is free of a deleted user's data after deleted users are erase
   );
   await runRetention(withStore(store), 'archive');
 
-  /** The rows of every file that the archive has on disk. */
+  /** Returns the rows of every file of the archive on disk. */
   async function archived(): Promise<string> {
     const { rows } = await at.pool.query<{
       object: string;

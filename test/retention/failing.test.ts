@@ -34,10 +34,10 @@ afterEach(() => void vi.useRealTimers());
 const failures = () =>
   at.scene.rows('select kind, task, failures, reason from retention_failures order by kind, task');
 
-/** Their back-off is over. */
+/** Ends the back-off of all failures. */
 const wait = () => at.pool.query("update retention_failures set next_at = now() - interval '1 s'");
 
-/** Files of an archive in a folder. */
+/** Returns the names of the archive's files in a folder. */
 const filesIn = (folder: string, beginning: string): string[] =>
   readdirSync(folder, { recursive: true, encoding: 'utf8' })
     .filter((name) => path.basename(name).startsWith(beginning))
@@ -112,7 +112,7 @@ test('a damaged file blocks neither the restore of other files nor the erasure f
     erased: 3,
     failed: 1,
   });
-  // The workspace is done, and the file is remembered by itself.
+  // The erasure of the workspace is finished, and the damaged file is noted separately.
   expect(await at.scene.rows('select from archive_erasures')).toEqual([]);
   expect(await failures()).toEqual([expect.objectContaining({ kind: 'events', task: 'erase' })]);
   const patient = withStore(store, { heedsBackOff: true });
@@ -132,7 +132,7 @@ test('a damaged file does not block a detached partition: its rows return to the
   await fill(10);
   const put: ObjectStore['put'] = async (key, from, options) => {
     const written = await store.put(key, from, options);
-    // One comes late, so that the file has to be read.
+    // A late row forces the file to be read.
     if (key.includes('events-')) await fill(1, { from: -10 });
     return written;
   };

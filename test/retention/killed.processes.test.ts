@@ -51,7 +51,7 @@ async function kill(process: Killed): Promise<void> {
   expect((await process.exit).signal).toBe('SIGKILL');
 }
 
-/** Starts the command, and does something while this statement of its is under way, before the row is written. */
+/** Starts the command, holds it at this statement before the row is written, and calls `work` meanwhile. */
 async function heldAt(
   statement: string,
   args: string[],
@@ -82,7 +82,7 @@ async function heldAt(
 
 const killAt = (statement: string, args: string[]) => heldAt(statement, args, kill);
 
-/** The sessions of the dead process have ended. */
+/** Waits until the sessions of the dead process have ended. */
 async function isFree(): Promise<void> {
   const held = `select from pg_locks where locktype = 'advisory' and database = (select oid from pg_database where datname = current_database())`;
   await waitUntil(async () => (await askEverywhere(at.scene.url, held)).length === 0, {
@@ -90,7 +90,7 @@ async function isFree(): Promise<void> {
   });
 }
 
-/** Objects of the index, and of the archive. */
+/** Returns the objects in the index and in the archive. */
 async function objects(): Promise<[string[], string[]]> {
   const indexed = await at.scene.rows(
     'select object from archive_files where object is not null order by object',

@@ -59,7 +59,7 @@ describe.each([
     expect(await restore(store)).toEqual({ files: 3, restored: 0, present: 1206, left_out: 0 });
     expect(await content()).toEqual(before);
     expect(await at.scene.rows('select * from event_summaries order by 1, 2, 3')).toEqual(sums);
-    // Held: no run takes it again, until its time is over.
+    // The restored month is kept until its time is over: no run archives it again.
     expect((await planRetention(withStore(store))).due).toEqual([]);
     await at.pool.query("update archive_files set restored_until = now() where state = 'restored'");
     expect(await runRetention(withStore(store), 'archive')).toMatchObject({ archived: 0, deleted: 1206 });

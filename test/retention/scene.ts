@@ -38,14 +38,14 @@ export async function end(): Promise<void> {
   await scene.stop();
 }
 
-/** Every test has a month of its own. */
+/** Moves to the month of the next test. */
 export async function nextMonth(): Promise<void> {
   year += 1;
   month = `${year}-03`;
   await pool.query('select ensure_month_partitions($1::timestamptz, 0)', [`${month}-01T00:00:00Z`]);
   await setPolicy(pool, workspaceId, 12);
   await setPolicy(pool, other, 12);
-  // Each test has an archive of its own.
+  // Each test has its own archive.
   for (const table of [
     'archive_files',
     'archive_erasures',
@@ -86,7 +86,7 @@ export const withStore = (store: ObjectStore | undefined, more: Partial<Retentio
   ...{ pool, store, months: 0, log: { info() {}, error() {} }, ...more },
 });
 
-/** Rows of the month, each a second after the one before, as if they had been accepted then. */
+/** Inserts rows of the month, one second apart, as if they had been accepted then. */
 export async function fill(rows: number, { owner = 'ada', of = workspaceId, from = 0 } = {}): Promise<void> {
   const profile = of === workspaceId ? await scene.profileId(owner) : v7();
   const id = `(left(uuid_v7_floor($3::timestamptz + n * interval '1 s')::text, 24) || lpad(to_hex(n + 1), 12, '0'))::uuid`;
@@ -128,7 +128,7 @@ export const states = async (): Promise<string[]> =>
 export const restore = (store: ObjectStore, days = 30) =>
   restoreMonth(withStore(store), { workspaceId, month, days });
 
-/** The store, whose process is killed at some call. */
+/** Wraps the store so that the process seems to be killed at a certain call. */
 export const dying = (store: ObjectStore, call: 'put' | 'get', times: number): ObjectStore => {
   let left = times;
   const die = () => {

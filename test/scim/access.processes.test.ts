@@ -36,7 +36,7 @@ describe('a SCIM token', () => {
     expect((await list(provider.token)).status).toBe(200);
     const without = await send(scene.port, { method: 'GET', path: '/scim/v2/Users', key: provider.token });
     expect(without).toMatchObject(otherOrigin);
-    // RFC 7644 §2: it says how to come in.
+    // RFC 7644 §2: the response names the scheme of authentication.
     expect(without.headers.get('www-authenticate')).toBe('Bearer');
     for (const origin of ['https://other.example', `${ORIGIN}/`, ORIGIN.toUpperCase(), ''])
       expect(await list(provider.token, origin)).toMatchObject(otherOrigin);
@@ -100,7 +100,7 @@ test('5,000 requests a day per company are shared by its tokens and all methods'
   expect(await remaining(third.ask('GET', '/Users'))).toBe(left);
 });
 
-test('a limit given to a workspace for scim holds for its company', async () => {
+test('a limit of a workspace for scim applies to its company', async () => {
   const other = await scene.createProvider('narrow');
   await scene.pool.query("insert into rate_limits values ($1, 'scim', 2, 3600)", [other.workspace.id]);
   const statuses = [];
@@ -141,7 +141,7 @@ test('the log names the company and no account, token or origin', async () => {
   expect(line).not.toHaveProperty('workspace_id');
   const all = JSON.stringify(edge.log);
   for (const secret of ['secret.person', provider.token, ORIGIN]) expect(all).not.toContain(secret);
-  // An account has the id of the request that made it, whose line is the only one to hold it.
+  // An account has the id of the request that created it, and only that request's line contains it.
   const others = edge.log.filter((other) => other.request_id !== id);
   expect(JSON.stringify(others)).not.toContain(id);
 });

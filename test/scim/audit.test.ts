@@ -29,7 +29,7 @@ const account = {
   ...{ department: 'engineering', permissions: { companyPermissions: [], appGroup: [] } },
 };
 
-/** Does one operation as the company's token. */
+/** Calls one operation with the company's token. */
 function ask(
   operation: DirectOperation,
   { id = '', body = {}, ifMatch = undefined as string | undefined } = {},

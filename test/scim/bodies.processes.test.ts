@@ -85,7 +85,7 @@ describe('the body of POST and PUT', () => {
 });
 
 describe('the values of PATCH', () => {
-  test('RFC 7643 §2.5: to set null is to remove', async () => {
+  test('RFC 7643 §2.5: setting null removes the attribute', async () => {
     const { id } = await provider.create({ externalId: 'x' });
     const one = await provider.patch(id, [
       { op: 'replace', path: 'permissions.companyPermissions', value: null },
@@ -150,7 +150,7 @@ describe('a hostile PATCH', () => {
       '{"op":"add","path":"name","value":{"__proto__.polluted":"x"}}',
       '{"op":"add","path":"permissions.appGroup[appGroupName eq \\"shop\\"]","value":{"__proto__":{"polluted":"x"}}}',
     ];
-    // One attribute after the other gets a value of a type that is not its own, and that one members.
+    // One attribute after the other gets a value of a wrong type with inherited members.
     const [paths, names] = [
       ['department', 'active', 'externalId', 'name.givenName'],
       ['__proto__', '__proto__.polluted', 'constructor.prototype.polluted', 'toString.polluted'],
@@ -170,7 +170,7 @@ describe('a hostile PATCH', () => {
     // The service runs in this process, so that a change to the prototype would be visible here too.
     expect(({} as Record<string, unknown>).polluted).toBeUndefined();
     expect(Object.keys({}.toString)).toEqual([]);
-    // A member of every object would be on this one too.
+    // A change to the prototype would show in this object too.
     expect((await provider.ask('GET', '/ServiceProviderConfig')).body).not.toHaveProperty('polluted');
     expect(JSON.stringify((await provider.ask('GET', '/Schemas')).body)).not.toContain('polluted');
   });

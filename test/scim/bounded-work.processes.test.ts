@@ -13,10 +13,10 @@ const LONGEST_STALL = 1000;
 /** Attempts, because garbage of earlier tests may be collected during one of them. */
 const TRIES = 3;
 
-/** Milliseconds for which a Postgres that is busy with other tests is asked again. */
+/** Milliseconds for which a Postgres that is busy with other tests is retried. */
 const PATIENCE = 60_000;
 
-/** Bytes of a body that is taken. */
+/** Bytes of a body within the limit. */
 const LARGEST = 4_000_000;
 
 let scene: Scene;
@@ -52,7 +52,7 @@ async function stallOf<T>(work: () => Promise<T>): Promise<{ stall: number; resu
   }
 }
 
-/** Sends a body, and answers with the shortest of the stalls that it makes. */
+/** Sends a body several times. @returns the shortest stall, and the last answer */
 async function hold(method: string, path: string, raw: Buffer) {
   expect(raw.length).toBeLessThan(LARGEST + 300_000);
   const headers = { 'x-request-origin': ORIGIN, 'content-type': 'application/scim+json' };
@@ -90,7 +90,7 @@ const filterOf = (conditions: number, one: string) => Array(conditions).fill(one
 const PERMISSIONS = 'permissions.companyPermissions';
 const GROUPS = 'permissions.appGroup';
 const long = (characters: number) => `"${'a'.repeat(characters)}"`;
-/** A list of so many texts, of four megabytes together. */
+/** Returns a list with this number of texts, of four megabytes in all. */
 const listOf = (count: number) => `[${times(count, long(LARGEST / count - 3))}]`;
 const emptyGroups = (count: number) => `[${times(count, '{}')}]`;
 const manyTeams = (groups: number, teams: number) =>

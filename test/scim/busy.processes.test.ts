@@ -89,7 +89,7 @@ describe('while Postgres is busy', () => {
   test.skipIf(noViews)(
     'a slow search of all accounts is ended with 400 tooMany; any other long wait is 503',
     async () => {
-      // Every look at the accounts takes longer than a search may.
+      // Every read of the accounts takes longer than a search may.
       await scene.pool.query(
         'alter table accounts rename to real_accounts; create view accounts as select real_accounts.* from real_accounts, pg_sleep(1.2)',
       );

@@ -1,6 +1,6 @@
 import { request } from 'undici';
 
-/** A resource as any client of SCIM knows one. */
+/** A SCIM resource. */
 export interface Resource {
   id: string;
   userName: string;
@@ -54,7 +54,7 @@ export async function discoverClient(root: string, headers: Record<string, strin
       return (await ask('PATCH', meta.location, { schemas, Operations }, ifMatch)).body;
     },
 
-    /** Every user, page by page. */
+    /** Lists every user, page by page. */
     async *list(count: number): AsyncGenerator<Resource[]> {
       for (let startIndex = 1; ; ) {
         const query = new URLSearchParams({

@@ -232,7 +232,7 @@ describe("the requests of Microsoft Entra's provisioning and its validator", () 
       },
     });
     expect((await provider.ask('GET', `/Users/${id}`)).body).toEqual(body);
-    // A type and an address in one condition are of one and the same address.
+    // Type and address in one condition apply to the same address.
     const work = (address: string) => `emails[type eq "work"].value eq "${address}@mail.contoso.com"`;
     expect([await found(work('new')), await found(work('other'))]).toEqual([[id], []]);
     expect((await provider.patch(id, [{ op: 'Replace', path: 'active', value: 'True' }])).body.active).toBe(

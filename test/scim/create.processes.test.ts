@@ -25,7 +25,7 @@ beforeAll(async () => {
 });
 afterAll(() => scene.stop());
 
-/** Permissions in one workspace. */
+/** Returns permissions in one workspace. */
 const inGroup = (group: Record<string, Json>) => ({ permissions: { appGroup: [group] } });
 
 describe('POST /scim/v2/Users', () => {
@@ -79,7 +79,7 @@ describe('POST /scim/v2/Users', () => {
     expect(status).toBe(409);
   });
 
-  test('RFC 7644 §3.8: another media type than JSON gets 415 with the supported types', async () => {
+  test('RFC 7644 §3.8: a media type other than JSON gets 415 with the supported types', async () => {
     const type = { 'content-type': 'application/xml' };
     expect(await provider.ask('POST', '/Users', accountOf('shop'), type)).toMatchObject(
       refusal(

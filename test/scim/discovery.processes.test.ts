@@ -14,7 +14,7 @@ interface Described {
   subAttributes?: Described[];
 }
 
-/** Removes a member of an object, or of each object in a list on the way. */
+/** Removes a member of an object, or of each object in a list on the path. */
 function without(target: Json, [name, ...rest]: string[]): void {
   for (const one of [target].flat() as Record<string, Json>[]) {
     if (rest.length === 0) delete one[name!];
@@ -175,7 +175,7 @@ describe('RFC 7644 §4: discovery', () => {
     }
   });
 
-  test('a filter on them is 403', async () => {
+  test('a filter on a discovery endpoint is 403', async () => {
     for (const path of ['/ServiceProviderConfig', '/ResourceTypes', '/Schemas'])
       expect(await provider.ask('GET', `${path}?filter=id%20eq%20%22User%22`)).toMatchObject({ status: 403 });
   });
@@ -206,7 +206,7 @@ test('the lists of permissions match the protocol', () => {
   const granularOfTeams =
     'view_campaigns archive_canvases edit_frequency_caps view_message_prioritization view_content_blocks edit_feature_flags archive_segments edit_global_control_group archive_iam_templates edit_email_templates view_webhook_templates edit_link_templates archive_locations export_promotion_codes edit_preference_centers view_reports create_reports edit_reports view_banner_templates view_media_library_assets view_multi_language_settings use_operator view_decisioning_studio_agents view_decisioning_studio_conversion_event launch_campaigns launch_canvases edit_dashboard_users';
   expect(teamPermissions).toEqual(expect.arrayContaining(granularOfTeams.split(' ')));
-  // Reports have these two in teams only.
+  // Only teams have these two permissions about reports.
   expect(teamPermissions.filter((name) => !all.has(name))).toEqual(['view_reports', 'create_reports']);
   for (const name of ['view_pii', 'dev_console', 'edit_api_keys', 'view_tags', 'edit_media_library_assets'])
     expect(teamPermissions).not.toContain(name);

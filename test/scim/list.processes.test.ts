@@ -180,7 +180,7 @@ describe('RFC 7644 §3.4.2.2: filters', () => {
     'every comparison except co uses an index',
     async () => {
       const plans = {
-        // The index of the dashboard's sign-in serves an address as well.
+        // The index for the console's sign-in covers addresses as well.
         'accounts.email = $1': /accounts_(email|sign_in)/,
         "accounts.email like 'ada%'": /accounts_(email|sign_in)/,
         "lower(accounts.given_name) like 'ada%'": /accounts_given_name/,

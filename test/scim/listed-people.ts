@@ -13,7 +13,7 @@ const people = [
   ['percent@example.com', 'PerXCent', 'UnderXscore', 'pm'],
 ] as const;
 
-/** A company with five accounts, `ids` in the order of their making. */
+/** Creates a company with five accounts, `ids` in the order of creation. */
 export async function createListedPeople() {
   const scene = await createScene();
   const { provider } = scene;

@@ -302,7 +302,7 @@ describe('RFC 7644 §3.5.2: PATCH', () => {
     }
   });
 
-  test('another message than a PatchOp is 400', async () => {
+  test('a message other than a PatchOp is 400', async () => {
     const { id } = await provider.create();
     const json = { schemas: [USER], Operations: [{ op: 'replace', path: 'active', value: false }] };
     expect((await provider.ask('PATCH', `/Users/${id}`, json)).status).toBe(400);

@@ -15,7 +15,7 @@ export interface Provider {
   workspace: TestWorkspace;
   token: string;
   ask(method: string, path: string, json?: Json, headers?: Record<string, string>): Promise<ApiAnswer>;
-  /** Creates an account and answers with it. */
+  /** Creates an account and returns it. */
   // biome-ignore lint/suspicious/noExplicitAny: the assertions on the resource check its shape
   create(change?: Record<string, Json>): Promise<any>;
   patch(id: string, Operations: Json[], headers?: Record<string, string>): Promise<ApiAnswer>;
@@ -49,7 +49,7 @@ export function accountOf(workspace: string, change: Record<string, Json> = {}):
   };
 }
 
-/** A web process, and workers if asked for, on a database of their own, and an identity provider. */
+/** Starts a web process, and workers if requested, on a new database, with an identity provider. */
 export async function createScene(env: Record<string, string> = {}, workers = 0): Promise<Scene> {
   const fleet = await startFleet('postgres', { edges: 1, workers, env });
   const { pool } = fleet;
@@ -93,7 +93,7 @@ export async function createScene(env: Record<string, string> = {}, workers = 0)
   };
 }
 
-/** The answer to a request that is refused. */
+/** Returns the answer to a rejected request. */
 export const refusal = (status: number, detail: unknown, scimType?: string) => ({
   status,
   body: { schemas: [ERROR], ...(scimType && { scimType }), detail, status },

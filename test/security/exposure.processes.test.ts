@@ -5,7 +5,7 @@ import { send } from '../setup/api.ts';
 import { waitUntil } from '../setup/fixtures.ts';
 import { endStarted, KEY, output, runningOn, settings, startAndWait } from '../setup/npm-start.ts';
 
-/** An installation as npm start makes it, with every secret that can be set. */
+/** Settings of an installation started by npm start, with every possible secret. */
 const secrets = {
   BOARD_PASSWORD: 'correct horse battery staple',
   BOOTSTRAP_API_KEY: 'bootstrap-api-key-of-this-test',
@@ -52,7 +52,7 @@ test('every port is open to this machine only, unless a setting says otherwise',
     const addresses = listening.flatMap(([address, hex]) =>
       Number.parseInt(hex, 16) === Number(port) ? [address] : [],
     );
-    // 127.0.0.1, in the order of the kernel.
+    // 127.0.0.1 in the kernel's byte order.
     expect(addresses, port).toEqual(['0100007F']);
   }
 });
@@ -73,7 +73,7 @@ test('/metrics, /readyz and the API document contain no secret', async () => {
 });
 
 test('the log contains no secret, at any level', async () => {
-  // Lines are gathered for a moment before they are written.
+  // Lines are buffered for a moment before they are written.
   await waitUntil(() => logged().includes('"status":401'), { what: 'the line of a refused request' });
   const text = logged();
   for (const secret of [...everything, 'made-up-key']) expect(text).not.toContain(secret);

@@ -5,13 +5,13 @@ import { residentMegabytes } from '../../tools/resident-megabytes.ts';
 import { createScene, openCenter, type Scene, tokenOf } from '../preferences/scene.ts';
 import { waitUntil } from '../setup/fixtures.ts';
 
-/** Connections that are held; each process of the test needs as many files. */
+/** Connections that are held open; each process of the test needs as many file descriptors. */
 const MANY = Number(process.env.HELD_CONNECTIONS ?? 2000);
 
 /** Bytes of a held body: below the size at which bodies have to wait for memory. */
 const HELD = 131_000;
 
-/** Milliseconds for which those are watched who get no answer. */
+/** Milliseconds for which connections without an answer are observed. */
 const HOLDING = 1500;
 
 /**
@@ -156,7 +156,7 @@ async function longestStall(): Promise<number> {
   return Math.round(1000 * Number(/^nodejs_eventloop_lag_max_seconds (\S+)/m.exec(page)?.[1]));
 }
 
-/** Opens a connection, sends this, and waits for an answer, if there is to be one. */
+/** Opens a connection, sends the text, and waits for the answer if one is expected. */
 function hold(text: string, answer: RegExp | undefined): Promise<void> {
   const socket = connect(scene.port, '127.0.0.1');
   held.push(socket);
@@ -176,7 +176,7 @@ function hold(text: string, answer: RegExp | undefined): Promise<void> {
   });
 }
 
-/** The most that the process has at a time while this goes on. */
+/** Returns the peak of the process's memory during the work. */
 async function peak(work: () => Promise<unknown>): Promise<number> {
   const { pid } = scene.fleet.edges[0]!;
   let most = 0;
@@ -187,7 +187,10 @@ async function peak(work: () => Promise<unknown>): Promise<number> {
   return most;
 }
 
-/** Good clients one after the other until the work is done, and then some. @returns how each was answered */
+/**
+ * Sends complete requests one after the other until the work is done, and three more. @returns the status of
+ * each
+ */
 async function beside(work: Promise<unknown>): Promise<{ during: number[]; after: number[] }> {
   let done = false;
   void work.finally(() => {
@@ -217,7 +220,7 @@ async function expectBounded(
     `${texts.length} held: the event loop stood for ${stall} ms, ${Math.round(most - over)} MB more, at most\n`,
   );
   const { during, after } = statuses!;
-  // While thousands come at once a process may say that it is busy; it does not hang.
+  // While thousands of connections arrive, a process may answer that it is busy, but it does not hang.
   for (const status of during) expect([201, 503]).toContain(status);
   expect(after).toEqual([201, 201, 201]);
   expect(most - over).toBeLessThan(growth);

@@ -9,7 +9,7 @@ import { type Fleet, startFleet } from '../guarantees/fleet.ts';
 import { temporaryFolder, waitUntil } from '../setup/fixtures.ts';
 import { createWorkspace } from '../setup/workspace.ts';
 
-/** Bytes of an export, more than the kernel takes for a receiver that does not read. */
+/** Bytes of an export, more than the kernel buffers for a receiver that does not read. */
 const BYTES = 33_554_432;
 
 let fleet: Fleet;
@@ -20,7 +20,7 @@ beforeAll(async () => {
 });
 afterAll(() => fleet?.stop());
 
-/** A workspace with an export that is ready; the path of its link. */
+/** Creates a workspace with an export that is ready. @returns the path of its link */
 async function readyExport(name: string): Promise<string> {
   const { id: workspaceId } = await createWorkspace(fleet.pool, name);
   const exportId = uuidv7();
@@ -68,7 +68,7 @@ test('downloads that are not read occupy their slots for seconds at most', async
       deadline: 25_000,
     });
     expect(performance.now() - from).toBeLessThan(25_000);
-    // All of them are cut off after 10 s: then the same workspace downloads again.
+    // All unread downloads are closed after 10 s, and then the workspace can download again.
     await waitUntil(async () => (await status(links[0]!)) === 200, { what: 'the slots', deadline: 40_000 });
   } finally {
     for (const socket of held) socket.destroy();

@@ -11,7 +11,7 @@ import { waitUntil } from '../setup/fixtures.ts';
 /** Limit of the web process's growth in megabytes, however much is not read. */
 const MOST_GROWTH = 64;
 
-/** Users that one export names, and bytes of the attributes of each. */
+/** Users of one export, and bytes of the attributes of each. */
 const USERS = 50;
 const BYTES_OF_USER = 230_000;
 
@@ -85,7 +85,7 @@ function workedBy(pid: number): number {
   return Number(readFileSync(`/proc/${pid}/schedstat`, 'utf8').split(' ')[0]) / 1e6;
 }
 
-/** Expects web to grow by little in all, and to answer others, during the work and for some seconds after it. */
+/** Expects web to grow only a little, and to answer others, during the work and for some seconds after it. */
 async function expectBounded(work: () => Promise<unknown>): Promise<void> {
   const { pid } = fleet.edges[0]!;
   let most = 0;

@@ -12,14 +12,14 @@ import { createGroup, type TestWorkspace } from './workspace.ts';
 /** X-Request-Origin of SCIM requests in tests. */
 export const ORIGIN = 'https://idp.example';
 
-/** A company of its own; its id. */
+/** Creates a company. @returns its id */
 export async function createCompany(pool: pg.Pool, name: string): Promise<string> {
   const id = uuidv7();
   await pool.query('insert into companies (id, name) values ($1, $2)', [id, name]);
   return id;
 }
 
-/** A SCIM token of the company; its secret. */
+/** Creates a SCIM token of the company. @returns its secret */
 export async function createScimToken(
   pool: pg.Pool,
   companyId: string,
@@ -34,13 +34,13 @@ export async function createScimToken(
   return secret;
 }
 
-/** The company that owns a workspace. */
+/** Returns the company that owns a workspace. */
 export async function companyOf(pool: pg.Pool, workspaceId: string): Promise<string> {
   const { rows } = await pool.query('select company_id from workspaces where id = $1', [workspaceId]);
   return rows[0].company_id;
 }
 
-/** An account of the company; its id. */
+/** Creates an account of the company. @returns its id */
 export async function createAccount(
   pool: pg.Pool,
   companyId: string,
@@ -93,7 +93,7 @@ export function createAccess(pool: pg.Pool) {
         const integration = await createIntegration(pool, workspaceId);
         request.path = request.path!.replace(EXAMPLE_INTEGRATION, integration);
       }
-      // One export of a segment runs at a time.
+      // A segment has at most one running export.
       if (operation.id === 'users.export.segment') {
         const segment_id = uuidv7();
         await pool.query(

@@ -16,7 +16,7 @@ export interface ApiRequest {
   key?: string | undefined;
   /** Sent as JSON. */
   json?: Json | undefined;
-  /** Sent as it is, instead of `json`. */
+  /** Sent unchanged in place of `json`. */
   raw?: string | Buffer;
   headers?: Record<string, string>;
 }
@@ -42,14 +42,13 @@ export async function send(port: number, request: ApiRequest): Promise<ApiAnswer
   };
 }
 
-/** Members of a body that no two requests may have alike, by operation. */
+/** Members of a body that must differ in each request, by operation. */
 const unlike: Record<string, string> = { 'preference_center.create': 'name' };
 let made = 0;
 
 /**
- * The documented example of an operation, as a request that is accepted however often it is made.
- *
- * @param group the subscription group that it names, if it names one
+ * Returns the documented example of an operation, as a request that is accepted however often it is sent.
+ * @param group the subscription group for examples that contain one
  */
 export function exampleOf(
   { id, method, path, body, example }: Operation,
@@ -70,7 +69,7 @@ export function exampleOf(
   return JSON.parse(JSON.stringify(request).replaceAll(EXAMPLE_GROUP, group));
 }
 
-/** The documented status of an accepted request. */
+/** Returns the documented status of an accepted request. */
 export function acceptedStatus({ replies }: Operation): number {
   return Math.min(...Object.keys(replies).map(Number));
 }

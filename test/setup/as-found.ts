@@ -16,7 +16,9 @@ function state() {
   };
 }
 
-/** Files of one tier share a process: a file that leaves it other than it was fails, and not the one after it. */
+/**
+ * Files of one tier share a process: a file that leaves it changed fails itself, so that later files do not.
+ */
 export function leaveAsFound(): void {
   const found = state();
   afterAll(() => expect(state(), 'what the file leaves changed behind').toEqual(found));

@@ -13,7 +13,7 @@ const ARGUMENTS = [
   '--disable-sync',
 ];
 
-/** A browser with a profile of its own. */
+/** Opens a browser with a new profile. */
 export async function openBrowser({ javaScriptEnabled = true } = {}): Promise<BrowserContext> {
   return chromium.launchPersistentContext(temporaryFolder('penstock-browser-'), {
     executablePath: await findChromium(),

@@ -27,7 +27,10 @@ interface Making {
   alone?: boolean;
 }
 
-/** An empty database of its own on every node of the Citus that CITUS_URL names. Dropped after the file at the latest. */
+/**
+ * Creates an empty database on every node of the Citus that CITUS_URL names. Dropped after the file at the
+ * latest.
+ */
 export async function createCitusDatabase(making: Making = {}): Promise<CitusDatabase> {
   const database = await makeDatabase(newName(), making);
   leaveBehind(database.drop);
@@ -56,7 +59,7 @@ export async function makeCitusTemplate(
   return { name, drop };
 }
 
-/** A copy of its own of a template. Dropped after the file at the latest. */
+/** Copies a template. Dropped after the file at the latest. */
 export async function copyCitusDatabase(template: string): Promise<CitusDatabase> {
   const name = newName();
   const drop = () => dropDatabase(name);
@@ -99,7 +102,7 @@ async function dropDatabase(name: string): Promise<void> {
     await waitUntil(() => isDropped(name, node), { what: `the end of sessions in ${name}` });
 }
 
-/** Postgres gives sessions five seconds to end, and a node's may take longer where much else is done. */
+/** Postgres gives sessions five seconds to end, and sessions of a busy node may take longer. */
 async function isDropped(name: string, node?: Node): Promise<boolean> {
   try {
     await ask(at('', node), `drop database if exists ${name} with (force)`);
@@ -120,7 +123,7 @@ function at(database: string, node?: Node): string {
   return url.href;
 }
 
-/** The coordinator first, as undefined. */
+/** Returns every node, first the coordinator as undefined. */
 async function everyNode(): Promise<[undefined, ...Node[]]> {
   const nodes = await ask<Node>(
     at(''),

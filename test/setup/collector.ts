@@ -6,7 +6,7 @@ import { readConfig } from '../../src/platform/config.ts';
 import type { TracedProcess } from '../../src/platform/open-telemetry.ts';
 import { startTracing } from '../../src/platform/tracing.ts';
 
-/** A span as its collector got it. */
+/** A span as the collector received it. */
 export interface SeenSpan {
   name: string;
   kind: 'internal' | 'server' | 'client' | 'producer' | 'consumer';
@@ -51,12 +51,12 @@ export async function startCollector() {
     url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
     spans,
     headers,
-    /** Everything that was taken. */
+    /** Returns all received bytes. */
     bytes: () => Buffer.concat(bodies),
     behave(as: typeof mode): void {
       mode = as;
     },
-    /** Spans of a trace, by name. */
+    /** Returns spans by name, and optionally by trace. */
     find: (name: string, traceId?: string) =>
       spans.filter((span) => span.name === name && (traceId === undefined || span.traceId === traceId)),
     async stop(): Promise<void> {

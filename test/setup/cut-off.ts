@@ -1,11 +1,14 @@
 import { connect, createServer, type Socket } from 'node:net';
 import { leaveBehind } from './left-behind.ts';
 
-/** Ways between nodes of a cluster, each of which goes by an address of its own, and may be cut off from the others. */
+/**
+ * Connections between nodes of a cluster, each of which has an address of its own and can be cut off from the
+ * others.
+ */
 export interface Partition {
-  /** The address from which node `index` is to connect to others. */
+  /** Returns the address from which node `index` must connect to others. */
   sourceOf(index: number): string;
-  /** A port on loopback that leads to a port of node `index`. */
+  /** Returns a port on loopback that forwards to a port of node `index`. */
   way(index: number, port: number): Promise<number>;
   /** Cuts the connections between this node and the others; clients still reach all nodes. */
   cutOff(index: number): void;

@@ -1,7 +1,7 @@
 import { waitUntil } from './fixtures.ts';
 import { startProcess, type TestProcess } from './processes.ts';
 
-/** The line of `penstock dev --json`. */
+/** The line that `penstock dev --json` prints. */
 export interface DevFacts {
   url: string;
   api_key: string;
@@ -12,7 +12,7 @@ export interface DevFacts {
   console_password: string;
 }
 
-/** Starts `penstock dev` with these words after it. */
+/** Starts `penstock dev` with these arguments. */
 export const startDev = (words: string[], env: Record<string, string>): TestProcess =>
   startProcess('dist/src/cli.js', env, ['dev', ...words]);
 

@@ -6,7 +6,7 @@ import { EXAMPLE_REQUEST } from '../../src/operations/requests.get.ts';
 import { EXAMPLE_SEGMENT } from '../../src/operations/segments.details.ts';
 import { buckets } from '../../src/schemas/limits.ts';
 
-/** The preference center and the user that the documented examples of the endpoints name. */
+/** Preference center and user in the documented examples of the endpoints. */
 const CENTER = '019c13ec-a2e2-7c24-9a1e-7d30b4f0c2e1';
 const USER = {
   id: '019c13ec-a2e2-7b61-8f0c-55a3d4000000',
@@ -30,7 +30,7 @@ export async function seedExamples(pool: pg.Pool, workspaceId: string): Promise<
     `insert into segments (id, workspace_id, name, definition) values ($1, $2, 'readers', '{"all": []}')`,
     [EXAMPLE_SEGMENT, workspaceId],
   );
-  // The envelope of the example's request: its id begins with the same time.
+  // Envelope of the example's request: its id begins with the same time.
   const envelopeId = EXAMPLE_REQUEST.slice(0, 18) + randomUUID().slice(18);
   const request = { request_id: EXAMPLE_REQUEST, workspace_id: workspaceId, accepted_at: 'then' };
   const object = { kind: 'events', id: randomUUID(), request: 0, index: 0 } as unknown as AcceptedObject;
@@ -40,7 +40,7 @@ export async function seedExamples(pool: pg.Pool, workspaceId: string): Promise<
   ]);
 }
 
-/** Limits that no test of another rule comes to. */
+/** Raises limits so that tests of other rules do not reach them. */
 export async function liftLimits(pool: pg.Pool, workspaceId: string): Promise<void> {
   await pool.query(
     'insert into rate_limits select $1, bucket, 1000000, 60 from unnest($2::text[]) as bucket',

@@ -15,7 +15,7 @@ export interface TestDatabase {
   drop(): Promise<void>;
 }
 
-/** A migrated, empty database of its own. Dropped after the file at the latest. */
+/** Creates a migrated, empty database. Dropped after the file at the latest. */
 export function createDatabase(): Promise<TestDatabase> {
   const citusTemplate = inject('citusTemplate');
   return citusTemplate ? copyCitusDatabase(citusTemplate) : copyDatabase(TEMPLATE);
@@ -34,7 +34,7 @@ export function useMadeCluster(home: string): void {
   copyCluster(inject('madeCluster'), home);
 }
 
-/** A database without any table of ours. */
+/** Creates a database without tables. */
 export function createBareDatabase(): Promise<TestDatabase> {
   return copyDatabase('template1');
 }

@@ -26,7 +26,7 @@ export async function describeFleet({ pool, redis, workers, env }: Fleet): Promi
   return [totals, sessions, lanes, said].map((part) => JSON.stringify(part)).join('\n');
 }
 
-/** Milliseconds for one answer. */
+/** Milliseconds per answer. */
 const PATIENCE = 2000;
 
 async function lanesOnRedis(env: Record<string, string>): Promise<unknown> {
@@ -34,7 +34,7 @@ async function lanesOnRedis(env: Record<string, string>): Promise<unknown> {
   const redis = openRedis(config, { waits: true, commandTimeout: PATIENCE });
   try {
     const shares = '{penstock}:shares';
-    // Connected from here on: then it is known who has the lanes.
+    // Connect first, so that the servers of the lanes are known.
     await redis.get('{penstock}:mark');
     const keys = (
       await Promise.all(laneServers(redis, config.SHARDS).map((one) => one.keys('{penstock*}:lane-*:*')))

@@ -29,7 +29,7 @@ export interface Fleet {
   workspace: TestWorkspace;
   /** Absent when the queue lives in Postgres. */
   redis: TestRedis | undefined;
-  /** The test's own connections, which Postgres calls by `OBSERVER`. */
+  /** Connections of the test, with the application name `OBSERVER`. */
   pool: pg.Pool;
   env: Record<string, string>;
   /** The living ones. */
@@ -60,7 +60,7 @@ export interface FleetOptions {
   redis?: TestRedis | undefined;
 }
 
-/** Two edges and two workers on a migrated database, redelivering soon after a death. */
+/** Starts two web processes and two workers on a migrated database, with a short redelivery after a death. */
 export async function startFleetOn(
   url: string,
   backend: Backend,
@@ -170,7 +170,7 @@ export function statusOf(port: number, path: string): Promise<number | undefined
   });
 }
 
-/** The worker that has a transaction open at this moment. */
+/** Returns the worker that has a transaction open at this moment. */
 export function busyWorker({ pool, workers }: Fleet): Promise<Member> {
   return waitUntil(
     async () => {
@@ -186,7 +186,7 @@ export function busyWorker({ pool, workers }: Fleet): Promise<Member> {
   );
 }
 
-/** The workers' own count of objects applied and dead letters, which is cheap to ask for. */
+/** Returns the workers' own count of applied objects and dead letters, which is cheap to read. */
 export async function countProcessed({ pool }: Fleet): Promise<number> {
   const { rows } = await pool.query(
     'select coalesce(sum(objects + dead_letters), 0)::integer as objects from lane_totals',
@@ -194,7 +194,7 @@ export async function countProcessed({ pool }: Fleet): Promise<number> {
   return rows[0].objects;
 }
 
-/** Resolves when every lane has applied another envelope. @returns milliseconds */
+/** Resolves when every lane has applied another envelope. @returns the duration in milliseconds */
 export async function everyLaneMoves(fleet: Fleet, deadline: number): Promise<number> {
   const { pool, env } = fleet;
   const read = async () => {

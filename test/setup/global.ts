@@ -19,9 +19,9 @@ declare module 'vitest' {
   interface ProvidedContext {
     /** Address of the test cluster's maintenance database. */
     postgresUrl: string;
-    /** Data folder of an embedded Postgres that was made and stopped. */
+    /** Data folder of an embedded Postgres that was created and stopped. */
     madeCluster: string;
-    /** Name of the distributed database that every test's own is copied from; empty: they are of the test cluster. */
+    /** Name of the distributed template database; empty: databases are on the test cluster. */
     citusTemplate: string;
   }
 }
@@ -36,10 +36,10 @@ interface Servers {
   stop(): Promise<void>;
 }
 
-/** The servers of this run. Each tier that needs them has a setup of its own, in this one process. */
+/** Servers of this run, shared by the setups of all tiers in this process. */
 const run = globalThis as { penstockTestServers?: Promise<Servers> };
 
-/** Once per run, whichever tiers are in it: a cluster with a migrated template database. */
+/** Runs once, whichever tiers run: starts a cluster with a migrated template database. */
 export async function setup(project: TestProject): Promise<() => Promise<void>> {
   run.penstockTestServers ??= startServers();
   const { url, madeCluster, citusTemplate, stop } = await run.penstockTestServers;
@@ -106,8 +106,9 @@ async function query(url: string, statement: string): Promise<void> {
 }
 
 /**
- * Processes under test are the compiled ones, and the programs of tools/. `npm test` has compiled them; when vitest is
- * started by hand, sources may have changed since.
+ * Compiles the code if it is outdated. Processes under test and the programs of tools/ are compiled; `npm
+ * test` compiles them,
+ * but sources may have changed when vitest is started by hand.
  */
 function buildIfStale(): void {
   const built = modifiedAt(path.join(packageRoot, 'dist/tools/load/main.js'));

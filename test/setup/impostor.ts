@@ -47,7 +47,7 @@ export const tricks: Record<string, Answers> = {
   'asks for the password after all': [() => mechanisms, challenge, () => message('R', 3), () => ready],
 };
 
-/** Listens on loopback as a Postgres would; closed at the end. */
+/** Starts a false Postgres on loopback; closed at the end. */
 export async function startImpostor(answers: Answers, port = 0) {
   const heard: Buffer[] = [];
   const server = createServer((socket) => {
@@ -62,7 +62,7 @@ export async function startImpostor(answers: Answers, port = 0) {
   leaveBehind(() => void server.close());
   return {
     port: (server.address() as { port: number }).port,
-    /** All that clients have said. */
+    /** Returns everything that clients have sent. */
     heard: () => Buffer.concat(heard).toString('latin1'),
   };
 }

@@ -12,7 +12,7 @@ export interface TestIntegration {
   updateExistingOnly?: boolean;
 }
 
-/** An integration of the workspace, without credentials, as the admin command would make it; its id. */
+/** Creates an integration of the workspace without credentials, like the admin command. @returns its id */
 export async function createIntegration(
   pool: pg.Pool,
   workspaceId: string,

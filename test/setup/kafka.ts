@@ -25,11 +25,13 @@ export interface TestKafka {
   admin: Admin;
   /** SIGKILL. */
   kill(): Promise<void>;
-  /** Again, at the same ports and with the same data. */
+  /** Restarts it on the same ports and with the same data. */
   start(): Promise<void>;
 }
 
-/** Apache Kafka, one process that is broker and controller; from Maven's registry, once for each `npm ci`. */
+/**
+ * Starts Apache Kafka, one process as broker and controller; downloaded from Maven once after each `npm ci`.
+ */
 export async function startKafka(): Promise<TestKafka> {
   const java = [await findJava(), '-Xmx256m', '-XX:TieredStopAtLevel=1', '-cp', await findClasspath()];
   const dir = temporaryFolder('penstock-kafka-');

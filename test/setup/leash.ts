@@ -13,7 +13,7 @@ export interface Exit {
   signal: NodeJS.Signals | null;
 }
 
-/** Starts a program that does not outlive this process, however this process ends. */
+/** Starts a program that ends with this process, however this process ends. */
 export function spawnOnLeash(
   command: string[],
   options: { cwd?: string; env?: NodeJS.ProcessEnv; stdout: 'pipe' | 'ignore' | 'inherit' },

@@ -16,7 +16,7 @@ export async function endLeftBehind(): Promise<void> {
   for (const stop of leftBehind.splice(0).reverse()) await stop();
 }
 
-/** A folder that is removed at the end. */
+/** Creates a folder that is removed at the end. */
 export function temporaryFolder(prefix = 'penstock-'): string {
   const dir = mkdtempSync(path.join(tmpdir(), prefix));
   leaveBehind(() => {

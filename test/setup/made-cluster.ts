@@ -5,7 +5,10 @@ import path from 'node:path';
 /** Files of a data folder that are the cluster, and its password. */
 const PARTS = ['password', 'postgres'];
 
-/** Copies a cluster that has been stopped into a data folder: to make another takes more than a second of the processor. */
+/**
+ * Copies a stopped cluster into a data folder, because creating one takes more than a second of processor
+ * time.
+ */
 export function copyCluster(from: string, home: string): void {
   mkdirSync(home, { recursive: true });
   for (const part of PARTS) execFileSync('cp', ['-a', path.join(from, part), home]);

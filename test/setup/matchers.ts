@@ -1,8 +1,9 @@
 import { expect } from 'vitest';
 
 /**
- * Closes a hole of `toMatchObject`: where a member is expected to be an object without keys of its own, such as a
- * pattern or `{}`, Vitest takes any text, number or null for it. A pattern is meant as `expect.stringMatching`.
+ * Closes a gap of `toMatchObject`: where a member is expected to be an object without own keys, such as a
+ * pattern or `{}`,
+ * Vitest accepts any text, number or null. A pattern is treated as `expect.stringMatching`.
  */
 expect.addEqualityTesters([
   function noTextIsAnObject(one: unknown, other: unknown): boolean | undefined {

@@ -6,7 +6,10 @@ import { isLong } from './length.ts';
 const MEMORY = '/dev/shm';
 const NAME = 'penstock-tests-';
 
-/** Bytes that have to be free, there and in all: room for every database, cluster and log of a run, with much to spare. */
+/**
+ * Bytes that must be free in the folder and in memory: more than every database, cluster and log of a run
+ * needs.
+ */
 const ROOM = 8 * 2 ** 30;
 
 /**

@@ -46,10 +46,10 @@ export interface Gate {
   stop(): Promise<void>;
 }
 
-/** SQL of a trigger: waits while the gate is shut. */
+/** SQL of a trigger that waits while the gate is shut. */
 export const passGate = (key: number) => `perform pg_advisory_xact_lock_shared(${key});`;
 
-/** A gate for triggers of tables of the store, on whichever node their rows lie. */
+/** Creates a gate for triggers of tables of the store, on every node that has rows. */
 export async function makeGate(url: string, key: number): Promise<Gate> {
   const holders: pg.Client[] = [];
   for (const database of await databasesOf(url)) {

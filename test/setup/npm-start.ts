@@ -3,7 +3,7 @@ import { temporaryFolder, useMadeCluster, waitUntil } from './fixtures.ts';
 import { leasePort } from './ports.ts';
 import { startProcess, type TestProcess } from './processes.ts';
 
-/** The API key of a first start. */
+/** Pattern of the API key that a first start prints. */
 export const KEY = /pk_[\w-]{43}/;
 
 const started: { start: TestProcess; folder: string }[] = [];
@@ -16,7 +16,7 @@ export async function endStarted(kept = 0): Promise<void> {
   const ended = started.splice(kept);
   for (const { start } of ended) start.kill('SIGKILL');
   await Promise.all(ended.map(({ start }) => start.exit));
-  // A Postgres and a Redis see a moment later that their parent is gone, and write to the folder until then.
+  // Postgres and Redis notice the end of their parent a moment later, and write to the folder until then.
   for (const { folder } of ended)
     await waitUntil(() => runningOn(folder).length === 0, {
       what: `the end of what ran on ${folder}`,
@@ -24,7 +24,7 @@ export async function endStarted(kept = 0): Promise<void> {
     });
 }
 
-/** A data folder and ports of its own. */
+/** Returns settings with a new data folder and leased ports. */
 export async function settings() {
   const [port, board, worker, sync] = await Promise.all([leasePort(), leasePort(), leasePort(), leasePort()]);
   return {
@@ -69,7 +69,7 @@ export async function startAndWait(
   return start;
 }
 
-/** Lines that are not log lines. */
+/** Returns the lines that are not log lines. */
 export function output({ log }: TestProcess): string {
   return log.map(({ text }) => text ?? '').join('\n');
 }
@@ -95,7 +95,7 @@ export async function readBack(port: string, key: string, externalId = 'ada') {
   return (await response.json()) as { users: { external_id: string }[] };
 }
 
-/** The processes that name the folder in their command line or their environment. */
+/** Returns the processes whose command line or environment contains the folder. */
 export function runningOn(folder: string): { pid: number; command: string }[] {
   const read = (file: string) => {
     try {

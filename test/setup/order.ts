@@ -44,7 +44,7 @@ function expected({ moduleId }: TestSpecification): number {
 
 const startsProcesses = ({ moduleId }: TestSpecification) => moduleId.endsWith('.processes.test.ts');
 
-/** Part of a run after which no long file is begun: at the end it would keep everybody waiting. */
+/** Part of a run after which no long file is started, because at the end it would delay the whole run. */
 const BEGUN = 0.75;
 
 /**
@@ -79,7 +79,7 @@ function inOrder(files: TestSpecification[]): TestSpecification[] {
     .map(({ file }) => file);
 }
 
-/** Each at its place between 0, the begin of a run, and this part of it. */
+/** Gives each file a position between 0, the start of a run, and this part of it. */
 function spread(files: TestSpecification[], part: number) {
   return files.map((file, place) => ({ file, at: (part * place) / files.length }));
 }

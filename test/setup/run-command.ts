@@ -1,4 +1,4 @@
-/** Runs a command to its end: an error is printed and makes it exit 1. */
+/** Runs a command to its end; prints an error and exits with 1. */
 export async function runCommand(main: () => Promise<void>): Promise<void> {
   try {
     await main();

@@ -1,6 +1,6 @@
 import type { Reporter, TestModule } from 'vitest/node';
 
-/** Files that are named after each run. */
+/** Number of files listed after each run. */
 const NAMED = Number(process.env.SLOWEST ?? 10);
 
 interface Cost {

@@ -2,11 +2,11 @@ import { readdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import { packageRoot } from '../../src/platform/files.ts';
 
-/** A file of this repository, as the tests of its architecture read it. */
+/** A file of this repository, for tests of its architecture. */
 export interface Source {
   file: string;
   text: string;
-  /** Files of this repository, and packages by name. */
+  /** Imported files of this repository, and imported packages by name. */
   imports: string[];
   /** Imports other than types. */
   values: string[];
@@ -16,7 +16,7 @@ export interface Source {
   opens: string[];
 }
 
-/** Whether it is a file of the product. */
+/** Checks whether a file belongs to the product. */
 export const isOurs = (name: string) => /^(?:src|workers)\//.test(name);
 
 const LOADED = /^(?:(?:import|export)\b[^'";]*?\bfrom\s+|import\s+)'([^']+)'/gm;

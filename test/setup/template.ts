@@ -1,2 +1,2 @@
-/** The migrated database that every test's own is copied from. */
+/** Name of the migrated database that test databases are copied from. */
 export const TEMPLATE = 'penstock_template';

@@ -9,7 +9,7 @@ export interface TestWorkspace {
   key: string;
 }
 
-/** A workspace with one API key that may do everything. */
+/** Creates a workspace with one API key that has all permissions. */
 export async function createWorkspace(
   pool: pg.Pool,
   name = 'shop',
@@ -25,7 +25,7 @@ export async function createWorkspace(
   return { id, key: secret };
 }
 
-/** A subscription group of the workspace; its id. */
+/** Creates a subscription group of the workspace. @returns its id */
 export async function createGroup(
   pool: pg.Pool,
   workspaceId: string,

@@ -19,7 +19,7 @@ afterAll(() => Promise.all([one.end(), another.end()]));
 const isFree = async (pool: Pool, wanted: AdvisoryLock) =>
   (await aloneWith(pool, wanted, async () => true)) === true;
 
-/** Sooner than the pool ends a connection that is idle. */
+/** Shorter than the time after which the pool closes an idle connection. */
 const FREE = { what: 'the lock', deadline: 5000 };
 
 const loseSession = () =>

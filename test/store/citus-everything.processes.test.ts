@@ -17,7 +17,7 @@ const FOLDERS = [
 
 const TWO_HOURS = 7_200_000;
 
-/** Within the run that it starts it would start itself. */
+/** The run that this test starts must not start itself again. */
 const isWithin = process.env.TEST_STORE === 'citus';
 
 describe.skipIf(!citusUrl || isWithin)('on the Citus of CITUS_URL', () => {

@@ -35,7 +35,7 @@ describe.skipIf(!citusUrl)('on the Citus of CITUS_URL', () => {
   });
   afterAll(async () => {
     await pool.end();
-    // Before the proxies go, by which its nodes know each other.
+    // Before the proxies end, by which the nodes reach each other.
     await database.drop();
   });
 
@@ -70,7 +70,7 @@ describe.skipIf(!citusUrl)('on the Citus of CITUS_URL', () => {
     };
   }
 
-  /** Transactions that have written something there. */
+  /** Counts the open transactions that have written on the coordinator. */
   async function underWayAtCoordinator(): Promise<number> {
     const { rows } = await pool.query(`
       select count(*)::integer as number from pg_stat_activity

@@ -34,7 +34,7 @@ describe.skipIf(!citusUrl)('on the Citus of CITUS_URL', () => {
   });
   afterAll(() => pool.end());
 
-  /** How a transaction that lets these take effect was committed on its node. */
+  /** Returns how the transaction that applies these objects was committed on its node. */
   async function phasesOf(...objects: AcceptedObject[]): Promise<string[]> {
     told = [];
     expect(await applyBatch(pool, [deliver(workspace, objects)], silent)).toMatchObject({ kind: 'applied' });
@@ -63,7 +63,7 @@ describe.skipIf(!citusUrl)('on the Citus of CITUS_URL', () => {
     ['a dead letter, for its place', () => [{ ...point('ann'), kind: 'unheard of' } as never]],
     ['a merge', () => [merge('eve', 'ann')]],
     ['a delete', () => [remove('bob')]],
-  ])('a transaction with %s needs two', async (_, objects) => {
+  ])('a transaction with %s commits in two phases', async (_, objects) => {
     expect(await phasesOf(...objects())).toEqual(['COMMIT PREPARED', 'PREPARE TRANSACTION']);
   });
 });

@@ -19,7 +19,7 @@ import { applyBatch } from '../workers/apply-batch.ts';
 import { deliver, event, purchase, silent, waitForLocks } from '../workers/batch.ts';
 import { createDistributedDatabase } from './distributed-database.ts';
 
-/** Over all workspaces, in each table that is looked after. */
+/** Rows of all workspaces in each maintained table. */
 const ROWS = lengthOf({ short: 4000, long: 400_000 });
 
 /** Enough workspaces for each node to have one. */
@@ -64,7 +64,10 @@ describe.skipIf(!citusUrl)('on the Citus of CITUS_URL, with many rows', () => {
     return (await pool.query(text, [workspace.id, name])).rows[0].id;
   }
 
-  /** Events of a user, and half as many purchases, from this moment on, of twenty names and two apps. */
+  /**
+   * Inserts events of a user, and half as many purchases, from this moment on, with twenty names and two
+   * apps.
+   */
   async function fill(workspace: TestWorkspace, from: string, rows = EACH): Promise<void> {
     const values = [workspace.id, await profileOf(workspace, 'ann'), from, rows];
     await pool.query(
@@ -217,7 +220,7 @@ describe.skipIf(!citusUrl)('on the Citus of CITUS_URL, with many rows', () => {
       expect(await count(ofMonth(2003))).toBe(0);
     });
 
-    test('is archived and deleted row by row where another workspace keeps it', async () => {
+    test('is archived and deleted row by row if another workspace keeps it', async () => {
       const [keeper] = owners();
       const rows = (owners().length - 1) * EACH * 1.5;
       expect(await run(2004, [keeper!])).toMatchObject({

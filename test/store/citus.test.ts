@@ -87,7 +87,7 @@ describe.skipIf(!citusUrl)('on the Citus of CITUS_URL', () => {
 
 test.skipIf(citusUrl)('LEFT OUT: no Citus is tested, because CITUS_URL is not set', () => {});
 
-/** Each text once, as the functions of the store send them to one Postgres. */
+/** Returns each statement once, as the functions of the store send it to one Postgres. */
 async function everyStatement(): Promise<Sent[]> {
   const database = openDatabase((await createDatabaseOfOne()).url, 1);
   const filled = await fill(database.pool);
@@ -103,7 +103,7 @@ async function everyStatement(): Promise<Sent[]> {
   }
 }
 
-/** @returns why it fails; undefined: it does not, however often it is sent */
+/** @returns the error; undefined if the statement succeeds, however often it is sent */
 async function refusal({ pool }: Database, { text, values }: Sent): Promise<string | undefined> {
   const tx = await pool.connect();
   try {

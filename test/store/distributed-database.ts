@@ -3,7 +3,10 @@ import { openPool } from '../../src/store/database.ts';
 import { distribute } from '../../src/store/distribute.ts';
 import { createCitusDatabase } from '../setup/citus.ts';
 
-/** A database with our tables, distributed over the nodes of the Citus of CITUS_URL, that is dropped at the end. @returns its URL */
+/**
+ * Creates a database with our tables, distributed over the nodes of the Citus of CITUS_URL, dropped at the
+ * end. @returns its URL
+ */
 export async function createDistributedDatabase(): Promise<string> {
   const { url } = await createCitusDatabase();
   await migrate(url);

@@ -9,7 +9,7 @@ import { forgetRuns } from '../../src/store/sync-runs.ts';
 import { createStore } from '../workers/batch.ts';
 
 const DAY = 86_400_000;
-/** Ids that were made so many days ago, and a moment later. */
+/** Returns an id that was created so many days ago. */
 const daysAgo = (days: number) => uuidv7({ msecs: Date.now() - days * DAY });
 /** Makes the id of a replay, which contains no time. */
 const replay = (name: string) => uuidv5(name, uuidv5.URL);

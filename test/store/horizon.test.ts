@@ -10,7 +10,7 @@ beforeAll(async () => {
 });
 afterAll(() => pool.end());
 
-/** A transaction that has an id. */
+/** Starts a transaction that has an id. */
 async function begin() {
   const tx = await pool.connect();
   await tx.query('begin');
@@ -31,6 +31,6 @@ test('G2: the horizon waits for every transaction that had an id when it was rea
   const horizon = await readHorizon(pool);
   expect(await isPassed(pool, horizon)).toBe(false);
   await finding.commit();
-  // Other databases of the cluster may have transactions of that time.
+  // Other databases of the cluster may have older transactions.
   await waitUntil(() => isPassed(pool, horizon), { what: 'the horizon to be passed' });
 });

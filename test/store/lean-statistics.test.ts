@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import { openDatabase } from '../../src/store/open-database.ts';
 import { createDatabaseOfOne } from '../setup/fixtures.ts';
 
-/** PostgreSQL's own target of 100 samples 30,000 rows. */
+/** PostgreSQL's default target of 100 samples 30,000 rows. */
 const MOST = 10;
 
 const grown = ['profiles', 'user_aliases', 'event_summaries', 'purchase_summaries', 'events', 'purchases'];
@@ -21,7 +21,8 @@ test('G5: ANALYZE samples growing tables with a bounded target, also in later pa
           and coalesce(inhparent, pg_class.oid) = any ($1::regclass[])`,
       [grown],
     );
-    // Two kinds, each with a default partition and five months: this one, two to come, and two in a year.
+    // Two kinds, each with a default partition and five months: the present one, two later ones, and two in a
+    // year.
     const tables = new Set(rows.map(({ relname }) => relname));
     expect(tables.size).toBe(4 + 2 * 6);
     for (const { relname, attname, jsonb, target } of rows) {

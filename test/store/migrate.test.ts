@@ -133,7 +133,7 @@ test('a job that changes from active back to waiting keeps its position', async 
   );
   await query(url, "update bullmq.job set state = 'waiting', seq = 9 where id = 'first'");
   expect(await state('first')).toEqual({ state: 'waiting', seq: 1 });
-  // A retry from the failed set is meant to go to the tail.
+  // A retry from the failed set goes to the end of the queue on purpose.
   await query(url, "update bullmq.job set state = 'failed' where id = 'second'");
   await query(url, "update bullmq.job set state = 'waiting', seq = 10 where id = 'second'");
   expect(await state('second')).toEqual({ state: 'waiting', seq: 10 });
@@ -166,7 +166,7 @@ test('the Prisma models read every table that they name', async () => {
       prisma.syncRowError,
     ];
     const schema = readFileSync(path.join(packageRoot, 'prisma/schema.prisma'), 'utf8');
-    // The tables come with one company.
+    // The migrations create one company.
     expect(await prisma.company.findMany({ select: { name: true } })).toEqual([{ name: 'default' }]);
     expect(models).toHaveLength(schema.match(/^model /gm)!.length - 1);
     for (const model of models as { findFirst(): Promise<unknown> }[]) {

@@ -35,7 +35,7 @@ let filled: Filled;
 let catalog: Catalog;
 let sent: Sent[];
 let lines: Set<string>;
-/** Every way into a table that a statement of the store takes. */
+/** Every access to a table by a statement of the store. */
 let ways: (Access & { site: string })[];
 
 beforeAll(async () => {
@@ -75,7 +75,7 @@ async function withoutWorkspaceOf(statements: Sent[]): Promise<string[]> {
   return [...found].sort();
 }
 
-/** Plans the statements as the sessions do that send them. */
+/** Plans the statements with the settings of the sessions that send them. */
 async function waysOf(statements: Sent[]): Promise<(Access & { site: string })[]> {
   const found: (Access & { site: string })[] = [];
   const plan = async (tx: Connection, session: Session, explain: typeof explainCustom) => {
@@ -89,7 +89,7 @@ async function waysOf(statements: Sent[]): Promise<(Access & { site: string })[]
   await undone({ pool: retention }, (tx) => plan(tx, 'retention', explainCustom));
   await undone(edge, async (tx) => {
     await plan(tx, 'edge', explainCustom);
-    // Which may take its place from the sixth time on.
+    // Postgres may use the generic plan from the sixth execution on.
     await tx.query('set local plan_cache_mode = force_generic_plan');
     await plan(tx, 'edge', explainGeneric);
   });
@@ -182,7 +182,7 @@ test('rows that are deleted by a cascade are found by an index', async () => {
   expect(rows).toEqual([]);
 });
 
-/** Attributes, events, purchases, aliases, tokens and states, for users who are there and for new ones. */
+/** Returns attributes, events, purchases, aliases, tokens and states, for existing users and new ones. */
 function mixed({ users, group }: Filled) {
   const [first, second] = users as [(typeof users)[0], (typeof users)[0]];
   const time = '2026-01-02T03:04:05.000Z';

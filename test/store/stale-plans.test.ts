@@ -21,8 +21,9 @@ import { recordingOn } from './plans/record.ts';
 import { sessionsOf } from './plans/sources.ts';
 
 /**
- * Rows and entries of indexes that a statement may read: it takes a hundred rows of each of five tables, and of a few
- * users. Through all that a user has, once for each of a hundred rows, it would be 300,000.
+ * Maximum number of rows and index entries that a statement may read: it reads a hundred rows of each of five
+ * tables, for a few
+ * users. A scan of all rows of a user, once for each of a hundred rows, would read 300,000.
  */
 const MOST_READ = 15_000;
 

@@ -28,7 +28,7 @@ const value: fc.Arbitrary<Json> = fc.letrec<{ value: Json }>((tie) => ({
   ),
 })).value;
 
-/** Each number and each container begins at a multiple of four; a number may have four more digits than were counted. */
+/** Numbers and containers are aligned to four bytes; a number may have four digits more than were counted. */
 function slack(of: Json): number {
   if (typeof of === 'number') return 8;
   if (typeof of !== 'object' || of === null) return 0;

@@ -39,7 +39,7 @@ test('a replay delivers messages again with the same ids', async () => {
 });
 
 test('a replay includes a transaction that began later but has a smaller id', async () => {
-  // The log is of all workspaces, and this test's times are in the past.
+  // The log is shared by all workspaces, and the times of this test are in the past.
   await pool.query('delete from stream_log');
   const again = await stream('http://127.0.0.1:9');
   const { workspaceId } = again;
@@ -64,7 +64,7 @@ test('a batch that was running while the cursor was reset does not move it', asy
   const running = deliverStreams();
   await soon(async () => held.length === 1);
   await replayFrom(pool, again, new Date(0));
-  // The same process has it again, by another lease.
+  // The same process has leased the stream again.
   await soon(async () => held.length === 2);
   const { position } = await cursorOf(again);
   held[0]!.writeHead(204).end();
@@ -80,7 +80,7 @@ test('a stream with a constant backlog yields to the stream that has waited long
   const [busy, other] = await Promise.all([startReceiver(), startReceiver()]);
   const always = await stream(busy.url);
   const waiting = await stream(other.url);
-  // Each batch makes another one.
+  // Each batch creates another one.
   let index = 0;
   busy.answer = (response) =>
     void apply(always.workspace, event('ada', `event-${index++}`)).then(() => response.writeHead(204).end());
@@ -110,7 +110,7 @@ test('rows of the log are read once, and only as many as fit into one page', asy
     ids.push(...page.read.map(({ message }) => message.id));
     const logs = sent.mock.calls.filter(([given]) => (given as { name?: string }).name === 'read-stream-log');
     looks.push(logs.length);
-    // Another lease goes on from anywhere.
+    // Another lease continues from any place.
     const again = await openReader(openSource(pool, 'service_id'), workspaceId, page.end)('999999999');
     if (page.end.place > 0) expect(again!.read[0]!.message.id).toBe(rows.flat()[ids.length]!.id);
     sent.mockClear();
@@ -134,7 +134,7 @@ test('destinations of a workspace with the same cursor share each read, and each
   const sent = vi.spyOn(pool, 'query');
   const source = openSource(pool, 'service_id');
   const start = { position: '0', place: 0 };
-  // The second begins in the middle of a part.
+  // The second read begins in the middle of a part.
   const [, middle] = rows;
   const first = openReader(source, workspaceId, start);
   const { end } = (await first('999999999'))!;
@@ -154,7 +154,7 @@ test('destinations of a workspace with the same cursor share each read, and each
   expect(ids[1]).toEqual(behind(ids[1]!));
   expect(ids[1]).toHaveLength(ids[0]!.length - 7);
   expect(middle!.map(({ id }) => id)).toContain(ids[1]![0]);
-  // Parts: 1 + 3 + 1 + 2, looked up once, and the empty looks at the end.
+  // Parts: 1 + 3 + 1 + 2, each looked up once, and the empty reads at the end.
   expect(names.filter((name) => name === 'read-stream-names').length).toBeLessThanOrEqual(4);
 });
 
@@ -226,7 +226,7 @@ test('the back-off starts again after a successful delivery, also within one lea
   await pool.query('update stream_destinations set failures = 9 where id = $1', [id]);
   await apply(workspace, event('ada', 'one'));
   receiver.answer = (response) => {
-    // The next one comes while this one is under way.
+    // The next message comes while this one is being delivered.
     receiver.answer = (next) => void next.writeHead(500).end();
     void apply(workspace, event('ada', 'two')).then(() => response.writeHead(204).end());
   };

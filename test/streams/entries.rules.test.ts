@@ -4,7 +4,7 @@ import { newId } from '../../src/platform/ids.ts';
 import { JsonText } from '../../src/profile/json.ts';
 import { StreamEntries } from '../../src/store/stream-log.ts';
 
-/** The elements of a `uuid[]` of the wire protocol. */
+/** Returns the elements of a `uuid[]` of the wire protocol. */
 function idsIn(array: Buffer): string[] {
   const [header, element] = [20, 20];
   return Array.from({ length: (array.length - header) / element }, (_, place) =>

@@ -15,7 +15,7 @@ export interface Place {
   /** Settings of a stream to this target. */
   settings: { to: string; region?: string; endpoint?: string; access_key_id?: string };
   secret?: { access_key_id: string; secret_access_key: string };
-  /** Their keys and contents, in the order of the keys. */
+  /** Keys and contents of the files, in the order of the keys. */
   files(): Promise<{ key: string; body: Buffer }[]>;
 }
 
@@ -47,7 +47,7 @@ const filesOf = (store: Awaited<ReturnType<typeof openObjectStore>>) => async ()
   return found;
 };
 
-/** The messages of gzipped NDJSON, in the order of the keys. */
+/** Returns the messages of gzipped NDJSON files, in the order of the keys. */
 export const messagesOf = (files: { body: Buffer }[]): Received[] =>
   files.flatMap(({ body }) =>
     gunzipSync(body)
@@ -67,7 +67,7 @@ export function streamToFiles(
   return streamTo({ ...made, ...(secret && { secret }) }, workspace);
 }
 
-/** Makes each row of the log as old as the one before it and so many seconds younger. */
+/** Sets the time of each row of the log so many seconds after that of the previous row. */
 export async function rowsFrom(workspace: { id: string }, at: string, seconds: number): Promise<void> {
   const { rows } = await pool.query<{ id: string }>(
     'select id::text from stream_log where workspace_id = $1 order by stream_log.id',

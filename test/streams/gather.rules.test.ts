@@ -20,7 +20,7 @@ function entryBefore({ position, place }: LogPlace): { row: LogRow; place: numbe
       };
 }
 
-/** A page of messages at places of the log, each with its time of day. */
+/** Returns a page of messages at places of the log, each with its time of day. */
 function page(messages: [LogPlace, string][], end: LogPlace): Page {
   const read = messages.map(([cursor, time]) => {
     const message: Message = {
@@ -70,7 +70,7 @@ test('a file ends at the horizon, its maximum size, before a later hour, or afte
     hour: '08',
     left: 0,
   });
-  // Hours do not go back.
+  // Hours never go back.
   const all = await gathered(pages(), { lastHour: new Date('2026-11-24T09:00:00Z') });
   expect(all).toEqual({ ids: ['2.0', '2.1', '4.0', '5.0', '6.0'], end: at(6), hour: '09', left: 0 });
   // An entry larger than the maximum is a file of its own.

@@ -7,7 +7,7 @@ import { waitUntil } from '../setup/fixtures.ts';
 
 const batch = { id: 'b', messages: [], envelopes: [] };
 
-/** A response that answers no request of ours. */
+/** Returns a response to no request. */
 const unasked = () => {
   const bytes = Buffer.alloc(12);
   bytes.writeInt32BE(8, 0);
@@ -15,7 +15,7 @@ const unasked = () => {
   return bytes;
 };
 
-/** The head of a response that has more bytes than any broker sends, and then as many bytes as are taken. */
+/** Header of a response that is longer than any broker sends, followed by as many bytes as are read. */
 const endless = Buffer.concat([Buffer.from([0x7f, 0xff, 0xff, 0x00]), Buffer.alloc(65_536)]);
 
 interface Broker {
@@ -53,7 +53,7 @@ async function deliverTo(broker: string): Promise<unknown> {
 
 test('a Kafka broker that sends unrequested responses fails only its own delivery', async () => {
   const { broker, sockets } = await startBroker((socket) => {
-    // Apart, so that each is an error of its own.
+    // One at a time, so that each causes a separate error.
     let left = 5;
     const next = () => {
       if (left-- > 0) socket.write(unasked(), () => setImmediate(next));

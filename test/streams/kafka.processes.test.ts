@@ -62,7 +62,7 @@ test("each user's messages stay in one partition, in order, and survive a killed
     const own = events.filter(({ said }) => said.user.external_id === user);
     expect(new Set(own.map(({ partition }) => partition)).size).toBe(1);
     expect(new Set(own.map(({ key }) => key)).size).toBe(1);
-    // Again is allowed, out of order is not.
+    // Repetitions are allowed, but not a change of order.
     const firsts = [...new Set(own.map(({ said }) => said.data.name))];
     const names = ['before', 'after'].flatMap((when) => Array.from({ length: 10 }, (_, n) => `${when}-${n}`));
     expect(firsts).toEqual(names);

@@ -24,7 +24,7 @@ test('after a sync process is killed, another one delivers every message in orde
   const workspaceId = fleet.workspace.id;
   const settings = { url: receiver.url };
   await createDestination(pool, { workspaceId, id, name: 'crm', kind: 'webhook', settings, secret });
-  // The receiver takes some, then hangs in the middle of a batch.
+  // The receiver accepts some messages, then hangs in the middle of a batch.
   for (let index = 0; index < EVENTS; index++) {
     if (index === EVENTS / 2) {
       await waitUntil(() => receiver.messages().length > 0, { what: 'the first messages' });

@@ -12,14 +12,14 @@ export interface Received {
   data: Record<string, unknown>;
 }
 
-/** A request, and the words that it was sent with. */
+/** A request: its headers, its body as text, and the messages in it. */
 export interface Arrived {
   headers: IncomingMessage['headers'];
   body: string;
   messages: Received[];
 }
 
-/** A receiver of webhooks: a real HTTP server. */
+/** Starts a receiver of webhooks: a real HTTP server. */
 export async function startReceiver() {
   const receiver = {
     url: '',

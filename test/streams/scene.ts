@@ -23,7 +23,7 @@ const keys = [randomBytes(32)];
 export let pool: pg.Pool;
 export let url: string;
 
-/** A database for the tests of one file. */
+/** Creates a database for the tests of one file. */
 export function useStore(): void {
   beforeAll(async () => {
     ({ pool, url } = await createStore());
@@ -34,14 +34,14 @@ export function useStore(): void {
 export const apply = (workspace: { id: string }, ...objects: Parameters<typeof deliver>[1]) =>
   applyBatch(pool, [deliver(workspace, objects)], silent);
 
-/** A stream of a new workspace, or of this one, to a receiver. */
+/** Creates a stream of a new workspace, or of the given one, to a receiver. */
 export async function stream(url: string, workspace?: { id: string }) {
   const webhook_secret = newWebhookSecret();
   const made = await streamTo({ kind: 'webhook', settings: { url }, secret: { webhook_secret } }, workspace);
   return { ...made, secret: webhook_secret };
 }
 
-/** A stream of any kind. */
+/** Creates a stream of any kind. */
 export async function streamTo(
   {
     kind,
@@ -68,7 +68,7 @@ function noBucket(): never {
   throw new Error('no bucket');
 }
 
-/** On a machine of its own. */
+/** Never yields, as on a machine without other processes. */
 const neverYielding = createYielding({
   areWorkersBehind: () => false,
   processorWait: () => 0,

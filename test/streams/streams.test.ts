@@ -123,12 +123,12 @@ describe('the horizon', () => {
       return readLog(pool, workspaceId, { after: '0', horizon: watch.horizon(), limit: 10, entries: 10 });
     };
     expect(await read()).toEqual([]);
-    // Visible by itself: only the horizon keeps it back.
+    // The row is visible; only the horizon holds it back.
     const all = { after: '0', horizon: '999999999', limit: 10, entries: 10 };
     expect(await readLog(pool, workspaceId, all)).toHaveLength(1);
     await slow.query('commit');
     slow.release(true);
-    // Other transactions of the cluster may be under way.
+    // Other transactions of the cluster may be open.
     await soon(async () => (await read()).length === 2);
   });
 
@@ -156,7 +156,7 @@ describe('the horizon', () => {
       return BigInt(watch.horizon()) >= id;
     });
 
-  /** @returns the last id, after it was moved by so many */
+  /** Advances the ids of the log. @returns the last id */
   const idsOfLog = async (moved: number) => {
     const { rows } = await pool.query(
       "select setval('stream_log_id', nextval('stream_log_id') + $1)::text as id",
@@ -179,7 +179,7 @@ describe('the horizon', () => {
 
   test('is determined again on another server, which counts ids and transactions separately', async () => {
     const { workspaceId } = await stream('http://127.0.0.1:9');
-    // The other one is far ahead in both: it had more traffic, and had begun to decide when it was lost.
+    // The other server is far ahead in both: it had more traffic, and had begun to decide when it was lost.
     const [ahead, oldest] = [String((await idsOfLog(0)) - 1n), '18000000000000000000'];
     const other = { server: 'other', last: ahead, xid: oldest, oldest };
     let isLost = false;
@@ -200,7 +200,8 @@ describe('the horizon', () => {
     await appendLog(pool as never, entriesOf([entry]), new Date().toISOString());
     const sent = vi.spyOn(pool, 'query');
     await Promise.all(Array.from({ length: 20 }, () => watch.look()));
-    // Two looks, and one for the numbers; a look at nodes is one at the coordinator and one at them.
+    // Two reads of the horizon, and one of the numbers; with nodes, each is one statement for the coordinator
+    // and one for the nodes.
     expect(sent.mock.calls.length).toBeLessThanOrEqual(inject('citusTemplate') ? 5 : 3);
     sent.mockRestore();
     await appendLog(pool as never, entriesOf([{ ...entry, id: newId() }]), new Date().toISOString());

@@ -4,7 +4,7 @@ import { createYielding } from '../../workers/streams/context.ts';
 
 const staying = new AbortController().signal;
 
-/** A sync process on a machine that the test has in hand. */
+/** Creates a sync process on a machine that the test controls. */
 function scene({ mostMs = 60_000 } = {}) {
   const machine = { areWorkersBehind: true, wait: 0.9 as number | undefined, age: 0 };
   const waits: number[] = [];
@@ -19,7 +19,7 @@ function scene({ mostMs = 60_000 } = {}) {
   return { machine, waits, yielding, age };
 }
 
-/** Whether it waits still, after all that is due has been done. */
+/** Checks whether the work is still waiting after all due callbacks. */
 async function waitsStill(work: Promise<void>): Promise<boolean> {
   let isDone = false;
   void work.then(() => {

@@ -82,7 +82,7 @@ describe('/subscription/status/get', () => {
     expect(await scene.status(news, 'email=A+b@x.com')).toEqual({ 'A+b@x.com': 'Subscribed' });
     expect(await scene.status(news, 'email=nobody+1@x.com')).toEqual({ 'nobody+1@x.com': 'Unknown' });
     expect(await scene.status(texts, 'phone=+1')).toEqual({ '+1': 'Unknown' });
-    // Both ways to write it mean one address.
+    // Both spellings are the same address.
     expect(await scene.status(news, 'email=a+b@x.com&email=a%2Bb@x.com')).toEqual({
       'a+b@x.com': 'Subscribed',
     });

@@ -18,7 +18,7 @@ const joins = (id: string) => ({
   subscription_groups: [{ subscription_group_id: id, subscription_state: 'subscribed' as const }],
 });
 
-/** Group and global state of a user. */
+/** Returns the group state and the global state of a user. */
 async function states(external_id: string) {
   const found = await scene.user(external_id);
   return [found.subscription_groups?.[0]?.status, found.email_subscribe];

@@ -8,7 +8,7 @@ import { phones } from './scene.ts';
 
 const both = 'Either an email address or a phone number should be provided, but not both.';
 
-/** The rules of states as clients meet them, from HTTP to Postgres and back. */
+/** The rules of states as clients see them, from HTTP to Postgres and back. */
 describe.each(eitherBackend)('rules of states, with the queue in %s', (backend) => {
   let fleet: Fleet;
   let news: string;

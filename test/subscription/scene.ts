@@ -20,12 +20,15 @@ import { applyObjects } from '../workers/apply-batch.ts';
 
 type Body = Record<string, Json>;
 
-/** Whether a session waits for a lock. On a distributed Postgres it waits on a node, in the name of the coordinator's. */
+/** Checks whether a session waits for a lock. On a distributed Postgres the waiting session is on a node. */
 const waitingStatement = inject('citusTemplate')
   ? 'select from citus_lock_waits where waiting_gpid % 10000000000 = $1'
   : 'select from pg_locks where pid = $1 and not granted';
 
-/** A store with a group of each channel and an archived one, and the endpoints on it without server and queue. */
+/**
+ * Creates a store with a group of each channel and an archived one, and the endpoints on it without server
+ * and queue.
+ */
 export async function createSubscriptionScene() {
   const scene = await createScene();
   const { pool, workspaceId } = scene;
@@ -42,7 +45,7 @@ export async function createSubscriptionScene() {
     [groups.chat, 'whatsapp'],
   ]);
 
-  /** The answer of a queued operation, whose objects have taken effect; refusals are answers too. */
+  /** Calls a queued operation and applies its objects. @returns the answer; rejections are answers too */
   async function post(operation: QueuedOperation, body: Body, requestId = 'request'): Promise<Answer> {
     const caller = callerOf(workspaceId, {
       requestId,
@@ -85,8 +88,9 @@ export async function createSubscriptionScene() {
     },
 
     /**
-     * Applies an object of each of two lanes, each in a transaction of its own: the second one begins, and waits for
-     * a lock, before the first one commits.
+     * Applies an object of each of two lanes, each in a separate transaction: the second one begins, and
+     * waits for a lock, before
+     * the first one commits.
      */
     async inTwoLanes(
       first: { object: AcceptedObject; requestId?: string },
@@ -161,5 +165,5 @@ export function email(
   return { ...base(), kind: 'email_change', email: address, ...change };
 }
 
-/** Numbers that can exist. */
+/** Returns valid phone numbers. */
 export const phones = (index: number) => `+4420718${30000 + index}`;

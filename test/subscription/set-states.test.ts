@@ -16,7 +16,7 @@ const person = (external_id: string, index: number) =>
     standard: { email: `${external_id}@x.com`, phone: phones(index), phone_valid: true },
   });
 
-/** Both forms of the endpoint, with the body of the first. */
+/** Both forms of the endpoint, called with the body of the first form. */
 const forms = [
   ['/subscription/status/set', (body: Record<string, Json>) => scene.set(body)],
   ['/v2/subscription/status/set', (body: Record<string, Json>) => scene.setAll([body])],
@@ -26,7 +26,7 @@ describe.each(forms)('%s', (form, set) => {
   const isV2 = form.startsWith('/v2');
   const setting = (group: keyof SubscriptionScene['groups'], subscription_state: Json, who: object) =>
     set({ subscription_group_id: scene.groups[group], subscription_state, ...who });
-  /** A name that the other form's tests do not have. */
+  /** Returns a name that is unique to this form. */
   const name = (text: string) => `${isV2 ? 'v2' : 'v1'}${text}`;
 
   test('sets a user by external id, whichever channel the group has', async () => {

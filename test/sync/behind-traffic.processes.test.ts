@@ -10,7 +10,7 @@ import { eitherBackend } from '../setup/fleet.ts';
 import { at, countingRow } from './memory-source.ts';
 import { createSyncScene, never, type SyncScene } from './scene.ts';
 
-/** Milliseconds in which the engine could do a lot, if it did not wait. */
+/** Milliseconds in which the engine could add many chunks if it did not wait. */
 const A_WHILE = 1000;
 
 describe.each(eitherBackend)('live requests during a sync, with the queue in %s', (kind) => {

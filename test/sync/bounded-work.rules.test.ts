@@ -15,7 +15,7 @@ const caller: Caller = {
   isBlocked: () => false,
 };
 
-/** The most that a payload may have, in bytes. */
+/** Maximum size of a payload in bytes. */
 const MOST = 1_048_576;
 
 const many = (part: (index: number) => string, each: number, [begin, close] = ['{"name": "e"', '}']) =>

@@ -59,7 +59,7 @@ describe.each(eitherBackend)('a run of a sync, with the queue in %s', (kind) => 
       last_timestamp: null,
     });
     expect(await scene.countEvents('edge')).toBe(3);
-    // A third of the equal rows, and another one, at the very same time.
+    // A third copy of the equal rows, and another row, at the same timestamp.
     table.rows.push(eventRow('b', at(2), 'edge'), eventRow('c', at(2), 'edge'));
     expect(await scene.sync(integration)).toMatchObject({ rows_read: 2, rows_synced: 2 });
     expect(await scene.countEvents('edge')).toBe(5);

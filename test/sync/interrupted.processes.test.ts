@@ -73,7 +73,7 @@ describe.each(eitherBackend)('an interrupted or doubly executed run, with the qu
     const crashing: SyncContext = {
       ...scene.context,
       producer: {
-        // Dies when the chunk is in its lane, and its effect is there.
+        // Simulates a death after the chunk was enqueued and applied.
         async add(entries) {
           await scene.context.producer.add(entries);
           await waitUntil(async () => (await scene.countEvents('again')) === 2, { what: 'the effect' });

@@ -26,7 +26,7 @@ const fill = `
          jsonb_build_object('name', 'row-' || n % 4000) as payload
   from generate_series(0, ${ROWS} - 1) as n`;
 
-describe.each(eitherBackend)('processes end in the middle of a sync, with the queue in %s', (backend) => {
+describe.each(eitherBackend)('processes end or hang during a sync, with the queue in %s', (backend) => {
   let fleet: Fleet;
   let asker: Asker;
   let integration: string;
@@ -95,7 +95,7 @@ describe.each(eitherBackend)('processes end in the middle of a sync, with the qu
         const members = worker ? fleet.workers : fleet.syncs;
         await waitUntil(() => members.length > 0, { what: 'one to kill', fleeting: true });
         await fleet.end(worker ? members[0]! : await workingSync());
-        // Not waited for: the next may die before it is there.
+        // Not awaited: the next process may be killed before this one is ready.
         const replacement = worker ? fleet.startWorker() : fleet.startSync();
         replacement.catch(() => {});
         replacements.push(replacement);

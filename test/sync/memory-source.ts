@@ -27,13 +27,13 @@ export function memorySource(table: MemoryRows): Source {
   };
 }
 
-/** The microsecond of this number, from a day in the past on. */
+/** Returns the microsecond of this number after a day in the past. */
 export function at(number: number): string {
   const seconds = new Date(Date.UTC(2026, 0, 1) + Math.floor(number / 1e6) * 1000).toISOString().slice(0, 19);
   return `${seconds}.${String(number % 1e6).padStart(6, '0')}Z`;
 }
 
-/** A row of an attributes sync that counts itself on its user. */
+/** Returns a row of an attributes sync that increments a counter of its user. */
 export function countingRow(user: string, time: string, more: object = {}): SourceRow {
   return {
     updatedAt: time,
@@ -42,12 +42,12 @@ export function countingRow(user: string, time: string, more: object = {}): Sour
   };
 }
 
-/** A row of an events sync. */
+/** Returns a row of an events sync. */
 export function eventRow(user: string, time: string, name = 'seen'): SourceRow {
   return { updatedAt: time, identifiers: { external_id: user }, payload: JSON.stringify({ name }) };
 }
 
-/** External ids: the prefix and a number from 0. */
+/** Returns external ids: the prefix and a number from 0. */
 export function users(prefix: string, count: number): string[] {
   return Array.from({ length: count }, (_, index) => `${prefix}${index}`);
 }

@@ -29,7 +29,7 @@ beforeAll(async () => {
   return database.stop;
 });
 
-/** A run, and a chunk of it: one row that is applied, one with a warning, one without a time. */
+/** Creates a run with a chunk: one row that is applied, one with a warning, one without a time. */
 async function makeRun() {
   const id = uuidv7();
   const integrationId = await createIntegration(database.pool, workspaceId);

@@ -132,7 +132,7 @@ describe.each(['redis', 'postgres'] as const)('processes at the queue of syncs i
       });
       await waitUntil(async () => (await runsOf(missed))[0]?.status === 'success', { what: 'the run' });
       await upkeep.stop();
-      // Once more the queue is empty: the run that was caught up counts.
+      // The queue is emptied again: the run that was caught up counts as the last one.
       for (const { id } of await syncs.scheduled()) await syncs.unschedule(id);
     }
     expect(await runsOf(missed)).toMatchObject([{ asked_by: 'schedule' }]);

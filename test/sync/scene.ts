@@ -48,7 +48,10 @@ export interface RunRow {
   last_timestamp: string | null;
 }
 
-/** A store, a queue and workers, and the engine of syncs in the test's own process, on tables in memory. */
+/**
+ * Creates a store, a queue and workers, and the engine of syncs in the test's own process, on tables in
+ * memory.
+ */
 export async function createSyncScene(
   kind: QueueConnection['kind'],
   { workers = 1, lanes = kind === 'redis' ? 4 : 1 }: { workers?: number; lanes?: number } = {},
@@ -126,14 +129,14 @@ export async function createSyncScene(
       return process;
     },
 
-    /** An integration on a table in memory; its id. */
+    /** Creates an integration on a table in memory. @returns its id */
     async integrate(table: MemoryRows, change: TestIntegration = {}): Promise<string> {
       const id = await createIntegration(pool, workspaceId, change);
       tables.set(id, table);
       return id;
     },
 
-    /** Begins a run; its id. */
+    /** Starts a run. @returns its id */
     async begin(integrationId: string): Promise<string> {
       const id = uuidv7();
       expect(await startRun(database.pool, { id, integrationId, askedBy: 'operator' })).toBe('started');
@@ -164,7 +167,7 @@ export async function createSyncScene(
       return rows[0].count;
     },
 
-    /** The points of users, by external id. */
+    /** Returns the points of users, by external id. */
     async points(): Promise<Record<string, number>> {
       const { rows } = await pool.query(
         `select external_id, (custom_attributes -> 'points')::integer as points from profiles
@@ -172,7 +175,7 @@ export async function createSyncScene(
       );
       return Object.fromEntries(rows.map(({ external_id, points }) => [external_id, points]));
     },
-    /** The points of the users whose external ids begin so. */
+    /** Returns the points of the users whose external ids have the prefix. */
     async pointsOf(prefix: string): Promise<[user: string, points: number][]> {
       return Object.entries(await this.points()).filter(([user]) => user.startsWith(prefix));
     },

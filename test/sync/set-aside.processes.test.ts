@@ -5,7 +5,7 @@ import { waitUntil } from '../setup/fixtures.ts';
 import { leaveBehind } from '../setup/left-behind.ts';
 import { createAsker, createWarehouse, INTEGRATION_KEY, integrate, whenEnded } from './warehouse.ts';
 
-/** A Postgres that accepts connections and never answers. */
+/** Starts a Postgres that accepts connections and never answers. */
 async function startSilentServer() {
   const sockets = new Set<Socket>();
   let connections = 0;

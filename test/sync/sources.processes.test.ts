@@ -39,7 +39,7 @@ describe.each(eitherBackend)('the sync process, with the queue in %s', (backend)
     };
   });
 
-  /** An integration on these rows; its id. */
+  /** Creates an integration on these rows. @returns its id */
   async function given(source: (typeof sources)[number], kind: IntegrationKind, rows: WarehouseRow[]) {
     if (source === 'postgres') {
       const table = `rows_${++made}`;

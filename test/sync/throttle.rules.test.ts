@@ -4,7 +4,10 @@ import { createThrottle } from '../../workers/sync/throttle.ts';
 
 const workspace = '018f0000-0000-7000-8000-000000000000';
 
-/** A run's throttle on a clock that the test moves, and the bucket that it shares with live requests. */
+/**
+ * Creates the throttle of a run on a clock that the test controls, and the bucket that it shares with live
+ * requests.
+ */
 function scene(lanes = 1) {
   let now = 0;
   let waiting = 0;
@@ -40,7 +43,7 @@ describe('the throttle of a sync', () => {
     expect((await live(limit, 0)).left).toBe(49);
     pass(1000);
     expect(await ask(75, limit)).toBe(0);
-    // Live requests may have all of it; the sync then waits until half is there again.
+    // Live requests may use the whole bucket; the sync then waits until it is half full.
     await live(limit, 49);
     for (let second = 0; second < 50; second++) {
       expect(await ask(75, limit)).toBeGreaterThan(0);
@@ -58,7 +61,7 @@ describe('the throttle of a sync', () => {
       pass(wait);
       milliseconds += wait;
     }
-    // Ten tokens, of which two are there, and one is left.
+    // The chunk costs ten tokens: the bucket has two, and one is left.
     expect(milliseconds).toBeGreaterThan(3500);
     expect(milliseconds).toBeLessThan(5500);
   });

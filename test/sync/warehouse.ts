@@ -31,7 +31,7 @@ export interface WarehouseRow {
   payload?: object | string;
 }
 
-/** A Postgres of other people: a database of its own on the test cluster. */
+/** Creates a customer's Postgres: a separate database on the test cluster. */
 export async function createWarehouse() {
   const { url } = await createBareDatabase();
   const { hostname, port, pathname, username, password } = new URL(url);
@@ -69,7 +69,7 @@ export async function createWarehouse() {
 
 export type Warehouse = Awaited<ReturnType<typeof createWarehouse>>;
 
-/** A folder with one file of these rows. */
+/** Writes a folder with one file of these rows. */
 export async function writeRows(format: FileFormat, rows: WarehouseRow[]): Promise<string> {
   const folder = temporaryFolder('penstock-rows-');
   const file = path.join(folder, `rows.${format}`);
@@ -100,7 +100,7 @@ export async function writeRows(format: FileFormat, rows: WarehouseRow[]): Promi
   return folder;
 }
 
-/** An integration of the fleet's workspace, with credentials if it needs some; its id. */
+/** Creates an integration of the fleet's workspace, with credentials if needed. @returns its id */
 export async function integrate(
   { pool, workspace }: Pick<Fleet, 'pool' | 'workspace'>,
   change: TestIntegration,
@@ -114,7 +114,7 @@ export async function integrate(
   return id;
 }
 
-/** Begins runs as the API does: in the table, and then in the queue. */
+/** Starts runs as the API does: in the table, and then in the queue. */
 export async function createAsker({ pool, env }: Pick<Fleet, 'pool' | 'env'>) {
   const config = readConfig(env);
   const connection = connectProducer(config, config.DATABASE_URL);
@@ -122,7 +122,7 @@ export async function createAsker({ pool, env }: Pick<Fleet, 'pool' | 'env'>) {
   const syncs = createSyncQueue(connection, 10_000);
   const queue = openQueue(connection, SYNC_QUEUE);
   return {
-    /** How many runs the queue holds. */
+    /** Counts the runs in the queue. */
     async jobs() {
       const { active, waiting } = await queue.getJobCounts('active', 'waiting');
       return { active, waiting };
@@ -158,7 +158,7 @@ const ended = `
   select id, status, rows_read::integer, rows_synced::integer, rows_failed::integer, message, asked_by
   from sync_jobs where finished_at is not null and id = $1`;
 
-/** The run, once it has ended. */
+/** Waits for the end of the run, and returns it. */
 export async function whenEnded(
   { pool }: Pick<Fleet, 'pool'>,
   id: string,

@@ -21,7 +21,8 @@ beforeAll(async () => {
       OTEL_EXPORTER_OTLP_ENDPOINT: collector.url,
       OTEL_EXPORTER_OTLP_PROTOCOL: 'http/json',
       OTEL_EXPORTER_OTLP_HEADERS: 'x-tenant=blue',
-      // A batch that hangs holds the next ones up for longer than a busy machine takes to make as many spans again.
+      // Long enough that a hanging batch blocks the next ones until a busy machine has created as many spans
+      // again.
       OTEL_EXPORTER_OTLP_TIMEOUT: '4000',
       OTEL_RESOURCE_ATTRIBUTES: 'deployment.environment.name=trial',
       OTEL_BSP_SCHEDULE_DELAY: '200',
@@ -53,7 +54,7 @@ const track = (headers: Record<string, string> = {}, more: object = {}) =>
     headers,
   );
 
-/** The spans of a trace with this name, when there is one. */
+/** Returns the spans of a trace with this name once there is one. */
 const seen = (name: string, traceId: string) =>
   waitUntil(() => collector.find(name, traceId)[0], { what: `the span ${name} of ${traceId}` });
 
@@ -248,7 +249,7 @@ describe('a collector that rejects spans', () => {
     await waitUntil(
       async () => {
         await flood();
-        // Each batch that hangs holds the next one up; more than 128 spans never wait.
+        // Each hanging batch blocks the next one; at most 128 spans wait.
         if (mode === 'hangs' && (await count(port, 'dropped')) === dropped) return false;
         return (await count(port, 'failed')) > failed + 64;
       },

@@ -3,7 +3,7 @@ import path from 'node:path';
 import { parse } from 'libpg-query';
 import { packageRoot } from '../../src/platform/files.ts';
 
-/** The release before this one, as test/upgrade/previous.json names it; docs/upgrade.md says when that moves on. */
+/** The previous release, as test/upgrade/previous.json names it; docs/upgrade.md says when it changes. */
 export interface Previous {
   version: string;
   /** Commit of the release. */
@@ -216,7 +216,7 @@ function constraintsOf(element: Node): Node[] {
   return (column?.constraints ?? []).map(({ Constraint }: Node) => Constraint);
 }
 
-/** Rows of a table that the release before does not know must not keep it from deleting. */
+/** A reference must not prevent the previous release, which does not know its rows, from deleting. */
 function faultsOfReference({ contype, fk_del_action: action }: Node): string[] {
   const isFree = contype !== 'CONSTR_FOREIGN' || ['c', 'n', 'd'].includes(action);
   return isFree ? [] : ['keeps the release before from deleting what it refers to'];

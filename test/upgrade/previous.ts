@@ -35,7 +35,7 @@ export function whyNoHistory(): string | undefined {
   );
 }
 
-/** One file of it. */
+/** Reads one file of the previous release. */
 export function readPrevious(file: string): string {
   return execFileSync('git', ['show', `${previous.commit}:${file}`], {
     cwd: packageRoot,
@@ -44,7 +44,7 @@ export function readPrevious(file: string): string {
   });
 }
 
-/** Names of its migrations, in order. */
+/** Returns the names of its migrations, in order. */
 export function previousMigrations(): string[] {
   const listed = execFileSync(
     'git',
@@ -62,11 +62,11 @@ export function previousMigrations(): string[] {
 }
 
 /**
- * Compiles it, unless that has been done: from the repository's own history, with the packages of this checkout, kept in
- * node_modules/.cache by its commit.
- *
+ * Compiles the previous release, unless that has been done: from the repository's own history, with the
+ * packages of this
+ * checkout, kept in node_modules/.cache by its commit.
  * @returns the folder of its `dist`
- * @throws {Error} when it has other dependencies than this release: then they have to be installed for it
+ * @throws {Error} if it has other dependencies than this release, which then have to be installed for it
  */
 export function buildPrevious(): string {
   const kept = path.join(packageRoot, 'node_modules/.cache/previous-release', previous.commit);
@@ -90,7 +90,7 @@ export function buildPrevious(): string {
   const half = `${kept}.${process.pid}`;
   mkdirSync(half, { recursive: true });
   for (const name of RUNS) cpSync(path.join(folder, name), path.join(half, name), { recursive: true });
-  // Two runs at once make the same: the second one's is not needed.
+  // Two simultaneous runs build the same, so the second one's result is not needed.
   if (existsSync(kept)) rmSync(half, { recursive: true });
   else renameSync(half, kept);
   return path.join(kept, 'dist');

@@ -10,7 +10,7 @@ import { settings } from '../../src/platform/settings.ts';
 import { rejectionReasons } from '../../src/profile/refusal.ts';
 import { exported } from '../../tools/generate/registries.ts';
 
-/** Each command that does something, and each of its options: `keys create`, `keys create --workspace`. */
+/** Lists each command, and each of its options: `keys create`, `keys create --workspace`. */
 function commandsOf(command: Command, words: string[] = []): string[] {
   const name = words.join(' ');
   const own =

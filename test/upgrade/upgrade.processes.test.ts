@@ -13,7 +13,7 @@ import { buildPrevious, previousMigrations, readPrevious, whyNoHistory } from '.
 const reason = whyNoHistory();
 if (reason) process.stderr.write(`${reason}\n`);
 
-/** About 20 requests a second, each of three people with about three objects. */
+/** About 20 requests a second, each of three users with about three objects. */
 const RATE = 180;
 
 /** Eight processes start, one after the other, on a machine that is busy with other tests. */
@@ -60,7 +60,7 @@ describe.skipIf(reason)(`together with release ${previous.version}`, () => {
       const more = () => load.more(100);
       await more();
 
-      // Forward: tables, workers, web.
+      // Upgrade: tables, workers, web.
       await release('dist');
       await more();
       const worker = await fleet.startWorker();
@@ -72,7 +72,7 @@ describe.skipIf(reason)(`together with release ${previous.version}`, () => {
       await fleet.end(oldEdge, 'SIGTERM');
       await more();
 
-      // Back: web, then workers when all that waits is of the earlier form.
+      // Rollback: web, then the workers once all waiting jobs have the earlier format.
       const edgeAgain = await fleet.startEdge(undefined, {}, old);
       await more();
       await fleet.end(edge, 'SIGTERM');

@@ -10,7 +10,7 @@ export interface Answer {
 }
 
 export interface Api {
-  /** Sends a request with the key of the server; one without a body is a GET. */
+  /** Sends a request with the key of the server; a request without a body is a GET. */
   send(target: string, body?: object, headers?: Record<string, string>): Promise<Answer>;
   /** Reads back the user with an external id; undefined: no user has it. */
   user(externalId: string): Promise<Record<string, unknown> | undefined>;

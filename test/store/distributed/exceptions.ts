@@ -11,8 +11,9 @@ const PLACE = 'an id is a place in all of the log, whosever the row is';
 const TOTAL = 'a number of the whole installation';
 
 /**
- * Statements that do not name the one workspace whose rows of a table they touch, as `site: table`, and why. On a
- * distributed Postgres each of them asks every node, or has to be sent once for each workspace.
+ * Statements that do not name the workspace of the rows that they touch in a table, as `site: table`, with
+ * the reason. On a
+ * distributed Postgres each of them is sent to every node, or has to be sent once per workspace.
  */
 export const exceptions: Record<string, string> = {
   'api-keys.ts forgetKeyUsage: api_key_usage': UPKEEP,
@@ -69,7 +70,7 @@ export const exceptions: Record<string, string> = {
   'tombstones.ts selectTombstones: removed_profiles': WORK,
 };
 
-/** Unique indexes of tables that lie with their workspace, without it, and why. */
+/** Unique indexes of colocated tables that do not contain the workspace, with the reason. */
 export const keys: Record<string, string> = {
   cut_envelopes_pkey: LEDGER,
   dead_letters_pkey: LETTERS,
@@ -83,7 +84,7 @@ export const keys: Record<string, string> = {
 const TURNS = 'looks whose turn it is: what follows is sent for one workspace after the other';
 const AT_ONCE = 'asks every shard at once';
 
-/** The same of statements that a distributed Postgres alone gets. */
+/** The same for statements that are sent only to a distributed Postgres. */
 export const exceptionsApart: Record<string, string> = {
   'archive-files.ts summarizeRetention: archive_erasures': AT_ONCE,
   'archive-files.ts summarizeRetention: archive_files': AT_ONCE,

@@ -53,7 +53,7 @@ test.each([
     ['events'],
   ],
   ['select 1 from unnest($1::uuid[]) as wanted (id) join profiles on profiles.id = wanted.id', ['profiles']],
-])('does not: %s', async (sql, found) => {
+])('does not name its workspace: %s', async (sql, found) => {
   expect(await faults(sql)).toEqual(found);
 });
 

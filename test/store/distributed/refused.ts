@@ -2,7 +2,7 @@ const APART = 'on a distributed Postgres another text is sent in its place, once
 const AT_ONCE = 'on a distributed Postgres another text is sent in its place, which asks all shards at once';
 const REFERRED = 'nothing is wrong with it: the tables are empty, and the row that it refers to is not there';
 
-/** Statements that a Citus refuses, by their site, and why that does no harm. */
+/** Statements that a Citus rejects, by their site, with the reason why that is harmless. */
 export const refused: Record<string, string> = {
   'archive-files.ts summarizeRetention': AT_ONCE,
   'counters.ts readUsageToday': AT_ONCE,

@@ -1,7 +1,7 @@
 import { parse } from 'libpg-query';
 import { isScalarNode, type Node, withoutPlaces } from './scalars.ts';
 
-/** Ways to a value: a column of a row, or a scalar that the statement is given. Equal ones are united. */
+/** Expressions with the same value: a column of a row, or a scalar parameter. Equal values are united. */
 type Value = string;
 
 /** Columns of a name in a statement. */

@@ -1,4 +1,6 @@
-/** Tables that stay small however many users there are, and why. Any other one counts as large. */
+/**
+ * Tables that stay small however many users there are, with the reason. Every other table counts as large.
+ */
 export const small: Record<string, string> = {
   _prisma_migrations: 'a row per migration',
   companies: 'a row per customer',

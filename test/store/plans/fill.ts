@@ -1,9 +1,9 @@
 import type { Pool } from '../../../src/store/database.ts';
 
-/** Rows of each large table: enough that no planner takes one for small. */
+/** Rows per large table: enough that the planner does not treat it as small. */
 const ROWS = 20_000;
 
-/** Accounts of a company. Companies are many, so that one is a small part of the table. */
+/** Accounts per company. There are many companies, so that one is a small part of the table. */
 const ACCOUNTS = 200;
 
 /** Ids of one of the two workspaces of the filled database, for calls of statements. */
@@ -11,17 +11,17 @@ export interface Filled {
   workspaceId: string;
   companyId: string;
   accountId: string;
-  /** A team and a permission set of the company that no account has. */
+  /** A team and a permission set of the company, unused by accounts. */
   teamId: string;
   setId: string;
   keyHash: Buffer;
   group: string;
   integrationId: string;
-  /** A run of the integration that has not ended, with a chunk on its way. */
+  /** An unfinished run of the integration, with a chunk in progress. */
   runId: string;
   /** A run that ended long ago; half of all runs are older. */
   oldRunId: string;
-  /** A few of its users; each has everything that a user can have. */
+  /** A few users of the workspace; each has every kind of data. */
   users: { id: string; external_id: string; email: string; phone: string }[];
   /** Ids of applied envelopes, of objects with an outcome, and of dead letters. */
   envelopes: string[];
@@ -190,7 +190,9 @@ export async function fill(pool: Pool): Promise<Filled> {
 export async function fillUncounted(pool: Pool, most = ROWS): Promise<Filled> {
   const insert = (target: string, values: string, from: number, to: number) =>
     pool.query(`insert into ${target} select ${values} from generate_series(${from}, ${to}) as n`);
-  // A UUIDv7, the later the smaller `n` is. Without the cast of `n` it would not be immutable, and be called for each row.
+  // Creates a UUIDv7 that is the later the smaller `n` is. Without the cast of `n` the function would not be
+  // immutable, and would be
+  // called for each row.
   await pool.query(`
     create function filled_id(kind text, n integer) returns uuid language sql immutable as $$
       select ('0' || to_hex((${Date.now()} - n * 250000::bigint) * 16 + 7) || '000'

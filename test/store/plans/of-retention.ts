@@ -33,7 +33,7 @@ import type { Asking } from './asking.ts';
 
 const found = { rows: 1, least: null, greatest: null, last: null, checksum: '1', bytes: 1, sha256: 'a' };
 
-/** Months that go, the index of the archive, and months that come back. */
+/** Months that are removed, the index of the archive, and months that are restored. */
 export const ofRetention: Asking = (store, { workspaceId, users }) => {
   const file = { workspaceId, month: '2020-01', kind: 'events' as const, id: newId() };
   const ids = { after: BEGINNING.id, before: newId() };

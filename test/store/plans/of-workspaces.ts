@@ -104,7 +104,7 @@ const searches = [
   { subject: newId() },
 ];
 
-/** Keys, dashboard accounts and integrations, of which a workspace or a company has few. */
+/** Keys, console accounts and integrations, of which a workspace or a company has few. */
 export const ofWorkspaces: Asking = (
   store,
   { workspaceId, companyId, accountId, teamId, setId, integrationId, keyHash },

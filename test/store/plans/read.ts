@@ -10,10 +10,10 @@ interface Plan {
   Plans?: Plan[];
 }
 
-/** One way into a table. */
+/** One access to a table. */
 export interface Access {
   table: string;
-  /** Absent: the table is read from end to end. */
+  /** Absent: the table is scanned from end to end. */
   index?: string;
   /** Index condition; empty: the index is read from end to end. */
   condition: string;
@@ -59,7 +59,7 @@ export async function readCatalog(pool: Pool) {
 
 export type Catalog = Awaited<ReturnType<typeof readCatalog>>;
 
-/** Every way into a table that the plan takes. */
+/** Yields every access to a table in the plan. */
 export function* accesses(plan: Plan, catalog: Catalog): Iterable<Access> {
   const index = plan['Index Name'];
   const whole = plan['Node Type'] === 'Seq Scan' ? plan['Relation Name'] : undefined;
@@ -83,7 +83,7 @@ export async function explainGeneric(tx: Connection, { text }: Sent): Promise<Pl
   return rows[0]['QUERY PLAN'][0].Plan;
 }
 
-/** The plan that is made for these values. */
+/** Returns the plan for these values. */
 export async function explainCustom(tx: Connection, { text, values }: Sent): Promise<Plan> {
   const { rows } = await tx.query(`explain (format json) ${text}`, values);
   return rows[0]['QUERY PLAN'][0].Plan;

@@ -1,7 +1,7 @@
 import type { Connection, Pool } from '../../../src/store/database.ts';
 import { siteOf } from './sources.ts';
 
-/** A statement as a function of the store has sent it. */
+/** A statement that a function of the store has sent. */
 export interface Sent {
   /** The function of src/store that sent it, as `file name`. */
   site: string;
@@ -19,7 +19,7 @@ const PLANNED = /^\s*(select|with|insert|update|delete)\b/i;
  */
 export function recordingOn(connection: Connection) {
   const sent: Sent[] = [];
-  /** Each `file:line` that has sent something. */
+  /** Each `file:line` that has sent a statement. */
   const lines = new Set<string>();
   const query = async (given: string | Omit<Sent, 'site'>, values: unknown[] = []) => {
     const [, file, line] = new Error().stack!.match(/src\/store\/([\w/-]+\.ts):(\d+)/) ?? [];

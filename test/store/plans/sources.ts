@@ -33,7 +33,7 @@ const onNodes: Record<string, string> = {
   'distribute.ts makeFailureTriggers': 'makes triggers, once a release',
 };
 
-/** Functions of which only `penstock dev` sends the statements, to a database with the data of one test. */
+/** Functions whose statements only `penstock dev` sends, to a database with the data of one test. */
 const inTestsOnly = [
   ...['prepareControl', 'takeSnapshot', 'dropSnapshot', 'restoreSnapshot', 'setStoreClock'],
   ...['countUnfinishedWork', 'listWaitingLetters'],
@@ -125,13 +125,13 @@ function importsIn(text: string): Import[] {
 const sources = [...sourcesIn('src'), ...sourcesIn('workers')];
 const inStore = (file: string) => sources.find((source) => source.file === `src/store/${file}`)!;
 
-/** The function of the store, as `file name`, that holds a line. */
+/** Returns the function of the store, as `file name`, that contains a line. */
 export function siteOf(file: string, line: number): string {
   const { name } = inStore(file).declarations.findLast((one) => one.line <= line)!;
   return `${file} ${name}`;
 }
 
-/** Each `file:line` of the store that sends a statement. */
+/** Lines of the store that send statements, as `file:line`. */
 export const linesOfStore = () => linesOf((site) => !(site in apart));
 
 /** Lines of the store that send statements only to a distributed Postgres. */
