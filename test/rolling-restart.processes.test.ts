@@ -69,7 +69,7 @@ function sendAlone(port: number, key: string): Promise<number | string> {
   });
 }
 
-test('a rolling restart fails no request on a new connection through a /readyz balancer', async () => {
+test('a rolling restart fails no new connection of a balancer that checks /readyz', async () => {
   const fleet = await startFleet('redis', {
     edges: 2,
     workers: 0,

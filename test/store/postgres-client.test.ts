@@ -28,7 +28,7 @@ describe('an address with require_auth=scram-sha-256', () => {
     expect(rows).toEqual([{ one: 1 }]);
   });
 
-  test('a server that has accepted many clients accepts further ones', async () => {
+  test('clients of an authenticated server run statements and report their errors', async () => {
     const pool = new pg.Pool({
       Client: PostgresClient,
       connectionString: withRequiredScram(inject('postgresUrl')),
