@@ -1,57 +1,60 @@
 import type { Json } from '../profile/json.ts';
 import { put } from '../profile/values.ts';
 
-/** What cannot be read of an Avro file; the message has no name of the file. */
+/** Thrown for an Avro file that cannot be read. The message does not contain the name of the file. */
 export class BrokenAvro extends Error {
   override name = 'BrokenAvro';
 }
 
-/** Types that no other type is part of. */
+/** Primitive types. */
 export const plain = ['null', 'boolean', 'int', 'long', 'float', 'double', 'bytes', 'string'] as const;
 
-/** What a whole number or bytes stand for. */
-export type Meaning = 'date' | 'millis' | 'micros' | { scale: number };
+/** Logical type of an integer or of bytes. */
+export type LogicalType = 'date' | 'millis' | 'micros' | { scale: number };
 
-/** A type of a schema, ready to be read by. */
+/** A parsed type of a schema. */
 export type AvroType =
-  | { kind: (typeof plain)[number]; meaning?: Meaning | undefined }
+  | { kind: (typeof plain)[number]; meaning?: LogicalType | undefined }
   | { kind: 'record'; fields: { name: string; type: AvroType }[] }
   | { kind: 'enum'; symbols: string[] }
   | { kind: 'array' | 'map'; items: AvroType }
   | { kind: 'union'; branches: AvroType[] }
-  | { kind: 'fixed'; bytes: number; meaning?: Meaning | undefined };
+  | { kind: 'fixed'; bytes: number; meaning?: LogicalType | undefined };
 
-/** How deep values may lie within one another: a type may hold itself. */
-const MOST_DEPTH = 64;
+/** Maximum depth of nested values. A recursive type allows any depth. */
+const MAX_DEPTH = 64;
 
-/** Values for each byte of a block: some take none, and a schema may have thousands of those. */
-const MOST_VALUES_PER_BYTE = 16;
-const HARMLESS_VALUES = 10_000;
+/**
+ * Maximum number of values per byte of a block: some values have no bytes, and a schema may have thousands of
+ * such fields.
+ */
+const MAX_VALUES_PER_BYTE = 16;
+const ALWAYS_ALLOWED_VALUES = 10_000;
 
-/** Reads the values of one block, from the first byte on. */
+/** Reads the values of one block from its first byte on. */
 export interface AvroValues {
   /**
-   * The next value, as JSON has it.
-   * @param most characters of it as a text; with more it is passed over
-   * @returns undefined: it has more
+   * Reads the next value as JSON.
+   * @param maxCharacters maximum characters of the value as text; a longer value is skipped
+   * @returns undefined if the value is longer
    * @throws {BrokenAvro}
    */
-  next(type: AvroType, most: number): Json | undefined;
+  next(type: AvroType, maxCharacters: number): Json | undefined;
   isAtEnd(): boolean;
 }
 
-/** What is wrong where bytes end too early, a number has too many bits, or a length is none. */
-interface Wrongs {
+/** Error messages for bytes that end too early, a number with too many bits, and an invalid length. */
+interface ErrorMessages {
   cut: string;
   long: string;
   length: string;
 }
 
-/** Goes over bytes, one value after the other. */
-export function createCursor(bytes: Buffer, wrong: Wrongs) {
+/** Creates a cursor that reads one value after the other from bytes. */
+export function createCursor(bytes: Buffer, wrong: ErrorMessages) {
   let at = 0;
 
-  /** Passes over bytes. @returns where they begin */
+  /** Skips bytes. @returns their offset */
   function take(length: number): number {
     if (length < 0 || length > bytes.length - at) throw new BrokenAvro(wrong.cut);
     at += length;
@@ -76,7 +79,7 @@ export function createCursor(bytes: Buffer, wrong: Wrongs) {
     throw new BrokenAvro(wrong.long);
   }
 
-  /** Of bytes, of items, or of a branch. */
+  /** Reads a number of bytes, a number of items, or the index of a branch. */
   function count(): number {
     const value = long();
     if (typeof value === 'bigint') throw new BrokenAvro(wrong.length);
@@ -98,8 +101,8 @@ export function readValues(block: Buffer): AvroValues {
     length: 'a length is not valid',
   });
   let values = 0;
-  const mostValues = HARMLESS_VALUES + MOST_VALUES_PER_BYTE * block.length;
-  /** Characters that the value in hand may still have. */
+  const maxValues = ALWAYS_ALLOWED_VALUES + MAX_VALUES_PER_BYTE * block.length;
+  /** Characters that the current value may still have; negative when it is too long. */
   let room = 0;
 
   function* items(): Generator<void> {
@@ -108,10 +111,10 @@ export function readValues(block: Buffer): AvroValues {
       if (left === 0) return;
       if (left < 0) {
         left = -left;
-        // The bytes of all of them, for who passes over them.
+        // Skip the number of bytes of the items, which only readers that skip the items need.
         count();
       }
-      // One that takes no byte could be there any number of times.
+      // An item without bytes could otherwise occur any number of times.
       if (left > bytesLeft()) throw new BrokenAvro('a list has more values than the block has bytes');
       for (; left > 0; left--) yield;
     }
@@ -124,7 +127,7 @@ export function readValues(block: Buffer): AvroValues {
     return room < 0 ? '' : block.toString('utf8', from, from + bytes);
   }
 
-  function bytesOf(length: number, meaning: Meaning | undefined): string {
+  function bytesOf(length: number, meaning: LogicalType | undefined): string {
     const from = take(length);
     room -= length;
     if (room < 0) return '';
@@ -134,8 +137,8 @@ export function readValues(block: Buffer): AvroValues {
 
   function read(type: AvroType, depth: number): Json {
     values += 1;
-    if (values > mostValues) throw new BrokenAvro('a block has far more values than bytes');
-    if (depth > MOST_DEPTH) throw new BrokenAvro(`a row is nested deeper than ${MOST_DEPTH}`);
+    if (values > maxValues) throw new BrokenAvro('a block has far more values than bytes');
+    if (depth > MAX_DEPTH) throw new BrokenAvro(`a row is nested deeper than ${MAX_DEPTH}`);
     room -= 2;
     switch (type.kind) {
       case 'null':
@@ -196,8 +199,8 @@ export function readValues(block: Buffer): AvroValues {
   }
 
   return {
-    next(type, most) {
-      room = most;
+    next(type, maxCharacters) {
+      room = maxCharacters;
       const value = read(type, 0);
       return room < 0 ? undefined : value;
     },
@@ -205,28 +208,28 @@ export function readValues(block: Buffer): AvroValues {
   };
 }
 
-/** JSON has no other numbers. */
+/** JSON has no NaN and no infinity. */
 const finite = (value: number): number | null => (Number.isFinite(value) ? value : null);
 
 const DAY_MS = 86_400_000;
-const MOST_TIME_MS = 8.64e15;
+const MAX_TIME_MS = 8.64e15;
 
-/** One that a number of JavaScript cannot hold is a text. */
-function wholeNumber(value: number | bigint, meaning: Meaning | undefined): Json {
+/** Converts an integer to JSON. An integer that a double cannot represent becomes text. */
+function wholeNumber(value: number | bigint, meaning: LogicalType | undefined): Json {
   if (meaning === undefined || typeof meaning === 'object')
     return typeof value === 'bigint' ? String(value) : value;
   const number = Number(value);
   const time = meaning === 'date' ? number * DAY_MS : meaning === 'micros' ? number / 1000 : number;
-  if (Math.abs(time) > MOST_TIME_MS) return String(value);
+  if (Math.abs(time) > MAX_TIME_MS) return String(value);
   const iso = new Date(time).toISOString();
   return meaning === 'date' ? iso.slice(0, iso.indexOf('T')) : iso;
 }
 
-/** Bytes of a decimal: a number of so many digits would take the square of them in time. */
-const MOST_DECIMAL_BYTES = 64;
+/** Maximum bytes of a decimal. The time to convert a number grows with the square of its digits. */
+const MAX_DECIMAL_BYTES = 64;
 
 function decimal(bytes: Buffer, scale: number): string {
-  if (bytes.length === 0 || bytes.length > MOST_DECIMAL_BYTES) return bytes.toString('base64');
+  if (bytes.length === 0 || bytes.length > MAX_DECIMAL_BYTES) return bytes.toString('base64');
   const value = BigInt.asIntN(bytes.length * 8, BigInt(`0x${bytes.toString('hex')}`));
   const digits = String(value < 0n ? -value : value).padStart(scale + 1, '0');
   const point = digits.length - scale;

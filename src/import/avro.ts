@@ -1,65 +1,72 @@
 import type { FileHandle } from 'node:fs/promises';
 import { crc32, inflateRawSync } from 'node:zlib';
 import { readAt } from '../platform/files.ts';
-import { type Watcher, watchedStep } from '../platform/steps.ts';
+import { runStep, type Watcher } from '../platform/steps.ts';
 import type { Json } from '../profile/json.ts';
 import { isRecord } from '../profile/values.ts';
-import { type AvroType, BrokenAvro, createCursor, type Meaning, plain, readValues } from './avro-values.ts';
+import {
+  type AvroType,
+  BrokenAvro,
+  createCursor,
+  type LogicalType,
+  plain,
+  readValues,
+} from './avro-values.ts';
 import { unsnappy } from './codecs.ts';
 
-/** Bytes of the longest head, whose schema is a text. */
-const MOST_HEAD_BYTES = 4_194_304;
+/** Maximum bytes of the header, which contains the schema as text. */
+const MAX_HEADER_BYTES = 4_194_304;
 
-/** Bytes of a block, packed and unpacked: programs end theirs behind 64 KB. */
-const MOST_BLOCK_BYTES = 16_777_216;
+/** Maximum bytes of a block, compressed and decompressed. Common programs end a block after 64 KB. */
+const MAX_BLOCK_BYTES = 16_777_216;
 
-/** Bytes of lines that are handed on together. */
-const MOST_HELD_BYTES = 1_048_576;
+/** Bytes of lines that are returned in one buffer. */
+const MAX_BUFFERED_BYTES = 1_048_576;
 
-/** Bytes of a head of a block: two whole numbers. */
-const BLOCK_HEAD_BYTES = 20;
+/** Maximum bytes of the header of a block, which has two integers. */
+const BLOCK_HEADER_BYTES = 20;
 const SYNC_BYTES = 16;
 
-/** An Avro file as lines of JSON, an object for each row, in their order. */
+/** An Avro file as lines of JSON, one object per row, in the order of the file. */
 export interface AvroLines {
   rows: number;
   lines(onRows: (rows: number) => void): AsyncGenerator<Buffer>;
 }
 
 interface Opening {
-  /** As the person knows it. */
+  /** Name of the file as the user entered it. */
   name: string;
   size: number;
-  /** Bytes that its blocks may have, unpacked. */
-  mostBytes: number;
-  /** Characters of a row. */
-  mostRow: number;
-  /** What stands for one that is longer. */
+  /** Maximum bytes of all blocks after decompression. */
+  maxBytes: number;
+  /** Maximum characters of a row. */
+  maxRowCharacters: number;
+  /** The line that replaces a row that is longer. */
   longLine: Buffer;
   watcher: Watcher;
 }
 
 /**
- * Opens an object container file of Avro, and reads each of its rows once.
+ * Opens an Avro object container file and checks each of its rows by reading it once.
  *
- * Block, row, schema and the number of values are bounded, whatever the file says of them.
+ * Blocks, rows, the schema and the number of values are limited, whatever the file declares.
  * @throws {BrokenAvro}
  */
 export async function openAvro(
   handle: FileHandle,
-  { name, size, mostBytes, mostRow, longLine, watcher }: Opening,
+  { name, size, maxBytes, maxRowCharacters, longLine, watcher }: Opening,
 ): Promise<AvroLines> {
-  const { metadata, end } = await readHead(handle, size);
+  const { metadata, end } = await readHeader(handle, size);
   const sync = (await readAt(handle, end, SYNC_BYTES)).toString('hex');
   const type = readSchema(metadata.get('avro.schema')?.toString('utf8') ?? '');
   const unpack = unpackerOf(metadata.get('avro.codec')?.toString('latin1') ?? 'null');
 
   async function* blocks(onBytes?: (bytes: number) => void): AsyncGenerator<{ rows: number; bytes: Buffer }> {
     for (let at = end + SYNC_BYTES; at < size; ) {
-      const head = overHead(await readAt(handle, at, Math.min(BLOCK_HEAD_BYTES, size - at)));
+      const head = headerCursor(await readAt(handle, at, Math.min(BLOCK_HEADER_BYTES, size - at)));
       const [rows, length] = [head.count(), head.count()];
-      if (rows < 0 || length < 0 || length > MOST_BLOCK_BYTES)
-        throw new BrokenAvro(`a block has ${length} bytes; the limit is ${MOST_BLOCK_BYTES} bytes`);
+      if (rows < 0 || length < 0 || length > MAX_BLOCK_BYTES)
+        throw new BrokenAvro(`a block has ${length} bytes; the limit is ${MAX_BLOCK_BYTES} bytes`);
       const bytes = await readAt(handle, at + head.at(), length + SYNC_BYTES);
       if (bytes.length < length + SYNC_BYTES) throw new BrokenAvro('it is truncated');
       if (bytes.toString('hex', length) !== sync)
@@ -73,14 +80,14 @@ export async function openAvro(
   }
 
   let [allRows, allBytes] = [0, 0];
-  await watchedStep(watcher, { name, doing: 'checking', of: 'bytes', total: size }, async () => {
+  await runStep(watcher, { name, doing: 'checking', of: 'bytes', total: size }, async () => {
     for await (const { rows, bytes } of blocks(watcher.move)) {
       allRows += rows;
       allBytes += bytes.length;
-      if (allBytes > mostBytes)
-        throw new BrokenAvro(`it has more than ${mostBytes} bytes after decompression, which is the limit`);
+      if (allBytes > maxBytes)
+        throw new BrokenAvro(`it has more than ${maxBytes} bytes after decompression, which is the limit`);
       const values = readValues(bytes);
-      // Only passed over.
+      // Skip the value: this pass only checks that the rows can be read.
       for (let row = 0; row < rows; row++) values.next(type, -1);
       if (!values.isAtEnd()) throw new BrokenAvro('a block has more bytes than its rows');
     }
@@ -92,11 +99,11 @@ export async function openAvro(
       let held: Buffer[] = [];
       let length = 0;
       for (let row = 0; row < rows; row++) {
-        const value = values.next(type, mostRow);
+        const value = values.next(type, maxRowCharacters);
         const line = value === undefined ? longLine : Buffer.from(`${JSON.stringify(value)}\n`);
         held.push(line);
         length += line.length;
-        if (length < MOST_HELD_BYTES) continue;
+        if (length < MAX_BUFFERED_BYTES) continue;
         yield Buffer.concat(held);
         [held, length] = [[], 0];
       }
@@ -107,11 +114,11 @@ export async function openAvro(
   return { rows: allRows, lines };
 }
 
-async function readHead(handle: FileHandle, size: number) {
-  // Behind the first four bytes, by which it is known to be Avro.
+async function readHeader(handle: FileHandle, size: number) {
+  // The header follows the four bytes that identify Avro.
   const START = 4;
-  const bytes = await readAt(handle, START, Math.min(MOST_HEAD_BYTES, size));
-  const { count, take, at } = overHead(bytes);
+  const bytes = await readAt(handle, START, Math.min(MAX_HEADER_BYTES, size));
+  const { count, take, at } = headerCursor(bytes);
   const next = () => {
     const length = count();
     const from = take(length);
@@ -129,21 +136,21 @@ async function readHead(handle: FileHandle, size: number) {
   }
 }
 
-const BROKEN_HEAD = 'its header is damaged or too long';
+const BROKEN_HEADER = 'its header is damaged or too long';
 
-/** Over the bytes of a head, whatever is wrong with it. */
-const overHead = (bytes: Buffer) =>
-  createCursor(bytes, { cut: BROKEN_HEAD, long: BROKEN_HEAD, length: BROKEN_HEAD });
+/** Creates a cursor over a header. Every error has the same message. */
+const headerCursor = (bytes: Buffer) =>
+  createCursor(bytes, { cut: BROKEN_HEADER, long: BROKEN_HEADER, length: BROKEN_HEADER });
 
-/** @throws {BrokenAvro} when it is packed in a way that is not read */
+/** @throws {BrokenAvro} if the codec is not supported */
 function unpackerOf(codec: string): (packed: Buffer) => Buffer {
   if (codec === 'null') return (packed) => packed;
   if (codec === 'deflate')
-    return (packed) => attempt(() => inflateRawSync(packed, { maxOutputLength: MOST_BLOCK_BYTES }));
+    return (packed) => attempt(() => inflateRawSync(packed, { maxOutputLength: MAX_BLOCK_BYTES }));
   if (codec === 'snappy')
     return (packed) => {
       if (packed.length < 4) throw new BrokenAvro('a block cannot be decompressed: it is truncated');
-      const unpacked = attempt(() => unsnappy(packed.subarray(0, -4), MOST_BLOCK_BYTES));
+      const unpacked = attempt(() => unsnappy(packed.subarray(0, -4), MAX_BLOCK_BYTES));
       if (crc32(unpacked) !== packed.readUInt32BE(packed.length - 4))
         throw new BrokenAvro('a block is damaged: its checksum differs');
       return unpacked;
@@ -161,19 +168,19 @@ function attempt(unpack: () => Buffer): Buffer {
   }
 }
 
-/** Types of one schema, and how deep they may lie within one another. */
-const MOST_TYPES = 10_000;
-const MOST_DEPTH = 32;
-const MOST_FIXED = 1_048_576;
+/** Maximum number of types in a schema, maximum depth of their nesting, and maximum bytes of a fixed type. */
+const MAX_TYPES = 10_000;
+const MAX_DEPTH = 32;
+const MAX_FIXED_BYTES = 1_048_576;
 
-interface Place {
+interface Scope {
   namespace: string;
   depth: number;
 }
 
 /**
- * The type of a file's rows.
- * @throws {BrokenAvro} when it is no schema of records, or too large a one
+ * Parses the schema of a file.
+ * @throws {BrokenAvro} if it is not a schema of records or is too large
  */
 export function readSchema(text: string): AvroType {
   let schema: Json;
@@ -182,56 +189,56 @@ export function readSchema(text: string): AvroType {
   } catch (error) {
     throw new BrokenAvro(`its schema is not valid JSON: ${(error as Error).message}`);
   }
-  const known = new Map<string, AvroType>();
+  const typesByName = new Map<string, AvroType>();
   let count = 0;
 
-  function read(given: Json | undefined, place: Place): AvroType {
+  function read(given: Json | undefined, scope: Scope): AvroType {
     count += 1;
-    if (count > MOST_TYPES) throw new BrokenAvro(`its schema has more than ${MOST_TYPES} types`);
-    if (place.depth > MOST_DEPTH) throw new BrokenAvro(`its schema is nested deeper than ${MOST_DEPTH}`);
-    const within = { ...place, depth: place.depth + 1 };
-    if (Array.isArray(given)) return { kind: 'union', branches: given.map((one) => read(one, within)) };
-    if (typeof given === 'string') return named(given, place.namespace);
+    if (count > MAX_TYPES) throw new BrokenAvro(`its schema has more than ${MAX_TYPES} types`);
+    if (scope.depth > MAX_DEPTH) throw new BrokenAvro(`its schema is nested deeper than ${MAX_DEPTH}`);
+    const nested = { ...scope, depth: scope.depth + 1 };
+    if (Array.isArray(given)) return { kind: 'union', branches: given.map((one) => read(one, nested)) };
+    if (typeof given === 'string') return named(given, scope.namespace);
     if (!isRecord(given)) throw new BrokenAvro('its schema has an element that is not a type');
     const { type } = given;
     if (type === 'array' || type === 'map') {
-      const items = read(type === 'array' ? given.items : given.values, within);
+      const items = read(type === 'array' ? given.items : given.values, nested);
       return { kind: type, items };
     }
-    if (type === 'record' || type === 'error') return record(given, within);
+    if (type === 'record' || type === 'error') return record(given, nested);
     if (type === 'enum') {
       const symbols = Array.isArray(given.symbols) ? given.symbols.map(String) : [];
-      return define(given, place.namespace, { kind: 'enum', symbols });
+      return define(given, scope.namespace, { kind: 'enum', symbols });
     }
     if (type === 'fixed') {
       const bytes = Number(given.size);
-      if (!Number.isInteger(bytes) || bytes < 0 || bytes > MOST_FIXED)
+      if (!Number.isInteger(bytes) || bytes < 0 || bytes > MAX_FIXED_BYTES)
         throw new BrokenAvro('its schema has a fixed type without a size');
-      return define(given, place.namespace, { kind: 'fixed', bytes, meaning: meaningOf(given) });
+      return define(given, scope.namespace, { kind: 'fixed', bytes, meaning: meaningOf(given) });
     }
-    const inner = read(type, within);
+    const inner = read(type, nested);
     return 'kind' in inner && (plain as readonly string[]).includes(inner.kind)
       ? ({ ...inner, meaning: meaningOf(given) } as AvroType)
       : inner;
   }
 
-  function record(given: Record<string, Json>, place: Place): AvroType {
+  function record(given: Record<string, Json>, scope: Scope): AvroType {
     const fields: { name: string; type: AvroType }[] = [];
-    // Known before its fields are read: one of them may be a record of the same type.
-    const type = define(given, place.namespace, { kind: 'record', fields });
-    const namespace = fullName(given, place.namespace).replace(/\.?[^.]*$/, '');
+    // Register the type before reading its fields, because a field may have the same type.
+    const type = define(given, scope.namespace, { kind: 'record', fields });
+    const namespace = fullName(given, scope.namespace).replace(/\.?[^.]*$/, '');
     const names = new Set<string>();
     for (const field of Array.isArray(given.fields) ? given.fields : []) {
       if (!isRecord(field) || typeof field.name !== 'string' || names.has(field.name))
         throw new BrokenAvro('its schema has a record with unnamed or duplicate fields');
       names.add(field.name);
-      fields.push({ name: field.name, type: read(field.type, { ...place, namespace }) });
+      fields.push({ name: field.name, type: read(field.type, { ...scope, namespace }) });
     }
     return type;
   }
 
   function define(given: Record<string, Json>, namespace: string, type: AvroType): AvroType {
-    known.set(fullName(given, namespace), type);
+    typesByName.set(fullName(given, namespace), type);
     return type;
   }
 
@@ -239,7 +246,8 @@ export function readSchema(text: string): AvroType {
     const kind = plain.find((one) => one === name);
     if (kind) return { kind };
     const found =
-      known.get(name.includes('.') || !namespace ? name : `${namespace}.${name}`) ?? known.get(name);
+      typesByName.get(name.includes('.') || !namespace ? name : `${namespace}.${name}`) ??
+      typesByName.get(name);
     if (!found) throw new BrokenAvro(`its schema has no type ${name.slice(0, 100)}`);
     return found;
   }
@@ -255,7 +263,7 @@ function fullName({ name, namespace }: Record<string, Json>, outer: string): str
   return name.includes('.') || space === '' ? name : `${space}.${name}`;
 }
 
-function meaningOf({ logicalType, scale = 0 }: Record<string, Json>): Meaning | undefined {
+function meaningOf({ logicalType, scale = 0 }: Record<string, Json>): LogicalType | undefined {
   if (logicalType === 'date') return 'date';
   if (logicalType === 'timestamp-millis' || logicalType === 'local-timestamp-millis') return 'millis';
   if (logicalType === 'timestamp-micros' || logicalType === 'local-timestamp-micros') return 'micros';

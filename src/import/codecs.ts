@@ -1,19 +1,24 @@
 import { Decompress } from 'fzstd';
 
-/** What cannot be unpacked; the message has no name of the file. */
+/**
+ * Thrown for Zstandard data that cannot be decompressed. The message does not contain the name of the file.
+ */
 export class BrokenZstd extends Error {
   override name = 'BrokenZstd';
 }
 
-/** Bytes that unpacking may look back: what programs use unless told to take more memory. */
-const MOST_WINDOW_BYTES = 33_554_432;
-
-/** Packed bytes at a time, and what may come of them: a few bytes may stand for very many. */
-const STEP_BYTES = 65_536;
-const MOST_OF_STEP_BYTES = 33_554_432;
+/** Maximum bytes of the decompression window: the largest window that programs use by default. */
+const MAX_WINDOW_BYTES = 33_554_432;
 
 /**
- * Unpacks Zstandard. Its sums are not compared, as far as there are any.
+ * Compressed bytes per step, and the maximum bytes that a step may decompress to: a few bytes can expand to
+ * very many.
+ */
+const STEP_BYTES = 65_536;
+const MAX_STEP_OUTPUT_BYTES = 33_554_432;
+
+/**
+ * Decompresses Zstandard. Checksums, if there are any, are not verified.
  * @throws {BrokenZstd}
  */
 export async function* unzstd(packed: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
@@ -21,11 +26,11 @@ export async function* unzstd(packed: AsyncIterable<Buffer>): AsyncGenerator<Buf
   let bytes = 0;
   const decompress = new Decompress((chunk) => {
     bytes += chunk.length;
-    if (bytes > MOST_OF_STEP_BYTES)
+    if (bytes > MAX_STEP_OUTPUT_BYTES)
       throw new BrokenZstd(
-        `${STEP_BYTES} bytes of it decompress to more than ${MOST_OF_STEP_BYTES} bytes, which is the limit`,
+        `${STEP_BYTES} bytes of it decompress to more than ${MAX_STEP_OUTPUT_BYTES} bytes, which is the limit`,
       );
-    // What it gives out is its own memory.
+    // The decompressor reuses the memory of its output.
     if (chunk.length > 0) unpacked.push(Buffer.from(chunk));
   });
   function push(step: Uint8Array, isLast: boolean): Buffer[] {
@@ -50,22 +55,22 @@ export async function* unzstd(packed: AsyncIterable<Buffer>): AsyncGenerator<Buf
 }
 
 const FRAME = 0xfd2fb528;
-/** Of frames that hold nothing that is unpacked, without the last four bits. */
+/** Magic number of skippable frames, without its last four bits. */
 const SKIPPABLE = 0x184d2a5;
 
 /**
- * Goes from frame to frame by the sizes of their blocks, and looks at each head before it is unpacked: it says how much
- * memory that takes (RFC 8878, 3.1.1).
+ * Follows the frames by the sizes of their blocks and checks each frame header before the frame is
+ * decompressed, because the header declares the memory that decompression takes (RFC 8878, 3.1.1).
  */
 function followFrames(): (chunk: Buffer) => void {
-  /** Bytes to pass over before the next head. */
+  /** Bytes to skip before the next header. */
   let skip = 0;
   let held: Buffer = Buffer.alloc(0);
   let state: 'frame' | 'block' | 'broken' = 'frame';
   let hasSum = false;
 
-  /** Bytes of the head; undefined: not all of it is there yet. */
-  function takeFrame(at: number): number | undefined {
+  /** Reads a frame header. Returns its length, or undefined if it is incomplete. */
+  function readFrameHeader(at: number): number | undefined {
     const head = held.subarray(at);
     if (head.length < 5) return undefined;
     const magic = head.readUInt32LE(0);
@@ -75,7 +80,7 @@ function followFrames(): (chunk: Buffer) => void {
       return 8;
     }
     if (magic !== FRAME) {
-      // Whoever unpacks it says so.
+      // The decompressor reports the error.
       state = 'broken';
       return undefined;
     }
@@ -85,14 +90,14 @@ function followFrames(): (chunk: Buffer) => void {
     const sizeBytes = [isSingle ? 1 : 0, 2, 4, 8][descriptor >> 6]!;
     const sizeAt = 5 + (isSingle ? 0 : 1) + dictionaryBytes;
     if (head.length < sizeAt + sizeBytes) return undefined;
-    // A single segment is unpacked as a whole: its size is its window.
+    // A single segment is decompressed as a whole, so its size is its window.
     requireWindow(isSingle ? contentSize(head, sizeAt, sizeBytes) : windowOf(head[5]!));
     hasSum = (descriptor & 4) !== 0;
     state = 'block';
     return sizeAt + sizeBytes;
   }
 
-  function takeBlock(at: number): number | undefined {
+  function readBlockHeader(at: number): number | undefined {
     if (held.length < at + 3) return undefined;
     const head = held.readUIntLE(at, 3);
     const isRunLength = ((head >> 1) & 3) === 1;
@@ -112,7 +117,7 @@ function followFrames(): (chunk: Buffer) => void {
       at += passed;
       skip -= passed;
       if (skip > 0 || at >= held.length) break;
-      const taken = state === 'frame' ? takeFrame(at) : takeBlock(at);
+      const taken = state === 'frame' ? readFrameHeader(at) : readBlockHeader(at);
       if (taken === undefined) break;
       at += taken;
     }
@@ -130,23 +135,23 @@ function contentSize(head: Buffer, at: number, bytes: number): number {
 }
 
 function requireWindow(window: number): void {
-  if (window > MOST_WINDOW_BYTES)
+  if (window > MAX_WINDOW_BYTES)
     throw new BrokenZstd(
-      `decompression takes more than ${MOST_WINDOW_BYTES} bytes of memory, which is the limit; write it without --long or --ultra`,
+      `decompression takes more than ${MAX_WINDOW_BYTES} bytes of memory, which is the limit; write it without --long or --ultra`,
     );
 }
 
-/** What cannot be unpacked; the message has no name of the file. */
+/** Thrown for Snappy data that cannot be decompressed. The message does not contain the name of the file. */
 class BrokenSnappy extends Error {
   override name = 'BrokenSnappy';
 }
 
 /**
- * Unpacks a block of Snappy (its raw format, without frames).
- * @param most bytes that it may have, unpacked
+ * Decompresses a block of Snappy (raw format, without frames).
+ * @param maxBytes maximum bytes after decompression
  * @throws {BrokenSnappy}
  */
-export function unsnappy(packed: Buffer, most: number): Buffer {
+export function unsnappy(packed: Buffer, maxBytes: number): Buffer {
   let at = 0;
   let length = 0;
   for (let shift = 0; ; shift += 7) {
@@ -155,8 +160,8 @@ export function unsnappy(packed: Buffer, most: number): Buffer {
     length += (byte & 0x7f) * 2 ** shift;
     if (byte < 0x80) break;
   }
-  if (length > most)
-    throw new BrokenSnappy(`it has more than ${most} bytes after decompression, which is the limit`);
+  if (length > maxBytes)
+    throw new BrokenSnappy(`it has more than ${maxBytes} bytes after decompression, which is the limit`);
   const unpacked = Buffer.alloc(length);
   let to = 0;
 
@@ -177,9 +182,10 @@ export function unsnappy(packed: Buffer, most: number): Buffer {
   function copy(bytes: number, back: number): void {
     if (back === 0 || back > to || to + bytes > length)
       throw new BrokenSnappy('it has a copy from outside its data');
-    // Source and target may overlap: what was just written is read again.
+    // Source and target may overlap. The bytes are then copied one at a time, so that new bytes are read
+    // again.
     if (back >= bytes) unpacked.copy(unpacked, to, to - back, to - back + bytes);
-    else for (let place = 0; place < bytes; place++) unpacked[to + place] = unpacked[to - back + place]!;
+    else for (let index = 0; index < bytes; index++) unpacked[to + index] = unpacked[to - back + index]!;
     to += bytes;
   }
 

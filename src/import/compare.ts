@@ -15,22 +15,28 @@ import { filesOf, isFolder, openScratch } from './open-inputs.ts';
 import { scanLines, splitRecords, type Values } from './reader.ts';
 import { ImportError } from './unpack.ts';
 
-/** Users of both exports are parted by their names, so that one part of each is in memory at a time. */
+/**
+ * Users of both exports are partitioned by their keys, so that only one part of each export is in memory at a
+ * time.
+ */
 const PARTS = 256;
 
-/** Characters of a part, as users are compared: an export may have about 16 GB of these. */
-const MOST_PART = 67_108_864;
+/**
+ * Maximum characters of a part in the form in which users are compared. An export may have about 16 GB of
+ * them.
+ */
+const MAX_PART_CHARACTERS = 67_108_864;
 
-/** Characters that are gathered before they go to the disk. */
-const PIECE = 65_536;
+/** Characters that are buffered before they are written to the disk. */
+const BUFFER_CHARACTERS = 65_536;
 
-/** Of a value that is shown. */
-const MOST_SHOWN = 100;
+/** Maximum characters of a value that is shown. */
+const MAX_SHOWN_CHARACTERS = 100;
 
 type Difference = {
   user: string;
   field: string;
-  /** Canonical JSON, cut; null: it has none. */
+  /** Canonical JSON, truncated; null if the user has no such field. */
   theirs: string | null;
   ours: string | null;
 };
@@ -40,27 +46,27 @@ export interface Comparison {
   differ: number;
   only_theirs: number;
   only_ours: number;
-  /** Rows that name nobody, are no users, or name somebody a second time. */
+  /** Rows without an identifier, rows that are not users, and repeated users. */
   passed_over: number;
-  /** How many users differ by field; attributes together. */
+  /** Number of differing users by field. All attributes count as one field. */
   fields: Record<string, number>;
-  /** Fields that only one of the two exports has, of whichever user: they are not compared. */
+  /** Fields that occur in only one of the two exports. They are not compared. */
   not_compared: string[];
   first: Difference[];
 }
 
 export interface CompareOptions {
-  /** Differences to show. */
+  /** Maximum number of differences to show. */
   shown: number;
-  /** Bytes of disk that both may take, and reading Parquet as many. */
+  /** Maximum bytes of disk for both exports. Reading Parquet may take the same amount again. */
   scratchBytes: number;
   leaving: AbortSignal;
 }
 
 /**
- * Compares two exports of users, each a file or a folder: NDJSON, packed or not, zip or Parquet. Memory is bounded by a
- * part; the disk of `TMPDIR` takes both once.
- * @throws {ImportError} when one cannot be read, or is too large
+ * Compares two exports of users, each a file or a folder in NDJSON (plain or compressed), zip or Parquet.
+ * Memory is limited to one part of each export. The disk of `TMPDIR` holds one copy of both.
+ * @throws {ImportError} if an export cannot be read or is too large
  */
 export async function compareExports(
   theirs: string,
@@ -73,7 +79,7 @@ export async function compareExports(
     const one = await partUsers(theirs, there, { ...options, scratch });
     const other = await partUsers(ours, here, { ...options, scratch });
     const both = new Set([...one.seen].filter((field) => other.seen.has(field)));
-    let compared = { ...nothingCompared(), passed_over: one.passedOver + other.passedOver };
+    let compared = { ...emptyComparison(), passed_over: one.ignoredRows + other.ignoredRows };
     for (let part = 0; part < PARTS; part++) {
       options.leaving.throwIfAborted();
       const shown = options.shown - compared.first.length;
@@ -89,10 +95,10 @@ export async function compareExports(
   }
 }
 
-/** Fields that any user has, and rows that are none. */
+/** The fields that occur in any user of an export, and its number of ignored rows. */
 interface Parted {
   seen: Set<string>;
-  passedOver: number;
+  ignoredRows: number;
 }
 
 async function partUsers(
@@ -100,13 +106,13 @@ async function partUsers(
   prefix: string,
   { scratchBytes, leaving, scratch }: CompareOptions & { scratch: Scratch },
 ): Promise<Parted> {
-  const parted: Parted = { seen: new Set(), passedOver: 0 };
+  const parted: Parted = { seen: new Set(), ignoredRows: 0 };
   const parts = Array.from({ length: PARTS }, () => ({ text: '', written: 0 }));
 
   async function write(part: number): Promise<void> {
     const one = parts[part]!;
     one.written += one.text.length;
-    if (one.written > MOST_PART)
+    if (one.written > MAX_PART_CHARACTERS)
       throw new ImportError(`${named} is too large to be compared; split it into smaller files`);
     await scratch.take(Buffer.byteLength(one.text), named);
     await appendFile(`${prefix}-${part}`, one.text, { mode: 0o600 });
@@ -116,13 +122,13 @@ async function partUsers(
   async function take(text: string | undefined): Promise<void> {
     const user = text === undefined ? undefined : readUser(text);
     if (user === undefined) {
-      parted.passedOver++;
+      parted.ignoredRows++;
       return;
     }
     for (const field of Object.keys(user.fields)) parted.seen.add(baseOf(field));
     const part = createHash('sha256').update(user.key).digest()[0]! % PARTS;
     parts[part]!.text += `${JSON.stringify(user)}\n`;
-    if (parts[part]!.text.length > PIECE) await write(part);
+    if (parts[part]!.text.length > BUFFER_CHARACTERS) await write(part);
   }
 
   for (const file of isFolder(named) ? await filesOf(named) : [named]) {
@@ -148,7 +154,7 @@ function readUser(text: string): ComparedUser | undefined {
     const values = JSON.parse(text) as Json;
     return isRecord(values) ? comparedUser(values) : undefined;
   } catch (error) {
-    // No JSON, or deeper than a user can be.
+    // The text is not JSON, or is nested deeper than a user can be.
     if (error instanceof SyntaxError || error instanceof RangeError) return undefined;
     throw error;
   }
@@ -161,7 +167,7 @@ async function* usersOf(file: string): AsyncGenerator<ComparedUser> {
 
 type Compared = Omit<Comparison, 'not_compared'>;
 
-const nothingCompared = (): Compared => ({
+const emptyComparison = (): Compared => ({
   ...{ same: 0, differ: 0, only_theirs: 0, only_ours: 0, passed_over: 0 },
   ...{ fields: {}, first: [] },
 });
@@ -177,14 +183,14 @@ function sumOf(one: Compared, other: Compared): Compared {
 }
 
 interface Comparing {
-  /** Fields that are compared. */
+  /** Fields that occur in both exports. */
   both: ReadonlySet<string>;
-  /** Differences to show. */
+  /** Maximum number of differences to show. */
   shown: number;
 }
 
 async function comparePart([theirs, ours]: [string, string], { both, shown }: Comparing): Promise<Compared> {
-  const compared = nothingCompared();
+  const compared = emptyComparison();
   const there = new Map<string, Record<string, string>>();
   for await (const { key, fields } of usersOf(theirs)) {
     if (there.has(key)) compared.passed_over++;
@@ -222,24 +228,32 @@ async function comparePart([theirs, ours]: [string, string], { both, shown }: Co
 }
 
 const cut = (value: string | undefined): string | null =>
-  value === undefined ? null : shortened(value, MOST_SHOWN);
+  value === undefined ? null : shortened(value, MAX_SHOWN_CHARACTERS);
 
-/** Fields of an exported user that both services have. Their own ids, buckets and times of making are none of these. */
+/**
+ * Fields of an exported user that both services have. Internal ids, buckets and creation times are excluded.
+ */
 const comparedFields: readonly string[] = [
   ...['user_aliases', 'first_name', 'last_name', 'email', 'dob', 'home_city', 'country', 'phone', 'language'],
   ...['time_zone', 'last_coordinates', 'gender', 'custom_attributes', 'custom_events', 'purchases'],
   ...['total_revenue', 'email_subscribe', 'push_subscribe'],
 ];
 
-/** A user of an export, as two of them are compared. */
+/** A user of an export in the form in which users are compared. */
 interface ComparedUser {
-  /** Equal in both exports: by external id, else the first alias, else email or phone. */
+  /**
+   * Key that is equal in both exports: the external id, otherwise the first alias, the email address or the
+   * phone number.
+   */
   key: string;
-  /** Canonical JSON by field; an attribute is `custom_attributes.plan`. Absent where there is nothing. */
+  /**
+   * Canonical JSON by field. An attribute has the name `custom_attributes.plan`, for example. Empty fields
+   * are omitted.
+   */
   fields: Record<string, string>;
 }
 
-/** @returns nothing of one whom only an id of the service itself names, or a device */
+/** @returns undefined for a user that is identified only by an internal id or a device */
 function comparedUser(values: Values): ComparedUser | undefined {
   const given = Object.fromEntries(comparedFields.map((name) => [name, structureOf(values[name])]));
   const aliases = recordsOf(given.user_aliases)
@@ -256,12 +270,12 @@ function comparedUser(values: Values): ComparedUser | undefined {
     for (const [name, value] of Object.entries(given.custom_attributes))
       fields.set(`custom_attributes.${name}`, value);
   for (const name of ['custom_events', 'purchases']) fields.set(name, summaries(given[name]));
-  // A state that nobody has said of an address is told as this one, or not at all.
+  // One service exports the default state of an address, the other one omits it.
   for (const name of ['email_subscribe', 'push_subscribe'])
     if (fields.get(name) === 'subscribed') fields.delete(name);
   if (fields.get('total_revenue') === 0) fields.delete('total_revenue');
-  const told = [...fields].filter(([, value]) => !isNothing(value));
-  return { key, fields: Object.fromEntries(told.map(([name, value]) => [name, canonical(value)])) };
+  const present = [...fields].filter(([, value]) => !isEmpty(value));
+  return { key, fields: Object.fromEntries(present.map(([name, value]) => [name, canonical(value)])) };
 }
 
 function keyOf({ external_id, email, phone }: Values, alias: string | undefined): string | undefined {
@@ -271,12 +285,15 @@ function keyOf({ external_id, email, phone }: Values, alias: string | undefined)
   return isGiven(phone) ? `phone ${phone}` : undefined;
 }
 
-/** Lists and objects are texts of JSON in a Parquet file. */
+/** Parses lists and objects, which a Parquet file has as JSON texts. */
 function structureOf(value: Json | undefined): Json | undefined {
   return typeof value === 'string' && /^[[{]/.test(value) ? parsedOrText(value) : value;
 }
 
-/** By name, with how often: first and last times are told to the second here, and more finely there. */
+/**
+ * Returns the number of occurrences by name. First and last times are omitted, because the vendor exports
+ * whole seconds and Penstock exports finer times.
+ */
 function summaries(value: Json | undefined): Json {
   const counts = recordsOf(value).map(({ name = null, count = null }): [string, Json] => [
     String(name),
@@ -285,15 +302,18 @@ function summaries(value: Json | undefined): Json {
   return Object.fromEntries(counts);
 }
 
-function isNothing(value: Json): boolean {
+function isEmpty(value: Json): boolean {
   if (value === null || value === '') return true;
   return typeof value === 'object' && Object.keys(value).length === 0;
 }
 
-/** JSON with members in one order, and one spelling of each moment. It is shown: `canonicalText` is for digests, and no JSON. */
-const canonical = (value: Json): string => JSON.stringify(value, (_name, one: Json) => inOneWay(one));
+/**
+ * Returns JSON with sorted members and one notation for times. The result is shown to users; `canonicalText`,
+ * which is for digests, is not JSON.
+ */
+const canonical = (value: Json): string => JSON.stringify(value, (_name, one: Json) => normalized(one));
 
-function inOneWay(value: Json): Json {
+function normalized(value: Json): Json {
   if (isRecord(value))
     return Object.fromEntries(Object.entries(value).sort(([one], [other]) => (one < other ? -1 : 1)));
   const time = typeof value === 'string' && isDatetime(value) ? parseTime(value) : undefined;

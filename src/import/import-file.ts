@@ -38,15 +38,15 @@ import { ImportError } from './unpack.ts';
 import type { Sent } from './vendor.ts';
 import { createYielding } from './yielding.ts';
 
-/** A file, and how its rows are to be read and judged. */
+/** A file and the options with which its rows are read and validated. */
 export interface Wanted {
   input: Input;
   workspaceId: string;
   options: RowOptions;
   updateExistingOnly: boolean;
-  /** By which the import is known instead of by what the file holds. */
+  /** Name that identifies the import instead of the content of the file. */
   name: string | undefined;
-  /** Where refused rows go, and whether what stands there may be written over. */
+  /** Path of the file for refused rows, and whether an existing file may be overwritten. */
   refusedPath: string;
   isForced: boolean;
 }
@@ -59,7 +59,7 @@ export interface Context {
   producer: LaneProducer;
   connection: QueueConnection;
   lanes: number;
-  /** Who does it. */
+  /** The user who runs the import, for the audit log. */
   actor: Actor;
 }
 
@@ -67,32 +67,34 @@ export interface Watching {
   onWarning(warning: string): void;
   onBegin(stored: StoredImport): void;
   onProgress(progress: ImportProgress): void;
-  /** The lanes have been full for a while. */
+  /** Called when the lanes have been full for a while. */
   onWait(): void;
   leaving: AbortSignal;
 }
 
-/** `known`: an earlier run has brought it in; nothing was done. */
+/** Result of an import. `known` means that an earlier run has imported the file, and this run did nothing. */
 export type Imported = Omit<ImportEnd, 'end'> & { end: ImportEnd['end'] | 'known' };
 
 /**
- * Brings a file in, or what an earlier run has left of it.
+ * Imports a file, or the rest of it after an earlier run was interrupted.
  * @throws {ImportError}
  */
 export async function importFile(wanted: Wanted, context: Context, watching: Watching): Promise<Imported> {
   const { pool } = context;
   const key = keyOf(wanted);
-  // Before the import is begun: a file without rows leaves no record of an import.
+  // Check before the import is recorded, so that a file without rows leaves no record of an import.
   for (const warning of await warningsOf(wanted)) watching.onWarning(warning);
-  // Two would write one file of refused rows.
+  // Two processes would write the same file of refused rows.
   const imported = await aloneWithImport(pool, key, async () =>
-    bringIn(wanted, await begin(wanted, key, context), { context, watching }),
+    importRows(wanted, await begin(wanted, key, context), { context, watching }),
   );
   if (imported) return imported;
   throw new ImportError(`${wanted.input.name}: another process is importing this file`);
 }
 
-/** Reads the first rows, and returns what is to be said of their header. @throws {ImportError} when there is no row */
+/**
+ * Reads the first rows and returns the warnings about their header. @throws {ImportError} if there is no row
+ */
 async function warningsOf({ input, options }: Wanted): Promise<string[]> {
   const found: string[] = [];
   const onRouting = ({ file, warnings }: Routing) =>
@@ -101,7 +103,7 @@ async function warningsOf({ input, options }: Wanted): Promise<string[]> {
   return found;
 }
 
-async function bringIn(
+async function importRows(
   wanted: Wanted,
   stored: StoredImport,
   { context, watching }: { context: Context; watching: Watching },
@@ -140,7 +142,7 @@ function judgeOf({ updateExistingOnly }: Wanted, config: JudgeConfig): Judge {
   return createJudge({ serviceIdField, longStrings: LONG_STRINGS as LongStrings, rules, updateExistingOnly });
 }
 
-/** What comes at the end belongs to the file as it was at the beginning. */
+/** Checks after the last row that the file has not changed since it was opened. */
 async function* untilUnchanged(rows: AsyncIterable<MappedRow[]>, input: Input): AsyncGenerator<MappedRow[]> {
   yield* rows;
   await input.requireUnchanged();
@@ -152,7 +154,10 @@ function keyOf({ input, workspaceId, options, name }: Wanted): ImportKey {
   return { workspaceId, key: createHash('sha256').update(JSON.stringify(known)).digest() };
 }
 
-/** What is known of the import, which is begun if nothing is. @throws {ImportError} when it was begun in another way */
+/**
+ * Returns the stored state of the import, and creates it if it does not exist. @throws {ImportError} if the
+ * import was started with other options
+ */
 async function begin(
   wanted: Wanted,
   { workspaceId, key }: ImportKey,
@@ -175,15 +180,15 @@ async function begin(
       `${input.name}: this import was interrupted more than ${STAGED_DAYS} days ago, and the rows before row ${stored.rows + 1} that the queue had not confirmed were erased. Run 'penstock import drop ${stored.id}', then import the file again from its first row`,
     );
   if (isDeepStrictEqual(stored.reading, reading)) return stored;
-  const way = JSON.stringify(stored.reading);
+  const storedOptions = JSON.stringify(stored.reading);
   throw new ImportError(
     stored.finishedAt
-      ? `${input.name}: the file was already imported with other options (${way}), so no row was sent again; to import it with these options as well, choose a new name with --name`
-      : `${input.name}: an import of the file with other options (${way}) stopped after row ${stored.rows}; resume it with those options, or start again with a new name (--name)`,
+      ? `${input.name}: the file was already imported with other options (${storedOptions}), so no row was sent again; to import it with these options as well, choose a new name with --name`
+      : `${input.name}: an import of the file with other options (${storedOptions}) stopped after row ${stored.rows}; resume it with those options, or start again with a new name (--name)`,
   );
 }
 
-/** What an import would do. */
+/** The result of a dry run. */
 export interface Preview {
   routings: Routing[];
   first: {
@@ -200,8 +205,8 @@ export interface Preview {
 }
 
 /**
- * Reads and judges every row and hands over none; refused rows are written down.
- * @param shown how many of the first rows are told
+ * Reads and validates every row without enqueuing any; refused rows are written to their file.
+ * @param shown number of rows to show from the beginning of the file
  * @throws {ImportError}
  */
 export async function previewFile(

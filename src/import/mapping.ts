@@ -4,22 +4,22 @@ import { asRecord, isRecord, numberOf, put } from '../profile/values.ts';
 import type { Layout, Refusal, Values } from './reader.ts';
 import { ImportError } from './unpack.ts';
 
-/** What the rows of a file are. */
+/** Kinds of objects that the rows of a file contain. */
 export const types = ['users', 'events', 'purchases', 'subscriptions'] as const;
 export type ImportType = (typeof types)[number];
 
-/** What a text of a column is read as; `auto`: by how it looks. */
+/** How the text of a column is parsed. `auto` chooses by its appearance. */
 const readings = ['auto', 'text', 'number', 'boolean', 'json'] as const;
 type Reading = (typeof readings)[number];
 
-/** One `--map`: the field that a column becomes. */
+/** One `--map` entry: a field of the API and the column that it is read from. */
 export interface Mapped {
   field: string;
   column: string;
   reading: Reading | undefined;
 }
 
-/** `external_id=Customer,zip=Zip:text` in its parts. @throws {ImportError} */
+/** Parses the value of `--map`, for example `external_id=Customer,zip=Zip:text`. @throws {ImportError} */
 export function parseMap(text: string): Mapped[] {
   return text.split(',').map((entry) => {
     const at = entry.indexOf('=');
@@ -40,21 +40,24 @@ export function parseMap(text: string): Mapped[] {
 export interface MappingRules {
   type: ImportType;
   map: readonly Mapped[];
-  /** Columns that are left out. */
+  /** Columns that are omitted. */
   ignore: readonly string[];
-  /** Rows of a CSV file have texts alone, which are read as what they look like; an empty one is none. */
+  /**
+   * Layout of the file. CSV values are texts that are parsed by their appearance; an empty value counts as
+   * absent.
+   */
   layout: Layout;
-  /** Wire name of the service id. */
+  /** Name of the service id in the API. */
   serviceIdField: string;
 }
 
-/** A row as a caller of the API would send it. */
+/** Converts a row to an object as a caller of the API would send it. */
 export type Mapping = (values: Values) => { object: Values } | Refusal;
 
-/** How one column reaches its field. */
+/** The field that one column maps to. */
 interface Route {
   column: string;
-  /** As a person writes it. */
+  /** The field as a user writes it in `--map`. */
   field: string;
   path: string[];
   reading: Reading;
@@ -62,7 +65,7 @@ interface Route {
 
 const ALIAS = ['alias_name', 'alias_label'];
 
-/** What names a user, by the fields that may do so. */
+/** Fields that can identify a user. */
 const identifiers = (serviceIdField: string) => [
   'external_id',
   'user_alias',
@@ -71,7 +74,7 @@ const identifiers = (serviceIdField: string) => [
   'phone',
 ];
 
-/** Members that an event or a purchase has beside those; any other column is one of its properties. */
+/** Other members of an event or a purchase. Every further column becomes a property. */
 const members: Record<'events' | 'purchases', string[]> = {
   events: ['name', 'time', 'app_id', 'properties', '_update_existing_only'],
   purchases: [
@@ -86,7 +89,7 @@ const members: Record<'events' | 'purchases', string[]> = {
   ],
 };
 
-/** Fields of users that are texts, whatever they look like. */
+/** Fields that are always texts, whatever they look like. */
 const texts = new Set([
   ...['external_id', 'alias_name', 'alias_label', 'email', 'phone', 'first_name', 'last_name', 'home_city'],
   ...['image_url', 'gender', 'dob', 'country', 'language', 'time_zone', 'date_of_first_session'],
@@ -94,7 +97,7 @@ const texts = new Set([
   ...['app_id', 'product_id', 'currency', 'subscription_group_id', 'subscription_state', 'price', 'quantity'],
 ]);
 
-/** Fields that are read from JSON. */
+/** Fields whose values are parsed as JSON. */
 const structures = new Set([
   ...[
     'user_alias',
@@ -108,25 +111,26 @@ const structures = new Set([
 ]);
 
 /**
- * How the rows of a file become objects of the API.
+ * Creates the function that converts rows to objects of the API.
  *
- * @param columns of a file with a header: what they lack is said at once
- * @throws {ImportError} when a column that is named is not there, two become one field, or none names a user
+ * @param columns columns of the header, if there is one. Missing columns are then reported at once
+ * @throws {ImportError} if a named column does not exist, two columns map to one field, or no column
+ * identifies a user
  */
 export function createMapping(rules: MappingRules, columns: readonly string[] | undefined, name: string) {
   const { layout, map, ignore } = rules;
-  // An object is what the API takes.
+  // An NDJSON object already has the form of the API.
   if (layout === 'ndjson' && map.length === 0 && ignore.length === 0)
     return { mapping: ((object) => ({ object })) as Mapping, routes: undefined, warnings: [] };
   const routes = columns?.flatMap((column) => routeOf(column, rules) ?? []);
   if (columns && routes) check(rules, { columns, routes, name });
-  const known = new Map(routes?.map((route) => [route.column, route]));
-  // Names of objects come anew with each row: those that are many are not remembered.
+  const routesByColumn = new Map(routes?.map((route) => [route.column, route]));
+  // Rows of objects may have any number of different names. Only the first 2,000 are cached.
   const routeFor = (column: string): Route | undefined => {
-    let route = known.get(column);
-    if (!route && known.size < 2000) {
+    let route = routesByColumn.get(column);
+    if (!route && routesByColumn.size < 2000) {
       route = routeOf(column, rules);
-      if (route) known.set(column, route);
+      if (route) routesByColumn.set(column, route);
     }
     return route ?? (columns ? undefined : routeOf(column, rules));
   };
@@ -153,7 +157,8 @@ export function createMapping(rules: MappingRules, columns: readonly string[] | 
         object[route.path[0]!] = joined(object[route.path[0]!], value);
       } else {
         const [outer, inner] = route.path as [string, string];
-        // One object a row, whatever the number of its members; what came from the row itself is not changed.
+        // Create one object per row and outer field, whatever the number of its members, and leave the object
+        // of the row itself unchanged.
         let members = own.get(outer);
         if (!members) {
           const there = object[outer];
@@ -169,7 +174,7 @@ export function createMapping(rules: MappingRules, columns: readonly string[] | 
   return { mapping, routes, warnings: routes ? caseWarnings(rules, routes) : [] };
 }
 
-/** Names of fields of the API for each type, all in lower case. */
+/** Returns the lower-case names of the API fields of a type. */
 function fieldsOf({ type, serviceIdField }: MappingRules): readonly string[] {
   const named = [...ALIAS, ...identifiers(serviceIdField)];
   if (type === 'users') return [...named, ...NAMED_ATTRIBUTES];
@@ -179,7 +184,10 @@ function fieldsOf({ type, serviceIdField }: MappingRules): readonly string[] {
   ];
 }
 
-/** Columns that become no field of the API only because their names are not in lower case, each with the remedy. */
+/**
+ * Returns a warning, with the fix, for each column that is not an API field only because of upper-case
+ * letters.
+ */
 function caseWarnings(rules: MappingRules, routes: readonly Route[]): string[] {
   const fields = new Set(fieldsOf(rules));
   const taken = new Set(routes.map(({ path }) => path.at(-1)!));
@@ -192,7 +200,7 @@ function caseWarnings(rules: MappingRules, routes: readonly Route[]): string[] {
   });
 }
 
-/** A field that stands in a column of its own, and in further columns for its members. */
+/** Merges the column of a field with the columns of its members. */
 function joined(there: Json | undefined, value: Json): Json {
   const members = asRecord(value);
   return there !== undefined && isRecord(there) && members ? { ...there, ...members } : value;
@@ -201,7 +209,7 @@ function joined(there: Json | undefined, value: Json): Json {
 function routeOf(column: string, rules: MappingRules): Route | undefined {
   if (rules.ignore.includes(column)) return undefined;
   const mapped = rules.map.find((one) => one.column === column);
-  // What another column becomes is not this one as well.
+  // A column whose name is the target of another column is ignored.
   if (!mapped && rules.map.some(({ field }) => field === column)) return undefined;
   const field = mapped?.field ?? column;
   const path = pathOf(field, rules);
@@ -217,7 +225,7 @@ function pathOf(field: string, { type, layout, serviceIdField }: MappingRules): 
   if (type === 'users' || type === 'subscriptions') return [field];
   if (outer === 'properties') return [outer, field.slice(at + 1)];
   const isMember = members[type].includes(field) || identifiers(serviceIdField).includes(field);
-  // An object says itself what its properties are.
+  // NDJSON objects have their properties in a member of their own.
   return isMember || !isFlat ? [field] : ['properties', field];
 }
 
@@ -231,24 +239,24 @@ function readingOf(path: string[], { type, layout, serviceIdField }: MappingRule
   return isText ? 'text' : 'auto';
 }
 
-/** Of users these are custom attributes, which may be anything. */
+/** Fields of activities that are custom attributes, of any type, for users. */
 const onlyOfActivities = new Set([
   ...['name', 'time', 'app_id', 'product_id', 'currency', 'subscription_group_id', 'subscription_state'],
   ...['price', 'quantity'],
 ]);
 
 const NUMBER = /^-?(?:0|[1-9]\d{0,14})(?:\.\d{1,15})?$/;
-/** Significant digits that a double keeps of any number. */
-const MOST_DIGITS = 15;
+/** Significant digits that a double preserves for any number. */
+const MAX_DIGITS = 15;
 
-/** What a value of a reading looks like. */
+/** How to write a value so that it can be parsed, by type. */
 const remedies: Partial<Record<Reading, string>> = {
   number: ': write it as 12.5 or 1e3, up to 9007199254740991, or read the column as text',
   boolean: ': write true, false, 1 or 0',
   json: ': write it as JSON, or read the column as text',
 };
 
-/** @returns undefined when a text cannot be read as that */
+/** @returns undefined if the text is not a value of the type */
 function readText(value: Json, reading: Reading): Json | undefined {
   if (typeof value !== 'string')
     return reading === 'text' && typeof value === 'number' ? String(value) : value;
@@ -262,18 +270,21 @@ function readText(value: Json, reading: Reading): Json | undefined {
     case 'json':
       return parsedJson(value);
     case 'auto':
-      return guessed(value);
+      return parseByAppearance(value);
   }
 }
 
-/** A number that a double stores with all its digits, true, false, an array or an object; else a text. */
-function guessed(value: string): Json {
+/**
+ * Parses a number that a double stores with all its digits, true, false, an array or an object. Other values
+ * stay text.
+ */
+function parseByAppearance(value: string): Json {
   const first = value.charCodeAt(0);
   if (first === 0x5b || first === 0x7b) return parsedOrText(value);
   if (
     (first === 0x2d || (first >= 0x30 && first <= 0x39)) &&
     NUMBER.test(value) &&
-    significantDigits(value) <= MOST_DIGITS
+    significantDigits(value) <= MAX_DIGITS
   )
     return Number(value);
   if (value.length > 5) return value;
@@ -297,12 +308,12 @@ function check({ type, map, ignore, serviceIdField }: MappingRules, { columns, r
     if (!columns.includes(column))
       throw new ImportError(`${name} has no column ${column}; the columns are ${listed}`);
   const fields = routes.map(({ path }) => path.join('.'));
-  const twice = routes.filter((_, place) => fields.indexOf(fields[place]!) !== place);
-  if (twice[0]) {
-    const others = routes.filter(({ path }) => path.join('.') === twice[0]!.path.join('.'));
+  const duplicates = routes.filter((_, index) => fields.indexOf(fields[index]!) !== index);
+  if (duplicates[0]) {
+    const others = routes.filter(({ path }) => path.join('.') === duplicates[0]!.path.join('.'));
     const named = others.map(({ column }) => column).join(' and ');
     throw new ImportError(
-      `${name}: the columns ${named} map to the same field ${twice[0].field}; ignore one of them with --ignore`,
+      `${name}: the columns ${named} map to the same field ${duplicates[0].field}; ignore one of them with --ignore`,
     );
   }
   const naming = identifiers(serviceIdField);

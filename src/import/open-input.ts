@@ -5,7 +5,7 @@ import type { ParquetLines, ParquetOptions } from '../integrations/files/parquet
 import { documentOf, foreignFormatOf } from '../integrations/foreign-formats.ts';
 import { SourceError } from '../integrations/source.ts';
 import { readAt } from '../platform/files.ts';
-import { unwatched, type Watcher, watchedStep } from '../platform/steps.ts';
+import { runStep, unwatched, type Watcher } from '../platform/steps.ts';
 import { type AvroLines, openAvro } from './avro.ts';
 import { BrokenAvro } from './avro-values.ts';
 import { BrokenZstd } from './codecs.ts';
@@ -21,44 +21,47 @@ import {
   type Source,
 } from './unpack.ts';
 
-/** A file that has been read to its end once, so that what comes of it later is known to be whole. */
+/** A file that was read completely once, so its later parts are known to be complete. */
 export interface Input {
-  /** As the person has named it. */
+  /** Name of the file as the user entered it. */
   name: string;
-  /** Where it is on this machine. */
+  /** Path of the file on this machine. */
   path: string;
   kind: Kind;
-  /** Of what is in it, if an archive says so. */
+  /** Name of the first file in an archive; otherwise the name of the file. */
   innerName: string;
-  /** SHA-256 of its bytes as they lie there. */
+  /** SHA-256 of the bytes of the file, before decompression. */
   digest: Buffer;
-  /** Bytes of its texts, unpacked; rows of a table. */
+  /** Bytes of the decompressed text, or number of rows of a table. */
   length: number;
   parts(): AsyncIterable<Part>;
-  /** Of `length`, what `parts` have given by now. */
+  /** Returns how much of `length` has been read through `parts`. */
   read(): number;
   /** @throws {ImportError} when the file has been changed since it was opened */
   requireUnchanged(): Promise<void>;
   close(): Promise<void>;
 }
 
-/** An unpacked text may have so many times the bytes of its file, and this many in any case: more is a bomb. */
-const MOST_RATIO = 250;
-const HARMLESS_BYTES = 67_108_864;
+/**
+ * A decompressed text may have `MOST_RATIO` times the bytes of its file, and always `HARMLESS_BYTES`. A
+ * larger one is treated as a decompression bomb.
+ */
+const MAX_RATIO = 250;
+const ALWAYS_ALLOWED_BYTES = 67_108_864;
 
 export interface Opening {
-  /** Where it is, if not where its name says. */
+  /** Path of the file, if it differs from the name. */
   path?: string;
-  /** Bytes of disk that reading may take. */
+  /** Maximum bytes of disk for reading the file. */
   scratchBytes: number;
   watcher?: Watcher;
 }
 
 /**
- * Opens a file and reads it to its end. Its digest is what an import knows it by, and one that is broken or no text is
- * refused before the first row of it has an effect.
+ * Opens a file and reads it to its end. Its digest identifies the import. A file that is damaged or not a
+ * text is rejected before any of its rows has an effect.
  *
- * @param name as the person knows it
+ * @param name name of the file as the user entered it
  * @throws {ImportError}
  */
 export async function openInput(
@@ -80,8 +83,8 @@ export async function openInput(
     if (kind === 'zip' && entries.length === 0) throw new ImportError(`${name} contains no file`);
     const source: Source = { handle, name, size, kind, entries };
     const { digest, bytes } = await survey(source, watcher);
-    const mostBytes = Math.max(HARMLESS_BYTES, MOST_RATIO * size);
-    const rowBounds = { mostBytes, mostRow: MOST_ROW_BYTES, longLine: longLine(), name, watcher };
+    const maxBytes = Math.max(ALWAYS_ALLOWED_BYTES, MAX_RATIO * size);
+    const rowBounds = { maxBytes, maxRowCharacters: MOST_ROW_BYTES, longLine: longLine(), name, watcher };
     if (kind === 'parquet') parquet = await readParquet(path, { ...rowBounds, scratchBytes });
     const table = kind === 'avro' ? await openAvro(handle, { ...rowBounds, size }) : parquet;
     const length = table?.rows ?? bytes;
@@ -90,7 +93,7 @@ export async function openInput(
       read += more;
     };
     const tablePart = async function* (lines: AvroLines['lines']): AsyncGenerator<Part> {
-      yield { name, bytes: () => inWords(lines(count), name) };
+      yield { name, bytes: () => namingFile(lines(count), name) };
     };
     return {
       ...{ name, path, kind, digest, length, innerName: entries[0]?.name ?? name },
@@ -107,27 +110,27 @@ export async function openInput(
     };
   } catch (error) {
     await close();
-    throw wordsOf(error, name);
+    throw nameFile(error, name);
   }
 }
 
-/** What a person can mend is said with the name of the file. */
-function wordsOf(error: unknown, name: string): unknown {
+/** Adds the name of the file to errors that a user can fix. */
+function nameFile(error: unknown, name: string): unknown {
   if (error instanceof BrokenZip || error instanceof BrokenZstd || error instanceof BrokenAvro)
     return new ImportError(`${name}: ${error.message}`, { cause: error });
   return error instanceof SourceError ? new ImportError(error.message, { cause: error }) : error;
 }
 
-async function* inWords<T>(chunks: AsyncIterable<T>, name: string): AsyncGenerator<T> {
+async function* namingFile<T>(chunks: AsyncIterable<T>, name: string): AsyncGenerator<T> {
   try {
     yield* chunks;
   } catch (error) {
-    throw wordsOf(error, name);
+    throw nameFile(error, name);
   }
 }
 
 async function readParquet(path: string, options: ParquetOptions): Promise<ParquetLines> {
-  // What reads it is large, and seldom needed.
+  // The Parquet reader is large and rarely needed.
   const { openParquet } = await import('../integrations/files/parquet-lines.ts');
   return openParquet(path, options);
 }
@@ -143,16 +146,16 @@ async function openFile(name: string, path: string): Promise<FileHandle> {
   throw new ImportError(`${name} is not a regular file`);
 }
 
-/** Bytes that tell what a file is. */
+/** Bytes from which the format of a file is detected. */
 const START_BYTES = 65_536;
 
-/** What files begin with that need all of their bytes at hand. */
+/** First bytes of formats that cannot be inside a compressed file. */
 const GZIP = Buffer.from([0x1f, 0x8b]);
 const ZIP = Buffer.from('PK\x03\x04', 'latin1');
 const PARQUET = Buffer.from('PAR1');
 const AVRO = Buffer.from('Obj\x01');
 
-/** By its first bytes: a name says what somebody has meant. */
+/** Detects the format by the first bytes, because the name of a file may be wrong. */
 function kindOf(start: Buffer, name: string): Kind {
   const begins = (...bytes: number[]) => start.subarray(0, bytes.length).equals(Buffer.from(bytes));
   if (begins(0x1f, 0x8b)) return 'gzip';
@@ -164,7 +167,7 @@ function kindOf(start: Buffer, name: string): Kind {
   return 'plain';
 }
 
-/** @throws {ImportError} when bytes are no beginning of a text in UTF-8 */
+/** @throws {ImportError} if the bytes are not the beginning of a UTF-8 text */
 function requireText(start: Buffer, name: string): void {
   if (start.length === 0) throw new ImportError(`${name} is empty`);
   const [first, second] = start;
@@ -188,11 +191,11 @@ function requireText(start: Buffer, name: string): void {
     throw new ImportError(`${name} is a binary file (it has zero bytes); write it as CSV or NDJSON in UTF-8`);
 }
 
-/** Reads all of it once; of an archive its bytes, and then what is in them. */
+/** Reads the whole file once. For a zip archive it reads the bytes of the file first and then its entries. */
 function survey(opened: Source, watcher: Watcher): Promise<{ digest: Buffer; bytes: number }> {
   const { name, size, entries } = opened;
   const total = entries.reduce((sum, { packedBytes }) => sum + packedBytes, size);
-  return watchedStep(watcher, { name, doing: 'checking', of: 'bytes', total }, () =>
+  return runStep(watcher, { name, doing: 'checking', of: 'bytes', total }, () =>
     readWhole({ ...opened, onBytes: watcher.move }),
   );
 }
@@ -201,18 +204,18 @@ async function readWhole(source: Source): Promise<{ digest: Buffer; bytes: numbe
   const hash = createHash('sha256');
   let bytes = 0;
   const isTable = source.kind === 'parquet' || source.kind === 'avro';
-  const isInPlaces = isTable || source.kind === 'zip';
-  if (isInPlaces) for await (const _ of rawBytes(source, hash));
+  const isRandomAccess = isTable || source.kind === 'zip';
+  if (isRandomAccess) for await (const _ of rawBytes(source, hash));
   if (isTable) return { digest: hash.digest(), bytes };
-  for await (const part of partsOf(source, isInPlaces ? undefined : hash)) {
+  for await (const part of partsOf(source, isRandomAccess ? undefined : hash)) {
     let isFirst = source.kind !== 'plain';
     for await (const chunk of part.bytes()) {
       if (isFirst) requireText(chunk.subarray(0, START_BYTES), part.name);
       isFirst = false;
       bytes += chunk.length;
-      if (bytes > HARMLESS_BYTES && bytes > MOST_RATIO * source.size)
+      if (bytes > ALWAYS_ALLOWED_BYTES && bytes > MAX_RATIO * source.size)
         throw new ImportError(
-          `${part.name} decompresses to more than ${MOST_RATIO} times the ${source.size} bytes of its file, which is the limit`,
+          `${part.name} decompresses to more than ${MAX_RATIO} times the ${source.size} bytes of its file, which is the limit`,
         );
     }
     if (isFirst) throw new ImportError(`${part.name} is empty`);

@@ -12,23 +12,25 @@ import { type Input, openInput } from './open-input.ts';
 import { ImportError } from './unpack.ts';
 
 export interface Opening {
-  /** Bytes of disk that reading may take. */
+  /** Maximum bytes of disk for reading the files. */
   scratchBytes: number;
   /** Addresses that may be connected to. */
   reach: Reach;
-  /** Asked for when there is a bucket to be opened. */
+  /** Returns the access to a bucket. Called only if a bucket is opened. */
   accessTo(bucket: string): Promise<BucketAccess>;
   watcher: Watcher;
   leaving: AbortSignal;
 }
 
-/** Whether a name means more than one file; the address of a bucket does when it ends in a slash. */
+/**
+ * Returns whether a name means more than one file: a folder, or the address of a bucket that ends in a slash.
+ */
 export const namesMany = (named: string): boolean =>
   s3PlaceOf(named) ? named.endsWith('/') : isFolder(named);
 
 /**
- * What a person has named: a file, all files of a folder, or objects of a bucket, which are fetched one after the other.
- * Each is closed when the next is asked for.
+ * Opens a file, all files of a folder, or objects of a bucket, which are fetched one after the other. Each
+ * file is closed when the next one is requested.
  * @throws {ImportError}
  */
 export async function* openInputs(named: string, opening: Opening): AsyncGenerator<Input> {
@@ -36,7 +38,7 @@ export async function* openInputs(named: string, opening: Opening): AsyncGenerat
   const address = s3PlaceOf(named);
   if (address === undefined) {
     for (const file of isFolder(named) ? await filesOf(named) : [named])
-      yield* untilTaken(openInput(file, { scratchBytes, watcher }));
+      yield* closeAfterUse(openInput(file, { scratchBytes, watcher }));
     return;
   }
   const { region, endpoint, credentials } = await opening.accessTo(address.bucket);
@@ -45,28 +47,28 @@ export async function* openInputs(named: string, opening: Opening): AsyncGenerat
     () => import('../integrations/bucket.ts'),
     (message, options) => new ImportError(message, options),
   );
-  const place = { type: 's3', ...address, region, ...(endpoint !== undefined && { endpoint }) } as const;
+  const location = { type: 's3', ...address, region, ...(endpoint !== undefined && { endpoint }) } as const;
   try {
-    for await (const { name, path } of fetchObjects(place, credentials, {
+    for await (const { name, path } of fetchObjects(location, credentials, {
       scratchBytes,
       reach,
       watcher,
       signal,
     }))
-      yield* untilTaken(openInput(name, { path, scratchBytes, watcher }));
+      yield* closeAfterUse(openInput(name, { path, scratchBytes, watcher }));
   } catch (error) {
     if (error instanceof SourceError) throw new ImportError(error.message, { cause: error });
     throw error;
   }
 }
 
-/** A folder of the temporary one for what is made of inputs, of so many bytes at most. */
+/** Creates a temporary folder for data that is derived from inputs, with at most `maxBytes` bytes. */
 export async function openScratch(maxBytes: number): Promise<Scratch> {
   const { createScratch } = await import('../integrations/files/scratch.ts');
   return createScratch(maxBytes);
 }
 
-async function* untilTaken(opened: Promise<Input>): AsyncGenerator<Input> {
+async function* closeAfterUse(opened: Promise<Input>): AsyncGenerator<Input> {
   const input = await opened;
   try {
     yield input;
@@ -75,58 +77,63 @@ async function* untilTaken(opened: Promise<Input>): AsyncGenerator<Input> {
   }
 }
 
-/** Files of a folder that are imported at once: each of them is a row of the answer. */
-const MOST_FILES = 10_000;
+/** Maximum number of files of a folder in one import. Each file is a row of the result. */
+const MAX_FILES = 10_000;
 
-/** What may lie in it, with what is passed over, and folders within each other. */
-const MOST_ENTRIES = 100_000;
-const DEEPEST = 32;
+/** Maximum number of entries in a folder, including ignored ones, and maximum depth of nested folders. */
+const MAX_ENTRIES = 100_000;
+const MAX_DEPTH = 32;
 
-/** Hidden, unfinished as programs that write many files name it, the list of an export, or rows that an import has refused. */
-const isPassedOver = (name: string) => /^[._]|\.rejects\.ndjson$/.test(name) || name === MANIFEST;
+/**
+ * Returns whether a file is ignored: hidden files, unfinished files (many programs start their names with an
+ * underscore), the manifest of an export, and rows that an import has refused.
+ */
+const isIgnored = (name: string) => /^[._]|\.rejects\.ndjson$/.test(name) || name === MANIFEST;
 
 export function isFolder(name: string): boolean {
   return statSync(name, { throwIfNoEntry: false })?.isDirectory() ?? false;
 }
 
 /**
- * Files beneath a folder, in the order of their paths. Without those that begin with a dot or an underscore, those that
- * hold refused rows, and the manifest of an export. A link to a file is a file.
- * @throws {ImportError} when it has none, too many, or what is no file
+ * Lists the files of a folder and its subfolders, sorted by path. Names that begin with a dot or an
+ * underscore, files of refused rows and the manifest of an export are ignored. A link to a file counts as a
+ * file.
+ * @throws {ImportError} if there are no files, too many, or something other than a file
  */
 export async function filesOf(folder: string): Promise<string[]> {
   const files: string[] = [];
   let entries = 0;
 
-  async function look(within: string, depth: number): Promise<void> {
-    if (depth > DEEPEST) throw new ImportError(`${within} is nested more than ${DEEPEST} folders deep`);
-    for await (const entry of await opendir(within)) {
-      if (++entries > MOST_ENTRIES)
+  async function visit(folderPath: string, depth: number): Promise<void> {
+    if (depth > MAX_DEPTH)
+      throw new ImportError(`${folderPath} is nested more than ${MAX_DEPTH} folders deep`);
+    for await (const entry of await opendir(folderPath)) {
+      if (++entries > MAX_ENTRIES)
         throw new ImportError(
-          `${folder} has more than ${MOST_ENTRIES} entries; import its subfolders one at a time`,
+          `${folder} has more than ${MAX_ENTRIES} entries; import its subfolders one at a time`,
         );
-      if (isPassedOver(entry.name)) continue;
-      const place = path.join(within, entry.name);
+      if (isIgnored(entry.name)) continue;
+      const entryPath = path.join(folderPath, entry.name);
       if (entry.name === UNFINISHED)
         throw new ImportError(
-          `${within} contains an incomplete export; run the export again until it completes`,
+          `${folderPath} contains an incomplete export; run the export again until it completes`,
         );
-      if (entry.isDirectory()) await look(place, depth + 1);
-      else await add(place);
+      if (entry.isDirectory()) await visit(entryPath, depth + 1);
+      else await add(entryPath);
     }
   }
 
   async function add(file: string): Promise<void> {
-    // A link to a folder may lead back to where it lies.
+    // A link to a folder may lead back to its own parent.
     if (!(await stat(file)).isFile()) throw new ImportError(`${file} is not a regular file`);
     files.push(file);
-    if (files.length > MOST_FILES)
+    if (files.length > MAX_FILES)
       throw new ImportError(
-        `${folder} has more than ${MOST_FILES} files; import its subfolders one at a time`,
+        `${folder} has more than ${MAX_FILES} files; import its subfolders one at a time`,
       );
   }
 
-  await look(folder, 1).catch((error: NodeJS.ErrnoException) => {
+  await visit(folder, 1).catch((error: NodeJS.ErrnoException) => {
     if (error instanceof ImportError) throw error;
     throw new ImportError(`${error.path ?? folder} cannot be read: ${error.code}`, { cause: error });
   });

@@ -4,51 +4,53 @@ import type { Json } from '../profile/json.ts';
 import { isRecord } from '../profile/values.ts';
 import { ImportError, type Part } from './unpack.ts';
 
-/** How the rows of a file are written. */
+/** File formats of rows. */
 export const layouts = ['csv', 'ndjson', 'parquet', 'avro'] as const;
 export type Layout = (typeof layouts)[number];
 
-/** What a row says: by column, as it stands there. */
+/** The values of a row by column, before they are mapped. */
 export type Values = Record<string, Json>;
 
-/** What could be read of a row, or why it says nothing. */
+/** The values of a row, or the reason why it cannot be read. */
 type ReadRow = { values: Values } | Refusal;
 
-/** Why a row is refused, and which field of it is to blame; absent: none alone. */
+/** Why a row is refused, and the field that caused it, if a single field did. */
 export interface Refusal {
   refused: string;
   field?: string;
 }
 
-/** The rows of one part, in their order. */
+/** The rows of one part in the order of the file. */
 interface Rows {
-  /** For messages. */
+  /** Name of the part in messages. */
   name: string;
-  /** Columns of the header. Absent where each row names its own. */
+  /** Columns of the header; undefined if each row names its own columns. */
   columns: string[] | undefined;
-  /** Of the columns, those without a name in the header: `#2` is the second column. */
+  /** Columns without a name in the header, for example `#2` for the second column. */
   unnamed: readonly string[];
   rows: AsyncIterable<RawRow[]>;
-  /** Only of rows that are not passed over. */
+  /** Parses a row. Call it only for rows that are used. */
   read(row: RawRow): ReadRow;
 }
 
-/** How a part is written, as far as an option says it. */
+/** Options for reading a part. */
 interface PartOptions {
   layout: Layout;
-  /** Absent: the header tells. */
+  /** Delimiter of a CSV file; detected from the header if absent. */
   delimiter?: string | undefined;
-  /** Columns to leave out; an empty name stands for all columns without a name. */
+  /** Columns to omit; an empty name means all columns without a name. */
   ignore?: readonly string[];
 }
 
-/** @throws {ImportError} when the part cannot be read as a whole: it names the part, the cause and the remedy */
+/**
+ * @throws {ImportError} if the part cannot be read at all; the message names the part, the cause and the fix
+ */
 export async function readPart(part: Part, options: PartOptions): Promise<Rows> {
   if (options.layout === 'csv') return readCsv(part, options);
   return options.layout === 'ndjson' ? readLines(part) : readTable(part);
 }
 
-/** An object of JSON on each line. */
+/** Reads a file with one JSON object per line. */
 async function readLines(part: Part): Promise<Rows> {
   const batches = splitRecords(part.bytes(), scanLines());
   const { done, value: first } = await batches.next();
@@ -62,7 +64,9 @@ async function readLines(part: Part): Promise<Rows> {
 
 const NO_HEADER = { columns: undefined, unnamed: [] } as const;
 
-/** @throws {ImportError} when the first line shows that one JSON value takes several lines, or holds all rows */
+/**
+ * @throws {ImportError} if the first line shows that one JSON value spans several lines or contains all rows
+ */
 function requireLines({ text }: RawRow, name: string): void {
   const start = withoutMark(text).trim();
   if (start.startsWith('['))
@@ -75,15 +79,15 @@ function requireLines({ text }: RawRow, name: string): void {
     );
 }
 
-/** Rows of a table: where a column has nothing, nothing is said. */
+/** Reads the rows of a table. Empty columns of a row are omitted. */
 function readTable({ name, bytes }: Part): Rows {
   return {
     ...{ ...NO_HEADER, name, rows: splitRecords(bytes(), scanLines()) },
     read(row) {
-      const said = readObject(row);
-      if ('refused' in said) return said;
+      const parsed = readObject(row);
+      if ('refused' in parsed) return parsed;
       return {
-        values: Object.fromEntries(Object.entries(said.values).filter(([, value]) => value !== null)),
+        values: Object.fromEntries(Object.entries(parsed.values).filter(([, value]) => value !== null)),
       };
     },
   };
@@ -104,11 +108,11 @@ function readObject({ number, text, refused }: RawRow): ReadRow {
     : { refused: 'the line is not a JSON object; write one JSON object per line' };
 }
 
-/** The mark that some programs put at the beginning of a text. */
+/** Removes the byte order mark. */
 const withoutMark = (text: string) => (text.startsWith('\ufeff') ? text.slice(1) : text);
 
-/** Most columns of a file. */
-const MOST_COLUMNS = 2000;
+/** Maximum number of columns of a file. */
+const MAX_COLUMNS = 2000;
 
 async function readCsv({ name, bytes }: Part, { delimiter: given, ignore = [] }: PartOptions): Promise<Rows> {
   const start = withoutMark(await startOf(bytes()));
@@ -130,35 +134,35 @@ async function readCsv({ name, bytes }: Part, { delimiter: given, ignore = [] }:
   if (!header) throw unreadable('the file has no rows');
   if (header.refused !== undefined) throw unreadable(header.refused);
   const split = splitRecord(withoutMark(header.text), delimiter);
-  if (!split) throw unreadable(BEHIND_QUOTE);
+  if (!split) throw unreadable(TEXT_AFTER_QUOTE);
   const { columns, unnamed } = columnsOf(split, name, ignore);
 
   async function* rows(): AsyncGenerator<RawRow[]> {
-    const below = (row: RawRow) => ({ ...row, number: row.number - header!.number });
-    if (batch.length > 0) yield batch.map(below);
-    for await (const more of batches) yield more.map(below);
+    const fromHeader = (row: RawRow) => ({ ...row, number: row.number - header!.number });
+    if (batch.length > 0) yield batch.map(fromHeader);
+    for await (const more of batches) yield more.map(fromHeader);
   }
 
   function read({ text, refused }: RawRow): ReadRow {
     if (refused !== undefined) return { refused };
     const cells = splitRecord(text, delimiter);
-    if (!cells) return { refused: BEHIND_QUOTE };
+    if (!cells) return { refused: TEXT_AFTER_QUOTE };
     if (cells.length !== columns.length)
       return {
         refused: `the row has ${cells.length} values, but the header has ${columns.length} columns; quote values that contain ${shownDelimiter(delimiter)} or a line break`,
       };
     const values: Values = {};
-    for (let place = 0; place < columns.length; place++) values[columns[place]!] = cells[place]!;
+    for (let index = 0; index < columns.length; index++) values[columns[index]!] = cells[index]!;
     return { values };
   }
   return { name, columns, unnamed, rows: rows(), read };
 }
 
-const BEHIND_QUOTE = 'there is text after a closing quote; double each quote inside a quoted value';
+const TEXT_AFTER_QUOTE = 'there is text after a closing quote; double each quote inside a quoted value';
 
 const shownDelimiter = (delimiter: string) => (delimiter === '\t' ? 'a tab' : `'${delimiter}'`);
 
-/** The first characters of a file: enough to know its delimiter by. */
+/** Returns the first characters of a file, from which its delimiter is detected. */
 async function startOf(chunks: AsyncIterable<Buffer>): Promise<string> {
   for await (const chunk of chunks) return chunk.toString('utf8', 0, START_BYTES);
   return '';
@@ -172,35 +176,38 @@ function columnsOf(
   ignore: readonly string[],
 ): Pick<Rows, 'unnamed'> & { columns: string[] } {
   const columns = header.map((column) => column.trim());
-  if (columns.length > MOST_COLUMNS)
-    throw new ImportError(`${name}: the header has more than ${MOST_COLUMNS} columns`);
+  if (columns.length > MAX_COLUMNS)
+    throw new ImportError(`${name}: the header has more than ${MAX_COLUMNS} columns`);
   const unnamed: string[] = [];
-  columns.forEach((column, place) => {
+  columns.forEach((column, index) => {
     if (column === '') {
-      const number = `#${place + 1}`;
+      const number = `#${index + 1}`;
       if (!ignore.includes('') && !ignore.includes(number))
         throw new ImportError(
-          `${name}: column ${place + 1} of the header has no name; name it, or ignore it with --ignore '${number}'`,
+          `${name}: column ${index + 1} of the header has no name; name it, or ignore it with --ignore '${number}'`,
         );
       unnamed.push(number);
-      columns[place] = number;
+      columns[index] = number;
     }
     if (column === '__proto__')
       throw new ImportError(
-        `${name}: column ${place + 1} of the header has a name that is not a valid field name: ${column}`,
+        `${name}: column ${index + 1} of the header has a name that is not a valid field name: ${column}`,
       );
-    if (columns.indexOf(columns[place]!) < place)
+    if (columns.indexOf(columns[index]!) < index)
       throw new ImportError(
-        `${name}: the header has the column ${column} twice, the second time as column ${place + 1}; rename one of them`,
+        `${name}: the header has the column ${column} twice, the second time as column ${index + 1}; rename one of them`,
       );
   });
   return { columns, unnamed };
 }
 
-/** Bytes of the longest row: a payload of the longest kind, of which every character is a quote and doubled. */
+/** Maximum bytes of a row: the largest payload, if each of its characters is a quote and doubled. */
 export const MOST_ROW_BYTES = 4_194_304;
 
-/** A line for a row of a table that is too long: its bytes are not made, and it is refused as any such line. */
+/**
+ * Returns the line that replaces a row of a table that is too long. The line itself is longer than the limit,
+ * so it is refused like any long line.
+ */
 export function longLine(): Buffer {
   const line = Buffer.alloc(MOST_ROW_BYTES + 2, ' ');
   line.write('(not shown)');
@@ -208,43 +215,47 @@ export function longLine(): Buffer {
   return line;
 }
 
-/** Characters of a row that cannot be read which are kept to show it by. */
-const SHOWN = 200;
+/** Number of characters that are kept of a row that cannot be read, for display. */
+const SHOWN_CHARACTERS = 200;
 
-/** A row as it stands in its file; `refused`: it cannot even be read, and why. */
+/** A row of a file. `refused` is the reason if the row cannot be read at all. */
 export interface RawRow {
-  /** From 1: the line of an NDJSON file; the record below the header of a CSV file; the row of a Parquet file. */
+  /**
+   * Number of the row, from 1: the line of an NDJSON file, the record after the header of a CSV file, or the
+   * row of a table.
+   */
   number: number;
-  /** The line of the file, from 1, in which the row begins. */
+  /** Line of the file, from 1, in which the row begins. */
   line: number;
   text: string;
   refused?: string;
 }
 
-/** Finds where records end in bytes that come in chunks. */
+/** Finds the ends of records in chunks of bytes. */
 interface Scanner {
   scan(chunk: Buffer, onEnd: (end: number) => void): void;
-  /** Whether a quote is open that ought to be closed by now. */
+  /** Returns whether a quote is still open, which is an error at the end of the file. */
   open(): boolean;
 }
 
 const LF = 0x0a;
 const CR = 0x0d;
 
-/** Every line break ends a record. */
+/** Creates a scanner for which every line break ends a record. */
 export function scanLines(): Scanner {
   return { scan: createRecordScanner().scan, open: () => false };
 }
 
-/** A line break within quotes ends none. */
+/** Creates a scanner for CSV, in which a line break in quotes does not end a record. */
 function scanCsv(delimiter: string): Scanner {
   const scanner = createRecordScanner(delimiter);
   return { scan: scanner.scan, open: () => scanner.open() !== undefined };
 }
 
 /**
- * Parts bytes into records, in batches as they come. Memory stays bounded: of a record that is longer than one may be,
- * only the beginning is kept, and the reading goes on behind its end. Records that are empty are counted and left out.
+ * Splits bytes into records and returns them in batches as they arrive. Memory is limited: only the beginning
+ * of a record that exceeds the maximum is kept, and reading continues after its end. Empty records are
+ * counted but not returned.
  */
 export async function* splitRecords(
   chunks: AsyncIterable<Buffer>,
@@ -252,7 +263,7 @@ export async function* splitRecords(
 ): AsyncGenerator<RawRow[]> {
   let number = 0;
   let line = 1;
-  /** Of the record that has begun: its pieces, as far as they are kept, and the bytes of all of them. */
+  /** The pieces of the current record that are kept, and the number of bytes of all its pieces. */
   let pieces: Buffer[] = [];
   let bytes = 0;
 
@@ -267,9 +278,9 @@ export async function* splitRecords(
     pieces = [];
     bytes = 0;
     number += 1;
-    const place = { number, line };
+    const position = { number, line };
     line += lineBreaks(record);
-    return isLong ? tooLong(place, record) : rowOf(place, record);
+    return isLong ? tooLong(position, record) : rowOf(position, record);
   }
 
   for await (const chunk of chunks) {
@@ -290,16 +301,19 @@ export async function* splitRecords(
   if (!last) return;
   const refused =
     'a quote opens in this row and is not closed before the end of the file, so the rest of the file was not read; close the quote';
-  yield [isOpen ? { ...last, text: last.text.slice(0, SHOWN), refused } : last];
+  yield [isOpen ? { ...last, text: last.text.slice(0, SHOWN_CHARACTERS), refused } : last];
 }
 
-type Place = Pick<RawRow, 'number' | 'line'>;
+type Position = Pick<RawRow, 'number' | 'line'>;
 
-/** Line breaks of a record with the one that ends it; of a record that is too long, those of its beginning. */
+/**
+ * Counts the line breaks of a record, including the one at its end. For a record that is too long, only those
+ * of its beginning are counted.
+ */
 function lineBreaks(record: Buffer): number {
   const end = record.length - 1;
   let at = record.indexOf(LF);
-  // Nearly every record has one line break, which ends it.
+  // Nearly every record has only the line break that ends it.
   if ((at === -1 || at === end) && !record.subarray(0, Math.max(0, end - 1)).includes(CR)) return 1;
   let breaks = 0;
   for (at = 0; at <= end; at++)
@@ -307,29 +321,29 @@ function lineBreaks(record: Buffer): number {
   return Math.max(1, breaks);
 }
 
-function tooLong(place: Place, record: Buffer): RawRow {
-  const text = record.subarray(0, SHOWN).toString('utf8');
-  return { ...place, text, refused: `the row is longer than ${MOST_ROW_BYTES} bytes` };
+function tooLong(position: Position, record: Buffer): RawRow {
+  const text = record.subarray(0, SHOWN_CHARACTERS).toString('utf8');
+  return { ...position, text, refused: `the row is longer than ${MOST_ROW_BYTES} bytes` };
 }
 
-function rowOf(place: Place, record: Buffer): RawRow | undefined {
+function rowOf(position: Position, record: Buffer): RawRow | undefined {
   let to = record.length;
   if (record[to - 1] === LF) to -= 1;
   if (record[to - 1] === CR) to -= 1;
   if (to === 0) return undefined;
   const text = record.toString('utf8', 0, to);
-  // A character that stands for bytes which are none may also have been written down as such.
-  if (!text.includes('\ufffd') || isUtf8(record)) return { ...place, text };
+  // The replacement character appears for invalid UTF-8, but a text may also contain it legitimately.
+  if (!text.includes('\ufffd') || isUtf8(record)) return { ...position, text };
   return {
-    ...place,
-    text: text.slice(0, SHOWN),
+    ...position,
+    text: text.slice(0, SHOWN_CHARACTERS),
     refused: 'the row is not in UTF-8; convert the file to UTF-8',
   };
 }
 
 /**
- * The values of a CSV record (RFC 4180). Spaces may stand around quotes.
- * @returns undefined when something stands behind a closing quote
+ * Splits a CSV record into values (RFC 4180). Spaces around quotes are allowed.
+ * @returns undefined if text follows a closing quote
  */
 export function splitRecord(text: string, delimiter: string): string[] | undefined {
   if (!text.includes('"')) return text.split(delimiter);
@@ -349,10 +363,10 @@ export function splitRecord(text: string, delimiter: string): string[] | undefin
     const close = closingQuote(text, quote + 1);
     if (close === -1) return undefined;
     values.push(text.slice(quote + 1, close).replaceAll('""', '"'));
-    const behind = skipSpaces(text, close + 1);
-    if (behind === text.length) return values;
-    if (text[behind] !== delimiter) return undefined;
-    at = behind + 1;
+    const after = skipSpaces(text, close + 1);
+    if (after === text.length) return values;
+    if (text[after] !== delimiter) return undefined;
+    at = after + 1;
   }
 }
 
@@ -362,7 +376,7 @@ function skipSpaces(text: string, from: number): number {
   return at;
 }
 
-/** The next quote that is not doubled; -1: there is none. */
+/** Returns the position of the next quote that is not doubled, or -1. */
 function closingQuote(text: string, from: number): number {
   let at = text.indexOf('"', from);
   while (at !== -1 && text[at + 1] === '"') at = text.indexOf('"', at + 2);

@@ -6,52 +6,53 @@ import type { Json } from '../profile/json.ts';
 import type { Input } from './open-input.ts';
 import { ImportError } from './unpack.ts';
 
-/** Characters of a refused row that are kept. */
-const MOST_SHOWN = 10_000;
+/** Maximum characters that are kept of a refused row. */
+const MAX_CHARACTERS = 10_000;
 
-/** A row that had no effect. */
+/** A row that was refused and had no effect. */
 export interface RefusedRow {
   file: string;
-  /** Of the file, or of its entry that `file` names. */
+  /** Number of the row in the file, or in the archive entry that `file` names. */
   row: number;
-  /** The line in which the row begins. */
+  /** Line in which the row begins. */
   line: number;
-  /** The column that became the field, of a file with a header. */
+  /** Column that maps to the field, if the file has a header. */
   column: string | null;
-  /** That the rule is about, if it is about one. */
+  /** Field that breaks the rule, if the rule concerns a field. */
   field: string | null;
-  /** What stands in that column. */
+  /** Value of the column. */
   value: Json;
   reason: string;
-  /** As it stands there. */
+  /** Text of the row, unchanged. */
   text: string;
 }
 
-const cut = (text: string) => text.slice(0, MOST_SHOWN);
+const cut = (text: string) => text.slice(0, MAX_CHARACTERS);
 const cutValue = (value: Json) => (typeof value === 'string' ? cut(value) : value);
 
-/** Whether two paths lead to one file, by whatever names. */
+/** Returns whether two paths lead to the same file. */
 export function isSameFile(one: string, other: string): boolean {
   try {
     const [first, second] = [statSync(one), statSync(other)];
     return first.dev === second.dev && first.ino === second.ino;
   } catch {
-    // One that is not there yet is no other.
+    // A path that does not exist yet cannot be the same file.
     return false;
   }
 }
 
-/** Bytes of a name that any file system takes, with what is put behind it. */
-const MOST_NAME_BYTES = 200;
+/** Maximum bytes of a base name. With the suffixes that are added, every file system accepts the result. */
+const MAX_NAME_BYTES = 200;
 
 /**
- * Where refused rows go, unless a person says it: beside the file. Those of an object of a bucket, whose copy nobody
- * would find, go into the working folder, by its bucket and whole key.
+ * Returns the default path for refused rows: next to the file. For an object of a bucket the path is in the
+ * working directory and contains the bucket and the whole key, because users would not find the temporary
+ * copy of the object.
  */
 export function usualPath({ path: place, name }: Pick<Input, 'path' | 'name'>, isDryRun: boolean): string {
   const isObject = place !== name;
   let base = isObject ? name.replace(/^s3:\/\//, '').replaceAll('/', '_') : path.basename(place);
-  if (Buffer.byteLength(base) > MOST_NAME_BYTES) {
+  if (Buffer.byteLength(base) > MAX_NAME_BYTES) {
     const digest = createHash('sha256').update(name).digest('hex').slice(0, 16);
     base = `${Buffer.from(base)
       .toString('latin1', 0, 100)
@@ -64,13 +65,14 @@ export function usualPath({ path: place, name }: Pick<Input, 'path' | 'name'>, i
 }
 
 /**
- * Nothing that somebody else has written is written over.
- * @param own the file whose refused rows may stand there already, from a run that was left; undefined: there was none
+ * Checks that the file for refused rows may be written, so that no file of another program is overwritten.
+ * @param own name of the imported file, whose refused rows an interrupted run may have written; undefined if
+ * there was no such run
  * @throws {ImportError}
  */
 export async function requireFree(refusedPath: string, own: string | undefined): Promise<void> {
   const there = await stat(refusedPath).catch(() => undefined);
-  // A device keeps nothing.
+  // A device or an empty file has no content to lose.
   if (!there?.isFile() || there.size === 0) return;
   if (own !== undefined && (await beginsWith(refusedPath, JSON.stringify({ file: own }).slice(0, -2))))
     return;
@@ -79,7 +81,7 @@ export async function requireFree(refusedPath: string, own: string | undefined):
   );
 }
 
-/** Also when a process has died before it had written all of that. */
+/** Returns whether a file begins with a text, or with its beginning if a process died while writing it. */
 async function beginsWith(file: string, text: string): Promise<boolean> {
   const handle = await open(file, 'r');
   try {
@@ -92,8 +94,8 @@ async function beginsWith(file: string, text: string): Promise<boolean> {
 }
 
 /**
- * The file of refused rows: a line of JSON for each. It is made when the first comes, for nobody else to read: rows name
- * people.
+ * Opens the file for refused rows, with one line of JSON per row. The file is created with the first row,
+ * readable only by its owner, because rows contain personal data.
  */
 export function openRefusedRows(path: string) {
   let handle: FileHandle | undefined;
@@ -115,15 +117,18 @@ export function openRefusedRows(path: string) {
   return {
     path,
     bytes: () => bytes,
-    /** Takes away what an import that was left has written of rows that it was not done with. */
-    async goOn(from: number): Promise<void> {
+    /**
+     * Truncates the file to `from` bytes. It removes the rows that an interrupted import wrote but did not
+     * record as processed.
+     */
+    async resume(from: number): Promise<void> {
       if (from === 0) return;
       await attempt(async () => {
         handle = await open(path, 'r+', 0o600).catch((error) => {
           if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
           return open(path, 'w', 0o600);
         });
-        // Somebody who has taken the file away has read it.
+        // An operator may have moved the file away after reading it.
         bytes = Math.min(from, (await handle.stat()).size);
         await handle.truncate(bytes);
       });
@@ -136,7 +141,7 @@ export function openRefusedRows(path: string) {
         .join('');
       await attempt(async () => {
         handle ??= await open(path, 'w', 0o600);
-        // On a disk that fills up, less is written than was asked for.
+        // On a nearly full disk, a write may store fewer bytes than requested.
         for (let rest = Buffer.from(text); rest.length > 0; ) {
           const { bytesWritten } = await handle.write(rest, 0, rest.length, bytes);
           bytes += bytesWritten;

@@ -18,32 +18,35 @@ import type { RefusedRow } from './refused-rows.ts';
 import { ImportError, NoRows } from './unpack.ts';
 import { type Sent, type VendorName, vendorFormats } from './vendor.ts';
 
-/** How the rows of a file become objects. */
+/** Options for converting rows to objects. */
 export interface RowOptions extends MappingRules {
-  /** Of a CSV file; absent: its header tells. */
+  /** Delimiter of a CSV file; detected from the header if absent. */
   delimiter: string | undefined;
-  /** The form of a vendor's own file. */
+  /** Vendor format of the file. */
   vendor: VendorName | undefined;
 }
 
-/** One row on its way: what it says, as objects of the API; or `refused`, why it says nothing. */
+/** A row as objects of the API, or `refused` with the reason why it cannot be converted. */
 export interface MappedRow extends RawRow {
-  /** The file, or the entry of the archive. */
+  /** Name of the file, or of the entry of the archive. */
   file: string;
-  /** Finds the column that became a field, and the row's value of it. Absent where each row names its own columns. */
+  /**
+   * Returns the column that maps to a field and its value in the row. Absent if each row names its own
+   * columns.
+   */
   locate?: Locate;
   sent?: Sent[];
-  /** Of what is refused, where one is to blame. */
+  /** Field that caused the refusal, if a single field did. */
   field?: string;
 }
 
-/** The column of a row that became a field, and what stands there. */
+/** Finds the column of a row that maps to a field, and its value. */
 type Locate = (row: RawRow, field: string) => { column: string; value: Json } | undefined;
 
-/** Where the columns of a part go, for people. */
+/** The fields that the columns of a part map to, for display. */
 export interface Routing {
   file: string;
-  /** Columns of which the name is that of a field but for its case. */
+  /** Warnings about columns whose names differ from a field only in case. */
   warnings: readonly string[];
   columns: { column: string; field: string; reading: string }[] | undefined;
 }
@@ -51,14 +54,14 @@ export interface Routing {
 interface Reading {
   input: Input;
   options: RowOptions;
-  /** Rows to pass over, without a look at what they say. */
+  /** Number of rows to skip without parsing them. */
   done?: number;
   onRouting?(routing: Routing): void;
 }
 
 /**
- * The rows of a file in their order, in batches.
- * @throws {ImportError} when a part cannot be read at all
+ * Reads the rows of a file in order and returns them in batches.
+ * @throws {ImportError} if a part cannot be read at all
  */
 export async function* mapRows({
   input,
@@ -75,9 +78,9 @@ export async function* mapRows({
     onRouting?.({ file, columns: routes, warnings });
     const locate: Locate | undefined = columns && ((row, field) => located(read(row), routes, field));
     const mapRow = (row: RawRow): MappedRow => {
-      const sent = ofOneRow(() => {
-        const said = read(row);
-        const mapped = 'refused' in said ? said : mapping(said.values);
+      const sent = orRefusal(() => {
+        const parsed = read(row);
+        const mapped = 'refused' in parsed ? parsed : mapping(parsed.values);
         return 'refused' in mapped ? mapped : sentOf(mapped.object, options);
       });
       return locate ? { ...row, file, locate, ...sent } : { ...row, file, ...sent };
@@ -105,8 +108,8 @@ function located(
   return { column: route.column, value: read.values[route.column] ?? null };
 }
 
-/** What a row says that nothing is prepared for is a fault of this row alone: the others go on. */
-function ofOneRow<T>(read: () => T): T | { refused: string } {
+/** Converts an unexpected error into the refusal of one row, so that the other rows are imported. */
+function orRefusal<T>(read: () => T): T | { refused: string } {
   try {
     return read();
   } catch (error) {
@@ -115,14 +118,14 @@ function ofOneRow<T>(read: () => T): T | { refused: string } {
   }
 }
 
-/** What a vendor calls otherwise becomes what the API calls it, unless a person has said what it becomes. */
+/** Maps the vendor's columns to API fields, except for columns that `--map` names. */
 function withVendor(options: RowOptions, columns: readonly string[] | undefined): MappingRules {
   const { vendor, map, serviceIdField } = options;
   const named = vendor ? vendorFormats[vendor].columns(serviceIdField) : [];
   const there = named.filter(
     ({ column }) => columns?.includes(column) && !map.some((one) => one.column === column),
   );
-  // An object of the vendor's is translated whole.
+  // Objects of a vendor format are translated as a whole.
   const layout = vendor ? vendorFormats[vendor].layout : options.layout;
   return { ...options, layout, map: [...map, ...there] };
 }
@@ -131,27 +134,27 @@ function sentOf(object: Values, { vendor, type }: RowOptions): { sent: Sent[] } 
   return vendor ? vendorFormats[vendor].translate(object, type) : { sent: [{ type, object }] };
 }
 
-/** What rows have come to. */
+/** The result of validating rows. */
 interface JudgedRows {
   objects: AcceptedObject[];
   refused: RefusedRow[];
-  /** Rows of which something was cut or left out. */
+  /** Number of rows of which a value was truncated or omitted. */
   warned: number;
-  /** Characters of the rows whose objects these are. */
+  /** Characters of the rows whose objects were accepted. */
   size: number;
 }
 
-/** What becomes of one row, whatever it says. */
+/** Validates one row. Unexpected errors refuse the row. */
 export function verdictOf(
   { sent, number, refused, field }: MappedRow,
   judge: Judge,
   caller: Caller,
 ): Verdict {
-  if (sent) return ofOneRow(() => judge(sent, number - 1, caller));
+  if (sent) return orRefusal(() => judge(sent, number - 1, caller));
   return field === undefined ? { refused: refused! } : { refused: refused!, field };
 }
 
-/** Judges rows as of one moment. */
+/** Validates rows as of one point in time. */
 export function judgeRows(rows: readonly MappedRow[], judge: Judge, caller: Caller): JudgedRows {
   const judged: JudgedRows = { objects: [], refused: [], warned: 0, size: 0 };
   for (const row of rows) {
@@ -176,12 +179,15 @@ function refusedRow(
   return { file, row: number, line, column, field, value, reason, text };
 }
 
-/** What becomes of the objects of one row, and what was cut or left out of it; or why it is refused. */
+/**
+ * The accepted objects of a row with warnings about truncated or omitted values, or the reason for its
+ * refusal.
+ */
 type Verdict = { objects: AcceptedObject[]; warnings?: readonly string[] } | Refusal;
 
 /**
- * All of a row's objects, or none.
- * @param index the row's place in its file, as dead letters and answers name it
+ * Accepts all objects of a row or refuses the row.
+ * @param index position of the row in its file, as dead letters and responses name it
  */
 export type Judge = (sent: readonly Sent[], index: number, caller: Caller) => Verdict;
 
@@ -191,13 +197,13 @@ interface JudgeOptions {
   serviceIdField: string;
   longStrings: LongStrings;
   rules?: VendorRules;
-  /** Nobody who is not there is made. */
+  /** Whether rows of users that do not exist are ignored instead of creating the users. */
   updateExistingOnly: boolean;
 }
 
 /**
- * Judges objects by the very code of /users/track, /users/alias/new, /v2/subscription/status/set and /email/status. The
- * validators are compiled here, once.
+ * Creates a function that validates objects with the code of /users/track, /users/alias/new,
+ * /v2/subscription/status/set and /email/status. The validators are compiled once, by this call.
  */
 export function createJudge({ serviceIdField, longStrings, rules, updateExistingOnly }: JudgeOptions): Judge {
   const accept = createAccept(serviceIdField, { longStrings, rules: rules && rowRulesOf(rules) });
@@ -260,7 +266,7 @@ export function createJudge({ serviceIdField, longStrings, rules, updateExisting
   };
 }
 
-/** Judges one element as an operation does that refuses whole requests. */
+/** Validates one object with an operation that rejects whole requests. */
 function judgeByPlan(index: number, plan: () => Plan): Verdict {
   try {
     const { objects, rejected } = plan();
@@ -275,22 +281,26 @@ function judgeByPlan(index: number, plan: () => Plan): Verdict {
   }
 }
 
-/** Fields of a row, by the list that holds their value in a request for subscription states. */
+/** Names of row fields by the list that holds their value in a request for subscription states. */
 const LISTED: Readonly<Record<string, string>> = {
   external_ids: 'external_id',
   emails: 'email',
   phones: 'phone',
 };
 
-/** Refuses a row by a rule of the API. If the rule asks for one of several fields, the row lacks the first of them. */
+/**
+ * Refuses a row for a rule of the API. If the rule requires one of several fields, the refusal names the
+ * first of them.
+ */
 function refusedBy(refused: string, fields: string): Refusal {
   const [field = ''] = fields.split('|');
   return field === '' ? { refused } : { refused, field: LISTED[field] ?? field };
 }
 
 /**
- * As whom rows are judged: what the workspace says about them, remembered as long as a web process remembers an API key.
- * @param cacheMs milliseconds
+ * Creates a function that returns the caller with which rows are validated. It contains the rules of the
+ * workspace, cached for as long as a web process caches an API key.
+ * @param cacheMs lifetime of the cache in milliseconds
  */
 export function createCallers(pool: Pool, workspaceId: string, cacheMs: number) {
   let known: { at: number; caller: Omit<Caller, 'now' | 'requestId'> } | undefined;

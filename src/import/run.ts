@@ -18,15 +18,15 @@ import { type createCallers, type Judge, judgeRows, type MappedRow } from './row
 import { ImportError } from './unpack.ts';
 import type { Yielding } from './yielding.ts';
 
-/** Characters of a chunk, unless one row has more: what the outbox and a flush take at a time. */
-const MOST_CHARACTERS = 2_097_152;
+/** Maximum characters of a chunk, unless a single row has more. The outbox and a flush accept this size. */
+const MAX_CHUNK_CHARACTERS = 2_097_152;
 
-/** Milliseconds for which a queue that does not answer is tried again. */
-const PATIENCE_MS = 60_000;
+/** Milliseconds for which an unavailable queue is retried. */
+const QUEUE_TIMEOUT_MS = 60_000;
 const FIRST_PAUSE_MS = 100;
-const LONGEST_PAUSE_MS = 2000;
+const MAX_PAUSE_MS = 2000;
 
-export interface Importing {
+export interface ImportOptions {
   pool: Pool;
   producer: LaneProducer;
   lanes: number;
@@ -35,38 +35,38 @@ export interface Importing {
   callerOf: ReturnType<typeof createCallers>;
   refusedRows: RefusedRows;
   yielding: Yielding;
-  /** Hears of each step, when it is written down. */
+  /** Called after each chunk has been recorded. */
   onProgress(progress: ImportProgress): void;
-  /** Ends the import behind the rows that are in hand. */
+  /** Ends the import after the current rows. */
   leaving: AbortSignal;
 }
 
-/** How an import has ended; `left`: it was told to stop, and can be gone on with. */
+/** How an import has ended. `left` means that it was asked to stop and can be resumed. */
 export interface ImportEnd extends ImportProgress {
   end: 'finished' | 'left';
-  /** Rows of this run of which something was cut or left out. */
+  /** Number of rows of this run of which a value was truncated or omitted. */
   warned: number;
 }
 
-/** What goes to the lanes at once. */
+/** Envelopes that are added to the lanes together. */
 interface Chunk {
   progress: ImportProgress;
   staged: StagedEnvelopes & { entries: LaneEntry[] };
 }
 
 /**
- * Brings the rows of a file into the lanes, chunk after chunk, in their order. Each chunk is written into the outbox
- * together with how far the import has come, and then added to the lanes. Whoever goes on hands over what the outbox
- * has, by the same ids, which lanes and ledger know: a row has its effect once.
+ * Adds the rows of a file to the lanes in chunks, in order. Each chunk is written to the outbox in the same
+ * transaction as the progress of the import, and then added to the lanes. A resumed import adds the envelopes
+ * in the outbox again with the same ids, which lanes and ledger recognize, so each row has its effect once.
  *
- * @param stored where it stands
- * @param rows of the file, behind those that are done with
- * @throws {ImportError} when it cannot go on; it can be run again
+ * @param stored state of the import
+ * @param rows rows of the file after the rows that are already processed
+ * @throws {ImportError} if the import cannot continue; it can be run again
  */
 export async function runImport(
   stored: StoredImport,
   rows: AsyncIterable<MappedRow[]>,
-  importing: Importing,
+  importing: ImportOptions,
 ): Promise<ImportEnd> {
   const { pool, refusedRows, yielding, onProgress, leaving, lanes } = importing;
   let progress: ImportProgress = progressOf(stored);
@@ -75,22 +75,22 @@ export async function runImport(
     ? addToLanes(inPresentLanes(stored.staged as LaneEntry[], lanes), importing)
     : undefined;
   await adding;
-  await refusedRows.goOn(progress.refusedBytes);
+  await refusedRows.resume(progress.refusedBytes);
 
   async function take(chunk: Chunk): Promise<void> {
-    // Of the one before, the lanes have all: its place in the outbox is free.
+    // Wait until the lanes have the previous chunk, because this one replaces it in the outbox.
     await adding;
     const { progress: next, staged } = chunk;
     if (!(await stageEnvelopes(pool, stored, { expected: progress.rows, progress: next, staged })))
-      throw taken(stored);
+      throw takenOver(stored);
     progress = next;
     onProgress(progress);
     adding = addToLanes(staged.entries, importing);
-    // Its failure is heard by whoever comes next, or at the end.
+    // The next chunk, or the end of the import, awaits `adding` and gets its error.
     adding.catch(() => {});
   }
 
-  /** What the lanes have by now need not lie in the outbox, which holds what people are called. */
+  /** Removes envelopes that the lanes have from the outbox, because they contain personal data. */
   async function clear(): Promise<void> {
     await adding;
     const staged = { entries: [], envelopeIds: [] };
@@ -109,19 +109,19 @@ export async function runImport(
     await clear();
     return { ...progress, end: 'left', warned };
   }
-  if (!(await finishImport(pool, stored, progress.rows))) throw taken(stored);
+  if (!(await finishImport(pool, stored, progress.rows))) throw takenOver(stored);
   return { ...progress, end: 'finished', warned };
 
-  /** Resolves to whether it was told to stop before the end. */
+  /** Resolves to whether the import was asked to stop before the end. */
   async function takeAll(): Promise<boolean> {
-    for await (const batch of cut(rows, yielding.chunkRows)) {
+    for await (const batch of toChunks(rows, yielding.chunkRows)) {
       await yielding.wait(leaving);
       if (leaving.aborted) return true;
       const started = performance.now();
       const caller = await importing.callerOf(newId());
       const judged = judgeRows(batch, importing.judge, caller);
       warned += judged.warned;
-      // Before the rows count as done with.
+      // Store refused rows before the progress counts them as processed.
       await refusedRows.write(judged.refused);
       const { objects, refused, size } = judged;
       const next = {
@@ -146,7 +146,7 @@ function progressOf({ rows, accepted, refused, refusedBytes }: ImportProgress): 
   return { rows, accepted, refused, refusedBytes };
 }
 
-function taken({ file }: StoredImport & ImportKey): ImportError {
+function takenOver({ file }: StoredImport & ImportKey): ImportError {
   return new ImportError(`${file}: another process has taken over this import`);
 }
 
@@ -158,21 +158,30 @@ interface Request {
 function packed(
   objects: AcceptedObject[],
   { request, size }: Request,
-  { lanes, maxEnvelopeObjects }: Importing,
+  { lanes, maxEnvelopeObjects }: ImportOptions,
 ): Chunk['staged'] {
   if (objects.length === 0) return { entries: [], envelopeIds: [] };
   const entries = pack([{ request, objects, bytes: size }], lanes, maxEnvelopeObjects);
-  // The ledger knows a fence by its first lane's envelope alone.
+  // The ledger identifies a fence by the envelope of its first lane only.
   return { entries, envelopeIds: [...new Set(entries.map(({ id, envelope }) => envelope.fence?.id ?? id))] };
 }
 
-/** Chunks of at most so many rows, as it is asked for at the time, or so many characters. */
-async function* cut(batches: AsyncIterable<MappedRow[]>, most: () => number): AsyncGenerator<MappedRow[]> {
+/**
+ * Splits rows into chunks with a maximum number of rows, which may change over time, and a maximum number of
+ * characters.
+ */
+async function* toChunks(
+  batches: AsyncIterable<MappedRow[]>,
+  maxRows: () => number,
+): AsyncGenerator<MappedRow[]> {
   let chunk: MappedRow[] = [];
   let characters = 0;
   for await (const batch of batches) {
     for (const row of batch) {
-      if (chunk.length > 0 && (chunk.length >= most() || characters + row.text.length > MOST_CHARACTERS)) {
+      if (
+        chunk.length > 0 &&
+        (chunk.length >= maxRows() || characters + row.text.length > MAX_CHUNK_CHARACTERS)
+      ) {
         yield chunk;
         chunk = [];
         characters = 0;
@@ -184,8 +193,11 @@ async function* cut(batches: AsyncIterable<MappedRow[]>, most: () => number): As
   if (chunk.length > 0) yield chunk;
 }
 
-/** Adds the same entries until the queue has them: a second time has no second effect. @throws {ImportError} */
-async function addToLanes(entries: LaneEntry[], { producer, leaving }: Importing): Promise<void> {
+/**
+ * Adds entries and retries until the queue has accepted them. Adding an entry twice has no second effect.
+ * @throws {ImportError}
+ */
+async function addToLanes(entries: LaneEntry[], { producer, leaving }: ImportOptions): Promise<void> {
   if (entries.length === 0) return;
   const add = () =>
     producer.add(entries).then(
@@ -196,7 +208,7 @@ async function addToLanes(entries: LaneEntry[], { producer, leaving }: Importing
       },
     );
   const cause = await until(add, {
-    ...{ every: backOff(FIRST_PAUSE_MS, LONGEST_PAUSE_MS), deadline: Date.now() + PATIENCE_MS, leaving },
+    ...{ every: backOff(FIRST_PAUSE_MS, MAX_PAUSE_MS), deadline: Date.now() + QUEUE_TIMEOUT_MS, leaving },
     isSo: (failure) => failure === undefined,
   });
   if (cause === undefined) return;

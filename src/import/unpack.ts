@@ -5,26 +5,29 @@ import { crc32, createGunzip, createInflateRaw, type Gunzip, type InflateRaw } f
 import { readAt } from '../platform/files.ts';
 import { unzstd } from './codecs.ts';
 
-/** The texts of a file: itself, what was packed, or the entries of an archive. */
+/** Reads the texts of a file: the file itself, its decompressed content, or the entries of an archive. */
 
-/** What a person at the command line has to mend: the file, where in it, and the rule. */
+/**
+ * Thrown for an error that a user of the command line must fix. The message names the file, the position and
+ * the rule.
+ */
 export class ImportError extends Error {
   override name = 'ImportError';
 }
 
-/** A file without a row: a header alone, or empty lines. */
+/** Thrown for a file without rows, for example with only a header or empty lines. */
 export class NoRows extends ImportError {}
 
-/** One text within a file: the file itself, unpacked if it was packed, or an entry of an archive. */
+/** One text in a file: the file itself, decompressed if necessary, or an entry of an archive. */
 export interface Part {
-  /** For messages: the file, and the entry within it. */
+  /** Name for messages: the file and the entry in it. */
   name: string;
   bytes(): AsyncIterable<Buffer>;
 }
 
 export type Kind = 'plain' | 'gzip' | 'zstd' | 'zip' | Table;
 
-/** Files that have rows of columns instead of a text. */
+/** Binary formats with rows and columns. */
 type Table = 'parquet' | 'avro';
 
 const CHUNK_BYTES = 1_048_576;
@@ -34,9 +37,9 @@ export interface Source {
   name: string;
   size: number;
   kind: Kind;
-  /** Of an archive. */
+  /** Entries of an archive. */
   entries: readonly ZipEntry[];
-  /** Told of each piece that is read of the file. */
+  /** Called with the number of bytes of each read. */
   onBytes?: (bytes: number) => void;
 }
 
@@ -54,12 +57,12 @@ function unpacked(kind: Kind, packed: AsyncGenerator<Buffer>, name: string): Asy
 
 async function* entryBytes(source: Source, entry: ZipEntry): AsyncGenerator<Buffer> {
   const name = `${source.name}: ${entry.name}`;
-  const from = await placeOf(source.handle, entry);
+  const from = await dataOffset(source.handle, entry);
   const packed = rawBytes({ ...source, from, size: Math.min(source.size, from + entry.packedBytes) });
   yield* checked(entry.isDeflated ? unzipped(packed, name, createInflateRaw(UNZIP)) : packed, entry);
 }
 
-/** The bytes that the file had when it was opened. */
+/** Reads the bytes that the file had when it was opened. */
 export async function* rawBytes(
   { handle, name, size, onBytes, from = 0 }: Omit<Source, 'kind' | 'entries'> & { from?: number },
   hash?: Hash,
@@ -67,7 +70,7 @@ export async function* rawBytes(
   let at = from;
   while (at < size) {
     const wanted = Math.min(CHUNK_BYTES, size - at);
-    // Not one buffer for all: what is read is held on to for a while.
+    // Allocate a new buffer for each read, because callers hold the chunks for a while.
     const { buffer, bytesRead } = await handle.read(Buffer.allocUnsafe(wanted), 0, wanted, at);
     if (bytesRead === 0)
       throw new ImportError(`${name} ends after byte ${at}: it was truncated while it was being read`);
@@ -86,7 +89,7 @@ async function* unzipped(
   name: string,
   unzip: Gunzip | InflateRaw,
 ): AsyncGenerator<Buffer> {
-  // What goes wrong comes out of the reading below.
+  // A failure is thrown by the loop below.
   const fed = pipeline(packed, unzip).catch(() => {});
   try {
     for await (const chunk of unzip) yield chunk as Buffer;
@@ -97,26 +100,26 @@ async function* unzipped(
   }
 }
 
-/** What cannot be read of an archive; the message has no name of the file. */
+/** Thrown for an archive that cannot be read. The message does not contain the name of the file. */
 export class BrokenZip extends Error {
   override name = 'BrokenZip';
 }
 
-/** A file in an archive. Its name is shown and never a path: nothing is written to where it leads. */
+/** A file in an archive. Its name is only displayed and never used as a path. */
 interface ZipEntry {
   name: string;
   isDeflated: boolean;
   crc: number;
   packedBytes: number;
   bytes: number;
-  /** Where its header begins, which stands before its bytes. */
+  /** Offset of the local header, which precedes the bytes of the file. */
   offset: number;
 }
 
 const END = 0x06054b50;
 const END_BYTES = 22;
-/** Behind the end there may be a comment. */
-const MOST_COMMENT_BYTES = 65_535;
+/** A comment may follow the end record. */
+const MAX_COMMENT_BYTES = 65_535;
 const END_64_LOCATOR = 0x07064b50;
 const LOCATOR_BYTES = 20;
 const END_64 = 0x06064b50;
@@ -126,23 +129,24 @@ const CENTRAL_BYTES = 46;
 const LOCAL = 0x04034b50;
 const LOCAL_BYTES = 30;
 
-/** Files of one archive, and bytes of its list of them. */
-const MOST_ENTRIES = 10_000;
-const MOST_LIST_BYTES = 16_777_216;
+/** Maximum number of files in an archive, and maximum bytes of its file list. */
+const MAX_ENTRIES = 10_000;
+const MAX_LIST_BYTES = 16_777_216;
 
 const IN_64_BITS = 0xffffffff;
 
 /**
- * The files of a zip archive that have anything in them, by name. What a desktop adds for itself is left out.
+ * Lists the non-empty files of a zip archive, sorted by name. Hidden files and `__MACOSX` folders are
+ * omitted.
  * @throws {BrokenZip}
  */
 export async function listZip(handle: FileHandle, size: number): Promise<ZipEntry[]> {
   const { at, bytes, count } = await findList(handle, size);
-  if (count > MOST_ENTRIES) throw new BrokenZip(`it has more than ${MOST_ENTRIES} files`);
-  if (bytes > MOST_LIST_BYTES || at + bytes > size) throw new BrokenZip('its file list is damaged');
-  const list = await readPlace(handle, at, bytes);
+  if (count > MAX_ENTRIES) throw new BrokenZip(`it has more than ${MAX_ENTRIES} files`);
+  if (bytes > MAX_LIST_BYTES || at + bytes > size) throw new BrokenZip('its file list is damaged');
+  const list = await readRange(handle, at, bytes);
   const entries: ZipEntry[] = [];
-  for (let place = 0, from = 0; place < count; place++) {
+  for (let index = 0, from = 0; index < count; index++) {
     if (from + CENTRAL_BYTES > list.length || list.readUInt32LE(from) !== CENTRAL)
       throw new BrokenZip('its file list is damaged');
     const [nameBytes, extraBytes, commentBytes] = [28, 30, 32].map((field) =>
@@ -158,11 +162,14 @@ export async function listZip(handle: FileHandle, size: number): Promise<ZipEntr
     .sort((one, other) => (one.name < other.name ? -1 : 1));
 }
 
-/** Bytes that many entries share unpack to far more than the archive has: no program writes such a one. */
+/**
+ * Rejects entries that share bytes: they would expand to far more than the size of the archive, and no
+ * ordinary program writes them.
+ */
 function refuseOverlaps(entries: readonly ZipEntry[], list: number): void {
   const inOrder = [...entries].sort((one, other) => one.offset - other.offset);
-  for (const [place, { name, offset, packedBytes }] of inOrder.entries()) {
-    const next = inOrder[place + 1]?.offset ?? list;
+  for (const [index, { name, offset, packedBytes }] of inOrder.entries()) {
+    const next = inOrder[index + 1]?.offset ?? list;
     if (offset + LOCAL_BYTES + packedBytes > next)
       throw new BrokenZip(`${name} overlaps the next file in the archive`);
   }
@@ -170,7 +177,7 @@ function refuseOverlaps(entries: readonly ZipEntry[], list: number): void {
 
 function readEntry(fixed: Buffer, extra: Buffer): ZipEntry {
   const [flags, method] = [fixed.readUInt16LE(8), fixed.readUInt16LE(10)];
-  // biome-ignore lint/suspicious/noControlCharactersInRegex: a terminal would obey them
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: a terminal would interpret them
   const name = fixed.toString('utf8', CENTRAL_BYTES).replace(/[\u0000-\u001f\u007f-\u009f]/g, '?');
   if ((flags & 1) === 1) throw new BrokenZip(`${name} is encrypted`);
   if (method !== 0 && method !== 8)
@@ -180,19 +187,19 @@ function readEntry(fixed: Buffer, extra: Buffer): ZipEntry {
     const value = fixed.readUInt32LE(field);
     return value === IN_64_BITS ? (long.shift() ?? value) : value;
   };
-  // In this order they stand in the extra field.
+  // The extra field holds these numbers in this order.
   const [bytes, packedBytes, offset] = [take(24), take(20), take(42)];
   return { name, isDeflated: method === 8, crc: fixed.readUInt32LE(16), packedBytes, bytes, offset };
 }
 
-/** The numbers that did not fit into 32 bits. */
+/** Returns the numbers of the extra field that do not fit into 32 bits. */
 function readLong(extra: Buffer): number[] {
   for (let at = 0; at + 4 <= extra.length; ) {
     const [id, bytes] = [extra.readUInt16LE(at), extra.readUInt16LE(at + 2)];
     const field = extra.subarray(at + 4, at + 4 + bytes);
     if (id === 1)
-      return Array.from({ length: field.length >> 3 }, (_, place) =>
-        Number(field.readBigUInt64LE(place * 8)),
+      return Array.from({ length: field.length >> 3 }, (_, index) =>
+        Number(field.readBigUInt64LE(index * 8)),
       );
     at += 4 + bytes;
   }
@@ -200,42 +207,42 @@ function readLong(extra: Buffer): number[] {
 }
 
 async function findList(handle: FileHandle, size: number) {
-  const tail = await readPlace(
+  const tail = await readRange(
     handle,
-    Math.max(0, size - END_BYTES - MOST_COMMENT_BYTES),
-    END_BYTES + MOST_COMMENT_BYTES,
+    Math.max(0, size - END_BYTES - MAX_COMMENT_BYTES),
+    END_BYTES + MAX_COMMENT_BYTES,
   );
   let end = tail.length - END_BYTES;
   while (end >= 0 && tail.readUInt32LE(end) !== END) end -= 1;
   if (end < 0) throw new BrokenZip('it is truncated: its end record is missing');
-  const found = {
+  const record = {
     count: tail.readUInt16LE(end + 10),
     bytes: tail.readUInt32LE(end + 12),
     at: tail.readUInt32LE(end + 16),
   };
-  if (end < LOCATOR_BYTES || tail.readUInt32LE(end - LOCATOR_BYTES) !== END_64_LOCATOR) return found;
-  const long = await readPlace(handle, Number(tail.readBigUInt64LE(end - LOCATOR_BYTES + 8)), END_64_BYTES);
+  if (end < LOCATOR_BYTES || tail.readUInt32LE(end - LOCATOR_BYTES) !== END_64_LOCATOR) return record;
+  const long = await readRange(handle, Number(tail.readBigUInt64LE(end - LOCATOR_BYTES + 8)), END_64_BYTES);
   if (long.length < END_64_BYTES || long.readUInt32LE(0) !== END_64)
     throw new BrokenZip('its end record is damaged');
   const [count, bytes, at] = [32, 40, 48].map((field) => Number(long.readBigUInt64LE(field)));
   return { count: count!, bytes: bytes!, at: at! };
 }
 
-/** Fewer bytes at the end of the file. @throws {BrokenZip} */
-function readPlace(handle: FileHandle, at: number, bytes: number): Promise<Buffer> {
+/** Reads bytes at an offset; fewer at the end of the file. @throws {BrokenZip} */
+function readRange(handle: FileHandle, at: number, bytes: number): Promise<Buffer> {
   if (!Number.isSafeInteger(at)) throw new BrokenZip('it has an offset that is out of range');
   return readAt(handle, at, bytes);
 }
 
-/** Where the packed bytes of an entry begin. @throws {BrokenZip} */
-async function placeOf(handle: FileHandle, { name, offset }: ZipEntry): Promise<number> {
-  const header = await readPlace(handle, offset, LOCAL_BYTES);
+/** Returns the offset of the compressed bytes of an entry. @throws {BrokenZip} */
+async function dataOffset(handle: FileHandle, { name, offset }: ZipEntry): Promise<number> {
+  const header = await readRange(handle, offset, LOCAL_BYTES);
   if (header.length < LOCAL_BYTES || header.readUInt32LE(0) !== LOCAL)
     throw new BrokenZip(`${name} is not at the position in the file list`);
   return offset + LOCAL_BYTES + header.readUInt16LE(26) + header.readUInt16LE(28);
 }
 
-/** Passes on what comes of an entry. @throws {BrokenZip} when it is not what was packed */
+/** Passes on the decompressed bytes of an entry. @throws {BrokenZip} if their length or checksum differs */
 async function* checked(
   chunks: AsyncIterable<Buffer>,
   { name, crc, bytes }: ZipEntry,

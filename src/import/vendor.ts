@@ -4,17 +4,20 @@ import { asRecord, isRecord, recordsOf } from '../profile/values.ts';
 import type { ImportType, Mapped } from './mapping.ts';
 import type { Layout, Refusal, Values } from './reader.ts';
 
-/** One object of the API, and what it is one of. */
+/** An object of the API and its type. */
 export type Sent = { type: ImportType | 'aliases'; object: Values };
 
-/** A vendor's own form of a file, as far as its public documents show it; and our own. */
+/**
+ * A file format of the vendor, as far as its public documentation describes it, or Penstock's own export
+ * format.
+ */
 interface VendorFormat {
   layout: Layout;
-  /** What its rows may be; the first, unless told. None: each row says it. */
+  /** Types of objects that rows can be; the first is the default. Empty if each row names its type. */
   types: readonly ImportType[];
-  /** Columns that have other names there than in the API. */
+  /** Columns whose names differ from the API. */
   columns(serviceIdField: string): readonly Mapped[];
-  /** What a row becomes, behind its mapping. */
+  /** Translates a row after it was mapped. */
   translate(values: Values, type: ImportType): { sent: Sent[] } | Refusal;
 }
 
@@ -33,7 +36,7 @@ const userImport: VendorFormat = {
   translate(values, type) {
     if (type === 'events') return { sent: [{ type, object: withOwnProperties(values) }] };
     const { subscription_group_id, subscription_state, ...object } = values;
-    // A user whom only an alias names is made as well.
+    // A user that is identified only by an alias is created as well.
     if (isGiven(object.user_alias)) object._update_existing_only = false;
     if (isGiven(subscription_group_id))
       object.subscription_groups = [
@@ -43,7 +46,10 @@ const userImport: VendorFormat = {
   },
 };
 
-/** A column `bought.properties.size` is the property `size` of events with the name `bought`, and nothing of others. */
+/**
+ * Keeps the properties of an event: a column `bought.properties.size` is the property `size` of events named
+ * `bought`, and is omitted for other events.
+ */
 function withOwnProperties(values: Values): Values {
   const { properties, ...object } = values;
   if (!isRecord(properties)) return values;
@@ -55,7 +61,7 @@ function withOwnProperties(values: Values): Values {
   return { ...object, properties: Object.fromEntries(own) };
 }
 
-/** Fields of an exported user that the API takes under the same name. */
+/** Fields of an exported user that the API accepts under the same name. */
 const TAKEN = [
   ...['external_id', 'first_name', 'last_name', 'email', 'dob', 'home_city', 'country', 'phone', 'language'],
   ...['time_zone', 'gender', 'email_subscribe', 'push_subscribe'],
@@ -64,8 +70,8 @@ const TAKEN = [
 /**
  * https://www.braze.com/docs/api/endpoints/export/user_data/post_users_segment
  *
- * An exported user has sums of events and purchases, and names of apps where the API wants their ids: none of that can be
- * brought in.
+ * An exported user has aggregates of events and purchases, and app names where the API requires app ids.
+ * These cannot be imported.
  */
 const segmentExport: VendorFormat = {
   layout: 'ndjson',
@@ -74,12 +80,12 @@ const segmentExport: VendorFormat = {
   translate: (values) => ({ sent: userOf(values, TAKEN) }),
 };
 
-/** An exported user as an object of the API, and one for each further alias. */
+/** Converts an exported user to an object of the API, and one object for each further alias. */
 function userOf(values: Values, taken: readonly string[]): [Sent, ...Sent[]] {
   const object: Values = {};
   for (const field of taken) if (isGiven(values[field])) object[field] = values[field];
   if (isRecord(values.custom_attributes))
-    // A custom attribute is none of the fields.
+    // A custom attribute with the name of a field is omitted.
     for (const [name, value] of Object.entries(values.custom_attributes))
       if (!Object.hasOwn(object, name) && !taken.includes(name)) object[name] = value;
   const [longitude, latitude] = Array.isArray(values.last_coordinates) ? values.last_coordinates : [];
@@ -99,21 +105,24 @@ function userOf(values: Values, taken: readonly string[]): [Sent, ...Sent[]] {
   return [{ type: 'users', object }, ...sent];
 }
 
-/** Further fields of our own export, which the API takes as it has given them. */
+/** Further fields of Penstock's export that the API accepts unchanged. */
 const OWN_TAKEN = [
   ...[...TAKEN, 'image_url', 'date_of_first_session', 'date_of_last_session', 'marked_email_as_spam_at'],
   ...['email_open_tracking_disabled', 'email_click_tracking_disabled', 'facebook', 'twitter'],
 ];
 
-/** Texts of JSON in a Parquet file. */
+/** Fields that a Parquet file has as JSON texts. */
 const STRUCTURES = [
   ...['user_aliases', 'last_coordinates', 'custom_attributes', 'push_tokens', 'facebook', 'twitter'],
 ];
 
-/** Push tokens of one object. */
+/** Maximum number of push tokens in one object. */
 const TOKENS_AT_ONCE = 100;
 
-/** What `penstock export` writes of users, as NDJSON or Parquet. Sums, and times of states, are not brought in. */
+/**
+ * Format of users in `penstock export`, as NDJSON or Parquet. Aggregates and the times of subscription states
+ * are not imported.
+ */
 const ownExport: VendorFormat = {
   layout: 'ndjson',
   types: ['users'],
@@ -124,7 +133,7 @@ const ownExport: VendorFormat = {
       const value = values[name];
       if (typeof value === 'string') values[name] = parsedOrText(value);
     }
-    // A state that nobody has said of an address is told as this one, too.
+    // The export has this default also for addresses whose state was never set.
     for (const name of ['email_subscribe', 'push_subscribe'])
       if (values[name] === 'subscribed') delete values[name];
     const [user, ...aliases] = userOf(values, OWN_TAKEN);
@@ -135,7 +144,7 @@ const ownExport: VendorFormat = {
     const { external_id, user_alias, email, phone } = user.object;
     const isNamed = [external_id, user_alias, email, phone].some(isGiven);
     if (own.length > 0) user.object.push_tokens = own.slice(0, TOKENS_AT_ONCE);
-    // Whom only a device names.
+    // A user that is identified only by a device.
     if (!isNamed && own.length === 1) user.object.push_token_import = true;
     const further: Sent[] = [];
     for (let at = TOKENS_AT_ONCE; at < own.length; at += TOKENS_AT_ONCE) {
@@ -153,7 +162,7 @@ const PURCHASE = 'users.behaviors.Purchase';
 /**
  * https://www.braze.com/docs/user_guide/data_and_analytics/braze_currents/event_glossary/customer_behavior_events/
  *
- * Custom events and purchases, flat as for storage or nested as for a connector.
+ * Custom events and purchases, either flat as in storage exports or nested as in connectors.
  */
 const currents: VendorFormat = {
   layout: 'ndjson',

@@ -1,55 +1,64 @@
 import { poll, rest, until } from '../platform/poll.ts';
 import { type SeenProcess, SILENT_SECONDS } from '../store/processes.ts';
 
-/** Rows of a chunk while nobody else sends anything, and while somebody does: a live object waits behind one of those. */
+/** Rows of a chunk without and with live traffic. A live object may have to wait for one chunk. */
 const ROWS = 2000;
-const ROWS_BESIDE_OTHERS = 250;
+const ROWS_WITH_LIVE_TRAFFIC = 250;
 
-/** Jobs that may wait in each lane, likewise: with fewer, workers would be idle between two looks. */
+/**
+ * Maximum number of jobs waiting in each lane, without and with live traffic. With fewer, workers would be
+ * idle between two checks.
+ */
 const WAITING = 40;
-const WAITING_BESIDE_OTHERS = 3;
+const WAITING_WITH_LIVE_TRAFFIC = 3;
 
-/** Rests beside others, in times of the work before: a quarter of the time at most. */
-const REST = 3;
+/**
+ * Pause with live traffic, as a multiple of the preceding work: the import works at most a quarter of the
+ * time.
+ */
+const PAUSE_FACTOR = 3;
 
-/** Milliseconds of the longest rest: a chunk that has waited for a queue which was away was no work of that long. */
-const LONGEST_REST_MS = 2000;
+/**
+ * Maximum milliseconds of a pause. The time of a chunk includes waiting for an unavailable queue, which is
+ * not work.
+ */
+const MAX_PAUSE_MS = 2000;
 
-/** Milliseconds to rest beside others behind so many of work. */
-export const restAfter = (worked: number): number => Math.min(LONGEST_REST_MS, REST * worked);
+/** Returns the milliseconds to pause with live traffic after the given milliseconds of work. */
+export const restAfter = (worked: number): number => Math.min(MAX_PAUSE_MS, PAUSE_FACTOR * worked);
 
-/** Milliseconds between two looks at lanes that hold enough. */
-const ASK_AGAIN_MS = 20;
+/** Milliseconds between two checks of full lanes. */
+const LANE_CHECK_MS = 20;
 
-/** Milliseconds between two looks at what web processes take. */
-const LOOK_MS = 1000;
+/** Milliseconds between two checks of the traffic of web processes. */
+const TRAFFIC_CHECK_MS = 1000;
 
-/** Milliseconds of waiting for the lanes after which a person is told. */
-const SAY_AFTER_MS = 10_000;
+/** Milliseconds of waiting for the lanes after which the user is informed. */
+const NOTIFY_AFTER_MS = 10_000;
 
-/** What keeps an import behind live traffic. */
+/** Throttles an import in favour of live traffic. */
 export interface Yielding {
-  /** Most rows of the next chunk. */
+  /** Maximum number of rows of the next chunk. */
   chunkRows(): number;
-  /** Resolves when the next chunk may go; at once when told to leave. */
+  /** Resolves when the next chunk may be added, or immediately when `leaving` aborts. */
   wait(leaving: AbortSignal): Promise<void>;
-  /** A chunk took so many milliseconds of work. */
+  /** Reports the milliseconds of work of a chunk. */
   worked(milliseconds: number): void;
   stop(): Promise<void>;
 }
 
-/** What is asked of a heartbeat. */
+/** The fields of a heartbeat that are used. */
 export type Heartbeat = Pick<SeenProcess, 'name' | 'silentSeconds' | 'objectsPerSecond'>;
 
 export interface YieldingOptions {
-  /** The last one of each process. */
+  /** Returns the last heartbeat of each process. */
   heartbeats(): Promise<readonly Heartbeat[]>;
-  /** Jobs that wait in all lanes. */
+  /** Returns the number of jobs that wait in all lanes. */
   waiting(): number;
   lanes: number;
-  /** Of the queue: an import keeps below half of it. */
+  /** High-water mark of the queue. An import fills at most half of it. */
   highWaterMark: number;
-  /** Hears that the lanes have been full for long. */
+  /** Called once when the lanes have been full for a long time. */
   onWait(): void;
 }
 
@@ -57,39 +66,40 @@ const takesLiveTraffic = ({ name, silentSeconds, objectsPerSecond }: Heartbeat):
   name === 'web' && silentSeconds < SILENT_SECONDS && objectsPerSecond > 0;
 
 /**
- * Gives way to live traffic, as the heartbeats of web processes tell it. Beside it chunks are small, lanes are kept
- * nearly empty, and the import rests for most of the time.
+ * Throttles an import while the heartbeats of web processes report live traffic. Chunks are then small, lanes
+ * are kept nearly empty, and the import pauses for most of the time.
  */
 export function createYielding(options: YieldingOptions): Yielding {
   const { heartbeats, waiting, lanes, highWaterMark, onWait } = options;
-  let isBesideOthers = true;
-  let restUntil = 0;
-  let isSaid = false;
-  const looks = poll(LOOK_MS, async () => {
-    isBesideOthers = (await heartbeats()).some(takesLiveTraffic);
+  let hasLiveTraffic = true;
+  let pauseUntil = 0;
+  let isNotified = false;
+  const trafficPoller = poll(TRAFFIC_CHECK_MS, async () => {
+    hasLiveTraffic = (await heartbeats()).some(takesLiveTraffic);
   });
-  // It begins as if there were others, until that is known.
-  void looks.now();
+  // Assume live traffic until the first check has ended.
+  void trafficPoller.now();
 
-  const most = () => Math.min(highWaterMark / 2, lanes * (isBesideOthers ? WAITING_BESIDE_OTHERS : WAITING));
+  const maxWaiting = () =>
+    Math.min(highWaterMark / 2, lanes * (hasLiveTraffic ? WAITING_WITH_LIVE_TRAFFIC : WAITING));
 
   return {
-    chunkRows: () => (isBesideOthers ? ROWS_BESIDE_OTHERS : ROWS),
+    chunkRows: () => (hasLiveTraffic ? ROWS_WITH_LIVE_TRAFFIC : ROWS),
     async wait(leaving) {
       const started = performance.now();
-      if (isBesideOthers && restUntil > started) await rest(restUntil - started, leaving);
-      await until(() => waiting() < most(), {
-        ...{ every: ASK_AGAIN_MS, leaving },
+      if (hasLiveTraffic && pauseUntil > started) await rest(pauseUntil - started, leaving);
+      await until(() => waiting() < maxWaiting(), {
+        ...{ every: LANE_CHECK_MS, leaving },
         inVain() {
-          if (isSaid || performance.now() - started < SAY_AFTER_MS) return;
-          isSaid = true;
+          if (isNotified || performance.now() - started < NOTIFY_AFTER_MS) return;
+          isNotified = true;
           onWait();
         },
       });
     },
     worked(milliseconds) {
-      restUntil = performance.now() + restAfter(milliseconds);
+      pauseUntil = performance.now() + restAfter(milliseconds);
     },
-    stop: () => looks.stop(),
+    stop: () => trafficPoller.stop(),
   };
 }

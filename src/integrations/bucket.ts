@@ -1,7 +1,7 @@
 import { Readable } from 'node:stream';
 import { GetObjectCommand, NoSuchKey, paginateListObjectsV2 } from '@aws-sdk/client-s3';
 import { poll } from '../platform/poll.ts';
-import { unwatched, type Watcher, watchedStep } from '../platform/steps.ts';
+import { runStep, unwatched, type Watcher } from '../platform/steps.ts';
 import { linkSignals } from '../platform/time-limit.ts';
 import {
   type Bucket,
@@ -290,7 +290,7 @@ export async function* fetchObjects(
       const path = `${scratch.inputs}/object`;
       const name = `s3://${place.bucket}/${object.key}`;
       const step = { name, doing: 'fetching', of: 'bytes', total: object.size } as const;
-      yield await watchedStep(watcher, step, () =>
+      yield await runStep(watcher, step, () =>
         fetchObject(bucket, object, {
           ...{ scratch, path, packed: false, signal, onBytes: watcher.move },
         }),

@@ -1,13 +1,13 @@
 /** The beginning of a body, up to a limit. */
 export interface BoundedBody {
   bytes: Buffer;
-  /** Whether the body had no more than that. */
+  /** Whether the body ended within the limit. */
   isWhole: boolean;
 }
 
 /**
- * Reads at most `limit` bytes of a body, and closes its connection when the body is longer. Use it for each answer of
- * another server that is held in memory: a few packed kilobytes may have gigabytes when they are unpacked.
+ * Reads at most `limit` bytes of a body, and closes its connection when the body is longer. Use it for each
+ * response of another server that is held in memory: a few compressed kilobytes can expand to gigabytes.
  */
 export async function readUpTo(limit: number, body: AsyncIterable<Uint8Array>): Promise<BoundedBody> {
   const chunks: Uint8Array[] = [];

@@ -10,16 +10,16 @@ export interface Reservation {
 }
 
 export interface ByteBudgetSettings {
-  /** Bytes of all owners together. */
+  /** Bytes that all owners together may hold. */
   mostBytes: number;
-  /** Bytes of one owner. */
+  /** Bytes that one owner may hold. */
   mostOfOne: number;
-  /** Bytes of all callers without a key together. */
+  /** Bytes that all callers without a key may hold together. */
   mostOfStrangers: number;
 }
 
-/** All callers without a key: one owner. */
-const STRANGERS = '';
+/** Owner that stands for all callers without a key. */
+const ANONYMOUS = '';
 
 /**
  * Bytes of memory that requests may hold together, shared by workspace. An owner that holds nothing may always reserve as
@@ -44,21 +44,21 @@ export class ByteBudget {
   }
 
   /** @param owner id of the workspace or company; absent for a caller without a key */
-  hasRoom(bytes: number, owner = STRANGERS): boolean {
+  hasRoom(bytes: number, owner = ANONYMOUS): boolean {
     const { mostBytes, mostOfOne, mostOfStrangers } = this.#settings;
-    const most = owner === STRANGERS ? mostOfStrangers : mostOfOne;
-    return this.#held + bytes <= mostBytes && (this.#byOwner.get(owner) ?? 0) + bytes <= most;
+    const limit = owner === ANONYMOUS ? mostOfStrangers : mostOfOne;
+    return this.#held + bytes <= mostBytes && (this.#byOwner.get(owner) ?? 0) + bytes <= limit;
   }
 
   /** @returns undefined if the owner or the budget has no room */
-  reserve(bytes: number, owner = STRANGERS): Reservation | undefined {
+  reserve(bytes: number, owner = ANONYMOUS): Reservation | undefined {
     const { mostOfOne, mostOfStrangers } = this.#settings;
-    const weight = Math.min(bytes, owner === STRANGERS ? mostOfStrangers : mostOfOne);
+    const weight = Math.min(bytes, owner === ANONYMOUS ? mostOfStrangers : mostOfOne);
     return this.hasRoom(weight, owner) ? this.count(weight, owner) : undefined;
   }
 
   /** Counts bytes that are in memory already, also above the limit. */
-  count(bytes: number, owner = STRANGERS): Reservation {
+  count(bytes: number, owner = ANONYMOUS): Reservation {
     let own = 0;
     const add = (by: number) => {
       own += by;

@@ -2,7 +2,7 @@
 export interface ClockState {
   /** Milliseconds by which the product is ahead of the machine; negative if it is behind. */
   aheadMs: number;
-  /** Epoch milliseconds at which time stands still; null while it passes. */
+  /** Epoch milliseconds at which the clock is frozen; null while it runs. */
   frozenAt: number | null;
 }
 

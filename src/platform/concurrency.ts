@@ -16,39 +16,48 @@ export function openOnce<Given extends unknown[], Opened>(
 }
 
 export interface SemaphoreSettings {
-  /** How many work at a time. */
+  /** Maximum number of tasks that run at a time. */
   atOnce: number;
-  /** How many of one owner do. */
+  /** Maximum number of tasks of one owner that run at a time. */
   atOnceOfOne: number;
-  /** How many may wait; whoever comes behind them is refused at once. */
+  /** Maximum number of waiting tasks. Further tasks are refused immediately. */
   mostWaiting: number;
-  /** How many of one owner may. */
+  /** Maximum number of waiting tasks of one owner. */
   mostWaitingOfOne: number;
-  /** How long one waits, in ms. */
+  /** Maximum wait of a task, in milliseconds. */
   patience: number;
-  /** Owners whose work takes long: together they have one place less than there are. */
+  /**
+   * Returns whether the tasks of an owner take long. All heavy owners together leave one slot free for the
+   * others.
+   */
   isHeavy?(owner: string): boolean;
-  /** Whether nobody is to be refused for waiting just now. */
+  /**
+   * Returns whether a task that has reached its maximum wait may wait for another period instead of being
+   * refused.
+   */
   isExcused?(): boolean;
-  /** What a refusal is. */
+  /** Builds the error with which a task is refused. */
   refusal(reason: 'too many wait' | 'waited too long'): Error;
 }
 
 interface Owner {
   name: string;
   running: number;
-  /** In the order in which they came. */
+  /** Callbacks that start the waiting tasks, oldest first. */
   waiting: Set<() => void>;
 }
 
 /**
- * A fair semaphore: lets so much work at once use something scarce. The owners come in turn, however much any of them
- * asks for, and the work of one owner in the order in which it came.
+ * Creates a fair semaphore that limits concurrent use of a scarce resource. Owners take turns, however many
+ * tasks each of them has. Tasks of one owner start in the order in which they arrived.
  */
 export function createSemaphore(settings: SemaphoreSettings) {
   const { atOnce, atOnceOfOne, mostWaiting, mostWaitingOfOne, patience, refusal } = settings;
   const isHeavy = settings.isHeavy ?? (() => false);
-  /** Those who work or wait; whoever was let in goes to the end. */
+  /**
+   * Owners with running or waiting tasks, in the order of their turns. An owner that starts a task moves to
+   * the end.
+   */
   const owners = new Map<string, Owner>();
   let running = 0;
   let waiting = 0;
@@ -70,10 +79,10 @@ export function createSemaphore(settings: SemaphoreSettings) {
   function begin(owner: Owner): void {
     owner.running++;
     running++;
-    toTheEnd(owner);
+    moveToEnd(owner);
   }
 
-  function toTheEnd(owner: Owner): void {
+  function moveToEnd(owner: Owner): void {
     owners.delete(owner.name);
     owners.set(owner.name, owner);
   }
@@ -115,7 +124,7 @@ export function createSemaphore(settings: SemaphoreSettings) {
   function release(owner: Owner): void {
     owner.running--;
     running--;
-    toTheEnd(owner);
+    moveToEnd(owner);
     forget(owner);
     for (const next of owners.values()) {
       if (running >= atOnce || waiting === 0) return;
@@ -124,7 +133,9 @@ export function createSemaphore(settings: SemaphoreSettings) {
     }
   }
 
-  /** @throws `refusal` when too many wait, or one has waited too long; else what the work throws */
+  /**
+   * @throws `refusal` when too many tasks wait or this one waited too long; otherwise the error of the task
+   */
   async function use<T>(name: string, work: () => Promise<T>): Promise<T> {
     const owner = ownerOf(name);
     try {
@@ -147,16 +158,18 @@ export function createSemaphore(settings: SemaphoreSettings) {
 export type Semaphore = ReturnType<typeof createSemaphore>;
 
 /**
- * Request batching: calls that come while one is under way share the next, so that a thousand at once are a few. The first
- * waits for those of the present turn of the event loop.
+ * Creates a function that batches requests: calls that arrive while a batch is running share the next one, so
+ * that a thousand concurrent calls become a few. The first batch waits for the other calls of the current
+ * turn of the event loop.
  *
- * @param callAll answers for each of what was asked, in its order
- * @param most calls in one at most
- * @returns asks; rejects as the call does that it would have been in, or that it waited behind
+ * @param callAll returns one answer for each request, in the same order
+ * @param maxBatch maximum number of calls in a batch
+ * @returns a function that queues one request. It rejects with the error of its own batch, or of the batch
+ * that it was waiting for
  */
 export function together<Asked, Answer>(
   callAll: (asked: Asked[]) => Promise<Answer[]>,
-  most: number,
+  maxBatch: number,
 ): (asked: Asked) => Promise<Answer> {
   interface Call {
     asked: Asked;
@@ -170,12 +183,12 @@ export function together<Asked, Answer>(
     isRunning = true;
     await undefined;
     while (waiting.length > 0) {
-      const taken = waiting.splice(0, most);
+      const taken = waiting.splice(0, maxBatch);
       try {
         const answers = await callAll(taken.map(({ asked }) => asked));
         for (const [index, { resolve }] of taken.entries()) resolve(answers[index]!);
       } catch (error) {
-        // What waits behind it would wait as long again; it is refused with it.
+        // Waiting calls would wait as long again for the same failure, so they are rejected as well.
         const refused = [...taken, ...waiting];
         waiting = [];
         for (const { reject } of refused) reject(error as Error);

@@ -11,8 +11,9 @@ type Values = {
 };
 
 /**
- * Settings whose default depends on another setting. `readConfig` resolves them, and all other code reads them here: a
- * second derivation would give a process another answer than its parent or the command line.
+ * Settings whose default depends on another setting. `readConfig` resolves them, and all other code reads the
+ * resolved values. Deriving them in a second place could give a process another value than its parent or the
+ * command line has.
  */
 interface Resolved {
   readonly DEPLOYMENT_FORM: 'embedded' | 'production';
@@ -22,15 +23,15 @@ interface Resolved {
   readonly VENDOR_RULES: VendorLevel;
 }
 
-/** The settings' values. */
+/** The values of all settings. */
 export type Config = Omit<Values, keyof Resolved> & Resolved;
 
-/** Thrown when a setting is wrong; the message names each one, its rule and the value found. */
+/** Thrown when a setting is invalid. The message names each invalid setting, its rule and its value. */
 export class ConfigError extends Error {}
 
 /**
- * Reads and checks the settings. An empty value counts as unset.
- * @throws {ConfigError} naming every wrong setting.
+ * Reads and validates the settings. An empty value counts as unset.
+ * @throws {ConfigError} naming every invalid setting.
  */
 export function readConfig(environment: NodeJS.ProcessEnv = wholeEnvironment()): Config {
   const ajv = new Ajv({
@@ -41,7 +42,8 @@ export function readConfig(environment: NodeJS.ProcessEnv = wholeEnvironment()):
     validateSchema: false,
   });
   const values: Record<string, unknown> = {};
-  // Only those that are set are compiled: all of them would be a tenth of what the start of a worker costs.
+  // Compile only the rules of settings that are set: compiling all of them takes a tenth of the start of a
+  // worker.
   const given: Record<string, object> = {};
   for (const [name, setting] of Object.entries(settings)) {
     const value = environment[name]?.trim();
@@ -96,7 +98,10 @@ function resolve(values: Values, given: Record<string, object>): Resolved {
   };
 }
 
-/** A cluster finds its primaries by itself, and has one database. */
+/**
+ * Rejects settings that contradict REDIS_CLUSTER_NODES: a cluster reports its primaries itself and has only
+ * one database.
+ */
 function requireOneCluster({ REDIS_URL, REDIS_SENTINELS, REDIS_CLUSTER_NODES }: Config): void {
   if (!REDIS_CLUSTER_NODES) return;
   if (!REDIS_URL) throw new ConfigError('wrong setting: REDIS_CLUSTER_NODES needs REDIS_URL');
@@ -107,7 +112,7 @@ function requireOneCluster({ REDIS_URL, REDIS_SENTINELS, REDIS_CLUSTER_NODES }: 
     throw new ConfigError('wrong setting: REDIS_URL names a database, and a cluster has only the first');
 }
 
-/** The patterns of the settings have told their form. */
+/** Checks the values of the network lists. Their syntax has been checked by the patterns of the settings. */
 function requireNetworks(config: Config): void {
   for (const name of ['REFUSED_NETWORKS', 'ALLOWED_NETWORKS', 'SYNC_REFUSED_NETWORKS'] as const) {
     try {
@@ -120,7 +125,10 @@ function requireNetworks(config: Config): void {
   }
 }
 
-/** The name, the rule, and the value found unless it may be a secret or hold one. */
+/**
+ * Names the setting, its rule and the rejected value. Rules with a pattern omit the value, because it may
+ * contain a secret.
+ */
 function describe({ instancePath, keyword, params, parentSchema, message, data }: ErrorObject): string {
   const name = instancePath.slice(1);
   if (keyword === 'not')

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 
-/** The folder of package.json, prisma/ and the Procfile, from the sources as well as from dist/. */
+/** The folder that contains package.json, prisma/ and the Procfile, for the sources and for dist/ alike. */
 export const packageRoot = findUp(import.meta.dirname);
 
 function findUp(folder: string): string {
@@ -14,41 +14,44 @@ function findUp(folder: string): string {
   return findUp(parent);
 }
 
-/** Command that starts everything on this machine, for messages: the folder is a clone or an installed package. */
+/**
+ * The command that starts everything on this machine, for messages. It depends on whether Penstock is a clone
+ * or an installed package.
+ */
 export const START_COMMAND = packageRoot.split(path.sep).includes('node_modules')
   ? 'npx penstock start'
   : 'npm start';
 
-/** The release, as package.json has it. */
+/** The version in package.json. */
 export const packageVersion: string = JSON.parse(
   readFileSync(path.join(packageRoot, 'package.json'), 'utf8'),
 ).version;
 
 /**
- * Makes a folder and those above it that are missing, one after the other. Where nothing can be made, as in /proc,
- * Node's own way of making all of them tries for ever.
- * @returns the first that it has made; undefined: all were there
- * @throws the system's error; ENOENT where nothing can be made
+ * Creates a folder and its missing parents, one after the other. `mkdir` with `recursive` never ends where no
+ * folder can be created, for example in /proc.
+ * @returns the topmost folder that was created; undefined if all of them existed
+ * @throws the error of the system; ENOENT where no folder can be created
  */
 export async function makeFolders(
   folder: string,
   { mode }: { mode?: number } = {},
 ): Promise<string | undefined> {
   const missing: string[] = [];
-  for (let above = path.resolve(folder); !(await isThere(above)); above = path.dirname(above))
+  for (let above = path.resolve(folder); !(await exists(above)); above = path.dirname(above))
     missing.unshift(above);
   for (const one of missing) {
     try {
       await mkdir(one, { mode });
     } catch (error) {
-      // Somebody else may have made it meanwhile.
-      if ((error as NodeJS.ErrnoException).code !== 'EEXIST' || !(await isThere(one))) throw error;
+      // Another process may have created the folder meanwhile.
+      if ((error as NodeJS.ErrnoException).code !== 'EEXIST' || !(await exists(one))) throw error;
     }
   }
   return missing[0];
 }
 
-async function isThere(name: string): Promise<boolean> {
+async function exists(name: string): Promise<boolean> {
   try {
     await stat(name);
     return true;
@@ -59,14 +62,14 @@ async function isThere(name: string): Promise<boolean> {
 }
 
 /**
- * Reads a file in chunks. The file is opened by the first read: a stream that is opened earlier and never read reports a
- * failure to nobody, which would end the process.
+ * Reads a file in chunks. The first read opens the file: a stream that is opened earlier and never read would
+ * emit an unhandled error, which ends the process.
  */
 export async function* readChunks(file: string): AsyncGenerator<Uint8Array> {
   yield* createReadStream(file);
 }
 
-/** The path that a `file:` address names; undefined: it names none. */
+/** Returns the path of a `file:` URL, or undefined if the URL is not a valid `file:` URL. */
 export function pathOfUrl(url: string): string | undefined {
   try {
     return fileURLToPath(url);
@@ -75,23 +78,29 @@ export function pathOfUrl(url: string): string | undefined {
   }
 }
 
-/** What `penstock export` writes last: where it is, the export is whole. */
+/** The file that `penstock export` writes last. A folder with this file contains a complete export. */
 export const MANIFEST = 'manifest.json';
 
-/** Lies where an export goes on. */
+/** The file that marks an export that has not finished and can be resumed. */
 export const UNFINISHED = 'unfinished.json';
 
-/** Of a process that cannot be looked up, as that of another container: nobody takes a day for a file. */
-const LEFT_MS = 86_400_000;
+/**
+ * Milliseconds after which the folder of a process that cannot be looked up (for example, of another
+ * container) counts as abandoned. Reading or writing one file never takes a day.
+ */
+const ABANDONED_AFTER_MS = 86_400_000;
 
-/** Who is at work: a process id is given again, so its start and the space of ids that it is of belong to it. */
+/**
+ * The process that owns a folder. Process ids are reused, so the start time and the PID namespace identify
+ * the process as well.
+ */
 interface Owner {
   space: string;
   pid: string;
   started: string;
 }
 
-/** @returns undefined where there is no /proc */
+/** Returns the id of the PID namespace of this process; undefined where /proc does not exist. */
 function spaceOfIds(): string | undefined {
   try {
     return /\d+/.exec(readlinkSync('/proc/self/ns/pid'))![0];
@@ -100,11 +109,11 @@ function spaceOfIds(): string | undefined {
   }
 }
 
-/** Ticks since the machine began; undefined: there is no such process. */
+/** Returns the start time of a process in clock ticks since boot; undefined if there is no such process. */
 function startOf(pid: string): string | undefined {
   try {
     const status = readFileSync(`/proc/${pid}/stat`, 'utf8');
-    // The name of the program, in brackets, may hold anything.
+    // The name of the program, in parentheses, may contain any character.
     return status.slice(status.lastIndexOf(')') + 2).split(' ')[19];
   } catch {
     return undefined;
@@ -112,13 +121,13 @@ function startOf(pid: string): string | undefined {
 }
 
 interface ScratchFolders {
-  /** A folder under the system's temporary one, for nobody else, whose name says whose it is. */
+  /** Creates a private folder in the temporary folder of the system. Its name identifies this process. */
   make(): Promise<string>;
-  /** Removes the folders of processes that are surely dead, killed as they wrote or read a file. */
+  /** Removes the folders of processes that ended without removing them. */
   tidy(): Promise<void>;
 }
 
-/** @param purpose a word of small letters, of which no other begins with it and a hyphen */
+/** @param purpose a word of lower-case letters. No other purpose may begin with this word and a hyphen */
 export function scratchFolders(purpose: string): ScratchFolders {
   const prefix = `penstock-${purpose}-`;
   const named = new RegExp(`^${prefix}(\\d+)-(\\d+)-(\\d+)-[A-Za-z0-9]{6}$`);
@@ -135,20 +144,20 @@ export function scratchFolders(purpose: string): ScratchFolders {
         if (pid === undefined) continue;
         const folder = path.join(tmpdir(), name);
         const isDead = ofSpace === space && startOf(pid) !== started;
-        if (isDead || (ofSpace !== space && (await isLeft(folder))))
-          // Those of another user are left to that user.
+        if (isDead || (ofSpace !== space && (await isAbandoned(folder))))
+          // A folder of another user cannot be removed and is kept.
           await rm(folder, { recursive: true, force: true }).catch(() => {});
       }
     },
   };
 }
 
-async function isLeft(folder: string): Promise<boolean> {
+async function isAbandoned(folder: string): Promise<boolean> {
   const found = await stat(folder).catch(() => undefined);
-  return found !== undefined && found.mtimeMs < Date.now() - LEFT_MS;
+  return found !== undefined && found.mtimeMs < Date.now() - ABANDONED_AFTER_MS;
 }
 
-/** Bytes at a place of a file; fewer at its end. */
+/** Reads bytes at an offset of a file. At the end of the file, fewer bytes are returned. */
 export async function readAt(handle: FileHandle, at: number, bytes: number): Promise<Buffer> {
   const { buffer, bytesRead } = await handle.read(Buffer.alloc(bytes), 0, bytes, at);
   return buffer.subarray(0, bytesRead);

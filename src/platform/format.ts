@@ -1,12 +1,12 @@
 /**
- * A whole number with commas between its thousands, as the texts of this service write it. `toLocaleString` would load
- * tables of all languages at the start of each process.
+ * Formats an integer with commas between the thousands. `toLocaleString` would load tables of all languages
+ * when a process starts.
  */
 export function grouped(number: number): string {
   return String(number).replace(/\B(?=(\d{3})+$)/g, ',');
 }
 
-/** As `0-7, 9`: numbers in order, those that follow each other as a range. */
+/** Formats sorted numbers as ranges, for example `0-7, 9`. */
 export function rangesOf(numbers: number[]): string {
   const ranges: [first: number, last: number][] = [];
   for (const number of numbers) {
@@ -21,9 +21,10 @@ let second = Number.NaN;
 let untilSecond = '';
 
 /**
- * As `new Date(now).toISOString()`, which takes five times as long, and whose first 20 characters are the same for a second.
+ * Returns `new Date(now).toISOString()` in a fifth of the time: the first 20 characters are cached for the
+ * current second.
  *
- * @param now epoch milliseconds, whole ones, since 1970
+ * @param now whole epoch milliseconds, not before 1970
  */
 export function isoTime(now: number): string {
   const milliseconds = now % 1000;
@@ -34,19 +35,22 @@ export function isoTime(now: number): string {
   return `${untilSecond}${milliseconds < 100 ? String(milliseconds).padStart(3, '0') : milliseconds}Z`;
 }
 
-/** A text, or so many characters of its beginning: the words of somebody else's server may have any length. */
-export const shortened = (text: string, most: number): string =>
-  text.length > most ? `${text.slice(0, most)}…` : text;
+/**
+ * Truncates a text to `most` characters and an ellipsis. Use it for texts of other servers, which may have
+ * any length.
+ */
+export const shortened = (text: string, maxLength: number): string =>
+  text.length > maxLength ? `${text.slice(0, maxLength)}…` : text;
 
-/** The one line that says what went wrong, without a stack. */
+/** Returns one line that describes an error, without a stack. */
 export function describeFailure(error: unknown): string {
   if (!(error instanceof Error)) return String(error);
-  // Prisma puts the call, its source and blank lines before the reason; the reason stands last.
+  // Prisma writes the call, its source and blank lines before the reason, so the last line is the reason.
   const lines = error.message.split('\n').map((line) => line.trim());
   return lines.findLast((line) => line !== '') ?? codeOf(error) ?? error.name;
 }
 
-/** The code that Node, Postgres or Prisma gave the error. */
+/** Returns the code that Node, Postgres or Prisma set on the error. */
 export function codeOf(error: unknown): string | undefined {
   const code = error instanceof Error && 'code' in error ? error.code : undefined;
   return typeof code === 'string' ? code : undefined;

@@ -1,6 +1,6 @@
 import escapeHtml from 'escape-html';
 
-/** Markup as it stands. Only `html` makes it, so that whatever is text is escaped. */
+/** Markup that is written unescaped. Only `html` creates it, so all other text is escaped. */
 export class Html {
   readonly text: string;
 
@@ -9,38 +9,47 @@ export class Html {
   }
 }
 
-/** What may stand between the pieces of a template: text is escaped, nothing is left out, a list is joined. */
+/**
+ * A value in a template. Text is escaped, the items of a list are joined, and null, undefined and booleans
+ * are omitted.
+ */
 export type Part = Html | string | number | boolean | null | undefined | readonly Part[];
 
-/** Where a part stands: between tags, within a quoted value, or within a tag, where only markup may stand. */
-type Place = 'text' | 'value' | 'tag';
-
-/** By the template, which is one object however often it is filled. */
-const known = new WeakMap<TemplateStringsArray, Place[]>();
+/**
+ * The context of a value in a template: between tags, in a quoted attribute value, or in a tag, where only
+ * markup is allowed.
+ */
+type Context = 'text' | 'value' | 'tag';
 
 /**
- * A tagged template that escapes by default. A value of an attribute has to stand in double quotes; within a tag there
- * may be markup of `html` alone, such as `disabled`.
+ * Contexts of the values by template. The strings of a template literal are the same object on each
+ * evaluation.
+ */
+const contextsByTemplate = new WeakMap<TemplateStringsArray, Context[]>();
+
+/**
+ * A tagged template that escapes text. Attribute values must be in double quotes. Other values in a tag must
+ * be markup from `html`, for example `disabled`.
  *
- * @throws {TypeError} for text where quotes are missing
+ * @throws {TypeError} if text is used in a tag without double quotes
  */
 export function html(strings: TemplateStringsArray, ...parts: Part[]): Html {
-  let places = known.get(strings);
-  if (!places) {
-    places = placesIn(strings);
-    known.set(strings, places);
+  let contexts = contextsByTemplate.get(strings);
+  if (!contexts) {
+    contexts = contextsIn(strings);
+    contextsByTemplate.set(strings, contexts);
   }
   let text = strings[0]!;
   for (let index = 0; index < parts.length; index++) {
     const part = parts[index];
-    if (places[index] === 'tag' && !isMarkup(part))
+    if (contexts[index] === 'tag' && !isMarkup(part))
       throw new TypeError(`text within a tag needs double quotes: …${strings[index]!.slice(-40)}`);
     text += written(part) + strings[index + 1];
   }
   return new Html(text);
 }
 
-/** Nothing, or made by `html`. */
+/** Returns whether a part is empty or was created by `html`. */
 function isMarkup(part: Part): boolean {
   if (Array.isArray(part)) return part.every(isMarkup);
   return (
@@ -55,21 +64,21 @@ function written(part: Part): string {
   return escapeHtml(String(part));
 }
 
-function placesIn(strings: TemplateStringsArray): Place[] {
-  let place: Place = 'text';
+function contextsIn(strings: TemplateStringsArray): Context[] {
+  let context: Context = 'text';
   return strings.slice(0, -1).map((piece) => {
     for (let index = 0; index < piece.length; index++) {
       const character = piece[index];
-      if (place === 'text') {
-        if (character === '<' && /[a-z/!]/i.test(piece[index + 1] ?? '')) place = 'tag';
-      } else if (character === '"') place = place === 'tag' ? 'value' : 'tag';
-      else if (character === '>' && place === 'tag') place = 'text';
+      if (context === 'text') {
+        if (character === '<' && /[a-z/!]/i.test(piece[index + 1] ?? '')) context = 'tag';
+      } else if (character === '"') context = context === 'tag' ? 'value' : 'tag';
+      else if (character === '>' && context === 'tag') context = 'text';
     }
-    return place;
+    return context;
   });
 }
 
-/** What a page of ours begins with: nothing of it comes from another host. */
+/** Returns the head of a page. All its styles and scripts come from this server. */
 export function pageHead({
   title,
   styles,

@@ -3,25 +3,29 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { setFlagsFromString } from 'node:v8';
 import type { Log } from './log.ts';
 
-/** Something with a life. `stop` is called once, in the reverse order of `start`. */
+/** A part of a process that can be stopped. `stop` is called once, in the reverse order of the start. */
 export interface Service {
   name: string;
   stop(): Promise<void>;
 }
 
 export interface StopOptions {
-  /** Milliseconds for stopping; then it exits 1. */
+  /** Milliseconds in which all services must stop; after that the process exits with status 1. */
   deadline: number;
-  /** Milliseconds between SIGTERM and stopping, in which it serves on and is not ready. */
+  /**
+   * Milliseconds between SIGTERM and the stop. The process keeps serving in this time but reports that it is
+   * not ready.
+   */
   delay: number;
 }
 
 /**
- * Runs until SIGTERM or SIGINT, then stops the services in reverse order and exits 0. A second signal, or
- * `deadline` milliseconds gone, exits 1: what was in hand then is delivered again. Before that, SIGTERM leaves load
- * balancers `delay` milliseconds to see that the process is not ready any more; a person at a terminal waits for none.
+ * Runs until SIGTERM or SIGINT, then stops the services in reverse order and exits with status 0. A second
+ * signal, or a stop that takes longer than `deadline` milliseconds, exits with status 1; unfinished work is
+ * then delivered again. After SIGTERM the process first waits `delay` milliseconds so that load balancers can
+ * see that it is not ready. SIGINT, which a terminal sends, has no such delay.
  *
- * @param services those that run now; a process that is still starting adds others
+ * @param services services that run; a process that is still starting adds further ones
  */
 export function stopOnSignal(services: Service[], log: Log, { deadline, delay }: StopOptions): void {
   const stop = async (signal: string) => {
@@ -52,10 +56,10 @@ export function stopOnSignal(services: Service[], log: Log, { deadline, delay }:
   process.on('disconnect', () => stop('disconnect'));
 }
 
-/** Whether what has been started is being stopped, and nothing that fails is news any more. */
+/** Whether the services are being stopped, so that further failures are not reported. */
 let stopping = false;
 
-/** Whether a signal has come: from then on the process is not ready, whatever it still answers. */
+/** Returns whether a stop signal has arrived. From then on the process reports that it is not ready. */
 export const isLeaving = () => stopping;
 
 function abandonStart(): void {
@@ -63,16 +67,16 @@ function abandonStart(): void {
 }
 
 /**
- * Runs a process. One that cannot start says why in one line, by the name of what is wrong, and exits 1; only
- * a mistake of the program's own shows its stack.
+ * Runs a process. If the start fails, it writes the error message in one line and exits with status 1. Only a
+ * programming error is written with its stack.
  */
 export function runProcess(name: string, main: () => Promise<void>): void {
-  // `npm start` keeps a channel open to each process: when it is gone, so is whoever would stop us. It may go
-  // while we are still starting, or before this line.
+  // `npm start` keeps a channel open to each process. When the channel closes, the parent has ended and
+  // cannot stop this process. That may happen during the start, or before this line runs.
   if (process.connected === false) abandonStart();
   process.on('disconnect', abandonStart);
-  // Bodies and envelopes live just long enough to be taken for long-lived. Left alone, V8 lets the heap double before
-  // it looks at them again.
+  // Bodies and envelopes live just long enough to be moved to the old generation. With its default, V8 would
+  // let the heap double before it collects them.
   setFlagsFromString('--heap-growing-percent=60');
   main().catch((error: Error) => {
     if (stopping) return;
@@ -84,15 +88,15 @@ export function runProcess(name: string, main: () => Promise<void>): void {
 }
 
 interface Limits {
-  /** Who leaves waits no longer, and gets its reason. */
+  /** Signal that ends the wait; the promise then rejects with the reason of the signal. */
   signal?: AbortSignal;
-  /** What is thrown when it takes longer. */
+  /** Builds the error for work that exceeds the limit. */
   late?: () => Error;
 }
 
 /**
- * What the work gives, if it does so in time; the work itself goes on.
- * @throws {Error} when it takes longer; the reason of the signal
+ * Returns the result of the work if it arrives in time. The work itself is not cancelled.
+ * @throws {Error} when the work takes longer, or the reason of the signal
  */
 export function within<T>(
   milliseconds: number,
@@ -114,14 +118,17 @@ export function within<T>(
   });
 }
 
-/** An address that the wildcard addresses answer on as well. */
+/**
+ * Returns an address at which a server that listens on `host` can be reached. A wildcard address becomes the
+ * loopback address.
+ */
 export function reachable(host: string): string {
   if (host === '0.0.0.0') return '127.0.0.1';
   if (host === '::') return '[::1]';
   return host.includes(':') ? `[${host}]` : host;
 }
 
-/** Whether a process runs, whoever's it is. */
+/** Returns whether a process of any user is running. */
 export function isAlive(pid: number): boolean {
   try {
     process.kill(pid, 0);
@@ -131,7 +138,10 @@ export function isAlive(pid: number): boolean {
   }
 }
 
-/** In a container without an init process, what nobody waits for stays in the table of processes. */
+/**
+ * Returns whether a process has ended but is still in the process table. In a container without an init
+ * process, such entries remain when their parent does not wait for them.
+ */
 function isZombie(pid: number): boolean {
   try {
     return /^\d+ \(.*\) Z/s.test(readFileSync(`/proc/${pid}/stat`, 'utf8'));

@@ -4,41 +4,55 @@ import { hostname } from 'node:os';
 import type { Service } from './lifecycle.ts';
 import { poll } from './poll.ts';
 
-/** Bytes of the longest request line with its headers: 50 ids of 987 bytes, each byte as %XX, take 150,000. */
+/** Maximum bytes of a request line with its headers: 50 ids of 987 bytes, each byte as %XX, take 150,000. */
 export const MAX_HEAD = 196_608;
 
-/** Milliseconds. A client that sends slower than this is cut off, so that it cannot hold a connection for ever. */
+/**
+ * Milliseconds in which the headers must arrive. A slower client is disconnected, so that it cannot hold a
+ * connection indefinitely.
+ */
 const HEADERS_TIMEOUT = 10_000;
-/** With the time between two looks it stays below 15 s. */
+/**
+ * Milliseconds in which a request must arrive. With the interval of the checks, a request takes less than 15
+ * s.
+ */
 const REQUEST_TIMEOUT = 13_000;
 /** Longer than the idle time of the usual load balancers (60 s), so that they close first. */
 const KEEP_ALIVE_TIMEOUT = 65_000;
 
 const MAX_CONNECTIONS = 10_000;
 
-/** For `createServer`. */
+/** Options for `createServer`. */
 export const serverOptions = {
-  /** How often the first two are looked at, in milliseconds; Node's own 30 s would stretch them. */
+  /**
+   * Milliseconds between two checks of the header and request timeouts. The default of Node, 30 s, would
+   * extend both timeouts.
+   */
   connectionsCheckingInterval: 1000,
-  /** A request without Host is refused by the app, since Node would answer with a bare status line. */
+  /** The app rejects a request without Host, because Node would send a response without a body. */
   requireHostHeader: false,
   maxHeaderSize: MAX_HEAD,
 };
 
 /**
- * After an answer that closes its connection: milliseconds for which what still comes is read and thrown away, and
- * bytes of it, more than the longest body has.
+ * Limits for reading and discarding input after a response that closes its connection, in milliseconds and
+ * bytes. The limit of bytes is larger than the largest body.
  */
 const LINGER_MS = 1000;
 const LINGER_BYTES = 8_388_608;
 
-/** Bounds how long and how many connections may be open, and closes them so that each sender reads its answer. */
+/**
+ * Limits how many connections may be open and for how long, and closes connections so that each client can
+ * read its response.
+ */
 export function limitConnections(server: Server): void {
-  // How Node closes a connection after its last answer. A function that all share: there are thousands.
+  // Node calls `destroySoon` to close a connection after its last response. All connections share one
+  // function, because there are thousands of them.
   server.on('connection', (socket: Socket) => {
-    socket.destroySoon = closeThis;
+    socket.destroySoon = closeSocket;
   });
-  // A client may close its sending half after its request, and still reads the answer. Node alone would end both halves.
+  // A client may close its sending half after its request and still read the response. By default, Node would
+  // end both halves.
   Object.assign(server, { httpAllowHalfOpen: true });
   server.headersTimeout = HEADERS_TIMEOUT;
   server.requestTimeout = REQUEST_TIMEOUT;
@@ -46,57 +60,64 @@ export function limitConnections(server: Server): void {
   server.maxConnections = MAX_CONNECTIONS;
 }
 
-function closeThis(this: Socket): void {
+function closeSocket(this: Socket): void {
   closeLingering(this);
 }
 
 const NOTHING = Buffer.alloc(0);
 
-/** Those that have had their last answer. */
+/** Sockets whose last response has been written. */
 const lingering = new WeakSet<Socket>();
 
 /**
- * Lingering close: sends what is written and closes that half, then throws away what the other side is still sending,
- * until it closes too. A connection that is closed with bytes unread is reset by the kernel, and the sender of a body
- * that was refused early would see that and not its answer. Nothing of what comes is kept or parsed.
+ * Lingering close: sends the pending output, closes the sending half, then discards input until the client
+ * closes as well. The kernel resets a connection that is closed with unread input, so a client whose body was
+ * refused early would see the reset and not its response. The discarded input is neither stored nor parsed.
  */
 export function closeLingering(socket: Socket): void {
   if (socket.destroyed || lingering.has(socket)) return;
   lingering.add(socket);
   socket.end();
-  // Nothing more comes: it is gone when all is sent.
+  // The client has already closed its half, so the socket closes when the output is sent.
   if (socket.readableEnded) return;
-  const most = socket.bytesRead + LINGER_BYTES;
-  const throwAway = () => {
-    if (socket.bytesRead > most) socket.destroy();
+  const limit = socket.bytesRead + LINGER_BYTES;
+  const discard = () => {
+    if (socket.bytesRead > limit) socket.destroy();
   };
-  // With a listener Node's parser lets go of the handle; its own one would go on to parse what comes.
-  socket.on('data', throwAway);
+  // Adding a listener makes the HTTP parser of Node release the handle. Its own listener must be removed,
+  // because it would continue to parse the input.
+  socket.on('data', discard);
   for (const other of socket.listeners('data'))
-    if (other !== throwAway) socket.off('data', other as () => void);
-  // The parser may have stopped it, which the stream does not know: a piece of nothing makes it read on.
+    if (other !== discard) socket.off('data', other as () => void);
+  // The parser may have paused the handle without pausing the stream. Pushing an empty chunk makes the stream
+  // read again.
   socket.push(NOTHING);
   socket.resume();
   const bound = () => void setTimeout(() => socket.destroy(), LINGER_MS).unref();
-  // An answer that is read slowly is not cut short.
+  // Start the limit of time when the response is sent, so that a slow reader still gets all of it.
   if (socket.writableFinished) bound();
   else socket.once('finish', bound);
 }
 
-/** Where a server listens, as `host:port`, for others of its network: one that listens everywhere is known by its host's name. */
+/**
+ * Returns the address of a server as `host:port` for other machines of its network. A server that listens on
+ * all addresses is named by the host name.
+ */
 export function addressOf(server: NetServer): string {
   const { address, family, port } = server.address() as AddressInfo;
   const isEverywhere = address === '0.0.0.0' || address === '::';
   return `${isEverywhere ? hostname() : family === 'IPv6' ? `[${address}]` : address}:${port}`;
 }
 
-/** Milliseconds in which a client may still send on a connection that it holds; the answer then closes it. */
+/**
+ * Milliseconds in which a client may send another request on an open connection; the response then closes it.
+ */
 const FAREWELL = 1000;
 
 /**
- * Listens; rejects when the port cannot be had. Stopping: no new connections, and what arrives on the open ones is
- * answered with `Connection: close`. Those that stay idle are closed after a second, so that a keep-alive client loses
- * no request.
+ * Starts listening; rejects if the port cannot be opened. While stopping, the server accepts no new
+ * connections and answers requests on open ones with `Connection: close`. Connections that stay idle are
+ * closed after a second, so that a keep-alive client loses no request.
  */
 export async function listen(server: Server, port: number, host: string): Promise<Service> {
   await new Promise<void>((resolve, reject) => {
@@ -114,7 +135,8 @@ export async function listen(server: Server, port: number, host: string): Promis
       new Promise((resolve) => {
         server.prependListener('request', (_request, response) => response.setHeader('Connection', 'close'));
         const sweep = poll(FAREWELL, () => server.closeIdleConnections());
-        // The close of http.Server would cut idle connections at once, under a request that is on its way.
+        // `http.Server.close` would close idle connections immediately, also one on which a request is
+        // arriving.
         NetServer.prototype.close.call(server, () => {
           void sweep.stop();
           resolve();
@@ -123,7 +145,7 @@ export async function listen(server: Server, port: number, host: string): Promis
   };
 }
 
-/** Why a server does not listen, by its settings, and what to do. */
+/** Returns why a server cannot listen, with the names of its settings and the fix. */
 export function whyNotListening(
   { code, message }: NodeJS.ErrnoException,
   [port, number]: [setting: string, number: number],
@@ -138,23 +160,28 @@ export function whyNotListening(
   return `${port} ${number} cannot be listened on at ${host} ${address}: ${message}`;
 }
 
-/** `http://host/path`, which a server has to take as `/path` (RFC 9112 §3.2.2). */
+/**
+ * A request target in absolute form, `http://host/path`. A server must treat it as `/path` (RFC 9112 §3.2.2).
+ */
 const ABSOLUTE = /^https?:\/\/[^/?#\\]+(?=\/)/i;
 
 /**
- * A path as RFC 3986 writes it, and what follows it. No fragment, no backslash, nothing that is not seen: what reads
- * URLs would drop or change these, so that a path would have two spellings.
+ * A path with the characters of RFC 3986, and its query. Fragments, backslashes and invisible characters are
+ * excluded: URL parsers drop or change them, so one path would have two spellings.
  */
 const EXACT = /^\/[\x21-\x22\x24-\x5b\x5d-\x7e]*$/;
 
-/** Path and query of a request, to the letter; nothing where it names no path. */
+/** Returns the path and query of a request unchanged; undefined if the target is not a path. */
 export function targetOf({ url = '' }: IncomingMessage): string | undefined {
   const target = url.startsWith('/') ? url : url.replace(ABSOLUTE, '');
   const query = target.indexOf('?');
   return EXACT.test(query < 0 ? target : target.slice(0, query)) ? target : undefined;
 }
 
-/** Whether a request says once to whom it goes; HTTP/1.0 may leave it out. Node keeps the first of several. */
+/**
+ * Returns whether a request has exactly one Host header. HTTP/1.0 may omit it. Node would use the first of
+ * several headers.
+ */
 export function namesOneHost({ rawHeaders, httpVersion }: IncomingMessage): boolean {
   let hosts = 0;
   for (let index = 0; index < rawHeaders.length; index += 2) {
@@ -164,11 +191,11 @@ export function namesOneHost({ rawHeaders, httpVersion }: IncomingMessage): bool
   return hosts === 1 || (hosts === 0 && httpVersion !== '1.1');
 }
 
-/** Whether a text is an IP address or a CIDR subnet, as Node's own block list understands them. */
+/** Returns whether a text is an IP address or a CIDR subnet that Node's `BlockList` accepts. */
 export function isAddressOrSubnet(entry: string): boolean {
   const [address = '', prefix, ...rest] = entry.split('/');
   const version = isIP(address);
-  // A zone (fe80::1%eth0) names an interface of one machine and never comes with a request.
+  // A zone (fe80::1%eth0) names an interface of one machine, and no request carries one.
   if (version === 0 || address.includes('%') || rest.length > 0) return false;
   if (prefix === undefined) return true;
   if (String(Number(prefix)) !== prefix) return false;
@@ -180,7 +207,7 @@ export function isAddressOrSubnet(entry: string): boolean {
   }
 }
 
-/** Returns whether a host name or an address is reached from this machine only. */
+/** Returns whether a host name or an address is reachable from this machine only. */
 export function isLoopback(host: string): boolean {
   return host === 'localhost' || host === '::1' || (isIP(host) === 4 && host.startsWith('127.'));
 }

@@ -4,7 +4,7 @@ import { type LoggerOptions, pino, stdTimeFunctions } from 'pino';
 import { isoTime } from './format.ts';
 import { tracing } from './tracing.ts';
 
-/** Members of a line that never reach it: secrets, and what could name a person. */
+/** Names of members that are never logged: secrets, and values that can identify a user. */
 const redacted = [
   'authorization',
   'api_key',
@@ -21,29 +21,28 @@ const redacted = [
   'body',
 ];
 
-/** Bytes of lines that are gathered before they are written, and milliseconds after which they are in any case. */
+/** Bytes that are buffered before a write, and milliseconds after which the buffer is written in any case. */
 const BUFFER = 8192;
 const FLUSH_INTERVAL = 200;
 
 export type Log = ReturnType<typeof createLog>;
 
 export interface LogOptions {
-  /** As LOG_FORMAT. */
+  /** Value of LOG_FORMAT. */
   format?: string;
-  /** Id of the process, as in the table `processes`. */
+  /** Id of the process in the table `processes`. */
   id?: string | undefined;
-  /** File descriptor that the lines are written to: standard output by default, or standard error. */
+  /** File descriptor for the lines: standard output (default) or standard error. */
   to?: 1 | 2 | undefined;
 }
 
 /**
- * One line per event on standard output: JSON, or as people read it, which a terminal gets unless told. Of the levels,
- * error says that a person must act now, and warn that it healed itself. Info is what an operator wants to read on a
- * quiet day.
+ * Creates a logger that writes one line per event, by default to standard output. Lines are JSON, or readable
+ * text, which is the default for a terminal. Level `error` means that an operator must act now, `warn` that
+ * the process recovered by itself, and `info` is what an operator wants to read on a quiet day.
  *
- * Web and worker gather their lines for up to 200 ms, since a write for each would be a good part of what a small
- * request costs. What is gathered when the process exits is written then. A process that is killed loses the last of
- * them.
+ * Web and worker buffer their lines for up to 200 ms, because a write per line is a considerable part of the
+ * cost of a small request. The buffer is written when the process exits. A process that is killed loses it.
  */
 export function createLog(
   name: 'web' | 'worker' | 'sync' | 'board' | 'release' | 'start' | 'test',
@@ -52,7 +51,7 @@ export function createLog(
 ) {
   const terminal = to === 1 ? stdout : stderr;
   const isReadable = format === 'readable' || (format === 'auto' && terminal.isTTY);
-  // A person at a terminal waits for each line.
+  // Lines for a terminal are never buffered.
   const gathers = (name === 'web' || name === 'worker') && !isReadable && to === 1;
   const destination = pino.destination(
     gathers
@@ -68,7 +67,7 @@ export function createLog(
       redact: { paths: redacted, censor: '[redacted]' },
       serializers: { err: describe },
       ...(WATCHES_STORES.has(name) && { hooks: { logMethod: demoteStoreAway } }),
-      // By these a line and its trace find each other.
+      // Adds trace and span ids, so that a line and its trace can be matched.
       ...(tracing && { mixin: tracing.ids }),
     },
     isReadable
@@ -77,12 +76,12 @@ export function createLog(
   );
 }
 
-/** Members of a line that is about nothing but numbers and ids; undefined: left out. */
+/** Members of a line whose values are only numbers and ids. Undefined members are omitted. */
 export type LineFields = Record<string, string | number | undefined>;
 
 /**
- * Writes a line as `log[level](fields, message)` would: the same bytes in 1.2 µs instead of 2.1 (Node 20, 2026-11-25). For lines
- * that every request has, whose members are never redacted, and none of which is an object.
+ * Writes the same line as `log[level](fields, message)` in 1.2 µs instead of 2.1 (Node 20, 2026-11-25). Use
+ * it for lines of every request whose members need no redaction and contain no object.
  */
 export function writeLine(
   log: Log,
@@ -91,7 +90,7 @@ export function writeLine(
 ): void {
   const inner = log as unknown as Record<symbol, unknown>;
   const stream = inner[streamSym!] as { write(line: string): unknown } | undefined;
-  // A mixin knows more than what is given.
+  // A mixin adds members, so such lines use the full logger.
   if (!stream || inner[mixinSym!]) {
     log[level](fields, message);
     return;
@@ -107,15 +106,15 @@ export function writeLine(
 
 const { streamSym, chindingsSym, mixinSym } = pino.symbols as unknown as Record<string, symbol>;
 
-/** Node looks at what the terminal can, and at NO_COLOR. */
+/** Returns whether a terminal shows colours. Node checks its capabilities and NO_COLOR. */
 function hasColours(terminal: typeof stdout | typeof stderr): boolean {
   return terminal.isTTY && terminal.hasColors();
 }
 
 /**
- * Gives up the last lines when whoever read them has gone, as when `npm start` was killed: when the process exits,
- * sonic-boom would try to write them for ever. A socket, which `npm start` gives its processes, says so when nothing is
- * written to it.
+ * Discards the last lines when their reader has ended, for example when `npm start` was killed: sonic-boom
+ * would try to write them at exit indefinitely. The write of zero bytes fails on the socket that `npm start`
+ * gives its processes if the reader has gone.
  */
 function endWithReader(destination: ReturnType<typeof pino.destination>): void {
   const flushSync = destination.flushSync.bind(destination);
@@ -129,12 +128,18 @@ function endWithReader(destination: ReturnType<typeof pino.destination>): void {
   };
 }
 
-/** Processes whose dependency watch logs once that a store went away, and once that it is back. */
+/**
+ * Processes whose dependency watch logs once when a store becomes unavailable and once when it is available
+ * again.
+ */
 const WATCHES_STORES = new Set(['web', 'worker', 'sync', 'board']);
 
 type LogMethod = NonNullable<NonNullable<LoggerOptions['hooks']>['logMethod']>;
 
-/** Logs at `debug` what failed because a store is away: every part of a process would repeat the news each second. */
+/**
+ * Logs failures because of an unavailable store at `debug`. Otherwise each part of the process would repeat
+ * them every second.
+ */
 const demoteStoreAway: LogMethod = function demoteStoreAway(line, method, level) {
   const [fields] = line as unknown as [{ err?: unknown } | string | undefined];
   if (level === WARN && typeof fields === 'object' && isStoreAway(fields?.err)) this.debug(...line);
@@ -143,7 +148,7 @@ const demoteStoreAway: LogMethod = function demoteStoreAway(line, method, level)
 
 const WARN = 40;
 
-/** Codes of Node and SQLSTATEs of a connection that cannot be made, or was ended by the server. */
+/** Node error codes and SQLSTATEs of a connection that cannot be opened or was closed by the server. */
 const AWAY_CODES = new Set([
   ...[
     'ECONNREFUSED',
@@ -158,11 +163,14 @@ const AWAY_CODES = new Set([
   ...['08000', '08001', '08003', '08004', '08006', '57P01', '57P02', '57P03'],
 ]);
 
-/** Errors of pg and ioredis that have no code. */
+/** Messages of pg and ioredis errors that have no code. */
 const AWAY_MESSAGES =
   /^(Connection terminated|Connection is closed|Command timed out|Stream isn't writeable|the queue is not connected|server closed the connection)/;
 
-/** Whether an error says that Postgres or Redis is away. Errors of other servers are wrapped in errors of ours. */
+/**
+ * Returns whether an error means that Postgres or Redis is unavailable. Errors of other servers are wrapped
+ * in error classes of Penstock.
+ */
 function isStoreAway(error: unknown): boolean {
   if (!(error instanceof Error)) return false;
   const { code, syscall } = error as NodeJS.ErrnoException;
@@ -171,32 +179,35 @@ function isStoreAway(error: unknown): boolean {
   return (code !== undefined && AWAY_CODES.has(code)) || AWAY_MESSAGES.test(error.message);
 }
 
-/** What an error says of itself. Not Postgres's `detail` and `where`, which quote the rows that were refused. */
+/**
+ * Returns the loggable parts of an error. Postgres's `detail` and `where` are omitted, because they quote the
+ * rejected rows.
+ */
 function describe(error: unknown): object {
   if (!(error instanceof Error)) return { message: String(error) };
   const { name, message, stack, cause } = error;
   const { code, constraint } = error as { code?: unknown; constraint?: unknown };
-  const told = messageOf(error);
+  const loggedMessage = messageOf(error);
   return {
     type: name,
-    message: told,
+    message: loggedMessage,
     ...(code !== undefined && { code }),
     ...(constraint !== undefined && { constraint }),
     ...(cause !== undefined && { cause: describe(cause) }),
-    stack: told === message ? stack : stack?.replace(message, () => told),
+    stack: loggedMessage === message ? stack : stack?.replace(message, () => loggedMessage),
   };
 }
 
 /**
- * SQLSTATE classes in whose messages what is quoted is a name of ours, of a constraint, a table, a role and their
- * like. In all others it may be a value.
+ * SQLSTATE classes whose messages quote only names, for example of constraints, tables and roles. Messages of
+ * all other classes may quote values.
  */
 const QUOTES_NAMES = ['08', '23', '25', '28', '3D', '40', '42', '53', '55', '57'];
 
-/** The first mark of a quotation, in any language that Postgres speaks, and all that follows it. */
+/** The first quotation mark, in any language of Postgres, and the rest of the message. */
 const FROM_QUOTE = /["'«»„“”‘’「].*$/s;
 
-/** An error's message for the log; of Postgres's own, without the values that they quote. */
+/** Returns the message of an error for the log. Values that Postgres quotes in it are redacted. */
 export function messageOf(error: unknown): string {
   if (!(error instanceof Error)) return String(error);
   const { code, severity } = error as { code?: unknown; severity?: unknown };
@@ -205,33 +216,36 @@ export function messageOf(error: unknown): string {
   return error.message.replace(FROM_QUOTE, '[redacted]');
 }
 
-/** Lines at once; a person at a terminal, or a test, sees each of their own. */
+/**
+ * Number of lines that may be logged at once. An operator at a terminal, or a test, sees every line of a
+ * small number of requests.
+ */
 const BURST = 200;
 
-/** And a second, for ever: a flood fills a disk with some 250 MB a day at most. */
+/** Lines per second after that. A burst that never ends fills a disk with at most about 250 MB a day. */
 const PER_SECOND = 10;
 
-/** Milliseconds until what was left out is told. */
-const TELL_AFTER = 10_000;
+/** Milliseconds until the number of omitted lines is logged. */
+const REPORT_AFTER_MS = 10_000;
 
 /**
- * The lines about requests of people whom nobody knows. Anyone can make as many as they like, so that their number is
- * bounded, and what was left out is counted in a line of its own.
+ * Creates a rate-limited log for unauthenticated requests. Anyone can send any number of them, so their lines
+ * are limited, and the omitted lines are counted in a line of their own.
  *
- * @param now milliseconds that only go forward
+ * @param now returns monotonic milliseconds
  */
 export function createStrangersLog(log: Log, now: () => number = () => performance.now()) {
   let left = BURST;
   let countedAt = now();
-  let leftOut = 0;
+  let omitted = 0;
   let timer: NodeJS.Timeout | undefined;
 
-  function tell(): void {
+  function reportOmitted(): void {
     clearTimeout(timer);
     timer = undefined;
-    if (leftOut > 0)
-      log.warn({ left_out: leftOut }, 'unauthenticated requests not logged individually (rate-limited)');
-    leftOut = 0;
+    if (omitted > 0)
+      log.warn({ left_out: omitted }, 'unauthenticated requests not logged individually (rate-limited)');
+    omitted = 0;
   }
 
   return {
@@ -243,35 +257,35 @@ export function createStrangersLog(log: Log, now: () => number = () => performan
         log[level](fields, message);
         return;
       }
-      leftOut++;
-      timer ??= setTimeout(tell, TELL_AFTER).unref();
+      omitted++;
+      timer ??= setTimeout(reportOmitted, REPORT_AFTER_MS).unref();
     },
 
-    /** Tells what was left out. */
-    stop: async () => tell(),
+    /** Logs the number of omitted lines, if any. */
+    stop: async () => reportOmitted(),
   };
 }
 
 export type StrangersLog = ReturnType<typeof createStrangersLog>;
 
-/** What pino's numbers stand for, where a person has to see it. */
+/** Names of pino's numeric levels in readable lines. The level `info` is not shown. */
 const LEVELS: Record<number, string> = { 10: 'trace', 20: 'debug', 40: 'WARN', 50: 'ERROR', 60: 'FATAL' };
 
-/** SGR codes of a terminal by the level: grey, yellow, red. */
+/** SGR colour codes by level: grey, yellow, red. */
 const COLOURS: Record<number, number> = { 10: 90, 20: 90, 40: 33, 50: 31, 60: 31 };
 
-/** Members that stand elsewhere in the line. */
-const PLACED = new Set(['level', 'time', 'process', 'pid', 'instance', 'msg', 'err']);
+/** Members that `readableLine` writes at a fixed place in the line or omits. */
+const WRITTEN_APART = new Set(['level', 'time', 'process', 'pid', 'instance', 'msg', 'err']);
 
-/** Width of the longest name of a process. */
+/** Width of the longest process name. */
 const NAME = 7;
 
 /**
- * A line of the log as a person reads it at a terminal: time, process, what happened, and its members as `name=value`.
- * What is no JSON object stays as it is.
+ * Formats a line of the log for a terminal: time, process, message, and the members as `name=value`. Text
+ * that is not a JSON object is returned unchanged.
  *
- * @param line of pino, with its line feed
- * @param colours whether the terminal has them
+ * @param line line of pino, with its line feed
+ * @param colours whether the terminal shows colours
  */
 export function readableLine(line: string, colours: boolean): string {
   let entry: Record<string, unknown>;
@@ -286,35 +300,38 @@ export function readableLine(line: string, colours: boolean): string {
   const paint = (text: string, code: number | undefined) =>
     colours && code !== undefined ? `\u001b[${code}m${text}\u001b[0m` : text;
   const members = Object.entries(entry)
-    .filter(([name, value]) => !PLACED.has(name) && value !== undefined)
-    .map(([name, value]) => `${name}=${shown(value)}`);
+    .filter(([name, value]) => !WRITTEN_APART.has(name) && value !== undefined)
+    .map(([name, value]) => `${name}=${formatValue(value)}`);
   const what = paint(
-    `${word === undefined ? '' : `${word} `}${harmless(String(msg ?? ''))}`,
+    `${word === undefined ? '' : `${word} `}${escapeControls(String(msg ?? ''))}`,
     COLOURS[level as number],
   );
   const parts = [
     String(time ?? '').slice(11, 19),
-    harmless(String(process ?? '')).padEnd(NAME),
+    escapeControls(String(process ?? '')).padEnd(NAME),
     [what, ...(members.length > 0 ? [paint(members.join(' '), colours ? 90 : undefined)] : [])].join('  '),
   ];
   return `${parts.join('  ')}${describeError(err, Number(level))}\n`;
 }
 
-/** Its message; of errors that need a person its stack as well, each line on its own. */
+/** Formats an error: its message, or its whole stack from level `error` on, each line on its own. */
 function describeError(err: unknown, level: number): string {
   if (err === null || typeof err !== 'object') return '';
   const { message, stack } = err as { message?: unknown; stack?: unknown };
   const lines = level >= 50 && typeof stack === 'string' ? stack.split('\n') : [String(message ?? '')];
-  return lines.map((line) => `\n          ${harmless(line)}`).join('');
+  return lines.map((line) => `\n          ${escapeControls(line)}`).join('');
 }
 
-/** Words as they are, all else as JSON. */
-function shown(value: unknown): string {
+/** Returns a word unchanged and any other value as JSON. */
+function formatValue(value: unknown): string {
   const text = typeof value === 'string' && /^[^\s"=]+$/.test(value) ? value : JSON.stringify(value);
-  return harmless(text ?? 'null');
+  return escapeControls(text ?? 'null');
 }
 
-/** Control characters as JSON escapes: a terminal would obey them, and a line would be two. */
-function harmless(text: string): string {
+/**
+ * Escapes control characters as in JSON. A terminal would interpret them, and a line feed would split the
+ * line.
+ */
+function escapeControls(text: string): string {
   return text.replace(/\p{Cc}/gu, (one) => `\\u${one.charCodeAt(0).toString(16).padStart(4, '0')}`);
 }

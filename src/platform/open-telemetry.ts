@@ -34,25 +34,27 @@ import {
 } from '@opentelemetry/sdk-trace-base';
 import type { Config } from './config.ts';
 
-/** Who makes the spans. */
+/** The process that creates the spans. */
 export interface TracedProcess {
-  /** `web`, `worker` and so on. */
+  /** Name of the process, for example `web` or `worker`. */
   name: string;
-  /** Of this process: the same as in its heartbeat. */
+  /** Id of the process, the same as in its heartbeat. */
   id: string;
   version: string;
 }
 
 export interface Beginning {
   kind: keyof typeof SpanKind;
-  /** A text is the `traceparent` of a span of another process. Absent: a new trace. */
+  /**
+   * The parent, or the `traceparent` of a span of another process. If absent, the span starts a new trace.
+   */
   parent?: Span | string | undefined;
-  /** What it is linked to, each as `traceparent`. */
+  /** Spans that this span links to, each as `traceparent`. */
   links?: string[];
 }
 
-/** Spans that wait for the collector, as the standard has it; more are left out. */
-const MOST_WAITING = 2048;
+/** Default of the standard for spans that wait for the collector. Further spans are dropped. */
+const DEFAULT_QUEUE_SIZE = 2048;
 
 type Counts = { exported: number; failed: number; dropped: number };
 
@@ -62,8 +64,9 @@ interface SmallLog {
 }
 
 /**
- * OpenTelemetry's SDK, set up for one process. Nothing of it is registered globally: who wants a span asks for it.
- * This file alone loads the SDK, and is loaded when there is somebody to send spans to.
+ * Sets up the OpenTelemetry SDK for one process. No part of it is registered globally; callers create spans
+ * through the returned object. Only this file imports the SDK, and it is loaded only if a collector is
+ * configured.
  */
 export async function openTelemetry(config: Config, self: TracedProcess) {
   const counts: Counts = { exported: 0, failed: 0, dropped: 0 };
@@ -75,37 +78,38 @@ export async function openTelemetry(config: Config, self: TracedProcess) {
   let traceId = '';
   const provider = new BasicTracerProvider({
     resource: describeProcess(self),
-    // What is not sampled never gets there, and costs a tenth of what it would.
+    // Sampling is decided in `begin`: a span that is not sampled never reaches the provider, and costs a
+    // tenth of what it would cost there.
     sampler: new AlwaysOnSampler(),
     idGenerator: { generateTraceId: () => traceId, generateSpanId: () => random.generateSpanId() },
     spanProcessors: [spanProcessor],
   });
   const tracer = provider.getTracer('penstock', self.version);
   const storage = new AsyncLocalStorage<Span>();
-  let present: Span | undefined;
+  let current: Span | undefined;
   let lasting = 0;
 
-  /** Until this turn ends, or work that was given has begun. */
+  /** Sets the active span for the synchronous part of the work. */
   function within<Result>(span: Span | undefined, work: () => Result): Result {
-    const before = present;
-    present = span;
+    const before = current;
+    current = span;
     try {
       return work();
     } finally {
-      present = before;
+      current = before;
     }
   }
 
-  const active = (): Span | undefined => present ?? (lasting > 0 ? storage.getStore() : undefined);
+  const active = (): Span | undefined => current ?? (lasting > 0 ? storage.getStore() : undefined);
 
   return {
-    /** A span that has begun. Who begins it ends it. */
+    /** Starts a span. The caller must end it. */
     begin(name: string, { kind, parent, links: linked = [] }: Beginning): Span {
       const links = linked.flatMap(linkTo);
-      const context = below(parent);
+      const context = contextBelow(parent);
       const above = trace.getSpanContext(context);
       traceId = above?.traceId ?? random.generateTraceId();
-      // What has links and no parent is sampled as if the first of them were its parent.
+      // A span with links and no parent is sampled as if the first link were its parent.
       const first = above ? undefined : links[0]?.context;
       const asked = first ? trace.setSpanContext(ROOT_CONTEXT, first) : context;
       const of = first?.traceId ?? traceId;
@@ -117,14 +121,14 @@ export async function openTelemetry(config: Config, self: TracedProcess) {
     },
 
     /**
-     * Does work as part of a span, up to its first wait: what comes after that knows the span only if it has kept it. Work
-     * of the hot path does; it costs nothing there.
+     * Runs work as part of a span, up to its first `await`. Code after that must keep the span itself. It has
+     * no cost for the hot path, which uses it.
      */
     within,
 
     /**
-     * Does work as part of a span to its end, which is that of the answer. Up to Node 22 the process pays for it with each
-     * promise, whoever made it, for as long as there is such work: not for the hot path.
+     * Runs work as part of a span until the response closes. Up to Node 22 every promise of the process is
+     * slower while such work runs, so do not use it in the hot path.
      */
     throughout<Result>(span: Span, answer: EventEmitter, work: () => Result): Result {
       lasting++;
@@ -135,33 +139,36 @@ export async function openTelemetry(config: Config, self: TracedProcess) {
       return storage.run(span, work);
     },
 
-    /** The span that the caller works for, as far as that is known. */
+    /** Returns the active span, if there is one. */
     active,
 
-    /** The same, if it is sampled and has not ended. */
+    /** Returns the active span if it is sampled and has not ended. */
     recording(): Span | undefined {
       const span = active();
       return span?.isRecording() ? span : undefined;
     },
 
-    /** A function that is called as part of the present span. */
+    /** Returns a function that runs as part of the span that is active now. */
     bind<Given extends unknown[]>(work: (...given: Given) => void): (...given: Given) => void {
       const span = active();
       return (...given) => within(span, () => work(...given));
     },
 
-    /** The ids of the present span, as lines of the log have them. */
+    /** Returns the ids of the active span in the form of the log lines. */
     ids: (): object => idsOf(active()),
 
-    /** From now on, trouble with the collector is told there, each time that it begins or ends. */
+    /** Sets the log for failures of the collector. The first failure and the recovery are logged. */
     tellTo(given: SmallLog): void {
       log = given;
     },
 
-    /** Spans since the start: taken by the collector, refused by it, and left out because too many waited. */
+    /**
+     * Returns the number of spans since the start that the collector accepted, that failed, and that were
+     * dropped because too many waited.
+     */
     counts: () => counts,
 
-    /** Sends what waits; gives up after so many milliseconds. */
+    /** Sends the waiting spans; gives up after the given milliseconds. */
     async stop(milliseconds: number): Promise<void> {
       let timer: NodeJS.Timeout | undefined;
       const over = new Promise<void>((resolve) => {
@@ -174,27 +181,27 @@ export async function openTelemetry(config: Config, self: TracedProcess) {
 
 export type Tracing = Awaited<ReturnType<typeof openTelemetry>>;
 
-/** The name under which a line of the log, and whatever else, finds the span again. */
+/** Returns the ids of a span in the form of the log lines. */
 export function idsOf(span: Span | undefined): { trace_id?: string; span_id?: string } {
   if (!span) return {};
   const { traceId, spanId } = span.spanContext();
   return { trace_id: traceId, span_id: spanId };
 }
 
-/** As W3C Trace Context writes it; undefined: the span is not sampled. */
+/** Returns the W3C `traceparent` of a span; undefined if the span is not sampled. */
 export function traceparentOf(span: Span | undefined): string | undefined {
   if (!span) return undefined;
   const { traceId, spanId, traceFlags } = span.spanContext();
   return traceFlags & TraceFlags.SAMPLED ? `00-${traceId}-${spanId}-01` : undefined;
 }
 
-/** Says that what the span is about has failed. Errors' own words stay out: they may quote what somebody sent. */
+/** Marks a span as failed. The message of the error is not recorded, because it may quote user data. */
 export function failSpan(span: Span, type: string): void {
   span.setAttribute('error.type', type).setStatus({ code: SpanStatusCode.ERROR });
 }
 
-/** What is no `traceparent` is as good as none. */
-function below(parent: Span | string | undefined): Context {
+/** Returns the context below a parent. An invalid `traceparent` counts as absent. */
+function contextBelow(parent: Span | string | undefined): Context {
   if (typeof parent === 'object') return trace.setSpan(ROOT_CONTEXT, parent);
   const parsed = parent === undefined ? null : parse(parent);
   return parsed ? trace.setSpanContext(ROOT_CONTEXT, parsed) : ROOT_CONTEXT;
@@ -211,7 +218,7 @@ function parse(traceparent: string): SpanContext | null {
   return parsed;
 }
 
-/** What the environment says of the process goes before what we say. */
+/** Describes the process. Values of the environment take precedence. */
 function describeProcess({ name, id, version }: TracedProcess): Resource {
   const ours = resourceFromAttributes({
     'service.name': `penstock-${name}`,
@@ -228,7 +235,8 @@ async function createExporter(protocol: string): Promise<SpanExporter> {
     protocol === 'http/json'
       ? await import('@opentelemetry/exporter-trace-otlp-http')
       : await import('@opentelemetry/exporter-trace-otlp-proto');
-  // Address, headers, time-out, compression and certificates are read from the standard's variables by itself.
+  // The exporter reads its address, headers, timeout, compression and certificates from the standard
+  // variables.
   return new OTLPTraceExporter();
 }
 
@@ -243,13 +251,16 @@ function createSampler({ OTEL_TRACES_SAMPLER: name, OTEL_TRACES_SAMPLER_ARG: arg
   return parentBased ? new ParentBasedSampler({ root }) : root;
 }
 
-/** The SDK's batches, in front of which spans are counted that find too many waiting, and behind which those that fail. */
+/**
+ * Creates the SDK's batch processor. It counts spans that are dropped because the queue is full, and spans
+ * whose export failed.
+ */
 function createProcessor(
   exporter: SpanExporter,
   counts: Counts,
   log: () => SmallLog | undefined,
 ): SpanProcessor {
-  const most = getNumberFromEnv('OTEL_BSP_MAX_QUEUE_SIZE') ?? MOST_WAITING;
+  const maxQueued = getNumberFromEnv('OTEL_BSP_MAX_QUEUE_SIZE') ?? DEFAULT_QUEUE_SIZE;
   let waiting = 0;
   let failedInARow = 0;
   const batches = new BatchSpanProcessor(
@@ -277,12 +288,12 @@ function createProcessor(
       shutdown: () => exporter.shutdown(),
       forceFlush: () => exporter.forceFlush?.() ?? Promise.resolve(),
     },
-    { maxQueueSize: most },
+    { maxQueueSize: maxQueued },
   );
   return {
     onStart() {},
     onEnd(span) {
-      if (waiting >= most) {
+      if (waiting >= maxQueued) {
         counts.dropped++;
         return;
       }

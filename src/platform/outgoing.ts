@@ -4,13 +4,13 @@ import { readUpTo } from './bounded-body.ts';
 import type { Reach } from './reach.ts';
 import { withTimeLimit } from './time-limit.ts';
 
-/** Bytes of an answer that are kept: enough for words of an error. What is behind them is not read. */
-const MOST_ANSWER_BYTES = 16_384;
+/** Maximum bytes of a response that are read: enough for an error message. */
+const MAX_RESPONSE_BYTES = 16_384;
 
 export interface OutgoingRequest {
   headers: Record<string, string>;
   body: string | Buffer;
-  /** For all of it: connection, sending, answer. */
+  /** Limit of time for the whole request: connection, sending and response. */
   milliseconds: number;
   signal?: AbortSignal;
 }
@@ -18,22 +18,23 @@ export interface OutgoingRequest {
 export interface OutgoingAnswer {
   status: number;
   headers: IncomingMessage['headers'];
-  /** Its first bytes, as UTF-8. */
+  /** The first bytes of the body as UTF-8. */
   body: string;
 }
 
 export interface Caller {
   /**
-   * One request. A redirect is an answer as any other, and is not followed.
-   * @throws {RefusedAddress} for an address that may not be reached; what the connection fails with; `TimeoutError`
+   * Sends one request. Redirects are returned as responses and not followed.
+   * @throws {RefusedAddress} for an address in a refused network, the error of the connection, or a
+   * `TimeoutError`
    */
   post(url: string, request: OutgoingRequest): Promise<OutgoingAnswer>;
   close(): void;
 }
 
 /**
- * Sends to addresses that somebody else has named, keeping connections.
- * @param connections most of them to one host
+ * Creates a client for addresses that users configure. Connections are kept alive.
+ * @param connections maximum number of connections to one host
  */
 export function createCaller(reach: Reach, { connections = 4 } = {}): Caller {
   const options = { keepAlive: true, maxSockets: connections, lookup: reach.lookup };
@@ -71,15 +72,18 @@ export function createCaller(reach: Reach, { connections = 4 } = {}): Caller {
 }
 
 async function readAnswer(response: IncomingMessage): Promise<OutgoingAnswer> {
-  const { bytes } = await readUpTo(MOST_ANSWER_BYTES, response);
+  const { bytes } = await readUpTo(MAX_RESPONSE_BYTES, response);
   return { status: response.statusCode!, headers: response.headers, body: bytes.toString('utf8') };
 }
 
-const MOST_URL = 2000;
+const MAX_URL_LENGTH = 2000;
 
-/** @returns which rule an address of a webhook or callback breaks, to stand behind its name; undefined if none */
+/**
+ * @returns the rule that the URL of a webhook or callback breaks, as a predicate for its name; undefined if
+ * it is valid
+ */
 export function refusalOfUrl(url: string): string | undefined {
-  if (url.length > MOST_URL) return `must have at most ${MOST_URL} characters`;
+  if (url.length > MAX_URL_LENGTH) return `must have at most ${MAX_URL_LENGTH} characters`;
   if (!URL.canParse(url) || !/^https?:\/\//i.test(url)) return 'must be an URL with http:// or https://';
   const { username, password, hash } = new URL(url);
   if (username || password) return 'must not have a user or a password in it';

@@ -1,12 +1,12 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 
 /**
- * Back-off: waiting longer before each further try.
+ * Creates a back-off whose pauses become longer with each attempt.
  *
- * @param first milliseconds before the first one
- * @param longest milliseconds at most
- * @param factor by how much each wait is longer than the one before
- * @returns gives the milliseconds of the next wait
+ * @param first milliseconds of the first pause
+ * @param longest maximum milliseconds of a pause
+ * @param factor ratio of a pause to the one before
+ * @returns a function that returns the milliseconds of the next pause
  */
 export function backOff(first: number, longest: number, factor = 2): () => number {
   let next = first;
@@ -17,51 +17,57 @@ export function backOff(first: number, longest: number, factor = 2): () => numbe
   };
 }
 
-/** Waits for so many milliseconds, or until `leaving` says to go; never rejects. */
+/** Waits for the given milliseconds or until `leaving` aborts; never rejects. */
 export function rest(milliseconds: number, leaving?: AbortSignal): Promise<void> {
   return sleep(milliseconds, undefined, leaving && { signal: leaving }).catch(() => {});
 }
 
 export interface Until<Seen> {
-  /** Milliseconds between two looks, or what gives them anew each time: `backOff`. */
+  /**
+   * Milliseconds between two checks, or a function that returns them for each pause, for example `backOff`.
+   */
   every: number | (() => number);
-  /** By `Date.now()`: a look that is in vain behind it is the last one. Absent: there is no such time. */
+  /**
+   * Time in `Date.now()` milliseconds after which the next failed check is the last one. If absent, there is
+   * no limit.
+   */
   deadline?: number;
-  /** Whether that is what is waited for; unless told, whether it is anything. */
+  /** Returns whether a result fulfils the condition. By default, any truthy result does. */
   isSo?(seen: Seen): boolean;
-  /** Hears of what was seen in vain, before each wait. */
+  /** Called with each result that does not fulfil the condition, before the pause. */
   inVain?(seen: Seen): void;
-  /** Ends the wait; the next look is the last one. */
+  /** Ends the wait when it aborts, after one last check. */
   leaving?: AbortSignal;
 }
 
 /**
- * Looks again and again until it is so, or the deadline has passed; once in any case.
+ * Repeats a check until its result fulfils the condition or the deadline has passed. It always checks at
+ * least once.
  *
- * @returns what was seen last
- * @throws what a look throws
+ * @returns the last result
+ * @throws the error of the check
  */
 export async function until<Seen>(
-  look: () => Promise<Seen> | Seen,
+  check: () => Promise<Seen> | Seen,
   { every, deadline = Number.POSITIVE_INFINITY, isSo = Boolean, inVain, leaving }: Until<Seen>,
 ): Promise<Seen> {
   for (;;) {
-    const seen = await look();
+    const seen = await check();
     if (isSo(seen) || leaving?.aborted || Date.now() > deadline) return seen;
     inVain?.(seen);
     await rest(typeof every === 'number' ? every : every(), leaving);
   }
 }
 
-/** Milliseconds that a poller waits instead of its own. */
+/** Maps the interval of a poller to the one that it uses. It is replaced only by `paceLooks`. */
 let pace = (every: number) => every;
 
-/** The pollers of this process. */
+/** All pollers of this process. */
 const pollers = new Set<{ wait(): void; again(): Promise<void> }>();
 
 /**
- * Lets all pollers of this process wait for other times than their own.
- * @returns starts all of their waits again, after the times have changed
+ * Replaces the intervals of all pollers of this process.
+ * @returns a function that restarts all waits. Call it after the intervals have changed
  */
 export function paceLooks(paced: (every: number) => number): () => void {
   pace = paced;
@@ -70,34 +76,35 @@ export function paceLooks(paced: (every: number) => number): () => void {
   };
 }
 
-/** Lets all pollers of this process look once, after the looks that have begun. Resolves when all have looked. */
+/** Runs each poller of this process once, after its run in progress. Resolves when all have run. */
 export async function lookOnce(): Promise<void> {
   await Promise.all([...pollers].map(({ again }) => again()));
 }
 
 export interface Poller {
-  /** Looks at once, unless a look is under way. Never rejects. */
+  /** Runs the check immediately, unless it is already running. Never rejects. */
   now(): Promise<void>;
-  /** Looks no more; resolves when the look that is under way has ended. */
+  /** Stops the poller; resolves when the check in progress has ended. */
   stop(): Promise<void>;
 }
 
 /**
- * A poller: looks every so many milliseconds, one look at a time. One that is due while another is under way is left
- * out: while a store is away they would gather. It keeps no process from ending.
+ * Creates a poller that runs a check at an interval, one at a time. A check that is due while another is
+ * running is skipped; otherwise they would accumulate while a store is unavailable. The timer does not keep
+ * the process alive.
  *
- * @param failed hears of a look that failed; the next one comes all the same
+ * @param failed called with the error of a failed check; the next check runs regardless
  */
 export function poll(
   every: number,
-  look: () => Promise<void> | void,
+  check: () => Promise<void> | void,
   failed: (error: unknown) => void = () => {},
 ): Poller {
   let underWay: Promise<void> | undefined;
 
   async function run(): Promise<void> {
     try {
-      await look();
+      await check();
     } catch (error) {
       failed(error);
     }
@@ -138,14 +145,15 @@ export function poll(
 }
 
 /**
- * Back-off after what was slow, not after what was in vain: a pause of so many times what it took, and none behind what was
- * quick. `backOff`, above, is the other one, whose pauses grow with each try. Nobody waits here: whoever
- * would read asks, and reads later. Where the queue is far away, reads without a pause would keep everything else from it.
+ * Creates a back-off for slow operations: after an operation that took longer than `slowMs`, callers should
+ * pause for `BACK_OFF` times its duration, and after a fast one not at all. (The pauses of `backOff` above
+ * grow with each failed attempt.) The object never waits itself: a caller asks `isWaiting` and postpones its
+ * read. If the queue is far away, reads without a pause would block all other commands.
  *
- * @param slowMs milliseconds from which on something was slow
+ * @param slowMs milliseconds from which on an operation counts as slow
  */
 export function createBackOff(slowMs: number) {
-  /** By `performance.now()`. */
+  /** End of the pause in `performance.now()` milliseconds. */
   let waitsUntil = 0;
 
   function after(took: number): void {
@@ -155,7 +163,9 @@ export function createBackOff(slowMs: number) {
   return {
     isWaiting: () => performance.now() < waitsUntil,
     after,
-    /** The value, and a pause from then on if it came slowly; undefined when the promise is rejected. */
+    /**
+     * Returns the value, and starts a pause if it arrived slowly; returns undefined if the promise rejects.
+     */
     async timed<Value>(promise: Promise<Value>): Promise<Value | undefined> {
       const begun = performance.now();
       const value = await promise.catch(() => undefined);
@@ -166,5 +176,5 @@ export function createBackOff(slowMs: number) {
   };
 }
 
-/** The pause is so many times as long as what was slow. */
+/** Ratio of the pause to the duration of the slow operation. */
 const BACK_OFF = 4;

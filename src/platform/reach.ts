@@ -1,20 +1,30 @@
 import { type LookupAddress, type LookupOptions, lookup as lookUp } from 'node:dns';
 import { BlockList, isIP, type LookupFunction } from 'node:net';
 
-/** Which addresses we connect to for somebody else: sources of syncs, webhooks, callbacks, buckets. */
+/**
+ * Decides which addresses Penstock may connect to on behalf of users: sync sources, webhooks, callbacks,
+ * buckets.
+ */
 export interface Reach {
-  /** For connections: a name that leads to a refused address has no address. */
+  /**
+   * Resolves names for connections. A name that resolves only to refused addresses counts as having no
+   * address.
+   */
   lookup: LookupFunction;
-  /** @throws {RefusedAddress} when the host is an address, and a refused one; in brackets or not */
+  /** @throws {RefusedAddress} if the host is a refused IP address, with or without brackets */
   requireAllowed(host: string): void;
   /**
-   * For who is given the name, and connects to any of its addresses.
-   * @throws {RefusedAddress} when one of them is a refused one; the resolver's error
+   * Checks all addresses of a name. Use it for clients that resolve the name themselves and may connect to
+   * any of its addresses.
+   * @throws {RefusedAddress} if one of the addresses is refused, or the error of the resolver
    */
   requireWhollyAllowed(host: string): Promise<void>;
 }
 
-/** Nobody but the operator can mend it; the message names the address and the setting, and holds no secret. */
+/**
+ * Thrown for an address in a refused network. Only an operator can fix it. The message names the address and
+ * the setting, and contains no secret.
+ */
 export class RefusedAddress extends Error {
   override name = 'RefusedAddress';
 }
@@ -27,15 +37,15 @@ export interface AddressSettings {
   readonly SYNC_REFUSED_NETWORKS: string;
 }
 
-/** Those that cloud machines ask for credentials, and what is of this link alone. */
+/** Link-local networks, and addresses that provide credentials to cloud machines. */
 const METADATA = [
   ...['169.254.0.0/16', 'fe80::/10', 'fd00:ec2::254/128', 'fd20:ce::254/128'],
   ...['100.100.100.200/32', '168.63.129.16/32', '192.0.0.192/32'],
 ].join(',');
 
-/** What is no public address of one host, by the registries of IANA for special purposes. */
+/** Networks that are not public unicast addresses according to the IANA special-purpose registries. */
 const PRIVATE = [
-  // Public by its number, and of Azure's hosts alone.
+  // A public address by its number, but only reachable from Azure's own machines.
   '168.63.129.16/32',
   ...['0.0.0.0/8', '10.0.0.0/8', '100.64.0.0/10', '127.0.0.0/8', '169.254.0.0/16', '172.16.0.0/12'],
   ...['192.0.0.0/24', '192.0.2.0/24', '192.88.99.0/24', '192.168.0.0/16', '198.18.0.0/15'],
@@ -46,7 +56,10 @@ const PRIVATE = [
 
 const WORDS: Readonly<Record<string, string>> = { none: '', metadata: METADATA, private: PRIVATE };
 
-/** For what users of the API or of an account may name: webhooks, callbacks, buckets. */
+/**
+ * Creates the rule for addresses that users of the API or of an account configure: webhooks, callbacks,
+ * buckets.
+ */
 export function reachOf(settings: AddressSettings): Reach {
   const { DEPLOYMENT_FORM, REFUSED_NETWORKS, ALLOWED_NETWORKS } = settings;
   return createReach({
@@ -57,22 +70,25 @@ export function reachOf(settings: AddressSettings): Reach {
 }
 
 /**
- * For what the operator alone names: sources of syncs and imports, the archive, buckets of exports. SYNC_REFUSED_NETWORKS stands
- * before the others.
+ * Creates the rule for addresses that only the operator configures: sources of syncs and imports, the
+ * archive, buckets of exports. SYNC_REFUSED_NETWORKS, if set, replaces REFUSED_NETWORKS.
  */
 export function reachOfSources(settings: AddressSettings): Reach {
   const { SYNC_REFUSED_NETWORKS: refused, ALLOWED_NETWORKS: allowed } = settings;
   return refused ? createReach({ refused, allowed, setting: 'SYNC_REFUSED_NETWORKS' }) : reachOf(settings);
 }
 
-/** All addresses of a name, as `dns.lookup` answers them. */
+/** Resolves a name to all its addresses, with the callback of `dns.lookup`. */
 type Resolver = (
   host: string,
   options: LookupOptions & { all: true },
   answer: (error: Error | null, found: LookupAddress[]) => void,
 ) => void;
 
-/** Networks as 10.0.0.0/8 and words of `WORDS`, with commas between. `setting` is what an error names. */
+/**
+ * Comma-separated networks, for example 10.0.0.0/8, or keys of `WORDS`. `setting` is the name of the setting
+ * in error messages.
+ */
 export interface AddressRule {
   refused: string;
   allowed?: string;
@@ -80,9 +96,10 @@ export interface AddressRule {
 }
 
 /**
- * Judges addresses when the connection is made, so that a name that leads elsewhere by then is judged as well.
- * @param resolver that of the system unless told
- * @throws {Error} naming what is no network
+ * Creates a rule that checks addresses when a connection is made, so that a name whose address has changed
+ * since is checked as well.
+ * @param resolver by default the resolver of the system
+ * @throws {Error} naming an entry that is not a network
  */
 export function createReach(
   { refused, allowed = '', setting = 'REFUSED_NETWORKS' }: AddressRule,
@@ -91,7 +108,7 @@ export function createReach(
   const [refusing, allowing] = [networksOf(refused), networksOf(allowed)];
 
   function isRefused(address: string): boolean {
-    // What cannot be read is judged by nobody later.
+    // An address that cannot be parsed is refused, because no later check would catch it.
     const forms = formsOf(address);
     return forms.length === 0 || forms.some((form) => holds(refusing, form) && !holds(allowing, form));
   }
@@ -128,7 +145,7 @@ export function createReach(
   };
 }
 
-/** @throws {Error} naming what is no network */
+/** @throws {Error} naming an entry that is not a network */
 export function networksOf(list: string): BlockList {
   const networks = new BlockList();
   const named = list.split(',').flatMap((name) => (WORDS[name.trim()] ?? name).split(','));
@@ -147,7 +164,10 @@ function holds(networks: BlockList, address: string): boolean {
   return networks.check(address, isIP(address) === 6 ? 'ipv6' : 'ipv4');
 }
 
-/** The address, and the IPv4 address that it leads to by a rule of translation; none of what is no address. */
+/**
+ * Returns the address and the IPv4 addresses that it embeds by a translation rule; an empty list if it is not
+ * an address.
+ */
 function formsOf(address: string): string[] {
   const plain = address.replace(/%.*$/s, '');
   if (isIP(plain) === 4) return [plain];
@@ -158,7 +178,8 @@ function formsOf(address: string): string[] {
     [groups[at]!, groups[at + 1]!].flatMap((group) => [group >> 8, group & 255]).join('.');
   const zeros = [0, 0, 0, 0];
   const inner = [];
-  // Compatible, mapped and translated; that of loopback and of nowhere is none.
+  // IPv4-compatible, IPv4-mapped and IPv4-translated addresses. The loopback and the unspecified address
+  // embed no IPv4 address.
   if (beginsWith(...zeros, 0, 0) && groups[6] !== 0) inner.push(ipv4(6));
   if (beginsWith(...zeros, 0, 0xffff) || beginsWith(...zeros, 0xffff, 0)) inner.push(ipv4(6));
   // NAT64, 6to4, ISATAP.
@@ -169,8 +190,8 @@ function formsOf(address: string): string[] {
 }
 
 /**
- * Returns what counts as one client for limits by source: an IPv4 address, or the /64 network of an IPv6 address, in which
- * one client can have any number of addresses.
+ * Returns the unit that rate limits by source count as one client: an IPv4 address, or the /64 network of an
+ * IPv6 address, because one client can use any address in such a network.
  */
 export function sourceOf(address: string): string {
   const plain = address.replace(/%.*$/s, '');
@@ -185,7 +206,7 @@ export function sourceOf(address: string): string {
         .join(':');
 }
 
-/** @param address an IPv6 address in any of its forms */
+/** @param address IPv6 address in any notation */
 function groupsOf(address: string): number[] {
   const { hostname } = new URL(`http://[${address}]/`);
   const [before, after] = hostname

@@ -3,41 +3,44 @@ import type { Socket } from 'node:net';
 import { ByteBudget, type Reservation } from './byte-budget.ts';
 import type { Service } from './lifecycle.ts';
 
-/** Bytes that a pipelined request takes while it waits, about: Node's request and response objects. */
+/** Approximate bytes that a waiting pipelined request holds: the request and response objects of Node. */
 const WAITING_REQUEST = 4096;
 
-/** Bytes of a waiting request's body that Node has read, at most. */
+/** Maximum bytes that Node has read of the body of a waiting request. */
 const WAITING_BODY = 65_536;
 
-/** Bytes of all pipelined requests that wait: 2,000 without a body. */
+/** Maximum bytes that all waiting pipelined requests may hold: 2,000 requests without a body. */
 const MAX_WAITING_BYTES = 8_388_608;
 
-/** Pipelined requests that begin in one turn of the event loop, those of all connections together. */
-const BEGUN_IN_A_TURN = 16;
+/** Maximum number of pipelined requests, over all connections, that begin in one turn of the event loop. */
+const MAX_STARTED_PER_TURN = 16;
 
 /** Milliseconds between two checks of the connections. */
 const CHECK_INTERVAL = 1000;
 
-/** A receiver has to take this much within this time, in bytes and milliseconds. */
+/** Minimum bytes that a receiver must read within a number of milliseconds. */
 export interface MinimumRate {
   bytes: number;
   within: number;
 }
 
-/** A connection is closed if its receiver takes nothing for 30 s. */
+/** Closes a connection whose receiver reads no byte for 30 s. */
 const PROGRESS: MinimumRate = { bytes: 1, within: 30_000 };
 
 interface Connection {
-  /** The response that is being made or sent. */
+  /** The response that is being created or sent. */
   current: ServerResponse | undefined;
-  /** Pipelined requests behind it, oldest first. */
+  /** Waiting pipelined requests, oldest first. */
   waiting: (() => void)[];
-  /** What the waiting requests hold. */
+  /** Bytes that the waiting requests hold. */
   held: Reservation | undefined;
-  /** To be called once every response has been taken. */
+  /** Callback for the moment at which the receiver has read every response. */
   last: (() => void) | undefined;
   rate: MinimumRate;
-  /** Bytes that the receiver had taken at the start of the present period, and when the period began. */
+  /**
+   * Bytes that the receiver had read at the start of the current period, and the time at which the period
+   * began.
+   */
   taken: number;
   since: number;
 }
@@ -45,13 +48,13 @@ interface Connection {
 export type Handler<Request extends IncomingMessage> = (request: Request, response: ServerResponse) => void;
 
 /**
- * Answers the requests of a connection one after the other, each after the previous response was taken, and closes a
- * connection whose receiver takes nothing for 30 s. So a client that pipelines requests and reads no response holds one
- * response in the memory of the process.
+ * Serves the requests of a connection one after the other, each after the receiver has read the previous
+ * response, and closes a connection whose receiver reads nothing for 30 s. So a client that pipelines
+ * requests and reads no response holds only one response in the memory of the process.
  */
 export class ResponseOrder {
   readonly #connections = new Map<Socket, Connection>();
-  /** Connections whose next request may begin. */
+  /** Callbacks of connections whose next request may begin. */
   readonly #ready: (() => void)[] = [];
   readonly #waiting = new ByteBudget({
     mostBytes: MAX_WAITING_BYTES,
@@ -76,7 +79,7 @@ export class ResponseOrder {
         this.#connections.delete(socket);
         dropWaiting(connection);
       });
-      // Others resume a socket as well, for example Node once a response has been taken.
+      // Other code also resumes a socket, for example Node after a response has been sent.
       socket.on('resume', () => {
         if (connection.waiting.length > 0) socket.pause();
       });
@@ -86,8 +89,9 @@ export class ResponseOrder {
   }
 
   /**
-   * Wraps a handler so that a pipelined request begins after the response before it was taken. Meanwhile the connection is
-   * not read. Requests of the chunk that has been read wait; past their limit the connection with most of them is closed.
+   * Wraps a handler so that a pipelined request begins after the previous response was read. Until then the
+   * connection is paused, and requests that were already read from it wait. If the waiting requests exceed
+   * their limit of bytes, the connection with most of them is closed.
    */
   inOrder<Request extends IncomingMessage>(handle: Handler<Request>): Handler<Request> {
     return (request, response) => {
@@ -114,8 +118,8 @@ export class ResponseOrder {
   }
 
   /**
-   * Calls back once every complete request of a connection has been answered; at once if it has been already. The
-   * connection is not read meanwhile.
+   * Calls back when every complete request of a connection has been answered, or immediately if that is
+   * already so. The connection is paused until then.
    */
   afterLast(socket: Socket, callback: () => void): void {
     const connection = this.#connections.get(socket);
@@ -129,7 +133,7 @@ export class ResponseOrder {
     if (isNew && connection.waiting.length === 0) this.#whenTaken(socket, connection);
   }
 
-  /** Sets how much the receiver of a response has to take in which time. */
+  /** Sets the minimum rate at which the receiver must read this response. */
   requireRate({ socket }: ServerResponse, rate: MinimumRate): void {
     const connection = socket && this.#connections.get(socket);
     if (!connection) return;
@@ -146,13 +150,13 @@ export class ResponseOrder {
   }
 
   readonly #beginReady = (): void => {
-    for (const begin of this.#ready.splice(0, BEGUN_IN_A_TURN)) begin();
-    // Other connections have their turn in between.
+    for (const begin of this.#ready.splice(0, MAX_STARTED_PER_TURN)) begin();
+    // Let other connections have a turn in between.
     if (this.#ready.length > 0) setImmediate(this.#beginReady);
   };
 
   #beginNext(socket: Socket, connection: Connection): void {
-    // After a response that closes the connection no other can be sent.
+    // No other response can be sent after one that closes the connection.
     if (socket.destroyed || socket.writableEnded) {
       dropWaiting(connection);
       return;
@@ -180,7 +184,7 @@ export class ResponseOrder {
     return fullest!;
   }
 
-  /** Closes the connections whose receivers have not taken enough, at a time of `performance.now()`. */
+  /** Closes the connections whose receivers have read too little. `now` is a time of `performance.now()`. */
   runOnce(now: number): void {
     for (const [socket, connection] of this.#connections) {
       const { rate } = connection;
@@ -198,12 +202,15 @@ export class ResponseOrder {
   }
 }
 
-/** Whether nothing of a response is left to be sent. */
+/** Returns whether a response has been sent completely or can no longer be sent. */
 function isTaken(response: ServerResponse | undefined): boolean {
   return response === undefined || response.writableFinished || response.destroyed;
 }
 
-/** Bytes of the connection of a response that the receiver, or the kernel for it, has taken. */
+/**
+ * Returns the bytes on the connection of a response that the receiver, or the kernel on its behalf, has
+ * accepted.
+ */
 export function takenBy({ socket }: ServerResponse): number {
   return socket ? socket.bytesWritten - socket.writableLength : 0;
 }

@@ -33,7 +33,10 @@ export const settings = {
 
 export type SettingName = keyof typeof settings;
 
-/** The settings by group, in the order of the documentation. Each group has the name of what a reader wants to set up. */
+/**
+ * All settings by group, in the order of the documentation. A group is named after the subject that a reader
+ * wants to configure.
+ */
 export const settingGroups: Readonly<Record<string, Partial<Record<SettingName, object>>>> = {
   Installation: installationSettings,
   Postgres: postgresSettings,

@@ -1,27 +1,27 @@
-/** One of several things that are done with a file before the first of its rows is taken. */
+/** A step in which a file is prepared before its first row is read. */
 export interface Step {
-  /** The file, as the person knows it. */
+  /** Name of the file as the user entered it. */
   name: string;
   doing: 'fetching' | 'checking';
-  /** What `total` counts, and what is said of how far it is. */
+  /** Unit of `total` and of the progress. */
   of: 'bytes' | 'rows';
-  /** About: a file says itself how many rows it has. */
+  /** Approximate total. For rows it is the count that the file itself declares. */
   total: number;
 }
 
-/** Is told of the steps, one after the other: with a large file each takes minutes. */
+/** Receives the progress of the steps, one after the other. With a large file each step takes minutes. */
 export interface Watcher {
   begin(step: Step): void;
-  /** @param more what was done since the last time, in what the step counts */
+  /** @param more amount since the last call, in the unit of the step */
   move(more: number): void;
-  /** Of the step, also of one that failed. */
+  /** Called at the end of a step, also of a failed one. */
   end(): void;
 }
 
 export const unwatched: Watcher = { begin() {}, move() {}, end() {} };
 
-/** Does a step. */
-export async function watchedStep<T>(watcher: Watcher, step: Step, work: () => Promise<T>): Promise<T> {
+/** Runs a step and reports its begin and end. */
+export async function runStep<T>(watcher: Watcher, step: Step, work: () => Promise<T>): Promise<T> {
   watcher.begin(step);
   try {
     return await work();

@@ -1,6 +1,6 @@
 /**
- * Returns whether a JSON value contains a pattern: an object contains each member of the pattern, an array has an element for
- * each element of the pattern, and other values are equal.
+ * Returns whether a JSON value contains a pattern: an object contains each member of the pattern, an array
+ * contains an element for each element of the pattern, and other values must be equal.
  */
 export function containsSubset(value: unknown, pattern: unknown): boolean {
   if (pattern === null || typeof pattern !== 'object') return value === pattern;

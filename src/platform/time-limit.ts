@@ -1,4 +1,4 @@
-/** A signal that follows others, until it is released. */
+/** A signal that follows other signals until it is released. */
 export interface LinkedSignal {
   signal: AbortSignal;
   /** Whether the time ran out before anything else aborted the signal. */
@@ -10,7 +10,9 @@ export interface LinkedSignal {
 interface Links {
   /** Signals to follow. The linked signal aborts with the reason of the first that aborts. */
   signals?: readonly (AbortSignal | undefined)[];
-  /** Milliseconds after which the signal aborts with a `TimeoutError`; absent: no limit of time. */
+  /**
+   * Milliseconds after which the signal aborts with a `TimeoutError`. If absent, there is no limit of time.
+   */
   milliseconds?: number | undefined;
 }
 
@@ -18,10 +20,11 @@ interface Links {
 const MAX_TIMER_MS = 2_147_483_647;
 
 /**
- * Links signals and a limit of time to one signal.
+ * Combines signals and a limit of time into one signal.
  *
- * `AbortSignal.any` and `AbortSignal.timeout` hold what they make weakly: on Node 20, a garbage collection in the middle
- * of the work loses the limit, and the work never ends. The timer and the listeners of this one hold it strongly.
+ * `AbortSignal.any` and `AbortSignal.timeout` hold their signals weakly: on Node 20, a garbage collection
+ * during the work loses the limit, and the work never ends. This signal is held strongly by its timer and
+ * listeners.
  */
 export function linkSignals({ signals = [], milliseconds }: Links): LinkedSignal {
   const sources = signals.filter((signal) => signal !== undefined);
@@ -58,8 +61,8 @@ export function linkSignals({ signals = [], milliseconds }: Links): LinkedSignal
 }
 
 /**
- * Runs work with a signal, and rejects as soon as the signal aborts, also where the work ignores it.
- * @throws what the work throws; the reason of the signal, or a `TimeoutError`
+ * Runs work with a signal, and rejects as soon as the signal aborts, even if the work ignores it.
+ * @throws the error of the work, the reason of the signal, or a `TimeoutError`
  */
 export async function withTimeLimit<T>(links: Links, work: (signal: AbortSignal) => Promise<T>): Promise<T> {
   const { signal, release } = linkSignals(links);
@@ -70,7 +73,7 @@ export async function withTimeLimit<T>(links: Links, work: (signal: AbortSignal)
   }
 }
 
-/** Waits for work no longer than until the signal aborts. @throws what the work throws; the reason of the signal */
+/** Waits for work until the signal aborts. @throws the error of the work, or the reason of the signal */
 export function unlessAborted<T>(signal: AbortSignal, work: Promise<T>): Promise<T> {
   return new Promise((resolve, reject) => {
     const leave = () => reject(signal.reason);

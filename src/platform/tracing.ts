@@ -6,15 +6,21 @@ import { importOptional } from './optional-package.ts';
 type Sdk = typeof import('./open-telemetry.ts');
 
 /**
- * Traces as OpenTelemetry has them: spans of what this process does. Undefined: nobody wants them, nothing of the SDK is
- * loaded, and who would make a span looks here and goes on.
+ * Creates OpenTelemetry spans for this process. It is undefined if tracing is off; then no part of the SDK is
+ * loaded, and callers skip their spans.
  */
 export let tracing: (Tracing & Pick<Sdk, 'failSpan' | 'idsOf' | 'traceparentOf'>) | undefined;
 
-/** Milliseconds in which the last spans are sent when the process stops, and the share of its time for that. */
-const FAREWELL = { most: 1500, share: 0.3 };
+/**
+ * Maximum milliseconds for sending the last spans when the process stops, and the maximum share of the
+ * shutdown timeout.
+ */
+const FAREWELL = { maxMs: 1500, share: 0.3 };
 
-/** Loads the SDK, if there is a collector to send spans to. Before the log and the stores, which look at `tracing`. */
+/**
+ * Loads the SDK if a collector is configured. Call it before the log and the stores are created, because they
+ * read `tracing`.
+ */
 export async function startTracing(config: Config, self: TracedProcess): Promise<void> {
   if (config.OTEL_EXPORTER_OTLP_ENDPOINT === '' || config.OTEL_SDK_DISABLED === 'true') return;
   tracing = await importOptional(
@@ -30,9 +36,9 @@ export async function startTracing(config: Config, self: TracedProcess): Promise
   );
 }
 
-/** Sends the last spans, and makes no more of them; never rejects. */
+/** Sends the last spans and turns tracing off; never rejects. */
 export async function stopTracing({ SHUTDOWN_TIMEOUT_MS }: Config): Promise<void> {
-  const patience = Math.min(FAREWELL.most, SHUTDOWN_TIMEOUT_MS * FAREWELL.share);
+  const patience = Math.min(FAREWELL.maxMs, SHUTDOWN_TIMEOUT_MS * FAREWELL.share);
   const stopped = tracing;
   tracing = undefined;
   await stopped?.stop(patience).catch(() => {});
@@ -40,23 +46,26 @@ export async function stopTracing({ SHUTDOWN_TIMEOUT_MS }: Config): Promise<void
 
 type Handler<Request extends IncomingMessage> = (request: Request, response: ServerResponse) => void;
 
-/** What routers know of a request. */
+/** Properties that routers set on a request. */
 interface Routed extends IncomingMessage {
   baseUrl?: string;
   route?: { path?: unknown };
 }
 
-/** As `http.request.method` knows them; any other is a word of the caller's. */
+/**
+ * Known values of `http.request.method`. Other methods are not recorded, because they are text of the caller.
+ */
 const METHODS = new Set(['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS', 'TRACE', 'CONNECT']);
 
-/** Asked every few seconds by machines. */
+/** Paths that machines request every few seconds. They are not traced. */
 const PROBES = new Set(['/healthz', '/readyz', '/metrics']);
 
 /**
- * A handler of requests, each of which is a SERVER span from its headers to the end of its answer. Neither the address nor
- * any other words of the caller get into it: they may name a person. The route does, once it is known.
+ * Wraps a handler so that each request is a SERVER span from its headers to the end of its response. The span
+ * contains the route but neither the address nor other text of the caller, because these may identify a user.
  *
- * @param throughout whether all that is done for a request knows its span; else the handler keeps it for those who need it
+ * @param throughout whether all work for a request runs as part of its span; otherwise the handler must keep
+ * the span
  */
 export function traceRequests<Request extends IncomingMessage>(
   handle: Handler<Request>,
@@ -92,7 +101,10 @@ export function traceRequests<Request extends IncomingMessage>(
 
 export type Span = ReturnType<Tracing['begin']>;
 
-/** Does work that asks the store as part of a span, to the end of its answer; of one that is not sampled, up to its first wait. */
+/**
+ * Runs work that queries the store as part of a span until the response closes. With a span that is not
+ * sampled, only the part up to the first `await` belongs to it.
+ */
 export function traceThroughout<Result>(
   span: Span | undefined,
   response: ServerResponse,
@@ -106,7 +118,7 @@ function nameRoute(span: Span, method: string, route: string): void {
   span.setAttribute('http.route', route).updateName(`${method} ${route}`);
 }
 
-/** Says of a request what it was, and what became of it. */
+/** Records the route of a request and attributes of its result. */
 export function noteRequest(
   span: Span,
   { method, path }: { method: string; path: string },
@@ -117,13 +129,16 @@ export function noteRequest(
   span.setAttributes(attributes);
 }
 
-/** The `traceparent` of a span, the present one unless told, for who goes on with its work in another process; nothing, unless it is sampled. */
+/**
+ * Returns the `traceparent` of a span, by default of the active one, for work that continues in another
+ * process. The object is empty if the span is not sampled.
+ */
 export function presentTrace(span = tracing?.active()): { traceparent?: string } {
   const traceparent = tracing?.traceparentOf(span);
   return traceparent === undefined ? {} : { traceparent };
 }
 
-/** Does work as a part of a new span, which ends with it. What it throws is told by its kind alone. */
+/** Runs work as part of a new span, which ends with it. Only the kind of an error is recorded. */
 export async function inSpan<Result>(
   sdk: NonNullable<typeof tracing>,
   span: Span,
@@ -139,7 +154,7 @@ export async function inSpan<Result>(
   }
 }
 
-/** SQLSTATE or a code of Node's where there is one, else the name of its class. */
+/** Returns the SQLSTATE or the Node error code, otherwise the name of the error class. */
 export function kindOf(error: unknown): string {
   const { code, name } = (error ?? {}) as { code?: unknown; name?: unknown };
   return typeof code === 'string' ? code : typeof name === 'string' ? name : 'Error';

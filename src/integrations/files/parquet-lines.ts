@@ -8,7 +8,7 @@ import type {
   DuckDBStructType,
   DuckDBType,
 } from '@duckdb/node-api';
-import { type Watcher, watchedStep } from '../../platform/steps.ts';
+import { runStep, type Watcher } from '../../platform/steps.ts';
 import { type DuckDbModule, identifier, literal, openDuckDb } from '../duckdb.ts';
 import { SourceError } from '../source.ts';
 import { refuseBrotli } from './formats.ts';
@@ -28,9 +28,9 @@ export interface ParquetOptions {
   /** Bytes of disk that reading may take. */
   scratchBytes: number;
   /** Bytes that the texts of all its rows may have. */
-  mostBytes: number;
+  maxBytes: number;
   /** Bytes of the texts of one row. */
-  mostRow: number;
+  maxRowCharacters: number;
   /** What stands for a row that has more. */
   longLine: Buffer;
   watcher: Watcher;
@@ -57,7 +57,7 @@ interface Window {
  */
 export async function openParquet(
   file: string,
-  { name, scratchBytes, mostBytes, mostRow, longLine, watcher }: ParquetOptions,
+  { name, scratchBytes, maxBytes, maxRowCharacters, longLine, watcher }: ParquetOptions,
 ): Promise<ParquetLines> {
   const module = await loadDuckDb();
   const ids = module.DuckDBTypeId;
@@ -86,7 +86,7 @@ export async function openParquet(
     // Of what the file says of itself: no row is made for it.
     const [[said]] = (await connection.runAndReadAll(`select count(*) from ${from}`)).getRows() as [[bigint]];
     const step = { name, doing: 'checking', of: 'rows', total: Number(said) } as const;
-    const { rows, windows } = await watchedStep(watcher, step, () =>
+    const { rows, windows } = await runStep(watcher, step, () =>
       survey(connection, `select (${size})::bigint from ${from} as one`),
     );
     connection.closeSync();
@@ -106,7 +106,7 @@ export async function openParquet(
       for (const value of chunk.getColumnValues(0)) {
         const bytes = Number(value);
         all += bytes;
-        const made = bytes > mostRow ? 0 : bytes;
+        const made = bytes > maxRowCharacters ? 0 : bytes;
         if (ofWindow + made > MOST_VECTOR_BYTES) {
           windows.push({ from: first, to: rows });
           [first, ofWindow] = [rows, 0];
@@ -118,10 +118,10 @@ export async function openParquet(
         rows += 1;
       }
       watcher.move(chunk.rowCount);
-      if (all > mostBytes)
+      if (all > maxBytes)
         throw new SourceError(
           'config',
-          `${name} was not read: its rows have more than ${mostBytes} bytes after decompression, which is the limit`,
+          `${name} was not read: its rows have more than ${maxBytes} bytes after decompression, which is the limit`,
         );
     }
     windows.push({ from: first, to: rows });
@@ -134,7 +134,7 @@ export async function openParquet(
     onRows: (rows: number) => void,
   ): AsyncGenerator<Buffer> {
     const connection = await duckDb.connect();
-    const json = `select case when ${size} <= ${mostRow} then to_json(one)::varchar end`;
+    const json = `select case when ${size} <= ${maxRowCharacters} then to_json(one)::varchar end`;
     const statements = windows?.map(
       (window) =>
         `${json} from (select * exclude (file_row_number) from ${numbered}

@@ -43,7 +43,7 @@ export const consoleSettings = {
       'The issuer identifier of an OpenID Connect provider. Accounts of OIDC_COMPANY can then sign in through it, in addition to passwords. Needs OIDC_CLIENT_ID and BOARD_URL. Empty: only passwords.',
     example: 'https://id.example.com/tenant',
     readBy: ['board'],
-    // Tokens and the client's secret cross no network in clear.
+    // Tokens and the client secret must not cross a network unencrypted.
     pattern:
       '^(https://[^\\s?#@]+|http://(localhost|127\\.0\\.0\\.1|\\[::1\\])(:[0-9]{1,5})?(/[^\\s?#@]*)?)?$',
     rule: 'must start with https://, or with http:// on this machine, and have neither a query nor a user',

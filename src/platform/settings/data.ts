@@ -147,7 +147,7 @@ export const retentionSettings = {
   LEDGER_DAYS: integer({
     description:
       'The number of days for which applied jobs are remembered. Within this time, a repeated delivery of a job has no second effect, and GET /requests/{request_id} shows what became of a request.',
-    // A request with the same Idempotency-Key can add an envelope again for a day.
+    // A request with the same Idempotency-Key can add an envelope a second time for a day.
     ...{ default: 7, minimum: 2, maximum: 3650, unit: 'days' },
     example: '30',
     readBy: ['worker'],

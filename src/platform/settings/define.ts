@@ -6,7 +6,10 @@ export const processNames = ['web', 'worker', 'sync', 'board', 'release', 'cli',
 export type ProcessName = (typeof processNames)[number];
 
 interface Documented {
-  /** Whole sentences: what the setting does, what happens at the limit, and when to change it. */
+  /**
+   * Documentation in whole sentences: what the setting does, what happens at the limit, and when to change
+   * it.
+   */
   description: string;
   /** A valid value other than the default. */
   example: string;
@@ -15,9 +18,9 @@ interface Documented {
 }
 
 interface Rule {
-  /** A regular expression for the whole value. */
+  /** Regular expression for the whole value. */
   pattern: string;
-  /** The rule that `pattern` checks; follows the name of the setting in an error message. */
+  /** The rule that `pattern` checks, as a predicate for the name of the setting in an error message. */
   rule: string;
 }
 

@@ -1,6 +1,6 @@
 import { integer, port, servers, text } from './define.ts';
 
-/** Settings of the health pages and of the way in which processes stop. */
+/** Settings of the health endpoints and of the shutdown of processes. */
 export const healthSettings = {
   WORKER_HOST: {
     ...text({

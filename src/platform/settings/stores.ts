@@ -34,7 +34,7 @@ export const installationSettings = {
       'The first API key of the workspace `default`, with every permission. It is used only when the workspace is created. Empty: a random key is created and printed once.',
     example: 'change-me-to-a-long-random-text',
     readBy: ['release', 'start'],
-    // Its first 8 characters are stored as they are, and a header of more than 512 is not read.
+    // The first 8 characters are stored as plain text, and headers of more than 512 characters are not read.
     ...visibleAscii(16, 500),
   }),
   BOOTSTRAP_SCIM_TOKEN: text({

@@ -1,8 +1,8 @@
 import { servers, text, visibleAscii } from './define.ts';
 
 /**
- * Settings of logs, metrics and traces. Traces use the names of OpenTelemetry's specification; the SDK reads the variables
- * that need no rule of ours by itself.
+ * Settings of logs, metrics and traces. Traces use the names of the OpenTelemetry specification. The SDK
+ * reads variables that Penstock does not validate by itself.
  */
 export const telemetrySettings = {
   LOG_LEVEL: text({
