@@ -27,9 +27,9 @@ import {
 } from './start/processes.ts';
 
 /**
- * `npm start`: everything on one machine. Starts what is missing, migrates, runs the processes of the
- * Procfile until it is told to end, and then stops all of it in order.
- * @returns what to exit with.
+ * Runs `npm start`, which is everything on one machine: starts the missing parts, migrates, runs the
+ * processes of the Procfile until it is stopped, and then stops everything in order.
+ * @returns the exit status
  */
 async function start(): Promise<number> {
   const config = readConfig();
@@ -40,10 +40,11 @@ async function start(): Promise<number> {
   let postgres: EmbeddedPostgres | undefined;
   let stopProcesses = async () => {};
   let stopPostgres = async () => {};
-  void sayIfRedisIsAway(config, log);
+  void warnIfRedisIsDown(config, log);
   try {
     if (config.DEPLOYMENT_FORM === 'embedded') {
-      // Nothing of an earlier start can have the ports before there is a database: nobody need be waited for.
+      // Without a database there was no earlier start whose processes may still use the ports, so there is no
+      // wait for them.
       if (!hasEmbeddedPostgres(config.DATA_DIR)) {
         await claimPorts(config, 0);
         log.info({ data_dir: config.DATA_DIR }, 'creating the database of the first start');
@@ -53,7 +54,7 @@ async function start(): Promise<number> {
       const onHopeless = (reason: string) => end.because(reason, 1);
       stopPostgres = keepPostgresRunning(postgres, { log, onHopeless });
     }
-    // Before the API key is made, which is shown only once.
+    // Check the ports before the API key is created, because the key is shown only once.
     const ports = await claimPorts(config, postgres?.recovered ? config.SHUTDOWN_TIMEOUT_MS + 1000 : 1000);
     const prepared = await runPreparation(environmentWith({ DEPLOYMENT_FORM: config.DEPLOYMENT_FORM }));
     if (prepared.migrations > 0) log.info({ migrations: prepared.migrations }, 'migrated');
@@ -61,7 +62,7 @@ async function start(): Promise<number> {
     if (!end.signal.aborted) stopProcesses = run({ config, ports, apiKey, end, log });
     return await end.asked;
   } catch (error) {
-    // Ctrl-C reaches initdb as well.
+    // Ctrl-C also interrupts initdb.
     if (end.signal.aborted) return 0;
     throw error;
   } finally {
@@ -72,17 +73,17 @@ async function start(): Promise<number> {
   }
 }
 
-/** Milliseconds in which Redis has to answer before somebody is told that it is waited for. */
-const REDIS_PATIENCE_MS = 3000;
+/** Milliseconds in which Redis must answer before a warning is logged. */
+const REDIS_TIMEOUT_MS = 3000;
 
-/** The processes wait for it, each for itself: whoever started them hears of it here, once, with what to do. */
-async function sayIfRedisIsAway(config: Config, log: Log): Promise<void> {
+/** Logs once, with the fix, that Redis does not answer. Each process waits for Redis by itself. */
+async function warnIfRedisIsDown(config: Config, log: Log): Promise<void> {
   if (!config.REDIS_URL) return;
-  // Loaded only here: it takes much memory, and this process runs as long as the service.
+  // Load the module only if it is needed: it takes much memory, and this process runs as long as the service.
   const { openProducerRedis } = await import('./queue/connection.ts');
   const redis = openProducerRedis(config);
   try {
-    await within(REDIS_PATIENCE_MS, once(redis, 'ready'));
+    await within(REDIS_TIMEOUT_MS, once(redis, 'ready'));
   } catch (error) {
     log.warn(
       `Redis at REDIS_URL does not answer (${describeFailure(error)}); all processes wait for it. Start Redis, correct REDIS_URL, or remove it to keep the queue in Postgres`,
@@ -100,16 +101,16 @@ interface RunOptions {
   log: Log;
 }
 
-/** Runs the processes and greets when they are ready. @returns what stops them. */
+/** Runs the processes and prints the banner when they are ready. @returns a function that stops them. */
 function run({ config, ports, apiKey, end, log }: RunOptions): () => Promise<void> {
   const password = config.BOARD_PASSWORD || randomBytes(12).toString('base64url');
   const procfile = readFileSync(path.join(packageRoot, 'Procfile'), 'utf8');
   let ready = false;
   const stop = startProcesses({
-    // What `release` does has been done.
+    // `release` migrates and creates the first workspace, which has been done.
     lines: parseProcfile(procfile).filter(({ name }) => name !== 'release'),
     env: environmentWith({
-      // In the embedded form the processes find Postgres and the key in DATA_DIR, as the command line does.
+      // The processes of the embedded form find Postgres and the key in DATA_DIR, as the command line does.
       DEPLOYMENT_FORM: config.DEPLOYMENT_FORM,
       DATABASE_POOL_SIZE: String(poolSizeWithin(config)),
       PORT: String(ports.PORT),
@@ -118,7 +119,7 @@ function run({ config, ports, apiKey, end, log }: RunOptions): () => Promise<voi
     }),
     log,
     deadline: config.SHUTDOWN_DELAY_MS + config.SHUTDOWN_TIMEOUT_MS,
-    onHopeless: (name) => {
+    onRepeatedExit: (name) => {
       if (!ready) end.because(`the process ${name} did not start`, 1);
     },
   });
@@ -126,7 +127,7 @@ function run({ config, ports, apiKey, end, log }: RunOptions): () => Promise<voi
   const api = `http://${reachable(config.HOST)}:${ports.PORT}`;
   const board = `http://${reachable(config.BOARD_HOST)}:${ports.BOARD_PORT}`;
   const worker = `http://${reachable(config.WORKER_HOST)}:${ports.WORKER_PORT}`;
-  // What a newcomer sends first should be there when it is asked for.
+  // The banner is printed when the pages that its commands use are ready.
   const pages = [`${api}/readyz`, ...(ports.WORKER_PORT ? [`${worker}/readyz`] : []), `${board}/healthz`];
   waitUntilReady(pages, end.signal).then(
     () => {
@@ -159,20 +160,20 @@ start().then(
 );
 
 interface BannerFacts {
-  /** Address of the API, with no slash at the end. */
+  /** Address of the API without a trailing slash. */
   api: string;
-  /** Address of the console, with no slash at the end. */
+  /** Address of the console without a trailing slash. */
   board: string;
   boardUser: string;
   boardPassword: string;
-  /** Whether the password is a random one of this start: one that someone chose is not printed. */
+  /** Whether the password was generated by this start. A configured password is not printed. */
   randomPassword: boolean;
-  /** Only when it was made now, and at random. */
+  /** The API key, if this start created it at random. */
   apiKey: string | undefined;
   now: Date;
 }
 
-/** What a person wants to know and can paste, once everything runs. */
+/** Returns the text that is printed when everything runs, with commands to paste. */
 function banner(facts: BannerFacts): string {
   const { api, board, boardUser, boardPassword, randomPassword, apiKey, now } = facts;
   const key = apiKey ?? '$PENSTOCK_API_KEY';
@@ -205,16 +206,16 @@ function post(url: string, key: string, body: object): string {
   return `curl -s ${url} ${headers} -d '${JSON.stringify(body)}'`;
 }
 
-/** The API key that a first start has made at random; every other start has none. */
+/** The API key that the first start created at random; undefined in every other start. */
 interface FirstKey {
   value: string | undefined;
-  /** To be called by whoever shows it. */
+  /** Must be called when the key has been shown. */
   shown(): void;
 }
 
 /**
- * Sees to it that a key which cannot be had again is shown once: by the greeting, or, when this process ends
- * before its greeting, in its last line.
+ * Ensures that a newly created key is shown exactly once: by the banner, or as the last line if this process
+ * ends before the banner.
  */
 function firstKey(value: string | undefined): FirstKey {
   const show = () => {

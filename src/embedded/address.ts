@@ -6,31 +6,34 @@ import { keysOf } from '../integrations/source.ts';
 import type { Config } from '../platform/config.ts';
 import { withRequiredScram } from '../store/database.ts';
 
-/** How clients reach the server: by a Unix socket in a folder of its own, or by a port of loopback. */
+/**
+ * How clients reach the server: through a Unix socket in a private folder, or through a port of the loopback
+ * address.
+ */
 export type Transport = 'socket' | 'port';
 
-/** What the path of a Unix socket may have in bytes: 107 on Linux, 103 on macOS. */
+/** Maximum bytes of the path of a Unix socket: 107 on Linux, 103 on macOS. */
 const MAX_SOCKET_PATH = 103;
 
-/** Part of the socket's name; in a folder of its own any will do. */
+/** Number in the name of the socket. Its folder is private, so any number works. */
 export const SOCKET_PORT = 5432;
 
 /** The role that owns the database. */
 export const ROLE = 'penstock';
 
-/** The folder that the socket of the server of `home` lies in; nobody but its owner gets into it. */
+/** Returns the folder of the server's socket, which only its owner can access. */
 export function socketFolder(home: string): string {
   return path.join(home, 'socket');
 }
 
-/** By a socket, which nobody else can listen on, unless the path of one would be too long. */
+/** Chooses a socket, on which no other user can listen, unless its path would be too long. */
 export function transportOf(home: string): Transport {
   const socket = path.join(socketFolder(home), `.s.PGSQL.${SOCKET_PORT}`);
   return Buffer.byteLength(socket) <= MAX_SOCKET_PATH ? 'socket' : 'port';
 }
 
 export interface Address {
-  /** The absolute data folder. */
+  /** Absolute path of the data folder. */
   home: string;
   transport: Transport;
   port: number;
@@ -38,21 +41,24 @@ export interface Address {
   database: string;
 }
 
-/** The address as `pg` and libpq read it. On a port, the server has to prove itself: anybody may listen there. */
+/**
+ * Returns the address in the form of `pg` and libpq. On a port the server must authenticate itself, because
+ * any user can listen there.
+ */
 export function urlOf({ home, transport, port, password, database }: Address): string {
   const host = transport === 'socket' ? encodeURIComponent(socketFolder(home)) : '127.0.0.1';
   const url = `postgresql://${ROLE}:${password}@${host}:${port}/${database}`;
   return transport === 'socket' ? url : withRequiredScram(url);
 }
 
-/** Where the address is kept for the admin command, and for people. */
+/** Returns the file that keeps the address for the command line and for operators. */
 export function urlFile(home: string): string {
   return path.join(home, 'database-url');
 }
 
 /**
- * The address of the embedded Postgres of `dataDir`, running or not; undefined when there is none. It never leads to
- * the server of another folder, of which this one may be a copy.
+ * Returns the address of the embedded Postgres of `dataDir`, whether or not it runs; undefined if there is
+ * none. If this folder is a copy of another one, the address still refers to this folder.
  */
 export function readEmbeddedUrl(dataDir: string): string | undefined {
   const home = path.resolve(dataDir);
@@ -64,15 +70,15 @@ export function readEmbeddedUrl(dataDir: string): string | undefined {
   }
   if (text === '') return undefined;
   const url = new URL(text);
-  // Of an earlier release as well, which did not ask for a proof.
+  // Addresses that earlier releases wrote do not require the authentication of the server.
   if (!url.hostname.startsWith('%2F')) return withRequiredScram(text);
   url.hostname = encodeURIComponent(socketFolder(home));
   return url.href;
 }
 
 /**
- * The address of this installation's Postgres: DATABASE_URL, or in the embedded form the address that npm start keeps in
- * DATA_DIR; undefined if npm start never ran there.
+ * Returns the address of this installation's Postgres: DATABASE_URL, or in the embedded form the address that
+ * npm start stores in DATA_DIR; undefined if npm start never ran there.
  */
 export function databaseUrlOf({
   DEPLOYMENT_FORM,
@@ -82,10 +88,13 @@ export function databaseUrlOf({
   return DEPLOYMENT_FORM === 'embedded' ? readEmbeddedUrl(DATA_DIR) : DATABASE_URL;
 }
 
-/** Below those that systems give to connections that go out: such a port could be taken before anybody listens on it. */
+/**
+ * Ports below the range of outgoing connections: a port in that range could be taken before a program listens
+ * on it.
+ */
 const FREE_PORTS = { from: 20_000, to: 32_000 };
 
-/** A port of `host` that nobody listens on at this moment. */
+/** Returns a port of `host` on which no program listens at this moment. */
 export async function freePort(host = '127.0.0.1'): Promise<number> {
   for (let tries = 0; tries < 20; tries++) {
     const port = randomInt(FREE_PORTS.from, FREE_PORTS.to);
@@ -94,7 +103,7 @@ export async function freePort(host = '127.0.0.1'): Promise<number> {
   return tryListen(0, host);
 }
 
-/** Whether somebody else listens on the port, or it is not ours to use. */
+/** Returns whether another program listens on the port, or this user may not use it. */
 export async function isPortTaken(port: number, host = '127.0.0.1'): Promise<boolean> {
   return tryListen(port, host).then(
     () => false,
@@ -102,7 +111,7 @@ export async function isPortTaken(port: number, host = '127.0.0.1'): Promise<boo
   );
 }
 
-/** Listens for an instant. @throws what `listen` reports, for instance `EADDRINUSE` or `EACCES`. */
+/** Listens for a moment. @throws the error of `listen`, for example `EADDRINUSE` or `EACCES`. */
 export function tryListen(port: number, host: string): Promise<number> {
   return new Promise((resolve, reject) => {
     const server = createServer();
@@ -115,8 +124,8 @@ export function tryListen(port: number, host: string): Promise<number> {
 }
 
 /**
- * The key in `dataDir` that the credentials of integrations are encrypted with, made when there is none: whoever has
- * the folder has the data too.
+ * Returns the key in `dataDir` that encrypts the credentials of integrations, and creates it if it does not
+ * exist. The folder also contains the data, so a user who can read the key can read everything.
  * @returns 32 bytes in base64
  */
 export function keepIntegrationKey(dataDir: string): string {
@@ -130,7 +139,7 @@ export function keepIntegrationKey(dataDir: string): string {
   return readFileSync(file, 'utf8').trim();
 }
 
-/** The same; undefined when none was ever made. */
+/** Returns the key in `dataDir`; undefined if it was never created. */
 function readIntegrationKey(dataDir: string): string | undefined {
   try {
     return readFileSync(keyFile(dataDir), 'utf8').trim() || undefined;
@@ -140,8 +149,8 @@ function readIntegrationKey(dataDir: string): string | undefined {
 }
 
 /**
- * The keys of credentials: those of INTEGRATION_KEY, then, of an embedded installation, the one in DATA_DIR. The first
- * encrypts, any decrypts.
+ * Returns the keys of credentials: the keys of INTEGRATION_KEY, followed by the key in DATA_DIR in the
+ * embedded form. The first key encrypts, and any of them decrypts.
  */
 export function integrationKeys({
   INTEGRATION_KEY,

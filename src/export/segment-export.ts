@@ -16,15 +16,15 @@ import { findSegment, lookAtUsers } from '../store/segments.ts';
 import { inSnapshot, type Snapshot } from '../store/transactions.ts';
 import { gzipped, type LinesFile, zipped } from './write-rows.ts';
 
-/** Users that are asked for at once whether they are meant. */
-const LOOKED_AT = 5000;
-/** Users that are read at once: any of them may have as much as a user can have. */
-const READ = 100;
-/** As the vendor's. */
+/** Number of users whose membership is evaluated in one query. */
+const USERS_PER_QUERY = 5000;
+/** Number of users that are read in one query. Each of them may have the maximum size of a user. */
+const PROFILES_PER_QUERY = 100;
+/** The limit of the vendor. */
 const USERS_OF_FILE = 5000;
 const DAY_MS = 86_400_000;
 
-/** What no other try would mend; the message says what is in the way. */
+/** Thrown for an error that a retry cannot fix. The message names the cause. */
 export class SegmentExportError extends Error {
   override name = 'SegmentExportError';
 }
@@ -32,25 +32,31 @@ export class SegmentExportError extends Error {
 interface WriteOptions {
   pool: Pool;
   store: ObjectStore;
-  /** The store is a bucket: a file for some users each; else one file for all of them. */
+  /**
+   * Whether the store is a bucket, which gets files of some users each. Otherwise one file contains all
+   * users.
+   */
   isBucket: boolean;
   serviceIdField: string;
-  /** Leaves between two users. */
+  /** Stops the export between two users. */
   leaving: AbortSignal;
   usersOfFile?: number;
-  /** Hears how far it has come, between users; a file that is there by then is no part of an export that ends here. */
+  /**
+   * Called with the progress between users. If the export ends here, a file that was already written is not
+   * part of it.
+   */
   onProgress?(counts: ExportCounts): void;
   /**
-   * Whether the export is this process's still, asked after each file.
-   * @throws when it is not
+   * Checks after each file that this process still owns the export.
+   * @throws if it does not
    */
   requireMine(counts: ExportCounts): Promise<void>;
 }
 
 /**
- * Writes everyone of a segment as files of NDJSON, by id, as of one moment. What an earlier try has left in a bucket is
- * removed first.
- * @returns undefined when another process is at it
+ * Writes the users of a segment as NDJSON files, ordered by id, from one snapshot. Files that an earlier
+ * attempt left in a bucket are removed first.
+ * @returns undefined if another process is writing this export
  * @throws {SegmentExportError}
  * @throws {ObjectStoreError}
  */
@@ -97,7 +103,8 @@ async function write(wanted: LeasedExport, options: WriteOptions, snapshot: Snap
     try {
       await requireMine(counts);
     } catch (error) {
-      // Whoever writes it now has looked for what was left already.
+      // The process that owns the export now has already removed leftover files, so it would not find this
+      // one.
       await store.remove(key);
       throw error;
     }
@@ -111,11 +118,14 @@ async function* only(file: LinesFile): AsyncGenerator<LinesFile> {
 
 interface Reading extends Pick<WriteOptions, 'leaving' | 'serviceIdField' | 'usersOfFile'> {
   snapshot: Snapshot;
-  /** Hears of the users of each page once their lines are read. */
+  /** Called with the number of users of each page after their lines were read. */
   onUsers(users: number): void;
 }
 
-/** Files of some users each, one after the other: the lines of one are read to their end before the next begins. */
+/**
+ * Yields files of some users each. The lines of a file must be read to their end before the next file is
+ * requested.
+ */
 async function* filesOf(
   wanted: LeasedExport,
   definition: Definition,
@@ -136,22 +146,25 @@ async function* filesOf(
   }
 }
 
-/** Ids of those who are meant, as many as are read at once; no page goes over the end of a file. */
+/**
+ * Yields the ids of the users in the segment, in pages that are read with one query. A page never crosses the
+ * end of a file.
+ */
 async function* pagesOf(
   { workspaceId }: LeasedExport,
   definition: Definition,
   { leaving, snapshot, usersOfFile = USERS_OF_FILE }: Reading,
 ): AsyncGenerator<string[], void> {
   let [waiting, inFile] = [[] as string[], 0];
-  const most = () => Math.min(READ, usersOfFile - inFile);
+  const pageSize = () => Math.min(PROFILES_PER_QUERY, usersOfFile - inFile);
   for (let after: string | undefined = NIL_UUID; after !== undefined; ) {
     leaving.throwIfAborted();
-    const part = { workspaceId, definition, after, limit: LOOKED_AT, sample: LOOKED_AT };
+    const part = { workspaceId, definition, after, limit: USERS_PER_QUERY, sample: USERS_PER_QUERY };
     const { sample, last, read } = await lookAtUsers(snapshot.connection, part);
     waiting.push(...sample);
-    after = read < LOOKED_AT ? undefined : last;
-    while (waiting.length >= most() || (after === undefined && waiting.length > 0)) {
-      const page = waiting.slice(0, most());
+    after = read < USERS_PER_QUERY ? undefined : last;
+    while (waiting.length >= pageSize() || (after === undefined && waiting.length > 0)) {
+      const page = waiting.slice(0, pageSize());
       waiting = waiting.slice(page.length);
       inFile = (inFile + page.length) % usersOfFile;
       yield page;
@@ -163,9 +176,9 @@ function createLines(
   { workspaceId, fields, attributes }: LeasedExport,
   { leaving, serviceIdField, snapshot, onUsers }: Reading,
 ) {
-  const known = userFields(serviceIdField);
+  const fieldsByName = userFields(serviceIdField);
   const shown = fields.flatMap((name) =>
-    known[name] ? [[name, known[name]] as [string, (typeof known)[string]]] : [],
+    fieldsByName[name] ? [[name, fieldsByName[name]] as [string, (typeof fieldsByName)[string]]] : [],
   );
   const names = shown.map(([name]) => name);
   const wanted = attributes && new Set(attributes);
@@ -180,7 +193,7 @@ function createLines(
   };
 }
 
-/** Events and products that are recent, and of the custom attributes those that are wanted alone. */
+/** Removes events and products that are not recent, and custom attributes that were not requested. */
 function narrowed(
   user: Record<string, Json>,
   wanted: Set<string> | null,
@@ -204,24 +217,26 @@ export interface ExportFilesSettings extends BucketSettings, AddressSettings {
   DATA_DIR: string;
 }
 
-/** Whether exports go to a bucket: then its owner has them, and there are no links. */
+/**
+ * Returns whether exports go to a bucket. Its owner then reads them there, and there are no download links.
+ */
 export function isBucket({ SEGMENT_EXPORT_URL }: Pick<ExportFilesSettings, 'SEGMENT_EXPORT_URL'>): boolean {
   return SEGMENT_EXPORT_URL.startsWith('s3://');
 }
 
 /**
- * Where exports of segments lie: the place of SEGMENT_EXPORT_URL, unless told a folder of DATA_DIR.
+ * Opens the location of segment exports: SEGMENT_EXPORT_URL, by default a folder in DATA_DIR.
  * @throws {ObjectStoreError} `config`
  */
 export function openExportFiles(settings: ExportFilesSettings): Promise<ObjectStore> {
-  const place = settings.SEGMENT_EXPORT_URL || path.join(settings.DATA_DIR, 'segment-exports');
-  return openBySettings(place, settings);
+  const location = settings.SEGMENT_EXPORT_URL || path.join(settings.DATA_DIR, 'segment-exports');
+  return openBySettings(location, settings);
 }
 
-/** Key of the one file that a link leads to. */
+/** Returns the key of the file to which the download link leads. */
 export const fileOfLink = ({ objectPrefix }: Pick<ExpiredExport, 'objectPrefix'>) => `${objectPrefix}.zip`;
 
-/** What the keys of an export begin with in a bucket; the day is that of the request, in UTC. */
+/** Returns the prefix of an export's keys in a bucket. The day is the day of the request in UTC. */
 export function prefixInBucket({
   segmentId,
   objectPrefix,
@@ -230,12 +245,12 @@ export function prefixInBucket({
   return `segment-export/${segmentId}/${requestedAt.toISOString().slice(0, 10)}/${objectPrefix}/`;
 }
 
-/** A name that no other file has. */
+/** Returns a random file name. */
 function newFileName(format: NewSegmentExport['outputFormat']): string {
   return `${randomBytes(16).toString('hex')}.${format === 'gzip' ? 'gz' : 'zip'}`;
 }
 
-/** Removes what lies under keys of one beginning. */
+/** Removes all objects whose keys begin with a prefix. */
 export async function removeAll(store: ObjectStore, prefix: string): Promise<void> {
   for (let after: string | null = ''; after !== null; ) {
     const { objects, next } = await store.list(prefix, after === '' ? {} : { after });

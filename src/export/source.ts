@@ -18,108 +18,116 @@ import { readProfiles } from '../store/export.ts';
 import { lookAtUsers } from '../store/segments.ts';
 import { ExportError, type Wanted } from './progress.ts';
 
-/** One line of a file, as an object of the API. */
+/** A row of a file in the form of the API. */
 export type ExportedRow = Record<string, Json>;
 
-/** Rows that were read together. */
+/** Rows that were read with one query. */
 export interface Page {
   rows: ExportedRow[];
-  /** Rows of the store that were looked at for them. */
-  looked: number;
-  /** Those of `rows` of which a list was cut. */
+  /** Number of rows of the store that were read for the page. */
+  read: number;
+  /** Number of rows with a truncated list. */
   cut: number;
-  /** Where the next page begins, for `pages`. */
+  /** Position after which the next page begins. */
   last: string;
 }
 
-/** Where the rows of one kind come from. */
+/** Reads the rows of one kind. */
 export interface Source {
-  /** Place of a run that is the first one. */
+  /** Position at which the first run begins. */
   first: string;
-  /** Rows of one page at most. */
-  most: number;
-  /** Rows of a file at most, unless told. */
+  /** Maximum rows of a page. */
+  maxRowsPerPage: number;
+  /** Default maximum number of rows in a file. */
   rowsOfFile: number;
-  /** Of a Parquet file; a column takes the member of its name, and those of an alias the members of `user_alias`. */
+  /**
+   * Columns of a Parquet file. A column takes the member with its name; alias columns take the members of
+   * `user_alias`.
+   */
   columns: ParquetColumn[];
-  /** Page by page to the end, in the order of keys. */
+  /** Yields all pages after a position in the order of keys. */
   pages(after: string): AsyncGenerator<Page, void>;
-  /** About how many rows there are to look at behind a place. */
+  /** Returns the approximate number of rows after a position. */
   estimate(after: string): Promise<number>;
 }
 
-/** What sources are made from. */
+/** Options of a source. */
 export interface Reading {
   wanted: Wanted;
-  /** Within the snapshot. */
+  /** Connection in the snapshot of the export. */
   connection: Connection;
   serviceIdField: string;
-  /** Asked between two pages. */
+  /** Checked between two pages. */
   leaving: AbortSignal;
-  /** Rows that are looked at at once, unless as many as fit the kind. */
+  /** Rows of the store that are read in one query. The default depends on the kind. */
   lookedAt?: number | undefined;
 }
 
-/** Users that are asked for at once whether they are meant. */
-const LOOKED_AT = 5000;
-/** Users that are read at once: any of them may have as much as a user can have. */
-const READ = 200;
+/** Number of users whose membership is evaluated in one query. */
+const USERS_PER_QUERY = 5000;
+/** Number of users that are read in one query. Each of them may have the maximum size of a user. */
+const PROFILES_PER_QUERY = 200;
 const USERS_OF_FILE = 50_000;
 
 export const everybody: Definition = { all: [] };
 
-/** Ids of users who are meant, in their order, with how many were looked at for them. */
+/** Ids of exported users in their order, with the number of users that were evaluated for them. */
 interface UsersPage {
   ids: string[];
-  looked: number;
+  read: number;
   last: string;
 }
 
-/** Users of the workspace or of the segment, a few at a time, so that each page can be read whole. */
+/** Yields the users of the workspace or segment in pages small enough to read all data of their users. */
 export async function* pagesOfUsers(
-  { wanted, connection, leaving, lookedAt = LOOKED_AT }: Reading,
+  { wanted, connection, leaving, lookedAt = USERS_PER_QUERY }: Reading,
   after: string,
 ): AsyncGenerator<UsersPage, void> {
   const definition = wanted.segment?.definition ?? everybody;
-  for (let behind = after; ; ) {
+  for (let position = after; ; ) {
     leaving.throwIfAborted();
-    const part = { workspaceId: wanted.workspace.id, definition, after: behind, limit: lookedAt };
+    const part = { workspaceId: wanted.workspace.id, definition, after: position, limit: lookedAt };
     const { read, sample, last } = await lookAtUsers(connection, { ...part, sample: lookedAt });
     if (last === undefined) return;
-    for (let at = 0; at < sample.length; at += READ) {
-      const ids = sample.slice(at, at + READ);
-      const isLast = at + READ >= sample.length;
-      // Behind the last one who is meant, others were looked at.
-      yield { ids, looked: isLast ? read : 0, last: isLast ? last : ids.at(-1)! };
+    for (let at = 0; at < sample.length; at += PROFILES_PER_QUERY) {
+      const ids = sample.slice(at, at + PROFILES_PER_QUERY);
+      const isLast = at + PROFILES_PER_QUERY >= sample.length;
+      // Further users that are not exported were evaluated after the last id.
+      yield { ids, read: isLast ? read : 0, last: isLast ? last : ids.at(-1)! };
       leaving.throwIfAborted();
     }
-    if (sample.length === 0) yield { ids: [], looked: read, last };
+    if (sample.length === 0) yield { ids: [], read: read, last };
     if (read < lookedAt) return;
-    behind = last;
+    position = last;
   }
 }
 
-/** Users with the fields and the spelling of `/users/export/ids`, by their ids. */
+/** Creates the source of users, ordered by id, with the fields and names of `/users/export/ids`. */
 export function profilesSource(reading: Reading): Source {
-  const { wanted, connection, serviceIdField, lookedAt = LOOKED_AT } = reading;
-  const known = userFields(serviceIdField);
-  const fields = wanted.fields ?? Object.keys(known);
-  const shown = fields.map((name) => [name, known[name]!] as [string, (typeof known)[string]]);
+  const { wanted, connection, serviceIdField, lookedAt = USERS_PER_QUERY } = reading;
+  const fieldsByName = userFields(serviceIdField);
+  const fields = wanted.fields ?? Object.keys(fieldsByName);
+  const shown = fields.map((name) => [name, fieldsByName[name]!] as [string, (typeof fieldsByName)[string]]);
   const workspaceId = wanted.workspace.id;
 
   async function* pages(after: string): AsyncGenerator<Page, void> {
-    for await (const { ids, looked, last } of pagesOfUsers(reading, after)) {
+    for await (const { ids, read, last } of pagesOfUsers(reading, after)) {
       const users = ids.length > 0 ? await readProfiles(connection, workspaceId, { ids, fields }) : [];
       users.sort((one, other) => (one.id < other.id ? -1 : 1));
       yield {
         rows: users.map((user) => toUserObject(user, shown)),
-        ...{ looked, last, cut: users.filter(({ cut }) => cut.length > 0).length },
+        ...{ read: read, last, cut: users.filter(({ cut }) => cut.length > 0).length },
       };
     }
   }
 
   return {
-    ...{ first: NIL_UUID, most: Math.min(READ, lookedAt), rowsOfFile: USERS_OF_FILE, pages },
+    ...{
+      first: NIL_UUID,
+      maxRowsPerPage: Math.min(PROFILES_PER_QUERY, lookedAt),
+      rowsOfFile: USERS_OF_FILE,
+      pages,
+    },
     columns: shown.map(([name, { schema }]) => ({ name, type: typeOf(schema) })),
     estimate: (after) => estimateRows(connection, workspaceId, { table: 'profiles', after }),
   };
@@ -127,7 +135,7 @@ export function profilesSource(reading: Reading): Source {
 
 type Schema = Record<string, unknown>;
 
-/** Lists and objects are JSON. */
+/** Lists and objects are stored as JSON. */
 function typeOf({ type, format, enum: listed }: Schema): ParquetColumn['type'] {
   if (type === 'string') return format === 'date-time' ? 'timestamp' : 'text';
   if (listed) return 'text';
@@ -137,8 +145,8 @@ function typeOf({ type, format, enum: listed }: Schema): ParquetColumn['type'] {
 }
 
 /**
- * What names a user where a row is imported: never an address that others have as well. The service's own id is known to
- * the installation alone that made it.
+ * Returns the identifier under which a row is imported again. It is never an address that several users
+ * share. The service id is the last choice, because only this installation knows it.
  */
 export function nameOf(owner: Owner, serviceIdField: string): ExportedRow {
   const { externalId, aliasName, aliasLabel, ownEmail, ownPhone } = owner;
@@ -149,7 +157,7 @@ export function nameOf(owner: Owner, serviceIdField: string): ExportedRow {
   return { [serviceIdField]: toServiceId(owner.id) };
 }
 
-/** Columns of a Parquet file for what `nameOf` gives. */
+/** Parquet columns for the identifiers that `nameOf` returns. */
 export const namingColumns = (serviceIdField: string): ParquetColumn[] =>
   ['external_id', 'alias_name', 'alias_label', serviceIdField, 'email', 'phone'].map((name) => ({
     name,
@@ -157,8 +165,8 @@ export const namingColumns = (serviceIdField: string): ParquetColumn[] =>
   }));
 
 /**
- * Who has these profiles now: themselves, or who has taken them in.
- * @returns by the profile's id; without those who were deleted
+ * Finds the current owners of profiles: the users themselves, or the users that they were merged into.
+ * @returns owners by profile id, without deleted users
  * @throws {ExportError}
  */
 async function ownersOf(
@@ -166,31 +174,34 @@ async function ownersOf(
   profileIds: readonly string[],
 ): Promise<Map<string, Owner>> {
   const workspaceId = wanted.workspace.id;
-  const asked = [...new Set(profileIds)];
-  if (asked.length === 0) return new Map();
-  const kept = await followMerges(connection, workspaceId, asked);
+  const uniqueIds = [...new Set(profileIds)];
+  if (uniqueIds.length === 0) return new Map();
+  const kept = await followMerges(connection, workspaceId, uniqueIds);
   if (!kept)
     throw new ExportError(
-      `more than ${MAX_STEPS} merges lead from one of ${asked.length} users from ${toServiceId(asked[0]!)} on`,
+      `more than ${MAX_STEPS} merges lead from one of ${uniqueIds.length} users from ${toServiceId(uniqueIds[0]!)} on`,
     );
-  const ids = [...new Set(asked.map((id) => kept.get(id) ?? id))];
+  const ids = [...new Set(uniqueIds.map((id) => kept.get(id) ?? id))];
   const definition = wanted.segment?.definition ?? everybody;
-  const found = new Map(
+  const ownersById = new Map(
     (await findOwners(connection, workspaceId, { ids, definition })).map((owner) => [owner.id, owner]),
   );
   return new Map(
-    asked.flatMap((id) => {
-      const owner = found.get(kept.get(id) ?? id);
+    uniqueIds.flatMap((id) => {
+      const owner = ownersById.get(kept.get(id) ?? id);
       return owner ? [[id, owner] as const] : [];
     }),
   );
 }
 
-/** Rows that are read at once: any of them may have 50 KB of properties. */
-const ROWS_AT_ONCE = 500;
+/** Number of rows that are read in one query. Each of them may have 50 KB of properties. */
+const ROWS_PER_QUERY = 500;
 const ROWS_OF_FILE = 100_000;
-/** What is accepted has happened by then, by the clock of the process that took it. */
-const CLOCKS_APART_MS = 3_600_000;
+/**
+ * Maximum difference between the clocks of two processes in milliseconds. An event happens before it is
+ * accepted, so the ids of events since `from` are at most this much older than `from`.
+ */
+const MAX_CLOCK_DIFFERENCE_MS = 3_600_000;
 
 const columns: Record<'events' | 'purchases', ParquetColumn[]> = {
   events: [
@@ -206,9 +217,12 @@ const columns: Record<'events' | 'purchases', ParquetColumn[]> = {
   ],
 };
 
-/** Events or purchases as `/users/track` takes them, by the ids of their users, and of one user as they were accepted. */
+/**
+ * Creates the source of events or purchases in the form of `/users/track`, ordered by user id, and for each
+ * user in the order in which they were accepted.
+ */
 export function activitySource(kind: 'events' | 'purchases', reading: Reading): Source {
-  const { wanted, connection, serviceIdField, leaving, lookedAt: limit = ROWS_AT_ONCE } = reading;
+  const { wanted, connection, serviceIdField, leaving, lookedAt: limit = ROWS_PER_QUERY } = reading;
   const { workspace, from, until } = wanted;
   const { since, sinceMonth } = acceptedFrom(from);
 
@@ -229,16 +243,16 @@ export function activitySource(kind: 'events' | 'purchases', reading: Reading): 
       );
       const rows = wantedRows.flatMap((row) => {
         const owner = owners.get(row.profileId);
-        return owner?.isMeant ? [{ ...nameOf(owner, serviceIdField), ...given(row.activity) }] : [];
+        return owner?.isMeant ? [{ ...nameOf(owner, serviceIdField), ...withoutNulls(row.activity) }] : [];
       });
       [profileId, id] = [last.profileId, last.id];
-      yield { rows, looked: read.length, cut: 0, last: `${profileId}/${id}` };
+      yield { rows, read: read.length, cut: 0, last: `${profileId}/${id}` };
       if (read.length < limit) return;
     }
   }
 
   return {
-    ...{ first: `${NIL_UUID}/${NIL_UUID}`, most: limit, rowsOfFile: ROWS_OF_FILE, pages },
+    ...{ first: `${NIL_UUID}/${NIL_UUID}`, maxRowsPerPage: limit, rowsOfFile: ROWS_OF_FILE, pages },
     columns: [
       ...namingColumns(serviceIdField),
       ...columns[kind],
@@ -250,14 +264,14 @@ export function activitySource(kind: 'events' | 'purchases', reading: Reading): 
   };
 }
 
-/** The first id that what happened from a time on can have, and the first of that month. */
+/** Returns the smallest id that an event at or after a time can have, and the smallest id of that month. */
 function acceptedFrom(from: string | null): { since: string; sinceMonth: string } {
   if (from === null) return { since: NIL_UUID, sinceMonth: NIL_UUID };
-  const date = new Date(Math.max(0, Date.parse(from) - CLOCKS_APART_MS));
+  const date = new Date(Math.max(0, Date.parse(from) - MAX_CLOCK_DIFFERENCE_MS));
   const month = Date.UTC(date.getUTCFullYear(), date.getUTCMonth());
   return { since: floorOf(date.getTime()), sinceMonth: floorOf(month) };
 }
 
-/** Without what is not there. */
-const given = (activity: ExportedActivity): ExportedRow =>
+/** Omits members that are null. */
+const withoutNulls = (activity: ExportedActivity): ExportedRow =>
   Object.fromEntries(Object.entries(activity).filter(([, value]) => value !== null));

@@ -20,13 +20,13 @@ interface FileOptions {
   format: Format;
   columns: readonly ParquetColumn[];
   signal: AbortSignal;
-  /** Hears how many characters a row has. */
+  /** Called with the number of characters of each row. */
   onRow(characters: number): void;
 }
 
 /**
- * What this machine lacks is said before anything is read.
- * @throws {ParquetError} when DuckDB is not there
+ * Checks before any row is read that this machine can write the format.
+ * @throws {ParquetError} if DuckDB is not installed
  */
 export async function prepare(format: Format): Promise<void> {
   if (format !== 'parquet') return;
@@ -35,9 +35,9 @@ export async function prepare(format: Format): Promise<void> {
 }
 
 /**
- * Writes rows as one file, in their order; it is there when the promise resolves, and never in part.
+ * Writes rows as one file in their order. The file appears when it is complete.
  * @throws {ObjectStoreError}
- * @throws {ParquetError} that names the file, and row and field where it is one
+ * @throws {ParquetError} naming the file, and the row and field if one caused the error
  */
 export function writeRows(rows: AsyncIterable<ExportedRow>, options: FileOptions): Promise<Written> {
   const { store, key, format, signal, onRow } = options;
@@ -52,21 +52,24 @@ export function writeRows(rows: AsyncIterable<ExportedRow>, options: FileOptions
   return store.put(key, format === 'ndjson' ? bytesOf(lines()) : gzipped(lines()), { signal });
 }
 
-/** Bytes that are written at once. */
-const PIECE = 65_536;
+/** Characters that are buffered for one write. */
+const BUFFER_CHARACTERS = 65_536;
 
 async function* bytesOf(lines: AsyncIterable<string>): AsyncGenerator<Uint8Array> {
-  let piece = '';
+  let buffered = '';
   for await (const line of lines) {
-    piece += line;
-    if (piece.length < PIECE) continue;
-    yield Buffer.from(piece);
-    piece = '';
+    buffered += line;
+    if (buffered.length < BUFFER_CHARACTERS) continue;
+    yield Buffer.from(buffered);
+    buffered = '';
   }
-  if (piece !== '') yield Buffer.from(piece);
+  if (buffered !== '') yield Buffer.from(buffered);
 }
 
-/** DuckDB writes to a disk: what becomes of it there goes on to where it is wanted. */
+/**
+ * Writes a Parquet file. DuckDB writes only to a local disk, so the file is written there and then copied to
+ * its location.
+ */
 async function writeTable(
   rows: AsyncIterable<ExportedRow>,
   { store, key, columns, signal, onRow }: FileOptions,
@@ -106,15 +109,15 @@ function cellsOf(
   return cells;
 }
 
-/** One file: its lines as they are made. */
+/** A file whose lines are created while it is read. */
 export interface LinesFile {
   name: string;
   lines: AsyncIterable<string>;
 }
 
 /**
- * A ZIP archive of files that are made one after the other; nothing is kept but what is on its way. What a file fails
- * with, the archive fails with.
+ * Creates a ZIP archive from files that are read one after the other, without buffering them. If a file
+ * fails, the archive fails with the same error.
  */
 export async function* zipped(files: AsyncIterable<LinesFile>): AsyncGenerator<Uint8Array> {
   const zip = new ZipFile();
@@ -136,14 +139,14 @@ export async function* zipped(files: AsyncIterable<LinesFile>): AsyncGenerator<U
   try {
     yield* out as AsyncIterable<Uint8Array>;
   } finally {
-    // Whoever reads no further has the lines end before the connection is let go.
+    // If the caller stops reading, the lines must end before their database connection is released.
     out.destroy();
     entry?.destroy();
     await adding;
   }
 }
 
-/** One file of lines, as gzip. */
+/** Compresses a file of lines with gzip. */
 export async function* gzipped(lines: AsyncIterable<string>): AsyncGenerator<Uint8Array> {
   const gzip = createGzip();
   const source = Readable.from(lines, { objectMode: false });

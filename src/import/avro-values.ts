@@ -35,11 +35,11 @@ const ALWAYS_ALLOWED_VALUES = 10_000;
 export interface AvroValues {
   /**
    * Reads the next value as JSON.
-   * @param maxCharacters maximum characters of the value as text; a longer value is skipped
+   * @param maxBytes approximate maximum bytes of the value as text; a longer value is skipped
    * @returns undefined if the value is longer
    * @throws {BrokenAvro}
    */
-  next(type: AvroType, maxCharacters: number): Json | undefined;
+  next(type: AvroType, maxBytes: number): Json | undefined;
   isAtEnd(): boolean;
 }
 
@@ -102,7 +102,7 @@ export function readValues(block: Buffer): AvroValues {
   });
   let values = 0;
   const maxValues = ALWAYS_ALLOWED_VALUES + MAX_VALUES_PER_BYTE * block.length;
-  /** Characters that the current value may still have; negative when it is too long. */
+  /** Bytes that the current value may still have; negative if it is too long. */
   let room = 0;
 
   function* items(): Generator<void> {
@@ -199,8 +199,8 @@ export function readValues(block: Buffer): AvroValues {
   }
 
   return {
-    next(type, maxCharacters) {
-      room = maxCharacters;
+    next(type, maxBytes) {
+      room = maxBytes;
       const value = read(type, 0);
       return room < 0 ? undefined : value;
     },

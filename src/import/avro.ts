@@ -39,8 +39,8 @@ interface Opening {
   size: number;
   /** Maximum bytes of all blocks after decompression. */
   maxBytes: number;
-  /** Maximum characters of a row. */
-  maxRowCharacters: number;
+  /** Approximate maximum bytes of a row as text. */
+  maxRowBytes: number;
   /** The line that replaces a row that is longer. */
   longLine: Buffer;
   watcher: Watcher;
@@ -54,7 +54,7 @@ interface Opening {
  */
 export async function openAvro(
   handle: FileHandle,
-  { name, size, maxBytes, maxRowCharacters, longLine, watcher }: Opening,
+  { name, size, maxBytes, maxRowBytes, longLine, watcher }: Opening,
 ): Promise<AvroLines> {
   const { metadata, end } = await readHeader(handle, size);
   const sync = (await readAt(handle, end, SYNC_BYTES)).toString('hex');
@@ -99,7 +99,7 @@ export async function openAvro(
       let held: Buffer[] = [];
       let length = 0;
       for (let row = 0; row < rows; row++) {
-        const value = values.next(type, maxRowCharacters);
+        const value = values.next(type, maxRowBytes);
         const line = value === undefined ? longLine : Buffer.from(`${JSON.stringify(value)}\n`);
         held.push(line);
         length += line.length;

@@ -84,7 +84,7 @@ export async function openInput(
     const source: Source = { handle, name, size, kind, entries };
     const { digest, bytes } = await survey(source, watcher);
     const maxBytes = Math.max(ALWAYS_ALLOWED_BYTES, MAX_RATIO * size);
-    const rowBounds = { maxBytes, maxRowCharacters: MOST_ROW_BYTES, longLine: longLine(), name, watcher };
+    const rowBounds = { maxBytes, maxRowBytes: MOST_ROW_BYTES, longLine: longLine(), name, watcher };
     if (kind === 'parquet') parquet = await readParquet(path, { ...rowBounds, scratchBytes });
     const table = kind === 'avro' ? await openAvro(handle, { ...rowBounds, size }) : parquet;
     const length = table?.rows ?? bytes;

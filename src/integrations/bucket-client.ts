@@ -6,31 +6,32 @@ import { readUpTo } from '../platform/bounded-body.ts';
 import { type Reach, RefusedAddress } from '../platform/reach.ts';
 import { type BucketDefinition, type Credentials, SourceError } from './source.ts';
 
-/** How long a service may take, in milliseconds. */
-export interface Patience {
+/** Limits of time for a storage service, in milliseconds. */
+export interface TimeLimits {
   connect: number;
-  /** Until an answer begins, and between two parts of it. */
+  /** Until a response begins, and between two parts of it. */
   silence: number;
-  /** All pages of a list together. */
+  /** For all pages of a list together. */
   list: number;
-  /** Time in which an object has to bring `MOST_SLOW_BYTES`. */
+  /** Period in which an object must transfer at least `MOST_SLOW_BYTES`. */
   window: number;
 }
 
 /**
- * Bytes of an answer in XML, which is parsed in one step: what is worst for the parser takes it a third of a second
- * (2 cores, 2026-11-22). A page of a list has at most `PAGE_KEYS`, so that none comes near.
+ * Maximum bytes of an XML response, which is parsed in one step. The worst input of this size takes the
+ * parser a third of a second (2 cores, 2026-11-22). A page of a list has at most `PAGE_KEYS` entries and
+ * stays far below.
  */
-const MOST_XML_BYTES = 524_288;
+const MAX_XML_BYTES = 524_288;
 export const PAGE_KEYS = 200;
 
-/** Where objects are, whatever is in them. */
+/** A bucket and a prefix, without the format of the objects. */
 export type BucketPlace = Omit<BucketDefinition, 'format'>;
 
-/** How a bucket is opened. */
+/** Access to a bucket. */
 export interface BucketAccess {
   region: string;
-  /** Of a service other than AWS. */
+  /** Endpoint of a service other than AWS. */
   endpoint: string | undefined;
   credentials: Extract<Credentials, { access_key_id: string }>;
 }
@@ -38,12 +39,12 @@ export interface BucketAccess {
 export interface Bucket {
   client: S3Client;
   definition: BucketPlace;
-  /** For messages. */
+  /** Name of the bucket in messages. */
   where: string;
-  patience: Patience;
+  patience: TimeLimits;
 }
 
-/** As far as an answer's body is concerned; the client has no types for them. */
+/** The parts of a middleware that handle the body of a response; the client has no types for them. */
 type Next = (
   request: never,
 ) => Promise<{ response: { statusCode: number; body?: unknown }; output: unknown }>;
@@ -51,10 +52,10 @@ type Middleware = Parameters<S3Client['middlewareStack']['addRelativeTo']>[0];
 
 export interface BucketOptions {
   reach: Reach;
-  patience: Patience;
+  patience: TimeLimits;
 }
 
-/** @throws {SourceError} `config` when the endpoint is an address that is refused */
+/** @throws {SourceError} `config` if the endpoint is a refused address */
 export function connectBucket(
   definition: BucketPlace,
   credentials: Extract<Credentials, { access_key_id: string }>,
@@ -80,14 +81,15 @@ export function connectBucket(
     },
     ...(endpoint && {
       endpoint,
-      // Other services seldom have a host name for each bucket, and not all know the newer checksums.
+      // Other services rarely have a host name for each bucket, and some do not support the newer checksums.
       forcePathStyle: true,
       requestChecksumCalculation: 'WHEN_REQUIRED' as const,
       responseChecksumValidation: 'WHEN_REQUIRED' as const,
     }),
   });
   const where = `bucket ${bucket}${endpoint ? ` at ${endpoint}` : ''}`;
-  // What is parsed is read here first: the client itself would take an answer of any length into memory.
+  // Read XML with a limit before the client parses it: the client would read a response of any length into
+  // memory.
   client.middlewareStack.addRelativeTo(
     ((next: Next, context: { commandName?: string }) => async (request: never) => {
       const result = await next(request);
@@ -110,37 +112,40 @@ function requireAllowed(reach: Reach, host: string): void {
   }
 }
 
-/** @throws {SourceError} `failed` when it is too long, or has a DOCTYPE, which takes the parser the square of its length */
+/**
+ * @throws {SourceError} `failed` if the response is too long, or has a DOCTYPE, for which the parser takes
+ * time quadratic in its length
+ */
 async function boundedXml(body: Readable, where: string): Promise<Readable> {
-  const { bytes: whole, isWhole } = await readUpTo(MOST_XML_BYTES, body);
-  if (!isWhole) throw new SourceError('failed', `${where}: an answer has more than ${MOST_XML_BYTES} bytes`);
+  const { bytes: whole, isWhole } = await readUpTo(MAX_XML_BYTES, body);
+  if (!isWhole) throw new SourceError('failed', `${where}: an answer has more than ${MAX_XML_BYTES} bytes`);
   if (/<!doctype/i.test(whole.toString('latin1')))
     throw new SourceError('failed', `${where}: an answer has a DOCTYPE, which answers of S3 never have`);
   return Readable.from(whole.length > 0 ? [whole] : []);
 }
 
-/** Address, certificate, region, name, key, permission. */
+/** Error codes of wrong settings: address, certificate, region, name, key or permission. */
 const CONFIG_CODES =
   /^(ENOTFOUND|EAI_AGAIN|ECONNREFUSED|EHOSTUNREACH|ENETUNREACH|ERR_TLS_.*|.*CERT.*|EPROTO|ERR_INVALID_URL)$/;
 const CONFIG_STATUSES = new Set([301, 307, 400, 401, 403, 404]);
-/** With status 400 as well, but of the moment. */
-const PASSING = new Set(['RequestTimeout', 'RequestTimeTooSkewed', 'ExpiredToken']);
+/** Temporary errors that also have status 400. */
+const TEMPORARY_ERRORS = new Set(['RequestTimeout', 'RequestTimeTooSkewed', 'ExpiredToken']);
 
-/** @returns what the owner reads: the service's name of the error and its words, which hold no secret */
+/** @returns an error for the owner with the service's error name and message, which contain no secret */
 export function toSourceError(error: unknown, where: string): SourceError {
   if (error instanceof SourceError) return error;
-  // Of the connection, within what the client has made of it.
+  // The client may have wrapped an error of the connection.
   const { cause } = error as Error;
   if (cause instanceof SourceError) return cause;
   const refused = [error, cause].find((one) => one instanceof RefusedAddress);
   if (refused) return new SourceError('config', refused.message, { cause: refused });
   const { name, message, code } = error as Error & { code?: string };
   const reason = isConfig(error, code) ? 'config' : 'failed';
-  const said = [...new Set([name, code, message])].filter((text) => text && text !== 'Error').join(': ');
-  return new SourceError(reason, `${where}: ${said}`, { cause: error });
+  const details = [...new Set([name, code, message])].filter((text) => text && text !== 'Error').join(': ');
+  return new SourceError(reason, `${where}: ${details}`, { cause: error });
 }
 
 function isConfig(error: unknown, code: string | undefined): boolean {
   if (!(error instanceof S3ServiceException)) return CONFIG_CODES.test(code ?? '');
-  return CONFIG_STATUSES.has(error.$metadata.httpStatusCode ?? 0) && !PASSING.has(error.name);
+  return CONFIG_STATUSES.has(error.$metadata.httpStatusCode ?? 0) && !TEMPORARY_ERRORS.has(error.name);
 }

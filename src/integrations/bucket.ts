@@ -8,11 +8,11 @@ import {
   type BucketPlace,
   connectBucket,
   PAGE_KEYS,
-  type Patience,
+  type TimeLimits,
   toSourceError,
 } from './bucket-client.ts';
-import { type InputFile, inputPath, isOfFormat, isPacked, MOST_FILES } from './files/input.ts';
-import { bringIn, createScratch, freeOf, MOST_OF_FREE, type Scratch } from './files/scratch.ts';
+import { type InputFile, inputPath, isOfFormat, isPacked, MAX_FILES } from './files/input.ts';
+import { copyIn, createScratch, freeOf, MAX_SHARE_OF_FREE, type Scratch } from './files/scratch.ts';
 import { type Files, openFiles } from './files-source.ts';
 import {
   type BucketDefinition,
@@ -23,14 +23,17 @@ import {
   type SourceOptions,
 } from './source.ts';
 
-/** Objects that are fetched at a time. */
-const AT_A_TIME = 4;
+/** Number of objects that are fetched concurrently. */
+const CONCURRENT_FETCHES = 4;
 
-/** Pages of a list, of whatever objects. */
-const MOST_PAGES = 10_000;
+/** Maximum pages of a list, whether or not their objects match. */
+const MAX_PAGES = 10_000;
 
-/** An object that brings less in a while is given up: 1 KiB a second, with the patience that there is. */
-const MOST_SLOW_BYTES = 61_440;
+/**
+ * Minimum bytes that an object must transfer in a period: 1 KiB a second with the default period. A slower
+ * transfer is aborted.
+ */
+const MIN_BYTES_PER_WINDOW = 61_440;
 
 export interface BucketObject {
   key: string;
@@ -39,19 +42,19 @@ export interface BucketObject {
   modifiedAt: number;
 }
 
-/** Which objects of a list are meant, and what they are called. */
-interface Meant {
+/** Selects the objects of a list; `what` names them in messages. */
+interface Selection {
   what: string;
-  isMeant(key: string): boolean;
+  matches(key: string): boolean;
 }
 
 /**
- * The objects under the prefix that are meant, by key.
- * @throws {SourceError} `config` when there is none, or too many; `failed` when the list does not end in time
+ * Lists the matching objects under the prefix, by key.
+ * @throws {SourceError} `config` if there are none or too many; `failed` if the list takes too long
  */
 async function listObjects(
   bucket: Bucket,
-  { what, isMeant }: Meant,
+  { what, matches }: Selection,
   signal?: AbortSignal,
 ): Promise<BucketObject[]> {
   const { prefix } = bucket.definition;
@@ -66,13 +69,13 @@ async function listObjects(
     );
     for await (const { Contents = [] } of pages) {
       page += 1;
-      if (page > MOST_PAGES || objects.length > MOST_FILES)
+      if (page > MAX_PAGES || objects.length > MAX_FILES)
         throw new SourceError(
           'config',
-          `${bucket.where}: the list under the prefix "${prefix}" is too long (${MOST_FILES} matching objects, ${MOST_PAGES} pages); use a longer prefix`,
+          `${bucket.where}: the list under the prefix "${prefix}" is too long (${MAX_FILES} matching objects, ${MAX_PAGES} pages); use a longer prefix`,
         );
       for (const { Key: key = '', Size: size = 0, LastModified } of Contents)
-        if (isMeant(key)) objects.push({ key, size, modifiedAt: LastModified?.getTime() ?? 0 });
+        if (matches(key)) objects.push({ key, size, modifiedAt: LastModified?.getTime() ?? 0 });
     }
   } catch (error) {
     signal?.throwIfAborted();
@@ -86,7 +89,7 @@ async function listObjects(
   throw new SourceError('config', `${bucket.where}: no ${what} was found under the prefix "${prefix}"`);
 }
 
-/** Objects as files: the newest is enough to know the columns by. */
+/** Provides objects as files. The columns are read from the newest object. */
 function objectFiles(
   bucket: Bucket,
   objects: readonly BucketObject[],
@@ -98,8 +101,8 @@ function objectFiles(
 ): Files {
   const fetched = new Map<string, Promise<InputFile>>();
   function fetchOnce(object: BucketObject, signal?: AbortSignal): Promise<InputFile> {
-    const known = fetched.get(object.key);
-    if (known) return known;
+    const pending = fetched.get(object.key);
+    if (pending) return pending;
     const path = inputPath(scratch, fetched.size, format);
     const packed = isPacked(object.key, format);
     const fetching = fetchObject(bucket, object, { scratch, path, packed, signal });
@@ -124,13 +127,13 @@ function objectFiles(
       const files: InputFile[] = [];
       const failed = new AbortController();
       const { signal: either, release } = linkSignals({ signals: [signal, failed.signal] });
-      const fetchers = Array.from({ length: AT_A_TIME }, async () => {
+      const fetchers = Array.from({ length: CONCURRENT_FETCHES }, async () => {
         for (const object of queue) {
           either.throwIfAborted();
           files.push(await fetchOnce(object, either));
         }
       });
-      // The others are waited for, so that nothing is written into a folder that is being removed.
+      // Wait for the other fetches, so that they do not write into a folder that is being removed.
       const ends = await Promise.allSettled(
         fetchers.map((fetcher) =>
           fetcher.catch((error) => {
@@ -154,17 +157,17 @@ async function requireSpace(
 ): Promise<void> {
   const needed = objects.reduce((sum, { size }) => sum + size, 0);
   const free = await freeOf(scratch.path);
-  if (needed <= free * MOST_OF_FREE) return;
+  if (needed <= free * MAX_SHARE_OF_FREE) return;
   throw new SourceError(
     'failed',
-    `${where}: ${objects.length} objects have ${needed} bytes, but the disk of ${scratch.path} has only ${free} bytes free, of which they can use ${MOST_OF_FREE * 100} %`,
+    `${where}: ${objects.length} objects have ${needed} bytes, but the disk of ${scratch.path} has only ${free} bytes free, of which they can use ${MAX_SHARE_OF_FREE * 100} %`,
   );
 }
 
 interface Fetching {
   scratch: Scratch;
   path: string;
-  /** It is unpacked on its way. */
+  /** Whether the object is decompressed while it is fetched. */
   packed: boolean;
   signal: AbortSignal | undefined;
   onBytes?: (bytes: number) => void;
@@ -182,10 +185,10 @@ async function fetchObject(
     const { Body } = await bucket.client.send(command, options);
     const bounds = { ...object, name, patience: bucket.patience };
     const body = Body as Readable;
-    // An error before the first read has no other listener.
+    // Until the first read, an error would have no listener.
     body.on('error', () => {});
-    const from = Readable.from(watched(body, bounds, onBytes));
-    await bringIn(scratch, { from, name, to: path, packed, signal });
+    const from = Readable.from(guardedBytes(body, bounds, onBytes));
+    await copyIn(scratch, { from, name, to: path, packed, signal });
     return { name, path };
   } catch (error) {
     signal?.throwIfAborted();
@@ -200,19 +203,19 @@ async function fetchObject(
   }
 }
 
-/** The bytes of an object, as long as they come, and no more than the list has said. */
-async function* watched(
+/** Yields the bytes of an object. It fails if the transfer is too slow or exceeds the size in the list. */
+async function* guardedBytes(
   body: Readable,
-  { name, size, patience }: { name: string; size: number; patience: Patience },
+  { name, size, patience }: { name: string; size: number; patience: TimeLimits },
   onBytes?: (bytes: number) => void,
 ): AsyncGenerator<Buffer> {
-  let [bytes, looked] = [0, 0];
-  const looks = poll(patience.window, () => {
-    if (bytes - looked < MOST_SLOW_BYTES) {
-      const slow = `${name} is too slow: ${bytes - looked} bytes arrived in ${patience.window} ms`;
+  let [bytes, bytesBefore] = [0, 0];
+  const ratePoller = poll(patience.window, () => {
+    if (bytes - bytesBefore < MIN_BYTES_PER_WINDOW) {
+      const slow = `${name} is too slow: ${bytes - bytesBefore} bytes arrived in ${patience.window} ms`;
       body.destroy(new SourceError('failed', slow));
     }
-    looked = bytes;
+    bytesBefore = bytes;
   });
   try {
     for await (const chunk of body) {
@@ -227,29 +230,31 @@ async function* watched(
       yield chunk;
     }
   } finally {
-    void looks.stop();
+    void ratePoller.stop();
   }
 }
 
-const patient: Patience = { connect: 10_000, silence: 60_000, list: 600_000, window: 60_000 };
+const DEFAULT_LIMITS: TimeLimits = { connect: 10_000, silence: 60_000, list: 600_000, window: 60_000 };
 
 /**
- * Every object of a format under a prefix of an S3-compatible bucket. Objects are fetched to the scratch folder and read
- * there as files are: a file may hold any UPDATED_AT, whenever it was written, so that all of them are.
- * @throws {SourceError} `config` for a wrong key, bucket or endpoint, and when there is no object
+ * Opens all objects of a format under a prefix of an S3-compatible bucket. Objects are fetched to the scratch
+ * folder and read there like files. All of them are fetched, because an object may contain any UPDATED_AT,
+ * whenever it was written.
+ * @throws {SourceError} `config` for a wrong key, bucket or endpoint, and if there is no object
  */
 export function openBucket(
   definition: BucketDefinition,
   credentials: Extract<Credentials, { access_key_id: string }>,
-  { patience = patient, ...options }: SourceOptions & { patience?: Patience },
+  { patience = DEFAULT_LIMITS, ...options }: SourceOptions & { patience?: TimeLimits },
 ): Promise<Source> {
   return openFiles(definition.format, options, async (scratch) => {
     const bucket = connectBucket(definition, credentials, { reach: options.reach, patience });
     try {
       const { format, prefix } = definition;
-      // What is behind the last slash of the prefix counts: the owner has named the rest.
-      const isMeant = (key: string) => isOfFormat(key.slice(prefix.lastIndexOf('/') + 1), format);
-      const objects = await listObjects(bucket, { what: `${format} object`, isMeant }, options.signal);
+      // Check only the part after the last slash of the prefix, because the owner chose the folders before
+      // it.
+      const matches = (key: string) => isOfFormat(key.slice(prefix.lastIndexOf('/') + 1), format);
+      const objects = await listObjects(bucket, { what: `${format} object`, matches }, options.signal);
       return objectFiles(bucket, objects, { scratch, format, signal: options.signal });
     } catch (error) {
       bucket.client.destroy();
@@ -258,34 +263,35 @@ export function openBucket(
   });
 }
 
-/** An object that was fetched as it lies there, for as long as nobody asks for the next. */
+/** A fetched object, stored unchanged until the next one is requested. */
 export interface FetchedObject {
-  /** As `s3://bucket/key`. */
+  /** Name as `s3://bucket/key`. */
   name: string;
   path: string;
 }
 
-type FetchOptions = Omit<SourceOptions, 'serviceIdField'> & { patience?: Patience; watcher?: Watcher };
+type FetchOptions = Omit<SourceOptions, 'serviceIdField'> & { patience?: TimeLimits; watcher?: Watcher };
 
 /**
- * Objects of a bucket, one after the other, by key: the one whose key is the prefix; those beneath it, if it is empty or
- * ends in a slash. What begins with a dot or an underscore is somebody's unfinished work.
- * @throws {SourceError} `config` for a wrong key, bucket or endpoint, and when there is no object
+ * Yields objects of a bucket one after the other, by key: the object whose key is the prefix, or all objects
+ * below the prefix if it is empty or ends in a slash. Names that begin with a dot or an underscore are
+ * ignored, because many programs use them for unfinished files.
+ * @throws {SourceError} `config` for a wrong key, bucket or endpoint, and if there is no object
  */
 export async function* fetchObjects(
   place: BucketPlace,
   credentials: Extract<Credentials, { access_key_id: string }>,
-  { patience = patient, watcher = unwatched, ...options }: FetchOptions,
+  { patience = DEFAULT_LIMITS, watcher = unwatched, ...options }: FetchOptions,
 ): AsyncGenerator<FetchedObject> {
   const { prefix } = place;
   const { signal } = options;
   const isFolder = prefix === '' || prefix.endsWith('/');
-  const isMeant = (key: string) =>
+  const matches = (key: string) =>
     isFolder ? !/(^|\/)([._]|$)/.test(key.slice(prefix.length)) : key === prefix;
   const scratch = await createScratch(options.scratchBytes);
   const bucket = connectBucket(place, credentials, { reach: options.reach, patience });
   try {
-    for (const object of await listObjects(bucket, { what: 'object', isMeant }, signal)) {
+    for (const object of await listObjects(bucket, { what: 'object', matches }, signal)) {
       await requireSpace(bucket, [object], scratch);
       const path = `${scratch.inputs}/object`;
       const name = `s3://${place.bucket}/${object.key}`;

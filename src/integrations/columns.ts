@@ -18,32 +18,32 @@ const withoutServiceId = [
   'payload',
 ] as const satisfies KnownColumn[];
 
-/** Columns by the names that they have in a source, in lower case. */
+/** Returns the columns by their lower-case names in a source. */
 function wireNames(serviceIdField: string): Map<string, KnownColumn> {
   const names = new Map<string, KnownColumn>(withoutServiceId.map((column) => [column, column]));
   return names.set(serviceIdField.toLowerCase(), 'service_id');
 }
 
-/** Names of the columns that a sync knows, in lower case. */
+/** Returns the lower-case names of the columns that a sync uses. */
 export function knownNames(serviceIdField: string): string[] {
   return [...wireNames(serviceIdField).keys()];
 }
 
 /**
- * Which of the columns a sync knows, whatever their case, by their names in the source.
- * @param serviceIdField column that holds the service's own id
- * @param where for the message: table or file
- * @throws {SourceError} `config` when two names differ only in case
+ * Finds the columns that a sync uses, regardless of case, and returns their names in the source.
+ * @param serviceIdField name of the column with the service id
+ * @param where table or file, for messages
+ * @throws {SourceError} `config` if two names differ only in case
  */
 export function findColumns(
   names: readonly string[],
   serviceIdField: string,
   where: string,
 ): Map<KnownColumn, string> {
-  const known = wireNames(serviceIdField);
+  const columnsByName = wireNames(serviceIdField);
   const found = new Map<KnownColumn, string>();
   for (const name of names) {
-    const column = known.get(name.toLowerCase());
+    const column = columnsByName.get(name.toLowerCase());
     if (!column) continue;
     const other = found.get(column);
     if (other !== undefined) {
@@ -64,34 +64,35 @@ export function requireUpdatedAt(found: { has(column: 'updated_at'): boolean }, 
   if (!found.has('updated_at')) throw new SourceError('config', `${where}: there is no column UPDATED_AT`);
 }
 
-/** Longest text of a value that is no time, in characters: enough to find it by. */
-export const MOST_UNREADABLE = 1000;
+/** Maximum characters of an invalid time that are kept, which is enough to find it. */
+export const MAX_UNREADABLE = 1000;
 
-/** Bytes of a row's PAYLOAD. */
+/** Maximum bytes of a row's PAYLOAD. */
 export const MAX_PAYLOAD_BYTES = 1_048_576;
-/** More than any identifier may have. */
-const MOST_IDENTIFIER = 10_000;
+/** Maximum characters of an identifier that are read; all valid identifiers are shorter. */
+const MAX_IDENTIFIER = 10_000;
 
 /**
- * Characters of a value that are read. What is longer is refused for its length whatever follows, and would fill the
- * memory; so the source itself cuts it there.
+ * Returns the maximum characters of a value that are read. A longer value is refused for its length anyway
+ * and would fill the memory, so the source truncates it.
  */
-export function mostCharacters(column: Exclude<KnownColumn, 'updated_at'>): number {
-  return column === 'payload' ? MAX_PAYLOAD_BYTES + 1 : MOST_IDENTIFIER;
+export function maxCharacters(column: Exclude<KnownColumn, 'updated_at'>): number {
+  return column === 'payload' ? MAX_PAYLOAD_BYTES + 1 : MAX_IDENTIFIER;
 }
 
-/** How much of the memory a row takes. */
+/** Returns the characters of a row, as a measure of its memory. */
 export function charactersOf({ identifiers, payload, unreadable }: SourceRow): number {
   const named = Object.values(identifiers).reduce((sum, value) => sum + value.length, 0);
   return named + (payload?.length ?? 0) + (unreadable?.length ?? 0);
 }
 
-/** Cells of a row before those of its `columns`: UPDATED_AT, and what stood there. */
+/** Number of cells before the values of `columns`: UPDATED_AT, and its original text. */
 const TIME_CELLS = 2;
 
 /**
- * @param cells UPDATED_AT in the form of `SourceRow`, or null; what stood there, read only when that is null; then the
- *   values of `columns`, in their order
+ * Converts the cells of a row.
+ * @param cells UPDATED_AT in the form of `SourceRow`, or null; its original text, which is used only if
+ * UPDATED_AT is null; then the values of `columns`, in their order
  */
 export function toRow(
   cells: readonly (string | null)[],
@@ -99,7 +100,7 @@ export function toRow(
 ): SourceRow {
   const [updatedAt, shown] = cells;
   const row: SourceRow = { identifiers: {} };
-  if (updatedAt === undefined || updatedAt === null) row.unreadable = (shown ?? '').slice(0, MOST_UNREADABLE);
+  if (updatedAt === undefined || updatedAt === null) row.unreadable = (shown ?? '').slice(0, MAX_UNREADABLE);
   else row.updatedAt = updatedAt;
   for (const [index, column] of columns.entries()) {
     const value = cells[index + TIME_CELLS];
@@ -110,17 +111,17 @@ export function toRow(
   return row;
 }
 
-/** A line that could not be read at all. */
+/** Returns a row for a line that could not be read at all. */
 export function brokenRow(reason: string, text: string): SourceRow {
-  const broken = { reason: reason.slice(0, MOST_UNREADABLE), text: text.slice(0, MOST_UNREADABLE) };
+  const broken = { reason: reason.slice(0, MAX_UNREADABLE), text: text.slice(0, MAX_UNREADABLE) };
   const unreadable = [reason, text]
     .filter((part) => part !== '')
     .join(': ')
-    .slice(0, MOST_UNREADABLE);
+    .slice(0, MAX_UNREADABLE);
   return { identifiers: {}, unreadable, broken };
 }
 
-/** Each of these names a user; an alias takes two columns. */
+/** Combinations of columns that identify a user. An alias takes two columns. */
 const identifiers: readonly (readonly IdentifierColumn[])[] = [
   ['external_id'],
   ['alias_name', 'alias_label'],
@@ -129,19 +130,19 @@ const identifiers: readonly (readonly IdentifierColumn[])[] = [
   ['phone'],
 ];
 
-/** Deletes name users by what only one user has. */
+/** Deletes accept only unique identifiers. */
 const ofDeletes: readonly (readonly IdentifierColumn[])[] = identifiers.slice(0, 3);
 
-/** What may name the user of a row, by kind; columns of others are passed over. */
+/** Returns the identifiers of a kind of sync. Columns of other identifiers are ignored. */
 export function identifiersOf(kind: IntegrationKind): readonly (readonly IdentifierColumn[])[] {
   return kind === 'deletes' ? ofDeletes : identifiers;
 }
 
 /**
- * Whether a sync can be made of these columns: UPDATED_AT, one that names the user, and PAYLOAD, which a sync of
- * deletes must not have. Case does not count; other columns are passed over.
+ * Checks that the columns are sufficient for a sync: UPDATED_AT, an identifier, and PAYLOAD, which is not
+ * allowed for a sync of deletes. Case is ignored, and so are other columns.
  *
- * @param serviceIdField wire name of the service id, and so of its column
+ * @param serviceIdField API name of the service id, and name of its column
  * @throws {SourceError} `config`, naming the column and the rule
  */
 export function checkColumns(
@@ -151,17 +152,19 @@ export function checkColumns(
 ): void {
   const found = columns.map(({ name }) => name.toLowerCase());
   const wireName = (column: IdentifierColumn) => (column === 'service_id' ? serviceIdField : column);
-  const ways = identifiersOf(kind).map((way) => way.map((column) => wireName(column).toLowerCase()));
+  const combinations = identifiersOf(kind).map((combination) =>
+    combination.map((column) => wireName(column).toLowerCase()),
+  );
 
-  const known = ['updated_at', 'payload', ...ways.flat()];
-  const twice = known.find((name) => found.indexOf(name) !== found.lastIndexOf(name));
-  if (twice !== undefined) throw wrong(`there are several columns ${upper(twice)}`, columns);
+  const known = ['updated_at', 'payload', ...combinations.flat()];
+  const duplicate = known.find((name) => found.indexOf(name) !== found.lastIndexOf(name));
+  if (duplicate !== undefined) throw wrong(`there are several columns ${upper(duplicate)}`, columns);
   if (!found.includes('updated_at')) throw wrong('there is no column UPDATED_AT', columns);
   if (kind === 'deletes' && found.includes('payload'))
     throw wrong('there is a column PAYLOAD, which a sync of deletes must not have', columns);
   if (kind !== 'deletes' && !found.includes('payload')) throw wrong('there is no column PAYLOAD', columns);
-  if (!ways.some((way) => way.every((name) => found.includes(name)))) {
-    const wanted = ways.map((way) => way.map(upper).join(' with ')).join(', ');
+  if (!combinations.some((way) => way.every((name) => found.includes(name)))) {
+    const wanted = combinations.map((way) => way.map(upper).join(' with ')).join(', ');
     throw wrong(`no column has an identifier; one of ${wanted} is required`, columns);
   }
 }
@@ -186,21 +189,25 @@ const CLOCK = '([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9]([.][0-9]{1,9})?)?';
 const OFFSET = '( ?(Z|UTC|[+-](0[0-9]|1[0-5])(:?[0-5][0-9])?))?';
 
 /**
- * What is a time in a column of texts, as an expression that Postgres, Redshift and DuckDB read alike. It is an ISO
- * 8601 date, alone or with a time of day behind a T or a space. An offset may follow; none means UTC. Days that no
- * month has do not match: a database would end the whole statement at the first of them. A number is no time, since
- * seconds and milliseconds look alike. Year 0 has to be refused beside it.
+ * Regular expression for times in text columns, with the same meaning in Postgres, Redshift and DuckDB. A
+ * time is an ISO 8601 date, optionally with a time of day after a T or a space, and then optionally with an
+ * offset; without an offset it is in UTC. Days that do not exist in a month do not match, because a database
+ * would fail the whole statement at the first of them. Numbers do not match, because seconds and milliseconds
+ * are ambiguous. Year 0 must be excluded separately.
  */
 export const TIME_PATTERN = `^${DATE}([T ]${CLOCK}${OFFSET})?$`;
 
 /** The form of `SourceRow.updatedAt`. */
 const CANONICAL = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z$/;
 
-/** @throws {RangeError} when it is not in the form of `SourceRow.updatedAt`: it becomes part of a statement */
+/**
+ * @throws {RangeError} if the text is not in the form of `SourceRow.updatedAt`, because it becomes part of a
+ * statement
+ */
 export function assertCanonical(time: string): void {
   if (!CANONICAL.test(time)) throw new RangeError(`no time to the microsecond in UTC: ${time}`);
 }
 
-/** Times outside of these have no text that compares as they do. */
+/** Range of times whose texts sort like the times. */
 export const EARLIEST = '0001-01-01 00:00:00';
 export const LATEST = '9999-12-31 23:59:59.999999';

@@ -1,4 +1,4 @@
-/** What may stand between the values of a CSV file. */
+/** Delimiters that are detected in CSV files. */
 export const DELIMITERS = [',', ';', '\t', '|'];
 
 const QUOTE = 0x22;
@@ -6,25 +6,33 @@ const CR = 0x0d;
 const LF = 0x0a;
 const SPACE = 0x20;
 
-/** Characters at the beginning of a file in which the delimiter is looked for. */
-const MOST_HEADER = 65_536;
+/** Characters at the beginning of a file that are searched for the delimiter. */
+const MAX_HEADER = 65_536;
 
-/** The line `sep=;` that Excel writes before the header: its delimiter, and its length with the line break. */
+/**
+ * Parses the line `sep=;` that Excel writes before the header. Returns the delimiter and the length of the
+ * line with its line break.
+ */
 export function separatorLineOf(text: string): { delimiter: string; length: number } | undefined {
-  const [line, delimiter] = /^"?sep=([^\w\s"]|\t)"?(?:\r\n|\r|\n|$)/i.exec(text.slice(0, MOST_HEADER)) ?? [];
+  const [line, delimiter] = /^"?sep=([^\w\s"]|\t)"?(?:\r\n|\r|\n|$)/i.exec(text.slice(0, MAX_HEADER)) ?? [];
   return line !== undefined && delimiter! < '\x80'
     ? { delimiter: delimiter!, length: line.length }
     : undefined;
 }
 
-/** The delimiter that occurs most often in the first line, outside quotes; a comma where none occurs. */
+/**
+ * Returns the delimiter that occurs most often in the first line outside quotes, or a comma if none occurs.
+ */
 export function guessDelimiter(text: string): string {
-  const start = text.slice(0, MOST_HEADER);
+  const start = text.slice(0, MAX_HEADER);
   const counts = countDelimiters(start, true) ?? countDelimiters(start, false)!;
   return DELIMITERS[counts.indexOf(Math.max(...counts))]!;
 }
 
-/** Undefined when a quote is open at the end: then quotes are no signs of CSV here. */
+/**
+ * Counts delimiters in the first line. Returns undefined if a quote is still open at the end, which shows
+ * that quotes have no special meaning in this file.
+ */
 function countDelimiters(text: string, isQuoting: boolean): number[] | undefined {
   const counts = DELIMITERS.map(() => 0);
   let isQuoted = false;
@@ -37,28 +45,26 @@ function countDelimiters(text: string, isQuoting: boolean): number[] | undefined
 }
 
 /**
- * Finds where the records of a CSV file end, whose values may hold line breaks. Outside quotes each CR LF, LF and CR
- * ends a record, so that a stray CR never becomes part of a value.
+ * Creates a scanner for the ends of CSV records, whose values may contain line breaks. Outside quotes, each
+ * CR LF, LF and CR ends a record, so that a stray CR never becomes part of a value.
  *
- * @param delimiter absent: quotes mean nothing, and every line break ends a record
+ * @param delimiter if absent, quotes have no meaning and every line break ends a record
  */
 export function createRecordScanner(delimiter?: string) {
   const separator = delimiter?.charCodeAt(0);
   let passed = 0;
   let openedAt: number | undefined;
-  /** The last byte is a quote within quotes: it closes them, unless a second one follows. */
+  /** Whether the last byte is a quote inside quotes. It closes them unless another quote follows. */
   let pending = false;
-  /** Of a broken value, the line is given up. */
+  /** Whether the rest of the line is skipped, because text follows a closing quote. */
   let skipping = false;
-  /** The last byte is a CR that ends a record. An LF that follows belongs to the same line break. */
+  /** Whether the last byte is a CR that ends a record. A following LF belongs to the same line break. */
   let isAfterCr = false;
-  /** Last byte but for spaces, which may stand around quotes. */
+  /** Last byte other than a space. Spaces may surround quotes. */
   let last = LF;
 
   return {
-    /**
-     * @param onEnd gets the place within the chunk behind each line break that ends a record, in their order
-     */
+    /** @param onEnd called with the offset in the chunk after each line break that ends a record, in order */
     scan(chunk: Buffer, onEnd: (end: number) => void): void {
       let at = 0;
       if (isAfterCr && chunk.length > 0) {
@@ -91,7 +97,8 @@ export function createRecordScanner(delimiter?: string) {
           at = quote + 1;
           continue;
         }
-        // Asked again only behind the last answer: else each quote of a long line reads to the chunk's end.
+        // Search again only after the last result; otherwise each quote of a long line would search to the
+        // end of the chunk.
         if (lf !== -1 && lf < at) lf = chunk.indexOf(LF, at);
         if (cr !== -1 && cr < at) cr = chunk.indexOf(CR, at);
         const end = cr === -1 || (lf !== -1 && lf < cr) ? lf : cr;
@@ -103,21 +110,21 @@ export function createRecordScanner(delimiter?: string) {
           continue;
         }
         if (skipping || quote === -1) break;
-        const before = lastBut(SPACE, chunk.subarray(0, quote)) ?? last;
-        // Anywhere else in a value without quotes it is a character as any other.
+        const before = lastExcept(SPACE, chunk.subarray(0, quote)) ?? last;
+        // A quote in the middle of an unquoted value is an ordinary character.
         if (before === separator || before === LF || before === CR) openedAt = passed + quote;
         at = quote + 1;
       }
-      last = lastBut(SPACE, chunk) ?? last;
+      last = lastExcept(SPACE, chunk) ?? last;
       passed += chunk.length;
     },
 
-    /** The byte at which a quote has opened that is not closed, if there is one. */
+    /** Returns the offset of a quote that is not closed, if there is one. */
     open: () => (pending ? undefined : openedAt),
   };
 }
 
-function lastBut(byte: number, bytes: Buffer): number | undefined {
+function lastExcept(byte: number, bytes: Buffer): number | undefined {
   let at = bytes.length - 1;
   while (at >= 0 && bytes[at] === byte) at -= 1;
   return bytes[at];

@@ -10,7 +10,7 @@ const PACKAGE = {
 };
 
 /**
- * Loads DuckDB. Most processes never need it.
+ * Loads DuckDB, which most processes never need.
  * @throws {Error} made by `toError`, if the package or its build for this machine is not installed
  */
 export const importDuckDb = (
@@ -18,11 +18,14 @@ export const importDuckDb = (
 ): Promise<DuckDbModule> => importOptional(PACKAGE, () => import('@duckdb/node-api'), toError);
 
 /**
- * What DuckDB keeps in memory at most; the rest lies on the disk. It takes far less for rows of a few hundred bytes; but
- * it handles 2048 rows at a time, which have to fit: 200 MB for rows of 100 KB.
+ * Memory limit of DuckDB; it spills the rest to disk. It needs far less for rows of a few hundred bytes, but
+ * it processes 2,048 rows at a time, which must fit: 200 MB for rows of 100 KB.
  */
 const MEMORY = '1GiB';
-/** Each has rows of its own in memory, and the lanes take what is read far more slowly than one reads. */
+/**
+ * Number of threads. Each holds rows of its own in memory, and the lanes consume rows far more slowly than
+ * one thread reads them.
+ */
 const THREADS = 1;
 
 interface DuckDb {
@@ -30,26 +33,29 @@ interface DuckDb {
   close(): void;
 }
 
-/** Where it works. */
+/** The folders that DuckDB uses. */
 interface Sandbox {
-  /** The one folder whose files statements read and write. */
+  /** The only folder whose files statements may read and write. */
   inputs: string;
-  /** What does not fit into the memory goes beneath it. */
+  /** Folder for data that exceeds the memory limit. */
   path: string;
-  /** Bytes of that; absent: what the disk has. */
+  /** Maximum bytes on disk; if absent, the free space of the disk. */
   maxBytes?: number;
 }
 
 interface OpenOptions {
-  /** A file of `inputs` in which tables lie; absent: in memory. */
+  /** File in `inputs` for the tables; if absent, they are kept in memory. */
   database?: string;
-  /** Rows come in the order of their file. With one thread they do so without it; row groups may then be bounded by bytes. */
+  /**
+   * Keeps the rows in the order of their file. With one thread the order is kept without it, and row groups
+   * can then be limited by bytes.
+   */
   keepsOrder?: boolean;
 }
 
 /**
- * A DuckDB that reaches one folder: no other file, no network, no extension, and no more memory than it is allowed. What
- * is needed, Parquet and JSON, is built in.
+ * Opens a DuckDB that can access only one folder: no other file, no network, no extension, and no memory
+ * above its limit. The needed extensions, Parquet and JSON, are built in.
  */
 export async function openDuckDb(
   { DuckDBInstance }: DuckDbModule,
@@ -59,7 +65,8 @@ export async function openDuckDb(
   const instance = await DuckDBInstance.create(database);
   const connection = await instance.connect();
   try {
-    // The order counts: nothing can be set once external access is off and the configuration locked.
+    // The order of the settings matters: after external access is off and the configuration is locked, none
+    // can be changed.
     for (const setting of [
       `threads = ${THREADS}`,
       `memory_limit = '${MEMORY}'`,
@@ -96,9 +103,9 @@ export function identifier(name: string): string {
 }
 
 /**
- * Whether a Parquet file is in Brotli, which nobody reads: the decoder that DuckDB brings is of a release that writes
- * where it must not (CVE-2026-111497), and whoever makes the file chooses its codec. The footer says which: it is not
- * packed.
+ * Returns whether a Parquet file uses Brotli, which Penstock refuses: the decoder in DuckDB is from a release
+ * with an out-of-bounds write (CVE-2026-111497), and the author of a file chooses its codec. The uncompressed
+ * footer names the codec.
  */
 export async function isInBrotli(connection: DuckDBConnection, file: string): Promise<boolean> {
   const packed = await connection.runAndReadAll(

@@ -25,21 +25,21 @@ import {
   type SourceRow,
 } from './source.ts';
 
-/** Of one batch, if it has several rows. */
+/** Maximum characters of a batch with several rows. */
 const BATCH_CHARACTERS = 4_194_304;
 
-/** Files of somebody else, each copied into the scratch folder once. */
+/** Files of a source, each of which is copied into the scratch folder once. */
 export interface Files {
-  /** Enough of them to know the columns by. */
+  /** Returns enough files to read the columns. */
   forColumns(): Promise<InputFile[]>;
   all(signal: AbortSignal): Promise<InputFile[]>;
-  /** Nothing more is asked of them. */
+  /** Releases the connection after the last file was read. */
   release(): void;
 }
 
 /**
- * Every file of a format in a folder, or one file.
- * @throws {SourceError} `config` when there is none, or one may not be read
+ * Opens all files of a format in a folder, or one file.
+ * @throws {SourceError} `config` if there is no file, or one cannot be read
  */
 export async function openFolder(definition: FolderDefinition, options: SourceOptions): Promise<Source> {
   return openFiles(definition.format, options, async (scratch) => {
@@ -49,7 +49,8 @@ export async function openFolder(definition: FolderDefinition, options: SourceOp
 }
 
 /**
- * Files through DuckDB, which sorts them by UPDATED_AT as one table. A line that is no row comes as an unreadable row.
+ * Opens files with DuckDB, which sorts their rows by UPDATED_AT as one table. A line that cannot be parsed
+ * becomes an unreadable row.
  * @param fill puts the files into the scratch folder, which is removed on `close`
  */
 export async function openFiles(
@@ -58,7 +59,7 @@ export async function openFiles(
   fill: (scratch: Scratch) => Promise<Files>,
 ): Promise<Source> {
   const reader = readers[format];
-  // What this machine lacks is said before anything is copied.
+  // Load DuckDB first, so that a missing package is reported before files are copied.
   const module = await loadDuckDb();
   const scratch = await createScratch(scratchBytes);
   async function opened() {
@@ -112,17 +113,17 @@ export async function openFiles(
       const columns = [...new Set(parts.flatMap(({ values }) => [...values.keys()]))];
       const survey = await surveyRows(connection, { parts, columns }, since);
       for await (const rows of reader.broken(connection, inputs)) yield* slices(rows, read);
-      let given = 0;
+      let readRows = 0;
       for (const window of survey.windows) {
         const result = await connection.stream(rowsStatement(parts, columns, window));
         for (let chunk = await result.fetchChunk(); chunk?.rowCount; chunk = await result.fetchChunk()) {
-          given += chunk.rowCount;
+          readRows += chunk.rowCount;
           yield* slices(rowsOf(chunk, columns, inputs), read);
-          // Between two chunks there may be nothing else to wait for.
+          // Two chunks may follow each other without a wait, so let other work run.
           await nextTurn();
         }
       }
-      requireAll(given, survey.rows, inputs);
+      requireAll(readRows, survey.rows, inputs);
     } catch (error) {
       read.signal.throwIfAborted();
       throw toSourceError(error, inputs);
@@ -140,7 +141,7 @@ export async function openFiles(
   return { describe, rowsSince, close };
 }
 
-/** The rows of a chunk, each made when it is asked for: together they may be larger than the memory. */
+/** Yields the rows of a chunk one at a time: together they may exceed the memory. */
 function* rowsOf(
   chunk: DuckDBDataChunk,
   columns: readonly ValueColumn[],
@@ -153,7 +154,7 @@ function* rowsOf(
   }
 }
 
-/** Batches of so many rows, or of so many characters. */
+/** Groups rows into batches of a maximum number of rows and characters. */
 async function* slices(
   rows: Iterable<SourceRow>,
   { batch, signal }: ReadOptions,
@@ -173,7 +174,7 @@ async function* slices(
   if (slice.length > 0) yield slice;
 }
 
-/** A stream of DuckDB's that ends early, for want of memory, looks like one that ends. */
+/** Checks that all rows were read: a DuckDB stream that ends early for lack of memory looks complete. */
 function requireAll(given: number, counted: number, inputs: readonly InputFile[]): void {
   if (given >= counted) return;
   throw new SourceError('failed', `${nameAll(inputs)}: only ${given} of ${counted} rows could be read`);

@@ -1,4 +1,4 @@
-/** What a file is that ends in .csv or .ndjson and holds neither, and how to get one that import and syncs read. */
+/** Detects files that end in .csv or .ndjson but have another format, and describes how to convert them. */
 
 const SAVE = 'save it as "CSV UTF-8" and use that file';
 const UNPACK = 'decompress it and use the file inside';
@@ -15,7 +15,7 @@ const SIGNATURES: readonly [bytes: Buffer, description: string][] = [
 /** `BZh`, a digit, and the first bytes of a block. */
 const BZIP2 = /^BZh[1-9]1AY&SY/;
 const WEB_PAGE = /^(?:\ufeff)?\s*<(?:!doctype html|html[\s>])/i;
-/** Place of the word `ustar` in a tar archive. */
+/** Offset of the word `ustar` in a tar archive. */
 const TAR_AT = 257;
 
 /** Describes a file of another format by its first bytes; undefined for bytes that may be CSV or NDJSON. */

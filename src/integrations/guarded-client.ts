@@ -5,47 +5,50 @@ import { within } from '../platform/lifecycle.ts';
 import type { Reach } from '../platform/reach.ts';
 import { type Credentials, type PostgresDefinition, SourceError } from './source.ts';
 
-/** How long a server may take, in milliseconds. */
-export interface Patience {
+/** Limits of time for a server, in milliseconds. */
+export interface TimeLimits {
   connect: number;
-  /** Of statements that read no rows. */
+  /** For statements that return no rows. */
   answer: number;
-  /** Of the reading of one run: what the server has had to be waited for in all. */
+  /** For reading in one run: the total time of waiting for the server. */
   read: number;
-  /** More of that for each row that it has given. */
+  /** Additional time of reading for each row that was returned. */
   perRow: number;
-  /** To say good-bye. */
+  /** For closing the connection. */
   end: number;
 }
 
 /**
- * Bytes of a message, by its kind. The longest row that is asked for has 4.5 MB: a payload, and five identifiers that
- * are cut. A few megabytes of an error's fields would keep the parser busy for seconds.
+ * Maximum bytes of a message, by its type. The longest row that is requested has 4.5 MB: a payload, and five
+ * truncated identifiers. An error with a few megabytes of fields would occupy the parser for seconds.
  */
-const MOST_BYTES: Readonly<Record<string, number>> = { D: 16_777_216, T: 4_194_304 };
-const MOST_OTHER_BYTES = 262_144;
-/** Of what comes between two rows, the second included. */
-const MOST_BETWEEN_BYTES = 25_165_824;
-/** Milliseconds of reading after which the event loop has a turn: many chunks may come in one. */
-const MOST_TURN_MS = 50;
+const MAX_BYTES_BY_TYPE: Readonly<Record<string, number>> = { D: 16_777_216, T: 4_194_304 };
+const MAX_OTHER_BYTES = 262_144;
+/** Maximum bytes between two rows, including the second row. */
+const MAX_BYTES_BETWEEN_ROWS = 25_165_824;
+/**
+ * Milliseconds of parsing after which other work of the event loop may run: a single read may contain many
+ * chunks.
+ */
+const MAX_TURN_MS = 50;
 
-/** Of the rows that are given at a time. */
+/** Maximum bytes of the rows in a batch. */
 const BATCH_BYTES = 8_388_608;
 
 export type Row = (string | null)[];
 
-/** The parts of pg's connection that are used; it has no types for them. */
+/** The parts of pg's connection that are used; pg has no types for them. */
 interface Connection {
   stream: Duplex;
   attachListeners(stream: Duplex): void;
   on(event: string, listener: () => void): void;
 }
 
-export type ClientOptions = { reach: Reach; patience: Patience };
+export type ClientOptions = { reach: Reach; patience: TimeLimits };
 
 /**
- * A client of a server that is somebody else's. What is no word of the protocol, or never ends, ends the connection
- * with a SourceError; nothing of it reaches the process.
+ * Creates a client for an untrusted server. Data that violates the protocol or never ends closes the
+ * connection with a SourceError and cannot fail the process.
  */
 export function createClient(
   definition: PostgresDefinition,
@@ -68,7 +71,7 @@ export function createClient(
   return client;
 }
 
-/** Looks at what the server sends before pg does, and catches what pg throws at it. */
+/** Checks the data of the server before pg parses it, and catches the errors that pg throws. */
 function guard(client: pg.Client): void {
   const connection = connectionOf(client);
   let between = 0;
@@ -96,17 +99,17 @@ function guard(client: pg.Client): void {
       try {
         requireShort(chunk);
         parse(chunk);
-        if (between > MOST_BETWEEN_BYTES)
+        if (between > MAX_BYTES_BETWEEN_ROWS)
           throw new SourceError('failed', `the server sent ${between} bytes without a row or an end`);
       } catch (error) {
-        const said = `the server does not speak the protocol of Postgres (${(error as Error).message})`;
+        const violation = `the server does not speak the protocol of Postgres (${(error as Error).message})`;
         stream.destroy(
-          error instanceof SourceError ? error : new SourceError('failed', said, { cause: error }),
+          error instanceof SourceError ? error : new SourceError('failed', violation, { cause: error }),
         );
         return;
       }
       spent += performance.now() - started;
-      if (spent < MOST_TURN_MS || resting) return;
+      if (spent < MAX_TURN_MS || resting) return;
       resting = true;
       stream.pause();
       setImmediate(rest);
@@ -114,10 +117,10 @@ function guard(client: pg.Client): void {
   };
 }
 
-/** Streams that are not listened to until their rows have been taken. */
+/** Streams that are paused until their rows have been consumed. */
 const held = new WeakSet<Duplex>();
 
-/** Reads the heads of messages: one byte for the kind, four for the length. */
+/** Reads the headers of messages: one byte for the type, four for the length. */
 function createFraming(): (chunk: Buffer) => void {
   const head = Buffer.alloc(5);
   let [had, left] = [0, 0];
@@ -134,7 +137,7 @@ function createFraming(): (chunk: Buffer) => void {
       had = 0;
       const [kind, length] = [String.fromCharCode(head[0]!), head.readUInt32BE(1)];
       if (length < 4) throw new Error('a message without a length');
-      if (length > (MOST_BYTES[kind] ?? MOST_OTHER_BYTES))
+      if (length > (MAX_BYTES_BY_TYPE[kind] ?? MAX_OTHER_BYTES))
         throw new SourceError(
           'failed',
           `the server sent a message of ${length} bytes (${JSON.stringify(kind)})`,
@@ -149,8 +152,8 @@ function connectionOf(client: pg.Client): Connection {
 }
 
 /**
- * A socket that connects to no refused address. `connect` never throws: `pg` listens for errors of the socket only after
- * it has called `connect`, and an error that is thrown there leaves a socket without a listener behind.
+ * A socket that connects to no refused address. `connect` never throws: `pg` listens for errors only after it
+ * has called `connect`, so an error thrown there would leave a socket without a listener.
  */
 class ReachingSocket extends Socket {
   readonly #reach: Reach;
@@ -174,32 +177,38 @@ class ReachingSocket extends Socket {
   }
 }
 
-/** Says good-bye, and hangs up on a server that does not answer. */
-export async function endClient(client: pg.Client, { end }: Patience): Promise<void> {
+/** Closes the connection, and destroys it if the server does not respond in time. */
+export async function endClient(client: pg.Client, { end }: TimeLimits): Promise<void> {
   await within(end, client.end()).catch(() => {});
   connectionOf(client).stream.destroy();
 }
 
-export interface Asked {
-  /** Most rows that the answer may have. */
+export interface QueryLimits {
+  /** Maximum rows of the response. */
   rows: number;
-  /** What is left of the patience, in milliseconds. */
+  /** Remaining time in milliseconds. */
   milliseconds: number;
 }
 
-export interface Answered {
+export interface QueryResult {
   fields: pg.FieldDef[];
-  /** Milliseconds that the server has been waited for. */
+  /** Milliseconds of waiting for the server. */
   waited: number;
 }
 
 const asTexts: pg.CustomTypesConfig = { getTypeParser: () => (value: string) => value };
 
 /**
- * Rows of a statement in batches as they come; the server is not listened to while nobody takes them.
- * @throws {SourceError} when the server answers too slowly, or with more than was asked for; its own errors as they are
+ * Yields the rows of a statement in batches as they arrive; the connection is paused until the caller has
+ * taken a batch.
+ * @throws {SourceError} if the server is too slow or returns more than was requested; errors of the server
+ * are thrown unchanged
  */
-export async function* ask(client: pg.Client, text: string, asked: Asked): AsyncGenerator<Row[], Answered> {
+export async function* streamQuery(
+  client: pg.Client,
+  text: string,
+  asked: QueryLimits,
+): AsyncGenerator<Row[], QueryResult> {
   const { stream } = connectionOf(client);
   const query = new pg.Query({ text, rowMode: 'array', types: asTexts } as pg.QueryConfig);
   let rows: Row[] = [];
@@ -258,7 +267,7 @@ export async function* ask(client: pg.Client, text: string, asked: Asked): Async
       return { fields: end.fields, waited };
     }
   } finally {
-    // Nobody reads the rest of it.
+    // The rest of the response is not read.
     if (!end) stream.destroy();
   }
 }

@@ -9,9 +9,10 @@ import {
 } from './source.ts';
 
 /**
- * Opens what rows come from: the one place that knows the kinds of sources. They are loaded when they are needed, since
- * DuckDB and the S3 client are large and most processes never open one.
- * @throws {SourceError} `config` when address, credentials, path or bucket are wrong; `failed` when there is no answer
+ * Opens a source of any kind. The modules are imported when they are needed, because DuckDB and the S3 client
+ * are large and most processes never open a source.
+ * @throws {SourceError} `config` if address, credentials, path or bucket are wrong; `failed` if the source
+ * does not respond
  */
 export async function openSource(
   definition: SourceDefinition,

@@ -7,20 +7,20 @@ import {
   findColumns,
   type KnownColumn,
   LATEST,
-  MOST_UNREADABLE,
-  mostCharacters,
+  MAX_UNREADABLE,
+  maxCharacters,
   requireUpdatedAt,
   TIME_PATTERN,
   toRow,
 } from './columns.ts';
 import {
-  type Answered,
-  type Asked,
-  ask,
   createClient,
   endClient,
-  type Patience,
+  type QueryLimits,
+  type QueryResult,
   type Row,
+  streamQuery,
+  type TimeLimits,
 } from './guarded-client.ts';
 import {
   type Credentials,
@@ -33,15 +33,18 @@ import {
   type SourceRow,
 } from './source.ts';
 
-/** Of the connection: nobody but the owner can mend address and certificate. */
+/** Error codes of the connection. Only the owner can fix the address. */
 const CONFIG_CODES = new Set(['ENOTFOUND', 'EAI_AGAIN', 'ECONNREFUSED', 'EHOSTUNREACH', 'ENETUNREACH']);
-/** Not signed in, no such database, no such schema, name or permission in the statement, a value that a view chokes on. */
+/**
+ * SQLSTATE classes for a failed sign-in, an unknown database or schema, a name or permission in the
+ * statement, and a value that fails in a view.
+ */
 const CONFIG_CLASSES = ['28', '3D', '3F', '42', '22'];
 const TLS = /SSL|TLS|certificate/i;
 
 /**
  * @param where host, port and database
- * @returns what the owner reads; Postgres's own words hold names and never a password
+ * @returns an error for the owner; Postgres's messages contain names but never a password
  */
 function toSourceError(error: unknown, where: string): SourceError {
   if (error instanceof SourceError) return error;
@@ -59,7 +62,7 @@ function isConfig(error: unknown): boolean {
 function codeOf(error: unknown): string {
   const { code } = error as { code?: unknown };
   if (typeof code === 'string') return code;
-  // Of a name with several addresses, the attempts come together.
+  // If a name has several addresses, the error contains one error per attempt.
   return error instanceof AggregateError ? codeOf(error.errors[0]) : '';
 }
 
@@ -69,13 +72,13 @@ function messageOf(error: unknown): string {
 }
 
 const FORM = `'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'`;
-/** As `format_type` calls them. */
+/** Text types under their names in `format_type`. */
 const TEXTS = /^(text|character|citext|name)/;
 
 /**
- * The name as in SQL: dots part it, what is in double quotes is taken as it stands, the rest is folded to lower case.
- * The result can be put into a statement, whatever the name.
- * @throws {SourceError} `config` when a part is empty or a quote is not closed
+ * Quotes a table name. Dots separate its parts, quoted parts are used unchanged, and other parts are
+ * converted to lower case, as in SQL. The result is safe in a statement for any name.
+ * @throws {SourceError} `config` if a part is empty or a quote is not closed
  */
 function quoteTable(name: string): string {
   const parts = [...name.matchAll(/(?:^|\.)(?:"((?:[^"]|"")+)"|([^".]+))/gy)];
@@ -92,9 +95,9 @@ function quoteTable(name: string): string {
 }
 
 interface Time {
-  /** The column as a value that can be compared; null for a text that is no time. */
+  /** Expression of the column as a value that can be compared; null for a text that is not a time. */
   value: string;
-  /** Type of literals beside it. */
+  /** Type of literals that are compared with the value. */
   type: 'timestamp' | 'timestamptz';
 }
 
@@ -102,12 +105,12 @@ function timeOf(column: SourceColumn, where: string): Time {
   const name = pg.escapeIdentifier(column.name);
   if (column.type.startsWith('timestamp with time zone')) return { value: name, type: 'timestamptz' };
   if (column.type.startsWith('timestamp') || column.type === 'date') {
-    // Without a zone it is UTC; a date is its first moment.
+    // A timestamp without a time zone is in UTC. A date means its first moment.
     return { value: column.type === 'date' ? `${name}::timestamp` : name, type: 'timestamp' };
   }
   if (TEXTS.test(column.type)) {
     const isTime = `${name} ~ ${pg.escapeLiteral(TIME_PATTERN)} and ${name} not like '0000%'`;
-    // The session's zone is UTC, which a text without an offset is read in.
+    // The time zone of the session is UTC, which applies to texts without an offset.
     return { value: `case when ${isTime} then ${name}::timestamptz end`, type: 'timestamptz' };
   }
   throw new SourceError(
@@ -117,15 +120,18 @@ function timeOf(column: SourceColumn, where: string): Time {
 }
 
 export interface RowStatements {
-  /** Of each: UPDATED_AT in its wire form or null, as it stood there, then `columns`. */
+  /**
+   * Statements for rows with UPDATED_AT in its canonical form or null, its original text, and then `columns`.
+   */
   readable: string;
   unreadable: string;
   columns: Exclude<KnownColumn, 'updated_at'>[];
 }
 
 /**
- * The statements in the words that Redshift knows, too. Two of them, so that an index on UPDATED_AT serves either.
- * @param table as from `quoteTable`
+ * Returns the statements, in SQL that Redshift supports as well. There are two of them, so that an index on
+ * UPDATED_AT can serve each.
+ * @param table name quoted by `quoteTable`
  */
 function rowStatements(
   table: string,
@@ -138,9 +144,9 @@ function rowStatements(
   const time = timeOf(updatedAt, table);
   const columns = [...found.keys()].filter((column) => column !== 'updated_at');
   const rows = [
-    `select ${time.value} as at, left(${pg.escapeIdentifier(updatedAt.name)}::text, ${MOST_UNREADABLE}) as shown`,
+    `select ${time.value} as at, left(${pg.escapeIdentifier(updatedAt.name)}::text, ${MAX_UNREADABLE}) as shown`,
     ...columns.map(
-      (column, index) => `, left(${asText(columnOf(column))}, ${mostCharacters(column)}) as c${index}`,
+      (column, index) => `, left(${asText(columnOf(column))}, ${maxCharacters(column)}) as c${index}`,
     ),
     ` from ${table}`,
   ].join('');
@@ -158,13 +164,13 @@ function rowStatements(
 
 function asText({ name, type }: SourceColumn): string {
   const column = pg.escapeIdentifier(name);
-  // Redshift's type for JSON, which it does not cast.
+  // Redshift's type for JSON cannot be cast to text.
   return type === 'super' ? `json_serialize(${column})` : `${column}::text`;
 }
 
-/** The protocol's limit of a query is one hour. */
+/** Timeout of a statement: the protocol of warehouse syncs limits a query to one hour. */
 const STATEMENT_MS = 3_600_000;
-const patient: Patience = {
+const DEFAULT_LIMITS: TimeLimits = {
   connect: 10_000,
   answer: 60_000,
   read: STATEMENT_MS + 60_000,
@@ -172,18 +178,19 @@ const patient: Patience = {
   end: 5000,
 };
 const CANCEL_MS = 5000;
-/** More columns than a table can have. */
-const MOST_COLUMNS = 10_000;
+/** Maximum columns of a table, which Postgres does not reach. */
+const MAX_COLUMNS = 10_000;
 
 /**
- * Postgres, and what speaks its wire protocol and its SQL: Redshift among it. Rows are read through a cursor, in one
- * transaction that only reads and that sees the table as it was at its start.
- * @throws {SourceError} `config` for a wrong address, password, database or TLS setting; `failed` when there is no answer
+ * Opens Postgres or a server with its wire protocol and SQL, for example Redshift. Rows are read through a
+ * cursor, in one read-only transaction with a single snapshot.
+ * @throws {SourceError} `config` for a wrong address, password, database or TLS setting; `failed` if the
+ * server does not respond
  */
 export async function openPostgres(
   definition: PostgresDefinition,
   credentials: Extract<Credentials, { user: string }>,
-  { patience = patient, ...options }: SourceOptions & { patience?: Patience },
+  { patience = DEFAULT_LIMITS, ...options }: SourceOptions & { patience?: TimeLimits },
 ): Promise<Source> {
   const where = `Postgres at ${definition.host}:${definition.port}/${definition.database}`;
   const table = quoteTable(definition.table);
@@ -202,23 +209,23 @@ export async function openPostgres(
     throw toSourceError(lost ?? error, where);
   }
 
-  async function* query(statement: string, asked: Asked): AsyncGenerator<Row[], Answered> {
+  async function* query(statement: string, asked: QueryLimits): AsyncGenerator<Row[], QueryResult> {
     try {
-      return yield* ask(client, statement, asked);
+      return yield* streamQuery(client, statement, asked);
     } catch (error) {
-      const told = toSourceError(lost ?? error, where);
-      if (told.message.startsWith(where)) throw told;
-      throw new SourceError(told.reason, `${where}: ${told.message}`, { cause: told });
+      const sourceError = toSourceError(lost ?? error, where);
+      if (sourceError.message.startsWith(where)) throw sourceError;
+      throw new SourceError(sourceError.reason, `${where}: ${sourceError.message}`, { cause: sourceError });
     }
   }
 
-  /** A statement with few rows, or none. */
+  /** Runs a statement that returns few rows or none. */
   async function run(statement: string, rows = 0, milliseconds = patience.answer) {
     const answer = query(statement, { rows, milliseconds });
     const found: Row[] = [];
     for (let next = await answer.next(); ; next = await answer.next()) {
       if (next.done) return { rows: found, ...next.value };
-      // A batch is full only where the server sends texts that nobody has asked for.
+      // A second batch means that the server sent texts which were not requested.
       if (found.length > 0) throw new SourceError('failed', `${where}: the answer is too long`);
       found.push(...next.value);
     }
@@ -227,8 +234,8 @@ export async function openPostgres(
   async function describe(): Promise<SourceColumn[]> {
     const { fields } = await run(`select * from ${table} limit 0`);
     if (fields.length === 0) throw new SourceError('config', `${where}: ${definition.table} has no columns`);
-    if (fields.length > MOST_COLUMNS)
-      throw new SourceError('config', `${where}: ${definition.table} has more than ${MOST_COLUMNS} columns`);
+    if (fields.length > MAX_COLUMNS)
+      throw new SourceError('config', `${where}: ${definition.table} has more than ${MAX_COLUMNS} columns`);
     const oids = [...new Set(fields.map(({ dataTypeID }) => dataTypeID))];
     const { rows } = await run(
       `select oid, format_type(oid, null) from pg_type where oid in (${oids.join(', ')})`,
@@ -281,7 +288,7 @@ export async function openPostgres(
     }
   }
 
-  /** Ends the statement at the server, which would notice a closed connection only when it has rows to send. */
+  /** Cancels the statement on the server, which would notice a closed connection only when it sends rows. */
   async function cancel({ processID }: { processID?: number }): Promise<void> {
     const other = createClient(definition, credentials, clientOptions);
     other.on('error', () => {});

@@ -1,14 +1,17 @@
 import { CronExpressionParser } from 'cron-parser';
 
-/** Why a text is no schedule; the message says what one looks like. */
+/** Thrown if a text is not a schedule. The message describes valid schedules. */
 export class ScheduleError extends Error {
   override name = 'ScheduleError';
 }
 
-/** Minutes that lie between two runs at least. */
-const LEAST_MINUTES = 15;
+/** Minimum minutes between two runs. */
+const MIN_MINUTES = 15;
 
-/** Numbers and names of months and days, with ranges, lists and steps; nothing of what only some crons know. */
+/**
+ * Numbers and names of months and days, with ranges, lists and steps. Extensions that only some crons support
+ * are excluded.
+ */
 const FIELD = /^[\da-z*,/-]+$/i;
 
 const FORMS =
@@ -26,9 +29,10 @@ const named: Record<string, string> = {
 };
 
 /**
- * The cron expression of a schedule: five fields, in UTC. A run begins at round times: `every 15 minutes` at :00, :15,
- * :30 and :45, `weekly` on Mondays at midnight, `monthly` on the first.
- * @throws {ScheduleError} when it is none, comes more often than every 15 minutes, or less often than monthly
+ * Returns the cron expression of a schedule: five fields, in UTC. Runs begin at round times: `every 15
+ * minutes` at :00, :15, :30 and :45, `weekly` on Mondays at midnight, `monthly` on the first.
+ * @throws {ScheduleError} if the text is not a schedule, or runs more often than every 15 minutes or less
+ * often than monthly
  */
 export function patternOf(schedule: string): string {
   const text = schedule.trim().replace(/\s+/g, ' ').toLowerCase();
@@ -41,31 +45,31 @@ export function patternOf(schedule: string): string {
 }
 
 /**
- * When a schedule comes next.
+ * Returns the next time of a schedule.
  *
- * @param schedule as `patternOf` takes it
- * @param after the time found lies behind it
+ * @param schedule text that `patternOf` accepts
+ * @param after the result is later than this time
  */
 export function nextRun(schedule: string, after: Date): Date {
   return CronExpressionParser.parse(patternOf(schedule), { currentDate: after, tz: 'UTC' }).next().toDate();
 }
 
 /**
- * When a schedule came last.
+ * Returns the previous time of a schedule.
  *
- * @param before the time found lies before it
+ * @param before the result is earlier than this time
  */
 export function lastDue(schedule: string, before: Date): Date {
   return CronExpressionParser.parse(patternOf(schedule), { currentDate: before, tz: 'UTC' }).prev().toDate();
 }
 
-/** Undefined: the text does not begin as these do. */
+/** Parses `every N minutes` and `every N hours`; returns undefined for other texts. */
 function everyPattern(text: string): string | undefined {
   const [, count, unit] = /^every (\d{1,4}) (minute|hour)s?$/.exec(text) ?? [];
   if (!count || !unit) return undefined;
   const step = Number(count);
-  if (unit === 'minute' && step < LEAST_MINUTES) throw tooOften(text);
-  // Others would leave a shorter step at the end of each hour or day.
+  if (unit === 'minute' && step < MIN_MINUTES) throw tooOften(text);
+  // Other steps would leave a shorter step at the end of each hour or day.
   const whole = unit === 'minute' ? 60 : 24;
   if (step < 1 || step >= whole || whole % step !== 0)
     throw new ScheduleError(
@@ -86,11 +90,11 @@ function requireSpacing(schedule: string, pattern: string): void {
   const hours = expression.fields.hour.values as number[];
   const nextHour = hours.some((hour) => hours.includes((hour + 1) % 24));
   if (nextHour) minutes.push(minutes[0]! + 60);
-  if (minutes.some((minute, index) => index > 0 && minute - minutes[index - 1]! < LEAST_MINUTES))
+  if (minutes.some((minute, index) => index > 0 && minute - minutes[index - 1]! < MIN_MINUTES))
     throw tooOften(schedule);
 
   const { month, dayOfMonth, dayOfWeek } = expression.fields;
-  // Every month has the days 1 to 28; days of the week come beside those of the month.
+  // Every month has the days 1 to 28. Days of the week apply in addition to days of the month.
   const monthly = dayOfMonth.values.some((day) => Number(day) <= 28) || !dayOfWeek.isWildcard;
   if (month.values.length < 12 || !monthly)
     throw new ScheduleError(
@@ -99,5 +103,5 @@ function requireSpacing(schedule: string, pattern: string): void {
 }
 
 function tooOften(schedule: string): ScheduleError {
-  return new ScheduleError(`'${schedule}' occurs more often than every ${LEAST_MINUTES} minutes`);
+  return new ScheduleError(`'${schedule}' occurs more often than every ${MIN_MINUTES} minutes`);
 }

@@ -4,19 +4,19 @@ import type { OptionalPackage } from '../platform/optional-package.ts';
 import type { Reach } from '../platform/reach.ts';
 
 /**
- * A place that rows are synced from. To support another warehouse is to write one of these and to name it in
+ * A source of rows for syncs. To support another warehouse, implement this interface and add it to
  * `open-source.ts`.
  */
 export interface Source {
   /**
-   * Name and type of the columns, as the source spells them.
-   * @throws {SourceError} `config` when the table, view or path is not there or may not be read
+   * Returns name and type of the columns, as the source spells them.
+   * @throws {SourceError} `config` if the table, view or path does not exist or may not be read
    */
   describe(): Promise<SourceColumn[]>;
   /**
-   * The rows with an UPDATED_AT of `since` or later, or all of them, in ascending order of UPDATED_AT, in batches.
-   * Memory stays bounded whatever their number. A row the UPDATED_AT of which is no time comes with the others, in
-   * no particular place.
+   * Yields the rows with an UPDATED_AT of `since` or later, or all rows, in ascending order of UPDATED_AT, in
+   * batches. Memory is limited, whatever the number of rows. Rows whose UPDATED_AT is not a valid time are
+   * included at any position.
    * @param since ISO 8601 in UTC to the microsecond, as in `updatedAt`
    * @throws {SourceError}
    */
@@ -24,22 +24,22 @@ export interface Source {
   close(): Promise<void>;
 }
 
-/** How any source is opened. */
+/** Options for opening a source. */
 export interface SourceOptions {
-  /** Wire name of the service's own id, and of its column. */
+  /** API name of the service id, and name of its column. */
   serviceIdField: string;
-  /** Bytes of disk that the files of one run may take, unpacked. */
+  /** Maximum bytes of disk for the decompressed files of one run. */
   scratchBytes: number;
   /** Addresses that may be connected to. */
   reach: Reach;
-  /** Gives up the opening, and with it `describe`. */
+  /** Aborts the opening and `describe`. */
   signal?: AbortSignal;
 }
 
 export interface ReadOptions {
-  /** Most rows in one batch. */
+  /** Maximum rows of a batch. */
   batch: number;
-  /** Ends the reading with its reason, also within a statement of the source. */
+  /** Aborts the reading with its reason, also during a statement of the source. */
   signal: AbortSignal;
 }
 
@@ -48,23 +48,32 @@ export interface SourceColumn {
   type: string;
 }
 
-/** One row: the columns that a sync knows, and nothing of the others. Null and absence are the same. */
+/** A row with the columns that a sync uses. Null and absent values are the same. */
 export interface SourceRow {
-  /** Always `YYYY-MM-DDTHH:MM:SS.ffffffZ`, so that texts compare as times do; absent when the value is no time. */
+  /**
+   * UPDATED_AT, always as `YYYY-MM-DDTHH:MM:SS.ffffffZ`, so that texts sort like times; absent if it is not a
+   * valid time.
+   */
   updatedAt?: string;
   /**
-   * What stood there, when it is no time: empty for null and absence. Of a line of a file that could not be read at all,
-   * both parts of `broken`.
+   * Original text of an UPDATED_AT that is not a valid time, empty if it is null or absent. For a line of a
+   * file that could not be read at all, both parts of `broken`.
    */
   unreadable?: string;
-  /** A line of a file that could not be read at all: the file, the line and the rule that it breaks; and what stands in it. */
+  /**
+   * A line of a file that could not be read at all. `reason` names the file, the line and the violated rule;
+   * `text` is the line.
+   */
   broken?: { reason: string; text: string };
   identifiers: Partial<Record<IdentifierColumn, string>>;
-  /** JSON text as it stood there, or the value of a column of a structured type as JSON text. */
+  /** JSON text, unchanged, or the value of a column with a structured type as JSON text. */
   payload?: string;
 }
 
-/** Lower-case names; columns are found whatever their case. The service's own id goes by its wire name. */
+/**
+ * Identifier columns in lower case. Column names are matched regardless of case. The service id has its API
+ * name in the source.
+ */
 export type IdentifierColumn =
   | 'external_id'
   | 'alias_name'
@@ -73,50 +82,50 @@ export type IdentifierColumn =
   | 'email'
   | 'phone';
 
-/** Package that reaches buckets. Modules that import it are loaded when a bucket is opened. */
+/** Package for S3 buckets. Modules that import it are loaded when a bucket is opened. */
 export const BUCKET_CLIENT: OptionalPackage = { name: '@aws-sdk/client-s3', users: 'S3 buckets' };
 
-/** Characters of a message. */
-const MOST_MESSAGE = 2000;
+/** Maximum characters of a message. */
+const MAX_MESSAGE = 2000;
 
-/** Why a source gives no rows. */
+/** Thrown if a source cannot be read. */
 export class SourceError extends Error {
   override name = 'SourceError';
   readonly reason: 'config' | 'failed';
 
   /**
-   * @param reason `config`: nobody but the owner can mend it (address, password, table, column); `failed`: the
-   *   source did not answer, or stopped in the middle: another try may do
-   * @param message for the owner: what is wrong and where; never a secret
+   * @param reason `config` if only the owner can fix the cause (address, password, table, column); `failed`
+   * if the source did not respond or stopped, so that a retry may succeed
+   * @param message cause and location for the owner, without secrets
    */
   constructor(reason: SourceError['reason'], message: string, options?: ErrorOptions) {
-    super(shortened(message, MOST_MESSAGE), options);
+    super(shortened(message, MAX_MESSAGE), options);
     this.reason = reason;
   }
 }
 
-/** What a sync does with the rows. It cannot be changed later. */
+/** The effect of the rows of a sync. It cannot be changed later. */
 export const kinds = ['attributes', 'events', 'purchases', 'deletes'] as const;
 export type IntegrationKind = (typeof kinds)[number];
 
-/** Where the rows are: the part of an integration that is no secret. */
+/** Location of the rows: the part of an integration that is not secret. */
 export type SourceDefinition = PostgresDefinition | FolderDefinition | BucketDefinition;
 
 const S3 = /^s3:\/\/([^/]+)\/?(.*)$/s;
 
-/** Bucket and prefix (or key) of an address `s3://bucket/prefix`; undefined: it is none. */
+/** Returns bucket and prefix (or key) of an address `s3://bucket/prefix`; undefined for other addresses. */
 export function s3PlaceOf(address: string): { bucket: string; prefix: string } | undefined {
   const [, bucket, prefix] = S3.exec(address) ?? [];
   return bucket === undefined || prefix === undefined ? undefined : { bucket, prefix };
 }
 
-/** Postgres, and what speaks its wire protocol. */
+/** Postgres, or a server with its wire protocol. */
 export interface PostgresDefinition {
   type: 'postgres';
   host: string;
   port: number;
   database: string;
-  /** Table or view, with its schema if it is not on the search path: `exports.users`. */
+  /** Table or view, with its schema if that is not on the search path, for example `exports.users`. */
   table: string;
   tls: 'off' | 'on' | 'verified';
 }
@@ -124,40 +133,43 @@ export interface PostgresDefinition {
 export const fileFormats = ['csv', 'ndjson', 'parquet'] as const;
 export type FileFormat = (typeof fileFormats)[number];
 
-/** Every file of a format in a folder, or one file. */
+/** All files of a format in a folder, or one file. */
 export interface FolderDefinition {
   type: 'folder';
   path: string;
   format: FileFormat;
 }
 
-/** Every object of a format under a prefix of an S3-compatible bucket. */
+/** All objects of a format under a prefix of an S3-compatible bucket. */
 export interface BucketDefinition {
   type: 's3';
   bucket: string;
   prefix: string;
   region: string;
-  /** Of a service other than AWS. */
+  /** Endpoint of a service other than AWS. */
   endpoint?: string;
   format: FileFormat;
 }
 
-/** What opens the source, or a destination of streams; encrypted at rest. A folder has none. */
+/**
+ * Credentials of a source or of a stream destination, which are encrypted at rest. A folder has no
+ * credentials.
+ */
 export type Credentials =
   | { user: string; password: string }
   | { access_key_id: string; secret_access_key: string }
   | { webhook_secret: string };
 
-/** AES-256-GCM. */
+/** Lengths of AES-256-GCM in bytes. */
 const KEY_BYTES = 32;
 const CIPHER = 'aes-256-gcm';
 const NONCE_BYTES = 12;
 const TAG_BYTES = 16;
 
-/** The first byte of what is stored: another way to encrypt gets another. */
+/** First byte of stored credentials. Another encryption would use another value. */
 const FORM = 1;
 
-/** There is no key to encrypt with; the message says how to make one. */
+/** Thrown if there is no key for the encryption. The message explains how to create one. */
 export class NoIntegrationKey extends Error {
   override name = 'NoIntegrationKey';
 
@@ -168,7 +180,10 @@ export class NoIntegrationKey extends Error {
   }
 }
 
-/** The keys of INTEGRATION_KEY, which has checked their form: base64 or hex, with commas between. */
+/**
+ * Parses the keys of INTEGRATION_KEY: base64 or hex, separated by commas. The format was validated with the
+ * settings.
+ */
 export function keysOf(setting: string): Buffer[] {
   return setting
     .split(',')
@@ -177,9 +192,9 @@ export function keysOf(setting: string): Buffer[] {
 }
 
 /**
- * Credentials as they are stored: they can be read with the key, and as those of this integration alone.
+ * Encrypts credentials for storage. They can be decrypted only with the key and for the same integration.
  *
- * @param keys the first one encrypts
+ * @param keys the first key is used
  * @throws {NoIntegrationKey}
  */
 export function encryptCredentials(
@@ -195,8 +210,9 @@ export function encryptCredentials(
 }
 
 /**
- * @param keys each is tried
- * @throws {SourceError} `config` when none of them fits
+ * Decrypts stored credentials.
+ * @param keys all keys are tried
+ * @throws {SourceError} `config` if no key fits
  */
 export function decryptCredentials(
   stored: Uint8Array,
@@ -215,7 +231,7 @@ export function decryptCredentials(
   );
 }
 
-/** Undefined: with another key, for another integration, or not whole. */
+/** Returns undefined for a wrong key, another integration, or truncated data. */
 function decrypt(stored: Uint8Array, integrationId: string, key: Buffer): string | undefined {
   const head = 1 + NONCE_BYTES;
   if (stored[0] !== FORM || stored.length < head + TAG_BYTES) return undefined;
@@ -231,7 +247,10 @@ function decrypt(stored: Uint8Array, integrationId: string, key: Buffer): string
   }
 }
 
-/** Whether the rows of two definitions are the same: another way to the same table is none of a second one. */
+/**
+ * Returns whether two definitions refer to the same rows. Different access to the same table does not make a
+ * different source.
+ */
 export function isSameSource(one: SourceDefinition, other: SourceDefinition): boolean {
   return keyOf(one) === keyOf(other);
 }
@@ -240,7 +259,7 @@ function keyOf(source: SourceDefinition): string {
   switch (source.type) {
     case 'postgres': {
       const { host, port, database, table } = source;
-      // What Postgres finds without a schema is in this one, unless somebody has changed that.
+      // Postgres resolves names without a schema in `public`, unless the search path was changed.
       return JSON.stringify([
         host.toLowerCase(),
         port,

@@ -15,14 +15,14 @@ import {
 import {
   type BucketAccess,
   connectBucket,
-  type Patience,
+  type TimeLimits,
   toSourceError,
 } from '../integrations/bucket-client.ts';
 import { SourceError } from '../integrations/source.ts';
 import type { Reach } from '../platform/reach.ts';
 import {
   type GetOptions,
-  MOST_LISTED,
+  MAX_LISTED,
   type ObjectStore,
   ObjectStoreError,
   type ObjectStoreReason,
@@ -30,29 +30,40 @@ import {
   type Written,
 } from './object-store.ts';
 
-/** Bytes of a part, one of which is in memory at a time. S3 takes none under 5 MiB, but the last. */
+/**
+ * Bytes of a part, one of which is in memory at a time. S3 requires at least 5 MiB, except for the last part.
+ */
 const PART_BYTES = 8_388_608;
-const MOST_PARTS = 10_000;
+const MAX_PARTS = 10_000;
 
-const patient: Patience = { connect: 10_000, silence: 60_000, list: 600_000, window: 60_000 };
+const DEFAULT_LIMITS: TimeLimits = { connect: 10_000, silence: 60_000, list: 600_000, window: 60_000 };
 
 export interface BucketStoreOptions {
   reach: Reach;
-  patience?: Patience;
+  patience?: TimeLimits;
 }
 
-/** Objects beneath a prefix of a bucket. @throws {ObjectStoreError} `config` when the endpoint is refused */
+/**
+ * Opens the objects under a prefix of a bucket. @throws {ObjectStoreError} `config` if the endpoint is
+ * refused
+ */
 export function openBucketStore(
   { bucket, prefix }: { bucket: string; prefix: string },
   { region, endpoint, credentials }: BucketAccess,
-  { reach, patience = patient }: BucketStoreOptions,
+  { reach, patience = DEFAULT_LIMITS }: BucketStoreOptions,
 ): ObjectStore {
-  const place = { type: 's3', bucket, prefix, region, ...(endpoint !== undefined && { endpoint }) } as const;
+  const definition = {
+    type: 's3',
+    bucket,
+    prefix,
+    region,
+    ...(endpoint !== undefined && { endpoint }),
+  } as const;
   const where = `s3://${bucket}/${prefix}`;
   const at = endpoint === undefined ? '' : ` at ${endpoint}`;
   const connected = (() => {
     try {
-      return connectBucket(place, credentials, { reach, patience });
+      return connectBucket(definition, credentials, { reach, patience });
     } catch (error) {
       throw toStoreError(error, `${where}${at}`);
     }
@@ -60,8 +71,8 @@ export function openBucketStore(
   const { client } = connected;
   const addressOf = (key: string) => ({ Bucket: bucket, Key: prefix + key });
 
-  /** One request; its failure in words that name the object. */
-  async function asking<T>(key: string, sent: Promise<T>, signal?: AbortSignal): Promise<T> {
+  /** Awaits a request and adds the name of the object to its error. */
+  async function request<T>(key: string, sent: Promise<T>, signal?: AbortSignal): Promise<T> {
     try {
       return await sent;
     } catch (error) {
@@ -70,7 +81,9 @@ export function openBucketStore(
     }
   }
 
-  /** Parts go one after the other; an object of one part goes as it is. */
+  /**
+   * Uploads an object in parts, one after the other. An object of one part is uploaded with a single request.
+   */
   async function put(
     key: string,
     from: AsyncIterable<Uint8Array>,
@@ -87,36 +100,36 @@ export function openBucketStore(
       hash.update(Body);
       bytes += Body.length;
       if (isLast && UploadId === undefined)
-        return void (await asking(
+        return void (await request(
           key,
           client.send(new PutObjectCommand({ ...address, Body }), options),
           signal,
         ));
       UploadId ??= (
-        await asking(key, client.send(new CreateMultipartUploadCommand(address), options), signal)
+        await request(key, client.send(new CreateMultipartUploadCommand(address), options), signal)
       ).UploadId!;
       const PartNumber = parts.length + 1;
-      if (PartNumber > MOST_PARTS)
+      if (PartNumber > MAX_PARTS)
         throw new ObjectStoreError(
           'full',
-          `${where}${key}: it has more than ${MOST_PARTS} parts of ${PART_BYTES} bytes`,
+          `${where}${key}: it has more than ${MAX_PARTS} parts of ${PART_BYTES} bytes`,
         );
       const command = new UploadPartCommand({ ...address, UploadId, PartNumber, Body });
-      const { ETag } = await asking(key, client.send(command, options), signal);
+      const { ETag } = await request(key, client.send(command, options), signal);
       parts.push({ PartNumber, ETag });
     }
 
     try {
-      for await (const { part, isLast } of inParts(from, signal)) await send(part, isLast);
+      for await (const { part, isLast } of toParts(from, signal)) await send(part, isLast);
       if (UploadId !== undefined) {
         const command = new CompleteMultipartUploadCommand({
           ...address,
           ...{ UploadId, MultipartUpload: { Parts: parts } },
         });
-        await asking(key, client.send(command, options), signal);
+        await request(key, client.send(command, options), signal);
       }
     } catch (error) {
-      // Without it the parts are kept, and paid for, until a rule of the bucket removes them.
+      // Otherwise the bucket would keep the parts, at a cost, until one of its lifecycle rules removes them.
       if (UploadId !== undefined)
         await client.send(new AbortMultipartUploadCommand({ ...address, UploadId })).catch(() => {});
       throw error;
@@ -127,13 +140,13 @@ export function openBucketStore(
   async function get(key: string, { range, signal }: GetOptions = {}): Promise<Readable> {
     const Range = range && `bytes=${range.first}-${range.last}`;
     const command = new GetObjectCommand({ ...addressOf(key), ...(Range !== undefined && { Range }) });
-    const { Body, ContentLength } = await asking(
+    const { Body, ContentLength } = await request(
       key,
       client.send(command, signal ? { abortSignal: signal } : {}),
       signal,
     );
     const body = Body as Readable;
-    // An error before the first read has no other listener.
+    // Until the first read, an error would have no listener.
     body.on('error', () => {});
     async function* whole(): AsyncGenerator<Buffer> {
       let bytes = 0;
@@ -152,7 +165,7 @@ export function openBucketStore(
           `${where}${key}${at}: it ended after ${bytes} of ${ContentLength} bytes`,
         );
     }
-    // Nobody may have begun to read.
+    // Destroy the body explicitly, because the generator does not run if the stream was never read.
     return Readable.from(whole(), { objectMode: false }).once('close', () => void body.destroy());
   }
 
@@ -162,20 +175,20 @@ export function openBucketStore(
     get,
     async stat(key) {
       try {
-        const found = await asking(key, client.send(new HeadObjectCommand(addressOf(key))));
+        const found = await request(key, client.send(new HeadObjectCommand(addressOf(key))));
         return { key, bytes: found.ContentLength ?? 0, modifiedAt: found.LastModified ?? new Date(0) };
       } catch (error) {
         if (error instanceof ObjectStoreError && error.reason === 'missing') return undefined;
         throw error;
       }
     },
-    async list(beginning, { after, limit = MOST_LISTED } = {}) {
+    async list(beginning, { after, limit = MAX_LISTED } = {}) {
       const command = new ListObjectsV2Command({
         ...{ Bucket: bucket, Prefix: prefix + beginning },
-        MaxKeys: Math.min(Math.max(limit, 1), MOST_LISTED),
+        MaxKeys: Math.min(Math.max(limit, 1), MAX_LISTED),
         ...(after !== undefined && { StartAfter: prefix + after }),
       });
-      const { Contents = [], IsTruncated } = await asking(beginning, client.send(command));
+      const { Contents = [], IsTruncated } = await request(beginning, client.send(command));
       const objects = Contents.map(
         ({ Key = '', Size = 0, LastModified = new Date(0) }): StoredObject => ({
           ...{ key: Key.slice(prefix.length), bytes: Size, modifiedAt: LastModified },
@@ -184,14 +197,17 @@ export function openBucketStore(
       return { objects, next: IsTruncated ? (objects.at(-1)?.key ?? null) : null };
     },
     async remove(key) {
-      await asking(key, client.send(new DeleteObjectCommand(addressOf(key))));
+      await request(key, client.send(new DeleteObjectCommand(addressOf(key))));
     },
     close: () => client.destroy(),
   };
 }
 
-/** The bytes as parts of one length, but the last, which may be empty when it is the only one. */
-async function* inParts(
+/**
+ * Splits bytes into parts of the same length. The last part may be shorter, and is empty if there are no
+ * bytes.
+ */
+async function* toParts(
   from: AsyncIterable<Uint8Array>,
   signal: AbortSignal | undefined,
 ): AsyncGenerator<{ part: Buffer; isLast: boolean }> {
@@ -200,10 +216,10 @@ async function* inParts(
   for await (const chunk of from) {
     signal?.throwIfAborted();
     for (let at = 0; at < chunk.length; ) {
-      // Full, and more has come: it is not the last.
+      // The buffer is full and more bytes follow, so it is not the last part.
       if (filled === PART_BYTES) {
         yield { part: buffer, isLast: false };
-        // The client may still look at the one before.
+        // The client may still use the previous buffer.
         buffer = Buffer.allocUnsafe(PART_BYTES);
         filled = 0;
       }
@@ -219,7 +235,7 @@ async function* inParts(
 
 function toStoreError(error: unknown, where: string): ObjectStoreError {
   if (error instanceof ObjectStoreError) return error;
-  // A HEAD has no body, so that the service's own name of the error is not there.
+  // The response to a HEAD request has no body and therefore no error name of the service.
   const status = error instanceof S3ServiceException ? error.$metadata.httpStatusCode : undefined;
   const isBucket = error instanceof Error && error.name === 'NoSuchBucket';
   const { reason, message } = toSourceError(error, where);
@@ -230,6 +246,6 @@ function toStoreError(error: unknown, where: string): ObjectStoreError {
 
 function reasonOf(status: number | undefined, isBucket: boolean): ObjectStoreReason | undefined {
   if (status === 404) return isBucket ? 'config' : 'missing';
-  // WebDAV's word, which services take that run on disks of their owner.
+  // Status of WebDAV that storage services on local disks use.
   return status === 507 ? 'full' : undefined;
 }

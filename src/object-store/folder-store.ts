@@ -6,27 +6,32 @@ import { Readable } from 'node:stream';
 import { makeFolders } from '../platform/files.ts';
 import {
   type GetOptions,
-  MOST_LISTED,
+  MAX_LISTED,
   type ObjectStore,
   ObjectStoreError,
   type StoredObject,
   type Written,
 } from './object-store.ts';
 
-/** Where objects lie until they are whole: the same disk, so that a rename brings them to their place. */
+/** Folder for incomplete objects. It is on the same disk, so that a rename completes them. */
 const UNFINISHED = '.unfinished';
-/** What was left by a process that died: nobody writes a file of a day ago. */
-const LEFT_MS = 86_400_000;
+/** Milliseconds after which an incomplete object counts as abandoned. Writing one file never takes a day. */
+const ABANDONED_AFTER_MS = 86_400_000;
 const READ_BYTES = 262_144;
 
-/** Objects as files, for their owner alone to read: whatever is in them may name people. */
+/**
+ * Opens a store of objects as files that only their owner can read, because they may contain personal data.
+ */
 export function openFolderStore(folder: string): ObjectStore {
   const root = path.resolve(folder);
   const unfinished = path.join(root, UNFINISHED);
   const pathOf = (key: string) => path.join(root, ...key.split('/'));
   let isSwept = false;
 
-  /** The archive itself may be new as well: then its name is on disk when the folder that holds it is. */
+  /**
+   * Creates a folder and syncs the folders above it, up to the parent of the root: the root itself may be
+   * new, and its name is on disk only after its parent was synced.
+   */
   async function makeFolder(folder: string): Promise<void> {
     const first = await makeFolders(folder, { mode: 0o700 });
     if (first === undefined || first.startsWith(root + path.sep)) return;
@@ -36,7 +41,10 @@ export function openFolderStore(folder: string): ObjectStore {
     }
   }
 
-  /** Whoever made them, the folders of an object are on disk when it is: another process may have died as it made them. */
+  /**
+   * Syncs all folders of an object, because another process may have created them and died before its own
+   * sync.
+   */
   async function syncFolders(target: string): Promise<void> {
     for (let folder = path.dirname(target); ; folder = path.dirname(folder)) {
       await syncFolder(folder);
@@ -53,7 +61,7 @@ export function openFolderStore(folder: string): ObjectStore {
     for (const name of left) {
       const file = path.join(unfinished, name);
       const found = await stat(file).catch(() => undefined);
-      if (found && found.mtimeMs < Date.now() - LEFT_MS) await rm(file, { force: true });
+      if (found && found.mtimeMs < Date.now() - ABANDONED_AFTER_MS) await rm(file, { force: true });
     }
   }
 
@@ -66,36 +74,36 @@ export function openFolderStore(folder: string): ObjectStore {
     const temporary = path.join(unfinished, randomUUID());
     const hash = createHash('sha256');
     const written = { bytes: 0, sha256: '' };
-    const says = <T>(doing: Promise<T>) => inWords(doing, { name: target, doing: 'written' });
-    await says(makeFolder(path.dirname(target)));
-    await says(makeFolders(unfinished, { mode: 0o700 }));
-    if (!isSwept) await says(sweep());
-    const file = await says(open(temporary, 'wx', 0o600));
+    const orNameFile = <T>(doing: Promise<T>) => inWords(doing, { name: target, doing: 'written' });
+    await orNameFile(makeFolder(path.dirname(target)));
+    await orNameFile(makeFolders(unfinished, { mode: 0o700 }));
+    if (!isSwept) await orNameFile(sweep());
+    const file = await orNameFile(open(temporary, 'wx', 0o600));
     try {
       for await (const chunk of from) {
         signal?.throwIfAborted();
-        await says(writeAll(file, chunk));
+        await orNameFile(writeAll(file, chunk));
         hash.update(chunk);
         written.bytes += chunk.length;
       }
       signal?.throwIfAborted();
-      await says(file.sync());
+      await orNameFile(file.sync());
       await file.close();
-      await says(rename(temporary, target));
+      await orNameFile(rename(temporary, target));
     } catch (error) {
       await file.close().catch(() => {});
       await rm(temporary, { force: true }).catch(() => {});
       throw error;
     }
-    await says(syncFolders(target));
+    await orNameFile(syncFolders(target));
     return { ...written, sha256: hash.digest('hex') };
   }
 
   async function get(key: string, { range, signal }: GetOptions = {}): Promise<Readable> {
     const name = pathOf(key);
-    const says = <T>(doing: Promise<T>) => inWords(doing, { name, doing: 'read' });
-    // A link may lead out of the folder.
-    const file = await says(open(name, constants.O_RDONLY | constants.O_NOFOLLOW));
+    const orNameFile = <T>(doing: Promise<T>) => inWords(doing, { name, doing: 'read' });
+    // A link could lead out of the folder.
+    const file = await orNameFile(open(name, constants.O_RDONLY | constants.O_NOFOLLOW));
     if (!(await file.stat()).isFile()) {
       await file.close();
       throw new ObjectStoreError('missing', `${name}: there is no such file`);
@@ -107,7 +115,7 @@ export function openFolderStore(folder: string): ObjectStore {
         while (at < end) {
           signal?.throwIfAborted();
           const buffer = Buffer.allocUnsafe(Math.min(READ_BYTES, end - at));
-          const { bytesRead } = await says(file.read(buffer, 0, buffer.length, at));
+          const { bytesRead } = await orNameFile(file.read(buffer, 0, buffer.length, at));
           if (bytesRead === 0) return;
           at += bytesRead;
           yield buffer.subarray(0, bytesRead);
@@ -130,7 +138,7 @@ export function openFolderStore(folder: string): ObjectStore {
     }
   }
 
-  /** Keys in their order, those of a folder at a time in memory. */
+  /** Yields keys in order. Only the entries of one folder per level are in memory. */
   async function* keysUnder(parent: string, prefix: string, after: string): AsyncGenerator<string> {
     const name = path.join(root, parent);
     const found = await inWords(readdir(name, { withFileTypes: true }), { name, doing: 'listed' }).catch(
@@ -145,8 +153,8 @@ export function openFolderStore(folder: string): ObjectStore {
       .sort();
     for (const key of keys) {
       if (key.endsWith('/')) {
-        const isBehind = key > after || after.startsWith(key);
-        if (isBehind && (key.startsWith(prefix) || prefix.startsWith(key)))
+        const isAfter = key > after || after.startsWith(key);
+        if (isAfter && (key.startsWith(prefix) || prefix.startsWith(key)))
           yield* keysUnder(key, prefix, after);
       } else if (key > after && key.startsWith(prefix)) yield key;
     }
@@ -158,13 +166,13 @@ export function openFolderStore(folder: string): ObjectStore {
     get,
     sweep,
     stat: statObject,
-    async list(prefix, { after = '', limit = MOST_LISTED } = {}) {
+    async list(prefix, { after = '', limit = MAX_LISTED } = {}) {
       const objects: StoredObject[] = [];
-      const most = Math.min(Math.max(limit, 1), MOST_LISTED);
+      const maxObjects = Math.min(Math.max(limit, 1), MAX_LISTED);
       const parent = prefix.slice(0, prefix.lastIndexOf('/') + 1);
       for await (const key of keysUnder(parent, prefix, after)) {
-        if (objects.length === most) return { objects, next: objects.at(-1)!.key };
-        // It may have been removed meanwhile.
+        if (objects.length === maxObjects) return { objects, next: objects.at(-1)!.key };
+        // The object may have been removed meanwhile.
         const found = await statObject(key);
         if (found) objects.push(found);
       }
@@ -173,7 +181,7 @@ export function openFolderStore(folder: string): ObjectStore {
     async remove(key) {
       const name = pathOf(key);
       const removed = rm(name, { force: true }).then(() => syncFolder(path.dirname(name)));
-      // Without its folder it is not there either.
+      // An object whose folder does not exist does not exist either.
       await inWords(removed, { name, doing: 'removed' }).catch((error: ObjectStoreError) => {
         if (error.reason !== 'missing') throw error;
       });
@@ -182,7 +190,9 @@ export function openFolderStore(folder: string): ObjectStore {
   };
 }
 
-/** A stream that nobody has begun to read does not reach the generator's `finally`. */
+/**
+ * Closes the file with the stream: if the stream was never read, the `finally` of its generator does not run.
+ */
 function closing(stream: Readable, file: FileHandle): Readable {
   return stream.once('close', () => void file.close().catch(() => {}));
 }
@@ -191,7 +201,7 @@ async function writeAll(file: FileHandle, chunk: Uint8Array): Promise<void> {
   for (let at = 0; at < chunk.length; ) at += (await file.write(chunk, at)).bytesWritten;
 }
 
-/** The name of a file is on disk when its folder is. */
+/** Syncs a folder, which stores the names of its files on disk. */
 async function syncFolder(folder: string): Promise<void> {
   const handle = await open(folder, constants.O_RDONLY);
   try {
@@ -201,8 +211,8 @@ async function syncFolder(folder: string): Promise<void> {
   }
 }
 
-/** Where a file was to be written that is not there, no folder could be made for it. */
-const UNMADE: [ObjectStoreError['reason'], string] = ['config', 'no folder can be made there'];
+/** Error for a write that fails with ENOENT: the folder of the file could not be created. */
+const FOLDER_NOT_CREATED: [ObjectStoreError['reason'], string] = ['config', 'no folder can be made there'];
 
 const reasons: Record<string, [ObjectStoreError['reason'], string]> = {
   ENOSPC: ['full', 'its disk is full'],
@@ -219,14 +229,14 @@ const reasons: Record<string, [ObjectStoreError['reason'], string]> = {
   ENAMETOOLONG: ['config', 'its name is too long'],
 };
 
-/** What the system says of a file, in words that name it. */
+/** Replaces a file system error by an error that names the file. */
 export function inWords<T>(
   doing: Promise<T>,
   { name, doing: verb }: { name: string; doing: string },
 ): Promise<T> {
   return doing.catch((error: NodeJS.ErrnoException) => {
-    const isUnmade = verb === 'written' && error.code === 'ENOENT';
-    const known = isUnmade ? UNMADE : reasons[error.code ?? ''];
+    const isMissingFolder = verb === 'written' && error.code === 'ENOENT';
+    const known = isMissingFolder ? FOLDER_NOT_CREATED : reasons[error.code ?? ''];
     const [reason, words] = known ?? ['failed', error.message];
     const code = error.code && reason !== 'failed' ? ` (${error.code})` : '';
     throw new ObjectStoreError(reason, `${name} cannot be ${verb}: ${words}${code}`, { cause: error });

@@ -6,29 +6,29 @@ import { type AddressSettings, type Reach, reachOfSources } from '../platform/re
 import { type ObjectStore, ObjectStoreError, requireKey, requirePrefix } from './object-store.ts';
 
 export interface OpenOptions {
-  /** Of buckets: which addresses may be connected to. */
+  /** Addresses of buckets that may be connected to. */
   reach: Reach;
-  /** How a bucket is reached; asked for when there is one to be opened. */
+  /** Returns the access to a bucket. Called only if a bucket is opened. */
   accessTo(bucket: string): BucketAccess | Promise<BucketAccess>;
 }
 
 /**
- * The store at an address: `s3://bucket/prefix`, `file:///folder`, or the path of a folder, which is made when something
- * is put there. Nothing is asked of it yet.
- * @throws {ObjectStoreError} `config` when it is no such address, or one that may not be reached
+ * Opens the store at an address: `s3://bucket/prefix`, `file:///folder`, or the path of a folder, which the
+ * first write creates. No request is sent yet.
+ * @throws {ObjectStoreError} `config` if the address is invalid or refused
  */
 export async function openObjectStore(url: string, { reach, accessTo }: OpenOptions): Promise<ObjectStore> {
   const address = s3PlaceOf(url);
   if (address) {
     const { bucket, prefix } = address;
-    const place = { bucket, prefix: prefix === '' || prefix.endsWith('/') ? prefix : `${prefix}/` };
-    requirePrefix(place.prefix);
+    const location = { bucket, prefix: prefix === '' || prefix.endsWith('/') ? prefix : `${prefix}/` };
+    requirePrefix(location.prefix);
     const { openBucketStore } = await importOptional(
       BUCKET_CLIENT,
       () => import('./bucket-store.ts'),
       (message, options) => new ObjectStoreError('config', message, options),
     );
-    return guarded(openBucketStore(place, await accessTo(bucket), { reach }));
+    return guarded(openBucketStore(location, await accessTo(bucket), { reach }));
   }
   const { openFolderStore } = await import('./folder-store.ts');
   return guarded(openFolderStore(folderOf(url)));
@@ -45,7 +45,7 @@ function folderOf(url: string): string {
   );
 }
 
-/** No store sees a key that leads out of it. */
+/** Validates the keys, so that no key leads out of the store. */
 function guarded(store: ObjectStore): ObjectStore {
   return {
     ...store,
@@ -72,7 +72,7 @@ function guarded(store: ObjectStore): ObjectStore {
   };
 }
 
-/** The settings that say how buckets are reached, of every process alike. */
+/** Settings for the access to buckets, which are the same in every process. */
 export interface BucketSettings {
   S3_REGION: string;
   S3_ENDPOINT: string;
@@ -81,8 +81,8 @@ export interface BucketSettings {
 }
 
 /**
- * The access that the settings give, for `openObjectStore`.
- * @throws {ObjectStoreError} `config` that names the setting that is missing
+ * Returns the access to buckets that the settings define, for `openObjectStore`.
+ * @throws {ObjectStoreError} `config`, naming a missing setting
  */
 export function accessBySettings(settings: BucketSettings): BucketAccess {
   for (const name of ['S3_REGION', 'S3_ACCESS_KEY_ID', 'S3_SECRET_ACCESS_KEY'] as const) {
@@ -100,7 +100,7 @@ export function accessBySettings(settings: BucketSettings): BucketAccess {
 }
 
 /**
- * As `openObjectStore`, with what the settings say of buckets and of addresses that may be reached.
+ * Opens the store at an address with the settings for buckets and refused networks.
  * @throws {ObjectStoreError} `config`
  */
 export const openBySettings = (

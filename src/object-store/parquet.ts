@@ -11,7 +11,7 @@ import {
   openDuckDb,
 } from '../integrations/duckdb.ts';
 
-/** `json` is a text that holds JSON; times are kept to the microsecond, in UTC. */
+/** Type of a column. `json` is a text that contains JSON. Timestamps are in UTC with microseconds. */
 export type ParquetType =
   | 'uuid'
   | 'text'
@@ -24,27 +24,30 @@ export type ParquetType =
 
 export interface ParquetColumn {
   name: string;
-  /** The member of a row that has its value; absent: the one of its name. */
+  /** Member of a row that has the value; by default, the member with the name of the column. */
   member?: string;
   type: ParquetType;
 }
 
 /**
- * A row by the members that its columns have; null or absent is null. `uuid`, `text`, `json` and decimals are texts, `timestamp`
- * a Date or an ISO 8601 text with its offset, `bigint` a bigint or a whole number.
+ * A row with a member per column; null and absent values are null. `uuid`, `text`, `json` and decimals are
+ * texts, `timestamp` is a Date or an ISO 8601 text with its offset, and `bigint` is a bigint or an integer.
  */
 export type ParquetRow = Record<string, unknown>;
 
-/** A Parquet file that cannot be written or read. The message names the file, and the row and the field where it is one. */
+/**
+ * Thrown if a Parquet file cannot be written or read. The message names the file, and the row and the field
+ * if one caused the error.
+ */
 export class ParquetError extends Error {
   override name = 'ParquetError';
 }
 
-/** @throws {ParquetError} when it is not there */
+/** @throws {ParquetError} if DuckDB is not installed */
 export const loadDuckDb = (): Promise<DuckDbModule> =>
   importDuckDb((message, options) => new ParquetError(message, options));
 
-/** A connection to a DuckDB, and what it is of. */
+/** A connection to a DuckDB, and its module. */
 interface Connected {
   connection: DuckDBConnection;
   duckDb: DuckDbModule;
@@ -52,11 +55,11 @@ interface Connected {
 }
 
 /**
- * A DuckDB that reaches one folder.
- * @param folder holds the files that are read and written, and what does not fit into the memory
- * @param database a file of that folder in which tables lie; absent: in memory
+ * Opens a DuckDB that can access only one folder.
+ * @param folder contains the files that are read and written, and data that exceeds the memory limit
+ * @param database file in that folder for the tables; if absent, they are kept in memory
  */
-export async function connectIn(folder: string, database?: string): Promise<Connected> {
+export async function connectTo(folder: string, database?: string): Promise<Connected> {
   const duckDb = await loadDuckDb();
   const { connect, close } = await openDuckDb(
     duckDb,
@@ -74,10 +77,14 @@ export async function connectIn(folder: string, database?: string): Promise<Conn
   };
 }
 
-/** @returns what names the file; behind the first paragraph, DuckDB advises whoever writes the statement */
+/**
+ * @returns an error that names the file. Later paragraphs of a DuckDB message are omitted, because they
+ * contain hints for the author of the statement
+ */
 export function toParquetError(error: unknown, file: string): unknown {
   if (error instanceof ParquetError) return error;
-  // Errors of DuckDB carry no class of their own; those of the system a code, those of an abort a name.
+  // Errors of DuckDB have no class of their own. Errors of the system have a code, and errors of an abort
+  // have a name.
   if (!(error instanceof Error) || error.name !== 'Error' || 'code' in error) return error;
   return new ParquetError(`${file}: ${error.message.split('\n\n')[0]}`, { cause: error });
 }
@@ -90,23 +97,26 @@ export async function sha256Of(file: string): Promise<string> {
 
 interface ParquetContent {
   rows: number;
-  /** Of the key, as texts; null without rows. */
+  /** Smallest and largest key as texts; null without rows. */
   least: string | null;
   greatest: string | null;
-  /** Over the keys, whatever their order: the sum of the first 60 bits of each key's MD5, in decimal digits. */
+  /**
+   * Checksum of the keys, independent of their order: the sum of the first 60 bits of the MD5 of each key, in
+   * decimal digits.
+   */
   checksum: string;
-  /** SHA-256 of the file, in hexadecimal digits. */
+  /** SHA-256 of the file in hex. */
   sha256: string;
 }
 
 /**
- * Reads a file to its last row, every page of it.
- * @param key the column that tells the rows apart
- * @throws {ParquetError} when it is broken, no Parquet, in Brotli, or lacks the column
+ * Reads every page of a file to its last row.
+ * @param key the column that identifies a row
+ * @throws {ParquetError} if the file is damaged, is not Parquet, uses Brotli, or lacks the column
  */
 export async function readBack(file: string, key: string): Promise<ParquetContent> {
   const column = identifier(key);
-  // Over whole rows as well: a page of a column that nothing asks for is not unpacked.
+  // The hash over whole rows makes DuckDB decompress the pages of all columns.
   const statement = `
     select count(*)::varchar, min(${column})::varchar, max(${column})::varchar,
       coalesce(sum(('0x' || md5(${column}::varchar)[1:15])::bigint), 0)::varchar, bit_xor(hash(given))::varchar
@@ -125,9 +135,10 @@ export async function readBack(file: string, key: string): Promise<ParquetConten
 }
 
 /**
- * The rows of a file, in their order; those of one piece are in memory at once, at most 2048. Times come as ISO 8601 texts
- * in UTC with microseconds, decimals and bigints as texts, all else as it was written. A column that the file lacks is an error.
- * @throws {ParquetError} as `readBack` does
+ * Yields the rows of a file in order, in batches of at most 2,048 rows. Timestamps are ISO 8601 texts in UTC
+ * with microseconds, decimals and bigints are texts, and other values are returned as they were written. A
+ * missing column is an error.
+ * @throws {ParquetError} like `readBack`
  */
 export async function* readParquet(
   file: string,
@@ -141,7 +152,7 @@ export async function* readParquet(
     read += chunk.length;
     yield chunk.map((cells) => Object.fromEntries(members.map((member, index) => [member, cells[index]])));
   }
-  // A stream that ends early, for want of memory, looks like one that ends.
+  // A DuckDB stream that ends early for lack of memory looks complete, so compare the number of rows.
   for await (const [row] of readChunks(
     file,
     `select count(*)::varchar from read_parquet(${literal(file)})`,
@@ -158,7 +169,7 @@ function asText(column: string, type: ParquetColumn['type']): string {
 }
 
 async function* readChunks(file: string, statement: string): AsyncGenerator<(string | null)[][]> {
-  const { connection, close } = await connectIn(path.dirname(file));
+  const { connection, close } = await connectTo(path.dirname(file));
   try {
     if (await isInBrotli(connection, file))
       throw new ParquetError(`${file}: it is compressed with Brotli, which is not read`);

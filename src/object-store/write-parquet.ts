@@ -6,7 +6,7 @@ import { type DuckDbModule, identifier, literal } from '../integrations/duckdb.t
 import { shortened } from '../platform/format.ts';
 import { uuidOf } from '../profile/values.ts';
 import {
-  connectIn,
+  connectTo,
   type ParquetColumn,
   ParquetError,
   type ParquetRow,
@@ -18,29 +18,30 @@ import {
 interface ParquetFile {
   rows: number;
   bytes: number;
-  /** SHA-256 of the file, in hexadecimal digits. */
+  /** SHA-256 of the file in hex. */
   sha256: string;
 }
 
 interface WriteOptions {
-  /** On a local disk; there must be none. */
+  /** Path on a local disk, where no file exists yet. */
   file: string;
   columns: readonly ParquetColumn[];
   compression?: 'zstd' | 'snappy';
   signal?: AbortSignal | undefined;
 }
 
-/** Characters and rows that are handed to DuckDB at once. */
+/** Maximum characters and rows that are passed to DuckDB together. */
 const PIECE_CHARACTERS = 4_194_304;
 const PIECE_ROWS = 8192;
-/** Of one row group, before it is packed: a reader takes one at a time into memory. */
+/** Maximum bytes of a row group before compression. A reader holds one row group in memory. */
 const ROW_GROUP_BYTES = 33_554_432;
 
 /**
- * Writes rows as one Parquet file, in their order. The memory that it takes does not depend on their number. They pass
- * a table on the disk beside the file, which for its time takes as much as the rows. The file is whole when the promise
- * resolves, and not there when it rejects.
- * @throws {ParquetError} for a value that is not of its column's type, with the row's number from 1 and the field
+ * Writes rows as one Parquet file in their order, with memory that does not depend on their number. The rows
+ * pass through a table on the same disk, which temporarily takes as much space as the rows. The file is
+ * complete when the promise resolves, and does not exist if it rejects.
+ * @throws {ParquetError} for a value that does not match the type of its column, with the number of the row,
+ * from 1, and the field
  */
 export async function writeParquet(
   rows: AsyncIterable<ParquetRow> | Iterable<ParquetRow>,
@@ -52,7 +53,7 @@ export async function writeParquet(
   try {
     const count = await collect(rows, options, { folder, whole });
     const sha256 = await sha256Of(whole);
-    // Only if nothing has the name.
+    // `link` fails if a file of this name exists.
     await link(whole, file);
     return { rows: count, bytes: (await stat(file)).size, sha256 };
   } catch (error) {
@@ -62,14 +63,14 @@ export async function writeParquet(
   }
 }
 
-/** @returns how many rows stand in the file `whole` of the folder */
+/** @returns the number of rows in the file `whole` */
 async function collect(
   rows: AsyncIterable<ParquetRow> | Iterable<ParquetRow>,
   options: WriteOptions,
   { folder, whole }: { folder: string; whole: string },
 ): Promise<number> {
   const { columns, compression = 'zstd', signal } = options;
-  const { connection, duckDb, close } = await connectIn(folder, path.join(folder, 'rows.db'));
+  const { connection, duckDb, close } = await connectTo(folder, path.join(folder, 'rows.db'));
   try {
     const declared = columns.map(({ name, type }) => `${identifier(name)} ${sqlType(type)}`);
     await connection.run(`create table given (${declared.join(', ')})`);
@@ -100,7 +101,7 @@ async function appendAll(
       if (value === null) appender.appendNull();
       else if (!append(appender, { value, type, duckDb })) {
         throw new ParquetError(
-          `${file}: row ${count}: ${name} must be ${wanted(type)}, and is ${shown(value)}`,
+          `${file}: row ${count}: ${name} must be ${describeType(type)}, and is ${formatValue(value)}`,
         );
       }
       if (typeof value === 'string') piece.characters += value.length;
@@ -110,7 +111,7 @@ async function appendAll(
     if (piece.rows < PIECE_ROWS && piece.characters < PIECE_CHARACTERS) continue;
     appender.flushSync();
     piece = { rows: 0, characters: 0 };
-    // The rows may come without anything to wait for.
+    // The rows may arrive without a wait, so let other work run.
     await nextTurn();
     signal?.throwIfAborted();
   }
@@ -118,11 +119,11 @@ async function appendAll(
 }
 
 const DECIMAL = /^(-?)(\d+)(?:\.(\d+))?$/;
-/** To the microsecond, with its offset. */
+/** A time with at most microseconds and an offset. */
 const TIME = /^\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}:\d{2}(?:\.(\d{1,6}))?(?:Z|[+-]\d{2}(?::?\d{2})?)$/;
-const BIGINT = { least: -(2n ** 63n), most: 2n ** 63n - 1n };
+const BIGINT = { min: -(2n ** 63n), max: 2n ** 63n - 1n };
 
-/** @returns false for a value that is not of the type */
+/** @returns false if the value does not match the type */
 function append(
   appender: DuckDBAppender,
   { value, type, duckDb }: { value: unknown; type: ParquetType; duckDb: DuckDbModule },
@@ -156,7 +157,7 @@ function append(
       return true;
     case 'bigint': {
       const whole = typeof value === 'number' && Number.isSafeInteger(value) ? BigInt(value) : value;
-      if (typeof whole !== 'bigint' || whole < BIGINT.least || whole > BIGINT.most) return false;
+      if (typeof whole !== 'bigint' || whole < BIGINT.min || whole > BIGINT.max) return false;
       appender.appendBigInt(whole);
       return true;
     }
@@ -167,18 +168,20 @@ function append(
   }
 }
 
-/** A decimal text times 10^scale, exactly; nothing when it has more digits than fit. */
+/** Returns a decimal text times 10^scale as an exact integer; undefined if it has too many digits. */
 function scaledOf(value: unknown, { digits, scale }: { digits: number; scale: number }): bigint | undefined {
-  const [, sign, whole, behind = ''] = (typeof value === 'string' && DECIMAL.exec(value)) || [];
+  const [, sign, whole, fraction = ''] = (typeof value === 'string' && DECIMAL.exec(value)) || [];
   if (whole === undefined) return undefined;
-  const kept = behind.replace(/0+$/, '');
-  if (kept.length > scale) return undefined;
-  const scaled = BigInt(whole + kept.padEnd(scale, '0'));
+  const significant = fraction.replace(/0+$/, '');
+  if (significant.length > scale) return undefined;
+  const scaled = BigInt(whole + significant.padEnd(scale, '0'));
   if (scaled >= 10n ** BigInt(digits)) return undefined;
   return sign ? -scaled : scaled;
 }
 
-/** Since 1970; what is behind the milliseconds of a text, Date does not know. */
+/**
+ * Returns microseconds since 1970. Date only has milliseconds, so the remaining digits are added separately.
+ */
 function microsOf(value: unknown): bigint | undefined {
   if (value instanceof Date) {
     return Number.isNaN(value.getTime()) ? undefined : BigInt(value.getTime()) * 1000n;
@@ -195,7 +198,7 @@ function sqlType(type: ParquetType): string {
   return { uuid: 'uuid', text: 'varchar', json: 'varchar', timestamp: 'timestamptz' }[type as string] ?? type;
 }
 
-function wanted(type: ParquetType): string {
+function describeType(type: ParquetType): string {
   if (typeof type === 'object') {
     return `a decimal of at most ${type.decimal.digits} digits, ${type.decimal.scale} of them after the decimal point`;
   }
@@ -210,7 +213,7 @@ function wanted(type: ParquetType): string {
   }[type];
 }
 
-function shown(value: unknown): string {
+function formatValue(value: unknown): string {
   const text = typeof value === 'bigint' ? String(value) : (JSON.stringify(value) ?? typeof value);
   return shortened(text, 100);
 }

@@ -2,9 +2,10 @@ import { once } from 'node:events';
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
 
 /**
- * Listens on the port of the console, and starts the console at the first connection: it takes memory and time that a run
- * of tests does not need. The console then listens on the port itself, and the first connections are passed on to it.
- * @param load loads the console, and resolves with what starts it
+ * Listens on the port of the console and starts the console at the first connection, because a run of tests
+ * does not need the memory and time that the console takes. The console then listens on the port itself, and
+ * the first connections are forwarded to it.
+ * @param load loads the console; resolves with the function that starts it
  */
 export async function listenForConsole(
   { port, host }: { port: number; host: string },
@@ -24,11 +25,11 @@ export async function listenForConsole(
     const start = await load();
     server.close();
     await start();
-    for (const socket of waiting) passOn(socket, connect(port, address));
+    for (const socket of waiting) forward(socket, connect(port, address));
   }
 }
 
-function passOn(client: Socket, console: Socket): void {
+function forward(client: Socket, console: Socket): void {
   console.on('error', () => client.destroy());
   client.pipe(console).pipe(client);
 }

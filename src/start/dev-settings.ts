@@ -3,7 +3,10 @@ import { type Config, ConfigError, readConfig } from '../platform/config.ts';
 import { environmentOver } from '../platform/environment.ts';
 import { isLoopback } from '../platform/listen.ts';
 
-/** Credentials of `penstock dev`. They are no secret: they give access to temporary data on this machine only. */
+/**
+ * Credentials of `penstock dev`. They are not secret: they give access only to temporary data on this
+ * machine.
+ */
 const CREDENTIALS = {
   BOOTSTRAP_API_KEY: 'penstock-dev-api-key',
   BOOTSTRAP_SCIM_TOKEN: 'penstock-dev-scim-token',
@@ -21,7 +24,7 @@ const DEFAULTS = {
   QUEUE_TIMEOUT_MS: '30000',
 };
 
-/** Settings that `penstock dev` decides by itself: one process with few connections. */
+/** Settings that `penstock dev` fixes: one process with few connections. */
 const FIXED = {
   DEPLOYMENT_FORM: 'embedded',
   DATABASE_POOL_SIZE: '3',
@@ -55,7 +58,7 @@ export function readDevConfig({ port, host }: DevOptions, dataDir: string): Conf
     DATA_DIR: dataDir,
     ...(port !== undefined && { PORT: String(port) }),
     ...(host !== undefined && { HOST: host, BOARD_HOST: host }),
-    // A port that a person did not choose may be in use by another run.
+    // A default port may already be in use by another run, so choose a free one.
     BOARD_PORT: given.BOARD_PORT || '0',
   });
   for (const name of ['HOST', 'BOARD_HOST'] as const)
@@ -66,7 +69,7 @@ export function readDevConfig({ port, host }: DevOptions, dataDir: string): Conf
   return config;
 }
 
-/** Returns what a template of the database contains of the settings. */
+/** Returns the values of settings that a database template contains. */
 export const credentialsOf = (config: Config): string[] => [
   config.BOOTSTRAP_API_KEY,
   config.BOOTSTRAP_SCIM_TOKEN,

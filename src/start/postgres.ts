@@ -6,24 +6,27 @@ import { whyNotListening } from '../platform/listen.ts';
 import type { Log } from '../platform/log.ts';
 import { backOff, rest, until } from '../platform/poll.ts';
 
-/** A server that has answered for this long has started well: its next end is a first one again. */
+/**
+ * Milliseconds for which a server must answer so that its start counts as successful and the count of
+ * failures is reset.
+ */
 const STEADY_MS = 2000;
-/** Starts in a row that come to nothing, after which something is wrong that no restart cures. */
-const MOST_FAILURES = 5;
-/** Wait before the first restart; it doubles with each further one, up to the longest. */
+/** Number of failed starts in a row after which the server is not restarted. */
+const MAX_FAILURES = 5;
+/** Milliseconds before the first restart. The wait doubles with each further failure, up to the maximum. */
 const FIRST_WAIT_MS = 250;
-const LONGEST_WAIT_MS = 4000;
+const MAX_WAIT_MS = 4000;
 
 export interface KeepPostgresOptions {
   log: Log;
-  /** Called with one sentence when it is not started again any more. */
+  /** Called with the reason when the server is not restarted any longer. */
   onHopeless(reason: string): void;
 }
 
 /**
- * Starts the embedded Postgres again when it ends by itself, at the same address: the processes find it there, as they
- * would a server of somebody else's that was restarted.
- * @returns what stops it for good
+ * Restarts the embedded Postgres when it ends unexpectedly, at the same address, so that the processes can
+ * reconnect as to any restarted server.
+ * @returns a function that stops it permanently
  */
 export function keepPostgresRunning(
   postgres: EmbeddedPostgres,
@@ -36,27 +39,27 @@ export function keepPostgresRunning(
 
   async function watch(): Promise<void> {
     await postgres.exited;
-    let nextWait = backOff(FIRST_WAIT_MS, LONGEST_WAIT_MS);
+    let nextWait = backOff(FIRST_WAIT_MS, MAX_WAIT_MS);
     for (let failures = 0; !signal.aborted; ) {
       const wait = nextWait();
       log.warn({ wait }, 'embedded Postgres exited unexpectedly; restarting');
       await rest(wait, signal);
       if (signal.aborted) return;
-      const reason = await livesUntilItEnds();
+      const reason = await runUntilExit();
       if (signal.aborted) return;
       if (reason === undefined) {
         failures = 0;
-        nextWait = backOff(FIRST_WAIT_MS, LONGEST_WAIT_MS);
-      } else if (++failures === MOST_FAILURES) {
+        nextWait = backOff(FIRST_WAIT_MS, MAX_WAIT_MS);
+      } else if (++failures === MAX_FAILURES) {
         return onHopeless(
-          `the embedded Postgres exited unexpectedly and could not be restarted in ${MOST_FAILURES} attempts: ${reason}`,
+          `the embedded Postgres exited unexpectedly and could not be restarted in ${MAX_FAILURES} attempts: ${reason}`,
         );
       }
     }
   }
 
-  /** Resolves when a new server has ended again; with a reason when it came to nothing. */
-  async function livesUntilItEnds(): Promise<string | undefined> {
+  /** Restarts the server and resolves when it has ended again, with the reason if the start failed. */
+  async function runUntilExit(): Promise<string | undefined> {
     try {
       starting = postgres.startAgain(signal);
       await starting;
@@ -89,9 +92,9 @@ const listeners = [
 export type Ports = Pick<Config, (typeof listeners)[number][0]>;
 
 /**
- * Chooses a free port where PORT or BOARD_PORT is 0, and sees to it that the others are free.
- * @param patience milliseconds in which the processes of a killed start may still let go of theirs.
- * @throws {Error} naming each setting whose port is taken, or that this user may not listen on.
+ * Chooses a free port where PORT or BOARD_PORT is 0, and checks that the other ports are free.
+ * @param patience milliseconds to wait for ports that processes of a killed start still hold
+ * @throws {Error} naming each setting whose port is in use or not allowed for this user
  */
 export async function claimPorts(config: Config, patience: number): Promise<Ports> {
   const findProblems = async () => {
@@ -106,7 +109,7 @@ export async function claimPorts(config: Config, patience: number): Promise<Port
   return {
     PORT: config.PORT || (await freePort(config.HOST)),
     BOARD_PORT: config.BOARD_PORT || (await freePort(config.BOARD_HOST)),
-    // 0 stands for none here.
+    // For these two, port 0 turns the listener off.
     WORKER_PORT: config.WORKER_PORT,
     SYNC_PORT: config.SYNC_PORT,
   };

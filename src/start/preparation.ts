@@ -2,11 +2,11 @@ import { fork } from 'node:child_process';
 import path from 'node:path';
 import { packageRoot } from '../platform/files.ts';
 
-/** What `src/prepare.ts` sends to `npm start`. */
+/** The message that `src/prepare.ts` sends to `npm start`. */
 export interface Prepared {
   /** Number of migrations that were applied. */
   migrations: number;
-  /** The API key of the first workspace, if it was created now. */
+  /** The API key of the first workspace, if this run created it. */
   apiKey?: string | undefined;
 }
 
@@ -15,8 +15,8 @@ export interface Failure {
 }
 
 /**
- * Creates the tables and the first workspace, in a process that ends then.
- * @throws {Error} with the reason of the process
+ * Creates the tables and the first workspace in a child process that then ends.
+ * @throws {Error} with the reason that the child process sent
  */
 export async function runPreparation(env: NodeJS.ProcessEnv): Promise<Prepared> {
   const child = fork(path.join(packageRoot, 'dist/src/prepare.js'), [], {

@@ -6,14 +6,17 @@ import type { Log } from '../platform/log.ts';
 import { backOff, poll, until } from '../platform/poll.ts';
 import { withTimeLimit } from '../platform/time-limit.ts';
 
-/** A process that has lived this long has started well: its next end is a first one again. */
+/**
+ * Milliseconds that a process must run so that its start counts as successful and the count of exits is
+ * reset.
+ */
 const HEALTHY_MS = 10_000;
-/** Wait before the first restart; it doubles with each further one. */
+/** Milliseconds before the first restart. The wait doubles with each further restart, up to the maximum. */
 const FIRST_WAIT_MS = 250;
-const LONGEST_WAIT_MS = 30_000;
-/** After so many ends in a row without a healthy life between them, something is wrong that no restart cures. */
-const HOPELESS_ENDS = 4;
-/** Beyond the process's own deadline. */
+const MAX_WAIT_MS = 30_000;
+/** Number of early exits in a row after which `onHopeless` is called. */
+const MAX_EARLY_EXITS = 4;
+/** Milliseconds after the deadline of a process until it is killed. */
 const KILL_AFTER_MS = 1000;
 
 export interface ProcessesOptions {
@@ -22,15 +25,15 @@ export interface ProcessesOptions {
   log: Log;
   /** Milliseconds that a process may take to stop. */
   deadline: number;
-  /** Called with the name of a process that ends again and again; it is still restarted. */
-  onHopeless(name: string): void;
+  /** Called with the name of a process that exits repeatedly. The process is still restarted. */
+  onRepeatedExit(name: string): void;
 }
 
 /**
- * Runs the processes, and starts one again that ends by itself. Each is in a process group of its own, so that a Ctrl-C
- * reaches only this process, which then stops them in their order. Each holds a channel to this process, whose end
- * stops them too, however this process ends.
- * @returns what stops them: one after another, in the order of `lines`.
+ * Runs the processes and restarts those that exit unexpectedly. Each has its own process group, so that
+ * Ctrl-C reaches only this process, which then stops them in order. Each holds a channel to this process;
+ * when the channel closes, the process stops as well, however this process has ended.
+ * @returns a function that stops them one after another in the order of `lines`
  */
 export function startProcesses(options: ProcessesOptions): () => Promise<void> {
   const processes = options.lines.map((line) => keepRunning(line, options));
@@ -39,10 +42,10 @@ export function startProcesses(options: ProcessesOptions): () => Promise<void> {
   };
 }
 
-function keepRunning(line: ProcfileLine, { env, log, deadline, onHopeless }: ProcessesOptions) {
+function keepRunning(line: ProcfileLine, { env, log, deadline, onRepeatedExit }: ProcessesOptions) {
   let child: ChildProcess | undefined;
-  let ends = 0;
-  let nextWait = backOff(FIRST_WAIT_MS, LONGEST_WAIT_MS);
+  let earlyExits = 0;
+  let nextWait = backOff(FIRST_WAIT_MS, MAX_WAIT_MS);
   let restart: NodeJS.Timeout | undefined;
   let stopping = false;
 
@@ -58,14 +61,14 @@ function keepRunning(line: ProcfileLine, { env, log, deadline, onHopeless }: Pro
       child = undefined;
       if (stopping) return;
       if (Date.now() - started >= HEALTHY_MS) {
-        ends = 0;
-        nextWait = backOff(FIRST_WAIT_MS, LONGEST_WAIT_MS);
+        earlyExits = 0;
+        nextWait = backOff(FIRST_WAIT_MS, MAX_WAIT_MS);
       }
-      ends++;
+      earlyExits++;
       const wait = nextWait();
       log.warn({ name: line.name, code, signal, wait }, 'process exited unexpectedly; restarting');
       restart = setTimeout(run, wait);
-      if (ends >= HOPELESS_ENDS) onHopeless(line.name);
+      if (earlyExits >= MAX_EARLY_EXITS) onRepeatedExit(line.name);
     });
   };
   run();
@@ -86,10 +89,10 @@ function keepRunning(line: ProcfileLine, { env, log, deadline, onHopeless }: Pro
   };
 }
 
-/** A line of the Procfile whose program is one of ours. */
+/** A line of the Procfile. */
 interface ProcfileLine {
   name: string;
-  /** Options of Node itself. */
+  /** Options of Node. */
   nodeArgs: string[];
   /** The compiled file, relative to the package. */
   file: string;
@@ -97,8 +100,8 @@ interface ProcfileLine {
 }
 
 /**
- * Reads lines such as `web: node --max-semi-space-size=32 dist/src/web.js`, in their order.
- * @throws {Error} naming a line that is anything else: `npm start` has no shell to give it to.
+ * Parses lines such as `web: node --max-semi-space-size=32 dist/src/web.js`, in their order.
+ * @throws {Error} naming a line with any other form, because `npm start` does not use a shell
  */
 export function parseProcfile(text: string): ProcfileLine[] {
   return text
@@ -117,15 +120,15 @@ function words(text = ''): string[] {
   return text.split(' ').filter(Boolean);
 }
 
-/** Far beyond what a start takes, also on a machine that is busy with other things. */
+/** Milliseconds for all pages to become ready: far more than a start takes, even on a busy machine. */
 const DEADLINE_MS = 120_000;
 const POLL_MS = 50;
-const PATIENCE_MS = 2000;
+const PAGE_TIMEOUT_MS = 2000;
 
 /**
- * Resolves when all of the pages have answered with 2xx, each once.
- * @param signal ends the wait when it is aborted.
- * @throws {Error} with the last word of the page that is missing, when that takes too long.
+ * Resolves when each of the pages has answered with 2xx once.
+ * @param signal ends the wait
+ * @throws {Error} with the last response of the page that did not become ready in time
  */
 export async function waitUntilReady(pages: string[], signal: AbortSignal): Promise<void> {
   const deadline = Date.now() + DEADLINE_MS;
@@ -134,41 +137,44 @@ export async function waitUntilReady(pages: string[], signal: AbortSignal): Prom
     let missing = `no answer of ${page}`;
     async function isReady(): Promise<boolean> {
       try {
-        return await withTimeLimit({ milliseconds: PATIENCE_MS }, async (limit) => {
+        return await withTimeLimit({ milliseconds: PAGE_TIMEOUT_MS }, async (limit) => {
           const response = await fetch(page, { signal: limit });
           missing = await response.text();
           return response.ok;
         });
       } catch {
-        // It does not listen yet.
+        // The page does not listen yet.
         return false;
       }
     }
-    const came = await until(isReady, { every: POLL_MS, deadline, leaving: signal });
-    if (!came && !signal.aborted) throw new Error(`not ready after ${DEADLINE_MS / 1000} s: ${missing}`);
+    const isUp = await until(isReady, { every: POLL_MS, deadline, leaving: signal });
+    if (!isUp && !signal.aborted) throw new Error(`not ready after ${DEADLINE_MS / 1000} s: ${missing}`);
   }
 }
 
-/** How often to see whether npm is still there. */
+/** Milliseconds between two checks whether npm is still running. */
 const PARENT_POLL_MS = 250;
-/** A Ctrl-C arrives twice: from the terminal, and from npm, which passes on what it got itself. */
+/**
+ * Milliseconds in which a second signal counts as the same one. A Ctrl-C arrives twice: from the terminal,
+ * and from npm, which forwards the signal.
+ */
 const SAME_SIGNAL_MS = 1000;
 
 export interface EndOfStart {
-  /** Aborted when the end has come. */
+  /** Aborted when `npm start` must end. */
   signal: AbortSignal;
-  /** Resolves with what to exit with. */
+  /** Resolves with the exit status. */
   asked: Promise<number>;
-  /** Something went wrong that needs a person. Only the first reason counts. */
+  /** Ends `npm start` because of an error that an operator must fix. Only the first reason is logged. */
   because(reason: string, exitCode: number): void;
-  /** Nothing that happens from now on is a reason any more. */
+  /** Ignores all later reasons. */
   over(): void;
 }
 
 /**
- * The one place that decides when `npm start` ends: on Ctrl-C, SIGTERM, the end of npm, or a failure. A second signal
- * ends it at once. The processes and the embedded Postgres then stop by themselves, as they do when a closed terminal
- * ends it. There is no handler for that, so that nohup works.
+ * Decides when `npm start` ends: on Ctrl-C, SIGTERM, the end of npm, or a failure. A second signal ends it
+ * immediately; the processes and the embedded Postgres then stop by themselves, as they do when the terminal
+ * is closed. SIGHUP has no handler, so that nohup works.
  */
 export function endOfStart(log: Log): EndOfStart {
   const controller = new AbortController();
@@ -202,13 +208,16 @@ export function endOfStart(log: Log): EndOfStart {
   };
 }
 
-/** A killed npm tells nobody: whoever killed it means what it ran. */
+/**
+ * Watches for the end of npm. A killed npm does not forward a signal, but the programs that it runs should
+ * end as well.
+ */
 function watchNpm(onGone: () => void): void {
   if (!startedByNpm().script) return;
   const npm = process.ppid;
-  const looks = poll(PARENT_POLL_MS, () => {
+  const parentPoller = poll(PARENT_POLL_MS, () => {
     if (process.ppid === npm) return;
-    void looks.stop();
+    void parentPoller.stop();
     onGone();
   });
 }

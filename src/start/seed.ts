@@ -11,7 +11,7 @@ import type { Database } from '../store/database.ts';
 
 type Source = Record<string, string> & { type: SourceDefinition['type'] };
 
-/** Creates definitions of seeds in the first workspace, as the commands of `penstock` do. */
+/** Creates the definitions of a seed in the first workspace, like the commands of `penstock`. */
 export async function seedDefinitions(database: Database, config: Config): Promise<SeedDefinitions> {
   const { id: workspaceId } = await findWorkspace(database, 'default');
   return {

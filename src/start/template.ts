@@ -11,7 +11,7 @@ import { packageRoot, packageVersion } from '../platform/files.ts';
 import type { Log } from '../platform/log.ts';
 import { controlFunctions } from '../store/control-functions.ts';
 
-/** Settings of a Postgres that is small, and whose data may be lost when the machine stops. */
+/** Settings of a small Postgres whose data may be lost when the machine stops. */
 const settings: ServerSettings = {
   fsync: 'off',
   synchronous_commit: 'off',
@@ -22,7 +22,7 @@ const settings: ServerSettings = {
   checkpoint_timeout: '1h',
   shared_buffers: '32MB',
   max_connections: '40',
-  // Fewer processes: no workers for reads, parallel queries and replication.
+  // Run fewer processes: no workers for reads, parallel queries or replication.
   io_method: 'sync',
   max_worker_processes: '0',
   max_parallel_workers: '0',
@@ -33,25 +33,25 @@ const settings: ServerSettings = {
 /** Options of `initdb` for the same purpose. */
 const initdb = ['--no-sync', '--wal-segsize=1', '--set=fsync=off', SHORT_PROOF];
 
-/** The parts of a data folder that make its cluster. */
+/** Parts of a data folder that belong to its cluster. */
 const PARTS = ['password', 'postgres'];
 
-/** Days after which a template that no start used is removed. */
+/** Days after which an unused template is removed. */
 const UNUSED_DAYS = 30;
 
 export interface TemplateOptions {
   /** An empty data folder. */
   home: string;
   log: Log;
-  /** Credentials that a template contains. */
+  /** Values of credentials that the template contains. */
   credentials: string[];
   /** Creates the tables and the first workspace in a new cluster. */
   fill(url: string): Promise<void>;
 }
 
 /**
- * Starts an embedded Postgres in an empty folder, with tables and the first workspace. Copies a cluster that an earlier start
- * left in the cache folder of the user, or creates the cluster and leaves a copy there.
+ * Starts an embedded Postgres in an empty folder, with tables and the first workspace. It copies a cluster
+ * that an earlier start left in the cache folder of the user, or creates the cluster and leaves a copy there.
  */
 export async function startFromTemplate(options: TemplateOptions): Promise<EmbeddedPostgres> {
   const { home, log, fill } = options;
@@ -75,7 +75,10 @@ export async function startFromTemplate(options: TemplateOptions): Promise<Embed
   return start();
 }
 
-/** Clusters with one fingerprint have the same programs, tables and credentials. */
+/**
+ * Returns a digest of the programs, tables and credentials. Clusters with the same fingerprint are
+ * interchangeable.
+ */
 function fingerprint(credentials: string[]): string {
   const migrations = readdirSync(path.join(packageRoot, 'prisma/migrations'));
   const programs = [packageVersion, process.platform, process.arch];
@@ -83,12 +86,18 @@ function fingerprint(credentials: string[]): string {
   return createHash('sha256').update(JSON.stringify(facts)).digest('hex').slice(0, 16);
 }
 
-/** Keeps owners, as Postgres requires: it runs as another user if this process runs as root. */
+/**
+ * Copies a cluster with its file owners. If this process runs as root, Postgres runs as another user and
+ * requires them.
+ */
 async function copyCluster(from: string, to: string): Promise<void> {
   await promisify(execFile)('cp', ['-pR', ...PARTS.map((part) => path.join(from, part)), to]);
 }
 
-/** Copies beside the place of the template and renames: another start may be doing the same. */
+/**
+ * Copies the cluster next to the template and then renames the copy, because another start may do the same at
+ * the same time.
+ */
 async function keepTemplate(home: string, template: string): Promise<void> {
   const folder = path.dirname(template);
   await mkdir(folder, { recursive: true, mode: 0o700 });

@@ -1,82 +1,84 @@
 import { shortened } from '../platform/format.ts';
 
-/** A receiver outside, opened for a while. */
+/** An open connection to a receiver. */
 export interface Destination {
-  /** Most messages, and bytes of their envelopes, that are delivered at once. */
+  /** Maximum messages, and maximum bytes of their envelopes, in one delivery. */
   most: { messages: number; bytes: number };
   /**
-   * Delivers in their order; resolves when the receiver has them.
+   * Delivers messages in order; resolves when the receiver has acknowledged them.
    * @throws {DeliveryError}
    */
   deliver(batch: Batch, signal: AbortSignal): Promise<void>;
   close(): Promise<void> | void;
 }
 
-/** A place outside for files, opened for a while. */
+/** An open location for files. */
 export interface FileDestination {
   /**
-   * Writes what comes as a file, here and for the time being; its memory is bounded whatever comes.
-   * @throws {DeliveryError}; what `pieces` fails with, as it is; the reason of the signal
+   * Writes pieces to a local temporary file. Memory is limited, whatever the number of pieces.
+   * @throws {DeliveryError}, the unchanged error of `pieces`, or the reason of the signal
    */
   write(pieces: AsyncIterable<Piece>, signal: AbortSignal): Promise<WrittenFile>;
-  /** Whether files can be put there: puts one. @throws {DeliveryError} */
+  /** Checks that files can be written by writing one. @throws {DeliveryError} */
   check(signal: AbortSignal): Promise<void>;
   close(): Promise<void> | void;
 }
 
-/** Messages in their order, and their envelopes as JSON. */
+/** Messages in order, and their envelopes as JSON. */
 export type Piece = Pick<Batch, 'messages' | 'envelopes'>;
 
 interface WrittenFile {
   /**
-   * Puts the file where it belongs, and over one of the same name: it is there once all of it is on disk, and no part of
-   * it before.
-   * @throws {DeliveryError}; the reason of the signal
+   * Puts the file at its final location and replaces a file of the same name. The file appears there only
+   * when it is completely on disk.
+   * @throws {DeliveryError}, or the reason of the signal
    */
   put(range: FileRange, signal: AbortSignal): Promise<void>;
-  /** Removes what was written here. */
+  /** Removes the local copy. */
   discard(): Promise<void>;
 }
 
-/** What a file is named by. */
+/** The values that form the name of a file. */
 export interface FileRange {
   workspaceId: string;
   hour: Date;
-  /** It has what is behind this place of the log, up to the other. */
+  /** The file contains the entries after the place `from`, up to and including `to`. */
   from: LogPlace;
   to: LogPlace;
 }
 
-/** Behind all rows up to an id, and so many entries of the row whose id is the next. */
+/** A place in the log: after all rows up to the id `position`, and after `place` entries of the next row. */
 export interface LogPlace {
   position: string;
   place: number;
 }
 
 export interface Batch {
-  /** The same for the same messages: it begins with the same one. */
+  /** Id of the batch. A redelivery that begins with the same message has the same id. */
   id: string;
   messages: Message[];
-  /** Their envelopes, as JSON. */
+  /** Envelopes of the messages as JSON. */
   envelopes: string[];
 }
 
-/** Characters of a message. */
-const MOST_MESSAGE = 1000;
+/** Maximum characters of an error message. */
+const MAX_ERROR_CHARACTERS = 1000;
 
-/** Why something was not delivered: for people, without secrets. */
+/** Thrown if a delivery failed. The message is for users and contains no secrets. */
 export class DeliveryError extends Error {
   override name = 'DeliveryError';
-  /** The receiver wants no more: it is asked again when somebody resumes the destination. */
+  /**
+   * Whether the receiver refuses all further messages. Delivery then stops until the destination is resumed.
+   */
   readonly isGone: boolean;
 
   constructor(message: string, { isGone = false, ...options }: ErrorOptions & { isGone?: boolean } = {}) {
-    super(shortened(message, MOST_MESSAGE), options);
+    super(shortened(message, MAX_ERROR_CHARACTERS), options);
     this.isGone = isGone;
   }
 }
 
-/** What of a message has its own member in the envelope. */
+/** Names of message types in the envelope, by their letter in the log. */
 export const messageTypes = {
   e: 'event',
   p: 'purchase',
@@ -86,35 +88,44 @@ export const messageTypes = {
 } as const;
 type MessageType = (typeof messageTypes)[keyof typeof messageTypes];
 
-/** Something that took effect, on its way to a destination. */
+/** A change that took effect and is to be delivered to a destination. */
 export interface Message {
-  /** A UUID: the same each time it is delivered. */
+  /** UUID of the message, which is the same for each redelivery. */
   id: string;
-  /** The place in the log, as text of fixed length: messages of a workspace sort by it in the order in which they took effect. */
+  /**
+   * Place in the log as text of fixed length. The messages of a workspace sort by it in the order in which
+   * they took effect.
+   */
   position: string;
   type: MessageType;
-  /** ISO 8601: when it took effect. */
+  /** Time at which the change took effect, in ISO 8601. */
   time: string;
   workspaceId: string;
-  /** What is about one user has one key, and keeps its order: the service id, or the address. */
+  /**
+   * Key of the user (service id) or address that the message concerns. Messages with one key keep their
+   * order.
+   */
   key: string;
   user: { service_id: string; external_id: string | null } | null;
-  /** JSON. */
+  /** Content as JSON. */
   data: string;
 }
 
-/** Digits of the largest row of the log, and of the largest place within a row. */
+/** Digits of the largest row id of the log, and of the largest place in a row. */
 const ROW_DIGITS = 19;
 const PLACE_DIGITS = 7;
 
-/** The `position` of an entry of the log. */
+/** Returns the `position` of an entry of the log. */
 export const positionOf = (row: string, place: number): string =>
   `${row.padStart(ROW_DIGITS, '0')}.${String(place).padStart(PLACE_DIGITS, '0')}`;
 
-/** The envelope as JSON: `{id, type, time, workspace_id, user, data, position}`. `field` is the wire name of the service id. */
+/**
+ * Returns the envelope as JSON: `{id, type, time, workspace_id, user, data, position}`. `field` is the API
+ * name of the service id.
+ */
 export function envelopeOf(message: Message, field: string): string {
   const { id, type, time, workspaceId, user, data, position } = message;
-  // Ids, types, times and positions have nothing that is escaped in JSON.
+  // Ids, types, times and positions have no characters that JSON escapes.
   const who = user
     ? `{"${field}":"${user.service_id}","external_id":${JSON.stringify(user.external_id)}}`
     : 'null';

@@ -8,23 +8,26 @@ import type { FileRange, LogPlace } from './destination.ts';
 export const streamFormats = ['ndjson', 'parquet'] as const;
 export type StreamFormat = (typeof streamFormats)[number];
 
-/** As the settings of a destination hold it. */
+/** Settings of a file destination, as they are stored. */
 export interface FilesSettings {
   /** `s3://bucket/prefix` or `file:///folder`. */
   to: string;
   format: StreamFormat;
-  /** Of a bucket that the settings S3_* do not open: these go together, and with a secret. */
+  /**
+   * Region and access key of a bucket that does not use the settings S3_*. Both are set together, and with a
+   * secret.
+   */
   region?: string;
   access_key_id?: string;
-  /** Of a service other than AWS. */
+  /** Endpoint of a storage service other than AWS. */
   endpoint?: string;
 }
 
-/** Where files may go on this machine, and how its buckets are reached. */
+/** Locations on this machine that streams may write to, and the access to its buckets. */
 export interface FilePlaces {
-  /** Paths from the root; what is beneath them is allowed as well. */
+  /** Absolute paths. Their subfolders are allowed as well. */
   folders: readonly string[];
-  /** The access that the settings give. @throws {ObjectStoreError} `config` */
+  /** Returns the access that the settings S3_* define. @throws {ObjectStoreError} `config` */
   bucketAccess(): BucketAccess;
 }
 
@@ -44,7 +47,7 @@ export function filePlacesOf(settings: FilePlacesSettings): FilePlaces {
 
 const BUCKET = /^s3:\/\/([a-z0-9][a-z0-9.-]{1,61}[a-z0-9])(\/[A-Za-z0-9_=+@/.-]*)?$/;
 
-/** @returns which rule it breaks, to stand behind its name; undefined if none */
+/** @returns the rule that the location breaks, as a predicate for its name; undefined if it is valid */
 export function refusalOfPlace(to: string): string | undefined {
   if (BUCKET.test(to) || folderOf(to) !== undefined) return undefined;
   return 'must be s3://bucket/prefix or file:///folder';
@@ -52,7 +55,7 @@ export function refusalOfPlace(to: string): string | undefined {
 
 export const isBucketPlace = (to: string): boolean => to.startsWith('s3://');
 
-/** The folder's path; undefined where it is none. */
+/** Returns the path of a `file:` location; undefined for other locations. */
 export function folderOf(to: string): string | undefined {
   const folder = /^file:\/\/\/[^/]/.test(to) ? pathOfUrl(to) : undefined;
   return folder && path.resolve(folder);
@@ -60,18 +63,18 @@ export function folderOf(to: string): string | undefined {
 
 /** @throws {ObjectStoreError} `config`, naming the setting */
 export function requireFolder(folder: string, { folders }: FilePlaces): void {
-  const isBeneath = folders.some((root) => {
+  const isAllowed = folders.some((root) => {
     const rest = path.relative(root, folder);
     return rest === '' || !(rest === '..' || rest.startsWith(`..${path.sep}`) || path.isAbsolute(rest));
   });
-  if (isBeneath) return;
+  if (isAllowed) return;
   throw new ObjectStoreError(
     'config',
     `${folder} is not in a folder to which streams can write: ${folders.join(', ')} (set STREAM_FOLDERS)`,
   );
 }
 
-/** Whether what is stored is what we store. */
+/** Returns whether stored settings have the expected form. */
 export function isFilesSettings(settings: object): settings is FilesSettings {
   const { to, format, region, access_key_id: id, endpoint } = settings as Partial<FilesSettings>;
   if (typeof to !== 'string' || refusalOfPlace(to) || !streamFormats.includes(format!)) return false;
@@ -82,17 +85,20 @@ export function isFilesSettings(settings: object): settings is FilesSettings {
 const ENDINGS: Record<StreamFormat, string> = { ndjson: 'ndjson.gz', parquet: 'parquet' };
 
 /**
- * The key of a file. In the order of keys, those of a workspace are in the order of the log: hours do not go back, and places
- * of the log have one length.
+ * Returns the key of a file. The keys of a workspace sort in the order of the log, because hours never
+ * decrease and places in the log have a fixed length.
  */
 export function keyOf({ workspaceId, hour, from, to }: FileRange, format: StreamFormat): string {
   const [date, time] = hour.toISOString().split('T');
-  const name = `${shown(from)}-${shown(to)}.${ENDINGS[format]}`;
+  const name = `${placeName(from)}-${placeName(to)}.${ENDINGS[format]}`;
   return `workspace=${workspaceId}/date=${date}/hour=${time!.slice(0, 2)}/${name}`;
 }
 
-/** A dot sorts behind a hyphen: so what begins within a row comes behind what begins with it. */
-function shown({ position, place }: LogPlace): string {
-  const within = place > 0 ? `.${String(place).padStart(6, '0')}` : '';
-  return `${position.padStart(19, '0')}${within}`;
+/**
+ * A dot sorts after a hyphen, so a file that begins in the middle of a row sorts after one that begins with
+ * the row.
+ */
+function placeName({ position, place }: LogPlace): string {
+  const entry = place > 0 ? `.${String(place).padStart(6, '0')}` : '';
+  return `${position.padStart(19, '0')}${entry}`;
 }

@@ -25,24 +25,25 @@ import {
   type StreamFormat,
 } from './file-places.ts';
 
-/** A file, whole. */
-const PATIENCE_MS = 120_000;
+/** Milliseconds for storing a complete file. */
+const TIMEOUT_MS = 120_000;
 
-/** A name that readers of folders pass over. */
+/** Name of the test file. Programs that read folders ignore names with an underscore. */
 const CHECK_KEY = '_penstock_test';
 
 const scratch = scratchFolders('streams');
 let tidied: Promise<void> | undefined;
 
 /**
- * Places of which a try has not come back, as those of a disk behind a network that is gone: the system lets nobody end it. Another
- * one would hang as well, and each takes one of the few threads that Node has for files.
+ * Locations with an attempt that has not returned, for example on a network disk that is unreachable. The
+ * system cannot cancel such an attempt. A further attempt would hang as well, and each occupies one of the
+ * few threads that Node has for files.
  */
 const hanging = new Set<string>();
 
 interface FilesOptions {
   settings: FilesSettings;
-  /** Absent: the settings S3_* open its bucket. */
+  /** Absent if the bucket uses the settings S3_*. */
   account: Extract<Credentials, { access_key_id: string }> | undefined;
   reach: Reach;
   places: FilePlaces;
@@ -50,9 +51,12 @@ interface FilesOptions {
   milliseconds?: number;
 }
 
-/** Messages as files under a folder or a bucket's prefix, written to a scratch folder and put from there when they are whole. */
+/**
+ * Opens a destination for files in a folder or under a prefix of a bucket. A file is written to a temporary
+ * folder and stored when it is complete.
+ */
 export function openFiles(options: FilesOptions): FileDestination {
-  const { settings, places, reach, serviceIdField, milliseconds = PATIENCE_MS } = options;
+  const { settings, places, reach, serviceIdField, milliseconds = TIMEOUT_MS } = options;
   const { to, format } = settings;
   const folder = folderOf(to);
   let opened: ObjectStore | undefined;
@@ -62,22 +66,25 @@ export function openFiles(options: FilesOptions): FileDestination {
     return opened;
   });
 
-  async function putNow(key: string, from: AsyncIterable<Uint8Array>, signal: AbortSignal): Promise<void> {
+  async function store(key: string, from: AsyncIterable<Uint8Array>, signal: AbortSignal): Promise<void> {
     const store = await open();
-    // Made here, it may be where the disk is to be mounted.
-    if (folder !== undefined) await requireThere(folder);
+    // If this created the folder, the file could end up below the mount point of a disk that is not mounted.
+    if (folder !== undefined) await requireExistingFolder(folder);
     signal.throwIfAborted();
     await store.put(key, from, { signal });
   }
 
-  /** Ends with the signal or when it takes too long, also where what it has begun does not. */
+  /**
+   * Stores a file. It rejects when the signal aborts or the time is over, even if the pending operation does
+   * not end.
+   */
   async function put(key: string, from: AsyncIterable<Uint8Array>, signal: AbortSignal): Promise<void> {
     if (hanging.has(to)) throw new DeliveryError(`${to} still has an earlier write in progress`);
     const late = new DeliveryError(`${to}: a file was not put within ${milliseconds / 1000} s`);
     const ended = new AbortController();
     let isOver = false;
     const linked = linkSignals({ signals: [signal, ended.signal] });
-    const putting = putNow(key, from, linked.signal).finally(() => {
+    const putting = store(key, from, linked.signal).finally(() => {
       isOver = true;
       hanging.delete(to);
       linked.release();
@@ -97,7 +104,7 @@ export function openFiles(options: FilesOptions): FileDestination {
     async write(pieces, signal) {
       tidied ??= scratch.tidy().catch(() => {});
       await tidied;
-      const given = watched(pieces);
+      const given = recordFailure(pieces);
       let own: string | undefined;
       const discard = async () => {
         if (own !== undefined) await rm(own, { recursive: true, force: true }).catch(() => {});
@@ -118,7 +125,7 @@ export function openFiles(options: FilesOptions): FileDestination {
     },
     async check(signal) {
       await put(CHECK_KEY, oneLine(), signal);
-      // Who may write need not be who may remove.
+      // An account that may write is not always allowed to remove objects.
       await opened?.remove(CHECK_KEY).catch(() => {});
     },
     async close() {
@@ -138,7 +145,7 @@ async function accessOf({ settings, account, places }: FilesOptions): Promise<Bu
 }
 
 /** @throws {ObjectStoreError} `config` */
-async function requireThere(folder: string): Promise<void> {
+async function requireExistingFolder(folder: string): Promise<void> {
   const found = await stat(folder).catch((error: NodeJS.ErrnoException) => error);
   if (!(found instanceof Error) && found.isDirectory()) return;
   const code = found instanceof Error ? ` (${found.code})` : '';
@@ -148,8 +155,8 @@ async function requireThere(folder: string): Promise<void> {
   );
 }
 
-/** Whose failure it was: that of what is written is none of the file. */
-function watched(pieces: AsyncIterable<Piece>) {
+/** Records whether the source of the pieces failed. Such an error is not a failure of the file. */
+function recordFailure(pieces: AsyncIterable<Piece>) {
   const given: { pieces: AsyncIterable<Piece>; failure?: { error: unknown } } = { pieces: watching() };
   async function* watching(): AsyncGenerator<Piece> {
     try {
@@ -165,23 +172,23 @@ function watched(pieces: AsyncIterable<Piece>) {
 function toDeliveryError(error: unknown): unknown {
   if (error instanceof DeliveryError) return error;
   const { code, message } = error as NodeJS.ErrnoException;
-  const isTold = error instanceof ObjectStoreError || error instanceof ParquetError;
-  // Of the scratch folder.
-  const isOfSystem = typeof code === 'string' && /^E[A-Z]+$/.test(code);
-  return isTold || isOfSystem ? new DeliveryError(message, { cause: error }) : error;
+  const hasUserMessage = error instanceof ObjectStoreError || error instanceof ParquetError;
+  // The error is an error of the system for the temporary folder.
+  const isSystemError = typeof code === 'string' && /^E[A-Z]+$/.test(code);
+  return hasUserMessage || isSystemError ? new DeliveryError(message, { cause: error }) : error;
 }
 
 interface Writing {
-  /** On a local disk; there must be none. */
+  /** Path on a local disk, where no file exists yet. */
   file: string;
-  /** Wire name of the service id. */
+  /** API name of the service id. */
   serviceIdField: string;
   signal: AbortSignal;
 }
 
 type Write = (pieces: AsyncIterable<Piece>, writing: Writing) => Promise<void>;
 
-/** A line an envelope. */
+/** Writes one envelope per line. */
 const writeLines: Write = async (pieces, { file, signal }) => {
   async function* lines(): AsyncGenerator<string> {
     for await (const { envelopes } of pieces) if (envelopes.length > 0) yield `${envelopes.join('\n')}\n`;
@@ -192,13 +199,13 @@ const writeLines: Write = async (pieces, { file, signal }) => {
   await inWords(writing, { name: file, doing: 'written' });
 };
 
-/** DuckDB may take much memory for a moment: one file at a time is written by a process. */
+/** DuckDB may briefly take much memory, so a process writes one Parquet file at a time. */
 const oneAtATime = createSemaphore({
   ...{ atOnce: 1, atOnceOfOne: 1, mostWaiting: 1000, mostWaitingOfOne: 1000, patience: 600_000 },
   refusal: () => new DeliveryError('too many Parquet files are to be written at once'),
 });
 
-/** A row a message; `data` is JSON. */
+/** Writes one row per message; `data` is JSON. */
 const writeRows: Write = (pieces, { file, serviceIdField, signal }) => {
   const columns: ParquetColumn[] = [
     { name: 'id', type: 'uuid' },

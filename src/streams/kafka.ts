@@ -5,24 +5,26 @@ import { importOptional } from '../platform/optional-package.ts';
 import { type Reach, RefusedAddress } from '../platform/reach.ts';
 import { type Batch, DeliveryError, type Destination } from './destination.ts';
 
-/** One produce request, whole, with the connections that it needs. Shorter than a lease. */
-const PATIENCE_MS = 15_000;
+/** Milliseconds for a produce request including its connections. It is shorter than a lease. */
+const TIMEOUT_MS = 15_000;
 const CLOSING_MS = 2000;
 
-/** Brokers take batches of 1 MiB unless told otherwise (`message.max.bytes`). */
-const MOST = { messages: 1000, bytes: 900_000 };
+/**
+ * Maximum messages and bytes of a batch. Brokers accept batches of 1 MiB by default (`message.max.bytes`).
+ */
+const MAX_BATCH = { messages: 1000, bytes: 900_000 };
 
-/** As the client library names them. */
+/** SASL mechanisms under the names of the client library. */
 export const saslMechanisms = ['PLAIN', 'SCRAM-SHA-256', 'SCRAM-SHA-512'] as const;
 export type SaslMechanism = (typeof saslMechanisms)[number];
 
-/** As the settings of a destination hold it. */
+/** Settings of a Kafka destination, as they are stored. */
 export interface KafkaSettings {
-  /** `host:port`, the first that are asked for the others. */
+  /** Bootstrap brokers as `host:port`. */
   brokers: string[];
   topic: string;
   tls: boolean;
-  /** Absent: nobody is asked who we are. */
+  /** Absent if the brokers do not require authentication. */
   sasl?: { mechanism: SaslMechanism; user: string };
 }
 
@@ -32,24 +34,26 @@ export interface KafkaOptions extends KafkaSettings {
   milliseconds?: number;
 }
 
-const MOST_BROKERS = 20;
+const MAX_BROKERS = 20;
 const BROKER = /^(\[[0-9a-f:.]+\]|[a-z0-9._-]{1,253}):(\d{1,5})$/i;
-/** Of Kafka itself. */
+/** Topic names that Kafka allows. */
 const TOPIC = /^(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}$/;
 
-/** @returns which rule they break, to stand behind their name; undefined if none */
+/** @returns the rule that the brokers break, as a predicate for their name; undefined if they are valid */
 export function refusalOfBrokers(brokers: string[]): string | undefined {
-  if (brokers.length === 0 || brokers.length > MOST_BROKERS) return `must be 1 to ${MOST_BROKERS}`;
-  const odd = brokers.find((one) => !BROKER.test(one) || partsOf(one).port > 65_535 || partsOf(one).port < 1);
-  return odd === undefined ? undefined : 'must be host:port, with several separated by commas';
+  if (brokers.length === 0 || brokers.length > MAX_BROKERS) return `must be 1 to ${MAX_BROKERS}`;
+  const invalid = brokers.find(
+    (one) => !BROKER.test(one) || partsOf(one).port > 65_535 || partsOf(one).port < 1,
+  );
+  return invalid === undefined ? undefined : 'must be host:port, with several separated by commas';
 }
 
-/** @returns which rule it breaks, to stand behind its name; undefined if none */
+/** @returns the rule that the topic breaks, as a predicate for its name; undefined if it is valid */
 export function refusalOfTopic(topic: string): string | undefined {
   return TOPIC.test(topic) ? undefined : 'must be 1 to 249 letters, digits, dots, underscores or hyphens';
 }
 
-/** Whether what is stored is what we store. */
+/** Returns whether stored settings have the expected form. */
 export function isKafkaSettings(settings: object): settings is KafkaSettings {
   const { brokers, topic, tls, sasl } = settings as Partial<KafkaSettings>;
   if (!Array.isArray(brokers) || !brokers.every((one) => typeof one === 'string')) return false;
@@ -58,7 +62,7 @@ export function isKafkaSettings(settings: object): settings is KafkaSettings {
   return typeof tls === 'boolean';
 }
 
-/** Of `host:port`, without brackets. */
+/** Returns the host of `host:port` without brackets. */
 export const hostOf = (broker: string): string => partsOf(broker).host;
 
 function partsOf(broker: string): { host: string; port: number } {
@@ -67,24 +71,26 @@ function partsOf(broker: string): { host: string; port: number } {
 }
 
 /**
- * Messages to a topic, keyed by user, so that those of one user are in one partition and keep their order. The value is
- * the envelope, the headers `id` and `type` are its own. A batch is delivered when all replicas in sync have it.
+ * Opens a destination for a Kafka topic. Messages are keyed by user, so the messages of a user are in one
+ * partition and keep their order. The value is the envelope, and the headers are its `id` and `type`. A batch
+ * is delivered when all in-sync replicas have it.
  *
- * The client neither retries nor asks again who leads. A batch that failed comes again from the cursor, by a new
- * client, and so every broker has been judged before it is connected to. It resolves names itself: with TLS the address
- * is judged once more as the connection is made, without it a name that leads elsewhere a moment after is not seen.
+ * The client neither retries nor refreshes its metadata. A failed batch is sent again from the cursor by a
+ * new client, so the address of every broker is checked before a connection to it. The client resolves names
+ * itself: with TLS the address is checked once more when the connection is made; without TLS, a name that
+ * changes its address in between is not detected.
  */
 export function openKafka(options: KafkaOptions): Destination {
-  const { brokers, topic, reach, milliseconds = PATIENCE_MS } = options;
+  const { brokers, topic, reach, milliseconds = TIMEOUT_MS } = options;
   let producer: Producer<Buffer, Buffer, Buffer, Buffer> | undefined;
   let opened: Promise<Producer<Buffer, Buffer, Buffer, Buffer>> | undefined;
 
-  // The client is given names, and tries all addresses of each.
+  // The client gets names and tries all addresses of each name, so all addresses must be allowed.
   async function open() {
     for (const broker of brokers) await reach.requireWhollyAllowed(hostOf(broker));
     producer = await createProducer(options, milliseconds);
     const { brokers: found } = await producer.metadata({ topics: [topic] }).catch((error) => {
-      throw saysUnknownTopic(error) ? new DeliveryError(`the topic ${topic} does not exist`) : error;
+      throw isUnknownTopic(error) ? new DeliveryError(`the topic ${topic} does not exist`) : error;
     });
     for (const { host } of found.values()) await reach.requireWhollyAllowed(host);
     return producer;
@@ -110,7 +116,7 @@ export function openKafka(options: KafkaOptions): Destination {
   }
 
   return {
-    most: MOST,
+    most: MAX_BATCH,
     async deliver(batch, signal) {
       try {
         await within(milliseconds, send(batch), {
@@ -128,7 +134,10 @@ export function openKafka(options: KafkaOptions): Destination {
   };
 }
 
-/** Milliseconds for which a client knows who leads: longer than it lives, since who is named later would not be judged. */
+/**
+ * Milliseconds for which the client caches its metadata. It is longer than the life of a client, because
+ * brokers that appear later would not be checked.
+ */
 const METADATA_MS = 86_400_000;
 
 async function createProducer({ brokers, tls, sasl, password, reach }: KafkaOptions, milliseconds: number) {
@@ -144,7 +153,7 @@ async function createProducer({ brokers, tls, sasl, password, reach }: KafkaOpti
     metadataMaxAge: METADATA_MS,
     connectTimeout: milliseconds,
     timeout: milliseconds,
-    // An address is no name of a server.
+    // TLS server names must not be IP addresses.
     ...(tls && { tls: { lookup: reach.lookup }, tlsServerName: !brokers.some((one) => isIP(hostOf(one))) }),
     ...(sasl && {
       sasl: { mechanism: sasl.mechanism, username: sasl.user, password: password ?? '' },
@@ -155,14 +164,14 @@ async function createProducer({ brokers, tls, sasl, password, reach }: KafkaOpti
   return producer;
 }
 
-/** Bytes of one response: the metadata of a topic with 10,000 partitions has about half of that. */
+/** Maximum bytes of a response. The metadata of a topic with 10,000 partitions has about half of that. */
 const MAX_RESPONSE_BYTES = 1_048_576;
 
 type Connection = { on(event: 'error', listener: () => void): unknown; socket: Socket };
 
 /**
- * Keeps a broker from ending the process. The client listens for the first error of a connection only, and a second one
- * would be an uncaught exception; it also takes a response of any length into memory.
+ * Prevents a broker from ending the process. The client listens only for the first error of a connection, so
+ * a second one would be an uncaught exception, and it reads responses of any length into memory.
  */
 function guard(connection: Connection): void {
   const { socket } = connection;
@@ -186,7 +195,7 @@ function guard(connection: Connection): void {
   });
 }
 
-/** npm omits the client on Node versions that the client does not support. */
+/** npm does not install the client on Node versions that the client does not support. */
 const loadClient = () =>
   importOptional(
     {
@@ -198,10 +207,10 @@ const loadClient = () =>
     (message, options) => new DeliveryError(message, options),
   );
 
-const saysUnknownTopic = (error: unknown) =>
+const isUnknownTopic = (error: unknown) =>
   (error as Partial<GenericError>).findBy?.('apiId', 'UNKNOWN_TOPIC_OR_PARTITION') != null;
 
-/** The innermost reason says most: the outer ones tell that something failed. */
+/** Returns the innermost cause, because the outer errors only state that a request failed. */
 function toDeliveryError(error: unknown): DeliveryError {
   if (error instanceof DeliveryError) return error;
   let reason = error as Error;

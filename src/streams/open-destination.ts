@@ -10,7 +10,7 @@ import { openWebhook } from './webhook.ts';
 export const destinationKinds = ['webhook', 'kafka', 'files'] as const;
 export type DestinationKind = (typeof destinationKinds)[number];
 
-/** As it is stored. */
+/** A destination as it is stored. */
 export interface StoredDestination {
   id: string;
   kind: string;
@@ -20,14 +20,14 @@ export interface StoredDestination {
 
 export interface OpeningOptions {
   reach: Reach;
-  /** Any of them decrypts. */
+  /** Keys of INTEGRATION_KEY. Any of them may decrypt the secret. */
   keys: readonly Buffer[];
   files: FilePlaces;
-  /** Wire name of the service id. */
+  /** API name of the service id. */
   serviceIdField: string;
 }
 
-/** As the settings of a process have it. @param keys of INTEGRATION_KEY */
+/** Creates the options from the settings of a process. @param keys keys of INTEGRATION_KEY */
 export function openingBy(
   config: AddressSettings & FilePlacesSettings & { readonly SERVICE_ID_FIELD: string },
   keys: readonly Buffer[],
@@ -36,7 +36,10 @@ export function openingBy(
   return { reach: reachOf(config), keys, files: filePlacesOf(config), serviceIdField };
 }
 
-/** Where it is, for people; an address without its query, which may open something. */
+/**
+ * Returns the location of a destination for display. The query of a URL is omitted, because it may contain a
+ * secret.
+ */
 export function placeOf({ kind, settings }: Pick<StoredDestination, 'kind' | 'settings'>): string {
   if (kind === 'kafka' && isKafkaSettings(settings))
     return `kafka://${settings.brokers.join(',')}/${settings.topic}`;
@@ -47,7 +50,7 @@ export function placeOf({ kind, settings }: Pick<StoredDestination, 'kind' | 'se
   return `${origin}${pathname}`;
 }
 
-/** The one place that knows the kinds. @throws {DeliveryError} when it cannot be opened */
+/** Opens a destination of any kind. @throws {DeliveryError} if its settings are invalid */
 export function openDestination(
   stored: StoredDestination,
   { reach, keys, files, serviceIdField }: OpeningOptions,

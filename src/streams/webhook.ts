@@ -3,25 +3,26 @@ import { createCaller } from '../platform/outgoing.ts';
 import type { Reach } from '../platform/reach.ts';
 import { DeliveryError, type Destination } from './destination.ts';
 
-/** Of Standard Webhooks: `whsec_` and the key in base64. */
+/** A secret in the format of Standard Webhooks: `whsec_` and the key in base64. */
 const SECRET = /^whsec_([A-Za-z0-9+/]{32,88}={0,2})$/;
 const SECRET_BYTES = 32;
 
-/** A request, whole. */
-const PATIENCE_MS = 15_000;
-const MOST = { messages: 500, bytes: 524_288 };
+/** Milliseconds for a complete request. */
+const TIMEOUT_MS = 15_000;
+const MAX_BATCH = { messages: 500, bytes: 524_288 };
 
 export function newWebhookSecret(): string {
   return `whsec_${randomBytes(SECRET_BYTES).toString('base64')}`;
 }
 
-/** @returns which rule it breaks, to stand behind its name; undefined if none */
+/** @returns the rule that the secret breaks, as a predicate for its name; undefined if it is valid */
 export function refusalOfSecret(secret: string): string | undefined {
   return SECRET.test(secret) ? undefined : 'must be whsec_ and 24 to 64 bytes in base64';
 }
 
 /**
- * The signature of Standard Webhooks: HMAC-SHA256 of `id.timestamp.body` with the key behind `whsec_`.
+ * Returns the Standard Webhooks signature: HMAC-SHA256 of `id.timestamp.body` with the key that follows
+ * `whsec_`.
  * @param at seconds since 1970
  */
 export function signatureOf(secret: string, { id, at, body }: { id: string; at: number; body: string }) {
@@ -37,10 +38,11 @@ export interface WebhookOptions {
 }
 
 /**
- * Messages in batches, by POST: `{"messages": […]}`, signed as Standard Webhooks says. Any 2xx is a delivery; all else,
- * redirects among it, is tried again, but 410.
+ * Opens a webhook destination. Batches of messages are sent by POST as `{"messages": […]}` with a Standard
+ * Webhooks signature. Any 2xx response acknowledges the batch. Other responses, including redirects, are
+ * retried, except 410.
  */
-export function openWebhook({ url, secret, reach, milliseconds = PATIENCE_MS }: WebhookOptions): Destination {
+export function openWebhook({ url, secret, reach, milliseconds = TIMEOUT_MS }: WebhookOptions): Destination {
   const caller = createCaller(reach, { connections: 1 });
 
   async function post(body: string, id: string, signal: AbortSignal) {
@@ -57,14 +59,14 @@ export function openWebhook({ url, secret, reach, milliseconds = PATIENCE_MS }: 
     } catch (error) {
       if (signal.aborted) throw signal.reason;
       const { name, message, code } = error as Error & { code?: string };
-      const said =
+      const reason =
         name === 'TimeoutError' ? `no answer within ${milliseconds / 1000} s` : message || code || name;
-      throw new DeliveryError(said, { cause: error });
+      throw new DeliveryError(reason, { cause: error });
     }
   }
 
   return {
-    most: MOST,
+    most: MAX_BATCH,
     async deliver({ id, envelopes }, signal) {
       const { status } = await post(`{"messages":[${envelopes.join(',')}]}`, id, signal);
       if (status >= 200 && status < 300) return;

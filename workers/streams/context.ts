@@ -10,55 +10,64 @@ import type { HeldWork } from '../jobs/held-work.ts';
 import type { JobAttempts } from '../jobs/job-attempts.ts';
 import type { Source } from './source.ts';
 
-/** For how long nobody else delivers. Longer than a batch takes; files keep theirs. */
+/**
+ * Milliseconds for which a process holds the lease of a destination. A batch takes less, and files renew
+ * their lease.
+ */
 export const LEASE_MS = 30_000;
 
-/** A destination that has got everything is looked at so often, and given back after so many looks. */
-export const LOOK_MS = 100;
-export const LOOKS = 20;
+/**
+ * Milliseconds between two reads for a destination that has received everything, and the number of such reads
+ * after which its lease is given back.
+ */
+export const IDLE_POLL_MS = 100;
+export const MAX_IDLE_POLLS = 20;
 
-/** What delivering works with. */
+/** Dependencies of a delivery. */
 export interface StreamContext {
   pool: Pool;
-  /** Ids of the log up to it are decided. */
+  /** Returns the horizon of the log: all transactions with ids up to it have ended. */
   horizon(): string;
   /** @throws {DeliveryError} */
   open(leased: LeasedDestination): Destination | FileDestination;
   source: Source;
   yielding: Yielding;
-  /** Finds deliveries that end their processes. */
+  /** Finds deliveries that end their process. */
   attempts: Pick<JobAttempts, 'begin'>;
   metrics: StreamMetrics;
   log: Log;
-  /** Milliseconds that one destination may keep its place while others wait for one; 10 s unless told. */
+  /**
+   * Milliseconds after which a destination with further messages gives its slot to a waiting one; default 10
+   * s.
+   */
   turnMs?: number;
-  /** Milliseconds after which the lease of a file is renewed; a third of it unless told. */
+  /** Milliseconds after which the lease of a file is renewed; default a third of the lease. */
   keepMs?: number;
-  /** Milliseconds after which a delivery without progress is abandoned; those of the lease unless told. */
+  /** Milliseconds after which a delivery without progress is abandoned; default the length of the lease. */
   leaseMs?: number;
-  /** Where deliveries in hand are shown. */
+  /** Registers the deliveries in progress for display. */
   heldWork?: HeldWork;
 }
 
-/** The same while a destination is leased. */
+/** Dependencies of a delivery with a lease. */
 export interface LeasedContext extends StreamContext {
   lease: {
-    /** Aborts when the lease is over, or the process leaves. */
+    /** Aborts when the lease has expired or the process stops. */
     signal: AbortSignal;
-    /** The lease was renewed in the store. */
+    /** Must be called when the lease was renewed in the store. */
     renew(): void;
-    /** Something was delivered, and the cursor is behind it. */
+    /** Must be called when a delivery was recorded in the cursor. */
     progress(): Promise<void>;
   };
 }
 
-/** What a sync process counts of streams; labels are bounded. */
+/** Creates the stream metrics of a sync process. The number of label values is limited. */
 export function createStreamMetrics(registry: Registry) {
   const registers = [registry];
   const labelNames = ['workspace', 'destination'];
-  const shownAs = boundLabel();
+  const labelOf = boundLabel();
   const labels = ({ workspace, name }: { workspace: string; name: string }) => {
-    const shown = shownAs(`${workspace}/${name}`);
+    const shown = labelOf(`${workspace}/${name}`);
     return shown === `${workspace}/${name}`
       ? { workspace, destination: name }
       : { workspace: shown, destination: shown };
@@ -99,7 +108,7 @@ export function createStreamMetrics(registry: Registry) {
     labelNames,
     registers,
   });
-  const gaveWay = new Counter({
+  const yieldedSeconds = new Counter({
     name: 'penstock_stream_yielded_seconds_total',
     help: 'Seconds for which this process delayed deliveries in favor of workers, summed over destinations.',
     registers,
@@ -116,7 +125,7 @@ export function createStreamMetrics(registry: Registry) {
     },
     delivered: (of: { workspace: string; name: string }, messages: number) =>
       delivered.inc(labels(of), messages),
-    gaveWay: (milliseconds: number) => gaveWay.inc(milliseconds / 1000),
+    gaveWay: (milliseconds: number) => yieldedSeconds.inc(milliseconds / 1000),
     failed: (of: { workspace: string; name: string }) => failures.inc(labels(of)),
     abandoned: (of: { workspace: string; name: string }) => abandoned.inc(labels(of)),
   };
@@ -124,41 +133,46 @@ export function createStreamMetrics(registry: Registry) {
 
 type StreamMetrics = ReturnType<typeof createStreamMetrics>;
 
-/** Of the time in which this process wants to run, the part that it waits for others, from which on it takes it from them. */
-const CONTENDED = 0.25;
+/**
+ * Share of its runnable time that this process must have waited for a processor so that the machine counts as
+ * contended.
+ */
+const CONTENDED_SHARE = 0.25;
 
-/** Milliseconds after which a destination gets a page all the same, while it gives way. */
+/** Milliseconds after which a yielding destination may read a page in any case. */
 const PAGE_EVERY_MS = 5000;
 
-/** Milliseconds between two looks whether that is over. */
-const YIELD_LOOK_MS = 100;
+/** Milliseconds between two checks whether yielding has ended. */
+const YIELD_CHECK_MS = 100;
 
 interface YieldingOptions {
-  /** Whether more waits in the lanes than workers have in hand. */
+  /** Returns whether more jobs wait in the lanes than the workers are processing. */
   areWorkersBehind(): boolean;
-  /** As `share` of `watchProcessorWait`. */
+  /**
+   * Returns the share of the runnable time spent waiting for a processor, as `share` of `watchProcessorWait`.
+   */
   processorWait(): number | undefined;
-  /** A destination that is so many milliseconds behind has its share, whatever waits in the lanes; 0: all always have. */
+  /** Lag in milliseconds from which a destination no longer yields; 0 turns yielding off. */
   mostMs: number;
-  /** Milliseconds after which a destination gets a page all the same; 5,000 unless told. */
+  /** Milliseconds after which a yielding destination may read a page in any case; default 5,000. */
   pageEveryMs?: number;
-  /** Hears how many milliseconds somebody has waited. */
+  /** Called with the milliseconds of each wait. */
   onWait(milliseconds: number): void;
 }
 
-/** Milliseconds since the oldest thing that is to be told took effect, now. */
+/** Returns the current age in milliseconds of the oldest change that is not delivered. */
 type Age = () => number;
 
-/** Ages by the clock of Postgres, which the lease came with. */
+/** Computes ages with the clock of Postgres at the time of the lease. */
 export function agesBy({ leasedAt }: Pick<LeasedDestination, 'leasedAt'>): (at: Date) => Age {
   const begun = leasedAt - performance.now();
   return (at) => () => begun + performance.now() - at.getTime();
 }
 
 /**
- * Gives way to what clients send. While workers are behind and there is no processor to spare, destinations get a page
- * every five seconds each, until they are too far behind. On a machine of its own, with time to spare, a sync process
- * never does.
+ * Delays deliveries in favour of the requests of clients. While workers have a backlog and the processors are
+ * contended, each destination reads one page every five seconds, until its lag is too large. A sync process
+ * on a machine of its own, with idle processors, never yields.
  */
 export function createYielding({
   areWorkersBehind,
@@ -167,13 +181,13 @@ export function createYielding({
   pageEveryMs = PAGE_EVERY_MS,
   onWait,
 }: YieldingOptions) {
-  /** Where the system does not tell, they are taken to share a machine. */
-  const isNeeded = () => mostMs > 0 && areWorkersBehind() && (processorWait() ?? 1) >= CONTENDED;
+  /** If the system does not report processor waits, the machine counts as shared. */
+  const isNeeded = () => mostMs > 0 && areWorkersBehind() && (processorWait() ?? 1) >= CONTENDED_SHARE;
 
-  async function wait({ age, longest, until }: WaitLimits, leaving: AbortSignal): Promise<void> {
+  async function wait({ age, maxAgeMs, until }: WaitLimits, leaving: AbortSignal): Promise<void> {
     const begun = performance.now();
-    for (let now = begun; isNeeded() && now < until && age() < longest && !leaving.aborted; ) {
-      await rest(Math.max(1, Math.min(YIELD_LOOK_MS, until - now)), leaving);
+    for (let now = begun; isNeeded() && now < until && age() < maxAgeMs && !leaving.aborted; ) {
+      await rest(Math.max(1, Math.min(YIELD_CHECK_MS, until - now)), leaving);
       now = performance.now();
     }
     const waited = performance.now() - begun;
@@ -182,30 +196,36 @@ export function createYielding({
 
   return {
     isNeeded,
-    /** Resolves when a page may be read. All have theirs at the same moments: what one reads then serves the others. */
+    /**
+     * Resolves when a page may be read. All destinations read at the same times, so that one read serves
+     * several of them.
+     */
     page(age: Age, leaving: AbortSignal): Promise<void> {
       const until = (Math.floor(performance.now() / pageEveryMs) + 1) * pageEveryMs;
-      return wait({ age, longest: mostMs, until }, leaving);
+      return wait({ age, maxAgeMs: mostMs, until }, leaving);
     },
-    /** Resolves when a file may be begun: at the latest when what it has to gather is as old as it may be. */
+    /**
+     * Resolves when a file may be started, at the latest when its oldest change reaches the maximum age for
+     * gathering.
+     */
     file(age: Age, gatherMs: number, leaving: AbortSignal): Promise<void> {
-      return wait({ age, longest: Math.max(gatherMs, mostMs), until: Number.POSITIVE_INFINITY }, leaving);
+      return wait({ age, maxAgeMs: Math.max(gatherMs, mostMs), until: Number.POSITIVE_INFINITY }, leaving);
     },
   };
 }
 
-/** How long a wait may be. */
+/** Limits of a wait. */
 interface WaitLimits {
   age: Age;
-  /** Milliseconds of age from which on nobody waits. */
-  longest: number;
-  /** When it is over, whatever the age. */
+  /** Age in milliseconds from which on there is no wait. */
+  maxAgeMs: number;
+  /** End of the wait, regardless of the age. */
   until: number;
 }
 
 type Yielding = ReturnType<typeof createYielding>;
 
-/** Names a stream in a line of the log. */
+/** Returns the fields that identify a stream in a line of the log. */
 export const fieldsOf = ({ name, id, workspace }: Pick<LeasedDestination, 'name' | 'id' | 'workspace'>) => ({
   stream: name,
   destination: id,

@@ -6,27 +6,30 @@ import {
   renewDestination,
 } from '../../src/store/stream-leases.ts';
 import type { FileDestination, FileRange, LogPlace, Piece } from '../../src/streams/destination.ts';
-import { agesBy, fieldsOf, LEASE_MS, type LeasedContext, LOOK_MS, LOOKS } from './context.ts';
-import { cursorBehind, openReader, type Page } from './read.ts';
-import type { Told } from './source.ts';
+import { agesBy, fieldsOf, IDLE_POLL_MS, LEASE_MS, type LeasedContext, MAX_IDLE_POLLS } from './context.ts';
+import { cursorAfter, openReader, type Page } from './read.ts';
+import type { ReadMessage } from './source.ts';
 
 /**
- * A file whose work has come no further for so many milliseconds keeps its lease no longer. A Parquet file may wait for
- * ten minutes until others are written.
+ * Milliseconds without progress after which the lease of a file is not renewed any longer. A Parquet file may
+ * wait up to ten minutes for other files to be written.
  */
 const STALLED_MS = 900_000;
 
-/** Behind every id: what a planned file has was decided when it was planned. */
-const BEHIND_ALL = '9223372036854775807';
+/**
+ * Largest id. The content of a planned file was decided when it was planned, so it is read without a horizon.
+ */
+const LARGEST_ID = '9223372036854775807';
 
 interface FileContext extends LeasedContext {
   destination: FileDestination;
 }
 
 /**
- * Delivers one file: the one that was being put, to the same end and by the same name, else what is behind the cursor. Before
- * it is put, its end is stored with the lease; the cursor moves when it is there.
- * @returns `lost`: the lease is gone; `undecided`: nothing is decided of what waits
+ * Delivers one file: the planned file that an earlier attempt may have stored, with the same end and the same
+ * name, or otherwise the entries after the cursor. The end of a file is recorded with the lease before the
+ * file is stored, and the cursor moves after that.
+ * @returns `lost` if the lease is gone; `undecided` if no entry after the cursor is below the horizon
  * @throws {DeliveryError}
  */
 export async function deliverFile(
@@ -57,7 +60,7 @@ export async function deliverFile(
   }
 }
 
-/** When a file last came further, and whether it waits for others by design. */
+/** Time of the last progress of a file, and whether it is waiting on purpose. */
 interface Progress {
   at: number;
   isWaiting: boolean;
@@ -71,13 +74,14 @@ async function deliverOne(
   const { pool, destination, metrics, progress } = context;
   const { workspaceId, planned, fileHour, position, place } = leased;
   const from = { position, place };
-  // Beyond what is decided there may be gaps, which nobody else is to take for the whole.
-  const source = planned ? context.source.apart() : context.source;
+  // A planned file is read beyond the horizon. Such reads may have gaps and must not be shared with other
+  // destinations.
+  const source = planned ? context.source.withoutSharing() : context.source;
   const read = openReader(source, workspaceId, from);
-  // A file that was being put is put as soon as can be: it is there under its name, perhaps.
+  // A planned file does not yield, because it may already exist under its name.
   const ageOf = agesBy(leased);
   let isBegun = planned !== undefined;
-  const giveWay = async (at: Date) => {
+  const yieldOnce = async (at: Date) => {
     progress.isWaiting = true;
     if (!isBegun) await context.yielding.file(ageOf(at), leased.gatherMs, signal);
     progress.isWaiting = false;
@@ -86,10 +90,10 @@ async function deliverOne(
   const next = async () => {
     signal.throwIfAborted();
     progress.at = performance.now();
-    return read(planned ? BEHIND_ALL : context.horizon(), giveWay);
+    return read(planned ? LARGEST_ID : context.horizon(), yieldOnce);
   };
-  const first = await firstPage(next, signal, planned ? 1 : LOOKS);
-  // What was planned may have been trimmed since.
+  const first = await firstPage(next, signal, planned ? 1 : MAX_IDLE_POLLS);
+  // The entries of a planned file may have been trimmed since.
   const none = planned && { read: [], end: planned };
   const page = first ?? none;
   if (!page) return 'undecided';
@@ -116,57 +120,60 @@ async function deliverOne(
   }
 }
 
-/** Waits a little for the horizon. */
+/** Reads the first page; waits briefly if no entry is below the horizon yet. */
 async function firstPage(
   next: () => Promise<Page | undefined>,
   signal: AbortSignal,
-  looks: number,
+  maxPolls: number,
 ): Promise<Page | undefined> {
-  for (let look = 0; look < looks; look++) {
-    if (look > 0) await rest(LOOK_MS, signal);
+  for (let polls = 0; polls < maxPolls; polls++) {
+    if (polls > 0) await rest(IDLE_POLL_MS, signal);
     const page = await next();
     if (page) return page;
   }
   return undefined;
 }
 
-/** Of the envelopes of a file; and pages, as entries may have nothing to tell. A file ends with the first that is reached. */
-const MOST = { bytes: 67_108_864, pages: 2000 };
+/**
+ * Maximum bytes of the envelopes of a file, and maximum pages, because entries may have no message. A file
+ * ends at the first limit that is reached.
+ */
+const FILE_LIMITS = { bytes: 67_108_864, pages: 2000 };
 
 const HOUR_MS = 3_600_000;
 
 interface GatherOptions {
   from: LogPlace;
   first: Page;
-  /** Gives the page behind the last one. */
+  /** Returns the next page. */
   next(): Promise<Page | undefined>;
-  /** Where the file ends and the hour that it is of, where it was begun before. */
+  /** End and hour of a file that an earlier attempt has planned. */
   planned?: { end: LogPlace; hour: Date } | undefined;
-  /** The hour of the file before it: hours do not go back. */
+  /** Hour of the previous file. Hours never decrease. */
   lastHour: Date | null;
-  most?: typeof MOST;
+  most?: typeof FILE_LIMITS;
 }
 
 interface Gathered {
-  /** How far it has come: everything up to here is in the file, or has nothing to tell. */
+  /** The position up to which all entries are in the file or have no message. */
   end: LogPlace;
   messages: number;
-  /** That of the first message; absent without one. */
+  /** Hour of the first message; absent without a message. */
   hour?: FileRange['hour'];
 }
 
 /**
- * What goes into one file: up to its planned end, else until it is large, a later hour begins, or nothing more is decided.
- * What is in it is read as it is taken, a page at a time.
+ * Collects the content of a file: up to its planned end, or until it is large enough, a later hour begins, or
+ * the horizon is reached. The content is read while it is consumed, one page at a time.
  */
 export function gather(options: GatherOptions): { gathered: Gathered; pieces: AsyncIterable<Piece> } {
-  const { from, first, next, planned, lastHour, most = MOST } = options;
+  const { from, first, next, planned, lastHour, most = FILE_LIMITS } = options;
   const gathered: Gathered = planned ? { ...planned, messages: 0 } : { end: from, messages: 0 };
   let bytes = 0;
 
-  /** @returns the envelope; undefined: the file ends before it */
-  function taken({ row, place, message, envelope, bytes: length }: Told): string | undefined {
-    if (planned && isBehind(cursorBehind(row, place), planned.end)) return undefined;
+  /** @returns the envelope, or undefined if the file ends before it */
+  function accept({ row, place, message, envelope, bytes: length }: ReadMessage): string | undefined {
+    if (planned && isAfter(cursorAfter(row, place), planned.end)) return undefined;
     const size = length + 1;
     const hour = hourOf(message.time);
     gathered.hour ??= lastHour && lastHour > hour ? lastHour : hour;
@@ -176,27 +183,27 @@ export function gather(options: GatherOptions): { gathered: Gathered; pieces: As
     return envelope;
   }
 
-  /** @returns whether the file goes on behind it */
-  function take({ read, end }: Page): { piece: Piece; goesOn: boolean } {
+  /** @returns whether the file continues after the page */
+  function take({ read, end }: Page): { piece: Piece; continues: boolean } {
     const piece: Piece = { messages: [], envelopes: [] };
     for (const one of read) {
-      const envelope = taken(one);
-      if (envelope === undefined) return { piece, goesOn: false };
+      const envelope = accept(one);
+      if (envelope === undefined) return { piece, continues: false };
       piece.messages.push(one.message);
       piece.envelopes.push(envelope);
       gathered.messages += 1;
-      if (!planned) gathered.end = cursorBehind(one.row, one.place);
+      if (!planned) gathered.end = cursorAfter(one.row, one.place);
     }
     if (!planned) gathered.end = end;
-    return { piece, goesOn: !planned || isBehind(planned.end, end) };
+    return { piece, continues: !planned || isAfter(planned.end, end) };
   }
 
   async function* pieces(): AsyncGenerator<Piece> {
     let page: Page | undefined = first;
     for (let pages = 1; page; pages++) {
-      const { piece, goesOn } = take(page);
+      const { piece, continues } = take(page);
       yield piece;
-      if (!goesOn || (!planned && pages >= most.pages)) return;
+      if (!continues || (!planned && pages >= most.pages)) return;
       page = await next();
     }
   }
@@ -206,7 +213,7 @@ export function gather(options: GatherOptions): { gathered: Gathered; pieces: As
 
 const hourOf = (time: string) => new Date(Math.floor(Date.parse(time) / HOUR_MS) * HOUR_MS);
 
-function isBehind(one: LogPlace, other: LogPlace): boolean {
+function isAfter(one: LogPlace, other: LogPlace): boolean {
   const [a, b] = [BigInt(one.position), BigInt(other.position)];
   return a === b ? one.place > other.place : a > b;
 }

@@ -22,71 +22,80 @@ import { type Attempt, endedTheProcess } from '../jobs/job-attempts.ts';
 import {
   agesBy,
   fieldsOf,
+  IDLE_POLL_MS,
   LEASE_MS,
   type LeasedContext,
-  LOOK_MS,
-  LOOKS,
+  MAX_IDLE_POLLS,
   type StreamContext,
 } from './context.ts';
 import { deliverFile } from './deliver-file.ts';
 import { DeliveryLease, LeaseOver } from './lease.ts';
-import { type Cursor, cursorBehind, openReader, type Page } from './read.ts';
-import type { Told } from './source.ts';
+import { type Cursor, cursorAfter, openReader, type Page } from './read.ts';
+import type { ReadMessage } from './source.ts';
 
-/** How often destinations are looked for that have something to get. */
+/** Milliseconds between two searches for destinations with messages to deliver. */
 const LEASE_INTERVAL_MS = 500;
-/** A process without a destination omits so many looks for one. */
-const IDLE_LEASES = 4;
-/** How often the horizon is looked at, while something is delivered. */
+/** A process without a destination runs only every fourth search. */
+const IDLE_SEARCH_FACTOR = 4;
+/** Milliseconds between two reads of the horizon during a delivery. */
 const HORIZON_INTERVAL_MS = 100;
-/** The same where each look takes a connection to each node. */
-const HORIZON_APART_MS = 500;
-/** The same while destinations give way, and get a page every five seconds. */
+/**
+ * Milliseconds between two reads of the horizon in a distributed database, where each read takes a connection
+ * to each node.
+ */
+const HORIZON_DISTRIBUTED_MS = 500;
+/**
+ * Milliseconds between two reads of the horizon while destinations yield and read a page every five seconds.
+ */
 const HORIZON_YIELDING_MS = 1000;
 const METRICS_INTERVAL_MS = 10_000;
 const TRIM_INTERVAL_MS = 60_000;
 const TRIM_ROWS = 500;
-/** Destinations that are told of in metrics. */
-const MOST_LISTED = 200;
-/** Destinations that one process delivers to at a time: each has a page and a batch in memory. */
-const MOST_AT_ONCE = 16;
-/** Beside those, files: one may take minutes, and has a part of it in memory. */
-const MOST_FILES_AT_ONCE = 8;
+/** Maximum number of destinations in the metrics. */
+const MAX_LISTED = 200;
+/**
+ * Maximum number of destinations that a process delivers to concurrently. Each has a page and a batch in
+ * memory.
+ */
+const MAX_DESTINATIONS = 16;
+/** Maximum number of additional file destinations. A file may take minutes, and a part of it is in memory. */
+const MAX_FILES = 8;
 
 interface StreamsOptions {
   context: Omit<StreamContext, 'horizon'>;
-  /** Days that the log is kept. */
+  /** Days for which the log is kept. */
   days: number;
-  /** Destinations at a time, those of files aside; 16 unless told. */
+  /** Maximum number of concurrent destinations without files; default 16. */
   atOnce?: number;
 }
 
 /**
- * Delivers to destinations of streams, each in a loop of its own, so that a slow or dead one holds up nobody else. Several
- * processes share them by leases in Postgres; that of a process that dies runs out, and another takes over.
+ * Delivers to the destinations of streams, each in its own loop, so that a slow or unreachable destination
+ * does not delay others. Processes share the destinations by leases in Postgres. The lease of a process that
+ * dies expires, and another process takes over.
  */
-export function startStreams({ context, days, atOnce = MOST_AT_ONCE }: StreamsOptions): Service {
+export function startStreams({ context, days, atOnce = MAX_DESTINATIONS }: StreamsOptions): Service {
   const { pool, metrics, log } = context;
   const leaving = new AbortController();
   const horizon = watchHorizon(pool);
-  const places = [
-    { gathers: false, most: atOnce, working: new Set<Promise<void>>() },
-    { gathers: true, most: MOST_FILES_AT_ONCE, working: new Set<Promise<void>>() },
+  const slots = [
+    { gathers: false, max: atOnce, working: new Set<Promise<void>>() },
+    { gathers: true, max: MAX_FILES, working: new Set<Promise<void>>() },
   ];
   const failed = (error: unknown) => log.warn({ err: error }, 'streams are waiting for Postgres');
 
-  async function begin({ gathers, most, working }: (typeof places)[number]): Promise<void> {
-    const limit = most - working.size;
+  async function begin({ gathers, max, working }: (typeof slots)[number]): Promise<void> {
+    const limit = max - working.size;
     if (limit <= 0) return;
     const leased = await leaseDestinations(pool, { milliseconds: LEASE_MS, limit, gathers });
-    // Who has a lease delivers, and waits for the horizon by itself.
+    // The loop of a leased destination waits for the horizon by itself.
     if (leased.length > 0) await horizon.look().catch(failed);
     for (const one of leased) {
       const work = deliverTo(one, { ...context, horizon: horizon.horizon }, leaving.signal);
       working.add(work);
       void work.finally(() => {
         working.delete(work);
-        // Somebody may wait for the place.
+        // Another destination may be waiting for the slot.
         if (!leaving.signal.aborted) void leases.now();
       });
     }
@@ -96,28 +105,28 @@ export function startStreams({ context, days, atOnce = MOST_AT_ONCE }: StreamsOp
   const leases = poll(
     LEASE_INTERVAL_MS,
     async () => {
-      if (places.every(({ working }) => working.size === 0) && ++omitted < IDLE_LEASES) return;
+      if (slots.every(({ working }) => working.size === 0) && ++omitted < IDLE_SEARCH_FACTOR) return;
       omitted = 0;
-      for (const place of places) await begin(place);
+      for (const group of slots) await begin(group);
     },
     failed,
   );
-  let looked = Number.NEGATIVE_INFINITY;
+  let readAt = Number.NEGATIVE_INFINITY;
   const horizons = poll(
     HORIZON_INTERVAL_MS,
     async () => {
-      if (places.every(({ working }) => working.size === 0)) return;
-      const since = performance.now() - looked;
+      if (slots.every(({ working }) => working.size === 0)) return;
+      const since = performance.now() - readAt;
       if (since < HORIZON_YIELDING_MS && context.yielding.isNeeded()) return;
-      if (since < HORIZON_APART_MS && (await isDistributed(pool))) return;
+      if (since < HORIZON_DISTRIBUTED_MS && (await isDistributed(pool))) return;
       await horizon.look();
-      looked = performance.now();
+      readAt = performance.now();
     },
     failed,
   );
   const numbers = poll(
     METRICS_INTERVAL_MS,
-    async () => metrics.note(await listDestinations(pool, { limit: MOST_LISTED })),
+    async () => metrics.note(await listDestinations(pool, { limit: MAX_LISTED })),
     failed,
   );
   const trims = poll(
@@ -142,31 +151,40 @@ export function startStreams({ context, days, atOnce = MOST_AT_ONCE }: StreamsOp
     async stop() {
       leaving.abort();
       await Promise.all([leases, horizons, numbers, trims].map((one) => one.stop()));
-      await Promise.all(places.flatMap(({ working }) => [...working]));
+      await Promise.all(slots.flatMap(({ working }) => [...working]));
     },
   };
 }
 
-/** One that has always more is given back after so long: others may wait for a place. */
+/**
+ * Milliseconds after which a destination with further messages is given back, because others may be waiting
+ * for a slot.
+ */
 const TURN_MS = 10_000;
 
-/** Milliseconds before another try: twice as long each time. */
+/** Milliseconds before the first and the longest retry. The wait doubles with each failure. */
 const FIRST_RETRY_MS = 1000;
-const LONGEST_RETRY_MS = 300_000;
+const MAX_RETRY_MS = 300_000;
 
-/** For a destination to close: a connection that hangs is left to its own limits. */
+/** Milliseconds in which a destination must close. A connection that hangs longer ends by its own limits. */
 const CLOSING_MS = 5000;
 
-/** A delivery that was abandoned and has not ended by then is overdue: it holds memory and a connection. */
+/**
+ * Milliseconds after which an abandoned delivery that has not ended is overdue: it holds memory and a
+ * connection.
+ */
 const OVERDUE_MS = 4 * LEASE_MS;
 
-/** Before a file is tried again of which nothing is decided: something that stays open holds the log back. */
+/**
+ * Milliseconds before a retry of a file without entries below the horizon. A long transaction holds the
+ * horizon back.
+ */
 const UNDECIDED_MS = 5000;
 
 /**
- * Delivers what is behind the cursor of a leased destination, until it has got everything, has had its
- * turn, fails, or the lease is gone. It
- * never rejects: whatever goes wrong is noted with the destination, whose next try is due later.
+ * Delivers the messages after the cursor of a leased destination until all are delivered, its turn is over, a
+ * delivery fails, or the lease is gone. It never rejects: an error is recorded with the destination, whose
+ * next attempt is then due later.
  */
 async function deliverTo(
   leased: LeasedDestination,
@@ -180,12 +198,12 @@ async function deliverTo(
   const held = context.heldWork?.begin('stream delivery', leased.id, OVERDUE_MS);
   let destination: Destination | FileDestination | undefined;
   let isOurs = true;
-  /** Frees the place when the lease is over, also where the work does not end. */
+  /** Frees the slot when the lease has expired, even if the work does not end. */
   const whileLeased = <T>(work: Promise<T>): Promise<T> => {
     work.catch(() => {}).finally(() => held?.end());
     return unlessAborted(lease.over, work);
   };
-  const going = {
+  const leasedContext = {
     ...context,
     lease: {
       signal: lease.signal,
@@ -199,10 +217,10 @@ async function deliverTo(
   try {
     destination = context.open(leased);
     if ('deliver' in destination) {
-      isOurs = await whileLeased(deliverAll(leased, { ...going, destination }));
+      isOurs = await whileLeased(deliverAll(leased, { ...leasedContext, destination }));
       if (isOurs) await giveBackDestination(pool, leased);
     } else {
-      const done = await whileLeased(deliverFile(leased, { ...going, destination }));
+      const done = await whileLeased(deliverFile(leased, { ...leasedContext, destination }));
       isOurs = done !== 'lost';
       if (isOurs)
         await giveBackDestination(pool, leased, { retryMs: done === 'undecided' ? UNDECIDED_MS : 0 });
@@ -212,17 +230,17 @@ async function deliverTo(
     if (!destination) held?.end();
     if (error instanceof DeliveryError) metrics.failed(leased);
     if (error instanceof LeaseOver) metrics.abandoned(leased);
-    const { said, isOwn } = failureOf(error);
+    const { said: reason, isOwn } = failureOf(error);
     if (isOwn)
       log.error(
         { err: error, ...fieldsOf(leased) },
         'delivery to a stream failed because of a fault in Penstock',
       );
     else log.warn({ err: error, ...fieldsOf(leased) }, 'delivery to a stream failed');
-    const backOff = { retryMs: FIRST_RETRY_MS, mostMs: LONGEST_RETRY_MS };
+    const backOff = { retryMs: FIRST_RETRY_MS, mostMs: MAX_RETRY_MS };
     const isGone = error instanceof DeliveryError && error.isGone;
-    // Without an answer the lease runs out by itself.
-    await giveBackDestination(pool, leased, { error: said, ...backOff, pause: isGone }).catch(() => {});
+    // If the store does not respond, the lease expires by itself.
+    await giveBackDestination(pool, leased, { error: reason, ...backOff, pause: isGone }).catch(() => {});
   } finally {
     lease.release();
     await attempt.end(leaving.aborted || !isOurs ? 'given back' : undefined);
@@ -232,7 +250,10 @@ async function deliverTo(
   }
 }
 
-/** Notes the attempt at a delivery. @returns undefined when nothing is to be delivered now: the lease is given back then */
+/**
+ * Records the attempt of a delivery. @returns undefined if the destination must not be delivered to now; its
+ * lease has then been given back
+ */
 async function beginDelivery(
   leased: LeasedDestination,
   context: StreamContext,
@@ -245,14 +266,17 @@ async function beginDelivery(
       await giveBackDestination(pool, leased, { error: endedTheProcess('stream'), pause: true });
     else return attempt;
   } catch (error) {
-    // Without an answer the lease runs out by itself.
+    // If the store does not respond, the lease expires by itself.
     log.warn({ err: error, destination: leased.id }, 'stream is waiting for Postgres');
     await giveBackDestination(pool, leased, { retryMs: FIRST_RETRY_MS }).catch(() => {});
   }
   return undefined;
 }
 
-/** What the operator is told: whose fault it is, and nothing that a row holds. */
+/**
+ * Returns the error message for the operator, which contains no data of a row, and whether the error is a
+ * fault of Penstock.
+ */
 function failureOf(error: unknown): { said: string; isOwn: boolean } {
   if (error instanceof DeliveryError) return { said: error.message, isOwn: false };
   const sqlstate = sqlstateOf(error);
@@ -261,12 +285,12 @@ function failureOf(error: unknown): { said: string; isOwn: boolean } {
   return { said: 'a mistake of Penstock itself: the log of the sync process has it', isOwn: true };
 }
 
-interface Delivering extends LeasedContext {
+interface DeliveryContext extends LeasedContext {
   destination: Destination;
 }
 
-/** @returns whether the lease is still ours */
-async function deliverAll(leased: LeasedDestination, context: Delivering): Promise<boolean> {
+/** @returns whether this process still has the lease */
+async function deliverAll(leased: LeasedDestination, context: DeliveryContext): Promise<boolean> {
   const leaving = context.lease.signal;
   const { workspaceId } = leased;
   const { position, place } = leased;
@@ -274,31 +298,31 @@ async function deliverAll(leased: LeasedDestination, context: Delivering): Promi
   const turn = context.turnMs ?? TURN_MS;
   const since = performance.now();
   const ageOf = agesBy(leased);
-  const giveWay = (at: Date) => context.yielding.page(ageOf(at), leaving);
-  for (let looks = 0; looks < LOOKS && !leaving.aborted; looks++) {
+  const yieldOnce = (at: Date) => context.yielding.page(ageOf(at), leaving);
+  for (let idlePolls = 0; idlePolls < MAX_IDLE_POLLS && !leaving.aborted; idlePolls++) {
     if (performance.now() - since >= turn) return true;
-    const page = await read(context.horizon(), giveWay);
+    const page = await read(context.horizon(), yieldOnce);
     if (!page) {
-      await rest(LOOK_MS, leaving);
+      await rest(IDLE_POLL_MS, leaving);
       continue;
     }
     if (!(await deliverPage(page, { leased, context }))) return false;
-    looks = -1;
-    // Others have their turn.
+    idlePolls = -1;
+    // Let other destinations have a turn.
     await rest(0);
   }
   return true;
 }
 
-interface Going {
+interface PageContext {
   leased: LeasedDestination;
-  context: Delivering;
+  context: DeliveryContext;
 }
 
-/** @returns false when the lease is gone: somebody else delivers, or nobody is to */
-async function deliverPage({ read, end }: Page, { leased, context }: Going): Promise<boolean> {
+/** @returns false if the lease is gone, because another process delivers or the destination was stopped */
+async function deliverPage({ read, end }: Page, { leased, context }: PageContext): Promise<boolean> {
   const { destination, metrics, lease } = context;
-  let [batch, bytes]: [Told[], number] = [[], 0];
+  let [batch, bytes]: [ReadMessage[], number] = [[], 0];
 
   async function send(cursor: Cursor): Promise<boolean> {
     const messages = batch.map(({ message }) => message);
@@ -323,13 +347,16 @@ async function deliverPage({ read, end }: Page, { leased, context }: Going): Pro
   return send(end);
 }
 
-/** The cursor behind all of them. */
-function lastOf(batch: Told[]): Cursor {
+/** Returns the cursor after the last message of a batch. */
+function lastOf(batch: ReadMessage[]): Cursor {
   const { row, place } = batch.at(-1)!;
-  return cursorBehind(row, place);
+  return cursorAfter(row, place);
 }
 
-/** The same for the same messages alone: who has got fewer of them once does not take more for a repetition. */
+/**
+ * Returns the id of a batch, which depends on its exact messages. A receiver that got a smaller batch before
+ * does not mistake this one for a repetition.
+ */
 function batchId(messages: Batch['messages']): string {
   const hash = createHash('sha256').update(messages.map(({ id }) => id).join(''));
   return `msg_${hash.digest('hex').slice(0, 32)}`;

@@ -1,7 +1,10 @@
 import { type LinkedSignal, linkSignals } from '../../src/platform/time-limit.ts';
 import { DeliveryError } from '../../src/streams/destination.ts';
 
-/** A delivery made no progress until its lease ended: others may deliver, so that nothing more may be done for it. */
+/**
+ * Thrown if a delivery made no progress before its lease expired. Other processes may then deliver, so the
+ * work must stop.
+ */
 export class LeaseOver extends DeliveryError {
   override name = 'LeaseOver';
 
@@ -10,7 +13,7 @@ export class LeaseOver extends DeliveryError {
   }
 }
 
-/** The time for which this process may deliver: each renewal in the store begins it again. */
+/** The period in which this process may deliver. Each renewal in the store restarts it. */
 export class DeliveryLease {
   readonly #milliseconds: number;
   readonly #over = new AbortController();
@@ -23,12 +26,12 @@ export class DeliveryLease {
     this.renew();
   }
 
-  /** Aborts when the lease is over. */
+  /** Aborts when the lease has expired. */
   get over(): AbortSignal {
     return this.#over.signal;
   }
 
-  /** Aborts when the lease is over, or the process leaves: for the work itself. */
+  /** Aborts when the lease has expired or the process stops. Pass it to the work itself. */
   get signal(): AbortSignal {
     return this.#work.signal;
   }

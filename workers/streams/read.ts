@@ -1,24 +1,24 @@
 import type { LogRow } from '../../src/store/stream-log.ts';
 import type { LogPlace } from '../../src/streams/destination.ts';
-import type { Part, Source, Told } from './source.ts';
+import type { Part, ReadMessage, Source } from './source.ts';
 
-/** Entries that are read at once. */
-const ENTRIES = 500;
+/** Maximum number of entries of a page. */
+const MAX_ENTRIES = 500;
 
-/** Behind which everything is delivered. */
+/** Position up to which everything is delivered. */
 export type Cursor = LogPlace;
 
 export interface Page {
-  read: Told[];
-  /** The cursor when all of them are delivered: some entries have nothing to tell any more. */
+  read: ReadMessage[];
+  /** The cursor after all messages of the page were delivered. Entries without a message are skipped. */
   end: Cursor;
 }
 
 /**
- * Reads what is behind a cursor, a page at a time, and each row of the log once: what a page leaves of a row is kept for
- * the next.
- * @returns gives the next page; nothing when all that is decided was read. `turn` hears when its first row took effect, and
- * resolves when it is to be looked up
+ * Creates a reader for the entries after a cursor, one page at a time. Each row of the log is read once; the
+ * entries of a row that do not fit into a page are kept for the next page.
+ * @returns a function that returns the next page, or undefined if all entries below the horizon were read. It
+ * calls `turn` with the time of the first row, and looks up the messages when `turn` resolves
  */
 export function openReader(
   source: Source,
@@ -30,35 +30,39 @@ export function openReader(
 
   return async (horizon, turn) => {
     if (rows.length === 0) {
-      rows = await source.rowsBehind(workspaceId, cursor, horizon);
+      rows = await source.rowsAfter(workspaceId, cursor, horizon);
       if (rows[0] && !isBegun(rows[0], cursor)) cursor = { ...cursor, place: 0 };
     }
     const [parts, left] = partsOf(rows, cursor, source.partEntries);
     const last = parts.at(-1);
     if (!last) return undefined;
     await turn?.(parts[0]!.row.at);
-    const [begun, ...others] = await source.tell(workspaceId, parts);
+    const [begun, ...others] = await source.messagesOf(workspaceId, parts);
     const read = begun!.filter(({ place }) => place >= cursor.place).concat(...others);
-    cursor = cursorBehind(last.row, last.end - 1);
+    cursor = cursorAfter(last.row, last.end - 1);
     rows = left;
     return { read, end: cursor };
   };
 }
 
-/** The cursor behind an entry of a row: within one, its position names that row and no other. */
-export function cursorBehind({ id, ids }: LogRow, place: number): Cursor {
+/**
+ * Returns the cursor after an entry of a row. In the middle of a row, its position identifies that row
+ * exactly.
+ */
+export function cursorAfter({ id, ids }: LogRow, place: number): Cursor {
   return place + 1 === ids.length ? { position: id, place: 0 } : { position: idBefore(id), place: place + 1 };
 }
 
 /**
- * Whether the row is the one that the place of the cursor counts from. That one may have been trimmed; and a cursor of an
- * earlier release, behind the row before, does not name it: from there the row is delivered once more.
+ * Returns whether the `place` of the cursor refers to this row. The row may have been trimmed. A cursor of an
+ * earlier release has the position of the previous row and does not identify this one, so the row is
+ * delivered again from its beginning.
  */
 const isBegun = ({ id }: LogRow, { position, place }: Cursor) => place === 0 || position === idBefore(id);
 
 const idBefore = (id: string) => String(BigInt(id) - 1n);
 
-/** Parts that make a page, and the rows that are left: the first of these may be begun. */
+/** Returns the parts of a page and the remaining rows. The first of these rows may be partly read. */
 function partsOf(rows: LogRow[], { place }: Cursor, partEntries: number): [Part[], LogRow[]] {
   const parts: Part[] = [];
   let entries = 0;
@@ -66,7 +70,7 @@ function partsOf(rows: LogRow[], { place }: Cursor, partEntries: number): [Part[
   for (const [index, row] of rows.entries()) {
     for (; first < row.ids.length; first += partEntries) {
       const end = Math.min(first + partEntries, row.ids.length);
-      if (entries > 0 && entries + end - first > ENTRIES) return [parts, rows.slice(index)];
+      if (entries > 0 && entries + end - first > MAX_ENTRIES) return [parts, rows.slice(index)];
       entries += end - first;
       parts.push({ row, first, end });
     }

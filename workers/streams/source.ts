@@ -18,69 +18,76 @@ import {
   positionOf,
 } from '../../src/streams/destination.ts';
 
-/** Rows of the log that are read at once, while those before the last have fewer entries than are looked up at once. */
+/**
+ * Maximum rows of the log that are read with one query, as long as all rows but the last have fewer entries
+ * than are looked up together.
+ */
 const ROWS = 64;
 const ENTRIES = 500;
-/** Entries of a row that are looked up, and kept, together. */
+/** Entries of a row that are looked up and cached together. */
 const PART_ENTRIES = 250;
 
 /**
- * Several destinations of a workspace go along the log together: what one has read just now is told to the others as it
- * was. Not for long, since a user may be deleted meanwhile.
+ * Milliseconds for which messages are cached. Destinations of a workspace read the log at about the same
+ * positions, so one of them can use what another has read. The time is short because a user may be deleted
+ * meanwhile.
  */
-const FRESH_MS = 1000;
-const MOST_BYTES = 33_554_432;
-/** Of an entry or a message, beside its texts. */
+const CACHE_MS = 1000;
+const MAX_CACHE_BYTES = 33_554_432;
+/** Memory of an entry or a message without its texts. */
 const OVERHEAD_BYTES = 400;
 
-/** A stretch of a row's entries: from `first` to before `end`. */
+/** The entries of a row from `first` up to but excluding `end`. */
 export interface Part {
   row: LogRow;
   first: number;
   end: number;
 }
 
-/** What there is to be told of an entry: its place in its row. */
-export interface Told {
+/** The message of an entry, with the place of the entry in its row. */
+export interface ReadMessage {
   row: LogRow;
   place: number;
   message: Message;
-  /** Its JSON, and the bytes of that. */
+  /** The envelope as JSON, and its length in bytes. */
   envelope: string;
   bytes: number;
 }
 
-/** What is in the log and what it stands for, for all destinations of a process. */
+/** Reads the log and its messages for all destinations of a process. */
 export interface Source {
   partEntries: number;
-  /** The next rows that are decided; none when there are none. */
-  rowsBehind(workspaceId: string, cursor: LogPlace, horizon: string): Promise<LogRow[]>;
+  /** Returns the next rows below the horizon; an empty list at the end. */
+  rowsAfter(workspaceId: string, cursor: LogPlace, horizon: string): Promise<LogRow[]>;
   /**
-   * What each part has to tell. Events and purchases come from their tables as they are now: those of users who were
-   * deleted are gone, and their attributes are not told any more.
+   * Returns the messages of each part. Events and purchases are read from their tables in their current
+   * state, so activity and attributes of deleted users are omitted.
    */
-  tell(workspaceId: string, parts: Part[]): Promise<Told[][]>;
-  /** One that shares nothing with others: for who reads beyond what is decided, where rows may come in between. */
-  apart(): Source;
+  messagesOf(workspaceId: string, parts: Part[]): Promise<ReadMessage[][]>;
+  /**
+   * Returns a source without a shared cache. Use it for reads beyond the horizon, where further rows may
+   * still be inserted in between.
+   */
+  withoutSharing(): Source;
 }
 
-/** @param serviceIdField wire name of the service id */
+/** @param serviceIdField API name of the service id */
 export function openSource(pool: Pool, serviceIdField: string): Source {
-  const options = { maxSize: MOST_BYTES, ttl: FRESH_MS };
-  /** By the workspace and the row before. */
+  const options = { maxSize: MAX_CACHE_BYTES, ttl: CACHE_MS };
+  /** Cached rows by workspace and previous row. */
   const rows = new LRUCache<string, LogRow>({
     ...options,
     sizeCalculation: ({ ids, bytes }) => bytes + OVERHEAD_BYTES * (ids.length + 1),
   });
-  /** By the workspace, the row, and the first entry. */
-  const known = new LRUCache<string, Told[]>({
+  /** Cached messages by workspace, row and first entry. */
+  const cachedMessages = new LRUCache<string, ReadMessage[]>({
     ...options,
     sizeCalculation: (part) =>
       part.reduce((sum, { bytes }) => sum + 2 * bytes + OVERHEAD_BYTES, OVERHEAD_BYTES),
   });
-  const underWay = new Map<string, Promise<Told[]>>();
+  const underWay = new Map<string, Promise<ReadMessage[]>>();
 
-  /** What was read by another that is ahead, as far as it has come. */
+  /** Returns the cached rows after a position that another destination has read. */
   function follow(workspaceId: string, { position, place }: LogPlace): LogRow[] {
     const found: LogRow[] = [];
     let entries = -place;
@@ -92,7 +99,7 @@ export function openSource(pool: Pool, serviceIdField: string): Source {
     return found;
   }
 
-  async function lookUp(workspaceId: string, parts: Part[]): Promise<Told[][]> {
+  async function lookUp(workspaceId: string, parts: Part[]): Promise<ReadMessage[][]> {
     const [events, purchases]: [ActivityKey[], ActivityKey[]] = [[], []];
     const profiles = new Set<string>();
     for (const { row, first, end } of parts)
@@ -109,22 +116,22 @@ export function openSource(pool: Pool, serviceIdField: string): Source {
     ]);
     return parts.map(({ row, first, end }) => {
       const time = row.at.toISOString();
-      const told: Told[] = [];
+      const messages: ReadMessage[] = [];
       for (let place = first; place < end; place++) {
         const message = messageOf(row, place, { workspaceId, time, activity, names });
         if (!message) continue;
         const envelope = envelopeOf(message, serviceIdField);
-        told.push({ row, place, message, envelope, bytes: Buffer.byteLength(envelope) });
+        messages.push({ row, place, message, envelope, bytes: Buffer.byteLength(envelope) });
       }
-      return told;
+      return messages;
     });
   }
 
   return {
     partEntries: PART_ENTRIES,
-    apart: () => openSource(pool, serviceIdField),
+    withoutSharing: () => openSource(pool, serviceIdField),
 
-    async rowsBehind(workspaceId, cursor, horizon) {
+    async rowsAfter(workspaceId, cursor, horizon) {
       const followed = follow(workspaceId, cursor);
       if (followed.length > 0) return followed;
       const { position, place } = cursor;
@@ -135,56 +142,56 @@ export function openSource(pool: Pool, serviceIdField: string): Source {
       return read;
     },
 
-    async tell(workspaceId, parts) {
+    async messagesOf(workspaceId, parts) {
       const missing: Part[] = [];
       const keys: string[] = [];
-      let looked: Promise<Told[][]> | undefined;
-      const told = parts.map((part): Promise<Told[]> | Told[] => {
+      let lookedUp: Promise<ReadMessage[][]> | undefined;
+      const results = parts.map((part): Promise<ReadMessage[]> | ReadMessage[] => {
         const key = `${workspaceId}/${part.row.id}/${part.first}`;
-        const there = known.get(key) ?? underWay.get(key);
+        const there = cachedMessages.get(key) ?? underWay.get(key);
         if (there) return there;
         const place = missing.push(part) - 1;
         keys.push(key);
-        // All that is missing is looked up at once, when it is known what that is.
-        looked ??= Promise.resolve().then(() => lookUp(workspaceId, missing));
-        const coming = looked.then((all) => all[place]!);
+        // Look up all missing parts with one query, after the list of them is complete.
+        lookedUp ??= Promise.resolve().then(() => lookUp(workspaceId, missing));
+        const coming = lookedUp.then((all) => all[place]!);
         underWay.set(key, coming);
         return coming;
       });
       try {
-        return await Promise.all(told);
+        return await Promise.all(results);
       } finally {
-        const found = await looked?.catch(() => undefined);
+        const found = await lookedUp?.catch(() => undefined);
         for (const [place, key] of keys.entries()) {
           underWay.delete(key);
-          if (found) known.set(key, found[place]!);
+          if (found) cachedMessages.set(key, found[place]!);
         }
       }
     },
   };
 }
 
-interface Found {
+interface LookedUp {
   workspaceId: string;
   time: string;
-  /** JSON, by id. */
+  /** Content as JSON by id. */
   activity: ReadonlyMap<string, string>;
-  /** External ids by profile; who was deleted is missing. */
+  /** External ids by profile. Deleted profiles are missing. */
   names: ReadonlyMap<string, string | null>;
 }
 
-/** @returns nothing of what is gone */
+/** @returns undefined if the data of the entry was erased */
 function messageOf(
   { id: row, kinds, profileIds, ids, details }: LogRow,
   place: number,
-  { workspaceId, time, activity, names }: Found,
+  { workspaceId, time, activity, names }: LookedUp,
 ): Message | undefined {
   const kind = kinds[place] as keyof typeof messageTypes;
   const profileId = profileIds[place]!;
   const id = ids[place]!;
   const isActivity = kind === 'e' || kind === 'p';
   const detail = details?.[place];
-  // Who was deleted may not be erased yet.
+  // The data of a deleted user may not be erased yet.
   const data = isActivity
     ? names.has(profileId) && activity.get(id)
     : dataOf({ kind, profileId, detail }, names);
@@ -202,18 +209,21 @@ interface Entry {
   detail: Json | undefined;
 }
 
-/** What is told of users who were deleted since: that, and whose they were. */
+/** Identity changes that are delivered for users who were deleted since, without their data. */
 const NAMELESS = new Set<unknown>(['deleted', 'merged_into', 'merged']);
 
-/** @returns nothing of a user who was deleted since, but that, and nothing of an erased entry */
+/**
+ * @returns undefined for an erased entry, and for a user who was deleted since unless the entry is such a
+ * change
+ */
 function dataOf({ kind, profileId, detail }: Entry, names: ReadonlyMap<string, unknown>): string | undefined {
-  const said = { ...(detail as Record<string, Json>) };
-  if (kind === 's' && Object.keys(said).length === 0) return undefined;
-  if (profileId !== NIL_UUID && !names.has(profileId) && !(kind === 'i' && NAMELESS.has(said.change)))
+  const content = { ...(detail as Record<string, Json>) };
+  if (kind === 's' && Object.keys(content).length === 0) return undefined;
+  if (profileId !== NIL_UUID && !names.has(profileId) && !(kind === 'i' && NAMELESS.has(content.change)))
     return undefined;
   for (const name of ['into', 'from'])
-    if (kind === 'i' && typeof said[name] === 'string') said[name] = toServiceId(said[name]);
-  return JSON.stringify(said);
+    if (kind === 'i' && typeof content[name] === 'string') content[name] = toServiceId(content[name]);
+  return JSON.stringify(content);
 }
 
 function addressOf(detail: Json | undefined): string {

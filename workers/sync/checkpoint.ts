@@ -16,7 +16,7 @@ import {
 import { advanceIntegration, advanceRun } from '../../src/store/sync-runs.ts';
 import { inTransaction, sendTogether } from '../../src/store/transactions.ts';
 
-/** The checkpoint of a run: how far it has come, as this process believes that it stands in the store. */
+/** The checkpoint of a run: its progress as this process believes it is stored. */
 export interface Checkpoint {
   jobId: string;
   integrationId: string;
@@ -26,7 +26,10 @@ export interface Checkpoint {
   watermark: string | undefined;
 }
 
-/** Another process has gone on with the run, or it is gone: nothing more may be done for it here. */
+/**
+ * Thrown if another process has taken over the run, or the run was removed. This process must stop working on
+ * it.
+ */
 export class RunLost extends Error {
   override name = 'RunLost';
   constructor() {
@@ -34,19 +37,19 @@ export class RunLost extends Error {
   }
 }
 
-/** What brings a checkpoint further: the chunk that has taken effect, and the one that comes next. */
+/** A step of a checkpoint: the chunk that has taken effect, and the next chunk. */
 export interface CheckpointStep {
   done?: Settled | undefined;
   next?: OutboxChunk | undefined;
 }
 
 /**
- * Advances a checkpoint. In one transaction the chunk that has taken effect is settled, with counts, errors, warnings,
- * watermark and boundary, and the next one goes into the outbox. Nobody else can do either again: both stand and fall
- * with the count of rows that were read.
+ * Advances a checkpoint. One transaction records the chunk that has taken effect, with counts, errors,
+ * warnings, watermark and boundary, and puts the next chunk into the outbox. No other process can repeat
+ * either: the transaction succeeds only if the stored number of rows is the expected one.
  *
- * @returns the checkpoint as it is then, and whether the run has been cancelled: then `next` is not in the outbox
- * @throws {RunLost} when the run is not this process's any more; nothing has changed then
+ * @returns the new checkpoint, and whether the run has been cancelled; `next` is then not in the outbox
+ * @throws {RunLost} if the run no longer belongs to this process; nothing was changed in that case
  */
 export async function advanceCheckpoint(
   pool: Pool,
@@ -57,15 +60,16 @@ export async function advanceCheckpoint(
   const change = changeOf(done);
   const cancelled = await inTransaction(pool, async (tx) => {
     const [, cancelled, , , , , , added] = await sendTogether(tx, [
-      // First, as whoever deletes the integration locks it first.
+      // First, because a deletion of the integration locks it first as well.
       () => done && change.watermark && advanceIntegration(tx, integrationId, change.watermark),
       () => advanceRun(tx, { jobId, expected: checkpoint.read, ...change }),
       () => done && removeFromOutbox(tx, jobId),
       () => change.moved && clearBoundary(tx, integrationId, false),
       () =>
-        some(change.newest) && addToBoundary(tx, integrationId, { rows: change.newest, unreadable: false }),
+        isNotEmpty(change.newest) &&
+        addToBoundary(tx, integrationId, { rows: change.newest, unreadable: false }),
       () =>
-        some(change.unreadable) &&
+        isNotEmpty(change.unreadable) &&
         addToBoundary(tx, integrationId, { rows: change.unreadable, unreadable: true }),
       () => logs(change.log) && insertRowErrors(tx, jobId, change.log),
       () => next && addToOutbox(tx, jobId, next),
@@ -98,7 +102,7 @@ function changeOf(done: Settled | undefined) {
     ...progress
   } = done.chunk.progress;
   const failed = progress.failed + done.refused.length;
-  // A row that the workers have refused is not synced, whatever else there is to say of it.
+  // A row that the workers have refused does not count as synced, and its warnings are dropped.
   const refused = new Set(done.refused.map(({ number }) => number));
   const warned = warnings.filter(({ number }) => !refused.has(number));
   const log = { failed: [...errors, ...done.refused], warned };
@@ -109,19 +113,21 @@ function logs({ failed, warned }: { failed: RowError[]; warned: RowError[] }): b
   return failed.length + warned.length > 0;
 }
 
-function some(rows: Record<string, number>): boolean {
+function isNotEmpty(rows: Record<string, number>): boolean {
   return Object.keys(rows).length > 0;
 }
 
-/** Milliseconds after which a chunk that has not taken effect is added once more, in case the queue has lost it. */
-const ADD_AGAIN = 15_000;
+/**
+ * Milliseconds after which a chunk that has not taken effect is added again, in case the queue has lost it.
+ */
+const ADD_AGAIN_MS = 15_000;
 
 /** A chunk that has taken effect. */
 export interface Settled {
   chunk: OutboxChunk;
   /** Rows that the workers could not apply. */
   refused: RowError[];
-  /** From the hand-over until then. */
+  /** Milliseconds from adding the chunk to the lanes until its effect. */
   milliseconds: number;
 }
 
@@ -133,11 +139,12 @@ export interface HandOver {
 }
 
 /**
- * Puts a chunk of the outbox into the lanes and waits until the ledger knows all of it. Doing it again has no second
- * effect: the envelopes keep their ids.
+ * Adds a chunk of the outbox to the lanes and waits until the ledger contains all of it. Repeating it has no
+ * second effect, because the envelopes keep their ids.
  *
- * @param lanes as many as there are now; when the chunk was made there may have been more
- * @throws {QueueUnavailable} when it may not be in the lanes; what the store reports; the reason of `abandon`
+ * @param lanes current number of lanes; when the chunk was made there may have been more
+ * @throws {QueueUnavailable} if the chunk may not be in the lanes; the error of the store; the reason of
+ * `abandon`
  */
 export async function handOver(
   chunk: OutboxChunk,
@@ -153,7 +160,7 @@ export async function handOver(
     for (let missing: Set<string> = new Set(envelopeIds); missing.size > 0; ) {
       await traceFlush(entries, () => producer.add(entries));
       const onTrouble = (error: unknown) => trouble.abort(error);
-      ({ missing } = await applied(missing, { patience: ADD_AGAIN, leaving, onTrouble }));
+      ({ missing } = await applied(missing, { patience: ADD_AGAIN_MS, leaving, onTrouble }));
       leaving.throwIfAborted();
     }
   } finally {

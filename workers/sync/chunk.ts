@@ -16,19 +16,25 @@ import type { Run } from '../../src/store/sync-runs.ts';
 import { fingerprintOf, namesOf, type Refusal, tally, timeOf, toObject, userOf } from './row-object.ts';
 import type { Limit } from './throttle.ts';
 
-/** Row errors of one run that are kept; all are counted. As many rows with a warning are kept of one attempt. */
+/**
+ * Maximum row errors that are stored per run, and maximum rows with a warning per attempt. All errors are
+ * counted.
+ */
 const MAX_ERRORS = 100_000;
 
-/** Characters of a failed row's payload that are kept. */
+/** Maximum characters of a failed row's payload that are kept. */
 const MAX_SHOWN = 1000;
 
-/** Where a run stands with the last chunk that was made of its rows, whether that has taken effect or not. */
+/**
+ * Position of a run after the last chunk that was made of its rows, whether or not that chunk has taken
+ * effect.
+ */
 export interface Position {
   rows: number;
   failed: number;
-  /** Rows with a warning, since this process works the run. */
+  /** Rows with a warning since this process works on the run. */
   warned: number;
-  /** The newest UPDATED_AT so far. */
+  /** The latest UPDATED_AT so far. */
   newest: string | undefined;
 }
 
@@ -40,7 +46,7 @@ export interface ChunkMaking {
   maxEnvelopeObjects: number;
 }
 
-/** Judges rows and packs what can be applied. @returns beside the chunk, the position behind them */
+/** Validates rows and packs the valid ones. @returns the chunk and the position after its rows */
 export function makeChunk(
   rows: SourceRow[],
   position: Position,
@@ -70,7 +76,7 @@ export function makeChunk(
   });
   const newest = rows.reduce(later, position.newest);
   const moved = newest !== position.newest;
-  const behind = {
+  const positionAfter = {
     rows: position.rows + rows.length,
     failed: position.failed + failed,
     warned: position.warned + warnings.length,
@@ -85,7 +91,7 @@ export function makeChunk(
   };
   const entries = objects.length === 0 ? [] : pack([{ request, objects, bytes }], lanes, maxEnvelopeObjects);
   const chunk = {
-    // The ledger knows a fence by its first lane's envelope alone.
+    // The ledger identifies a fence by the envelope of its first lane only.
     envelopeIds: [...new Set(entries.map(({ id, envelope }) => envelope.fence?.id ?? id))],
     entries,
     rows: shown,
@@ -102,10 +108,10 @@ export function makeChunk(
       },
     },
   };
-  return { chunk, position: behind };
+  return { chunk, position: positionAfter };
 }
 
-/** Times are texts that compare as times do. */
+/** The texts of times sort like the times. */
 function later(newest: string | undefined, { updatedAt }: SourceRow): string | undefined {
   return updatedAt !== undefined && (newest === undefined || updatedAt > newest) ? updatedAt : newest;
 }
@@ -131,13 +137,14 @@ export interface RowJudgeOptions {
   updateExistingOnly: boolean;
 }
 
-/** What becomes of a row, and what was cut or left out of one that is applied. */
+/** The object of a row, with warnings about truncated or omitted values, or the reason for its refusal. */
 export type RowVerdict = { object: AcceptedObject; warnings?: readonly string[] } | Refusal;
 
 /**
- * Judges rows by the very code of /users/track and /users/delete. The validators are compiled here, once.
+ * Creates a function that validates rows with the code of /users/track and /users/delete. The validators are
+ * compiled once, by this call.
  *
- * @param serviceIdField wire name of the service id
+ * @param serviceIdField API name of the service id
  */
 export function createRowJudge(
   serviceIdField: string,
@@ -146,7 +153,7 @@ export function createRowJudge(
   const accept = createAccept(serviceIdField, { longStrings, rules: rules && rowRulesOf(rules) });
   const deletion = usersDelete(serviceIdField);
 
-  /** @param index the row's place in its chunk */
+  /** @param index position of the row in its chunk */
   return function judge(row: SourceRow, index: number, options: RowJudgeOptions): RowVerdict {
     const { caller, kind, updateExistingOnly } = options;
     if (kind === 'deletes') return judgeDeletion(row, caller);
@@ -178,37 +185,37 @@ export function createRowJudge(
 
 type RowJudge = ReturnType<typeof createRowJudge>;
 
-/** What a workspace says about its rows, remembered as long as a web process remembers an API key. */
+/** The rules of a workspace for its rows, cached for as long as a web process caches an API key. */
 export interface Rules {
-  /** As whom rows are judged now. */
+  /** Returns the caller with which rows are validated now. */
   caller(): Promise<Caller>;
-  /** Of /users/track; undefined: the default. */
+  /** Returns the rate limit of /users/track; undefined for the default. */
   limit(): Promise<Limit | undefined>;
 }
 
-/** @param cacheMs milliseconds for which a look into the store is remembered */
+/** @param cacheMs milliseconds for which the rules are cached */
 export function createRules(pool: Pool, run: Pick<Run, 'id' | 'workspaceId'>, cacheMs: number): Rules {
-  let known: { at: number; rules: WorkspaceRules; caller: Omit<Caller, 'now'> } | undefined;
+  let cached: { at: number; rules: WorkspaceRules; caller: Omit<Caller, 'now'> } | undefined;
 
-  async function look() {
+  async function load() {
     const at = performance.now();
-    if (known && at - known.at <= cacheMs) return known;
+    if (cached && at - cached.at <= cacheMs) return cached;
     const rules = await readRules(pool, run.workspaceId);
     const [groups, blocked] = [new Set(rules.groups), new Set(rules.blocked)];
     const caller = {
       workspaceId: run.workspaceId,
       requestId: run.id,
       hasGroup: (id: string) => groups.has(id),
-      // Asked by operations on groups alone.
+      // Only operations on subscription groups use it.
       channelOf: () => undefined,
       isBlocked: (externalId: string) => blocked.has(externalId),
     };
-    known = { at, rules, caller };
-    return known;
+    cached = { at, rules, caller };
+    return cached;
   }
 
   return {
-    caller: async () => ({ ...(await look()).caller, now: now() }),
-    limit: async () => (await look()).rules.limit ?? undefined,
+    caller: async () => ({ ...(await load()).caller, now: now() }),
+    limit: async () => (await load()).rules.limit ?? undefined,
   };
 }

@@ -14,33 +14,33 @@ import type { ChunkMaking, Rules } from './chunk.ts';
 import { fingerprintOf, tally } from './row-object.ts';
 import type { Throttle } from './throttle.ts';
 
-/** What runs are worked with. */
+/** Dependencies of runs. */
 export interface SyncContext {
   pool: Pool;
   producer: LaneProducer;
   applied: WatchApplied;
-  /** @throws {SourceError}; the reason of the signal */
+  /** Opens the source of a run. @throws {SourceError}, or the reason of the signal */
   open(run: Run, signal: AbortSignal): Promise<Source>;
-  /** @throws {SourceError} `config` when the source lacks a column, or has one too many */
+  /** @throws {SourceError} `config` if the source lacks a column or has a forbidden one */
   checkColumns(columns: SourceColumn[], run: Run): void;
   rulesOf(run: Run): Rules;
   throttleOf(run: Run): Throttle;
   making: Omit<ChunkMaking, 'run' | 'caller'>;
-  /** Most rows of one run. */
+  /** Maximum rows of a run. */
   maxRows: number;
-  /** Finds runs that end their processes. */
+  /** Finds runs that end their process. */
   attempts: Pick<JobAttempts, 'begin'>;
   metrics: SyncMetrics;
   log: Log;
 }
 
-/** How this process may be told to leave a run: when its chunk has taken effect, or at once. */
+/** Signals to stop work on a run: after its current chunk has taken effect, or immediately. */
 export interface Leaving {
   soon: AbortSignal;
   now: AbortSignal;
 }
 
-/** Hands a chunk over, waits for its effect and counts it. */
+/** Adds a chunk to the lanes, waits for its effect and counts its rows. */
 export async function settle(
   { chunk, run }: { chunk: OutboxChunk; run: Pick<Run, 'name'> },
   context: SyncContext,
@@ -54,15 +54,16 @@ export async function settle(
   return settled;
 }
 
-/** Deduplication: leaves out the rows that were processed before; of equal rows, as many as there were. */
+/** Removes rows that were processed before. Of equal rows, as many are removed as were processed. */
 export type Deduplicate = (rows: SourceRow[]) => Promise<SourceRow[]>;
 
 /**
- * Deduplication for one reading of a source. Reading begins at the watermark, rows of that very time included, since more
- * of them may have come since. Rows without a readable time are read each time. Which of them were processed is in the
- * store, and so is what this attempt has met of it: there may be a million.
+ * Creates the deduplication for one reading of a source. Reading starts at the watermark and includes rows
+ * with exactly that time, because further rows with it may have been added since. Rows without a valid time
+ * are read each time. The store contains which of these rows were processed and which were met by this
+ * attempt, because there may be a million of them.
  *
- * @param attempt UUID: of one reading of the source
+ * @param attempt UUID of the reading
  */
 export async function createDeduplication(pool: Pool, run: Run, attempt: string): Promise<Deduplicate> {
   let left = await expectBoundary(pool, { attempt, jobId: run.id, integrationId: run.integrationId });
@@ -72,9 +73,9 @@ export async function createDeduplication(pool: Pool, run: Run, attempt: string)
     const known = rows.map((row) =>
       row.updatedAt === undefined || row.updatedAt === run.watermark ? fingerprintOf(row) : undefined,
     );
-    const asked = tally(known.filter((fingerprint) => fingerprint !== undefined));
-    if (asked.size === 0) return rows;
-    const met = await meetBoundary(pool, attempt, asked);
+    const wanted = tally(known.filter((fingerprint) => fingerprint !== undefined));
+    if (wanted.size === 0) return rows;
+    const met = await meetBoundary(pool, attempt, wanted);
     return rows.filter((_, index) => {
       const fingerprint = known[index];
       const before = fingerprint === undefined ? 0 : (met.get(fingerprint) ?? 0);
@@ -86,7 +87,7 @@ export async function createDeduplication(pool: Pool, run: Run, attempt: string)
   };
 }
 
-/** The numbers of one sync process, in the names that its /metrics shows. */
+/** Creates the metrics of one sync process. */
 export function createSyncMetrics(isAlone = true) {
   const registry = createRegistry('sync', isAlone);
   const registers = [registry];
@@ -106,16 +107,16 @@ export function createSyncMetrics(isAlone = true) {
   let objects = 0;
   return {
     registry,
-    /** Rows that were handed to the lanes since the start, but for those that failed. */
+    /** Returns the number of rows that were added to the lanes since the start, without failed rows. */
     objects: () => objects,
-    /** Rows of an integration, by its name, are settled. */
+    /** Counts the finished rows of an integration by its name. */
     noteRows(name: string, { synced, failed }: { synced: number; failed: number }): void {
       objects += synced;
       const integration = shownAs(name);
       rows.inc({ integration, outcome: 'synced' }, synced);
       rows.inc({ integration, outcome: 'failed' }, failed);
     },
-    /** A run of an integration has ended. */
+    /** Counts a finished run of an integration. */
     noteRun(name: string, status: string): void {
       runs.inc({ integration: shownAs(name), status });
     },

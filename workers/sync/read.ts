@@ -20,41 +20,44 @@ import { makeChunk, type Position } from './chunk.ts';
 import { createDeduplication, type Leaving, type SyncContext, settle } from './context.ts';
 import { createChunkSize } from './throttle.ts';
 
-/** Characters in one chunk, unless one row has more: bounds what stands in a lane before a live request. */
+/**
+ * Maximum characters of a chunk, unless a single row has more. It limits the work in a lane ahead of a live
+ * request.
+ */
 const MAX_CHUNK_CHARACTERS = 1_048_576;
 
-/** Hands out the rows of a source in chunks, in their order, and reads a batch ahead. */
+/** Creates a function that returns the rows of a source in chunks, in order, and prefetches one batch. */
 export function createRowReader(batches: AsyncIterable<SourceRow[]>) {
   const iterator = batches[Symbol.asyncIterator]();
   let held: SourceRow[] = [];
-  let place = 0;
+  let index = 0;
   let ahead = ask();
 
   function ask(): Promise<IteratorResult<SourceRow[]>> {
     const asked = iterator.next();
-    // Whoever asks for the next chunk gets the error.
+    // The error is thrown by the next call that awaits the batch.
     asked.catch(() => {});
     return asked;
   }
 
-  /** @returns at most `size` rows; none at the end */
+  /** @returns at most `size` rows; an empty list at the end */
   async function next(size: number): Promise<SourceRow[]> {
     const rows: SourceRow[] = [];
     let characters = 0;
     while (rows.length < size) {
-      if (place === held.length) {
+      if (index === held.length) {
         const { value, done } = await ahead;
         if (done) break;
         held = value;
-        place = 0;
+        index = 0;
         ahead = ask();
         continue;
       }
-      const row = held[place]!;
+      const row = held[index]!;
       characters += charactersOf(row);
       if (rows.length > 0 && characters > MAX_CHUNK_CHARACTERS) break;
       rows.push(row);
-      place++;
+      index++;
     }
     return rows;
   }
@@ -62,36 +65,36 @@ export function createRowReader(batches: AsyncIterable<SourceRow[]>) {
   return next;
 }
 
-/** Rows of one read from the source. */
+/** Rows of a batch that is read from the source. */
 const BATCH = 500;
 
-/** Between two looks whether a run has been cancelled while its source is waited for. */
-const LOOK_FOR_CANCEL_MS = 2000;
-/** A source that does not close is left to itself. */
+/** Milliseconds between two checks whether the run was cancelled, while waiting for its source. */
+const CANCEL_POLL_MS = 2000;
+/** Milliseconds to wait for a source to close. */
 const CLOSE_MS = 10_000;
 
 export type ReadOn = 'finished' | 'cancelled' | 'too many rows' | 'left';
 
-/** How reading ended, and how far the run has come by then. */
+/** How reading has ended, and the checkpoint of the run at that time. */
 type Read = { checkpoint: Checkpoint } & ({ kind: ReadOn } | { kind: 'failed'; error: unknown });
 
-/** What is read, and from where. */
+/** A run and the position from which it is read. */
 interface Reading {
   run: Run;
   checkpoint: Checkpoint;
-  /** Rows have taken effect since the reading began. */
+  /** Called when rows have taken effect since the reading began. */
   onProgress?: () => Promise<void>;
 }
 
-/** What the next chunk has turned out to be; nothing of it at the end of the source. */
+/** The next chunk, or the error of making it. Both are undefined at the end of the source. */
 type Next = { chunk?: OutboxChunk | undefined; error?: unknown };
 
 /**
- * Reads a source from the watermark on, and hands its rows over chunk by chunk. One chunk is in the lanes at a time: a
- * live request waits behind one at most. Meanwhile the next is read and judged.
+ * Reads a source from the watermark and adds its rows to the lanes in chunks. Only one chunk is in the lanes
+ * at a time, so that a live request waits for at most one; meanwhile the next chunk is read and validated.
  *
- * @returns beside how it ended, the checkpoint by then, also where it failed: by a {SourceError}, a {RunLost}, or what the
- * store or the queue report
+ * @returns how reading ended and the checkpoint. A failure is returned with its error: a {SourceError}, a
+ * {RunLost}, or an error of the store or the queue
  */
 export async function readOn(
   { run, checkpoint: begun, onProgress }: Reading,
@@ -143,7 +146,7 @@ export async function readOn(
         (error) => ({ error }),
       );
 
-    /** Until the chunk may be handed over; what has taken effect is settled before a wait. */
+    /** Waits until the chunk may be added to the lanes. The previous chunk is recorded before a wait. */
     const waitForThrottle = async ({ progress }: OutboxChunk): Promise<void> => {
       for (;;) {
         const milliseconds = await throttle(progress.rows, await rules.limit());
@@ -161,7 +164,7 @@ export async function readOn(
       const full =
         chunk !== undefined &&
         checkpoint.read + (done?.chunk.progress.rows ?? 0) + chunk.progress.rows > maxRows;
-      // A source that is told to stop may look like one that is at its end.
+      // A source that was asked to stop may look as if it were at its end.
       const leave = leaving.soon.aborted;
       const next = full || stop.aborted ? undefined : chunk;
       const advanced = await advanceCheckpoint(pool, checkpoint, { done, next });
@@ -188,7 +191,7 @@ export async function readOn(
   }
 }
 
-/** A span for each chunk: what becomes of its rows is part of the same trace. */
+/** Creates a chunk in a span, so that the processing of its rows belongs to the same trace. */
 function traceChunk(
   { id, integrationId, workspaceId }: Run,
   make: (span?: Span) => Promise<OutboxChunk | undefined>,
@@ -208,7 +211,7 @@ function traceChunk(
   });
 }
 
-/** Rows without a readable time are counted once in a run, and again in the next one. */
+/** Forgets the rows without a valid time, so that each run counts them once. */
 async function forgetUnreadable({ jobId, integrationId }: Checkpoint, { pool }: SyncContext): Promise<void> {
   await inTransaction(pool, async (tx) => {
     const nothing = { read: 0, synced: 0, failed: 0, watermark: undefined };
@@ -217,7 +220,7 @@ async function forgetUnreadable({ jobId, integrationId }: Checkpoint, { pool }: 
   });
 }
 
-/** @throws {SourceError} also when its columns do not do */
+/** @throws {SourceError} if the source cannot be opened or its columns are not sufficient */
 async function openChecked(run: Run, context: SyncContext, signal: AbortSignal): Promise<Source> {
   const source = await context.open(run, signal);
   try {
@@ -229,7 +232,7 @@ async function openChecked(run: Run, context: SyncContext, signal: AbortSignal):
   }
 }
 
-/** One that opens too slowly to be waited for closes when it has opened. */
+/** Closes a source. A source that opens too slowly is closed after it has opened. */
 async function closeOpened(opening: Promise<Source>, { log }: SyncContext): Promise<void> {
   const closed = opening.then(
     (source) => source.close().catch((error) => log.warn({ err: error }, 'source did not close')),
@@ -238,18 +241,21 @@ async function closeOpened(opening: Promise<Source>, { log }: SyncContext): Prom
   await Promise.race([closed, sleep(CLOSE_MS, undefined, { ref: false })]);
 }
 
-/** A source may be silent for long: whether its run has been cancelled is asked beside it. */
+/** Watches for a cancellation of the run, because its source may take long to respond. */
 function watchForCancel(jobId: string, { pool }: SyncContext, over: AbortSignal): AbortSignal {
   const cancelled = new AbortController();
-  const looks = poll(LOOK_FOR_CANCEL_MS, async () => {
+  const poller = poll(CANCEL_POLL_MS, async () => {
     if ((await isCancelled(pool, jobId)) && !over.aborted) cancelled.abort();
   });
   for (const signal of [over, cancelled.signal])
-    signal.addEventListener('abort', () => void looks.stop(), { once: true });
+    signal.addEventListener('abort', () => void poller.stop(), { once: true });
   return cancelled.signal;
 }
 
-/** What the work gives, or nothing as soon as the signal comes; the work goes on and is heard by nobody. */
+/**
+ * Returns the result of the work, or undefined as soon as the signal aborts. The work continues, and its
+ * result is ignored.
+ */
 function unlessAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<T | undefined> {
   work.catch(() => {});
   if (signal.aborted) return Promise.resolve(undefined);
@@ -261,10 +267,11 @@ function unlessAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<T | un
 }
 
 /**
- * Opens the source of a run's integration with its credentials, which are decrypted here and kept by nobody.
+ * Creates a function that opens the source of a run's integration. It decrypts the credentials and does not
+ * keep them.
  */
 export function createSourceOpener(keys: readonly Buffer[], options: SourceOptions) {
-  /** @throws {SourceError}; the reason of the signal */
+  /** @throws {SourceError}, or the reason of the signal */
   return async function openRunSource(
     { integrationId, source, credentials }: Run,
     signal: AbortSignal,

@@ -11,15 +11,18 @@ import { openRetentionPool } from '../../src/store/retention.ts';
 import { noteFinished, readRetentionState } from '../../src/store/retention-runs.ts';
 import { endedTheProcess, type JobAttempts } from '../jobs/job-attempts.ts';
 
-const LOOK_MS = 3_600_000;
-/** Somebody else may have done what failed here. */
+const CHECK_MS = 3_600_000;
+/** Milliseconds between two reads of the stored state, which other processes may change. */
 const READ_MS = 60_000;
-/** While another job is suspected of ending its process. */
-const LOOK_AGAIN_MS = 1000;
+/** Milliseconds between two checks while another job is suspected of ending its process. */
+const SUSPECT_POLL_MS = 1000;
 
 type RetentionConfig = Pick<Config, 'RETENTION_MONTHS' | 'ARCHIVE_URL'> & Parameters<typeof openArchive>[0];
 
-/** What a sync process shows of the retention; the gauges are those of the installation, whoever is at it. */
+/**
+ * Creates the retention metrics of a sync process. The gauges describe the whole installation, whichever
+ * process does the work.
+ */
 export function createRetentionMetrics(registry: Registry) {
   const registers = [registry];
   const finished = new Gauge({
@@ -44,7 +47,7 @@ export function createRetentionMetrics(registry: Registry) {
     labelNames: ['task'],
     registers,
   });
-  // A process that has not looked yet knows nothing: absent, never 0.
+  // Until the first check the values are unknown, so the gauges are absent instead of 0.
   for (const gauge of [finished, overdue]) gauge.remove();
   return {
     failed: (task: 'archive' | 'erase' | 'run', months: number) => failures.inc({ task }, months),
@@ -65,20 +68,20 @@ export interface RetentionOptions {
   config: RetentionConfig;
   log: Log;
   metrics: RetentionMetrics;
-  /** Finds months that end their processes. */
+  /** Finds months that end their process. */
   attempts: Pick<JobAttempts, 'begin'>;
 }
 
 /**
- * The retention by schedule: every hour each sync process looks, and one at a time does it. It is apart from the lanes,
- * since a month that is written takes memory and time.
+ * Starts the scheduled retention: every sync process checks every hour, and one at a time does the work. It
+ * is not done in the lanes, because writing a month takes memory and time.
  */
 export function startRetention({ databaseUrl, config, log, metrics, attempts }: RetentionOptions): Service {
   const pool = openRetentionPool(databaseUrl);
   const stopping = new AbortController();
 
   const poller = poll(
-    LOOK_MS,
+    CHECK_MS,
     () => lookAtRetention({ pool, config, log, metrics, attempts, signal: stopping.signal }),
     (error) => {
       if (stopping.signal.aborted) return;
@@ -98,7 +101,7 @@ export function startRetention({ databaseUrl, config, log, metrics, attempts }: 
   };
 }
 
-/** One look: does what is due, unless somebody else is at it, and reads what the metrics show. */
+/** Runs one check: does the work that is due, unless another process is doing it, and updates the metrics. */
 export async function lookAtRetention({
   config,
   metrics,
@@ -126,7 +129,10 @@ export async function lookAtRetention({
   }
 }
 
-/** Runs each month as a job, so that one that ends its process is noted as failed and the others go on. */
+/**
+ * Runs each month as a job, so that a month that ends its process is recorded as failed and the other months
+ * continue.
+ */
 function asJobOf(
   attempts: RetentionOptions['attempts'],
   signal: AbortSignal | undefined,
@@ -134,7 +140,7 @@ function asJobOf(
   return async (id, work) => {
     const begin = () => attempts.begin('retention', id);
     const attempt = await until(begin, {
-      ...{ every: LOOK_AGAIN_MS, isSo: (begun) => begun !== 'waits' },
+      ...{ every: SUSPECT_POLL_MS, isSo: (begun) => begun !== 'waits' },
       ...(signal && { leaving: signal }),
     });
     signal?.throwIfAborted();
@@ -147,7 +153,7 @@ function asJobOf(
   };
 }
 
-/** @returns false while somebody else is at it */
+/** @returns false if another process is doing the work */
 async function run(
   retention: Retention,
   { config, metrics }: Pick<RetentionOptions, 'config' | 'metrics'>,

@@ -14,7 +14,7 @@ import type { Json } from '../../src/profile/json.ts';
 import { asRecord } from '../../src/profile/values.ts';
 import { identifierText } from '../../src/store/dead-letters.ts';
 
-/** Members of an attributes payload. */
+/** Maximum members of an attributes payload. */
 const MAX_ATTRIBUTES = 250;
 
 type Named = { [Column in IdentifierColumn]?: string };
@@ -23,14 +23,14 @@ export type Refusal = { error: string };
 
 export interface RowRules {
   kind: Exclude<IntegrationKind, 'deletes'>;
-  /** Wire name of the service id, and of its column. */
+  /** API name of the service id, and name of its column. */
   serviceIdField: string;
   updateExistingOnly: boolean;
 }
 
 /**
- * The object that a row stands for, as a caller of /users/track would send it. What that endpoint judges is not
- * judged here.
+ * Converts a row to an object as a caller of /users/track would send it. The rules of that endpoint are not
+ * checked here.
  */
 export function toObject(row: SourceRow, rules: RowRules): { object: Record<string, Json> } | Refusal {
   const time = timeOf(row);
@@ -47,14 +47,14 @@ export function toObject(row: SourceRow, rules: RowRules): { object: Record<stri
   if (rules.kind === 'attributes' && Object.keys(payload).length > MAX_ATTRIBUTES)
     return { error: `PAYLOAD has more than ${MAX_ATTRIBUTES} attributes` };
 
-  const object: Record<string, Json> = { ...payload, ...onWire(named.user, rules.serviceIdField) };
+  const object: Record<string, Json> = { ...payload, ...toApiNames(named.user, rules.serviceIdField) };
   if (rules.kind !== 'attributes' && !isGiven(payload.time)) object.time = time.updatedAt;
-  // An alias that nobody has makes a user only where that is said.
+  // Without an explicit setting, an alias that does not exist yet creates a user.
   object._update_existing_only = rules.updateExistingOnly || (payload._update_existing_only ?? false);
   return { object };
 }
 
-/** When the row was changed. */
+/** Returns the time at which the row was changed. */
 export function timeOf({ updatedAt, unreadable, broken }: SourceRow): { updatedAt: string } | Refusal {
   if (updatedAt !== undefined) return { updatedAt };
   if (broken) return { error: broken.reason };
@@ -63,8 +63,8 @@ export function timeOf({ updatedAt, unreadable, broken }: SourceRow): { updatedA
 }
 
 /**
- * Whom the row names, as it says it: nobody has judged that yet. A deletion names its user by what belongs to one user
- * alone; other columns are as if not there.
+ * Returns the identifier of the row's user, not validated. A deletion accepts only unique identifiers; other
+ * columns are ignored.
  */
 export function userOf(
   { identifiers }: SourceRow,
@@ -98,7 +98,7 @@ export function userOf(
 function payloadOf({ payload }: SourceRow): { payload: Record<string, Json> } | Refusal {
   if (!isGiven(payload)) return { error: 'PAYLOAD is required' };
   const text = payload as string;
-  // A string of n characters has at most 3n bytes, so most need no counting.
+  // A string of n characters has at most 3n bytes, so the bytes of most payloads need not be counted.
   if (text.length * 3 > MAX_PAYLOAD_BYTES && Buffer.byteLength(text) > MAX_PAYLOAD_BYTES)
     return { error: 'Payload was greater than 1MB' };
   let value: Json;
@@ -112,8 +112,8 @@ function payloadOf({ payload }: SourceRow): { payload: Record<string, Json> } | 
 }
 
 /**
- * The first identifier that a payload has. An address beside a user who is named by something else is an attribute,
- * as in /users/track.
+ * Returns the first identifier in a payload. As in /users/track, an address is an attribute if the user is
+ * identified in another way.
  */
 function identifierIn(
   payload: Record<string, Json>,
@@ -126,31 +126,31 @@ function identifierIn(
   return names.find((name) => Object.hasOwn(payload, name) && isGiven(payload[name]));
 }
 
-function onWire(user: Identifier, serviceIdField: string): Record<string, Json> {
+function toApiNames(user: Identifier, serviceIdField: string): Record<string, Json> {
   return 'service_id' in user ? { [serviceIdField]: user.service_id } : user;
 }
 
 /**
- * Everybody whom a row's columns name, though a row may name but one: what is kept of it goes when any of them is
- * deleted. What nobody can be called is passed over.
+ * Returns all users whom the columns of a row identify, although a valid row identifies only one: the kept
+ * parts of a row are erased when any of these users is deleted. Invalid identifiers are ignored.
  */
 export function namesOf(identifiers: SourceRow['identifiers']): string[] {
   const { external_id, alias_name, alias_label, service_id, email, phone } = identifiers;
   const named: ({ identifier: Identifier } | { error: string } | false)[] = [
-    isThere(external_id) && externalIdOf(external_id),
-    isThere(alias_name) && isThere(alias_label) && userAliasOf({ alias_name, alias_label }),
-    isThere(service_id) && serviceIdOf(service_id, 'service_id'),
-    isThere(email) && emailOf(email),
-    isThere(phone) && phoneOf(phone),
+    isText(external_id) && externalIdOf(external_id),
+    isText(alias_name) && isText(alias_label) && userAliasOf({ alias_name, alias_label }),
+    isText(service_id) && serviceIdOf(service_id, 'service_id'),
+    isText(email) && emailOf(email),
+    isText(phone) && phoneOf(phone),
   ];
   return named.flatMap((one) => (one && 'identifier' in one ? identifierText(one.identifier) : []));
 }
 
-function isThere(value: Json | undefined): value is string {
+function isText(value: Json | undefined): value is string {
   return typeof value === 'string' && value !== '';
 }
 
-/** Names a row by all that a sync knows of it, in hex: equal rows have equal fingerprints. */
+/** Returns a digest of all columns that a sync uses, in hex. Equal rows have equal fingerprints. */
 export function fingerprintOf({ updatedAt, unreadable, identifiers, payload }: SourceRow): string {
   const { external_id, alias_name, alias_label, service_id, email, phone } = identifiers;
   const known = [
@@ -167,7 +167,7 @@ export function fingerprintOf({ updatedAt, unreadable, identifiers, payload }: S
   return createHash('sha256').update(JSON.stringify(known)).digest('hex');
 }
 
-/** How many there are of each. */
+/** Counts equal fingerprints. */
 export function tally(fingerprints: Iterable<string>): Map<string, number> {
   const counts = new Map<string, number>();
   for (const each of fingerprints) counts.set(each, (counts.get(each) ?? 0) + 1);

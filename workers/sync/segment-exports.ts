@@ -39,30 +39,35 @@ import {
 import type { HeldWork } from '../jobs/held-work.ts';
 import { type Attempt, endedTheProcess, type JobAttempts } from '../jobs/job-attempts.ts';
 
-/** Receivers that one process tells at a time. */
-const TOLD_AT_ONCE = 4;
-const LOOK_MS = 1000;
+/** Maximum number of callbacks that a process sends concurrently. */
+const MAX_CALLBACKS = 4;
+const POLL_MS = 1000;
 const LEASE_MS = 60_000;
 const RENEW_MS = 15_000;
 
-/** Tries of writing one export: five kills, or a store that is away for some minutes. */
-const MOST_TRIES = 5;
-/** From the request to the end of writing, in all. */
-const MOST_MS = 86_400_000;
-/** A receiver is tried for so long, while the link opens yet. */
-const TELLING_MS = 3_600_000;
+/**
+ * Maximum attempts to write an export, which is enough for five kills or an outage of the store of some
+ * minutes.
+ */
+const MAX_ATTEMPTS = 5;
+/** Maximum milliseconds from the request to the end of writing. */
+const MAX_WRITING_MS = 86_400_000;
+/** Milliseconds for which a callback is retried, while the download link is still valid. */
+const CALLBACK_MS = 3_600_000;
 const ANSWER_MS = 15_000;
 const FIRST_RETRY_MS = 5000;
-const LONGEST_RETRY_MS = 300_000;
-/** An export without a further user or file for so long is overdue. */
+const MAX_RETRY_MS = 300_000;
+/** Milliseconds without a further user or file after which an export is overdue. */
 const OVERDUE_MS = 3_600_000;
-/** Until another job that is suspected of ending its process has made progress. */
+/** Milliseconds until the next attempt while another job is suspected of ending its process. */
 const SUSPECT_MS = 1000;
-const retryAfter = (tries: number) => Math.min(FIRST_RETRY_MS * 2 ** (tries - 1), LONGEST_RETRY_MS);
+const retryAfter = (tries: number) => Math.min(FIRST_RETRY_MS * 2 ** (tries - 1), MAX_RETRY_MS);
 
 const LINK_MS = LINK_HOURS * 3_600_000;
 const TIDY_MS = 300_000;
-/** A download may be under way when its link ends. */
+/**
+ * Milliseconds after the expiry of a link until its file is removed, because a download may still be running.
+ */
 const GRACE_MS = 3_600_000;
 const TIDIED = 100;
 
@@ -71,20 +76,24 @@ export interface SegmentExportsOptions {
   config: ExportFilesSettings & { SERVICE_ID_FIELD: string };
   registry: Registry;
   log: Log;
-  /** Finds exports that end their processes. */
+  /** Finds exports that end their process. */
   attempts: Pick<JobAttempts, 'begin'>;
-  /** Where exports in hand are shown. */
+  /** Registers the exports in progress for display. */
   heldWork?: HeldWork;
 }
 
-/** Somebody else has the lease, or this process stops: nothing is to be said of the export. */
+/**
+ * Thrown if another process has the lease, or this process stops. The state of the export must not be changed
+ * then.
+ */
 class LeaseLost extends Error {
   override name = 'LeaseLost';
 }
 
 /**
- * Writes the exports of segments that the API was asked for, and tells who wants to know. Leases in Postgres share them
- * among processes; the lease of one that dies runs out, and another begins the export anew.
+ * Writes the segment exports that API requests have started, and sends their callbacks. Processes share the
+ * exports by leases in Postgres. The lease of a process that dies expires, and another process starts the
+ * export again.
  */
 export function startSegmentExports({
   databaseUrl,
@@ -94,7 +103,8 @@ export function startSegmentExports({
   attempts,
   heldWork,
 }: SegmentExportsOptions): Service {
-  // Apart from those of syncs: a snapshot holds a connection for as long as its export takes.
+  // The pool is separate from the pool of syncs, because a snapshot holds a connection for the duration of
+  // its export.
   const pool = openPool(databaseUrl, EXPORT_CONNECTIONS, { session: everyStatementByIndex });
   const leaving = new AbortController();
   const caller = createCaller(reachOf(config));
@@ -102,12 +112,12 @@ export function startSegmentExports({
   const ended = createExportMetric(registry);
   const warn = (error: unknown) => log.warn({ err: error }, 'segment exports are waiting for Postgres');
 
-  async function lease(state: 'open' | 'ready', most: number): Promise<void> {
-    const limit = most - working[state].size;
+  async function lease(state: 'open' | 'ready', maxWorking: number): Promise<void> {
+    const limit = maxWorking - working[state].size;
     if (limit <= 0 || leaving.signal.aborted) return;
     const process = newId();
     for (const one of await leaseExports(pool, state, { process, milliseconds: LEASE_MS, limit })) {
-      const work = (state === 'open' ? writeOne(one, process) : tell(one, process)).catch(warn);
+      const work = (state === 'open' ? writeOne(one, process) : sendCallback(one, process)).catch(warn);
       working[state].add(work);
       void work.finally(() => working[state].delete(work));
     }
@@ -116,9 +126,9 @@ export function startSegmentExports({
   async function writeOne(wanted: LeasedExport, process: string): Promise<void> {
     const lease = { process, workspaceId: wanted.workspaceId, id: wanted.id };
     const line = { export_id: wanted.id, workspace_id: wanted.workspaceId, segment_id: wanted.segmentId };
-    const left = wanted.requestedAt.getTime() + MOST_MS - now();
-    if (wanted.tries > MOST_TRIES || left <= 0) {
-      const why = left <= 0 ? 'it was not complete within a day' : `${MOST_TRIES} tries failed`;
+    const left = wanted.requestedAt.getTime() + MAX_WRITING_MS - now();
+    if (wanted.tries > MAX_ATTEMPTS || left <= 0) {
+      const why = left <= 0 ? 'it was not complete within a day' : `${MAX_ATTEMPTS} tries failed`;
       return fail(wanted.lastError === null ? why : `${why}; the last one: ${wanted.lastError}`);
     }
     const attempt = await attempts.begin('segment export', wanted.id);
@@ -128,9 +138,9 @@ export function startSegmentExports({
     const lost = new AbortController();
     const ends = linkSignals({ signals: [leaving.signal, lost.signal], milliseconds: left });
     const held = heldWork?.begin('segment export', wanted.id, OVERDUE_MS);
-    let reached: ExportCounts = { users: 0, files: 0, bytes: 0 };
-    async function requireMine(counts = reached): Promise<void> {
-      reached = counts;
+    let progress: ExportCounts = { users: 0, files: 0, bytes: 0 };
+    async function requireMine(counts = progress): Promise<void> {
+      progress = counts;
       if (await renewExport(pool, lease, { ...counts, milliseconds: LEASE_MS })) return;
       const error = new LeaseLost('the lease is gone');
       lost.abort(error);
@@ -148,7 +158,7 @@ export function startSegmentExports({
       await attempt.end();
       ended.inc({ outcome: 'ready' });
       log.info({ ...line, ...counts, tries: wanted.tries }, 'a segment was exported');
-      if (ready.callback !== null) await tell(ready, process);
+      if (ready.callback !== null) await sendCallback(ready, process);
     } catch (error) {
       if (leaving.signal.aborted) return await giveBackExport(pool, lease, { retryMs: 0 });
       if (lost.signal.aborted) return;
@@ -160,7 +170,7 @@ export function startSegmentExports({
         return await fail(ends.isLate() ? 'it was not complete within a day' : message);
       log.warn({ ...line, err: error, tries: wanted.tries }, 'segment export failed; will retry');
       const retryMs = retryAfter(wanted.tries);
-      // An outage of Postgres takes no try away from the export.
+      // An outage of Postgres does not count as an attempt.
       await giveBackExport(pool, lease, isPostgresAway(error) ? { retryMs } : { retryMs, error: message });
     } finally {
       ends.release();
@@ -177,7 +187,7 @@ export function startSegmentExports({
           ...{ pool, store, isBucket: isBucket(config), serviceIdField: config.SERVICE_ID_FIELD },
           ...{ leaving: ends.signal, requireMine },
           onProgress(counts) {
-            reached = counts;
+            progress = counts;
             held?.progress();
           },
         });
@@ -193,15 +203,18 @@ export function startSegmentExports({
     }
   }
 
-  /** Posts that the files are whole. Whoever is killed between the answer and its note tells once more. */
-  async function tell(ready: LeasedExport, process: string): Promise<void> {
+  /**
+   * Sends the callback of a completed export. If the process is killed between the response and its record,
+   * the callback is sent again.
+   */
+  async function sendCallback(ready: LeasedExport, process: string): Promise<void> {
     const lease = { process, workspaceId: ready.workspaceId, id: ready.id };
     const attempt = await attempts.begin('export callback', ready.id);
     if (attempt === 'waits') return giveBackExport(pool, lease, { retryMs: SUSPECT_MS });
     const error = attempt === 'set aside' ? endedTheProcess('callback') : await posted(ready, attempt);
     if (leaving.signal.aborted && error !== null) return giveBackExport(pool, lease, { retryMs: 0 });
     const retryMs = retryAfter(ready.tries);
-    const isOver = attempt === 'set aside' || (ready.endedAt?.getTime() ?? 0) + TELLING_MS < now() + retryMs;
+    const isOver = attempt === 'set aside' || (ready.endedAt?.getTime() ?? 0) + CALLBACK_MS < now() + retryMs;
     if (error !== null && !isOver) return giveBackExport(pool, lease, { retryMs, error });
     await endExport(pool, lease, error);
     ended.inc({ outcome: error === null ? 'told' : 'not_told' });
@@ -222,7 +235,7 @@ export function startSegmentExports({
     }
   }
 
-  /** @returns why it was not taken; null: it was */
+  /** @returns the reason why the callback was not accepted; null if it was accepted */
   async function post({ callback, url }: LeasedExport): Promise<string | null> {
     try {
       const { status } = await caller.post(callback!, {
@@ -238,8 +251,8 @@ export function startSegmentExports({
   }
 
   const pollers = [
-    poll(LOOK_MS, () => lease('open', EXPORTS_AT_ONCE), warn),
-    poll(LOOK_MS, () => lease('ready', TOLD_AT_ONCE), warn),
+    poll(POLL_MS, () => lease('open', EXPORTS_AT_ONCE), warn),
+    poll(POLL_MS, () => lease('ready', MAX_CALLBACKS), warn),
     poll(TIDY_MS, () => tidyExports(pool, config), warn),
   ];
   for (const poller of pollers) void poller.now();
@@ -262,14 +275,14 @@ export function createExportMetric(registry: Registry): Counter<'outcome'> {
     labelNames: ['outcome'],
     registers: [registry],
   });
-  // From the first scrape on, so that the first that fails is seen to grow.
+  // Initialize the counters, so that the first failure is visible as an increase.
   for (const outcome of ['ready', 'failed', 'told', 'not_told']) ended.inc({ outcome }, 0);
   return ended;
 }
 
 /**
- * Removes files whose link has expired, files of failed exports and parts that a dead process has left in a folder, and
- * forgets old exports: some at a time.
+ * Removes files with an expired link, files of failed exports and parts that a dead process left in a folder,
+ * and deletes old exports, a limited number at a time.
  */
 export async function tidyExports(pool: Pool, config: ExportFilesSettings): Promise<void> {
   const expired = await listExpired(pool, { milliseconds: GRACE_MS, limit: TIDIED });

@@ -24,8 +24,8 @@ import { workOff } from './work-run.ts';
 const RETRY_MS = 1000;
 
 /**
- * It is time for a run of an integration: begins one, unless the last has not ended.
- * @returns false: Postgres did not answer until this process was told to stop
+ * Starts a scheduled run of an integration, unless its last run has not ended.
+ * @returns false if Postgres did not respond until the process was asked to stop
  */
 async function startScheduled(
   integrationId: string,
@@ -41,7 +41,7 @@ async function startScheduled(
         log.info({ integration_id: integrationId, reason: started }, 'a scheduled run was not started');
         return true;
       }
-      // Where the queue does not take it, the next sweep finds it.
+      // If the queue does not accept the job, the next sweep adds it.
       await syncs
         .add(id)
         .catch((error) => log.warn({ err: error, job_id: id }, 'run is waiting for the queue'));
@@ -57,14 +57,16 @@ async function startScheduled(
   return false;
 }
 
-/** BullMQ gives a job up for good that stalls more often; a run is never given up. */
+/** BullMQ fails a job permanently that stalls more often, but a run must never be given up. */
 const MAX_STALLED = 1_000_000;
 
-/** Seconds that an idle process waits for its next job, and milliseconds before it asks again after an error. */
+/**
+ * Seconds that an idle process waits for its next job, and milliseconds before it asks again after an error.
+ */
 const DRAIN_DELAY = 1;
 const RUN_RETRY_DELAY = 500;
 
-/** Milliseconds between two lines about a queue that does not answer. */
+/** Milliseconds between two log lines about a queue that does not respond. */
 const WARN_INTERVAL = 5000;
 
 export interface SyncsOptions {
@@ -78,8 +80,9 @@ export interface SyncsOptions {
 }
 
 /**
- * Works the queue of sync runs, several at a time. The tables know what a run is; a job only says that there is one.
- * Asked to stop, each run ends its chunk and goes back to the head of the queue.
+ * Processes the queue of sync runs, several at a time. The state of a run is in the tables; a job only
+ * announces it. When the process is asked to stop, each run finishes its chunk and returns to the head of the
+ * queue.
  */
 export function startSyncs({ connection, syncs, context, config }: SyncsOptions): Service {
   const { log, metrics } = context;
@@ -93,12 +96,13 @@ export function startSyncs({ connection, syncs, context, config }: SyncsOptions)
     } finally {
       metrics.working.dec();
     }
-    // Refused, it belongs to another process by now, or to whoever finds it when its lock has run out.
+    // If the queue refuses, the job belongs to another process already, or will be found when its lock has
+    // expired.
     await job.moveToWait(token).catch(() => {});
     throw new WaitingError();
   }
 
-  /** @returns false: it was left in the middle */
+  /** @returns false if the run was interrupted */
   async function workJob({ name, data }: Job<SyncJobData | ScheduledJobData>): Promise<boolean> {
     if (name === syncJobs.scheduled)
       return startScheduled((data as ScheduledJobData).integration_id, { ...context, syncs }, leaving.soon);
@@ -139,7 +143,7 @@ export function startSyncs({ connection, syncs, context, config }: SyncsOptions)
   return {
     name: 'syncs',
     async stop() {
-      // In this order: a worker that is not closing would take the job again that it gives back.
+      // Close first: a worker that is not closing would take the job that it gives back.
       const closed = worker.close();
       soon.abort();
       const patience = config.SHUTDOWN_TIMEOUT_MS * 0.6;
@@ -156,9 +160,9 @@ const FOLLOW_MS = 15_000;
 const TIDY_MS = 3_600_000;
 
 /**
- * What a sync process looks after beside its runs. The queue knows of each run that has not ended. The schedulers are
- * those of the integrations, also of a queue that came back empty. Old rows go. Every process does it; doing it twice
- * is harmless.
+ * Starts the maintenance of syncs: adds jobs for all runs that have not ended to the queue, updates the
+ * schedulers from the integrations (also after the queue was lost), and deletes old rows. Every process does
+ * it, and doing it twice is harmless.
  */
 export function startSyncUpkeep(pool: Pool, syncs: SyncQueue, log: Log): Service {
   async function nudge(): Promise<void> {
@@ -167,7 +171,7 @@ export function startSyncUpkeep(pool: Pool, syncs: SyncQueue, log: Log): Service
 
   async function follow(): Promise<void> {
     const scheduled = await listScheduled(pool);
-    // BullMQ's schedulers follow the clock of the machine.
+    // The schedulers of BullMQ follow the clock of the machine, not a clock that was set.
     if (isClockSet()) {
       await syncs.follow([]);
       for (const one of scheduled) await catchUp(one);
@@ -186,7 +190,10 @@ export function startSyncUpkeep(pool: Pool, syncs: SyncQueue, log: Log): Service
     if (changed > 0) log.info({ changed }, 'integration schedules resynchronized from the database');
   }
 
-  /** Of a queue that came back empty, no scheduler knows that a time has passed meanwhile. */
+  /**
+   * Starts a run that was missed. The schedulers of a queue that was lost do not know that a time has passed
+   * meanwhile.
+   */
   async function catchUp({ id: integrationId, schedule, since }: Scheduled): Promise<void> {
     if (lastDue(schedule, nowDate()) <= since) return;
     const id = newId();

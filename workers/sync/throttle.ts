@@ -3,21 +3,27 @@ import { BEHIND } from '../../src/queue/lanes.ts';
 
 import { buckets as defaults } from '../../src/schemas/limits.ts';
 
-/** Rows that one token pays for: as many objects as a request of /users/track may have in an array. */
+/** Rows per token: the maximum objects in an array of a /users/track request. */
 const ROWS_PER_TOKEN = 75;
 
-/** Whether more waits in the lanes than the workers have in hand: what a sync process does for itself waits then. */
+/**
+ * Returns whether more jobs wait in the lanes than the workers are processing. Background work of a sync
+ * process waits then.
+ */
 export const areBehind = ({ waiting, lanes }: Pick<ThrottleOptions, 'waiting' | 'lanes'>) =>
   waiting() >= BEHIND * lanes;
 
-/** Milliseconds between two looks at lanes that are behind. */
-const ASK_AGAIN_MS = 50;
+/** Milliseconds between two checks while workers have a backlog. */
+const BACKLOG_CHECK_MS = 50;
 
-/** Milliseconds of the shortest and the longest wait for tokens: a cancelled run should not wait for minutes. */
-const SHORTEST = 5;
-const LONGEST = 1000;
+/**
+ * Minimum and maximum milliseconds of a wait for tokens. The maximum is short so that a cancelled run ends
+ * soon.
+ */
+const MIN_WAIT_MS = 5;
+const MAX_WAIT_MS = 1000;
 
-/** A bucket's size; a row of `rate_limits` or the default. */
+/** Size of a token bucket: a row of `rate_limits` or the default. */
 export interface Limit {
   requests: number;
   windowSeconds: number;
@@ -25,17 +31,17 @@ export interface Limit {
 
 export interface ThrottleOptions {
   buckets: TokenBuckets;
-  /** Jobs that wait in all lanes. */
+  /** Returns the number of jobs that wait in all lanes. */
   waiting: () => number;
   lanes: number;
   workspaceId: string;
-  /** Limit of a workspace without one of its own. */
+  /** Limit of a workspace without its own limit. */
   usual?: Limit;
 }
 
 /**
- * The throttle of one run. It goes behind what waits in the lanes, and within the workspace's rate of /users/track; half
- * a bucket of that is always left to live requests.
+ * Creates the throttle of a run. Rows wait for the backlog of the lanes and for the workspace's rate limit of
+ * /users/track, half of whose bucket is always left to live requests.
  */
 export function createThrottle({
   buckets,
@@ -47,21 +53,25 @@ export function createThrottle({
   let paid = 0;
   let held = false;
 
-  /** Milliseconds after which to ask again; 0: so many rows may be handed over now, and are paid for. */
+  /**
+   * Returns the milliseconds after which to ask again. 0 means that the rows may be added now and are paid
+   * for.
+   */
   return async function ask(rows: number, limit: Limit = usual): Promise<number> {
-    if (areBehind({ waiting, lanes })) return ASK_AGAIN_MS;
+    if (areBehind({ waiting, lanes })) return BACKLOG_CHECK_MS;
     const { requests, windowSeconds } = limit;
     const kept = Math.floor(requests / 2);
     const take = (tokens: number) => buckets.take(`${workspaceId}:users.track`, limit, tokens);
     const until = (tokens: number) =>
-      Math.min(LONGEST, Math.max(SHORTEST, Math.ceil((tokens * windowSeconds * 1000) / requests)));
+      Math.min(MAX_WAIT_MS, Math.max(MIN_WAIT_MS, Math.ceil((tokens * windowSeconds * 1000) / requests)));
     while (paid < rows) {
       if (held) {
         const { left } = await take(0);
         if (left < kept) return until(kept - left);
       }
       const wanted = Math.ceil((rows - paid) / ROWS_PER_TOKEN);
-      // A bite: one that empties a small bucket would leave nothing to a live request.
+      // Take a fraction of the bucket at a time: emptying a small bucket would leave no token to a live
+      // request.
       const { granted, left } = await take(Math.min(wanted, Math.max(1, Math.floor(requests / 10))));
       paid += granted * ROWS_PER_TOKEN;
       held = left < kept;
@@ -74,26 +84,27 @@ export function createThrottle({
 
 export type Throttle = ReturnType<typeof createThrottle>;
 
-/** Rows of a chunk; with it ends how long a live request can wait behind one. */
-const LARGEST = 1000;
-const SMALLEST = 50;
-const FIRST = 100;
+/** Rows of a chunk: maximum, minimum and initial. A chunk delays a live request that follows it. */
+const MAX_ROWS = 1000;
+const MIN_ROWS = 50;
+const FIRST_ROWS = 100;
 
 /**
- * Milliseconds that a chunk may need from its hand-over to its effect. A live request behind it waits less than that.
- * It is half of the second that a sync may cost one, since the next chunk is known to be slow only when it was.
+ * Target milliseconds of a chunk from being added to its effect, which is the maximum wait of a live request
+ * that follows it. It is half of the second that a sync may delay a request, because a chunk is only known to
+ * be slow after it was slow.
  */
-const TARGET = 500;
+const TARGET_MS = 500;
 
-/** The size of chunks: as many rows as the lanes take at a time without making others wait. */
+/** Adapts the number of rows in a chunk to the speed of the lanes. */
 export function createChunkSize() {
-  let size = FIRST;
+  let size = FIRST_ROWS;
   return {
     now: () => size,
-    /** @param milliseconds that a chunk of `rows` took, its wait in the lanes included */
+    /** @param milliseconds duration of a chunk with `rows` rows, including its wait in the lanes */
     learn(rows: number, milliseconds: number): void {
-      if (milliseconds > TARGET) size = Math.max(SMALLEST, Math.floor(Math.min(rows, size) / 2));
-      else if (milliseconds < TARGET / 2 && rows >= size) size = Math.min(LARGEST, size * 2);
+      if (milliseconds > TARGET_MS) size = Math.max(MIN_ROWS, Math.floor(Math.min(rows, size) / 2));
+      else if (milliseconds < TARGET_MS / 2 && rows >= size) size = Math.min(MAX_ROWS, size * 2);
     },
   };
 }

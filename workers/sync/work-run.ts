@@ -13,8 +13,8 @@ import { type Leaving, type SyncContext, settle } from './context.ts';
 import { type ReadOn, readOn } from './read.ts';
 
 /**
- * How work on a run ended. `left`: somebody goes on with it; `lost`: somebody has, or it is gone; `failed`: the run
- * stands at its checkpoint, and can be gone on with.
+ * How work on a run has ended. `left`: another process continues it. `lost`: another process has it, or it
+ * was removed. `failed`: the run can be resumed from its checkpoint.
  */
 type Worked =
   | { kind: ReadOn | 'cancelled'; checkpoint: Checkpoint }
@@ -23,8 +23,7 @@ type Worked =
   | { kind: 'lost' };
 
 /**
- * Goes on with a run from where it stands, to the end of its source if nothing comes between. A run that was set aside is
- * only brought to its end.
+ * Resumes a run at its checkpoint and reads its source to the end. A run that was set aside is only ended.
  */
 async function workRun(
   { jobId, attempt }: { jobId: string; attempt: Attempt | 'set aside' },
@@ -49,7 +48,10 @@ async function workRun(
   }
 }
 
-/** What the outbox has from whoever worked the run before is handed over, once more perhaps, before all else. */
+/**
+ * Adds the chunk that the previous process left in the outbox, possibly for a second time, before anything
+ * else.
+ */
 async function settleLeftOver(
   jobId: string,
   context: SyncContext,
@@ -76,13 +78,13 @@ function checkpointOf(run: Run): Checkpoint {
 
 export interface RunEnd {
   status: EndedStatus;
-  /** For the owner: why, or what is to be known. */
+  /** Message for the owner: the reason, or a note. */
   message: string | undefined;
 }
 
 type Ending = Exclude<Worked, { kind: 'left' | 'lost' }>;
 
-/** What a run has come to. */
+/** Converts the result of a run to its status and message. */
 function endOf(worked: Ending, maxRows: number, now: Date): RunEnd {
   switch (worked.kind) {
     case 'cancelled':
@@ -103,7 +105,7 @@ function endOf(worked: Ending, maxRows: number, now: Date): RunEnd {
   }
 }
 
-/** A source without rows is a success: nothing failed. */
+/** Returns the end of a run that has read its whole source. A source without rows is a success. */
 function endOfSource({ synced, failed, watermark }: Checkpoint, now: Date): RunEnd {
   const notes: string[] = [];
   if (failed > 0) notes.push(`${grouped(failed)} ${failed === 1 ? 'row' : 'rows'} failed`);
@@ -118,12 +120,12 @@ function statusOf(synced: number, failed: number): EndedStatus {
 }
 
 /**
- * Ends a run that stands at its checkpoint and has nothing in the lanes.
- * @returns whether it did
+ * Ends a run that is at its checkpoint and has no chunk in the lanes.
+ * @returns whether the run was ended
  */
 function endRun({ pool }: SyncContext, { jobId, read }: Checkpoint, end: RunEnd): Promise<boolean> {
   return inTransaction(pool, async (tx) => {
-    // Holds the run first, so that the second statement sees a chunk that has come into the outbox meanwhile.
+    // Locks the run first, so that the second statement sees a chunk that was added to the outbox meanwhile.
     const nothing = { read: 0, synced: 0, failed: 0, watermark: undefined };
     if ((await advanceRun(tx, { jobId, expected: read, ...nothing })) === undefined) return false;
     return finishRun(tx, jobId, end);
@@ -131,15 +133,15 @@ function endRun({ pool }: SyncContext, { jobId, read }: Checkpoint, end: RunEnd)
 }
 
 const FIRST_PAUSE_MS = 100;
-const LONGEST_PAUSE_MS = 5000;
-/** Until another run that is suspected of ending its process has made progress. */
+const MAX_PAUSE_MS = 5000;
+/** Milliseconds between two attempts while another run is suspected of ending its process. */
 const SUSPECT_PAUSE_MS = 500;
 
 /**
- * Works a run to its end. What is Postgres's or the queue's trouble is waited out here; what is the source's, or ours,
- * ends the run with its reason.
+ * Processes a run to its end. Outages of Postgres or the queue are waited for; an error of the source or of
+ * Penstock ends the run with its reason.
  *
- * @returns whether the run is over, or somebody else's; otherwise it has to be given back
+ * @returns whether the run is over or belongs to another process; otherwise it must be given back
  */
 export async function workOff(jobId: string, context: SyncContext, leaving: Leaving): Promise<boolean> {
   const { metrics, log } = context;
@@ -153,7 +155,7 @@ export async function workOff(jobId: string, context: SyncContext, leaving: Leav
   }
 
   async function workUntilLeft(): Promise<boolean> {
-    for (const nextPause = backOff(FIRST_PAUSE_MS, LONGEST_PAUSE_MS); ; ) {
+    for (const nextPause = backOff(FIRST_PAUSE_MS, MAX_PAUSE_MS); ; ) {
       let pause = SUSPECT_PAUSE_MS;
       try {
         const begun = attempt ?? (await context.attempts.begin('sync run', jobId));
@@ -166,7 +168,7 @@ export async function workOff(jobId: string, context: SyncContext, leaving: Leav
             log.info({ job_id: jobId }, 'sync run was skipped: it has ended, or another process has it');
             return true;
           }
-          if (worked.kind === 'failed' && isPassing(worked.error)) throw worked.error;
+          if (worked.kind === 'failed' && isTemporary(worked.error)) throw worked.error;
           isOver = await finish(worked);
           if (isOver) return true;
         }
@@ -208,7 +210,7 @@ function aboutRun({ id, integrationId, workspaceId }: Run) {
   return { job_id: id, integration_id: integrationId, workspace_id: workspaceId };
 }
 
-/** Whether the same may go well in a while. */
-function isPassing(error: unknown): boolean {
+/** Returns whether a retry may succeed. */
+function isTemporary(error: unknown): boolean {
   return !(error instanceof SourceError) && causeOf(error) !== 'object';
 }

@@ -16,35 +16,41 @@ import type { Database } from '../../src/store/database.ts';
 import { type DeadLetter, selectDeadLetters, selectLatestWaiting } from '../../src/store/dead-letters.ts';
 
 /**
- * Most dead letters on the dashboard; the admin command lists all of them. The Postgres queue looks through
- * all that are kept whenever one goes to `failed`: 3.5 ms at 2000, and Redis needs 0.6 ms.
+ * Maximum number of dead letters in the queue that the console shows; the command line lists all of them. The
+ * Postgres queue scans all kept jobs whenever one fails: 3.5 ms with 2,000 jobs, and 0.6 ms in Redis.
  */
-const KEPT = 2000;
+const MAX_JOBS = 2000;
 
-/** Ten minutes of sweeps: how long the dashboard may lack a dead letter that the queue itself has lost. */
+/**
+ * Number of sweeps between two complete refreshes, which is ten minutes: the maximum time for which the
+ * console lacks a dead letter that the queue has lost.
+ */
 const SWEEPS_TO_REFRESH = 120;
 
-/** Dead letters in one statement and one add. */
+/** Number of dead letters in one statement and one add. */
 const CHUNK = 100;
 
 /**
- * Bytes up to which an object is shown: thousands are kept, and the process that shows them applies others meanwhile.
- * `penstock` shows all of it.
+ * Maximum bytes of an object in a job. Thousands of jobs are kept, and the process that shows them also
+ * applies other objects. `penstock` shows complete objects.
  */
 const SHOWN_BYTES = 8192;
 
-/** A replayed dead letter leaves nothing in the queue; the console shows it from the table. */
+/**
+ * Options of the jobs. A replayed dead letter leaves no job in the queue; the console shows it from the
+ * table.
+ */
 const jobOptions: BulkJobOptions = {
   attempts: 1,
   removeOnComplete: true,
-  removeOnFail: { count: KEPT },
-  // The reason says it all; the stack would be ours.
+  removeOnFail: { count: MAX_JOBS },
+  // The reason is sufficient, and the stack would be Penstock's own.
   stackTraceLimit: 0,
 };
 
 /**
- * Keeps the dead-letter queue a picture of the dead letters that wait. A dead letter becomes a new job with
- * each replay that fails; the same job added twice is one job, so any number of workers may do this.
+ * Mirrors the waiting dead letters in the dead-letter queue. A dead letter gets a new job with each failed
+ * replay. Adding the same job twice creates one job, so any number of workers may do this.
  */
 export function createShownDeadLetters(connection: QueueConnection, database: Pick<Database, 'pool'>) {
   const queue = new Queue<DeadLetterJob>(
@@ -53,15 +59,18 @@ export function createShownDeadLetters(connection: QueueConnection, database: Pi
     connection.factory,
   );
   queue.on('error', () => {});
-  /** The jobs that this process has added, by their ids, as long as their dead letters wait or are replayed. */
+  /** Jobs that this process has added, by id, while their dead letters wait or are being replayed. */
   const shown = new Map<string, { id: string; replays: number }>();
 
   let sweeps = 0;
 
-  /** Shows those of the dead letters that wait; while the queue is behind with as many as it keeps, none. */
+  /**
+   * Adds jobs for the given dead letters that wait, unless the queue already has the maximum number of
+   * waiting jobs.
+   */
   async function show(ids: readonly string[]): Promise<void> {
     for (let start = 0; start < ids.length; start += CHUNK) {
-      if ((await queue.getWaitingCount()) >= KEPT) return;
+      if ((await queue.getWaitingCount()) >= MAX_JOBS) return;
       const found = await selectDeadLetters(database.pool, ids.slice(start, start + CHUNK), SHOWN_BYTES);
       const waiting = found.filter(({ state }) => state === 'waiting');
       await queue.addBulk(waiting.map(toJob));
@@ -70,27 +79,28 @@ export function createShownDeadLetters(connection: QueueConnection, database: Pi
   }
 
   /**
-   * Shows what was committed and never shown, and takes away what was replayed by other means. The first
-   * time, and now and then, it trusts the table alone and shows whatever waits: what is there stays as it is.
+   * Adds jobs for dead letters that were committed without a job, and removes jobs of dead letters that were
+   * replayed by other means. The first sweep and every refresh add jobs for all waiting dead letters of the
+   * table; existing jobs stay unchanged.
    */
   async function sweep(): Promise<void> {
-    // Before the look: what is shown while it lasts is not among what it finds.
-    const known = [...shown.keys()];
-    const waiting = await selectLatestWaiting(database.pool, KEPT);
+    // Take the list before the query, which does not include dead letters that are added while it runs.
+    const keysBefore = [...shown.keys()];
+    const waiting = await selectLatestWaiting(database.pool, MAX_JOBS);
     const refresh = sweeps++ % SWEEPS_TO_REFRESH === 0;
     const missing = waiting.filter(({ id, replays }) => refresh || !shown.has(jobId(id, replays)));
     await show(missing.map(({ id }) => id));
     const present = new Set(waiting.map(({ id, replays }) => jobId(id, replays)));
-    await forget(known.filter((key) => !present.has(key)));
+    await forget(keysBefore.filter((key) => !present.has(key)));
     if (refresh) await forgetErased();
     await removeFinished(queue);
     await forgetEvents(connection, queue);
   }
 
-  /** Takes the jobs away whose dead letters are gone with their user, whichever process has shown them. */
+  /** Removes jobs whose dead letters were erased with their user, whichever process has added them. */
   async function forgetErased(): Promise<void> {
-    // From the last: what is taken away moves none of those in front.
-    const last = Math.ceil(Math.min(await queue.getFailedCount(), KEPT) / CHUNK) - 1;
+    // Start with the last page: removing a job then does not move the jobs of earlier pages.
+    const last = Math.ceil(Math.min(await queue.getFailedCount(), MAX_JOBS) / CHUNK) - 1;
     for (let page = last; page >= 0; page--) {
       const chunk = await queue.getFailed(page * CHUNK, (page + 1) * CHUNK - 1);
       const ids = chunk.map(({ data }) => data.dead_letter_id).filter((id) => isVersionedUuid(id));
@@ -99,7 +109,7 @@ export function createShownDeadLetters(connection: QueueConnection, database: Pi
     }
   }
 
-  /** Takes the jobs of dead letters away that are settled, or are shown with a later replay. */
+  /** Removes jobs of dead letters that were resolved, or that have a job for a later replay. */
   async function forget(keys: string[]): Promise<void> {
     for (let start = 0; start < keys.length; start += CHUNK) {
       const chunk = keys.slice(start, start + CHUNK);
@@ -108,9 +118,10 @@ export function createShownDeadLetters(connection: QueueConnection, database: Pi
       for (const key of chunk) {
         const { id, replays } = shown.get(key)!;
         const row = found.get(id);
-        // Its replay is on its way; should it not have reached its lane, this job is how it is retried.
+        // The replay is in progress. If it does not reach its lane, this job is needed to retry it.
         if (row?.state === 'replaying' && row.replays === replays + 1) continue;
-        // Still waiting, but later ones have taken its place here: the queue's own bound decides.
+        // The dead letter still waits, but later ones have taken its place in the query. The limit of the
+        // queue applies to its job.
         const crowdedOut = row?.state === 'waiting' && row.replays === replays;
         if (!crowdedOut) await removeIfFailed(key);
         shown.delete(key);
@@ -135,7 +146,10 @@ function toJob(letter: DeadLetter) {
   };
 }
 
-/** Names one stay of one dead letter in `waiting`. BullMQ allows no colon in an id. */
+/**
+ * Returns the job id of a dead letter for its current number of replays. BullMQ does not allow a colon in an
+ * id.
+ */
 function jobId(id: string, replays: number): string {
   return `${id}_${replays}`;
 }
@@ -144,7 +158,7 @@ export interface DeadLettersOptions {
   connection: QueueConnection;
   database: Pick<Database, 'pool'>;
   producer: LaneProducer;
-  /** LANES. */
+  /** Value of LANES. */
   lanes: number;
   log: Log;
   config: Pick<Config, 'LOCK_DURATION_MS'>;
@@ -152,38 +166,52 @@ export interface DeadLettersOptions {
 
 export interface DeadLetters extends Service {
   /**
-   * Shows dead letters on the dashboard; call it once they are committed. Each is shown once, however often
-   * this is called. Never rejects: what cannot be shown now is shown by the next sweep.
+   * Adds jobs for dead letters that were committed. Each dead letter has one job, however often this is
+   * called. Never rejects: the next sweep adds the jobs that could not be added now.
    */
   show(ids: readonly string[]): Promise<void>;
-  /** Removes the jobs of dead letters that were erased with their user. Never rejects: a later sweep does it again. */
+  /**
+   * Removes the jobs of dead letters that were erased with their user. Never rejects: a later sweep repeats
+   * it.
+   */
   forgetErased(): Promise<void>;
 }
 
-/** Between two looks for dead letters that were committed and not shown. */
+/** Milliseconds between two searches for committed dead letters without a job. */
 const SWEEP_INTERVAL_MS = 5000;
 
-/** A replay in hand takes a few milliseconds, a sweep a second at most. */
-const STOP_PATIENCE_MS = 1500;
+/**
+ * Milliseconds to wait for the stop. A replay in progress takes a few milliseconds, a sweep at most a second.
+ */
+const STOP_TIMEOUT_MS = 1500;
 
-/** BullMQ fails a job for good that stalls more often; a stall here says nothing about the dead letter. */
+/** BullMQ fails a job permanently that stalls more often. A stall here has no meaning for the dead letter. */
 const MAX_STALLED = 1_000_000;
 
-/** Time before BullMQ asks again after an error, and for which an idle worker waits for its next job. */
+/**
+ * Milliseconds before BullMQ asks again after an error, and seconds for which an idle worker waits for its
+ * next job.
+ */
 const RUN_RETRY_DELAY_MS = 500;
 const DRAIN_DELAY_SECONDS = 1;
 
-/** Milliseconds between two searches for replays whose process ended. Nobody waits for them, and each search costs statements. */
+/**
+ * Milliseconds between two searches for replays whose process ended. They are not urgent, and each search
+ * costs statements.
+ */
 const STALLED_INTERVAL_MS = 10_000;
 
 /**
- * The dead letters on the dashboard: each is a job of the dead-letter queue, which rests in `failed` with the
- * dead letter's reason, and a retry there replays it. The table is the truth, the queue only its picture.
+ * Starts the dead-letter queue, which the console shows: each dead letter is a job that stays in `failed`
+ * with its reason, and retrying the job replays the dead letter. The table is authoritative; the queue only
+ * mirrors it.
  */
 export function startDeadLetters(options: DeadLettersOptions): DeadLetters {
   const { connection, database, log, config } = options;
   const shown = createShownDeadLetters(connection, database);
-  /** A lost connection makes an error at every attempt: one of them is logged between two sweeps. */
+  /**
+   * Whether an error was logged since the last sweep. A lost connection emits an error with every attempt.
+   */
   let warned = false;
 
   function openWorker() {
@@ -246,18 +274,19 @@ export function startDeadLetters(options: DeadLettersOptions): DeadLetters {
         .close()
         .then(() => swept)
         .then(shown.stop);
-      // What is cut off is delivered again, and replays nothing twice; a queue that is away would be waited for.
-      await Promise.race([stopped, sleep(STOP_PATIENCE_MS, undefined, { ref: false })]);
+      // Interrupted work is delivered again and has no second effect. Do not wait for a queue that is
+      // unavailable.
+      await Promise.race([stopped, sleep(STOP_TIMEOUT_MS, undefined, { ref: false })]);
     },
   };
 }
 
-/** A job says that it was retried, and not by whom. */
+/** Actor of a replay. A job only states that it was retried, not by whom. */
 const RETRY: Actor = { kind: 'nobody', name: 'retried job', via: 'dashboard' };
 
 /**
- * BullMQ counts an attempt when a job fails or completes. A job that was never attempted has just been shown and goes
- * to `failed`, also when a worker died with it. Any later start is a retry from the dashboard.
+ * Processes a job. BullMQ counts an attempt when a job fails or completes. A job without an attempt was just
+ * added and goes to `failed`, also if a worker died with it. Any later start is a retry from the console.
  */
 async function workOff(job: Job<DeadLetterJob>, { log, ...context }: DeadLettersOptions): Promise<string> {
   if (job.attemptsMade === 0) throw new UnrecoverableError(job.data.reason);

@@ -21,47 +21,50 @@ import {
 } from '../../src/store/tombstones.ts';
 import { inTransaction, sendTogether } from '../../src/store/transactions.ts';
 
-/** Raw rows erased in one transaction: about 50 ms, and as short a lock. */
+/** Maximum raw rows that one transaction erases. It takes about 50 ms and holds its locks as briefly. */
 const RAW_SLICE = 5000;
 
-/** Rows of each other table that one transaction moves or erases: lanes that add to the same sums wait for it. */
+/**
+ * Maximum rows of each other table that one transaction moves or erases. Lanes that add to the same sums wait
+ * for it.
+ */
 const SLICE = 2000;
 
-/** Settles tombstones beside the lanes. */
+/** Cleans up after merged and deleted profiles while the lanes continue. */
 export interface Settler extends Service {
-  /** Says that profiles were merged or deleted. */
+  /** Must be called when profiles were merged or deleted. */
   wake(): void;
 }
 
-/** Between two looks for what a worker that died has left. */
+/** Milliseconds between two searches for tombstones that a dead worker left. */
 const SWEEP_INTERVAL_MS = 5000;
 
-/** Profiles taken at a time. */
+/** Number of profiles in a page. */
 const CHUNK = 200;
 
-/** Milliseconds between two looks at what is under way: the first pause, and the longest. */
+/** Milliseconds between two checks of running transactions: the first and the longest pause. */
 const PAUSES = { first: 1, longest: 100 };
 
-/** Where it is the nodes that know, since each look takes a connection to each of them. */
-const PAUSES_APART = { first: 100, longest: 1000 };
+/** Pauses in a distributed database, where each check takes a connection to each node. */
+const PAUSES_DISTRIBUTED = { first: 100, longest: 1000 };
 
-/** Milliseconds between two pages there, unless there is more than one. */
-const PAGE_APART_MS = 500;
+/** Minimum milliseconds between two pages in a distributed database, unless there is more than one page. */
+const PAGE_DISTRIBUTED_MS = 500;
 
 /**
- * Settles tombstones: does what is left to do for profiles that are gone, beside the lanes.
+ * Cleans up tombstones: does the remaining work for merged and deleted profiles while the lanes continue.
  *
- * With several lanes, one that has found a profile may write its events and their sums after another lane has merged or
- * deleted it. Events lock no profile, since a lock costs as much as the event. So a removed profile is looked at once
- * more when every transaction that was under way at its removal has ended. Whoever looked it up before has written by
- * then, and nobody can look it up since.
+ * With several lanes, a lane that has found a profile may write its events and their sums after another lane
+ * has merged or deleted it. Events do not lock their profile, because a lock costs as much as the event. So a
+ * removed profile is checked once more after all transactions that were running at its removal have ended.
+ * Every transaction that had looked it up has written by then, and later ones cannot find it.
  */
 export function startSettling(pool: Pool, log: Log, onFailuresErased: () => void = () => {}): Settler {
   const stopping = new AbortController();
   let awake = true;
-  /** The last profile that was looked at; absent: the next look begins at the start of the list. */
+  /** The last profile that was checked; undefined if the next page begins at the start of the list. */
   let cursor: ProfileKey | undefined;
-  /** Whether anything could be done since the start of the list. */
+  /** Whether any work was done since the start of the list. */
   let progress = false;
   let wakeUp = () => {};
   const running = sweep();
@@ -79,9 +82,10 @@ export function startSettling(pool: Pool, log: Log, onFailuresErased: () => void
   }
 
   /**
-   * One page of the list, in turn: nobody who is done soon waits for a user with a million rows.
+   * Processes one page of the list. Pages take turns, so that a small profile does not wait for a user with a
+   * million rows.
    *
-   * @returns false when nothing is left that this worker can do
+   * @returns false if this worker cannot do any of the remaining work
    */
   async function settleSome(): Promise<boolean> {
     const keys = await selectTombstones(pool, CHUNK, cursor);
@@ -99,21 +103,24 @@ export function startSettling(pool: Pool, log: Log, onFailuresErased: () => void
     if (stopping.signal.aborted) return false;
     const started = performance.now();
     const settled = await settleTombstones(pool, keys, onFailuresErased);
-    // Half of the time belongs to the lanes: a user with a million events is erased in slices.
+    // Leave half of the time to the lanes: a user with a million events is erased in slices.
     const taken = performance.now() - started;
-    const isApart = await isDistributed(pool);
-    await rest(isApart && keys.length < CHUNK ? Math.max(taken, PAGE_APART_MS) : taken, stopping.signal);
+    const isOnNodes = await isDistributed(pool);
+    await rest(
+      isOnNodes && keys.length < CHUNK ? Math.max(taken, PAGE_DISTRIBUTED_MS) : taken,
+      stopping.signal,
+    );
     return settled;
   }
 
   async function horizonPassed(): Promise<void> {
     const horizon = await readHorizon(pool);
-    const { first, longest } = (await isDistributed(pool)) ? PAUSES_APART : PAUSES;
+    const { first, longest } = (await isDistributed(pool)) ? PAUSES_DISTRIBUTED : PAUSES;
     const pause = backOff(first, longest);
     while (!stopping.signal.aborted && !(await isPassed(pool, horizon))) await rest(pause(), stopping.signal);
   }
 
-  /** Until the next sweep, or until it is woken. */
+  /** Waits until the next sweep or until `wake` is called. */
   async function doze(): Promise<void> {
     await new Promise<void>((resolve) => {
       const timer = setTimeout(resolve, SWEEP_INTERVAL_MS);
@@ -121,7 +128,7 @@ export function startSettling(pool: Pool, log: Log, onFailuresErased: () => void
         clearTimeout(timer);
         resolve();
       };
-      // Told to stop a moment ago, when there was nobody to wake.
+      // The process may have been asked to stop before `wakeUp` was set.
       if (stopping.signal.aborted) wakeUp();
     });
   }
@@ -141,11 +148,11 @@ export function startSettling(pool: Pool, log: Log, onFailuresErased: () => void
 }
 
 /**
- * One step of settling tombstones: a slice of what the merged ones left behind goes where they went, and a slice of what
- * the deleted ones did is erased. Each profile has its share of the slice, so that small ones are done at once. Any
- * number of workers may do it at once, and any of them may end in the middle.
+ * Does one step of the cleanup: moves a slice of the data of merged profiles to their targets, and erases a
+ * slice of the data of deleted ones. Each profile has its share of the slice, so that small profiles finish
+ * at once. Any number of workers may do it concurrently and may stop at any point.
  *
- * @returns false when nothing could be done: other workers have all of them in hand
+ * @returns false if no work was done because other workers have locked all of the profiles
  */
 export async function settleTombstones(
   pool: Pool,
@@ -161,40 +168,43 @@ export async function settleTombstones(
 }
 
 async function settleKeys(pool: Pool, keys: ProfileKey[], onFailuresErased: () => void): Promise<boolean> {
-  // Alone, and first: whoever has tombstones in hand waits for no other ones.
+  // First and in its own transaction, because a worker that has locked tombstones must not wait for others.
   const spread = await spreadDeletes(pool, keys, Math.ceil(SLICE / keys.length));
-  // Lanes lock dead letters and sums in another order than one transaction here would.
-  const failures = await step(pool, keys, { bring: bringDeadLetters, erase: eraseDeadLetters });
+  // Use separate transactions, because lanes lock dead letters and sums in a different order.
+  const failures = await step(pool, keys, { bring: mergeDeadLetters, erase: eraseDeadLetters });
   if (failures > 0) onFailuresErased();
-  const others = await step(pool, keys, { bring: bringAfter, erase });
+  const others = await step(pool, keys, { bring: mergeBelongings, erase });
   return spread + failures + others > 0;
 }
 
-/** @returns false when no history of an address is left to erase that nobody else has in hand */
+/** @returns false if no history of an address is left that this worker can erase */
 export function settleHistories(pool: Pool): Promise<boolean> {
   return eraseHistories(pool, SLICE);
 }
 
-/** What is done in one transaction for profiles of one fate; how many rows it were. `share`: of each profile, at most. */
+/**
+ * Work in one transaction for profiles with the same fate; returns the number of rows. `share` is the maximum
+ * per profile.
+ */
 type Settling = (tx: Connection, tombstones: Tombstone[], share: number) => Promise<number>;
 
 function step(
   pool: Pool,
   keys: ProfileKey[],
-  { bring, erase }: { bring: Settling; erase: Settling },
+  { bring: merge, erase }: { bring: Settling; erase: Settling },
 ): Promise<number> {
   return inTransaction(pool, async (tx) => {
     const tombstones = await lockTombstones(tx, keys);
     const merged = tombstones.filter(({ fate }) => fate === 'merged');
     const deleted = tombstones.filter(({ fate }) => fate === 'deleted');
     const share = Math.ceil(SLICE / Math.max(1, tombstones.length));
-    const brought = merged.length > 0 ? await bring(tx, merged, share) : 0;
+    const brought = merged.length > 0 ? await merge(tx, merged, share) : 0;
     const erased = deleted.length > 0 ? await erase(tx, deleted, share) : 0;
     return brought + erased;
   });
 }
 
-async function bringDeadLetters(tx: Connection, merged: Tombstone[], share: number): Promise<number> {
+async function mergeDeadLetters(tx: Connection, merged: Tombstone[], share: number): Promise<number> {
   const pairs = await findKept(tx, merged);
   if (pairs.length === 0) return 0;
   return total(
@@ -215,7 +225,7 @@ async function eraseDeadLetters(tx: Connection, deleted: Tombstone[], share: num
   );
 }
 
-async function bringAfter(tx: Connection, merged: Tombstone[], share: number): Promise<number> {
+async function mergeBelongings(tx: Connection, merged: Tombstone[], share: number): Promise<number> {
   const pairs = await findKept(tx, merged);
   return total(
     await sendTogether(tx, [

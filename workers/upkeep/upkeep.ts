@@ -30,12 +30,12 @@ import { endStaleRuns } from '../../src/store/sync-chunks.ts';
 import { fenceOf, ledgerKey } from '../batch/open.ts';
 
 /**
- * Blocks the users who have more than 20,000 distinct event names or products: objects for their external ids
- * are refused from then on, what is stored stays. Safe to repeat and to race.
+ * Blocks users with more than 20,000 distinct event names or products: objects for their external ids are
+ * refused from then on, and stored data is kept. It may be repeated and run concurrently.
  *
- * It looks at what is stored, beside the lanes, since a batch cannot tell at no cost. To learn which summaries an
- * upsert has inserted, and to count those of their profiles, costs too much: 2000 new ones took 111 ms instead of 29.
- * The sample that is looked at here costs an insert a hash, 0.1 µs.
+ * It runs outside of the lanes, because finding such users in a batch is too expensive: learning which
+ * summaries an upsert has inserted, and counting the summaries of their profiles, took 111 ms instead of 29
+ * for 2,000 new ones. The sample that is read here costs an insert one hash, 0.1 µs.
  */
 export async function blockDummyUsers(pool: Pool, log: Log): Promise<void> {
   const crowded = await findCrowdedProfiles(pool);
@@ -51,22 +51,25 @@ export async function blockDummyUsers(pool: Pool, log: Log): Promise<void> {
   }
 }
 
-/** Milliseconds that a start waits for a lane, where there are others that may be worked meanwhile, and where not. */
-const LIMIT_PATIENCE_MS = 5000;
+/**
+ * Milliseconds that a start waits to limit a lane: briefly if other shards can be processed meanwhile,
+ * otherwise without an end.
+ */
+const LIMIT_TIMEOUT_MS = 5000;
 const FOREVER_MS = 2 ** 31 - 1;
 
 const CHECK_LANES_MS = 5000;
 const BLOCK_DUMMIES_MS = 60_000;
-const LOOK_AT_SIZES_MS = 1000;
-/** A worker that has applied nothing since its last look at sizes omits so many. */
-const IDLE_LOOKS = 10;
+const SIZE_CHECK_MS = 1000;
+/** A worker that has applied no objects since the last check of table sizes skips this many checks. */
+const IDLE_SKIPS = 10;
 const ERASE_LOG_MS = 60_000;
 const TIDY_STORE_MS = 3_600_000;
 
 export interface UpkeepOptions {
   laneStore: LaneStore;
   pool: Pool;
-  /** Objects that this worker has applied. */
+  /** Returns the number of objects that this worker has applied. */
   objects(): number;
   config: LayoutSettings & Pick<Config, 'LEDGER_DAYS' | 'AUDIT_DAYS'>;
   log: Log;
@@ -92,14 +95,15 @@ export async function startUpkeep({
   const lanes = everyLane(laneCount(config));
   const { layout } = laneStore;
   const { shards } = layout;
-  // One whose shard is away is looked at again with the others; whoever adds to a lane sets its limit, too.
-  const patience = shards === 1 ? FOREVER_MS : LIMIT_PATIENCE_MS;
+  // A lane of an unavailable shard is checked again later. Each producer that adds to a lane also sets its
+  // limit.
+  const patience = shards === 1 ? FOREVER_MS : LIMIT_TIMEOUT_MS;
   const limited = await Promise.allSettled(lanes.map((lane) => within(patience, laneStore.limit(lane))));
   for (const one of limited)
     if (one.status === 'rejected')
       log.warn({ err: one.reason }, 'concurrency limit of a lane could not be set; will retry');
 
-  /** A shard at a time: one that is away keeps only its own lanes from being looked at. */
+  /** Checks the lanes of one shard. An unavailable shard does not prevent the check of other shards. */
   async function checkShard(shard: number): Promise<void> {
     for (const lane of lanes) {
       if (shardOfLane(layout, lane) !== shard) continue;
@@ -115,18 +119,18 @@ export async function startUpkeep({
     }
   }
 
-  /** Failed jobs that have not taken effect, of which this process has told, by lane. */
-  const told = new Map<number, string[]>();
+  /** Ids of failed jobs without an effect that were already logged, by lane. */
+  const loggedFailures = new Map<number, string[]>();
 
   async function checkFailed(lane: number): Promise<void> {
     const lost = await removeAppliedFailures(lane, laneStore, pool);
-    const news = lost.filter((id) => !told.get(lane)?.includes(id));
-    told.set(lane, lost);
+    const news = lost.filter((id) => !loggedFailures.get(lane)?.includes(id));
+    loggedFailures.set(lane, lost);
     if (news.length > 0)
       log.error({ lane: laneName(lane), jobs: news }, 'jobs of a lane failed and did not take effect');
   }
 
-  /** The list of invalid numbers is gone through a page at a time. */
+  /** Position in the list of invalid numbers, which is processed one page at a time. */
   let invalidNumbers: InvalidNumbersCursor | undefined;
 
   async function tidyStore(): Promise<void> {
@@ -147,11 +151,14 @@ export async function startUpkeep({
 
   let objectsBefore = -1;
 
-  /** Tables grow with what workers apply; other processes may have applied something as well. */
+  /**
+   * Tables grow with the objects that workers apply. Other processes may have applied some as well, so an
+   * idle worker still checks occasionally.
+   */
   let skipped = 0;
-  async function lookAtSizes(): Promise<void> {
+  async function checkSizes(): Promise<void> {
     const now = objects();
-    if (now === objectsBefore && ++skipped < IDLE_LOOKS) return;
+    if (now === objectsBefore && ++skipped < IDLE_SKIPS) return;
     objectsBefore = now;
     skipped = 0;
     await analyzeGrown(pool);
@@ -160,14 +167,14 @@ export async function startUpkeep({
   await ensurePartitions(pool);
   const warn = (error: unknown) => log.warn({ err: error }, 'upkeep failed; will retry');
   const tidying = poll(TIDY_STORE_MS, tidyStore, warn);
-  // No lane waits until everything that is old has gone.
+  // The start does not wait for the cleanup of old data.
   void tidying.now();
   const leaving = new AbortController();
   const pollers = [
     ...everyShard(shards).map((shard) => poll(CHECK_LANES_MS, () => checkShard(shard), warn)),
     poll(BLOCK_DUMMIES_MS, () => blockDummyUsers(pool, log), warn),
     poll(ERASE_LOG_MS, () => eraseDeletedFromLogs(pool, { leaving: leaving.signal }), warn),
-    poll(LOOK_AT_SIZES_MS, lookAtSizes, warn),
+    poll(SIZE_CHECK_MS, checkSizes, warn),
     tidying,
   ];
   return {
@@ -179,31 +186,32 @@ export async function startUpkeep({
   };
 }
 
-/** Failed jobs of one lane that are looked at in one go, by their ids. */
-const MOST_FAILED = 100;
+/** Maximum failed jobs of a lane that are checked at a time. */
+const MAX_FAILED = 100;
 
-/** Of these, marks of fences whose data is read, one after the other. */
-const MOST_MARKS = 20;
+/** Maximum fence marks among them that are read, one after the other. */
+const MAX_MARKS = 20;
 
 /**
- * Removes the failed jobs of a lane that have taken effect. BullMQ calls a job failed when the connection breaks while
- * it is told that the job is completed. Whoever worked it may be gone by then. The ledger decides.
+ * Removes the failed jobs of a lane that have taken effect. BullMQ marks a job as failed if the connection
+ * breaks while the job is being completed, and its worker may have ended by then. The ledger decides whether
+ * it took effect.
  *
- * @returns ids of the failed jobs that have not taken effect, which are left alone
+ * @returns the ids of failed jobs that have not taken effect, which are kept
  */
 export async function removeAppliedFailures(
   lane: number,
   laneStore: Pick<LaneStore, 'failed' | 'read' | 'remove'>,
   pool: Pool,
 ): Promise<string[]> {
-  const failed = await laneStore.failed(lane, MOST_FAILED);
+  const failed = await laneStore.failed(lane, MAX_FAILED);
   if (failed.length === 0) return [];
   const keys = new Map(failed.map((id) => [id, ledgerKey(id)]));
   const applied = await readApplied(pool, [...keys.values()]);
   const unknown = failed.filter((id) => !applied.has(keys.get(id)!));
 
-  // The mark of a fence has an id of its own, and takes effect with the fence.
-  for (const id of unknown.slice(0, MOST_MARKS)) {
+  // The mark of a fence has its own id, and takes effect with the fence.
+  for (const id of unknown.slice(0, MAX_MARKS)) {
     const [one] = await laneStore.read(lane, [id]);
     if (!one?.data?.fence) continue;
     const fence = fenceOf({ id: ledgerKey(id), lane, envelope: decodeEnvelope(one.data) });

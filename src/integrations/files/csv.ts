@@ -8,26 +8,26 @@ import { SourceError } from '../source.ts';
 import type { InputFile } from './input.ts';
 import type { Scratch } from './scratch.ts';
 
-/** A header that is longer is no header. */
-const MOST_BYTES = 65_536;
+/** Maximum bytes of a header. */
+const MAX_HEADER_BYTES = 65_536;
 
 export interface CsvHeader {
-  /** Lines before the header: 1 where the file begins with `sep=;`. */
+  /** Lines before the header: 1 if the file begins with `sep=;`, otherwise 0. */
   linesBefore: number;
   delimiter: string;
   names: string[];
 }
 
 /**
- * The first line of a CSV file. Of comma, semicolon, tab and bar, the delimiter is the one that makes one of the names
- * UPDATED_AT: payloads are full of all of them, so that nothing else tells.
+ * Reads the header of a CSV file. The delimiter (comma, semicolon, tab or bar) is the one with which a column
+ * is named UPDATED_AT. Counting delimiters would not work, because payloads contain all of them.
  * @returns undefined for an empty file
- * @throws {SourceError} `config` when no line ends within 64 KiB, or the file is no text
+ * @throws {SourceError} `config` if the first line exceeds 64 KiB, or the file is not a text
  */
 export async function readHeader(file: InputFile): Promise<CsvHeader | undefined> {
   const start = await readStart(file);
   if (start.length === 0) return undefined;
-  // The mark at the beginning of a file goes with it. The bytes may end within a character, but no name does.
+  // The decoder removes the byte order mark. The bytes may end within a character, but not within a name.
   const wholeText = new TextDecoder('utf-8').decode(start);
   const foreign = start.subarray(0, 4).equals(ZIP) ? ZIPPED : foreignFormatOf(start);
   if (foreign) throw new SourceError('config', `${file.name} is ${foreign}`);
@@ -44,9 +44,9 @@ export async function readHeader(file: InputFile): Promise<CsvHeader | undefined
     throw new SourceError('config', `${file.name}: the first line is not in UTF-8`);
   }
   if (names) return { linesBefore, delimiter, names };
-  if (start.length < MOST_BYTES)
+  if (start.length < MAX_HEADER_BYTES)
     return { linesBefore, delimiter, names: parseLine(`${text}\n`, delimiter) ?? [] };
-  throw new SourceError('config', `${file.name}: the first line is longer than ${MOST_BYTES} bytes`);
+  throw new SourceError('config', `${file.name}: the first line is longer than ${MAX_HEADER_BYTES} bytes`);
 }
 
 const ZIP = Buffer.from('PK\x03\x04', 'latin1');
@@ -55,13 +55,13 @@ const ZIPPED = 'a zip archive or an Excel workbook: save it as CSV in UTF-8, opt
 async function readStart(file: InputFile): Promise<Buffer> {
   const handle = await open(file.path);
   try {
-    return await readAt(handle, 0, MOST_BYTES);
+    return await readAt(handle, 0, MAX_HEADER_BYTES);
   } finally {
     await handle.close();
   }
 }
 
-/** Names of the line, quoted or not; undefined when the line does not end. */
+/** Splits the first line into names, quoted or not. Returns undefined if the line does not end. */
 function parseLine(text: string, delimiter: string): string[] | undefined {
   const names: string[] = [];
   let at = 0;
@@ -86,20 +86,21 @@ function parseLine(text: string, delimiter: string): string[] | undefined {
 }
 
 /**
- * Of a file that is read from its first byte on, DuckDB keeps all of it in memory, twice its size, until it is through.
- * It fails when that is more than it may have. Longer files are cut into pieces between two records.
+ * Bytes of a piece. DuckDB keeps a file with a sequential scan completely in memory, at twice its size, and
+ * fails if that exceeds its limit. Longer files are split into pieces between two records.
  */
 const PIECE_BYTES = 16_777_216;
 
-/** `readHeader` has found the end of one within fewer. */
-const MOST_HEADER_BYTES = 131_072;
+/** Maximum bytes of the header record. `readHeader` has found its end within fewer bytes. */
+const MAX_HEADER_RECORD_BYTES = 131_072;
 
 /**
- * Looks through a CSV file, and cuts it if it is long. Pieces stand in its place, and each begins with the header. A
- * quote that is never closed makes one value of all that stands behind it, however many lines it was meant to be.
- * DuckDB drops that without a word: it is found here.
- * @returns no piece of an empty file
- * @throws {SourceError} `config` without a header, or past the room that there is; `failed` when it cannot be read
+ * Checks a CSV file, and splits it if it is long. The pieces replace the file, and each begins with the
+ * header. A quote that is never closed turns the rest of the file into one value, which DuckDB drops
+ * silently, so it is detected here.
+ * @returns an empty list for an empty file
+ * @throws {SourceError} `config` without a header, or if the space is not sufficient; `failed` if the file
+ * cannot be read
  */
 export async function cutCsv(
   file: InputFile,
@@ -114,7 +115,7 @@ export async function cutCsv(
   let piece: FileHandle | undefined;
   let [head, headEnded] = [Buffer.alloc(0), false];
   let linesToHead = header.linesBefore;
-  /** Bytes in the piece, and of them those of whole records. */
+  /** Bytes written to the piece, and the bytes of its complete records. */
   let [written, whole] = [0, 0];
   let records = 0;
 
@@ -146,7 +147,7 @@ export async function cutCsv(
       const end = ends.shift();
       head = Buffer.concat([head, chunk.subarray(from, end)]);
       if (end === undefined) {
-        isCut = head.length < MOST_HEADER_BYTES;
+        isCut = head.length < MAX_HEADER_RECORD_BYTES;
         return;
       }
       headEnded = linesToHead === 0;

@@ -7,18 +7,18 @@ import type { InputFile } from './input.ts';
 import { type FormatReader, nameAll, type Part, readRejects, timeOfText } from './part.ts';
 
 /**
- * Bytes of the longest line. A payload of the longest kind, of which every character is a quote and doubled, and the
- * other columns beside it.
+ * Maximum bytes of a line: the longest payload, if each of its characters is a quote and doubled, and the
+ * other columns.
  */
-const MOST_LINE_BYTES = 4_194_304;
+const MAX_LINE_BYTES = 4_194_304;
 
-/** Lines that cannot be read are kept, for `readRejects`. */
+/** Keeps unreadable lines for `readRejects`. */
 const KEEP_REJECTS = 'ignore_errors = true, store_rejects = true, rejects_limit = 0';
-const PASS_OVER_REJECTS = 'ignore_errors = true';
+const SKIP_REJECTS = 'ignore_errors = true';
 
 /**
- * CSV files: RFC 4180, a header first, everything a text, so that an id keeps its zeros. Files with the same header are
- * one part. An empty value is null.
+ * Reads CSV files in the form of RFC 4180 with a header. All values are texts, so that an id keeps its
+ * leading zeros, and an empty value is null. Files with the same header form one part.
  */
 const csv: FormatReader = {
   async prepare(files, scratch, signal) {
@@ -53,7 +53,7 @@ async function partsOfCsv(
     const known = [...found.keys()].filter((column) => column !== 'updated_at');
     return {
       columns: header.names.map((name) => ({ name, type: 'text' })),
-      from: readCsv(files, header, PASS_OVER_REJECTS),
+      from: readCsv(files, header, SKIP_REJECTS),
       fromKeeping: readCsv(files, header, KEEP_REJECTS),
       at: timeOfText(expression('updated_at')),
       shown: expression('updated_at'),
@@ -76,9 +76,9 @@ function readCsv(
     `quote = '"'`,
     `escape = '"'`,
     `comment = ''`,
-    `max_line_size = ${MOST_LINE_BYTES}`,
-    `buffer_size = ${2 * MOST_LINE_BYTES}`,
-    // A payload may hold line breaks: only from the first byte on is it known which of them end a line.
+    `max_line_size = ${MAX_LINE_BYTES}`,
+    `buffer_size = ${2 * MAX_LINE_BYTES}`,
+    // A value may contain line breaks, so the ends of lines are only known when reading from the first byte.
     'parallel = false',
     rejects,
   ].join(', ')})`;
@@ -91,9 +91,9 @@ function openQuote({ name, openQuote }: InputFile): SourceRow[] {
 }
 
 /**
- * NDJSON files: an object on each line. Lines are read as texts and taken apart one by one, so that one that is no JSON
- * is one row, and numbers and payloads keep their digits. The members of all lines are looked at, in one reading more:
- * each line may spell them in its own case.
+ * Reads NDJSON files, which have one object per line. Lines are read as texts and parsed one by one, so that
+ * invalid JSON affects one row only, and numbers and payloads keep their digits. An additional pass collects
+ * the members of all lines, because each line may spell them in a different case.
  */
 const ndjson: FormatReader = { parts: partsOfNdjson, broken: readRejects };
 
@@ -105,7 +105,7 @@ async function partsOfNdjson(
   const wanted = knownNames(serviceIdField).map(literal).join(', ');
   const reader = await connection.runAndReadAll(
     `select distinct list_sort(list_filter(json_keys(object), lambda name: lower(name) in (${wanted})))
-     from (${objects(readLines(files, PASS_OVER_REJECTS), '')}) where object is not null`,
+     from (${objects(readLines(files, SKIP_REJECTS), '')}) where object is not null`,
   );
   const spellings = reader.getRowsJson().map(([names]) => names as string[]);
   const found = new Map<KnownColumn, Set<string>>();
@@ -121,7 +121,7 @@ async function partsOfNdjson(
   return [
     {
       columns: [...found.values()].map(([name]) => ({ name: name!, type: 'json' })),
-      from: `(${objects(readLines(files, PASS_OVER_REJECTS), ', line, filename')})`,
+      from: `(${objects(readLines(files, SKIP_REJECTS), ', line, filename')})`,
       fromKeeping: `(${objects(readLines(files, KEEP_REJECTS), ', line, filename')})`,
       at: timeOfText(expression('updated_at')),
       shown: `case when object is null then filename || ': no JSON object: ' || line else ${expression('updated_at')} end`,
@@ -130,7 +130,7 @@ async function partsOfNdjson(
   ];
 }
 
-/** Each line as an object, null when it is none. Lines of nothing but space are none at all. */
+/** Returns a query for each line as an object, or null if it is not an object. Blank lines are omitted. */
 function objects(lines: string, others: string): string {
   return `select case when json_valid(line) then case when json_type(line) = 'OBJECT' then line::json end end as object
     ${others} from ${lines} where trim(line, e' \\t\\r') <> ''`;
@@ -140,21 +140,21 @@ function readLines(files: readonly InputFile[], rejects: string): string {
   return `read_csv([${files.map(({ path }) => literal(path)).join(', ')}], columns = {line: 'VARCHAR'}, ${[
     'auto_detect = false',
     'header = false',
-    // No delimiter: JSON has no control characters.
+    // A delimiter that never occurs, because JSON has no control characters.
     "delim = e'\\x01'",
     "quote = ''",
     "escape = ''",
     "comment = ''",
     'filename = true',
-    `max_line_size = ${MOST_LINE_BYTES}`,
-    `buffer_size = ${2 * MOST_LINE_BYTES}`,
-    // Lines may end in either way within a file.
+    `max_line_size = ${MAX_LINE_BYTES}`,
+    `buffer_size = ${2 * MAX_LINE_BYTES}`,
+    // A file may mix different line endings.
     'strict_mode = false',
     rejects,
   ].join(', ')})`;
 }
 
-/** Parquet files: one part, columns by name; a file that lacks one has null there. */
+/** Reads Parquet files as one part. Columns are matched by name; a column that a file lacks is null there. */
 const parquet: FormatReader = {
   parts: partsOfParquet,
   async *broken() {},
@@ -171,7 +171,7 @@ async function partsOfParquet(
     const found = findColumns(await topLevelNames(connection, file), serviceIdField, file.name);
     requireUpdatedAt(found, file.name);
   }
-  // Old writers do not say that their bytes are texts.
+  // Old writers do not mark binary columns as text.
   const from = `read_parquet(${list}, union_by_name = true, binary_as_string = true)`;
   const described = (await connection.runAndReadAll(`describe select * from ${from}`)).getRowsJson();
   const columns = described.map(([name, type]) => ({ name: String(name), type: String(type) }));
@@ -196,7 +196,7 @@ async function partsOfParquet(
   ];
 }
 
-/** @throws {SourceError} `config` when it is in Brotli */
+/** @throws {SourceError} `config` if the file uses Brotli */
 export async function refuseBrotli(connection: DuckDBConnection, file: InputFile): Promise<void> {
   if (await isInBrotli(connection, file.path))
     throw new SourceError(
@@ -205,7 +205,10 @@ export async function refuseBrotli(connection: DuckDBConnection, file: InputFile
     );
 }
 
-/** As the file has them: DuckDB itself gives a name that differs from another only in case a number. */
+/**
+ * Returns the column names as they are in the file. DuckDB itself appends a number to names that differ only
+ * in case.
+ */
 async function topLevelNames(connection: DuckDBConnection, file: InputFile): Promise<string[]> {
   const reader = await connection.runAndReadAll(
     `select name, coalesce(num_children, 0) from parquet_schema(${literal(file.path)})`,
@@ -214,7 +217,7 @@ async function topLevelNames(connection: DuckDBConnection, file: InputFile): Pro
     .getRowsJson()
     .map(([name, children]) => [String(name), Number(children)] as const);
   const names: string[] = [];
-  // Depth first: what follows an element with children is the children.
+  // The elements are in depth-first order: the children of an element follow it.
   let nested = 0;
   for (const [name, children] of elements) {
     if (nested === 0) names.push(name);
@@ -227,7 +230,7 @@ async function topLevelNames(connection: DuckDBConnection, file: InputFile): Pro
 function timeOf({ name, type }: SourceColumn, where: string): string {
   const column = identifier(name);
   if (type === 'TIMESTAMP WITH TIME ZONE') return `${column} at time zone 'UTC'`;
-  // Of any unit; without a zone it is UTC; a date is its first moment.
+  // A timestamp of any unit; without a time zone it is in UTC. A date means its first moment.
   if (type.startsWith('TIMESTAMP') || type === 'DATE') return `${column}::timestamp`;
   if (type === 'VARCHAR') return timeOfText(column);
   throw new SourceError('config', `${where}: ${name} is of type ${type}, which is not a time type`);

@@ -3,19 +3,19 @@ import { type FileHandle, lstat, open, opendir, readlink, realpath, stat } from 
 import path from 'node:path';
 import { Readable } from 'node:stream';
 import { type FileFormat, type FolderDefinition, SourceError } from '../source.ts';
-import { bringIn, type Scratch } from './scratch.ts';
+import { copyIn, type Scratch } from './scratch.ts';
 
-/** Neither follows a link at the end of the path, nor waits for a writer of a FIFO. */
+/** Flags that do not follow a link at the end of the path and do not wait for the writer of a FIFO. */
 const FLAGS = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK;
 
 export interface Inside {
-  /** Folder that the file has to be in, as `realpath` gives it. */
+  /** Folder that must contain the file, as returned by `realpath`. */
   root: string;
   /** Owner of the folder. */
   owner: number;
-  /** As `realpath` has given it. */
+  /** Path of the file, as returned by `realpath`. */
   target: string;
-  /** As the owner knows it. */
+  /** Path as the owner knows it. */
   name: string;
 }
 
@@ -25,8 +25,9 @@ interface OpenedFile {
 }
 
 /**
- * Opens a file once and judges what has been opened. Its path may lead elsewhere before or after: nobody asks it again.
- * @throws {SourceError} `failed` when it was exchanged meanwhile; `config` when it may not be read
+ * Opens a file once and checks the opened file. Its path may point elsewhere before or after, so it is not
+ * used again.
+ * @throws {SourceError} `failed` if the file was replaced meanwhile; `config` if it may not be read
  */
 export async function openInside({ root, owner, target, name }: Inside): Promise<OpenedFile> {
   const handle = await open(target, FLAGS).catch((error: NodeJS.ErrnoException) => {
@@ -36,8 +37,8 @@ export async function openInside({ root, owner, target, name }: Inside): Promise
       : new SourceError('config', `${name} cannot be read: ${error.code}`, { cause: error });
   });
   try {
-    const { size, nlink, uid } = await judge(handle, { root, target, name });
-    // Whoever fills the folder may be able to name a file that they cannot read.
+    const { size, nlink, uid } = await check(handle, { root, target, name });
+    // A user who may write to the folder could hard-link a file that the user cannot read.
     if (nlink > 1 && uid !== owner) {
       throw new SourceError(
         'config',
@@ -51,26 +52,26 @@ export async function openInside({ root, owner, target, name }: Inside): Promise
   }
 }
 
-async function judge(
+async function check(
   handle: FileHandle,
   { root, target, name }: Pick<Inside, 'root' | 'target' | 'name'>,
 ): Promise<{ size: number; nlink: number; uid: number }> {
   const found = await handle.stat();
-  const place = await placeOf(handle, target);
+  const place = await pathOfOpened(handle, target);
   if (found.isFile() && place?.startsWith(root + path.sep)) return found;
   throw exchangedWhile(name);
 }
 
 /**
- * Where an opened file is. Linux says it of the descriptor itself; elsewhere the path is looked at once more, and has to
- * lead to the very same file.
+ * Returns the path of an opened file. Linux reports it for the descriptor. On other systems the path is
+ * resolved once more and must lead to the same file.
  */
-async function placeOf(handle: FileHandle, target: string): Promise<string | undefined> {
+async function pathOfOpened(handle: FileHandle, target: string): Promise<string | undefined> {
   if (process.platform === 'linux') return readlink(`/proc/self/fd/${handle.fd}`);
-  const place = await realpath(target).catch(() => undefined);
-  if (place === undefined) return undefined;
-  const [opened, now] = await Promise.all([handle.stat(), lstat(place).catch(() => undefined)]);
-  return opened.dev === now?.dev && opened.ino === now.ino ? place : undefined;
+  const currentPath = await realpath(target).catch(() => undefined);
+  if (currentPath === undefined) return undefined;
+  const [opened, now] = await Promise.all([handle.stat(), lstat(currentPath).catch(() => undefined)]);
+  return opened.dev === now?.dev && opened.ino === now.ino ? currentPath : undefined;
 }
 
 function exchangedWhile(name: string, cause?: unknown): SourceError {
@@ -81,13 +82,16 @@ function exchangedWhile(name: string, cause?: unknown): SourceError {
 
 /** A file to read. */
 export interface InputFile {
-  /** As the owner knows it. */
+  /** Path as the owner knows it. */
   name: string;
-  /** In the scratch folder, under a name of ours: the owner's never becomes part of a statement or a pattern. */
+  /**
+   * Path in the scratch folder, with a generated name. The owner's name never becomes part of a statement or
+   * a pattern.
+   */
   path: string;
-  /** Of a piece of a CSV file: the records before it, without the header. */
+  /** For a piece of a CSV file, the number of records before it, without the header. */
   recordsBefore?: number;
-  /** Of one that ends in a quote that is never closed: the byte of the file at which it opens. */
+  /** For a file with a quote that is never closed, the offset of that quote. */
   openQuote?: number;
 }
 
@@ -97,31 +101,35 @@ const endings: Record<FileFormat, string[]> = {
   parquet: ['.parquet'],
 };
 
-/** Files of one source. Somebody else makes them, and each takes a little memory and time. */
-export const MOST_FILES = 100_000;
-/** Names in a folder and its folders that are looked at, whatever they end in. */
-const MOST_NAMES = 1_000_000;
+/** Maximum files of a source. Other programs create them, and each takes some memory and time. */
+export const MAX_FILES = 100_000;
+/** Maximum entries of a folder and its subfolders that are read, whatever their extension. */
+const MAX_ENTRIES = 1_000_000;
 
-/** Whether a path has the format's ending. What begins with a dot or an underscore is somebody's unfinished work. */
+/**
+ * Returns whether a path has an extension of the format. Names that begin with a dot or an underscore do not
+ * match, because many programs use them for unfinished files.
+ */
 export function isOfFormat(name: string, format: FileFormat): boolean {
   if (name.split('/').some((part) => /^[._]/.test(part))) return false;
   return endings[format].some((ending) => name.toLowerCase().endsWith(ending));
 }
 
-/** Whether it is unpacked on its way into the scratch folder. */
+/** Returns whether a file is decompressed while it is copied into the scratch folder. */
 export function isPacked(name: string, format: FileFormat): boolean {
   return format !== 'parquet' && name.toLowerCase().endsWith('.gz');
 }
 
-/** Where the input file number `index` of the scratch folder is. */
+/** Returns the path in the scratch folder of the input file with this index. */
 export function inputPath(scratch: Scratch, index: number, format: FileFormat): string {
   return path.join(scratch.inputs, `${index}.${format}`);
 }
 
 /**
- * Copies the definition's files into the scratch folder, unpacked: one file, or a folder's and its folders' files of the
- * format, by name. A link that leads out of the folder is passed over.
- * @throws {SourceError} `config` when there is none, or one may not be read; `failed` when one changes meanwhile
+ * Copies the files of a definition into the scratch folder, decompressed: one file, or the files of the
+ * format in a folder and its subfolders, by name. Links that lead out of the folder are ignored.
+ * @throws {SourceError} `config` if there is no file, or one cannot be read; `failed` if a file changes
+ * meanwhile
  */
 export async function copyFiles(
   definition: FolderDefinition,
@@ -164,7 +172,10 @@ interface Copying {
   signal: AbortSignal | undefined;
 }
 
-/** What is written behind the bytes that were there at its opening is for the next run. */
+/**
+ * Copies the bytes that the file had when it was opened. Bytes that are appended later are left for the next
+ * run.
+ */
 async function copy({ handle, bytes }: OpenedFile, { scratch, ...copying }: Copying): Promise<void> {
   const before = await handle.stat();
   if (bytes > 0) {
@@ -174,8 +185,8 @@ async function copy({ handle, bytes }: OpenedFile, { scratch, ...copying }: Copy
       autoClose: false,
       highWaterMark: 262_144,
     });
-    await bringIn(scratch, { ...copying, from });
-  } else await bringIn(scratch, { ...copying, packed: false, from: Readable.from([]) });
+    await copyIn(scratch, { ...copying, from });
+  } else await copyIn(scratch, { ...copying, packed: false, from: Readable.from([]) });
   const after = await handle.stat();
   const grown = after.size > before.size;
   if (after.size < before.size || (after.mtimeMs !== before.mtimeMs && !grown)) {
@@ -199,17 +210,17 @@ async function findFiles({ path: given, format }: FolderDefinition): Promise<Fou
     const names = (await namesIn(real, given))
       .filter((name) => isOfFormat(name.split(path.sep).join('/'), format))
       .sort();
-    if (names.length > MOST_FILES) {
+    if (names.length > MAX_FILES) {
       throw new SourceError(
         'config',
-        `${given}: there are more than ${MOST_FILES} files of the format ${format}`,
+        `${given}: there are more than ${MAX_FILES} files of the format ${format}`,
       );
     }
     const found = [];
     for (const name of names) {
       const target = await realpath(path.join(real, name)).catch(() => undefined);
       if (!target?.startsWith(real + path.sep)) continue;
-      // Nothing but a file is even opened: a device may do something then.
+      // Open regular files only, because opening a device may have an effect.
       if (!(await lstat(target).catch(() => undefined))?.isFile()) continue;
       found.push({ name: path.join(given, name), target });
     }
@@ -221,7 +232,10 @@ async function findFiles({ path: given, format }: FolderDefinition): Promise<Fou
   }
 }
 
-/** The one file that a definition names: in its folder, though perhaps by a link. */
+/**
+ * Returns the file of a definition that names a single file. It may be a link, but only to a file in its
+ * folder.
+ */
 async function findOne(given: string, target: string): Promise<Found> {
   const root = await realpath(path.dirname(given));
   if (!target.startsWith(root + path.sep)) {
@@ -238,12 +252,12 @@ async function findOne(given: string, target: string): Promise<Found> {
 async function namesIn(root: string, given: string): Promise<string[]> {
   const names: string[] = [];
   const folders = [''];
-  let looked = 0;
+  let entries = 0;
   for (let folder = folders.pop(); folder !== undefined; folder = folders.pop()) {
     for await (const entry of await opendir(path.join(root, folder))) {
-      looked += 1;
-      if (looked > MOST_NAMES) {
-        throw new SourceError('config', `${given}: there are more than ${MOST_NAMES} files and folders`);
+      entries += 1;
+      if (entries > MAX_ENTRIES) {
+        throw new SourceError('config', `${given}: there are more than ${MAX_ENTRIES} files and folders`);
       }
       const name = path.join(folder, entry.name);
       if (entry.isDirectory()) folders.push(name);

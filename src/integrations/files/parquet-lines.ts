@@ -15,7 +15,7 @@ import { refuseBrotli } from './formats.ts';
 import { loadDuckDb, toSourceError } from './part.ts';
 import { createScratch } from './scratch.ts';
 
-/** A Parquet file as lines of JSON, an object for each row, in their order. */
+/** A Parquet file as lines of JSON, one object per row, in the order of the file. */
 export interface ParquetLines {
   rows: number;
   lines(onRows: (rows: number) => void): AsyncGenerator<Buffer>;
@@ -23,48 +23,51 @@ export interface ParquetLines {
 }
 
 export interface ParquetOptions {
-  /** As the person knows it. */
+  /** Name of the file as the user entered it. */
   name: string;
-  /** Bytes of disk that reading may take. */
+  /** Maximum bytes of disk for reading the file. */
   scratchBytes: number;
-  /** Bytes that the texts of all its rows may have. */
+  /** Maximum bytes of the texts of all rows. */
   maxBytes: number;
-  /** Bytes of the texts of one row. */
-  maxRowCharacters: number;
-  /** What stands for a row that has more. */
+  /** Maximum bytes of the texts of a row. */
+  maxRowBytes: number;
+  /** The line that replaces a row that is longer. */
   longLine: Buffer;
   watcher: Watcher;
 }
 
-/** Rows that DuckDB makes at a time. */
+/** Number of rows that DuckDB processes at a time. */
 const VECTOR = 2048;
 
-/** Bytes of texts of the rows that it makes at a time: as JSON they are several times as many. */
-const MOST_VECTOR_BYTES = 67_108_864;
+/**
+ * Maximum bytes of texts in the rows that are processed at a time. As JSON they take several times as much.
+ */
+const MAX_VECTOR_BYTES = 67_108_864;
 
-/** How deep the type of a column may be. */
-const MOST_DEPTH = 16;
+/** Maximum depth of the type of a column. */
+const MAX_DEPTH = 16;
 
-/** Rows `from` to `to`, without the last. */
+/** Rows from `from` up to but excluding `to`. */
 interface Window {
   from: number;
   to: number;
 }
 
 /**
- * Opens a Parquet file, and measures its rows before one of them is made: a dictionary makes gigabytes of a few bytes.
- * @throws {SourceError} when it is no Parquet file, or one that is not read
+ * Opens a Parquet file and measures its rows before any of them is read, because a dictionary expands a few
+ * bytes to gigabytes.
+ * @throws {SourceError} if it is not a Parquet file, or is not supported
  */
 export async function openParquet(
   file: string,
-  { name, scratchBytes, maxBytes, maxRowCharacters, longLine, watcher }: ParquetOptions,
+  { name, scratchBytes, maxBytes, maxRowBytes, longLine, watcher }: ParquetOptions,
 ): Promise<ParquetLines> {
   const module = await loadDuckDb();
   const ids = module.DuckDBTypeId;
   const real = await realpath(file);
   const inputs = [{ name, path: real }];
   const scratch = await createScratch(scratchBytes);
-  // The file is read where it lies: its folder is all that a statement may reach.
+  // The file is read in place, so statements may access its folder only.
   const duckDb = await openDuckDb(module, { ...scratch, inputs: path.dirname(real) }, { keepsOrder: true });
   const from = `read_parquet(${literal(real)}, binary_as_string = true)`;
   const numbered = `read_parquet(${literal(real)}, binary_as_string = true, file_row_number = true)`;
@@ -77,15 +80,17 @@ export async function openParquet(
     await refuseBrotli(connection, inputs[0]!);
     const described = await connection.runAndReadAll(`select * from ${from} limit 0`);
     const names = described.columnNames();
-    const columns = described.columnTypes().map((type, place) => ({ column: names[place]!, type }));
+    const columns = described.columnTypes().map((type, index) => ({ column: names[index]!, type }));
     const size = total(
       columns.map(({ column, type }) =>
         named(column, sizeOf(`one.${identifier(column)}`, { type, name, depth: 0, ids })),
       ),
     );
-    // Of what the file says of itself: no row is made for it.
-    const [[said]] = (await connection.runAndReadAll(`select count(*) from ${from}`)).getRows() as [[bigint]];
-    const step = { name, doing: 'checking', of: 'rows', total: Number(said) } as const;
+    // The count comes from the metadata of the file, without reading rows.
+    const [[rowCount]] = (await connection.runAndReadAll(`select count(*) from ${from}`)).getRows() as [
+      [bigint],
+    ];
+    const step = { name, doing: 'checking', of: 'rows', total: Number(rowCount) } as const;
     const { rows, windows } = await runStep(watcher, step, () =>
       survey(connection, `select (${size})::bigint from ${from} as one`),
     );
@@ -96,7 +101,10 @@ export async function openParquet(
     throw toSourceError(error, inputs);
   }
 
-  /** The rows, and the windows in which they are read: one, unless so many large ones stand together. */
+  /**
+   * Counts the rows and divides them into windows. Without many large rows next to each other, they are read
+   * without windows.
+   */
   async function survey(connection: DuckDBConnection, statement: string) {
     const windows: Window[] = [];
     let [rows, all, ofWindow, ofVector, isLarge] = [0, 0, 0, 0, false];
@@ -106,15 +114,16 @@ export async function openParquet(
       for (const value of chunk.getColumnValues(0)) {
         const bytes = Number(value);
         all += bytes;
-        const made = bytes > maxRowCharacters ? 0 : bytes;
-        if (ofWindow + made > MOST_VECTOR_BYTES) {
+        const readBytes = bytes > maxRowBytes ? 0 : bytes;
+        if (ofWindow + readBytes > MAX_VECTOR_BYTES) {
           windows.push({ from: first, to: rows });
           [first, ofWindow] = [rows, 0];
         }
-        ofWindow += made;
-        // Vectors need not begin where these do: of two that follow each other one is within them.
-        ofVector = rows % VECTOR === 0 ? made : ofVector + made;
-        isLarge ||= ofVector > MOST_VECTOR_BYTES / 2;
+        ofWindow += readBytes;
+        // DuckDB's vectors may begin at other rows than counted here. Half of the limit per counted vector
+        // ensures that a vector across two of them stays below the limit.
+        ofVector = rows % VECTOR === 0 ? readBytes : ofVector + readBytes;
+        isLarge ||= ofVector > MAX_VECTOR_BYTES / 2;
         rows += 1;
       }
       watcher.move(chunk.rowCount);
@@ -134,7 +143,7 @@ export async function openParquet(
     onRows: (rows: number) => void,
   ): AsyncGenerator<Buffer> {
     const connection = await duckDb.connect();
-    const json = `select case when ${size} <= ${maxRowCharacters} then to_json(one)::varchar end`;
+    const json = `select case when ${size} <= ${maxRowBytes} then to_json(one)::varchar end`;
     const statements = windows?.map(
       (window) =>
         `${json} from (select * exclude (file_row_number) from ${numbered}
@@ -157,7 +166,7 @@ export async function openParquet(
   }
 }
 
-/** Lines that follow one another as one text; null: one that was not made. */
+/** Joins consecutive lines to larger texts. Null stands for a row that is too long. */
 function* joined(texts: readonly (string | null)[]): Generator<string | null> {
   let held = '';
   for (const text of texts) {
@@ -174,20 +183,21 @@ function* joined(texts: readonly (string | null)[]): Generator<string | null> {
 
 interface Typed {
   type: DuckDBType;
-  /** Of the file. */
+  /** Name of the file. */
   name: string;
   depth: number;
   ids: DuckDbModule['DuckDBTypeId'];
 }
 
-/** Bytes of the texts in a value, as an expression that makes none of them. */
+/** Returns an expression for the bytes of the texts in a value that does not create the texts. */
 function sizeOf(value: string, { type, name, depth, ids }: Typed): string {
-  if (depth > MOST_DEPTH)
-    throw new SourceError('config', `${name}: it has a column nested deeper than ${MOST_DEPTH}`);
-  const within = (inner: string, of: DuckDBType) => sizeOf(inner, { type: of, name, depth: depth + 1, ids });
+  if (depth > MAX_DEPTH)
+    throw new SourceError('config', `${name}: it has a column nested deeper than ${MAX_DEPTH}`);
+  const nestedSize = (inner: string, of: DuckDBType) =>
+    sizeOf(inner, { type: of, name, depth: depth + 1, ids });
   const sum = (list: string, of: DuckDBType) => {
     const item = `x${depth}`;
-    return `(coalesce(list_sum(list_transform(${list}, lambda ${item}: ${within(item, of)})), 0) + 8)`;
+    return `(coalesce(list_sum(list_transform(${list}, lambda ${item}: ${nestedSize(item, of)})), 0) + 8)`;
   };
   switch (type.typeId) {
     case ids.VARCHAR:
@@ -197,8 +207,8 @@ function sizeOf(value: string, { type, name, depth, ids }: Typed): string {
     case ids.STRUCT: {
       const { entryNames, entryTypes } = type as DuckDBStructType;
       return total(
-        entryNames.map((entry, place) =>
-          named(entry, within(`struct_extract(${value}, ${literal(entry)})`, entryTypes[place]!)),
+        entryNames.map((entry, index) =>
+          named(entry, nestedSize(`struct_extract(${value}, ${literal(entry)})`, entryTypes[index]!)),
         ),
       );
     }
@@ -214,10 +224,13 @@ function sizeOf(value: string, { type, name, depth, ids }: Typed): string {
   }
 }
 
-/** A member has its name in each row. */
+/** Adds the bytes of the name of a member, which is repeated in each row. */
 const named = (member: string, size: string) => `(${size} + ${Buffer.byteLength(member) + 4})`;
 
-/** A sum that is not nested deeply, however many are summed up: DuckDB refuses expressions that are. */
+/**
+ * Returns a sum with little nesting for any number of terms, because DuckDB refuses deeply nested
+ * expressions.
+ */
 function total(sizes: readonly string[]): string {
   if (sizes.length <= 1) return sizes[0] ?? '0';
   const half = sizes.length >> 1;

@@ -4,8 +4,8 @@ import {
   EARLIEST,
   type KnownColumn,
   LATEST,
-  MOST_UNREADABLE,
-  mostCharacters,
+  MAX_UNREADABLE,
+  maxCharacters,
   TIME_PATTERN,
 } from '../columns.ts';
 import { type DuckDbModule, importDuckDb, literal } from '../duckdb.ts';
@@ -13,50 +13,59 @@ import { type SourceColumn, SourceError, type SourceRow } from '../source.ts';
 import type { InputFile } from './input.ts';
 import type { Scratch } from './scratch.ts';
 
-/** @throws {SourceError} when it is not there; once it is, another try will do */
+/**
+ * @throws {SourceError} `failed` if DuckDB is not installed, so that a retry succeeds after its installation
+ */
 export const loadDuckDb = (): Promise<DuckDbModule> =>
   importDuckDb((message, options) => new SourceError('failed', message, options));
 
-/** Files that are read alike, as a part of one statement. */
+/** Files with the same columns, as a part of one statement. */
 export interface Part {
   columns: SourceColumn[];
-  /** What to select from: relation of DuckDB. */
+  /** Relation of DuckDB to select from. */
   from: string;
-  /** The same, that also keeps what cannot be read for `FormatReader.broken`; read once. */
+  /**
+   * Relation with the same rows that also keeps unreadable lines for `FormatReader.broken`. It is read once.
+   */
   fromKeeping: string;
-  /** Expression of a timestamp in UTC, null for what is no time. */
+  /** Expression of the time as a timestamp in UTC; null for an invalid time. */
   at: string;
-  /** Expression of a text: what stands in UPDATED_AT. */
+  /** Expression of the original text of UPDATED_AT. */
   shown: string;
-  /** Expressions of texts. */
+  /** Expressions of the other columns as texts. */
   values: Map<Exclude<KnownColumn, 'updated_at'>, string>;
 }
 
-/** How files of a format are read. */
+/** Reads files of one format. */
 export interface FormatReader {
-  /** What is read in place of the files, if not they themselves, which may be gone then. Stands in the scratch folder, too. */
+  /**
+   * Returns the files to read instead of the given files, which may be removed then. They are in the scratch
+   * folder as well.
+   */
   prepare?(files: readonly InputFile[], scratch: Scratch, signal: AbortSignal): Promise<InputFile[]>;
-  /** @throws {SourceError} `config` when columns are missing or cannot be told apart */
+  /** @throws {SourceError} `config` if columns are missing or ambiguous */
   parts(connection: DuckDBConnection, files: readonly InputFile[], serviceIdField: string): Promise<Part[]>;
-  /** What could not be read, known when a statement over `fromKeeping` has ended. */
+  /** Returns the unreadable lines. Call it after a statement over `fromKeeping` has ended. */
   broken(connection: DuckDBConnection, files: readonly InputFile[]): AsyncIterable<SourceRow[]>;
 }
 
-/** Expression of a timestamp from one of a text. */
+/** Returns an expression of a timestamp from an expression of a text. */
 export function timeOfText(text: string): string {
   const isTime = `regexp_matches(${text}, ${literal(TIME_PATTERN)}) and not starts_with(${text}, '0000')`;
   const withoutSpace = `replace(replace(${text}, ' +', '+'), ' -', '-')`;
   return `case when ${isTime} then try_cast(${withoutSpace} as timestamptz) at time zone 'UTC' end`;
 }
 
-/** DuckDB's words for a file that is not what its ending says; everything else may pass. */
+/**
+ * Errors of DuckDB for a file whose content does not match its extension. All other errors may be temporary.
+ */
 const CONFIG =
   /^(Invalid Input|Invalid|Conversion|Binder|Parser|Catalog|Not implemented|Serialization) Error/i;
 
-/** @returns what the owner reads, with the owner's names of the files */
+/** @returns an error for the owner, with the owner's names of the files */
 export function toSourceError(error: unknown, files: readonly InputFile[]): SourceError {
   if (error instanceof SourceError) return error;
-  // Behind the first paragraph, DuckDB advises whoever writes the statement, and shows it.
+  // Later paragraphs of a DuckDB message contain hints for the author of the statement, and the statement.
   const message = error instanceof Error ? error.message.split('\n\n')[0]! : String(error);
   if (message.includes('state machine reached an invalid state')) {
     return new SourceError(
@@ -76,14 +85,14 @@ export function nameAll(files: readonly InputFile[]): string {
   return others.length === 0 ? first! : `${first} and ${others.length} more`;
 }
 
-/** A text in which files have the names that the owner knows. */
+/** Replaces paths in a text by the names that the owner knows. */
 export function withNames(text: string, files: readonly InputFile[]): string {
   return files.reduce((known, { name, path }) => known.replaceAll(path, () => name), text);
 }
 
 /**
- * The lines that could not be read, as rows; each with its file, its number among the records of the file, the rule that
- * it breaks and what stood there. They are known when everything has been read.
+ * Yields the lines that could not be read as rows, each with its file, record number, violated rule and text.
+ * They are known after all lines were read.
  */
 export async function* readRejects(
   connection: DuckDBConnection,
@@ -92,8 +101,8 @@ export async function* readRejects(
   const byPath = new Map(files.map((file) => [file.path, file]));
   const result = await connection.stream(`
     select scans.file_path, errors.line::varchar,
-      left(first(errors.error_message order by errors.error_message), ${MOST_UNREADABLE}),
-      left(first(coalesce(errors.csv_line, '')), ${MOST_UNREADABLE})
+      left(first(errors.error_message order by errors.error_message), ${MAX_UNREADABLE}),
+      left(first(coalesce(errors.csv_line, '')), ${MAX_UNREADABLE})
     from reject_errors errors join reject_scans scans using (scan_id, file_id)
     group by scan_id, file_id, scans.file_path, errors.line order by scans.file_path, errors.line`);
   for (let chunk = await result.fetchChunk(); chunk?.rowCount; chunk = await result.fetchChunk()) {
@@ -107,32 +116,33 @@ export async function* readRejects(
 export type ValueColumn = Exclude<KnownColumn, 'updated_at'>;
 
 /**
- * DuckDB cannot sort wide rows that do not fit into its memory: it ends with an error, or worse, with no rows. So rows are
- * read window by window of time, each with so many bytes as can be sorted, and each in a reading of its own.
+ * Maximum bytes of a window. DuckDB cannot sort wide rows that exceed its memory: it fails or, worse, returns
+ * no rows. So rows are read in windows of time, each small enough to be sorted and each with a statement of
+ * its own.
  */
 const WINDOW_BYTES = 33_554_432;
-/** Quantiles of the time that windows are made of, and so the most of them. */
+/** Number of quantiles of time, which is also the maximum number of windows. */
 const QUANTILES = 1000;
 
 interface Window {
   /** Condition on `moment`. */
   condition: string;
-  /** Rows of one moment need not be sorted, however many they are; those without one cannot be. */
+  /** Whether the rows must be sorted. Rows with the same time or without a time need no sorting. */
   ordered: boolean;
 }
 
 interface Survey {
-  /** In the order of time; what is no time comes first. */
+  /** Windows in the order of time. The window of rows without a valid time is first. */
   windows: Window[];
-  /** In all windows. */
+  /** Number of rows in all windows. */
   rows: number;
 }
 
 const IS_TIME = `coalesce(moment between timestamp '${EARLIEST}' and timestamp '${LATEST}', false)`;
 
 /**
- * Counts the rows since then and parts them into windows.
- * @param since in the form of `SourceRow.updatedAt`
+ * Counts the rows since a time and divides them into windows.
+ * @param since time in the form of `SourceRow.updatedAt`
  */
 export async function surveyRows(
   connection: DuckDBConnection,
@@ -167,7 +177,10 @@ export async function surveyRows(
   return { windows, rows: Number(readable) + Number(unreadable) };
 }
 
-/** A bound that comes twice is a moment with more rows than a window should have: it is a window of its own. */
+/**
+ * Returns the windows between bounds. A repeated bound is a time with more rows than a window should have,
+ * and gets its own window.
+ */
 function windowsBetween(bounds: readonly bigint[]): Window[] {
   const moment = (bound: bigint) => `make_timestamp(${bound})`;
   const distinct = [...new Set(bounds)].sort((one, other) => (one < other ? -1 : 1));
@@ -184,7 +197,10 @@ function windowsBetween(bounds: readonly bigint[]): Window[] {
   return windows;
 }
 
-/** Of each row of a window: UPDATED_AT in its wire form or null; what stood there when it is no time; then `columns`. */
+/**
+ * Returns a statement for the rows of a window: UPDATED_AT in its canonical form or null, its original text
+ * if it is not a valid time, and then `columns`.
+ */
 export function rowsStatement(
   parts: readonly Part[],
   columns: readonly ValueColumn[],
@@ -193,7 +209,7 @@ export function rowsStatement(
   const values = columns.map((_, index) => `, v${index}`).join('');
   return [
     `select case when ${IS_TIME} then strftime(moment, '%Y-%m-%dT%H:%M:%S.%fZ') end, shown${values}`,
-    // What is not needed is not sorted either.
+    // Omit values that are not needed, so that they need not be sorted.
     `from (select moment, case when not ${IS_TIME} then shown end as shown${values}`,
     `from (${rowsOf(parts, columns, 'from')}) where ${condition})`,
     ordered ? 'order by moment' : '',
@@ -208,9 +224,9 @@ function rowsOf(
   const rows = parts.map((part) => {
     const values = columns.map((column, index) => {
       const value = part.values.get(column);
-      return `, ${value === undefined ? 'null::varchar' : `left(${value}, ${mostCharacters(column)})`} as v${index}`;
+      return `, ${value === undefined ? 'null::varchar' : `left(${value}, ${maxCharacters(column)})`} as v${index}`;
     });
-    return `select ${part.at} as moment, left(${part.shown}, ${MOST_UNREADABLE}) as shown${values.join('')} from ${part[relation]}`;
+    return `select ${part.at} as moment, left(${part.shown}, ${MAX_UNREADABLE}) as shown${values.join('')} from ${part[relation]}`;
   });
   return rows.join(' union all ');
 }

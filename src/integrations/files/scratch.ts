@@ -11,31 +11,31 @@ import { SourceError } from '../source.ts';
 const PREFIX = 'penstock-rows-';
 const own = new Set<string>();
 
-/** Part of the disk's free bytes that one run may take; the rest is for sorting and for others. */
-export const MOST_OF_FREE = 0.8;
-/** Bytes between two looks at the disk, which others fill as well. */
-const LOOK_EVERY = 16_777_216;
+/** Share of the free disk space that one run may use; the rest is for sorting and for other programs. */
+export const MAX_SHARE_OF_FREE = 0.8;
+/** Bytes after which the free space is checked again, because other programs use the disk as well. */
+const CHECK_EVERY_BYTES = 16_777_216;
 
 export interface Scratch {
   path: string;
-  /** Where the files to read are: copies of ours, and the one place that a statement may read. */
+  /** Folder of the copied files, and the only folder that a statement may read. */
   inputs: string;
-  /** Bytes that may be taken in all. */
+  /** Maximum bytes of all files. */
   maxBytes: number;
   /**
-   * Books bytes before they are written.
-   * @param name of the file that they are of, for the message
-   * @throws {SourceError} `config` past the setting; `failed` when the disk has too few
+   * Reserves bytes before they are written.
+   * @param name name of the file in messages
+   * @throws {SourceError} `config` if the setting is exceeded; `failed` if the disk has too little space
    */
   take(bytes: number, name: string): Promise<void>;
-  /** Removes a file and gives its bytes back. */
+  /** Removes a file and releases its bytes. */
   drop(file: string): Promise<void>;
   remove(): Promise<void>;
 }
 
 /**
- * A new folder under the system's temporary one, for nobody else to read.
- * @param maxBytes that its files may have together
+ * Creates a private folder in the temporary folder of the system.
+ * @param maxBytes maximum bytes of all its files
  */
 export async function createScratch(maxBytes: number): Promise<Scratch> {
   await removeLeftOvers();
@@ -45,7 +45,7 @@ export async function createScratch(maxBytes: number): Promise<Scratch> {
   await mkdir(inputs, { mode: 0o700 });
   const freeAtFirst = await freeOf(folder);
   let taken = 0;
-  let looked = 0;
+  let checkedAt = 0;
 
   async function take(bytes: number, name: string): Promise<void> {
     if (taken + bytes > maxBytes) {
@@ -54,13 +54,13 @@ export async function createScratch(maxBytes: number): Promise<Scratch> {
         `${name}: the files of this run need more than the ${maxBytes} bytes of disk that SYNC_SCRATCH_BYTES allows, after decompression`,
       );
     }
-    if (taken + bytes - looked >= LOOK_EVERY) {
-      looked = taken + bytes;
+    if (taken + bytes - checkedAt >= CHECK_EVERY_BYTES) {
+      checkedAt = taken + bytes;
       const free = await freeOf(folder);
-      if (free - bytes < freeAtFirst * (1 - MOST_OF_FREE)) {
+      if (free - bytes < freeAtFirst * (1 - MAX_SHARE_OF_FREE)) {
         throw new SourceError(
           'failed',
-          `${name}: the disk of ${folder} has only ${free} bytes free; a run can use ${MOST_OF_FREE * 100} % of the space that was free at its start`,
+          `${name}: the disk of ${folder} has only ${free} bytes free; a run can use ${MAX_SHARE_OF_FREE * 100} % of the space that was free at its start`,
         );
       }
     }
@@ -71,7 +71,7 @@ export async function createScratch(maxBytes: number): Promise<Scratch> {
     const { size } = await stat(file);
     await rm(file);
     taken -= size;
-    looked = Math.min(looked, taken);
+    checkedAt = Math.min(checkedAt, taken);
   }
 
   async function remove(): Promise<void> {
@@ -83,20 +83,21 @@ export async function createScratch(maxBytes: number): Promise<Scratch> {
 
 export interface Incoming {
   from: Readable;
-  /** As the owner knows it. */
+  /** Name as the owner knows it. */
   name: string;
-  /** Where it goes in the scratch folder. */
+  /** Path in the scratch folder. */
   to: string;
-  /** It is packed by gzip; what is written is not. */
+  /** Whether the input is compressed with gzip. The output is decompressed. */
   packed: boolean;
   signal?: AbortSignal | undefined;
 }
 
 /**
- * Writes a file of somebody else's into the scratch folder, unpacked: what is read afterwards nobody can change.
- * @throws {SourceError} as `take` does; what the reading or the unpacking reports
+ * Copies a file into the scratch folder and decompresses it, so that its owner cannot change it while it is
+ * read.
+ * @throws {SourceError} like `take`, or the error of reading or decompressing
  */
-export async function bringIn(scratch: Scratch, { from, name, to, packed, signal }: Incoming): Promise<void> {
+export async function copyIn(scratch: Scratch, { from, name, to, packed, signal }: Incoming): Promise<void> {
   async function* booked(chunks: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
     for await (const chunk of chunks) {
       await scratch.take(chunk.length, name);
@@ -115,13 +116,16 @@ export async function bringIn(scratch: Scratch, { from, name, to, packed, signal
   }
 }
 
-/** Bytes of the disk that anybody may take. */
+/** Returns the free bytes of the disk for unprivileged users. */
 export async function freeOf(folder: string): Promise<number> {
   const { bavail, bsize } = await statfs(folder);
   return bavail * bsize;
 }
 
-/** Those of processes of this host that have been killed. In a container, the successor has the same number. */
+/**
+ * Removes folders of killed processes of this host. In a container, the next process may have the same
+ * process id.
+ */
 async function removeLeftOvers(): Promise<void> {
   const ofHost = `${PREFIX}${hostname()}-`;
   for (const name of await readdir(tmpdir())) {
