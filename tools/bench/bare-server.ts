@@ -1,4 +1,4 @@
-/** The least that an HTTP edge in Node can do: read a body, parse it, answer. For comparison. */
+/** Minimal HTTP server for comparison: it reads a body, parses it and responds. */
 import { createServer } from 'node:http';
 
 const answer = JSON.stringify({ message: 'success' });

@@ -20,7 +20,7 @@ const USERS = 10_000;
 const random = createRandom(7);
 const track = usersTrack('service_id');
 
-/** What a client sends. */
+/** Returns the body of a request. */
 export function bodyOf(): string {
   const objects = (kind: (typeof trafficKinds)[number]) =>
     Array.from({ length: EACH }, () => goodObject(kind, random, Date.now()));
@@ -31,7 +31,7 @@ export function bodyOf(): string {
   );
 }
 
-/** What web does with bodies between reading them and adding their envelope to a lane. */
+/** Runs the code of web between reading bodies and adding their envelope to a lane. */
 export function accept(workspaceId: string, bodies: string[]): string[] {
   const batch = bodies.map((body) => asRequest(() => acceptOne(workspaceId, body)));
   const entries = pack(batch, 1, Number.POSITIVE_INFINITY);
@@ -43,7 +43,7 @@ export function accept(workspaceId: string, bodies: string[]): string[] {
   return texts;
 }
 
-/** Within the span that a request has, where there are any. */
+/** Runs work in the span of a request if tracing is on. */
 function asRequest<Result>(work: () => Result): Result {
   if (!tracing) return work();
   let result: Result | undefined;

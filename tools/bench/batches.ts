@@ -17,17 +17,18 @@ import { readCpu } from './cpu.ts';
 import { openStore } from './postgres-servers.ts';
 
 /**
- * `npm run batches`: what the road of an object costs web and worker in processor time, without HTTP and queue, in this
- * one process, and what it costs Postgres meanwhile. It tells in seconds what a change of either brings, which the bench
- * tells of the whole.
+ * `npm run batches` measures the processor time that web and worker need for an object, without HTTP and
+ * queue and in this one process, and the time that Postgres needs. It shows the effect of a change in
+ * seconds, while the bench measures the whole system.
  *
- * With OTEL_EXPORTER_OTLP_ENDPOINT, and a collector there, each round has three turns: without traces, with one request in
- * a hundred traced, and with all of them. What spans cost is in it to the end: also packing and sending them. With
- * `--streamed` each round has a turn in a workspace with streams. With `--citus` the Postgres is the Citus of CITUS_URL,
- * coordinator and nodes, and what it costs is the sum of them.
+ * With OTEL_EXPORTER_OTLP_ENDPOINT and a collector at that address, each round has three turns: without
+ * traces, with one request in a hundred traced, and with all requests traced. The cost of spans includes
+ * encoding and sending them. With `--streamed` each round has an additional turn in a workspace with streams.
+ * With `--citus` it uses the Citus of CITUS_URL, and the time of Postgres is the sum over coordinator and
+ * nodes.
  */
 
-/** Requests in one envelope, envelopes in one transaction: as under full load. */
+/** Requests in one envelope, and envelopes in one transaction, as under full load. */
 const REQUESTS = 13;
 const TOGETHER = 2;
 
@@ -45,8 +46,8 @@ async function apply(pool: Pool, texts: string[]): Promise<void> {
 }
 
 /**
- * Microseconds of processor time for each object: of this process, and of each server of Postgres, which may be behind with
- * ticks of 10 ms. And objects a second.
+ * Measures microseconds of processor time per object, of this process and of each Postgres server, and
+ * objects per second. The times of Postgres are counted in ticks of 10 ms.
  */
 async function cost<Result>(envelopes: number, servers: Servers, work: () => Promise<Result> | Result) {
   const objects = envelopes * REQUESTS * EACH * trafficKinds.length;
@@ -66,19 +67,22 @@ function median(figures: number[]): number {
   return [...figures].sort((one, other) => one - other)[Math.floor(figures.length / 2)]!;
 }
 
-/** Shares of requests that are traced, as OTEL_TRACES_SAMPLER_ARG takes them; off: the SDK is not there. */
+/** Shares of requests that are traced, as in OTEL_TRACES_SAMPLER_ARG; `off` does not load the SDK. */
 const TRACES = process.env.OTEL_EXPORTER_OTLP_ENDPOINT ? ['off', '0.01', '1'] : ['off'];
 
 /** A turn of each round. */
 interface Arm {
   traces: string;
-  /** In a workspace that has two destinations of streams, which nobody reads for: the log alone. */
+  /**
+   * Whether the workspace has two destinations of streams. No process delivers to them, so only writing the
+   * log is measured.
+   */
   streamed: boolean;
 }
 
 const nameOf = ({ traces, streamed }: Arm) => (streamed ? 'streamed' : `traces ${traces}`);
 
-/** Does one half of the road as a process of its own would: the spans of it are sent before it ends. */
+/** Runs one half of the path as a separate process would: its spans are sent before it ends. */
 async function traced<Result>(arm: string, work: () => Promise<Result>): Promise<Result> {
   const sampler = { OTEL_TRACES_SAMPLER: 'parentbased_traceidratio', OTEL_TRACES_SAMPLER_ARG: arm };
   const config = readConfig({ ...process.env, ...(arm !== 'off' && sampler) });
@@ -114,7 +118,7 @@ async function main(): Promise<void> {
   }
 }
 
-/** A workspace that has destinations, if it is to have some. */
+/** Creates a workspace, with destinations if the turn requires them. */
 async function workspaceOf(pool: Pool, arm: Arm): Promise<string> {
   const { id: workspaceId } = await createWorkspace(pool, nameOf(arm));
   for (const name of arm.streamed ? ['one', 'other'] : []) {
@@ -124,7 +128,7 @@ async function workspaceOf(pool: Pool, arm: Arm): Promise<string> {
   return workspaceId;
 }
 
-/** Ids of the processes that are the Postgres, by name. */
+/** Process ids of the Postgres servers by name. */
 type Servers = Record<string, number>;
 
 interface Measured {
@@ -150,7 +154,7 @@ async function measure(rounds: number, { arms, ...postgres }: Measured): Promise
     return texts;
   };
   const applyAll = async (texts: string[]) => {
-    // Connections look at their beginning whether there is tracing.
+    // Connections check whether tracing is on when they are opened.
     const pool = openPool(postgres.url, 3, { session: everyStatementByIndex });
     await apply(pool, texts);
     await pool.end();
@@ -191,18 +195,18 @@ async function measure(rounds: number, { arms, ...postgres }: Measured): Promise
   }
 }
 
-/** Of each server. */
+/** Returns the median for each server. */
 function medians(rounds: number[][]): number[] {
   return rounds[0]!.map((_, server) => median(rounds.map((round) => round[server]!)));
 }
 
-/** The sum, and of a Citus the coordinator and each node. */
+/** Formats the sum, and for a Citus also the time of the coordinator and of each node. */
 function describe(servers: number[]): string {
   const sum = servers.reduce((total, one) => total + one, 0).toFixed(2);
   return servers.length === 1 ? sum : `${sum} (${servers.map((one) => one.toFixed(2)).join(' + ')})`;
 }
 
-/** Median, and the middle half. */
+/** Formats the median and the interquartile range. */
 function spread(percent: number[]): string {
   const sorted = [...percent].sort((one, other) => one - other);
   const at = (share: number) => `${sorted[Math.floor((sorted.length - 1) * share)]!.toFixed(1)} %`;

@@ -1,6 +1,6 @@
 /**
- * Draws generated/throughput-latency.svg anew from tools/bench/results.json, as a full `npm run bench -- --curve` does, and
- * generated/shapes.svg from tools/bench/shapes.json, as `npm run bench -- --shapes` does.
+ * Redraws generated/throughput-latency.svg from tools/bench/results.json, as a full `npm run bench --
+ * --curve` does, and generated/shapes.svg from tools/bench/shapes.json, as `npm run bench -- --shapes` does.
  *
  *   npm run charts
  */

@@ -1,4 +1,4 @@
-/** A collector of traces that reads what it is sent and forgets it: what is measured is the sender. */
+/** A trace collector that discards its input, because only the sender is measured. */
 import { createServer } from 'node:http';
 
 createServer((request, response) => {

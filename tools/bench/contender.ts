@@ -2,31 +2,31 @@ import type pg from 'pg';
 import type { Address } from '../load/address.ts';
 import type { Observer } from '../load/observer.ts';
 
-/** What a pipeline has stored, counted in its tables. */
+/** Number of objects that a pipeline has stored, counted in its tables. */
 export interface StoredCounts {
   attributes: number;
   events: number;
   purchases: number;
 }
 
-/** A pipeline from HTTP to Postgres that speaks POST /users/track, with its processes running. */
+/** A running pipeline from HTTP to Postgres that accepts POST /users/track. */
 export interface Contender {
   name: string;
   target: Address;
   key: string;
   observer: Observer;
-  /** Its processes, by name. */
+  /** Process ids by name. */
   pids: Record<string, number>;
-  /** Kills the edge and starts another on the same port; returns as soon as that runs. */
+  /** Kills the web process and starts another one on the same port; returns as soon as it runs. */
   restartWeb?(): Promise<void>;
   /** Settings that differ from the defaults. */
   settings: Record<string, string>;
-  /** @throws {Error} when its own counters and its rows disagree */
+  /** @throws {Error} if its own counters and its rows differ */
   stored(): Promise<StoredCounts>;
   databaseUrl: string;
-  /** Absent when its queue is in Postgres. */
+  /** Absent if its queue is in Postgres. */
   redisUrl?: string;
-  /** For statements of the bench itself: one connection. */
+  /** Pool with one connection for statements of the bench itself. */
   pool: pg.Pool;
   stop(): Promise<void>;
 }

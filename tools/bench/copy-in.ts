@@ -1,12 +1,12 @@
 import pg from 'pg';
 
-/** The part of pg's connection that sends COPY data; the driver speaks it, though its types do not say so. */
+/** The part of pg's connection that sends COPY data. The driver has it, but its types do not. */
 interface CopyConnection {
   sendCopyFromChunk(chunk: Buffer): void;
   endCopyFrom(): void;
 }
 
-/** Runs `copy … from stdin` with the chunks as its input; resolves when the server has taken it all. */
+/** Runs `copy … from stdin` with the chunks as its input; resolves when the server has received all of it. */
 export function copyIn(client: pg.Client, statement: string, chunks: Buffer[]): Promise<void> {
   return new Promise((resolve, reject) => {
     const query = new pg.Query(statement) as pg.Query & {

@@ -1,12 +1,15 @@
 import { readFileSync } from 'node:fs';
 
-/** Linux counts CPU time in this many ticks a second. */
+/** Ticks per second in which Linux counts CPU time. */
 const TICKS = 100;
 
-/** The reading that stands for the whole machine. */
+/** Name of the reading for the whole machine. */
 const MACHINE = 'machine';
 
-/** CPU seconds that each process and the whole machine have used so far, by name; empty where there is no /proc. */
+/**
+ * Returns the CPU seconds that each process and the whole machine have used so far, by name; empty without
+ * /proc.
+ */
 export function readCpu(pids: Record<string, number>): Record<string, number> {
   const used: Record<string, number> = {};
   for (const [name, pid] of Object.entries(pids)) {
@@ -33,11 +36,11 @@ function ofMachine(): number | undefined {
   }
 }
 
-/** A process, those that it has started and still run, and those that have ended. */
+/** Returns the CPU seconds of a process, its running children, and its children that have ended. */
 function withChildren(pid: number): number | undefined {
   try {
     const stat = readFileSync(`/proc/${pid}/stat`, 'utf8');
-    // The name, in brackets, may hold anything; the fields are counted from behind it.
+    // The name, in parentheses, may contain any character, so count the fields after it.
     const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
     const [user, system, childUser, childSystem] = fields.slice(11, 15).map(Number);
     const children = readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').split(' ').filter(Boolean);
@@ -49,9 +52,9 @@ function withChildren(pid: number): number | undefined {
 }
 
 /**
- * CPU that each process used between two readings, `generatorSeconds` of this process among them: in
- * microseconds per row, which says more than a rate when other programs run beside. `others_cores` says
- * how many cores those used.
+ * Returns the CPU time of each process between two readings, including `generatorSeconds` of this process, in
+ * microseconds per row. Unlike a rate, it is meaningful while other programs run. `others_cores` is the
+ * number of cores that those programs used.
  */
 export function costBetween(
   before: Record<string, number>,

@@ -1,4 +1,7 @@
-/** Styles of a drawing that is read on light and on dark pages: paper and ink follow what the reader's system prefers. */
+/**
+ * Returns the styles of a drawing for light and dark pages. Its colours follow the preference of the reader's
+ * system.
+ */
 export function drawingStyle(fontSize: number): string {
   return `
 svg{--paper:#fff;--ink:#1f2328;--faint:#d0d7de}

@@ -12,21 +12,24 @@ import { leasePort } from '../../test/setup/ports.ts';
 import { startPostgresOnPort } from '../../test/setup/postgres-on-port.ts';
 import { startProcess } from './processes.ts';
 
-/** The servers that every contender works on. */
+/** The servers that all contenders use. */
 export interface Environment {
-  /** A folder that goes away with the environment. */
+  /** Temporary folder that is removed with the environment. */
   folder: string;
   postgresPid: number;
   redisPid: number;
   redisUrl: string;
-  /** The address of a database, made when it is not there. */
+  /** Returns the address of a database, which is created if it does not exist. */
   database(name: string): Promise<string>;
-  /** The address of a collector of traces that takes and forgets them; started when it is first asked for. */
+  /** Returns the address of a trace collector that discards its input. The first call starts it. */
   collector(): Promise<string>;
   stop(): Promise<void>;
 }
 
-/** Every write on disk before its answer; nothing evicted; nothing else changed. */
+/**
+ * Redis settings: every write is on disk before its response, keys are never evicted, and the rest are
+ * defaults.
+ */
 const redisSettings = [
   '--save',
   '',
@@ -36,19 +39,19 @@ const redisSettings = [
   'always',
   '--maxmemory-policy',
   'noeviction',
-  // One for each that is measured.
+  // One database for each contender.
   '--databases',
   '32',
 ];
 
 /**
- * Starts a Postgres and a Redis of the bench's own, on loopback, in a temporary folder.
+ * Starts a separate Postgres and a separate Redis on the loopback address in a temporary folder.
  *
- * @param programs folder of Postgres's programs; those from npm unless told
+ * @param programs folder of the Postgres programs; by default the programs of the npm package
  */
 export async function startEnvironment(programs?: string): Promise<Environment> {
   const folder = mkdtempSync(path.join(tmpdir(), 'penstock-bench-'));
-  // Postgres may run as another user, who has to pass.
+  // Postgres may run as another user, who must be able to enter the folder.
   chmodSync(folder, 0o755);
   const postgres = await startPostgresOnPort(
     path.join(folder, 'data'),
@@ -94,7 +97,10 @@ export async function startEnvironment(programs?: string): Promise<Environment> 
   };
 }
 
-/** A process of its own: what it takes is its own processor time, beside what is measured. */
+/**
+ * Starts the collector in a separate process, so that its processor time is not counted for the measured
+ * processes.
+ */
 async function startCollector(folder: string) {
   const url = `http://127.0.0.1:${await leasePort()}`;
   const file = path.join(packageRoot, 'dist/tools/bench/collector.js');
@@ -107,9 +113,9 @@ async function startCollector(folder: string) {
   return { url, stop: () => process.stop() };
 }
 
-/** The programs of a Postgres that lie in this folder. */
+/** Returns the Postgres programs in a folder. */
 export function binariesIn(folder: string): Binaries {
-  // Before 17 Postgres has no locale of its own.
+  // Postgres before 17 has no builtin locale provider.
   const locale = ['--locale=C.UTF-8'];
   return { postgres: path.join(folder, 'postgres'), initdb: path.join(folder, 'initdb'), locale };
 }

@@ -1,7 +1,7 @@
 /** One measurement of one row. */
 export interface Figure {
   value: number;
-  /** `/s`: rows or requests per second, more is better; the others are better when they are less. */
+  /** `/s` is rows or requests per second, where more is better. For the other units, less is better. */
   unit: '/s' | 'ms' | 'x';
   detail: Record<string, number>;
 }
@@ -9,7 +9,10 @@ export interface Figure {
 export interface BenchRow {
   name: string;
   what: string;
-  /** Whether it is measured once, behind all rounds: it takes minutes, or leaves something else than it found. */
+  /**
+   * Whether it is measured once after all rounds, because it takes minutes or changes the state for later
+   * rows.
+   */
   once?: true;
   measure(): Promise<Figure>;
 }
@@ -20,7 +23,7 @@ export function median(values: number[]): number {
   return sorted.length % 2 === 1 ? sorted[middle]! : (sorted[middle - 1]! + sorted[middle]!) / 2;
 }
 
-/** Half the distance between the largest and the smallest value, as a share of the median. */
+/** Returns half the distance between the largest and the smallest value, as a share of the median. */
 export function spread(values: number[]): number {
   return (Math.max(...values) - Math.min(...values)) / 2 / median(values);
 }

@@ -3,17 +3,17 @@ import { HttpConnection } from '../load/http-connection.ts';
 import { createRandom } from '../load/random.ts';
 import type { Contender } from './contender.ts';
 
-/** Different messages, sent in turn. */
+/** Number of different messages, which are sent in turn. */
 const POOL = 50;
 
-/** What was sent so far. */
+/** Requests that were sent so far. */
 export interface Sent {
   requests: number;
-  /** Of the bodies. */
+  /** Bytes of the bodies. */
   bytes: number;
 }
 
-/** Runs something while the workers stand still, and what is sent waits in the queue. */
+/** Runs a function while the workers are stopped, so that requests stay in the queue. */
 export async function whileWorkersStand<Value>(
   { pids }: Contender,
   run: () => Promise<Value>,
@@ -32,8 +32,9 @@ export function workersOf(pids: Contender['pids']): number[] {
 }
 
 /**
- * Sends one request after the other, each when the one before it is answered, so that each has an envelope of its own.
- * @throws {Error} when one is refused
+ * Sends one request after the other, each after the response to the previous one, so that each has its own
+ * envelope.
+ * @throws {Error} if a request is rejected
  */
 export async function fillQueue(
   { target, key }: Contender,

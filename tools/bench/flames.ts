@@ -1,12 +1,13 @@
 /**
- * Draws what web and worker do at full load: a flame graph of each, from `node --cpu-prof`, at 75 objects per request
- * unless told; traced: every request is, and sent to a collector of the bench's own; streamed: all of it is sent on as well.
+ * Draws flame graphs of web and worker at full load from `node --cpu-prof`, by default with 75 objects per
+ * request. `--traced` traces every request and sends the spans to a collector of the bench; `--streamed` also
+ * delivers all objects to streams.
  *
  *   npm run flames
  *   npm run flames -- --objects 1 --traced
  *
- * Writes generated/flame-edge.svg and generated/flame-worker.svg, and prints the functions that take most themselves. Being
- * watched costs the processes something: for figures there is `npm run bench`.
+ * Writes generated/flame-edge.svg and generated/flame-worker.svg, and prints the functions with the most
+ * processor time of their own. Profiling slows the processes down, so use `npm run bench` for figures.
  */
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
@@ -71,14 +72,17 @@ async function main(): Promise<void> {
   }
 }
 
-/** Leaves the profiles in the folder. @returns when the load was, without the warm-up before it */
+/**
+ * Runs the load and writes the profiles to the folder. @returns the time range of the load without its
+ * warm-up
+ */
 async function profileLoad(
   profiles: string,
   { seconds, objects, kind, traced, streamed }: Options,
   environment: Awaited<ReturnType<typeof startEnvironment>>,
 ): Promise<Span> {
   const size = sizeOf(seconds);
-  // A machine that is watched must not end the measurement with a 503.
+  // A profiled machine is slower and must not end the measurement with a 503.
   const settings = {
     QUEUE_TIMEOUT_MS: '5000',
     ...(traced ? { OTEL_EXPORTER_OTLP_ENDPOINT: await environment.collector() } : {}),
@@ -111,7 +115,7 @@ async function profileLoad(
   }
 }
 
-/** Microseconds by the clock of the profiles. */
+/** Returns microseconds on the clock of the profiles. */
 function now(): number {
   return Number(process.hrtime.bigint() / 1000n);
 }

@@ -8,7 +8,7 @@ import { addTenants, type Tenants } from './tenants.ts';
 import { createTurns } from './turns.ts';
 import { warmUp } from './warm-up.ts';
 
-/** Redis databases. The naive pipeline's queue, of another name, is in that of `ours`. */
+/** Redis databases. The queue of the naive pipeline has another name and uses the database of `ours`. */
 const OURS = 0;
 const TWO_WORKERS = 1;
 const TWO_LANES = 2;
@@ -22,8 +22,8 @@ const TRACED = { '0.01': 14, '1': 15 };
 type Settings = Record<string, string>;
 
 /**
- * The pipelines that the rows are measured on. Each starts, with its users, when the first row asks for it, and runs
- * until a row asks for another one.
+ * The pipelines that the rows are measured on. Each is started, with its users, when the first row requests
+ * it, and runs until a row requests another one.
  */
 export interface Fleets {
   /** One `web` and one `worker` on Redis. */
@@ -35,24 +35,27 @@ export interface Fleets {
   twoWorkers(): Promise<Contender>;
   /** `ours` with `LANES=2`. */
   twoLanes(): Promise<Contender>;
-  /** `ours` with `LANES=4` and so many workers. */
+  /** `ours` with `LANES=4` and the given number of workers. */
   fourLanes(workers: number): Promise<Contender>;
-  /** `ours`, whose spans go to a collector for this share of the requests. */
+  /** `ours` with tracing of the given share of the requests. */
   traced(share: keyof typeof TRACED): Promise<Contender>;
-  /** `ours` with a sync process that sends everything on to two webhooks. */
+  /** `ours` with a sync process that delivers all objects to two webhooks. */
   streamed(): Promise<Contender>;
   /** `ours` with many workspaces. */
   tenants(): Promise<Tenants>;
-  /** `ours` with two shards and so many workers: the first workspace in one, the others in the other. */
+  /**
+   * `ours` with two shards and the given number of workers. The first workspace is in one shard, the others
+   * in the other.
+   */
   twoShards(workers: number): Promise<Tenants>;
-  /** `ours`, without users, on tables that the rows of one purpose may fill as they like. */
+  /** `ours` without users, on tables that the rows of one purpose may fill. */
   scratch(purpose: string): Promise<Contender>;
   stop(): Promise<void>;
 }
 
 /** @param asked settings of Penstock's own processes */
 export function createFleets(environment: Environment, asked: Settings, size: Size): Fleets {
-  // A machine that does something else for a moment must not end a measurement with a 503.
+  // A machine that is briefly busy must not end a measurement with a 503.
   const settings = { QUEUE_TIMEOUT_MS: '5000', ...asked };
   const started: Promise<Contender>[] = [];
   const turns = createTurns();
@@ -90,13 +93,13 @@ export function createFleets(environment: Environment, asked: Settings, size: Si
       return warm(await startOurs(environment, { ...settings, LANES: '4' }, place));
     }),
   );
-  // Each of two workers has one of the two lanes.
+  // With two workers, each of them has one of the two lanes.
   const twoShards = TWO_SHARDS.map((redis, index) =>
     once(async () => {
       const place = { name: `two_shards_${index + 1}`, redis, workers: index + 1 };
       const contender = await startOurs(environment, { ...settings, SHARDS: '2', LANES: '1' }, place);
       const tenants = await addTenants(contender, size);
-      // Before anybody has asked where they are.
+      // Update before any process has read the shards.
       await tenants.pool.query(`update workspaces set shard = (name <> 'default')::integer`);
       return tenants;
     }),

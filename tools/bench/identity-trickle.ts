@@ -7,10 +7,10 @@ import { post } from './post.ts';
 const RATE = 100;
 
 /**
- * Sends identity requests at a steady rate until told to stop: in turns a new alias-only user, the identification of
- * one, and a merge of two that were identified.
+ * Sends identity requests at a steady rate until it is stopped: in turn a new alias-only user, the
+ * identification of one, and a merge of two identified users.
  *
- * @returns how many requests were accepted
+ * @returns a function that stops it and returns the number of accepted requests
  */
 export function trickleIdentity(ours: Contender, run: string): { stop(): Promise<number> } {
   let running = true;

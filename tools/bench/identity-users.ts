@@ -1,7 +1,7 @@
 import type pg from 'pg';
 import { uuidAt } from './uuid-at.ts';
 
-/** Users straight into the tables, as if they had been tracked: `<prefix>-<number>`, each with one event. */
+/** Inserts users into the tables as if they had been tracked: `<prefix>-<number>`, each with one event. */
 const insertUsers = `
   with made as (
     insert into profiles (workspace_id, id, external_id, custom_attributes, created_at, updated_at)
@@ -27,7 +27,10 @@ const insertEvents = `
   )
   update event_summaries set count = $2 from owner where event_summaries.profile_id = owner.id`;
 
-/** @param identified with an external id; else with an alias of the label `bench` alone */
+/**
+ * @param identified whether the users have an external id; otherwise they only have an alias with the label
+ * `bench`
+ */
 export async function makeUsers(
   pool: pg.Pool,
   prefix: string,
@@ -37,7 +40,7 @@ export async function makeUsers(
   await pool.query(insertUsers, [prefix, count, identified]);
 }
 
-/** Gives a user so many events in all. */
+/** Adds events to a user up to the given total. */
 export async function giveEvents(pool: pg.Pool, externalId: string, events: number): Promise<void> {
   if (events > 1) await pool.query(insertEvents, [externalId, events]);
 }

@@ -2,16 +2,16 @@ import { closeSync, fdatasyncSync, openSync, rmSync, writeSync } from 'node:fs';
 import path from 'node:path';
 import { median } from './figure.ts';
 
-/** Bytes of a page of the log of Postgres. */
+/** Bytes of a page of the write-ahead log of Postgres. */
 const PAGE = 8192;
 
 const TIMES = 200;
 
 /**
- * Milliseconds that the disk takes to keep a page while nothing else is written, the median of 200: what every durable
- * answer waits for at least, once in Redis and once in Postgres.
+ * Measures the milliseconds for writing a page to an otherwise idle disk, as the median of 200. Every durable
+ * response waits for it at least once in Redis and once in Postgres.
  *
- * @param folder where the servers of the bench have their files
+ * @param folder folder of the servers' files
  */
 export function measureIdleFsync(folder: string): number {
   const file = path.join(folder, 'idle-fsync');

@@ -22,7 +22,7 @@ const postgresSettings = [
   ...['shared_buffers', 'max_wal_size', 'checkpoint_timeout', 'autovacuum'],
 ];
 
-/** What the figures were measured on and with. */
+/** Describes the machine, the versions and the settings of a measurement. */
 export async function describeMachine(databaseUrl: string): Promise<Machine> {
   const client = new pg.Client({ connectionString: databaseUrl });
   await client.connect();
@@ -49,7 +49,7 @@ export async function describeMachine(databaseUrl: string): Promise<Machine> {
     },
     postgres_settings: {
       ...Object.fromEntries(rows.map(({ name, value }) => [name, value])),
-      // Programs made small (-Os) are slower than those that distributions make (-O2).
+      // Programs that are compiled for size (-Os) are slower than the ones of distributions (-O2).
       compiled_with: compiled.rows[0]?.flags.match(/-O\w*/g)?.at(-1) ?? 'unknown',
     },
     redis_settings: 'appendonly yes, appendfsync always, noeviction',

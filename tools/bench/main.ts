@@ -1,6 +1,6 @@
 /**
- * Measures Penstock side by side with a naive pipeline on the same stack and with COPY into the same table,
- * in turns, on a Postgres, a Redis and processes of its own. Every figure counts rows in Postgres.
+ * Measures Penstock in turns with a naive pipeline on the same stack and with COPY into the same table, on a
+ * Postgres, a Redis and processes of its own. Every figure counts rows in Postgres.
  *
  *   npm run bench
  *
@@ -105,7 +105,9 @@ async function stopInReverse(running: Stoppable[]): Promise<void> {
   for (const each of running.toReversed()) await each.stop();
 }
 
-/** A B C, A B C: what slows the machine down for a while slows down every row. */
+/**
+ * Measures the rows in turns (A B C, A B C), so that a temporary slowdown of the machine affects all of them.
+ */
 async function measureAll(
   fleets: Fleets,
   options: BenchOptions,
@@ -129,7 +131,7 @@ async function measureAll(
   }
   for (const row of rows) {
     if (!row.once) continue;
-    // It must not cost the rounds that took so long.
+    // A failure must not discard the rounds, which took so long.
     await take(1, row).catch((error: Error) => {
       process.stderr.write(`${row.name}: ${error.message}\n`);
       process.exitCode = 1;
@@ -151,7 +153,7 @@ async function measureAll(
   };
 }
 
-/** Only a full run becomes a record, of which the docs have a chart. */
+/** Writes the results. Only a full run becomes the record, whose chart the docs show. */
 function write(results: Results, options: BenchOptions): void {
   const { quick, only, output, set, syncedRows, shapes } = options;
   const full =

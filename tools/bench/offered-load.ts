@@ -4,29 +4,32 @@ import type { Environment } from './environment.ts';
 import { measurePipeline } from './pipeline.ts';
 import { CONNECTIONS_OF_75, type Size } from './size.ts';
 
-/** Milliseconds between two profiles that are looked for. */
+/** Milliseconds between two probes. */
 export const PROBE_EVERY = 20;
 
-/** Enough that a request finds one free when it is due, also beyond full load. */
+/**
+ * Number of connections, which is enough that a request finds a free one when it is due, even beyond full
+ * load.
+ */
 const CONNECTIONS = 64;
 
 const DRAIN_SECONDS = 60;
 
-/** What a pipeline made of the objects that were offered to it. Times in milliseconds. */
+/** Results of an offered load. Times are in milliseconds. */
 export interface Offered {
   /** Objects that were accepted and applied. */
   rows: number;
   offered_per_second: number;
-  /** From the first request until everything stood in Postgres. */
+  /** Rate from the first request until all objects were in Postgres. */
   applied_per_second: number;
   accept_p50_ms: number;
   accept_p99_ms: number;
-  /** From the answer until a profile can be read. */
+  /** Time from the response until a profile can be read. */
   readable_p50_ms: number;
   readable_p99_ms: number;
 }
 
-/** Objects per second that a pipeline applies when it is sent as much as it takes, in requests of 75. */
+/** Returns the objects per second that a pipeline applies at full load, in requests of 75. */
 export async function measureFullRate(
   contender: Contender,
   environment: Environment,
@@ -42,8 +45,8 @@ export async function measureFullRate(
 }
 
 /**
- * Offers a rate, evenly, in requests of 75 objects, and looks for one profile after the other meanwhile.
- * @throws {Error} when requests failed, or what was accepted is not applied a minute later
+ * Sends a steady rate in requests of 75 objects, and probes one profile after the other meanwhile.
+ * @throws {Error} if requests failed, or accepted objects are not applied a minute later
  */
 export async function measureOffered(
   { target, key, observer, name }: Contender,

@@ -14,30 +14,32 @@ export interface BenchOptions {
   /** Settings of Penstock's own processes. */
   set: Record<string, string>;
   output?: string;
-  /** Folder of the programs of a Postgres of one's own. */
+  /** Folder of the Postgres programs to use. */
   postgres?: string;
-  /** Sizes of the events table, ascending. */
+  /** Sizes of the events table in ascending order. */
   growth: number[];
-  /** Whether latency and throughput are measured over the load. */
+  /** Whether to measure latency and throughput at several loads. */
   curve: boolean;
-  /** Whether one worker and two are compared while Postgres has a core of its own. */
+  /** Whether to compare one worker with two while Postgres has its own core. */
   pinned: boolean;
-  /** Whether it is also measured what traces cost. */
+  /** Whether to measure the cost of traces. */
   traced: boolean;
   streamed: boolean;
-  /** Whether many workspaces are compared with one, and one beside another that floods. */
+  /** Whether to compare many workspaces with one, and to measure a quiet workspace alongside a noisy one. */
   tenants: boolean;
-  /** Whether the shapes of traffic are measured, instead of everything else. */
+  /** Whether to measure the traffic shapes instead of all other rows. */
   shapes: boolean;
-  /** Whether imports are measured, instead of everything else. */
+  /** Whether to measure imports instead of all other rows. */
   import: boolean;
-  /** Profiles of the large base among them. */
+  /** Number of profiles in the row with a large base of users. */
   base: number;
   /** Minutes of full load during which memory is watched. */
   soak?: number;
 }
 
-/** `arguments_` as in `process.argv`. Ends the process with a message when something is wrong. */
+/**
+ * Parses `arguments_`, which has the form of `process.argv`. Exits with a message if an argument is invalid.
+ */
 export function readOptions(arguments_: string[]): BenchOptions {
   return new Command('npm run bench --')
     .description('Measure Penstock side by side with a naive pipeline and with COPY, in turns.')

@@ -18,7 +18,7 @@ import { type BenchProcess, startProcess } from './processes.ts';
 
 const procfile = parseProcfile(readFileSync(path.join(packageRoot, 'Procfile'), 'utf8'));
 
-/** Rows beside the counters that the workers keep in the same transactions. */
+/** Reads the rows, and the counters that the workers update in the same transactions. */
 const countStored = `
   select
     (select coalesce(sum(attributes), 0) from usage)::float8 as attributes,
@@ -30,27 +30,30 @@ const countStored = `
     (select count(*) from events)::float8 as events,
     (select count(*) from purchases)::float8 as purchases`;
 
-/** A limit that no measurement meets, for each workspace. */
+/** Sets a limit for each workspace that no measurement reaches. */
 export const raiseLimit = `
   insert into rate_limits (workspace_id, bucket, requests, window_seconds)
   select workspaces.id, bucket, 100000000, 60
   from workspaces, unnest(array['users.track', 'users.identity']) as bucket
   on conflict do nothing`;
 
-/** Which of several that run in one environment. */
+/** Distinguishes one of several installations in the same environment. */
 interface Place {
-  /** Of its database. */
+  /** Name of its database. */
   name: string;
-  /** Its Redis database; without one the queue is in Postgres. */
+  /** Number of its Redis database. If absent, the queue is in Postgres. */
   redis?: number;
   workers?: number;
-  /** A `sync` process as well, and two streams of the workspace to webhooks there. */
+  /** Address of the webhooks of two streams. If set, a `sync` process runs as well. */
   streamsTo?: string;
-  /** Folder for a CPU profile of each process, written when it ends: `web.cpuprofile`, `worker.cpuprofile`. */
+  /**
+   * Folder for a CPU profile of each process, which is written when it ends: `web.cpuprofile`,
+   * `worker.cpuprofile`.
+   */
   profiles?: string;
 }
 
-/** `web` and `worker`, as the Procfile has them. `settings` go into their environment. */
+/** Starts `web` and `worker` as in the Procfile, with `settings` in their environment. */
 export async function startOurs(
   environment: Environment,
   settings: Record<string, string>,
@@ -149,7 +152,7 @@ export async function startOurs(
   };
 }
 
-/** Two, as people have: a warehouse and a tool. */
+/** Creates two streams, a common number: one for a warehouse and one for a tool. */
 async function createStreams(databaseUrl: string, url: string, integrationKey: string): Promise<void> {
   const pool = new pg.Pool({ connectionString: databaseUrl, max: 1 });
   try {

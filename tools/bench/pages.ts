@@ -5,9 +5,9 @@ import { runCommand } from '../../test/setup/run-command.ts';
 import { type Installation, startInstallation } from '../screenshots/installation.ts';
 
 /**
- * `npm run pages`: how long the console takes for each of its pages with many users, from the request to the last byte, on
- * an `npm start` of its own with everything embedded. `-- --users 1000000 --events 1000000 --rounds 40`; the pages take
- * turns, one request at a time. The first user of all has the events.
+ * `npm run pages` measures how long each page of the console takes with many users, from the request to the
+ * last byte, on a separate `npm start` with everything embedded. Example: `-- --users 1000000 --events
+ * 1000000 --rounds 40`. The pages take turns, one request at a time. The first user has all the events.
  */
 
 interface Options {
@@ -16,7 +16,10 @@ interface Options {
   rounds: number;
 }
 
-/** Users with a profile, an address with a state, a summary of events, and for each tenth a dead letter. */
+/**
+ * Inserts users with a profile, an address with a state and an event summary, and a dead letter for every
+ * tenth user.
+ */
 const fill = [
   `insert into profiles (workspace_id, id, external_id, email, phone, phone_valid, first_name, country, custom_attributes,
      created_at, updated_at)
@@ -94,7 +97,7 @@ async function measure(
   ];
   const groups = await (await visitor.get('/dead-letters', { accept: 'text/html' })).text();
   const group = /href="(\/dead-letters\?[^"]*group=[^"]+)"/.exec(groups)![1]!.replaceAll('&amp;', '&');
-  /** By the names under which they are told. */
+  /** Names of the pages in the report. */
   const named: Record<string, string> = {
     '/users/<who has the events>': `/users/${await userOf(1)}`,
     '/users/<another>': `/users/${await userOf(users)}`,

@@ -1,17 +1,17 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 
-/** Lets the peak of each process begin anew; does nothing where that cannot be done. */
+/** Resets the peak memory of each process, if the system allows it. */
 export function resetPeaks(pids: Record<string, number>): void {
   for (const pid of Object.values(pids)) {
     try {
       writeFileSync(`/proc/${pid}/clear_refs`, '5');
     } catch {
-      // Not Linux, or not ours: the peak is then that of its whole life, or is not told.
+      // Without /proc or permission, the peak covers the whole life of the process or is not reported.
     }
   }
 }
 
-/** Most memory that each process has had in use since, in megabytes, as `rss_mb_<name>`. */
+/** Returns the peak memory of each process since the reset in megabytes, as `rss_mb_<name>`. */
 export function readPeaks(pids: Record<string, number>): Record<string, number> {
   const peaks: Record<string, number> = {};
   for (const [name, pid] of Object.entries(pids)) {
@@ -19,7 +19,7 @@ export function readPeaks(pids: Record<string, number>): Record<string, number> 
       const kilobytes = /VmHWM:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1];
       if (kilobytes) peaks[`rss_mb_${name}`] = Math.round(Number(kilobytes) / 1024);
     } catch {
-      // No /proc.
+      // The system has no /proc.
     }
   }
   return peaks;

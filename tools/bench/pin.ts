@@ -3,23 +3,22 @@ import { readFileSync } from 'node:fs';
 import { cpus } from 'node:os';
 
 /**
- * Lets a process, those that it has started and those that it will start run on these cores only; with util-linux's
- * `taskset`, which Linux systems have.
+ * Restricts a process, its children and their future children to some cores, with `taskset` of util-linux.
  *
- * @param cores as taskset writes them: `0`, `0-1`
+ * @param cores cores in the syntax of taskset, for example `0` or `0-1`
  */
 export function pin(pid: number, cores: string): void {
   for (const each of family(pid)) {
     try {
       execFileSync('taskset', ['--all-tasks', '--pid', '--cpu-list', cores, String(each)], { stdio: 'pipe' });
     } catch (error) {
-      // A backend may have ended since; taskset itself has to be there.
+      // A backend may have ended since. A missing taskset is an error.
       if ((error as NodeJS.ErrnoException).code === 'ENOENT') throw error;
     }
   }
 }
 
-/** Lets them run on every core again. */
+/** Allows a process and its children to use every core again. */
 export function unpin(pid: number): void {
   pin(pid, `0-${cpus().length - 1}`);
 }

@@ -13,30 +13,30 @@ export interface Shape {
   objects: BodyOptions['objects'];
   eventNames?: number;
   kinds?: readonly TrafficKind[];
-  /** Keys of the workspaces that send, in turn; absent: the contender's own. */
+  /** Keys of the workspaces that send, in turn; by default the contender's own key. */
   keys?: readonly string[];
   spread?: Spread;
   connections: number;
   users: number;
   seconds: number;
-  /** Ends sooner after so many requests: for a pipeline that accepts much faster than it applies. */
+  /** Maximum requests, for a pipeline that accepts much faster than it applies. */
   maxRequests: number;
-  /** Whether 100 identity requests a second pass meanwhile. */
+  /** Whether 100 identity requests a second are sent meanwhile. */
   withIdentity?: boolean;
 }
 
-/** Share of objects that are wrong on purpose. */
+/** Share of objects that are deliberately invalid. */
 const BAD_SHARE = 0.01;
 
-/** Bytes of write-ahead log so far, of the whole server. */
+/** Returns the bytes of write-ahead log so far, of the whole server. */
 const walSoFar = `select pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0')::float8 as bytes`;
 
-/** A pipeline that needs longer to apply what it has accepted makes the bench fail. */
+/** Maximum seconds for applying all accepted objects. A pipeline that takes longer fails the bench. */
 const DRAIN_SECONDS = 180;
 
 /**
- * Sends traffic and measures from the first request until everything accepted stands in Postgres.
- * @throws {Error} when rows are missing or too many, or requests failed
+ * Sends traffic and measures from the first request until all accepted objects are in Postgres.
+ * @throws {Error} if there are too few or too many rows, or requests failed
  */
 export async function measurePipeline(
   contender: Contender,

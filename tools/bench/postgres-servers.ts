@@ -7,18 +7,18 @@ import { createDistributedDatabase } from '../../test/store/distributed-database
 import { startEnvironment } from './environment.ts';
 
 interface Store {
-  /** Of a database with our tables. */
+  /** Address of a database with Penstock's tables. */
   url: string;
-  /** As `findServers` finds them. */
+  /** Process ids, as returned by `findServers`. */
   servers: Record<string, number>;
   stop(): Promise<void>;
 }
 
 /**
- * A database of its own that goes away with the measurement.
+ * Creates a database that is removed after the measurement.
  *
- * @param citus it is on the Citus of CITUS_URL, distributed; else on a Postgres of its own
- * @param programs folder of that Postgres's programs; those from npm unless told
+ * @param citus whether it is distributed on the Citus of CITUS_URL; otherwise it is on a separate Postgres
+ * @param programs folder of the Postgres programs; by default the programs of the npm package
  */
 export async function openStore({
   citus,
@@ -44,10 +44,10 @@ async function onCitus() {
 }
 
 /**
- * Ids of the processes that are the Postgres of a database, for `readCpu`: one, or of a Citus the coordinator's and each
- * node's.
+ * Returns the process ids of the Postgres servers of a database, for `readCpu`: one, or for a Citus the
+ * coordinator and each node.
  *
- * @throws {Error} when one of them is on another machine, whose processor time cannot be read
+ * @throws {Error} if a server is on another machine, whose processor time cannot be read
  */
 export async function findServers(url: string): Promise<Record<string, number>> {
   const coordinator = await serverOf(url);
@@ -59,7 +59,7 @@ const hasNodes = "select exists (select from pg_class where relname = 'pg_dist_n
 const listNodes = `
   select nodename, nodeport from pg_dist_node where noderole = 'primary' and groupid <> 0 order by nodeid`;
 
-/** @returns its process, and where the same database is on the nodes that it knows */
+/** @returns the process id of the server, and the addresses of the same database on its nodes */
 async function serverOf(url: string): Promise<{ pid: number; nodes: string[] }> {
   const client = new pg.Client({ connectionString: url });
   await client.connect();
@@ -81,7 +81,10 @@ function at(url: string, host: string): string {
   return node.href;
 }
 
-/** The server that has started a session. Undefined when the session is no process of this machine. */
+/**
+ * Returns the process id of the server that started a session; undefined if the session is not a process of
+ * this machine.
+ */
 function parentOf(pid: number): number | undefined {
   try {
     const status = readFileSync(`/proc/${pid}/status`, 'utf8');

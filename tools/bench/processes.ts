@@ -8,29 +8,35 @@ export interface BenchProcess {
   name: string;
   pid: number;
   stop(): Promise<void>;
-  /** At once. */
+  /** Kills the process immediately. */
   kill(): Promise<void>;
 }
 
 interface StartOptions {
-  /** For its errors. */
+  /** Folder for the error output of the process. */
   folder: string;
-  /** Absent: it counts as started at once. */
+  /**
+   * Address that responds with 200 when the process is ready. If absent, the process counts as ready
+   * immediately.
+   */
   readyUrl?: string;
-  /** Options of Node that NODE_OPTIONS does not take. */
+  /** Options of Node that are not allowed in NODE_OPTIONS. */
   nodeArguments?: string[];
 }
 
-/** Milliseconds until a process that does not end by itself is killed. */
+/** Milliseconds until a process that does not stop is killed. */
 const PATIENCE = 10_000;
 
-/** Log lines are written, as in production, and go nowhere; errors go to a file of the folder. */
+/**
+ * Script that discards standard output, so that log lines are formatted and written as in production, and
+ * writes errors to a file.
+ */
 const quiet = 'log="$1"; shift; exec "$@" >/dev/null 2>"$log"';
 
 /**
- * Starts a compiled process with nothing in its environment but `env` and what programs need to run at all,
- * and waits until `readyUrl` answers 200.
- * @throws {Error} with its last words when it ends instead
+ * Starts a compiled process with an environment of `env` and the variables that programs need to run, and
+ * waits until `readyUrl` responds with 200.
+ * @throws {Error} with its error output if it ends instead
  */
 export async function startProcess(
   name: string,

@@ -1,6 +1,7 @@
 /**
- * Sends the requests of a quiet workspace at a steady rate, and looks when their profiles can be read. A process of its
- * own: a flood that is sent from the same one would delay what is measured. Told by its environment; prints a `QuietRun`.
+ * Sends the requests of a quiet workspace at a steady rate, and checks when their profiles can be read. It is
+ * a separate process, because sending the noisy traffic in the same process would delay the measurement.
+ * Reads its options from the environment; prints a `QuietRun`.
  */
 import { monitorEventLoopDelay } from 'node:perf_hooks';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -12,31 +13,38 @@ import { postHead, toMessage } from '../load/bodies.ts';
 import { HttpConnection } from '../load/http-connection.ts';
 import { createLatencies, type LatencySummary } from '../load/latencies.ts';
 
-/** Requests a second, each of one new profile. */
+/** Requests per second, each with one new profile. */
 const RATE = 40;
 
-/** Milliseconds between two looks which profiles are there: one statement for all, since looking costs the machine as well. */
+/**
+ * Milliseconds between two checks for new profiles. One statement checks all of them, because checks take
+ * processor time as well.
+ */
 const LOOK_AGAIN = 4;
 
-/** Milliseconds after which nobody looks any more. */
+/** Milliseconds after which a missing profile is an error. */
 const PATIENCE = 60_000;
 
 /**
- * Where the time of a request goes. `arrive`: from the time at which it was due until web has read its head. `pack`: until
- * its envelope is made. `queued`: until a worker has claimed that. `applied`: until its profile can be read.
+ * Stages of a request's latency. `arrive`: from its due time until web has read its header. `pack`: until its
+ * envelope was created. `queued`: until a worker has claimed the envelope. `applied`: until its profile can
+ * be read.
  */
 export type Stage = 'arrive' | 'pack' | 'queued' | 'applied';
 
 export interface QuietRun {
-  /** From the time at which a request was due until its answer, and until its profile could be read. */
+  /** Time from a request's due time until its response, and until its profile could be read. */
   accept: LatencySummary;
   readable: LatencySummary;
   stages: Record<Stage, LatencySummary>;
-  /** Of this process's own event loop, p99 in milliseconds: as much of what is measured may be its own doing. */
+  /**
+   * Event-loop lag of this process, p99 in milliseconds. Up to this much of the latency may be caused by this
+   * process.
+   */
   lag: number;
 }
 
-/** Times of one request, epoch milliseconds. */
+/** Times of one request in epoch milliseconds. */
 interface Sent {
   due: number;
   answered?: number;
@@ -45,14 +53,17 @@ interface Sent {
   readable?: number;
 }
 
-/** By the unique index profiles_external_id. A new profile's date is the clock of the statement that claimed its envelope. */
+/**
+ * Uses the unique index profiles_external_id. The creation time of a new profile is the time of the statement
+ * that claimed its envelope.
+ */
 const findProfiles = `
   select profiles.external_id as id, (extract(epoch from profiles.created_at) * 1000)::float8 as claimed
   from profiles
   where profiles.workspace_id = (select workspace_id from api_keys where key_hash = $1)
     and profiles.external_id = any($2::text[])`;
 
-/** By a range of the primary key. */
+/** Reads a range of the primary key. */
 const findEnvelopes = `
   select ledger.envelope_id::text as id, ledger.requests as traces
   from ledger
@@ -65,15 +76,18 @@ const head = postHead(`${HOST}:${PORT}`, '/users/track', KEY!);
 
 const now = () => performance.timeOrigin + performance.now();
 
-/** Ids begin with their time. */
+/** Returns the time with which an id begins. */
 const timeIn = (id: string) => Number.parseInt(id.slice(0, 8) + id.slice(9, 13), 16);
 
-/** At a steady rate, whether those before it are answered or not: who waits keeps nobody from being measured. */
+/**
+ * Sends requests at a steady rate without waiting for the responses to previous ones, so that a slow response
+ * does not delay the measurement of the others.
+ */
 async function sendAll(seconds: number): Promise<Sent[]> {
   const idle: HttpConnection[] = [];
   const run = Date.now().toString(36);
   const all: Sent[] = [];
-  /** Whose profile is not there yet. */
+  /** Requests whose profile cannot be read yet. */
   const awaited = new Map<string, Sent>();
 
   async function sendOne(number: number, sent: Sent): Promise<void> {
@@ -124,7 +138,7 @@ async function sendAll(seconds: number): Promise<Sent[]> {
   return all;
 }
 
-/** When the envelope of each was made. */
+/** Returns the time at which the envelope of each request was created. */
 async function packedAt(all: Sent[]): Promise<number[]> {
   const packed: number[] = [];
   for (const { requestId } of all) {

@@ -10,13 +10,18 @@ import type { QuietRun } from './quiet-client.ts';
 import { CONNECTIONS_OF_75, type Size } from './size.ts';
 import type { Tenants } from './tenants.ts';
 
-/** Seconds of the flood before anything is measured: by then more waits than is applied in a second. */
+/**
+ * Seconds of noisy traffic before the measurement. By then, more objects wait than are applied in a second.
+ */
 const HEAD_START = 2;
 
-/** Processes that a flood keeps busy: web, worker, two sessions of Postgres. */
+/** Number of processes that noisy traffic keeps busy: web, worker, two sessions of Postgres. */
 const SPINNING = 4;
 
-/** What a machine gives whose cores are as busy with something else: no fairness of ours can do better. */
+/**
+ * Runs work while other processes use the cores as much as noisy traffic does. Fairness in Penstock cannot
+ * achieve more than this.
+ */
 async function whileBusy<T>(work: () => Promise<T>): Promise<T> {
   const spinning = Array.from({ length: SPINNING }, () =>
     spawnOnLeash([process.execPath, '-e', 'for (;;);'], { stdout: 'ignore' }),
@@ -29,10 +34,13 @@ async function whileBusy<T>(work: () => Promise<T>): Promise<T> {
   }
 }
 
-/** A quiet workspace alone, beside busy cores, and then while another one sends as fast as it is answered. */
+/**
+ * Measures a quiet workspace alone, then with busy cores, and then while another workspace sends as fast as
+ * it gets responses.
+ */
 export async function besideFlood(tenants: Tenants, size: Size): Promise<Figure> {
   const quietly = () => sendQuietly(tenants, size.seconds);
-  // All processes of ours are children of this one.
+  // All processes of the bench are children of this one.
   const pids = { bench: process.pid };
   const cpuBefore = readCpu(pids);
   const began = performance.now();
@@ -65,7 +73,7 @@ export async function besideFlood(tenants: Tenants, size: Size): Promise<Figure>
   };
 }
 
-/** Cores that other programs used while the quiet workspace was alone. */
+/** Returns the cores that other programs used while the quiet workspace was alone. */
 function othersBetween(before: Record<string, number>, after: Record<string, number>, took: number): number {
   const used = (name: string) => (after[name] ?? 0) - (before[name] ?? 0);
   const ours = Object.keys(after).filter((name) => name !== 'machine');

@@ -1,13 +1,13 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { readCpu } from './cpu.ts';
 
-/** Cores in use below which the machine counts as free; idle servers use a few hundredths. */
+/** Number of cores in use below which the machine counts as idle. Idle servers use a few hundredths. */
 const FREE = 0.3;
 const LOOK_MS = 1000;
 
 /**
- * Waits until the machine has had nothing else to do for a second, at most `patience` seconds. Where
- * that cannot be seen, not at all.
+ * Waits until the machine was idle for a second, at most `patience` seconds. It does not wait if the system
+ * does not report its load.
  */
 export async function waitForQuiet(patience: number): Promise<void> {
   const deadline = performance.now() + patience * 1000;

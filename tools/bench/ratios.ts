@@ -1,4 +1,4 @@
-/** What is compared: a row over another row of the same round. */
+/** Comparisons of a row with another row of the same round. */
 export const ratios: readonly (readonly [row: string, over: string])[] = [
   ['ours-75', 'naive-75'],
   ['ours-1', 'naive-1'],

@@ -5,7 +5,7 @@ const COST = 'cpu_us_';
 const PEAK = 'rss_mb_';
 const GROWTH = 'mb_per_minute_';
 
-/** One measurement, while the bench runs. */
+/** Formats one measurement while the bench runs. */
 export function describeFigure(round: number, name: string, { value, unit, detail }: Figure): string {
   const parts = [`round ${round}  ${name.padEnd(16)} ${shown(value, unit).padStart(12)}`];
   if (detail.accept_p50_ms) {
@@ -67,7 +67,7 @@ export function describeFigure(round: number, name: string, { value, unit, detai
   return `${parts.join('  ')}\n`;
 }
 
-/** The summary: medians, spreads, ratios, and what they were measured with. */
+/** Formats the summary: medians, spreads, ratios, and the machine and settings. */
 export function describeResults(results: Results, { floors, ceilings }: Bounds): string {
   const { machine, rows, ratios, costs } = results;
   const versions = Object.entries(machine.versions).map(([name, version]) => `${name} ${version}`);

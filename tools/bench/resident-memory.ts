@@ -2,16 +2,22 @@ import { residentMegabytes } from '../resident-megabytes.ts';
 
 const EVERY_MS = 1000;
 
-/** Milliseconds in which a process takes what it then keeps; of a shorter watch, half of it. */
+/**
+ * Milliseconds in which a process allocates the memory that it keeps. In a shorter run, half of the run
+ * counts.
+ */
 const WARM_UP_MS = 60_000;
 
-/** When it was read, in milliseconds from the beginning, and megabytes. */
+/** Time of a reading in milliseconds since the start, and memory in megabytes. */
 export interface Reading {
   at: number;
   mb: number;
 }
 
-/** Reads the resident memory of each process once a second, until `stop`, which tells of it; nothing without /proc. */
+/**
+ * Reads the resident memory of each process once a second. `stop` returns the summary, which is empty without
+ * /proc.
+ */
 export function watchResident(pids: Record<string, number>): { stop(): Record<string, number> } {
   const began = performance.now();
   const readings = new Map<string, Reading[]>(Object.keys(pids).map((name) => [name, []]));
@@ -33,8 +39,8 @@ export function watchResident(pids: Record<string, number>): { stop(): Record<st
 }
 
 /**
- * Megabytes of a process at the end of its warm-up (`warm_mb_`), at the end (`last_mb_`) and at most (`most_mb_`), and
- * by how many it grew in a minute behind its warm-up (`mb_per_minute_`, the line of least squares).
+ * Returns the megabytes of a process after its warm-up (`warm_mb_`), at the end (`last_mb_`) and at most
+ * (`most_mb_`), and its growth per minute after the warm-up (`mb_per_minute_`, by linear regression).
  */
 export function describeReadings(name: string, all: Reading[]): Record<string, number> {
   if (all.length < 2) return {};
@@ -49,7 +55,7 @@ export function describeReadings(name: string, all: Reading[]): Record<string, n
   };
 }
 
-/** Megabytes per millisecond. */
+/** Returns megabytes per millisecond. */
 function slope(readings: Reading[]): number {
   const mean = (of: (reading: Reading) => number) =>
     readings.reduce((sum, reading) => sum + of(reading), 0) / readings.length;

@@ -17,20 +17,20 @@ export interface RatioResult {
   rounds: number[];
 }
 
-/** What results.json holds. */
+/** The content of results.json. */
 export interface Results {
   command: string;
   date: string;
   machine: Machine;
   settings: Record<string, unknown>;
   rows: Record<string, RowResult>;
-  /** Each round's own ratio, so that a slow minute of the machine counts on both sides. */
+  /** Ratios within each round, so that a slow minute of the machine affects both sides. */
   ratios: Record<string, RatioResult>;
-  /** The same of the processor time of all processes for each object, where both rows have one. */
+  /** Ratios of the processor time of all processes per object, for rows that have it. */
   costs: Record<string, RatioResult>;
 }
 
-/** Sums up what each row measured, one figure per round. */
+/** Summarizes the measurements of each row, one figure per round. */
 export function summarize(measured: Map<string, { what: string; figures: Figure[] }>) {
   const rows: Record<string, RowResult> = {};
   for (const [name, { what, figures }] of measured) {
@@ -52,21 +52,24 @@ export function summarize(measured: Map<string, { what: string; figures: Figure[
   return { rows, ratios: compare(({ value }) => value), costs: compare(costOf) };
 }
 
-/** Microseconds of processor time for each row, of all processes together; 0 where it was not measured. */
+/** Returns microseconds of processor time per row over all processes; 0 if it was not measured. */
 export function costOf({ detail }: Figure): number {
   const costs = Object.entries(detail).filter(([name]) => name.startsWith('cpu_us_'));
   return costs.reduce((sum, [, microseconds]) => sum + microseconds, 0);
 }
 
-/** What bounds.json holds, by the names of ratios: as far as nine tenths of what was reached. */
+/** The content of bounds.json, by the names of ratios. A bound is at most nine tenths of the best result. */
 export interface Bounds {
-  /** Of what is to be much. */
+  /** Minimum values of ratios where more is better. */
   floors: Record<string, number>;
-  /** Of processor time. */
+  /** Maximum values of processor time. */
   ceilings: Record<string, number>;
 }
 
-/** Names the ratios that are under their floor, and the costs that are over their ceiling. What was not measured is neither. */
+/**
+ * Returns the ratios below their floor and the costs above their ceiling. Rows that were not measured are
+ * omitted.
+ */
 export function outOfBounds(
   { ratios, costs }: Pick<Results, 'ratios' | 'costs'>,
   { floors, ceilings }: Bounds,

@@ -4,10 +4,10 @@ import { HttpConnection } from '../load/http-connection.ts';
 import { USER_MARK } from '../load/traffic.ts';
 import type { Contender } from './contender.ts';
 
-/** The spec's most attribute objects in one request. */
+/** Maximum attribute objects of one request in the specification. */
 const PER_REQUEST = 75;
 
-/** Makes the users of the traffic, through the front door; they are there when it resolves. */
+/** Creates the users of the traffic through the API; resolves when they are applied. */
 export async function seedUsers({ target, key, observer }: Contender, users: number): Promise<void> {
   const connection = new HttpConnection(target);
   const head = postHead(`${target.host}:${target.port}`, '/users/track', key);
@@ -19,7 +19,7 @@ export async function seedUsers({ target, key, observer }: Contender, users: num
     if (status !== 201) throw new Error(`users could not be made: ${status} ${body}`);
   }
   connection.close();
-  // The last request holds a few users more than were asked for.
+  // The last request has a few more users than requested.
   const sent = Math.ceil(users / PER_REQUEST) * PER_REQUEST;
   while ((await observer.applied()) < sent) await sleep(observer.lookEvery);
 }

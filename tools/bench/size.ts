@@ -1,9 +1,9 @@
-/** How much is measured at a time. */
+/** Amounts of a measurement. */
 export interface Size {
   users: number;
-  /** Length of one measurement. */
+  /** Seconds of one measurement. */
   seconds: number;
-  /** What the naive pipeline is given: it accepts much faster than it applies. */
+  /** Number of requests for the naive pipeline, which accepts much faster than it applies. */
   naiveRequestsOf75: number;
   naiveRequestsOf1: number;
   copiedRows: number;
@@ -11,24 +11,24 @@ export interface Size {
   identityRequests: number;
   /** Rows of a table that is synced. */
   syncedRows: number;
-  /** Events of the users who are merged, one merge each. */
+  /** Numbers of events of the users that are merged, with one merge each. */
   mergedEvents: number[];
-  /** Custom attributes of the profiles that attributes are merged into. */
+  /** Numbers of custom attributes of the profiles that attributes are merged into. */
   attributes: number[];
-  /** Profiles of each of those sizes. */
+  /** Number of profiles for each number of attributes. */
   attributeProfiles: number;
-  /** Bytes of events that wait while the memory of the queue is looked at, about. */
+  /** Approximate bytes of events that wait while the memory of the queue is measured. */
   waitingBytes: number;
   /** Small envelopes that wait for a worker. */
   waitingEnvelopes: number;
-  /** Workspaces that send side by side, and users of each. */
+  /** Number of workspaces that send concurrently, and users of each. */
   tenants: number;
   usersOfTenant: number;
 }
 
 /**
- * @param seconds length of one measurement; under 3 it only shows that the bench runs
- * @param syncedRows of a sync, if not as many as go with the seconds
+ * @param seconds length of one measurement; below 3 it only shows that the bench runs
+ * @param syncedRows rows of a sync; by default proportional to the seconds
  */
 export function sizeOf(seconds: number, syncedRows?: number): Size {
   const real = seconds >= 3;
@@ -50,6 +50,9 @@ export function sizeOf(seconds: number, syncedRows?: number): Size {
   };
 }
 
-/** Requests on their way at once: enough that the pipelines are never idle, few enough that nothing times out. */
+/**
+ * Concurrent requests: enough that the pipelines are never idle, and few enough that requests do not time
+ * out.
+ */
 export const CONNECTIONS_OF_75 = 32;
 export const CONNECTIONS_OF_1 = 256;

@@ -1,6 +1,7 @@
 /**
- * Memory of the sources: reads rows of about 300 bytes from files of each format, and from a Postgres if there is one,
- * each in a process of its own, and prints rows per second and the most memory (resident) that the process ever had.
+ * Measures the memory of sources: reads rows of about 300 bytes from files of each format, and from a
+ * Postgres if one is given, each in a separate process, and prints rows per second and the peak resident
+ * memory.
  *
  *   node dist/tools/bench/sources.js [rows, default 1000000] [postgres://…, whose table penstock_bench is replaced]
  */
@@ -76,7 +77,7 @@ async function read({ definition, credentials }: Task): Promise<void> {
 }
 
 function row(index: number, rows: number): [id: string, updatedAt: string, payload: string] {
-  // Not in the order of time: they have to be sorted.
+  // The rows are not in the order of time, so they must be sorted.
   const moment = (index * 7919) % rows;
   const payload = JSON.stringify({ index, note: 'n'.repeat(200), tags: ['a', 'b'] });
   return [`user-${index}`, new Date(Date.UTC(2026, 0, 1) + moment).toISOString(), payload];

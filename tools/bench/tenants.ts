@@ -8,7 +8,7 @@ import { uuidAt } from './uuid-at.ts';
 
 /** A contender with many workspaces. */
 export interface Tenants extends Contender {
-  /** A key of each, the contender's own first. All are equally long. */
+  /** A key of each workspace, starting with the contender's own. All keys have the same length. */
   keys: readonly string[];
 }
 
@@ -23,7 +23,10 @@ const addKeys = `
   from unnest($1::uuid[], $2::text[], $3::bytea[]) as made (workspace_id, identifier, hash)
   cross join (select permissions from api_keys limit 1) as first`;
 
-/** The users that the traffic is about, of all workspaces, and as many as those together of the first one. */
+/**
+ * Inserts the users of the traffic for all workspaces; the first workspace gets as many users as all others
+ * together.
+ */
 const addUsers = `
   insert into profiles (workspace_id, id, external_id, custom_attributes, created_at, updated_at)
   select owner.id, ${uuidAt('now()')}, 'load-' || lpad(number::text, 8, '0'), '{"seeded": true}', now(), now()
@@ -33,7 +36,9 @@ const addUsers = `
   ) as owner
   cross join lateral generate_series(0, owner.users - 1) as number`;
 
-/** Workspaces beside the first, each with a key and users; the first has as many users as they together. */
+/**
+ * Adds workspaces, each with a key and users; the first workspace gets as many users as the others together.
+ */
 export async function addTenants(contender: Contender, size: Size): Promise<Tenants> {
   const { pool } = contender;
   const ids = Array.from({ length: size.tenants - 1 }, () => newId());

@@ -1,12 +1,13 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Contender } from './contender.ts';
 
-/** Milliseconds in which one that was woken finds its connections again. */
+/** Milliseconds in which a resumed contender restores its connections. */
 const SETTLE = 1000;
 
 /**
- * Lets one contender run at a time; the processes that the others name in `pids` stand still. Idle they would still ask
- * their queues and tell that they are there: eight of them took a fifth of a core from the one that was measured.
+ * Runs one contender at a time; the processes in `pids` of the others are stopped with a signal. Idle
+ * processes still poll their queues and send heartbeats: eight of them took a fifth of a core from the
+ * measured one.
  */
 export function createTurns() {
   const standing = new Set<Contender>();
@@ -18,13 +19,13 @@ export function createTurns() {
       try {
         process.kill(pid, name);
       } catch (error) {
-        // One that has ended by itself is found by whoever asks it for something.
+        // If a process has ended, the next request to it fails.
         if ((error as NodeJS.ErrnoException).code !== 'ESRCH') throw error;
       }
     }
   }
 
-  /** Another one is about to start or to run. */
+  /** Stops the running contender, because another one is about to start or run. */
   function pause(): void {
     if (!running || ended) return;
     signal(running, 'SIGSTOP');
@@ -34,7 +35,7 @@ export function createTurns() {
 
   return {
     pause,
-    /** Wakes a contender, if it stands still. */
+    /** Resumes a contender if it is stopped. */
     async give(contender: Contender): Promise<void> {
       if (running === contender || ended) return;
       pause();
@@ -43,7 +44,7 @@ export function createTurns() {
       signal(contender, 'SIGCONT');
       await sleep(SETTLE);
     },
-    /** Wakes all of them, so that they can be stopped; from now on nobody is paused. */
+    /** Resumes all contenders, so that they can be ended. From then on, contenders are no longer stopped. */
     end(): void {
       ended = true;
       for (const contender of standing) signal(contender, 'SIGCONT');

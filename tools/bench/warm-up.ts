@@ -3,7 +3,7 @@ import type { Environment } from './environment.ts';
 import { measurePipeline } from './pipeline.ts';
 import type { Size } from './size.ts';
 
-/** Both shapes, so that code is compiled, statements are prepared and pages are in memory. */
+/** Sends both request sizes, so that code is compiled, statements are prepared and pages are in memory. */
 export async function warmUp(
   contender: Contender,
   environment: Environment,

@@ -2,12 +2,12 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { type Answer, createClient } from '../../test/guarantees/keep-alive-client.ts';
 import type { Fleet } from '../../test/setup/fleet.ts';
 
-/** What a knock is about; nobody else goes by that name, and it is in no comparison. */
+/** User of the requests that test availability. It is used for no other purpose and not compared. */
 const knock = { external_id: 'nobody' };
 
 /**
- * Asks every edge one request after the other, as a client that wants to know how things stand; twice at least, since the
- * first answers may be those to what was on its way before.
+ * Sends requests to every web process in turn for the given time, as a client that checks availability, at
+ * least twice to each: the first responses may still belong to work that began earlier.
  */
 export async function knockFor(fleet: Fleet, key: string, milliseconds: number): Promise<Answer[]> {
   const client = createClient(key);
@@ -23,7 +23,7 @@ export async function knockFor(fleet: Fleet, key: string, milliseconds: number):
   return answers;
 }
 
-/** Milliseconds from now until every edge has answered a request with 201. */
+/** Returns the milliseconds from now until every web process has answered a request with 201. */
 export async function untilAccepted(fleet: Fleet, key: string, deadline: number): Promise<number> {
   const from = Date.now();
   const client = createClient(key);
@@ -42,7 +42,7 @@ export async function untilAccepted(fleet: Fleet, key: string, deadline: number)
   }
 }
 
-/** Answers that are no 503 as it is documented, with the time after which to come again. */
+/** Returns the responses that are not the documented 503 with its Retry-After. */
 export const notUnavailable = (answers: Answer[]): Answer[] =>
   answers.filter(
     ({ status, retryAfter, body }) =>
@@ -52,7 +52,7 @@ export const notUnavailable = (answers: Answer[]): Answer[] =>
 export const longest = (answers: { milliseconds: number }[]): number =>
   Math.max(0, ...answers.map(({ milliseconds }) => milliseconds));
 
-/** The value below which a share of them lies. */
+/** Returns the quantile of the values for a share. */
 export function quantile(values: number[], share: number): number {
   const sorted = [...values].sort((a, b) => a - b);
   return sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))] ?? Number.NaN;

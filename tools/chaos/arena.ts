@@ -9,17 +9,19 @@ import { startPostgresOnPort } from '../../test/setup/postgres-on-port.ts';
 import { TEMPLATE } from '../../test/setup/template.ts';
 import { binariesIn } from '../bench/environment.ts';
 
-/** A Postgres of the suite's own, on loopback, in a folder that goes away with it. */
+/**
+ * A separate Postgres of the suite on the loopback address, in a temporary folder that is removed with it.
+ */
 export interface Arena {
-  /** A migrated, empty database. */
+  /** Creates a migrated, empty database. */
   createDatabase(): Promise<{ url: string; drop(): Promise<void> }>;
   stop(): Promise<void>;
 }
 
-/** @param programs folder of Postgres's programs; those from npm unless told */
+/** @param programs folder of the Postgres programs; by default the programs of the npm package */
 export async function openArena(programs?: string): Promise<Arena> {
   const folder = mkdtempSync(path.join(tmpdir(), 'penstock-chaos-'));
-  // Postgres may run as another user, who has to pass.
+  // Postgres may run as another user, who must be able to enter the folder.
   chmodSync(folder, 0o755);
   const postgres = await startPostgresOnPort(
     path.join(folder, 'data'),
@@ -41,7 +43,7 @@ export async function openArena(programs?: string): Promise<Arena> {
   };
 }
 
-/** @returns its address */
+/** @returns the address of the database */
 async function makeDatabase(server: string, name: string, template = 'template1'): Promise<string> {
   await ask(server, `create database ${name} template ${template}`);
   const url = new URL(server);

@@ -15,14 +15,14 @@ import { residentMegabytes } from '../resident-megabytes.ts';
 import { startOwnPostgres } from './own-postgres.ts';
 import { refusePoison, takePoison } from './poison.ts';
 
-// A flood of dead letters against one web, one worker and one board:
+// Creates a large number of dead letters with one web, one worker and one console:
 //   npm run build:tools && node dist/tools/chaos/dead-letter-flood.js redis 100000 20000
-// The first number is that of all letters; the second that of those which go the whole way, through the edge, the queue
-// and a worker that Postgres refuses each of them. The others are put into the table.
+// The first number is the total of dead letters. The second is the number that goes through web, the queue
+// and a worker, where Postgres refuses each of them. The others are inserted into the table.
 
 const PER_REQUEST = 75;
 const TIME = '2026-01-02T03:04:05.000Z';
-/** Letters that are replayed at the end. */
+/** Number of dead letters that are replayed at the end. */
 const REPLAYED = 5000;
 const PASSWORD = 'correct horse battery';
 const run = promisify(execFile);
@@ -32,7 +32,7 @@ const say = (what: string, value: number | string, unit = '') =>
     `${what.padEnd(58)} ${typeof value === 'number' ? Math.round(value) : value} ${unit}\n`,
   );
 
-/** Megabytes. */
+/** Returns megabytes. */
 const memoryOf = ({ pid }: TestProcess): number => residentMegabytes(pid) ?? Number.NaN;
 
 async function timed<Result>(work: () => Promise<Result>): Promise<[milliseconds: number, Result]> {
@@ -65,7 +65,10 @@ async function main(): Promise<void> {
   const latencies: number[] = [];
   let flooding = true;
 
-  /** From the request until the event can be read, of somebody who has nothing to do with the flood. */
+  /**
+   * Measures the time from a request until its event can be read, for a workspace that is not part of the
+   * burst.
+   */
   async function bystand(): Promise<void> {
     const client = createClient(other.key);
     for (let number = 0; flooding; number++) {
@@ -131,7 +134,7 @@ async function main(): Promise<void> {
     [Math.max(0, letters - (await count()))],
   );
   say('dead letters in the table', await count());
-  // Three sweeps.
+  // Wait for three sweeps.
   const from = performance.now();
   while (performance.now() - from < 16_000) {
     most.worker = Math.max(most.worker, memoryOf(worker));

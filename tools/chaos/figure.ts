@@ -1,14 +1,17 @@
 import { loadavg } from 'node:os';
 
-/** What a figure may be. */
+/** The allowed range of a figure. */
 export interface Limit {
   atMost?: number;
   atLeast?: number;
-  /** Also where the machine is shared with other tests: the limit is far above what it takes alone. */
+  /**
+   * Whether the limit also applies when the machine is shared with other tests, because it is far above the
+   * usual value.
+   */
   firm?: boolean;
 }
 
-/** A figure of faults.md beside what was measured. */
+/** A figure of the list of faults with its measured value. */
 export interface Figure {
   name: string;
   measured: number;

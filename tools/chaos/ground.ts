@@ -5,18 +5,19 @@ import type { OwnPostgres } from './own-postgres.ts';
 
 export interface GroundOptions {
   createDatabase(): Promise<{ url: string }>;
-  /** Of every process. */
+  /** Environment of every process. */
   env?: Record<string, string>;
-  /** For scenarios that stop their Postgres. */
+  /** Starts a Postgres for scenarios that stop it. */
   startPostgres?(): Promise<OwnPostgres>;
 }
 
-/** What a scenario asks for beside the numbers of processes. */
+/** Options of a fleet that a scenario requests. */
 export type Wanted = FleetOptions & { url?: string };
 
 /**
- * What the short forms of scenarios share, one after the other: two stores, and a fleet as the last one has left it.
- * Each has a workspace of its own there. Who has found something, or spoils a fleet, is the last one on it.
+ * Stores and a fleet that the short forms of scenarios share, one after the other. Each scenario uses the
+ * fleet as the previous one left it, with a workspace of its own. A scenario with findings, or one that
+ * spoils the fleet, is the last one that uses it.
  */
 export class Ground {
   readonly #options: GroundOptions;
@@ -27,13 +28,18 @@ export class Ground {
     this.#options = options;
   }
 
-  /** The Postgres that a scenario may stop; undefined where there is none but the run's own. */
+  /**
+   * Returns the Postgres that a scenario may stop; undefined if there is only the Postgres of the whole run.
+   */
   postgres(): Promise<OwnPostgres> | undefined {
     this.#postgres ??= this.#options.startPostgres?.();
     return this.#postgres;
   }
 
-  /** The fleet with a new workspace and at least so many processes; undefined for who needs one of its own. */
+  /**
+   * Returns the shared fleet with a new workspace and at least the requested processes; undefined if the
+   * scenario needs its own fleet.
+   */
   async fleetFor(
     backend: Fleet['backend'],
     { edges = 0, workers = 0, env, url, ...other }: Wanted,
@@ -43,7 +49,7 @@ export class Ground {
     if (foreign || !isDeepStrictEqual(env, this.#options.env)) return undefined;
     if (url !== undefined && url !== postgres?.url) return undefined;
     if (this.#fleet) {
-      // Scenarios call theirs by the same names.
+      // All scenarios use the same workspace names.
       await this.#fleet.pool.query('update workspaces set name = id::text');
       this.#fleet.workspace = await createWorkspace(this.#fleet.pool);
     } else {
@@ -59,7 +65,7 @@ export class Ground {
     return fleet;
   }
 
-  /** Ends the fleet: the next scenario has another, on other stores. */
+  /** Ends the fleet. The next scenario gets a new fleet on other stores. */
   async leave(): Promise<void> {
     const fleet = this.#fleet;
     this.#fleet = undefined;

@@ -2,9 +2,10 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { everyLaneMoves, type Fleet } from '../../test/setup/fleet.ts';
 
 /**
- * Milliseconds until every lane has applied another envelope, also when Postgres, which is asked, is not back yet.
+ * Returns the milliseconds until every lane has applied another envelope. It retries while Postgres, which it
+ * queries, is unavailable.
  *
- * @param deadline milliseconds; past it Infinity
+ * @param deadline milliseconds after which the result is Infinity
  */
 export async function untilLanesMove(fleet: Fleet, deadline: number): Promise<number> {
   const from = Date.now();

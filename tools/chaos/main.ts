@@ -1,12 +1,12 @@
 /**
- * Breaks Penstock on purpose, on a Redis, a Postgres and processes of its own, and compares what its clients were
- * told with what is stored and with a sequential model.
+ * Breaks Penstock on purpose, on a Redis, a Postgres and processes of its own, and compares the responses to
+ * clients with the stored data and with a sequential model.
  *
  *   npm run chaos                            all scenarios, one after the other, on both forms of the queue
  *   npm run chaos -- 1 4 --backend redis     some of them
  *   npm run chaos -- --minutes 30 --seed 7   faults mixed at random over at least 1,000,000 objects
  *
- * Ends with 1 when a figure is missed or an invariant violated.
+ * Exits with status 1 if a figure is out of range or an invariant is violated.
  */
 
 import { runCommand } from '../../test/setup/run-command.ts';
@@ -48,7 +48,7 @@ async function main(): Promise<void> {
   if (results.some(({ passed }) => !passed)) process.exitCode = 1;
 }
 
-/** By number, or the long form as the only one. */
+/** Returns the scenarios with the given numbers, or only the long form. */
 function chooseScenarios(
   { numbers, minutes, objects }: ChaosOptions,
   print: (line: string) => void,

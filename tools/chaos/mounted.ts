@@ -3,7 +3,7 @@ import { closeSync, mkdirSync, openSync, rmSync, statfsSync, writeSync } from 'n
 import path from 'node:path';
 import { leaveBehind, temporaryFolder } from '../../test/setup/left-behind.ts';
 
-/** Why no small file system can be made here; undefined: it can. */
+/** Returns why no small file system can be mounted here; undefined if it can. */
 export function cannotMount(): string | undefined {
   try {
     mountSmallDisk(1).unmount();
@@ -14,7 +14,7 @@ export function cannotMount(): string | undefined {
   }
 }
 
-/** A file system of its own, in memory, that is soon full. Unmounted at the end. */
+/** Mounts a separate in-memory file system that is quickly full. It is unmounted at the end. */
 export function mountSmallDisk(megabytes: number) {
   const folder = path.join(temporaryFolder('penstock-disk-'), 'disk');
   mkdirSync(folder);
@@ -35,14 +35,14 @@ export function mountSmallDisk(megabytes: number) {
   return {
     folder,
     unmount,
-    /** Leaves so many bytes free. */
+    /** Fills the disk until the given number of bytes is free. */
     fill(rest: number): void {
       rmSync(ballast, { force: true });
       const file = openSync(ballast, 'w');
       try {
         while (free() > rest) writeSync(file, Buffer.alloc(Math.min(free() - rest, 1_048_576)));
       } catch {
-        // Somebody else has taken the last of it meanwhile.
+        // Another process has written the last free bytes meanwhile.
       } finally {
         closeSync(file);
       }

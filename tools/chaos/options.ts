@@ -2,18 +2,22 @@ import { Command, InvalidArgumentError, Option } from 'commander';
 import { type Backend, backends } from '../../test/setup/fleet.ts';
 
 export interface ChaosOptions {
-  /** Faults by number; empty: all. */
+  /** Faults by number; empty means all. */
   numbers: number[];
-  /** Length of the long form, in which faults come mixed at random; absent: one scenario after the other. */
+  /**
+   * Minutes of the long form with randomly mixed faults. If absent, the scenarios run one after the other.
+   */
   minutes?: number;
-  /** Least number of acknowledged objects in the long form. */
+  /** Minimum number of acknowledged objects in the long form. */
   objects: number;
   seed: number;
   backends: Backend[];
   short: boolean;
 }
 
-/** `arguments_` as in `process.argv`. Ends the process with a message when something is wrong. */
+/**
+ * Parses `arguments_`, which has the form of `process.argv`. Exits with a message if an argument is invalid.
+ */
 export function readOptions(arguments_: string[]): ChaosOptions {
   const command = new Command('npm run chaos --')
     .description('Break Penstock on purpose, and compare what clients were told with what is stored.')

@@ -5,13 +5,13 @@ import { migrate } from '../../src/processes/migrate.ts';
 import { leaveBehind, temporaryFolder } from '../../test/setup/left-behind.ts';
 import { startPostgresOnPort } from '../../test/setup/postgres-on-port.ts';
 
-/** A Postgres of a scenario's own, which may be stopped and started again on the same port. */
+/** A separate Postgres of a scenario that can be stopped and restarted on the same port. */
 export interface OwnPostgres {
   url: string;
   folder: string;
-  /** Without a word to its clients and without a checkpoint, as `pg_ctl stop -m immediate` does. */
+  /** Stops it without notice to its clients and without a checkpoint, like `pg_ctl stop -m immediate`. */
   stopImmediately(): Promise<void>;
-  /** Resolves when it has ended by itself, or at once if it has. */
+  /** Resolves when the server has ended. */
   exited(): Promise<unknown>;
   startAgain(): Promise<void>;
   stop(): Promise<void>;

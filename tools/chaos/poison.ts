@@ -2,9 +2,9 @@ import type { Pool } from 'pg';
 import { makeTriggers } from '../../test/setup/make-triggers.ts';
 
 /**
- * From now on the store refuses every event of the name `poison`, as it would an object that no statement can take.
+ * Makes the store refuse every event with the name `poison`, like an object that no statement can store.
  *
- * @param reason what it says
+ * @param reason error message
  */
 export async function refusePoison(pool: Pool, reason = 'the store refuses poison'): Promise<void> {
   await makeTriggers(pool, [

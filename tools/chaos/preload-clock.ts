@@ -1,6 +1,4 @@
-/**
- * Put before a process by `--import`: its clock is CHAOS_CLOCK_MS wrong. Timers go on as before.
- */
+/** Preloaded by `--import`: shifts the clock of a process by CHAOS_CLOCK_MS. Timers are not affected. */
 const shift = Number(process.env.CHAOS_CLOCK_MS);
 const Real = Date;
 

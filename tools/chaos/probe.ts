@@ -1,13 +1,13 @@
 import type { Fleet } from '../../test/setup/fleet.ts';
 
-/** One answer, whatever it is. */
+/** A response with any status. */
 export interface Probed {
   status: number;
   text: string;
   milliseconds: number;
 }
 
-/** Sends a body as it is, on a connection of its own. */
+/** Sends a body unchanged over a separate connection. */
 export async function probe(
   port: number,
   key: string,
@@ -25,7 +25,7 @@ export async function probe(
     const text = await response.text();
     return { status: response.status, text, milliseconds: performance.now() - from };
   } catch (error) {
-    // It was answered and cut before all of it was sent, or not answered at all.
+    // The connection was closed before the whole body was sent, or there was no response.
     return {
       status: 0,
       text: String((error as Error).cause ?? error),
@@ -34,7 +34,7 @@ export async function probe(
   }
 }
 
-/** Seconds that the event loop of an edge was held up at the worst since it was last asked. */
+/** Returns the maximum event-loop lag of the web processes in seconds since the previous call. */
 export async function eventLoopLag({ edges }: Fleet): Promise<number> {
   const lags = await Promise.all(
     edges.map(async ({ port }) => {

@@ -1,6 +1,6 @@
 import { Presets, SingleBar } from 'cli-progress';
 
-/** A bar on stderr over the scenarios, with what the present one is doing; drawn only on a terminal. */
+/** Shows a progress bar over the scenarios with the current activity on stderr if it is a terminal. */
 export function createProgress(total: number) {
   const bar = new SingleBar(
     {
@@ -22,7 +22,7 @@ export function createProgress(total: number) {
       process.stdout.write(`${line}\n`);
       start();
     },
-    /** Prints what has come out of one scenario. */
+    /** Prints the result of a scenario. */
     done(text: string): void {
       finished++;
       bar.stop();

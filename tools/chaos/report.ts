@@ -3,15 +3,15 @@ import type { Sums } from './check/people.ts';
 import { describeFigure } from './figure.ts';
 import type { Scene } from './scene.ts';
 
-/** What came of one scenario. */
+/** Result of a scenario. */
 export interface ScenarioResult {
   title: string;
   passed: boolean;
-  /** Absent when it was impossible. */
+  /** Absent if the scenario could not run. */
   scene?: Scene;
-  /** Why it could not be run on this machine. */
+  /** Reason why it could not run on this machine. */
   impossible?: string;
-  /** The scenario itself came to no end. */
+  /** Error of the scenario itself. */
   broken?: string;
   seconds: number;
   load?: number;
@@ -37,7 +37,7 @@ export function describeResult({
   return `${lines.join('\n')}\n`;
 }
 
-/** Over all scenarios. */
+/** Formats the totals over all scenarios. */
 export function describeTotals(results: ScenarioResult[]): string {
   const total = (name: keyof Sums) =>
     results

@@ -12,12 +12,12 @@ interface RunOptions {
   arena: Pick<Arena, 'createDatabase'>;
   short: boolean;
   seed: number;
-  /** What the short form shares with others; absent: it ends all that it has started. */
+  /** Fleet and stores that short forms share. If absent, the scenario ends everything that it started. */
   ground?: Ground;
   say(what: string): void;
 }
 
-/** Runs one scenario, on a database of its own or on shared ground, and ends what nobody else uses. */
+/** Runs a scenario on its own database or on shared stores, and ends everything that is not shared. */
 export async function runScenario(scenario: Scenario, options: RunOptions): Promise<ScenarioResult> {
   const { backend, arena, ground, say } = options;
   const title = `${scenario.number} ${scenario.fault} (${backend})`;

@@ -1,16 +1,19 @@
 import type { Backend } from '../../test/setup/fleet.ts';
 import type { Scene } from './scene.ts';
 
-/** One fault. */
+/** A scenario for one fault. */
 export interface Scenario {
-  /** Its number in the list of faults. */
+  /** Number in the list of faults. */
   number: number;
   fault: string;
-  /** The forms of the queue for which it makes sense. */
+  /** The forms of the queue that it applies to. */
   backends: readonly Backend[];
-  /** Why it cannot be run on this machine, if so. */
+  /** Returns why it cannot run on this machine; undefined if it can. */
   impossible?(): string | undefined;
-  /** Its fleet is no place for another scenario afterwards: clocks are wrong, or a loss stands there to be confirmed. */
+  /**
+   * Whether its fleet cannot be used by another scenario, because clocks are wrong or an unconfirmed loss
+   * remains.
+   */
   spoils?: true;
   run(scene: Scene): Promise<void>;
 }

@@ -18,12 +18,12 @@ import { type OwnPostgres, startOwnPostgres } from './own-postgres.ts';
 
 export interface SceneOptions {
   backend: Backend;
-  /** A migrated, empty database of its own. */
+  /** Creates a separate migrated, empty database. */
   createDatabase(): Promise<{ url: string }>;
-  /** The form that is part of the tests: seconds instead of minutes. */
+  /** Whether to run the short form, which is part of the tests and takes seconds instead of minutes. */
   short: boolean;
   seed: number;
-  /** What it shares with other scenarios. */
+  /** Fleet and stores that are shared with other scenarios. */
   ground?: Ground;
   say(what: string): void;
 }
@@ -31,26 +31,26 @@ export interface SceneOptions {
 export interface Settling {
   load?: Load;
   circles?: Circles;
-  /** Milliseconds in which everything accepted is applied. */
+  /** Milliseconds in which all accepted objects must be applied. */
   deadline?: number;
-  /** Called when nothing waits any more, before anything is compared. */
+  /** Called when the queue is empty, before the comparison. */
   whenDrained?(): Promise<unknown>;
-  /** Which acknowledged requests may be lost. */
+  /** Returns whether an acknowledged request may be lost. */
   mayLose?(request: RequestEntry): boolean;
-  /** Megabytes by which a process that was there all the time may have grown. */
+  /** Megabytes by which a process may have grown during the scenario. */
   growth?: number;
-  /** What else is to be compared when the queue is empty. */
+  /** Returns findings of further comparisons after the queue is empty. */
   compare?(): Promise<Finding[]>;
 }
 
-/** Findings that a report names; there may be as many as objects. */
+/** Maximum findings that a report names. There may be as many findings as objects. */
 const NAMED = 5;
 const LOOK_MS = 100;
 
-/** Milliseconds after which a failed job has failed for good. */
+/** Milliseconds after which a failed job counts as permanently failed. */
 const FOR_GOOD_MS = 20_000;
 
-/** What a scenario works with, and what it leaves behind: figures, findings and sums. */
+/** The context of a scenario and its results: figures, findings and sums. */
 export class Scene {
   readonly backend: Backend;
   readonly short: boolean;
@@ -60,9 +60,9 @@ export class Scene {
   readonly figures: Figure[] = [];
   readonly findings: Finding[] = [];
   readonly sums: Sums[] = [];
-  /** Milliseconds. */
+  /** Milliseconds of each recovery. */
   readonly recoveries: number[] = [];
-  /** What is worth knowing beside the figures. */
+  /** Further information for the report. */
   readonly notes: string[] = [];
   readonly #options: SceneOptions;
   readonly #memory = new Map<Fleet, Map<number, number>>();
@@ -77,7 +77,7 @@ export class Scene {
     this.say = options.say;
   }
 
-  /** The long or the short form of a length. */
+  /** Returns the value for the long or the short form. */
   choose<T>(long: T, short: T): T {
     return this.short ? short : long;
   }
@@ -86,7 +86,7 @@ export class Scene {
     return this.#options.createDatabase();
   }
 
-  /** A Redis, and something in front of it; undefined where the queue is in Postgres. */
+  /** Starts a Redis with a proxy; undefined if the queue is in Postgres. */
   async startRedisBehind<T>(
     open: (url: string) => Promise<T>,
   ): Promise<{ server: TestRedis; proxy: T } | undefined> {
@@ -111,17 +111,17 @@ export class Scene {
     return fleet;
   }
 
-  /** A Postgres that may be stopped. */
+  /** Returns a Postgres that may be stopped. */
   async startPostgres(): Promise<OwnPostgres> {
     return (await this.#options.ground?.postgres()) ?? startOwnPostgres();
   }
 
-  /** Ends the fleets that it shares with nobody. */
+  /** Ends the fleets that are not shared. */
   async stop(): Promise<void> {
     for (const fleet of this.#own) await fleet.stop().catch(() => {});
   }
 
-  /** Notes what the processes take now; `settle` compares. */
+  /** Records the current memory of the processes, which `settle` compares. */
   noteMemory(fleet: Fleet): void {
     const members = [...fleet.edges, ...fleet.workers];
     this.#memory.set(fleet, new Map(members.map(({ pid }) => [pid, residentMegabytes(pid) ?? Number.NaN])));
@@ -141,7 +141,7 @@ export class Scene {
 
   /**
    * Ends the load, waits until the queue is empty, and checks I1 to I6.
-   * @returns when it was empty, in epoch milliseconds
+   * @returns the time at which the queue was empty, in epoch milliseconds
    */
   async settle(
     fleet: Fleet,
@@ -183,7 +183,7 @@ export class Scene {
     return { drained };
   }
 
-  /** @returns milliseconds */
+  /** @returns the milliseconds until the queue was empty */
   async #drain(fleet: Fleet, patience: number): Promise<number> {
     const from = Date.now();
     let waiting = Number.NaN;
@@ -202,7 +202,10 @@ export class Scene {
     return Date.now() - from;
   }
 
-  /** What the queue holds in the end. Workers clear what merely could not be called completed, every few seconds. */
+  /**
+   * Returns the final counts of the queue. Every few seconds, workers remove applied jobs that could not be
+   * completed.
+   */
   async #countAtRest(fleet: Fleet) {
     const deadline = Date.now() + FOR_GOOD_MS;
     for (;;) {
@@ -238,7 +241,7 @@ export class Scene {
     return this.figures.every(({ passed }) => passed) && this.findings.length === 0;
   }
 
-  /** The findings of each invariant, the first few by name. */
+  /** Describes the findings of each invariant, up to the maximum. */
   describeFindings(): string[] {
     return (Object.keys(invariants) as Invariant[]).flatMap((invariant) => {
       const of = this.findings.filter((finding) => finding.invariant === invariant);

@@ -8,17 +8,17 @@ export interface Traffic {
   fleet: Fleet;
   load: Load;
   circles: Circles;
-  /** Of a workspace that is in no comparison. */
+  /** API key of a workspace that is not compared. */
   knockKey: string;
 }
 
 /**
- * Objects a second in the short form: batches overlap, and the cores that it shares with other tests are left to what is
- * started and killed meanwhile.
+ * Objects per second in the short form. Batches overlap at this rate, and the cores, which are shared with
+ * other tests, have capacity left for the processes that are started and killed.
  */
 const SHORT_RATE = 300;
 
-/** A fleet under load, warm: the usual beginning of a scenario. */
+/** Starts a fleet under load and warms it up, as most scenarios begin. */
 export async function beginTraffic(
   scene: Scene,
   fleetOptions: FleetOptions & { url?: string } = {},
@@ -38,10 +38,10 @@ export async function beginTraffic(
   return { fleet, load, circles, knockKey };
 }
 
-/** Seconds in which full load is measured. */
+/** Seconds for measuring full load. */
 const CALIBRATION = 5;
 
-/** Sends as much as the workers apply, and then a share of it. @returns objects a second at full load */
+/** Measures full load, then sends a share of it. @returns objects per second at full load */
 export async function throttle(scene: Scene, { load }: Traffic, share: number): Promise<number> {
   scene.say('measuring full load');
   const [before, from] = [load.journal.acknowledged, performance.now()];

@@ -2,19 +2,19 @@ import { createServer, connect as dial, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { leaveBehind } from '../../test/setup/left-behind.ts';
 
-/** What a bad network does; each can change while connections are open. */
+/** Properties of a bad network. They may change while connections are open. */
 export interface Trouble {
-  /** Milliseconds that each chunk is late, in each direction. */
+  /** Delay of each chunk in each direction, in milliseconds. */
   delay: number;
   /** Share of chunks at which the connection is reset instead. */
   resets: number;
-  /** Of each connection in each direction. */
+  /** Bytes per second of each connection in each direction. */
   bytesPerSecond: number;
 }
 
 export const noTrouble: Trouble = { delay: 0, resets: 0, bytesPerSecond: Number.POSITIVE_INFINITY };
 
-/** A TCP proxy in front of a store that behaves as a bad network does. Closed at the end. */
+/** Starts a TCP proxy before a store that simulates a bad network. It is closed at the end. */
 export async function startTroubleProxy(url: string, random: () => number) {
   const target = new URL(url);
   const sockets = new Set<Socket>();
@@ -34,7 +34,7 @@ export async function startTroubleProxy(url: string, random: () => number) {
         sockets.delete(from);
         to.destroy();
       });
-      /** Chunks keep their order, however late they are. */
+      /** Chunks keep their order, whatever their delay. */
       let before: Promise<void> = Promise.resolve();
       from.on('data', (chunk) => {
         const late = sleep(trouble.delay);
@@ -51,7 +51,7 @@ export async function startTroubleProxy(url: string, random: () => number) {
             await sleep((chunk.length / trouble.bytesPerSecond) * 1000);
           if (!to.destroyed) to.write(chunk);
         });
-        // What is only late must not hold up what follows; what is slow must.
+        // A delayed chunk must not hold up the following ones; a limited rate must.
         if (!Number.isFinite(trouble.bytesPerSecond)) from.resume();
         else void before.then(() => from.resume());
       });
@@ -65,7 +65,7 @@ export async function startTroubleProxy(url: string, random: () => number) {
   const proxied = new URL(url);
   proxied.port = String((server.address() as { port: number }).port);
   return {
-    /** The store behind the proxy. */
+    /** Address of the store through the proxy. */
     url: proxied.href,
     set: (next: Partial<Trouble>) => void Object.assign(trouble, noTrouble, next),
     resets: () => resets,

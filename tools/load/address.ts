@@ -11,8 +11,8 @@ loopback.addSubnet('127.0.0.0', 8);
 loopback.addAddress('::1', 'ipv6');
 
 /**
- * Where the service listens, as an address that needs no further look-up.
- * @throws {Error} when it is another machine and that is not allowed, or not plain HTTP
+ * Resolves the address of the service to an IP address.
+ * @throws {Error} if the address is another machine and that is not allowed, or is not plain HTTP
  */
 export async function resolveTarget(url: string, allowRemote: boolean): Promise<Address> {
   const { protocol, hostname, port } = new URL(url);

@@ -7,31 +7,31 @@ import {
   USER_MARK,
 } from './traffic.ts';
 
-/** A whole request, head and body, ready to be written; the users in it change from one sending to the next. */
+/** A complete request, header and body, as bytes. Its users are replaced before each sending. */
 export interface Message {
   bytes: Buffer;
-  /** Where each user's eight digits begin. */
+  /** Offsets of each user's eight digits. */
   users: number[];
 }
 
 export interface BodyOptions {
-  /** Objects per request, or the fewest and the most: the three kinds in turn. */
+  /** Objects per request, or a range of them. The three kinds take turns. */
   objects: number | readonly [least: number, most: number];
-  /** Share of objects that will be refused. */
+  /** Share of objects that will be rejected. */
   badShare: number;
-  /** The three kinds, unless these. */
+  /** Kinds of objects; by default all three. */
   kinds?: readonly TrafficKind[];
-  /** How many names events have; absent: those of the traffic. */
+  /** Number of different event names; by default the names of the traffic. */
   eventNames?: number;
 }
 
 /**
- * How often each user comes. `few-often`: the lower the number, the more often; `evenly`: all alike; `tenth`: a tenth of the
- * users has nine tenths of the objects.
+ * Distribution of the objects over the users. `few-often`: the lower the number, the more frequent; `evenly`:
+ * uniform; `tenth`: a tenth of the users have nine tenths of the objects.
  */
 export type Spread = 'few-often' | 'evenly' | 'tenth';
 
-/** Says whose the next object is. */
+/** Returns a function that chooses the user of the next object. */
 export function userPicker(
   { users, spread = 'few-often' }: { users: number; spread?: Spread | undefined },
   random: () => number,
@@ -50,9 +50,9 @@ const mark = Buffer.from(USER_MARK);
 const ZERO = 0x30;
 
 /**
- * Makes `count` different messages ahead, so that sending one costs no more than writing its user ids.
+ * Creates `count` different messages in advance, so that sending a message only costs writing its user ids.
  *
- * @param head the request's head up to, but without, Content-Length
+ * @param head header of the request up to, but without, Content-Length
  * @param now epoch milliseconds
  */
 export function makeMessages(
@@ -95,17 +95,17 @@ export function toMessage(head: string, body: string): Message {
   return { bytes, users };
 }
 
-/** Gives every object of the message a user. */
+/** Assigns a user to every object of the message. */
 export function assignUsers({ bytes, users }: Message, pickUser: () => number): void {
   for (const at of users) writeDigits(bytes, at, pickUser());
 }
 
-/** Lets a message be of the workspace that has this key. @param at where the key that it was made with begins */
+/** Replaces the API key of a message. @param at offset of the key that it was created with */
 export function assignKey({ bytes }: Message, key: string, at: number): void {
   bytes.write(key, at, 'latin1');
 }
 
-/** Gives the objects the users `first`, `first` + 1 and so on. */
+/** Assigns the users `first`, `first` + 1 and so on to the objects. */
 export function assignUsersFrom({ bytes, users }: Message, first: number): void {
   users.forEach((at, index) => {
     writeDigits(bytes, at, first + index);
@@ -120,7 +120,7 @@ function writeDigits(bytes: Buffer, at: number, value: number): void {
   }
 }
 
-/** A head for POSTs of JSON with a key; Content-Length and the empty line come with the body. */
+/** Returns the header of a POST of JSON with a key. `toMessage` adds Content-Length and the empty line. */
 export function postHead(host: string, path: string, key: string): string {
   return (
     `POST ${path} HTTP/1.1\r\nHost: ${host}\r\nAuthorization: Bearer ${key}\r\n` +
@@ -128,7 +128,7 @@ export function postHead(host: string, path: string, key: string): string {
   );
 }
 
-/** Any one of the messages, taken out of the pool while it is being sent. */
+/** Removes a random message from the pool. It must be added again after it was sent. */
 export function takeMessage(pool: Message[], random: () => number): Message {
   const index = Math.floor(random() * pool.length);
   const message = pool[index]!;

@@ -4,20 +4,20 @@ import type { Observer } from './observer.ts';
 
 const findWorkspace = 'select workspace_id::text as id from api_keys where key_hash = $1';
 
-/** Objects of /users/track alone. */
+/** Counts objects of /users/track without identity operations. */
 const countApplied = `
   select (
     (select coalesce(sum(objects + dead_letters), 0) from lane_totals) -
     (select coalesce(sum(identity), 0) from usage)
   )::float8 as applied`;
 
-/** By the unique index profiles_external_id. */
+/** Uses the unique index profiles_external_id. */
 const findProfile = 'select from profiles where workspace_id = $1 and external_id = $2';
 
 /**
- * Looks into the service's own Postgres: exact and cheap.
- * @param key an API key of the workspace that is written to
- * @throws {Error} when the database does not know the key
+ * Creates an observer that queries the service's own Postgres, which is exact and cheap.
+ * @param key an API key of the workspace that receives the traffic
+ * @throws {Error} if the key is not in the database
  */
 export async function observeDatabase(databaseUrl: string, key: string): Promise<Observer> {
   const pool = new pg.Pool({ connectionString: databaseUrl, max: 2 });

@@ -1,11 +1,14 @@
 import type { Observer } from './observer.ts';
 
-/** Sees what a client sees: the fleet's counters in /metrics and the profiles that /users/export/ids returns. */
+/**
+ * Creates an observer with the view of a client: the counters of the installation in /metrics, and the
+ * profiles that /users/export/ids returns.
+ */
 export function observeHttp(url: string, key: string, metricsToken?: string): Observer {
   const headers = metricsToken ? { Authorization: `Bearer ${metricsToken}` } : {};
   return {
     source: 'the counters in /metrics',
-    // Reading back has a limit of 2,500 requests per minute, and one probe may ask some ten times.
+    // /users/export/ids has a limit of 2,500 requests per minute, and one probe may send about ten requests.
     probeEvery: 1000,
     lookEvery: 100,
     async applied() {

@@ -1,11 +1,11 @@
-/** Each bucket is this much wider than the one before: a percentile is right to 1 %. */
+/** Logarithm of the ratio between two buckets. Percentiles are accurate to 1 %. */
 const GROWTH = Math.log(1.01);
-/** Milliseconds; what is faster counts as this. */
+/** Milliseconds of the first bucket, which also counts shorter durations. */
 const LEAST = 0.01;
-/** Reaches to about 20 minutes. */
+/** Number of buckets, which is enough for about 20 minutes. */
 const BUCKETS = 1900;
 
-/** Collects durations in milliseconds, any number of them in 15 KB. */
+/** Creates a histogram of durations in milliseconds, which takes 15 KB for any number of them. */
 export function createLatencies() {
   const buckets = new Float64Array(BUCKETS);
   let count = 0;
@@ -18,7 +18,7 @@ export function createLatencies() {
       count++;
       if (milliseconds > longest) longest = milliseconds;
     },
-    /** Undefined when nothing was collected. */
+    /** Returns undefined if no duration was added. */
     summary(): LatencySummary | undefined {
       if (count === 0) return undefined;
       return { count, p50: percentile(0.5), p99: percentile(0.99), max: longest };
@@ -33,7 +33,7 @@ export function createLatencies() {
   }
 }
 
-/** Milliseconds. */
+/** Durations in milliseconds. */
 export interface LatencySummary {
   count: number;
   p50: number;

@@ -1,11 +1,11 @@
 /**
- * Sends real-shaped traffic to a running Penstock and says how it went.
+ * Sends realistic traffic to a running Penstock and reports the results.
  *
  *   npm run load -- --key "$PENSTOCK_API_KEY" --seconds 20
  *
- * Prints requests per second, objects accepted and applied per second, the time of an answer and the time until an
- * accepted object can be read (p50, p99, longest), the objects refused, what the generator itself took of the
- * cores, and every kind of error with its number.
+ * Prints requests per second, objects accepted and applied per second, the response time and the time until
+ * an accepted object can be read (p50, p99, maximum), the rejected objects, the cores that the generator
+ * itself used, and the number of each kind of error.
  */
 import { Presets, SingleBar } from 'cli-progress';
 import { resolveTarget } from './address.ts';
@@ -16,7 +16,7 @@ import { deleteUsers } from './probes.ts';
 import { describeResult } from './report.ts';
 import { type LoadOptions, runLoad } from './run-load.ts';
 
-/** Longest wait until all that was accepted is applied, in seconds. */
+/** Maximum seconds to wait until all accepted objects are applied. */
 const DRAIN_SECONDS = 120;
 
 async function main(): Promise<void> {
@@ -48,7 +48,7 @@ async function main(): Promise<void> {
   }
 }
 
-/** Deletes the probe users. @returns what happened, for the report */
+/** Deletes the probe users. @returns a sentence about the result for the report */
 async function describeRemoval({ url, key }: LoadArguments, users: string[]): Promise<string> {
   try {
     await deleteUsers(url, key, users);
@@ -59,7 +59,7 @@ async function describeRemoval({ url, key }: LoadArguments, users: string[]): Pr
   }
 }
 
-/** A bar on stderr, drawn only on a terminal. */
+/** Shows a progress bar on stderr if it is a terminal. */
 function showProgress({ seconds }: LoadArguments) {
   const bar = new SingleBar(
     {

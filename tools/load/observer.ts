@@ -1,14 +1,17 @@
-/** What a run can see of the service behind its answers. */
+/** Observes the state of the service apart from its responses. */
 export interface Observer {
-  /** Where the figures come from, for the report. */
+  /** Source of the figures, for the report. */
   source: string;
-  /** Objects that the workers are done with since the installation was made: applied, or dead letters. */
+  /**
+   * Returns the number of objects that the workers have processed since the installation was created: applied
+   * objects and dead letters.
+   */
   applied(): Promise<number>;
-  /** Whether the profile with this external id can be read. */
+  /** Returns whether the profile with this external id can be read. */
   isReadable(externalId: string): Promise<boolean>;
   /** Milliseconds between two probes. */
   probeEvery: number;
-  /** Milliseconds between two looks at what is applied: bounds the error of the applied rate. */
+  /** Milliseconds between two reads of the applied objects, which limits the error of the applied rate. */
   lookEvery: number;
   stop(): Promise<void>;
 }

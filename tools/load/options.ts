@@ -1,6 +1,6 @@
 import { Command, InvalidArgumentError, Option } from 'commander';
 
-/** What the command line says. */
+/** The arguments of the command line. */
 export interface LoadArguments {
   url: string;
   key: string;
@@ -8,7 +8,7 @@ export interface LoadArguments {
   connections: number;
   objects: number;
   users: number;
-  /** Per cent. */
+  /** Percent. */
   bad: number;
   rate: number;
   databaseUrl?: string;
@@ -17,10 +17,12 @@ export interface LoadArguments {
   allowRemote: boolean;
 }
 
-/** The spec's most objects of one kind, three times over: what one request can hold. */
+/** Maximum objects of one request: the limit of the specification for each of the three kinds. */
 const MOST_OBJECTS = 225;
 
-/** `arguments_` as in `process.argv`. Ends the process with a message when something is wrong. */
+/**
+ * Parses `arguments_`, which has the form of `process.argv`. Exits with a message if an argument is invalid.
+ */
 export function readArguments(arguments_: string[]): LoadArguments {
   const command = new Command('npm run load --')
     .description('Send real-shaped traffic to a running Penstock and report how it went.')

@@ -1,10 +1,12 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 
 /**
- * Says when to send the next request: at once (`rate` 0), or `rate` times a second, evenly.
+ * Creates a schedule for the requests: without a pause (`rate` 0), or `rate` times a second at even
+ * intervals.
  *
- * `next` resolves with the time from which that request's wait is measured: the moment at which it was due
- * when all connections were busy then, so that a slow answer counts for the requests that it held up too.
+ * `next` resolves with the time from which the latency of that request is measured. If all connections were
+ * busy when the request was due, that is the due time, so that a slow response also counts for the requests
+ * that it delays.
  */
 export function createPace(rate: number, start: number, end: number): { next(): Promise<number> | number } {
   if (rate === 0) return { next: () => performance.now() };

@@ -5,10 +5,10 @@ import { createLatencies, type LatencySummary } from './latencies.ts';
 import type { Observer } from './observer.ts';
 import { countAnswer, type Tally } from './tally.ts';
 
-/** Between the first two looks, in ms; later ones wait a tenth of the time that has gone by. */
+/** Milliseconds between the first two checks. Each later check waits a tenth of the elapsed time. */
 const LOOK_AGAIN = 2;
 
-/** A probe that nobody can read after so many ms ends the measurement. */
+/** Milliseconds after which a profile that cannot be read ends the measurement. */
 const PATIENCE = 60_000;
 
 export interface ProbeOptions {
@@ -16,23 +16,23 @@ export interface ProbeOptions {
   port: number;
   key: string;
   observer: Observer;
-  /** `performance.now()` after which no probe is sent; looked at before each. */
+  /** `performance.now()` after which no probe is sent. It is read before each probe. */
   readonly end: number;
 }
 
 export interface ProbeResult {
-  /** From the answer that accepted a profile until it could be read. */
+  /** Time from the response that accepted a profile until the profile could be read. */
   readable: LatencySummary | undefined;
-  /** Why there is no more to tell, if so. */
+  /** Reason why the probes ended early, if they did. */
   trouble: string | undefined;
-  /** External ids of the users that the probes made. */
+  /** External ids of the users that the probes created. */
   users: string[];
 }
 
-/** External ids in one request to /users/delete, by the API's contract. */
+/** Maximum external ids in one request to /users/delete. */
 const MOST_DELETED = 50;
 
-/** @throws {Error} naming the answer if one request is refused */
+/** @throws {Error} naming the response if a request is rejected */
 export async function deleteUsers(url: string, key: string, users: string[]): Promise<void> {
   for (let first = 0; first < users.length; first += MOST_DELETED) {
     const response = await fetch(new URL('/users/delete', url), {
@@ -46,8 +46,8 @@ export async function deleteUsers(url: string, key: string, users: string[]): Pr
 }
 
 /**
- * Beside the load, one request at a time that makes a profile of its own, which is then looked for. Its
- * objects count in `tally` like all others.
+ * Sends one request at a time alongside the load. Each creates a profile, which is then read until it is
+ * found. Its objects count in `tally` like all others.
  */
 export async function runProbes(options: ProbeOptions, tally: Tally): Promise<ProbeResult> {
   const { observer, key, host, port } = options;
@@ -78,7 +78,7 @@ export async function runProbes(options: ProbeOptions, tally: Tally): Promise<Pr
   return { readable: latencies.summary(), trouble, users };
 }
 
-/** Milliseconds until then. */
+/** Returns the milliseconds until the profile can be read. */
 async function waitUntilReadable(observer: Observer, externalId: string): Promise<number> {
   const accepted = performance.now();
   for (;;) {

@@ -1,4 +1,6 @@
-/** Numbers in [0, 1) that look random and are the same in every run (mulberry32). */
+/**
+ * Creates a generator of pseudo-random numbers in [0, 1) with the same sequence in every run (mulberry32).
+ */
 export function createRandom(seed: number): () => number {
   let state = seed >>> 0;
   return () => {
@@ -9,7 +11,7 @@ export function createRandom(seed: number): () => number {
   };
 }
 
-/** One of the values, each as likely as the others. */
+/** Returns one of the values with equal probability. */
 export function pick<T>(random: () => number, values: readonly T[]): T {
   return values[Math.floor(random() * values.length)]!;
 }

@@ -2,12 +2,12 @@ import type { LatencySummary } from './latencies.ts';
 import type { Observer } from './observer.ts';
 import type { LoadResult } from './run-load.ts';
 
-/** What to do about 429: the limit is meant for strangers, not for a measurement. */
+/** Hint for responses with status 429: the default limit is too low for a measurement. */
 const RAISE_THE_LIMIT =
   'The rate limit was met. Raise it and run again:\n' +
   '  penstock limits set --workspace default --bucket users.track --requests 100000000 --window-seconds 60\n';
 
-/** The result for people. */
+/** Formats the result as text. */
 export function describeResult(result: LoadResult, observer: Observer): string {
   const { tally, seconds, applied, accept, probes, generatorCores } = result;
   const lines = [

@@ -22,44 +22,44 @@ import { countAnswer, countError, emptyTally, type Tally } from './tally.ts';
 export interface LoadOptions extends BodyOptions {
   target: Address;
   key: string;
-  /** Keys of several workspaces, in turn, each as long as `key`; absent: that one alone. */
+  /** API keys of several workspaces, used in turn and each as long as `key`; by default only `key`. */
   keys?: readonly string[];
-  /** Sending ends after this time, or after `maxRequests`. */
+  /** Sending ends after this time or after `maxRequests`, whichever is first. */
   seconds: number;
   maxRequests: number;
   connections: number;
   users: number;
   spread?: Spread;
-  /** Requests per second; 0: as fast as it goes. */
+  /** Requests per second; 0 sends as fast as possible. */
   rate: number;
-  /** Absent: nothing is known of what is applied. */
+  /** Observer of applied objects; if absent, they are not measured. */
   observer?: Observer;
-  /** Whether to measure accepted→readable as well. */
+  /** Whether to measure the time from accepted to readable as well. */
   probe: boolean;
-  /** Longest wait, after the last answer, until everything accepted is applied. */
+  /** Maximum seconds to wait after the last response until all accepted objects are applied. */
   drainSeconds: number;
-  /** Called some times a second. */
+  /** Called several times a second. */
   onProgress?(tally: Tally, seconds: number): void;
 }
 
 export interface LoadResult {
   tally: Tally;
-  /** From the first request to the last answer. */
+  /** Seconds from the first request to the last response. */
   seconds: number;
-  /** Objects applied, and the time from the first request until all that were accepted are. */
+  /** Applied objects, and the seconds from the first request until all accepted objects are applied. */
   applied?: { objects: number; seconds: number; complete: boolean };
-  /** From a request until the answer that accepted it. */
+  /** Time from a request to the response that accepted it. */
   accept: LatencySummary | undefined;
   probes?: ProbeResult;
   /** Cores that the generator itself used while it sent. */
   generatorCores: number;
 }
 
-/** Different messages in the pool beside those that are on their way. */
+/** Number of messages in the pool in addition to the messages that are being sent. */
 const POOL = 300;
 const PROGRESS_MS = 250;
 
-/** Sends traffic, then waits until everything accepted is applied. */
+/** Sends traffic, then waits until all accepted objects are applied. */
 export async function runLoad(options: LoadOptions): Promise<LoadResult> {
   const { target, key, keys, observer } = options;
   const random = createRandom(Date.now());
@@ -102,7 +102,7 @@ export async function runLoad(options: LoadOptions): Promise<LoadResult> {
     generatorCores,
   };
 
-  /** One connection: a request, its answer, the next one. */
+  /** Sends requests over one connection, one after the other. */
   async function sendAlone(): Promise<void> {
     const connection = new HttpConnection(target);
     while (left > 0 && performance.now() < end) {
@@ -125,14 +125,14 @@ export async function runLoad(options: LoadOptions): Promise<LoadResult> {
       pool.push(message);
       await waitAsTold(answer);
     } catch (error) {
-      // The message is not put back: the socket may hold it still.
+      // Add a copy to the pool, because the socket may still hold the message.
       pool.push({ bytes: Buffer.from(message.bytes), users: message.users });
       countError(tally, `connection: ${(error as NodeJS.ErrnoException).code ?? (error as Error).message}`);
       await sleep(Math.min(100, Math.max(0, end - performance.now())));
     }
   }
 
-  /** A client that is told to come back later does. */
+  /** Waits as the response requests, like a client that respects Retry-After. */
   async function waitAsTold({ status, head }: Answer): Promise<void> {
     if (status !== 429 && status !== 503) return;
     const after = Number(/\r\nretry-after: *(\d+)/i.exec(head)?.[1] ?? 1) * 1000;

@@ -1,16 +1,16 @@
 import type { Answer } from './http-connection.ts';
 
-/** Bounds the report when every error has a text of its own. */
+/** Maximum kinds of errors, which limits the report if every error has a different text. */
 const MAX_KINDS = 50;
 
-/** What the answers of a run said. */
+/** Counts of the responses of a run. */
 export interface Tally {
   requests: number;
-  /** Objects that the service confirmed. */
+  /** Objects that the service accepted. */
   accepted: number;
-  /** Objects that it refused by name. */
+  /** Objects that the service rejected individually. */
   rejected: number;
-  /** How often each error was met: refused objects by their `type`, requests by status and message. */
+  /** Number of each error: rejected objects by their `type`, requests by status and message. */
   errors: Map<string, number>;
 }
 
@@ -18,13 +18,13 @@ export function emptyTally(): Tally {
   return { requests: 0, accepted: 0, rejected: 0, errors: new Map() };
 }
 
-/** The bodies of POST /users/track, and `{message}` of every other error. */
+/** The body of a response to POST /users/track, or `{message}` for other errors. */
 interface TrackReply {
   message?: string;
   attributes_processed?: number;
   events_processed?: number;
   purchases_processed?: number;
-  /** Those about an object name its array. */
+  /** Errors about an object name its array. */
   errors?: { type: string; input_array?: string }[];
 }
 
@@ -48,7 +48,7 @@ export function countAnswer(tally: Tally, { status, body }: Answer): void {
     countError(tally, `object refused: ${error.type}`);
   }
   tally.rejected += refused;
-  // A request whose objects were all refused has been counted by them.
+  // A request whose objects were all rejected has been counted by its objects.
   if (status !== 201 && refused === 0) countError(tally, `${status} ${reply.message ?? ''}`.trim());
 }
 

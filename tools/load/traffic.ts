@@ -4,12 +4,12 @@ import { pick } from './random.ts';
 export type TrafficKind = 'attributes' | 'events' | 'purchases';
 export type TrafficObject = Record<string, Json>;
 
-/** Objects of the three kinds take turns, in the order of the wire. */
+/** Kinds of objects, which take turns in this order. */
 export const trafficKinds: readonly TrafficKind[] = ['attributes', 'events', 'purchases'];
 
 /**
- * What stands where a user's number will: as wide as every number, so that a body is patched in place.
- * External ids are `load-00000042`; one user in twenty is known by an alias of the same text instead.
+ * Placeholder for a user's number. It is as wide as every number, so that a body is patched in place.
+ * External ids are `load-00000042`; one user in twenty has an alias of the same text instead.
  */
 export const USER_MARK = 'load-########';
 const ALIAS_SHARE = 0.05;
@@ -21,7 +21,7 @@ const countries = ['DE', 'FR', 'US', 'JP', 'BR'];
 const plans = ['free', 'basic', 'pro', 'business'];
 const pages = ['/', '/pricing', '/docs/getting-started', '/account/settings', '/search?q=boots'];
 
-/** A valid object as an application would send it; `now` in epoch milliseconds. */
+/** Returns a valid object as an application would send it; `now` is in epoch milliseconds. */
 export function goodObject(kind: TrafficKind, random: () => number, now: number): TrafficObject {
   const user: TrafficObject =
     random() < ALIAS_SHARE
@@ -32,7 +32,7 @@ export function goodObject(kind: TrafficKind, random: () => number, now: number)
   return { ...user, time, ...(kind === 'events' ? event(random) : purchase(random)) };
 }
 
-/** An object that is refused by one of the rules of its kind. */
+/** Returns an object that breaks one of the rules of its kind. */
 export function badObject(kind: TrafficKind, random: () => number, now: number): TrafficObject {
   const object = goodObject(kind, random, now);
   const spoil: Record<TrafficKind, (() => void)[]> = {

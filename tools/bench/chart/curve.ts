@@ -1,7 +1,7 @@
 import { median } from '../figure.ts';
 import type { Results } from '../results.ts';
 
-/** The medians of the rounds at one load. Rates in objects per second, times in milliseconds. */
+/** The medians of the rounds at one load. Rates are in objects per second, times in milliseconds. */
 export interface CurvePoint {
   /** Percent of full load. */
   share: number;
@@ -13,7 +13,7 @@ export interface CurvePoint {
   readableP99: number;
 }
 
-/** What the bench measured with `--curve`, by load; empty when it was run without. */
+/** Returns the results of `--curve` by load; empty if the bench was run without it. */
 export function readCurve({ rows }: Pick<Results, 'rows'>): CurvePoint[] {
   return Object.entries(rows)
     .filter(([name]) => /^load-\d+$/.test(name))

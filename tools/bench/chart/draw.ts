@@ -34,7 +34,10 @@ const colours = `
 circle{stroke:none}circle.offered{fill:#8b949e}circle.applied{fill:#2da44e}circle.accept{fill:#3b82f6}circle.readable{fill:#e07b00}
 .grid{stroke:var(--faint);stroke-width:1}.end{text-anchor:end}.middle{text-anchor:middle}`;
 
-/** Throughput and latency over the load that is offered, one above the other; latency on a logarithmic axis. */
+/**
+ * Draws throughput and latency over the offered load, one below the other. The axis of latency is
+ * logarithmic.
+ */
 export function drawCurve(points: CurvePoint[], title: string): string {
   const x = linearScale(Math.max(...points.map(({ offered }) => offered)), LEFT, RIGHT);
   const most = Math.max(...points.flatMap((point) => rates.map(({ value }) => value(point))));

@@ -1,10 +1,10 @@
-/** Where a value lies on an axis, in pixels, and the values that are written at it. */
+/** Converts a value to its pixel position on an axis, with the values of the ticks. */
 export interface Scale {
   place(value: number): number;
   ticks: number[];
 }
 
-/** From 0 to `most` or a little beyond; `first` and `last` are the pixels of the two ends. */
+/** Creates an axis from 0 to at least `most`; `first` and `last` are the pixels of its ends. */
 export function linearScale(most: number, first: number, last: number): Scale {
   const step = niceStep(most / 6);
   const end = Math.ceil(most / step) * step;
@@ -14,7 +14,10 @@ export function linearScale(most: number, first: number, last: number): Scale {
   };
 }
 
-/** Whole powers of ten around the values, all above 0; ticks at 1, 2 and 5 of each. */
+/**
+ * Creates a logarithmic axis over whole powers of ten that contain the values, which must be positive, with
+ * ticks at 1, 2 and 5 of each power.
+ */
 export function logScale(values: number[], first: number, last: number): Scale {
   const low = Math.floor(Math.log10(Math.min(...values)));
   const high = Math.max(low + 1, Math.ceil(Math.log10(Math.max(...values))));
@@ -25,7 +28,7 @@ export function logScale(values: number[], first: number, last: number): Scale {
   };
 }
 
-/** 1, 2 or 5 times a power of ten, not under `least`. */
+/** Returns 1, 2 or 5 times a power of ten that is at least `least`. */
 function niceStep(least: number): number {
   const power = 10 ** Math.floor(Math.log10(least));
   return power * (least <= power ? 1 : least <= 2 * power ? 2 : least <= 5 * power ? 5 : 10);

@@ -10,12 +10,14 @@ const RIGHT = WIDTH - 140;
 const TOP = 52;
 const STEP = 44;
 
-/** What one shape of traffic came to: medians over the rounds. */
+/** Result of one traffic shape, as medians over the rounds. */
 export interface ShapeFigure {
   what: string;
   /** Objects applied per second. */
   rate: number;
-  /** Processor time of web, worker, Postgres and Redis for each object, microseconds; not known without /proc. */
+  /**
+   * Processor time of web, worker, Postgres and Redis per object in microseconds; undefined without /proc.
+   */
   cost: number | undefined;
   acceptP50: number;
   acceptP99: number;
@@ -23,7 +25,7 @@ export interface ShapeFigure {
 
 const PARTS = ['web', 'worker', 'postgres', 'redis'];
 
-/** The shapes of a record, in its order. */
+/** Returns the shapes of a record in its order. */
 export function readShapes({ rows }: Pick<Results, 'rows'>): ShapeFigure[] {
   return Object.entries(rows).flatMap(([name, { what, median: rate, rounds }]) => {
     if (!name.startsWith('shape-')) return [];
@@ -34,7 +36,7 @@ export function readShapes({ rows }: Pick<Results, 'rows'>): ShapeFigure[] {
   });
 }
 
-/** A bar for each shape: objects applied per second, and what an object takes. */
+/** Draws a bar for each shape with objects applied per second and the cost of an object. */
 export function drawShapes(shapes: ShapeFigure[], title: string): string {
   const x = linearScale(Math.max(...shapes.map(({ rate }) => rate)), LEFT, RIGHT);
   const height = TOP + STEP * shapes.length + 36;

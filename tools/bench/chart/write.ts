@@ -9,7 +9,7 @@ import { drawShapes, readShapes } from './shapes.ts';
 export const curveFile = path.join(packageRoot, 'generated/throughput-latency.svg');
 export const shapesFile = path.join(packageRoot, 'generated/shapes.svg');
 
-/** The chart of throughput and latency; undefined when the results have no curve. */
+/** Returns the chart of throughput and latency, or undefined if the results have no curve. */
 export function curveOf(results: Pick<Results, 'rows' | 'machine' | 'date'>): string | undefined {
   const points = readCurve(results);
   if (points.length === 0) return undefined;
@@ -20,7 +20,10 @@ export function curveOf(results: Pick<Results, 'rows' | 'machine' | 'date'>): st
   );
 }
 
-/** Draws what the docs show of the results; a chart of other results goes. @returns whether there is a chart */
+/**
+ * Draws the chart that the docs show. If the results have no curve, an existing chart is removed. @returns
+ * whether there is a chart
+ */
 export function writeCharts(results: Results): boolean {
   const curve = curveOf(results);
   if (curve === undefined) rmSync(curveFile, { force: true });
@@ -28,7 +31,7 @@ export function writeCharts(results: Results): boolean {
   return curve !== undefined;
 }
 
-/** The chart of the shapes of traffic. */
+/** Returns the chart of the traffic shapes. */
 export function shapesOf(results: Pick<Results, 'rows' | 'machine' | 'date'>): string {
   const { cores, processor } = results.machine;
   return drawShapes(

@@ -10,7 +10,7 @@ const ROW = 17;
 const LETTER = 6.7;
 const FONT = 11;
 
-/** Share of the whole under which a frame is left out. */
+/** Share of the total time below which a frame is omitted. */
 const LEAST = 0.003;
 
 const origins: Record<Origin, string> = {
@@ -25,10 +25,10 @@ const colours = `
 .frame rect{stroke:var(--paper);stroke-width:.6}.frame text{fill:#1b1b1b}`;
 
 /**
- * A flame graph: a frame is as wide as its share of the processor time, and stands on the one that called it; frames
- * of one caller stand in the order of their names.
+ * Draws a flame graph. The width of a frame is its share of the processor time. A frame is above its caller,
+ * and the frames of one caller are sorted by name.
  *
- * @param title what was measured
+ * @param title description of the measurement
  */
 export function drawFlames(root: Frame, title: string): string {
   const rows = depthOf(root, root.total);
@@ -76,7 +76,7 @@ function depthOf(frame: Frame, all: number): number {
   return 1 + Math.max(0, ...shown(frame, all).map((child) => depthOf(child, all)));
 }
 
-/** As much of a name as there is room for; nothing where three letters have none. */
+/** Returns as much of a name as fits, or an empty text if fewer than three letters fit. */
 function fitting(name: string, width: number): string {
   const room = Math.floor((width - 5) / LETTER);
   if (name.length <= room) return name;

@@ -1,28 +1,29 @@
 import { pathToFileURL } from 'node:url';
 import { packageRoot } from '../../../src/platform/files.ts';
 
-/** Whose code it is: ours, a package's, Node's own JavaScript, or none that has a file. */
+/** Origin of a function: Penstock, a package, the JavaScript of Node, or V8 and native code. */
 export type Origin = 'ours' | 'package' | 'node' | 'engine';
 
 /** A function as a profile names it. */
 export interface CallFrame {
   functionName: string;
-  /** Empty for what is no code of a file. */
+  /** Empty for code without a file. */
   url: string;
 }
 
-/** What V8 calls by names of its own, in words. */
+/** Descriptions of the special frames of V8. */
 const words: Record<string, string> = {
   '(garbage collector)': 'garbage collection',
   '(program)': 'native code of Node and V8',
 };
 
-/** Characters of a name: that of a regular expression is the whole of it. */
+/** Maximum characters of a name. The name of a regular expression is its whole source. */
 const LONGEST = 60;
 
 /**
- * A function and its file, without a path of this machine: files of ours below the package root, as they are called in
- * the repository; of packages the package; of Node `node:…`; of others the file alone.
+ * Returns the name of a function with its file, without paths of this machine. Files of Penstock are relative
+ * to the package root, with the names in the repository. Other files are shown as the package name, as
+ * `node:…`, or as the base name.
  */
 export function nameFrame(
   { functionName, url }: CallFrame,

@@ -2,7 +2,7 @@ import type { Frame } from './profile.ts';
 
 const MOST = 15;
 
-/** The functions that take most of the processor time themselves, whoever calls them. */
+/** Returns the functions with the most processor time of their own, over all callers. */
 export function heaviest(root: Frame): { frame: string; share: number }[] {
   const self = new Map<string, number>();
   const visit = (frame: Frame) => {

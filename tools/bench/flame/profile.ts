@@ -1,41 +1,43 @@
 import { type CallFrame, nameFrame, type Origin } from './frame-name.ts';
 
-/** What V8 writes for `node --cpu-prof`: one node per stack, and samples of them. Times in microseconds. */
+/**
+ * A profile of `node --cpu-prof`: one node per stack, and samples of the nodes. Times are in microseconds.
+ */
 export interface CpuProfile {
   nodes: { id: number; callFrame: CallFrame; children?: number[] }[];
-  /** By the clock of `process.hrtime()`. */
+  /** Time on the clock of `process.hrtime()`. */
   startTime: number;
   /** Ids of nodes. */
   samples: number[];
-  /** Before each sample, since the one before; the first since `startTime`. */
+  /** Time between each sample and the previous one; the first value is the time since `startTime`. */
   timeDeltas: number[];
 }
 
-/** A function as it was called by the frames above it, and what it called. Times in microseconds. */
+/** A function in the context of its callers, and the functions that it called. Times are in microseconds. */
 export interface Frame {
   name: string;
   origin: Origin;
-  /** With what it called. */
+  /** Time including the called functions. */
   total: number;
   self: number;
   children: Map<string, Frame>;
 }
 
-/** A stretch of time by the clock of `process.hrtime()`, in microseconds. */
+/** A time range on the clock of `process.hrtime()`, in microseconds. */
 export interface Span {
   from: number;
   to: number;
 }
 
-/** Frames by which V8 says that a process did nothing, or that it cannot tell. */
+/** Frames of V8 for idle time and unknown time. */
 const IDLE = new Set(['(idle)', '(root)']);
 
 /**
- * Adds the samples up by stack. Idle time is left out, and what lies outside of `span`: the start, the warm-up and
- * the end of a process.
+ * Sums the samples by stack. Idle time is omitted, and so are samples outside of `span`, which are the start,
+ * the warm-up and the end of a process.
  *
  * @returns the processor time of all stacks, as the caller of the outermost frames
- * @throws {Error} when the process did nothing then
+ * @throws {Error} if the process was idle in that time
  */
 export function sumStacks(profile: CpuProfile, span?: Span): Frame {
   const root = newFrame('all', 'engine');
@@ -46,7 +48,7 @@ export function sumStacks(profile: CpuProfile, span?: Span): Frame {
   let at = profile.startTime;
   profile.samples.forEach((id, index) => {
     at += profile.timeDeltas[index]!;
-    // A sample stands for the time until the next one.
+    // A sample represents the time until the next sample.
     const microseconds = Math.max(0, profile.timeDeltas[index + 1] ?? 0);
     if (span && (at < span.from || at > span.to)) return;
     const stack = [];

@@ -4,7 +4,7 @@ import path from 'node:path';
 import { PrismaPg } from '@prisma/adapter-pg';
 import { packageRoot } from '../../../src/platform/files.ts';
 
-/** The few calls of the generated client that the worker makes. */
+/** The methods of the generated client that the worker uses. */
 export interface NaiveClient {
   profile: {
     upsert(query: {
@@ -20,7 +20,7 @@ export interface NaiveClient {
 
 const generated = path.join(packageRoot, 'dist/tools/bench/naive/client/index.js');
 
-/** Makes the Prisma client of schema.prisma; takes about two seconds. */
+/** Generates the Prisma client of schema.prisma, which takes about two seconds. */
 export function generateNaiveClient(): void {
   const prisma = path.join(packageRoot, 'node_modules/.bin/prisma');
   const schema = path.join(packageRoot, 'tools/bench/naive/schema.prisma');

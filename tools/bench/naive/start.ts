@@ -14,7 +14,7 @@ const countStored = `
     (select count(*) from events)::float8 as events,
     (select count(*) from purchases)::float8 as purchases`;
 
-/** One edge and one worker of the naive pipeline, on a database of their own. */
+/** Starts a web process and a worker of the naive pipeline on a separate database. */
 export async function startNaive(environment: Environment): Promise<Contender> {
   const { folder, redisUrl } = environment;
   generateNaiveClient();
@@ -44,7 +44,7 @@ export async function startNaive(environment: Environment): Promise<Contender> {
     observer: {
       source: 'rows in Postgres',
       probeEvery: 100,
-      // Each look counts rows.
+      // Each read counts rows.
       lookEvery: 100,
       async applied() {
         const { attributes, events, purchases } = await stored();
@@ -59,7 +59,7 @@ export async function startNaive(environment: Environment): Promise<Contender> {
   };
 }
 
-/** Gives it the users of the traffic, so that it updates as ours does. */
+/** Inserts the users of the traffic, so that the naive pipeline also updates existing users. */
 export async function seedNaive(databaseUrl: string, users: number): Promise<void> {
   const client = new pg.Client({ connectionString: databaseUrl });
   await client.connect();

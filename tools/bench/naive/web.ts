@@ -1,6 +1,6 @@
 /**
- * The naive pipeline's edge, for comparison: Express with its own JSON parser, a few checks by hand, one job
- * per object.
+ * The web process of the naive pipeline, for comparison: Express with its JSON parser, a few manual checks,
+ * and one job per object.
  */
 import { Queue } from 'bullmq';
 import express from 'express';
@@ -56,7 +56,7 @@ function userOf(object: Record<string, Json>): string | undefined {
   return alias?.alias_name && `${alias.alias_label}:${alias.alias_name}`;
 }
 
-/** As much validation as keeps the worker from failing. */
+/** Validates just enough to keep the worker from failing. */
 function findFault(kind: NaiveKind, object: Record<string, Json>): string | undefined {
   if (!userOf(object)) return 'an identifier is required';
   if (kind === 'attributes') {

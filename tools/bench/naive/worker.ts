@@ -1,4 +1,6 @@
-/** The naive pipeline's worker, for comparison: fifty jobs at once, each an upsert and a create. */
+/**
+ * The worker of the naive pipeline, for comparison: fifty concurrent jobs, each with an upsert and a create.
+ */
 import { type Job, Worker } from 'bullmq';
 import { openNaiveClient } from './client.ts';
 import { type NaiveJob, naiveSettings, QUEUE } from './contract.ts';

@@ -6,7 +6,7 @@ import { measurePipeline } from '../pipeline.ts';
 import { seedUsers } from '../seed.ts';
 import { CONNECTIONS_OF_75, type Size } from '../size.ts';
 
-/** Gives every profile so many custom attributes. */
+/** Gives every profile the given number of custom attributes. */
 const fill = `
   update profiles set custom_attributes = made.attributes
   from (
@@ -15,7 +15,7 @@ const fill = `
     from generate_series(0, $1::integer - 1) as number
   ) as made`;
 
-/** What the pipeline has to do at least: two to four attributes into each of the profiles. */
+/** The minimum work of the pipeline: merging two to four attributes into each of the profiles. */
 const merge = `
   update profiles set custom_attributes = profiles.custom_attributes || delta.value
   from unnest($1::uuid[], $2::jsonb[]) as delta (id, value)
@@ -24,7 +24,10 @@ const merge = `
 /** Rows of one statement and one commit, as in one job of the pipeline. */
 const ROWS = 2000;
 
-/** Attributes into profiles of a few sizes, by the pipeline and by the bare statement on the same rows. */
+/**
+ * Measures merging attributes into profiles of several sizes, with the pipeline and with the plain statement
+ * on the same rows.
+ */
 export function attributeRows(fleets: Fleets, environment: Environment, size: Size): BenchRow[] {
   let seeded: Promise<void> | undefined;
 

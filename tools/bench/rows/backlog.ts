@@ -7,12 +7,12 @@ import type { Size } from '../size.ts';
 
 const PER_ENVELOPE = 3;
 
-/** A backlog that takes longer makes the bench fail. */
+/** Maximum seconds for a backlog. A longer one fails the bench. */
 const DRAIN_SECONDS = 120;
 
 const countEnvelopes = 'select sum(lane_totals.envelopes)::float8 as count from lane_totals';
 
-/** How fast a worker that comes back works off what has waited for it meanwhile, in many small envelopes. */
+/** Measures how fast a returning worker processes a backlog of many small envelopes. */
 export function backlogRows(fleets: Fleets, size: Size): BenchRow[] {
   const of = async (fleet: Promise<Contender>): Promise<Figure> => {
     const contender = await fleet;

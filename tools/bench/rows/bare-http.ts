@@ -7,7 +7,7 @@ import type { BenchRow, Figure } from '../figure.ts';
 import { startProcess } from '../processes.ts';
 import { CONNECTIONS_OF_1, type Size } from '../size.ts';
 
-/** Nothing is stored: the share of it that a whole pipeline reaches says what the rest costs. */
+/** Measures a server that stores no data. The ratio of a whole pipeline to it shows the cost of the rest. */
 export function bareHttpRow({ folder }: Environment, size: Size): BenchRow {
   async function measure(): Promise<Figure> {
     const port = await leasePort();

@@ -7,9 +7,9 @@ import type { Figure } from '../figure.ts';
 
 /** Rows of one COPY and one commit. */
 const ROWS_PER_COMMIT = 10_000;
-/** Rows of one message of the protocol. */
+/** Rows of one protocol message. */
 const ROWS_PER_CHUNK = 500;
-/** Different event rows that are taken as a pattern. */
+/** Number of different event rows that are used as a pattern. */
 const SAMPLE = 20_000;
 
 const makeTable = `
@@ -33,9 +33,9 @@ type Sample = [
 ];
 
 /**
- * The ceiling: event rows as ours stores them, under new ids, by COPY over one connection into a table of the
- * same definition, with one durable commit per 10,000 rows. The text is made ahead.
- * @throws {Error} when there are no events to take as a pattern
+ * Measures the ceiling: event rows as Penstock stores them, with new ids, by COPY over one connection into a
+ * table of the same definition, with one durable commit per 10,000 rows. The text is created in advance.
+ * @throws {Error} if there are no events to use as a pattern
  */
 export async function measureCopy(
   databaseUrl: string,
@@ -69,7 +69,7 @@ export async function measureCopy(
   }
 }
 
-/** One array of chunks per commit. */
+/** Returns one array of chunks per commit. */
 function makeBatches(sample: Sample[], rows: number): Buffer[][] {
   const batches: Buffer[][] = [];
   for (let first = 0; first < rows; first += ROWS_PER_COMMIT) {
@@ -88,7 +88,7 @@ function makeBatches(sample: Sample[], rows: number): Buffer[][] {
   return batches;
 }
 
-/** COPY's text format. */
+/** Formats a value for COPY. */
 function toField(value: string | null): string {
   if (value === null) return '\\N';
   return value

@@ -8,14 +8,14 @@ import { CONNECTIONS_OF_75, type Size } from '../size.ts';
 import { uuidAt } from '../uuid-at.ts';
 import { warmUp } from '../warm-up.ts';
 
-/** Users that no traffic is about: only the tables' size is theirs. */
+/** Inserts users without traffic, which only increase the size of the tables. */
 const addProfiles = `
   insert into profiles (workspace_id, id, external_id, custom_attributes, created_at, updated_at)
   select workspaces.id, ${uuidAt('now()')}, 'grown-' || number, '{"plan": "pro", "visits": 3}', now(), now()
   from workspaces, generate_series($1::integer, $2::integer) as number
   on conflict do nothing`;
 
-/** Events of those users in turn, a prime apart, over the last two months. */
+/** Inserts events over the last two months for those users, with a prime step between two of them. */
 const addEvents = `
   insert into events (workspace_id, id, profile_id, name, "time", app_id, properties)
   select profiles.workspace_id, ${uuidAt("now() - random() * interval '60 days'")}, profiles.id, 'event_' || number % 30,
@@ -25,7 +25,7 @@ const addEvents = `
 
 const countEvents = 'select count(*)::float8 as events from events';
 
-/** The counters that the workers keep agree with the rows. */
+/** Updates the counters, so that they match the rows. */
 const countAdded = [
   'update usage set events = events + $1 where ctid = (select min(ctid) from usage)',
   'update lane_totals set objects = objects + $1 where lane = (select min(lane) from lane_totals)',
@@ -35,9 +35,10 @@ const STEP = 500_000;
 const MOST_PROFILES = 1_000_000;
 
 /**
- * The first row again when the tables have grown. Each size is measured once, in the order given.
+ * Measures the first row again after the tables have grown. Each size is measured once, in the given order.
  *
- * @param sizes events that the table holds, ascending; as many profiles stand beside, at most a million
+ * @param sizes numbers of events in the table, ascending. The table of profiles has the same number, at most
+ * a million
  */
 export function growthRows(
   fleets: Fleets,

@@ -8,13 +8,13 @@ import { giveEvents, makeUsers } from '../identity-users.ts';
 import { post } from '../post.ts';
 import type { Size } from '../size.ts';
 
-/** Elements of one request: the specification's most. */
+/** Elements of one request: the maximum of the specification. */
 const OF_ONE_REQUEST = 50;
 const CONNECTIONS = 8;
 
 const DRAIN_MS = 120_000;
 
-/** Identity operations, on tables that are filled directly. */
+/** Measures identity operations on tables that are filled directly. */
 export function identityRows(fleets: Fleets, { identityRequests: requests, mergedEvents }: Size): BenchRow[] {
   let turn = 0;
 
@@ -48,7 +48,7 @@ export function identityRows(fleets: Fleets, { identityRequests: requests, merge
     }));
   }
 
-  /** From the request until nobody has the merged user's external id any more. */
+  /** Measures the time from the request until the external id of the merged user no longer exists. */
   async function mergeOf(events: number): Promise<Figure> {
     const ours = await fleet();
     const { pool } = ours;

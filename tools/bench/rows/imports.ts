@@ -15,16 +15,22 @@ import type { Fleets } from '../fleets.ts';
 import { measureFullRate } from '../offered-load.ts';
 import type { Size } from '../size.ts';
 
-/** Objects of a live request, requests a second beside which an import goes on, and of the heavier one a share of full load. */
+/**
+ * Objects of a live request, requests per second alongside an import, and the share of full load of the
+ * heavier row.
+ */
 const OBJECTS = 5;
 const LIGHT = 100;
 const HEAVY_SHARE = 0.3;
 const CONNECTIONS = 64;
 
-/** Files take so many times as long as the load before them: three commands start, which is no part of what a row costs. */
+/**
+ * Ratio of the duration of the files to the duration of the load before them. Three commands start, which is
+ * not part of the cost of a row.
+ */
 const FILE_TIMES = 2;
 
-/** Seconds of live requests at least: of fewer the 99th percentile is a handful of them. */
+/** Minimum seconds of live requests. With fewer, the 99th percentile depends on only a few requests. */
 const LIVE_SECONDS = 20;
 
 const DRAIN_MS = 180_000;
@@ -35,7 +41,10 @@ const BEGIN_MS = 30_000;
 const types = ['users', 'events', 'purchases'] as const;
 type RowType = (typeof types)[number];
 
-/** Objects per second of three imports, over those of live requests right before; and what live requests wait beside one. */
+/**
+ * Measures objects per second of three imports relative to live requests right before, and the latency of
+ * live requests during an import.
+ */
 export function importRows(fleets: Fleets, environment: Environment, size: Size): BenchRow[] {
   let files = 0;
 
@@ -79,7 +88,7 @@ export function importRows(fleets: Fleets, environment: Environment, size: Size)
     const full = await measureFullRate(ours, environment, size);
     const rate = perSecond(full);
     const alone = await sendLive(ours, rate);
-    // Enough for an import that gave no way at all.
+    // The file has enough rows even for an import that does not yield at all.
     const file = await fileOf('events', Math.ceil(full * secondsOf(size) * 2));
     const importing = startImport(ours, file, 'events');
     await begun(ours, file);
@@ -153,7 +162,10 @@ function startImport({ databaseUrl, redisUrl, settings }: Contender, file: strin
 
 const secondsOf = ({ seconds }: Size) => Math.max(seconds, LIVE_SECONDS);
 
-/** Until no web process tells of objects any more: what was sent before is no traffic beside an import. */
+/**
+ * Waits until no web process reports objects, because earlier requests must not count as live traffic during
+ * an import.
+ */
 async function quiet({ pool }: Contender): Promise<void> {
   const deadline = performance.now() + BEGIN_MS;
   for (;;) {
@@ -169,7 +181,7 @@ async function objectsOf(ours: Contender): Promise<number> {
   return attributes + events + purchases;
 }
 
-/** @throws {Error} when they are not applied in time */
+/** @throws {Error} if the objects are not applied in time */
 async function appliedBy(ours: Contender, objects: number): Promise<void> {
   const applied = `
     select coalesce(sum(attributes + events + purchases), 0)::float8 as objects from usage`;
@@ -183,7 +195,7 @@ async function appliedBy(ours: Contender, objects: number): Promise<void> {
   }
 }
 
-/** Rows of an import that are in the lanes; 0 before it begins. */
+/** Returns the rows of an import that are in the lanes; 0 before it begins. */
 async function rowsDone({ pool }: Contender, file: string): Promise<number> {
   const { rows } = await pool.query<{ rows: number }>(
     'select rows_done::float8 as rows from imports where file = $1',

@@ -7,15 +7,18 @@ import { measureIdleFsync } from '../idle-fsync.ts';
 import { measureFullRate, measureOffered, PROBE_EVERY } from '../offered-load.ts';
 import type { Size } from '../size.ts';
 
-/** Of what the pipeline applies when it is sent as much as it takes. */
+/** Share of the rate that the pipeline applies at full load. */
 const SHARE = 0.7;
 
-/** How long a request waits, and what it wrote until it can be read, at 70 % of full load and on an idle system. */
+/**
+ * Measures the response time and the time until a written profile can be read, at 70 % of full load and on an
+ * idle system.
+ */
 export function latencyRows(fleets: Fleets, environment: Environment, size: Size): BenchRow[] {
   async function underLoad(): Promise<Figure> {
     const ours = await fleets.ours();
     const idle_fsync_ms = measureIdleFsync(environment.folder);
-    // Each time anew: what a shared machine gives changes from minute to minute.
+    // Measure full load each time, because the speed of a shared machine changes from minute to minute.
     const full = await measureFullRate(ours, environment, size);
     const offered = await measureOffered(ours, size, full * SHARE);
     return { value: offered.readable_p50_ms, unit: 'ms', detail: { ...offered, idle_fsync_ms } };

@@ -4,17 +4,17 @@ import type { Fleets } from '../fleets.ts';
 import { measureFullRate, measureOffered } from '../offered-load.ts';
 import type { Size } from '../size.ts';
 
-/** Percent of what the pipeline applies when it is sent as much as it takes. */
+/** Percent of the rate that the pipeline applies at full load. */
 const SHARES = [10, 25, 50, 70, 85, 100];
 
-/** Throughput and latency over the load that is offered. */
+/** Measures throughput and latency at several offered loads. */
 export function loadCurveRows(fleets: Fleets, environment: Environment, size: Size): BenchRow[] {
   let full = 0;
   const measured = new Set<number>();
 
   async function measure(share: number): Promise<Figure> {
     const ours = await fleets.ours();
-    // Once for all points of a round: they are to be of one scale.
+    // Measure full load once for all points of a round, so that they have the same scale.
     if (full === 0 || measured.has(share)) {
       full = await measureFullRate(ours, environment, size);
       measured.clear();

@@ -13,8 +13,9 @@ const PER_SECOND = 30_000;
 const PER_REQUEST = 75;
 
 /**
- * What one worker and two apply, over four lanes, while Postgres has a core of its own and they share another one with
- * Redis: nothing is sent meanwhile. `postgres_core` says how much of its core Postgres uses.
+ * Measures the rate of one worker and of two with four lanes, while Postgres has its own core and the workers
+ * share another one with Redis; no requests are sent meanwhile. `postgres_core` is the share of its core that
+ * Postgres uses.
  */
 export function pinnedRows(fleets: Fleets, environment: Environment, size: Size): BenchRow[] {
   const row = (workers: number): BenchRow => ({

@@ -6,7 +6,7 @@ import { measurePipeline, type Shape } from '../pipeline.ts';
 import { CONNECTIONS_OF_1, CONNECTIONS_OF_75, type Size } from '../size.ts';
 import { measureCopy } from './copy.ts';
 
-/** Everything from HTTP to Postgres, ours and naive, and COPY. */
+/** Measures the complete pipelines from HTTP to Postgres, Penstock and naive, and COPY. */
 export function pipelineRows(fleets: Fleets, environment: Environment, size: Size): BenchRow[] {
   const of = async (fleet: Promise<Contender>, shape: Partial<Shape> & { objects: number }) =>
     measurePipeline(await fleet, environment, {
@@ -21,7 +21,7 @@ export function pipelineRows(fleets: Fleets, environment: Environment, size: Siz
       what: 'Penstock, 75 mixed objects per request: objects/s applied',
       measure: () => of(fleets.ours(), { objects: 75 }),
     },
-    // Between the two that are held against it: a machine changes within a minute.
+    // This row is between the two rows that it is compared with, because a machine changes within a minute.
     {
       name: 'copy',
       what: 'COPY of the same event rows, one connection: rows/s',

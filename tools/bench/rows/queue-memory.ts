@@ -6,7 +6,7 @@ import { fillQueue, whileWorkersStand } from '../fill-queue.ts';
 import type { Fleets } from '../fleets.ts';
 import type { Size } from '../size.ts';
 
-/** What Redis needs for what waits in it, over the bytes of the requests that brought it. */
+/** Measures the memory of Redis for waiting envelopes, relative to the bytes of their requests. */
 export function queueMemoryRow(fleets: Fleets, environment: Environment, size: Size): BenchRow {
   async function measure(): Promise<Figure> {
     const ours = await fleets.ours();

@@ -7,7 +7,7 @@ import { measurePipeline, type Shape } from '../pipeline.ts';
 import { CONNECTIONS_OF_75, type Size } from '../size.ts';
 import { uuidAt } from '../uuid-at.ts';
 
-/** Profiles with the ids of the traffic's users. */
+/** Inserts profiles with the ids of the traffic's users. */
 const addProfiles = `
   insert into profiles (workspace_id, id, external_id, custom_attributes, created_at, updated_at)
   select workspaces.id, ${uuidAt('now()')}, 'load-' || lpad(number::text, 8, '0'), '{"plan": "pro", "visits": 3}', now(), now()
@@ -17,23 +17,26 @@ const addProfiles = `
 const STEP = 500_000;
 
 /**
- * Bytes of the profiles with their indexes, and of what Postgres keeps pages in: whatever does not fit there comes from
- * the system's cache, or from disk.
+ * Returns the bytes of the profiles with their indexes, and of Postgres's page cache. Data that does not fit
+ * into the cache is read from the cache of the system or from disk.
  */
 const sizes = `
   select pg_total_relation_size('profiles')::float8 as base,
     pg_size_bytes(current_setting('shared_buffers'))::float8 as buffers`;
 
-/** What an SDK sends from a phone: little at a time, through a connection that it keeps open. */
+/** Traffic of an SDK on phones: few objects at a time over a connection that stays open. */
 const SDK = { objects: [1, 5], connections: 2000 } as const;
 
 interface ShapeOptions {
   size: Size;
-  /** Profiles of the large base. */
+  /** Number of profiles in the row with a large base of users. */
   base: number;
 }
 
-/** The same pipeline under the traffic that people have: objects/s applied. The first row is what the others differ from. */
+/**
+ * Measures the same pipeline with several traffic shapes: objects/s applied. The other rows differ from the
+ * first one.
+ */
 export function shapeRows(
   fleets: Fleets,
   environment: Environment,

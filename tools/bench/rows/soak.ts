@@ -5,12 +5,12 @@ import { measurePipeline } from '../pipeline.ts';
 import { watchResident } from '../resident-memory.ts';
 import { CONNECTIONS_OF_75, type Size } from '../size.ts';
 
-/** Longest stretch without a pause. The edge accepts far more than is applied: what waits has to be bounded. */
+/** Maximum seconds without a pause. Web accepts far more than is applied, so the backlog must be limited. */
 const STRETCH_SECONDS = 10;
 
 /**
- * Full load for many minutes, stretch after stretch, each until it is applied: whether the memory of web and worker
- * stays where it is.
+ * Measures whether the memory of web and worker grows during many minutes of full load. Each stretch of load
+ * ends when its objects are applied.
  */
 export function soakRow(
   fleets: Fleets,

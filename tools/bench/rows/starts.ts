@@ -11,11 +11,11 @@ import type { Fleets } from '../fleets.ts';
 const KEY = 'bench-starts-0123456789';
 const body = JSON.stringify({ attributes: [{ external_id: 'ada', first_name: 'Ada' }] });
 
-/** Milliseconds between two tries. */
+/** Milliseconds between two attempts. */
 const TRY_AGAIN = 20;
 const PATIENCE = 60_000;
 
-/** From a start until the first request is accepted. */
+/** Measures the time from a start until the first request is accepted. */
 export function startRows(fleets: Fleets): { rows: BenchRow[]; stop(): void } {
   const folder = mkdtempSync(path.join(tmpdir(), 'penstock-starts-'));
   let data = '';

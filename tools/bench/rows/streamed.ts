@@ -6,14 +6,14 @@ import type { Fleets } from '../fleets.ts';
 import { measurePipeline } from '../pipeline.ts';
 import { CONNECTIONS_OF_1, CONNECTIONS_OF_75, type Size } from '../size.ts';
 
-/** What the receivers have not got by then is said to be lost. */
+/** Milliseconds after which messages that the receivers have not got count as lost. */
 const PATIENCE_MS = 180_000;
 
 /**
- * `ours-75` and `ours-1` once more, while a sync process sends all of it to two webhooks of the bench's own, on the same
- * cores. The next row begins when they have everything; for how long that took is in the figure. Over the same of the same
- * processes before, which have no destination then: a sync process is there without streams as well, and other processes
- * have other tables.
+ * Measures `ours-75` and `ours-1` while a sync process delivers all objects to two webhooks of the bench on
+ * the same cores. The next row begins when the receivers have everything; the figure contains how long that
+ * took. The ratio is relative to the same processes without a destination, because a sync process also runs
+ * without streams, and other processes have other tables.
  */
 export function streamedRows(fleets: Fleets, environment: Environment, size: Size): BenchRow[] {
   async function measure(objects: number, isStreamed: boolean) {
@@ -44,7 +44,7 @@ export function streamedRows(fleets: Fleets, environment: Environment, size: Siz
   ]);
 }
 
-/** Workers write no log where there is no destination. */
+/** Removes the destinations. Workers then write no stream log. */
 async function takeAway({ pool }: Contender): Promise<void> {
   await pool.query('create table if not exists taken_away (like stream_destinations)');
   await pool.query(
@@ -55,14 +55,14 @@ async function takeAway({ pool }: Contender): Promise<void> {
 
 async function giveBack({ pool }: Contender): Promise<void> {
   await pool.query('create table if not exists taken_away (like stream_destinations)');
-  // What took effect meanwhile is not in the log.
+  // Changes that took effect meanwhile are not in the log.
   await pool.query(
     `with back as (delete from taken_away returning taken_away.*)
      insert into stream_destinations select * from back`,
   );
 }
 
-/** Until both cursors are behind the last row of the log. */
+/** Waits until both cursors have passed the last row of the log. */
 async function receive({ pool }: Contender): Promise<void> {
   const deadline = Date.now() + PATIENCE_MS;
   const question =

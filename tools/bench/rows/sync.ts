@@ -16,7 +16,7 @@ import type { Fleets } from '../fleets.ts';
 import { startProcess } from '../processes.ts';
 import type { Size } from '../size.ts';
 
-/** Attributes of as many users as a twentieth of the rows, in the order of their times. */
+/** Creates rows of attributes in the order of their times, for a twentieth as many users as rows. */
 const fill = `
   create table users as
   select timestamptz '2026-01-01' + make_interval(secs => n * 0.001) as updated_at,
@@ -24,13 +24,15 @@ const fill = `
          jsonb_build_object('plan', 'pro', 'score', n, 'city', 'city-' || n % 100, 'active', n % 2 = 0) as payload
   from generate_series(1, $1::integer) as n`;
 
-/** The purpose of its fleet. */
+/** Purpose of the fleet. */
 const FLEET = 'synced';
 
-/** Milliseconds between two looks at the run and its process. */
+/** Milliseconds between two checks of the run and its process. */
 const LOOK = 250;
 
-/** One `web`, one `worker`, one `sync` on a fleet of their own, and a Postgres table as the warehouse. */
+/**
+ * Measures a sync with `web`, `worker` and `sync` on a separate fleet, and a Postgres table as the warehouse.
+ */
 export function syncRow(
   fleets: Fleets,
   environment: Environment,
@@ -59,7 +61,7 @@ export function syncRow(
     const warehouseUrl = await environment.database('warehouse');
     const warehouse = new pg.Client({ connectionString: warehouseUrl });
     await warehouse.connect();
-    // `create table as` takes no parameters.
+    // `create table as` accepts no parameters.
     await warehouse.query(fill.replaceAll('$1', String(syncedRows)));
     await warehouse.end();
     return { key, sync, warehouseUrl };
@@ -117,7 +119,10 @@ export function syncRow(
   };
 }
 
-/** Live requests, ten a second, until the work is done: how long each takes to be readable. */
+/**
+ * Sends ten live requests a second until the work is done, and measures how long each takes to become
+ * readable.
+ */
 async function probeWhile(ours: Contender, work: Promise<unknown>): Promise<ProbeResult> {
   let over = false;
   const options = {

@@ -6,8 +6,8 @@ import { besideFlood } from '../quiet-neighbour.ts';
 import { CONNECTIONS_OF_1, CONNECTIONS_OF_75, type Size } from '../size.ts';
 
 /**
- * Many workspaces that send evenly, over one that sends as much and has as many users; and a quiet workspace beside one
- * that floods.
+ * Measures many workspaces that send evenly, relative to one workspace with the same traffic and number of
+ * users, and a quiet workspace alongside a noisy one.
  */
 export function tenantRows(fleets: Fleets, environment: Environment, size: Size): BenchRow[] {
   async function measure(objects: number, workspaces: number): Promise<Figure> {

@@ -9,7 +9,10 @@ const shares = [
   { share: '1', word: 'traced', what: 'every request traced' },
 ] as const;
 
-/** `ours-75` and `ours-1` once more, while spans are made and sent to a collector of the bench's own on the same cores. */
+/**
+ * Measures `ours-75` and `ours-1` while spans are created and sent to a collector of the bench on the same
+ * cores.
+ */
 export function tracedRows(fleets: Fleets, environment: Environment, size: Size): BenchRow[] {
   return [75, 1].flatMap((objects) =>
     shares.map(({ share, word, what }) => ({

@@ -1,9 +1,14 @@
 import { createCoalescer as create } from '../../../workers/batch/coalescer.ts';
 
-/** Long enough that whoever kills the worker finds something that it has acknowledged. */
+/**
+ * Milliseconds of the delay, long enough that a killed worker has acknowledged envelopes which it has not
+ * applied.
+ */
 const LATER_MS = 200;
 
-/** A worker that tells the queue that an envelope is applied before its transaction is committed. */
+/**
+ * Breaks a worker: it reports to the queue that an envelope is applied before its transaction is committed.
+ */
 export function createCoalescer(...given: Parameters<typeof create>): ReturnType<typeof create> {
   const coalescer = create(...given);
   return {

@@ -1,6 +1,6 @@
 import { swapped } from './swapped.ts';
 
-/** The compiled module that each breaks. */
+/** The compiled module that each breakage replaces. */
 const breaks = {
   'acknowledges-early': 'workers/batch/coalescer.js',
   'without-ledger': 'src/store/ledger.js',
@@ -9,7 +9,7 @@ const breaks = {
 
 export type Breakage = keyof typeof breaks;
 
-/** The environment of a worker process that is broken in this way. */
+/** Returns the environment of a worker process with this breakage. */
 export function brokenWorker(breakage: Breakage): Record<string, string> {
   return swapped(breaks[breakage], `tools/chaos/broken/${breakage}.js`);
 }

@@ -1,6 +1,6 @@
 import { type Coalescer, createCoalescer as create } from '../../../workers/batch/coalescer.ts';
 
-/** A worker that is given every envelope three times. */
+/** Breaks a worker: it gets every envelope three times. */
 export function createCoalescer(...given: Parameters<typeof create>): Coalescer {
   const coalescer = create(...given);
   return {

@@ -3,10 +3,13 @@ import { applyBatch } from '../../../test/workers/apply-batch.ts';
 import type { Coalescer, createCoalescer as create } from '../../../workers/batch/coalescer.ts';
 import type { Delivery } from '../../../workers/batch/open.ts';
 
-/** Longer than the envelopes behind take. */
+/** Milliseconds of the delay, which is longer than later envelopes take. */
 const RETRY_MS = 1500;
 
-/** A worker that puts an envelope that it could not apply aside and goes on: the retry comes behind later ones. */
+/**
+ * Breaks a worker: it sets an envelope that it could not apply aside and continues, so that the retry follows
+ * later envelopes.
+ */
 export function createCoalescer(...[pool, { log }]: Parameters<typeof create>): Coalescer {
   async function retry(delivery: Delivery): Promise<void> {
     for (;;) {
@@ -15,7 +18,7 @@ export function createCoalescer(...[pool, { log }]: Parameters<typeof create>): 
         await applyBatch(pool, [delivery], log);
         return;
       } catch {
-        // Later again.
+        // Retry later.
       }
     }
   }

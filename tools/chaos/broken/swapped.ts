@@ -3,8 +3,8 @@ import { pathToFileURL } from 'node:url';
 import { packageRoot } from '../../../src/platform/files.ts';
 
 /**
- * The environment of a process in which one compiled module stands in for another; both as paths under `dist`.
- * `swap.ts` does it, in every process that is started with it.
+ * Returns the environment of a process in which one compiled module replaces another; both are paths below
+ * `dist`. Every process that is started with it loads `swap.ts`.
  */
 export function swapped(module: string, replacement: string): Record<string, string> {
   const compiled = (file: string) => pathToFileURL(path.join(packageRoot, 'dist', file)).href;

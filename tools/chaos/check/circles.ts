@@ -5,12 +5,12 @@ import type { IdentityModel } from '../../../test/model/identity-model.ts';
 import type { Circle } from '../load/circles.ts';
 import type { Finding } from './finding.ts';
 
-/** Names of a circle's users begin with its number. */
+/** Names of users begin with the number of their circle. */
 const MEMBER = /c(\d+)-/;
 
 /**
- * I5 of users that merge, are renamed and deleted: every circle is as the sequential model has it. Of a circle
- * whose last request has no answer, each object of that request may have taken effect or not.
+ * Checks I5 for users that are merged, renamed and deleted: every circle equals its sequential model. If the
+ * last request of a circle got no response, each object of that request may or may not have taken effect.
  */
 export async function checkCircles(
   pool: pg.Pool,

@@ -5,9 +5,10 @@ import { type Made, makeRound } from '../load/people.ts';
 import type { StoredPerson } from './stored-people.ts';
 
 /**
- * What the sequential model makes of a person, in the form of `describePerson`. It is given the objects that took
- * effect, the attributes in the order in which they did; whether those are the right ones in the right order is for I1 to
- * I4 to say. Each once, however often it stands there.
+ * Returns the state of a person in the sequential model, in the form of `describePerson`. The model applies
+ * the objects that took effect, with attributes in the order in which they took effect. Checks I1 to I4
+ * verify that these are the right objects in the right order. Each object is applied once, even if it is
+ * stored several times.
  */
 export function expectedPerson(
   journal: Journal,
@@ -49,7 +50,7 @@ export function expectedPerson(
   });
 }
 
-/** A person as one line of text. */
+/** Formats a person as one line of text. */
 export function describePerson(person: StoredPerson): string {
   return describe(person);
 }

@@ -1,4 +1,4 @@
-/** What is checked after every scenario; the texts are those of the report. */
+/** The invariants that are checked after every scenario, with their texts in the report. */
 export const invariants = {
   I1: 'every acknowledged object is applied',
   I2: 'none is applied twice: counts and sums are exact',
@@ -10,7 +10,7 @@ export const invariants = {
 
 export type Invariant = keyof typeof invariants;
 
-/** One thing that is not as it should be, with the object, user or process that it is about. */
+/** A violation of an invariant, with the object, user or process that it concerns. */
 export interface Finding {
   invariant: Invariant;
   what: string;

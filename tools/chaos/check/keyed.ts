@@ -2,7 +2,7 @@ import type pg from 'pg';
 import type { Keyed } from '../load/keyed.ts';
 import type { Finding } from './finding.ts';
 
-/** What stands in the store of one user. */
+/** The stored effects of a user's requests. */
 interface Effects {
   user: string;
   points: number;
@@ -11,8 +11,8 @@ interface Effects {
 }
 
 /**
- * Each request that was answered with 2xx under a key has exactly one effect (I1, I2), and what was refused none (I3).
- * To be asked when the queue is empty.
+ * Checks that each request with a key that got a 2xx response has exactly one effect (I1, I2), and that
+ * refused requests have none (I3). The queue must be empty.
  */
 export async function checkKeyed(
   pool: pg.Pool,
@@ -50,7 +50,7 @@ function judge(effects: Effects | undefined, accepted: boolean, what: string): F
   ];
 }
 
-/** Those under whose key not everyone was told the same. */
+/** Returns a description of each key whose responses differ. */
 export function toldApart(requests: readonly Keyed[]): string[] {
   return requests.flatMap(({ user, answers }) => {
     const told = new Set(answers.map((answer) => JSON.stringify(answer)));

@@ -1,8 +1,8 @@
 import type { Finding, Invariant } from './finding.ts';
 
 /**
- * One operation of a client on the list of a user, as its client saw it. Times are in milliseconds of one clock. A
- * history is a list of these, and is kept as one JSON object per line.
+ * An operation of a client on the list of a user, as the client saw it. Times are in milliseconds of one
+ * clock. A history is a list of operations, stored as one JSON object per line.
  */
 export type ListOperation = {
   client: number;
@@ -12,9 +12,12 @@ export type ListOperation = {
   | {
       kind: 'add' | 'remove';
       value: string;
-      /** Time of the answer; absent with `unknown`. */
+      /** Time of the response; absent for `unknown`. */
       completed?: number;
-      /** `ok`: acknowledged. `failed`: refused. `unknown`: no answer, or an answer that leaves the result open. */
+      /**
+       * `ok`: acknowledged. `failed`: refused. `unknown`: no response, or a response that leaves the result
+       * open.
+       */
       outcome: 'ok' | 'failed' | 'unknown';
     }
   | { kind: 'read'; values: string[]; completed: number }
@@ -24,9 +27,9 @@ type Change = Extract<ListOperation, { kind: 'add' | 'remove' }>;
 type Read = Extract<ListOperation, { kind: 'read' }>;
 
 /**
- * Checks a history as Elle checks lists with appends. Each value is added once, so the order of a list shows the order
- * of its writes, and every read must be a prefix of one order. A removed value is not part of that order and has a check of
- * its own.
+ * Checks a history as Elle checks lists with appends. Each value is added once, so the order of a list shows
+ * the order of its writes, and every read must be a prefix of one order. A removed value is not part of that
+ * order and is checked separately.
  *
  * An acknowledged change takes effect later, so only the last reads, after the queue was empty, must show it.
  *
@@ -76,7 +79,7 @@ function checkUser(user: string, history: ListOperation[], final: readonly strin
     const wrong = values.findIndex((value, place) => order[place] !== value);
     if (wrong >= 0)
       note('I4', `a read is no prefix of the last one: ${values[wrong]} stands in place of ${order[wrong]}`);
-    // Reads that overlap may be answered in any order.
+    // Reads that overlap may return in any order.
     if (before && before.read.completed < read.invoked && values.length < before.values.length)
       note('I4', `a read shows ${values.length} values after one that had shown ${before.values.length}`);
     if (!before || values.length >= before.values.length) before = { values, read };
@@ -120,7 +123,7 @@ function checkRemoved(
   }
 }
 
-/** Checks that a value acknowledged before another add was sent precedes the value of that add. */
+/** Checks that a value that was acknowledged before another add was sent precedes the value of that add. */
 function checkAcceptance(
   adds: Change[],
   places: ReadonlyMap<string, number>,
@@ -128,7 +131,7 @@ function checkAcceptance(
 ): void {
   const placed = adds.filter(({ value }) => places.has(value));
   placed.sort((one, other) => places.get(one.value)! - places.get(other.value)!);
-  // The latest time at which one of the values so far was sent.
+  // The add with the latest sending time so far.
   let latest: Change | undefined;
   for (const add of placed) {
     if (latest && add.outcome === 'ok' && add.completed! < latest.invoked)

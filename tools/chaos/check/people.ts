@@ -6,12 +6,12 @@ import type { StoredPeople, StoredPerson } from './stored-people.ts';
 
 export interface Sums {
   acknowledged: number;
-  /** Acknowledged objects that stand in the store. */
+  /** Acknowledged objects that are in the store. */
   applied: number;
   lost: number;
   doubled: number;
   outOfOrder: number;
-  /** Objects of requests without an answer or with 5xx, and those of them that took effect. */
+  /** Objects of requests without a response or with 5xx, and the number of them that took effect. */
   unknown: number;
   unknownApplied: number;
   refused: number;
@@ -20,15 +20,15 @@ export interface Sums {
 export interface PeopleVerdict {
   findings: Finding[];
   sums: Sums;
-  /** Objects that were lost as `mayLose` allows. */
+  /** Objects whose loss `mayLose` allows. */
   lostAsAllowed: number;
 }
 
 /**
- * Compares the load client's journal with the store: I1 to I4 object by object, I5 person by person.
+ * Compares the journal of the load client with the store: I1 to I4 for each object, I5 for each person.
  *
- * @param mayLose whether objects of a request may be lost though they were acknowledged; for a queue that comes
- *   back empty
+ * @param mayLose returns whether acknowledged objects of a request may be lost, for a queue that comes back
+ * empty
  */
 export function checkPeople(
   journal: Journal,
@@ -93,7 +93,10 @@ export function checkPeople(
   return { findings, sums, lostAsAllowed };
 }
 
-/** How often each object took effect; for attributes the person's `log`, and `points` for all of them together. */
+/**
+ * Counts how often each object took effect. Attributes are counted in the person's `log`, and `points` checks
+ * their total.
+ */
 function countEffects(
   journal: Journal,
   { people, rows }: StoredPeople,
@@ -121,7 +124,10 @@ function countEffects(
   return counts;
 }
 
-/** The acknowledged attribute objects of a person took effect in the order in which they were acknowledged. */
+/**
+ * Checks that the acknowledged attribute objects of a person took effect in the order in which they were
+ * acknowledged.
+ */
 function checkOrder(
   journal: Journal,
   { name, custom }: StoredPerson,
@@ -148,7 +154,7 @@ function checkOrder(
   return out;
 }
 
-/** Each person with its objects, in the order of sending. */
+/** Visits each person with its objects in the order of sending. */
 function forEachPerson(journal: Journal, visit: (person: number, objects: number[]) => void): void {
   let people = 0;
   for (let object = 0; object < journal.objects; object++)

@@ -5,15 +5,18 @@ import { everyLane, laneCount } from '../../../src/queue/lanes.ts';
 import type { Fleet } from '../../../test/setup/fleet.ts';
 
 export interface QueueCounts {
-  /** In all lanes: what is still to be applied. */
+  /** Jobs in all lanes that are still to be applied. */
   waiting: number;
-  /** Jobs that BullMQ gave up. */
+  /** Jobs that BullMQ has given up. */
   failed: number;
-  /** Why, of the first few. */
+  /** Reasons of the first few failed jobs. */
   reasons: string[];
 }
 
-/** Looks into the lanes of a fleet, past its processes. Each look has a connection of its own, which is closed. */
+/**
+ * Counts the jobs in the lanes of a fleet directly in the queue. Each call opens a connection of its own and
+ * closes it.
+ */
 export async function countQueue({ env }: Fleet): Promise<QueueCounts> {
   const config = readConfig(env);
   const connection = connectProducer(config, config.DATABASE_URL);

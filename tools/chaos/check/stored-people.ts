@@ -3,7 +3,7 @@ import { NIL_UUID } from '../../../src/platform/ids.ts';
 import { ofOneWorkspace } from '../../../src/store/one-workspace.ts';
 import type { Journal } from '../load/journal.ts';
 
-/** A person as it stands in the store. */
+/** A person in the store. */
 export interface StoredPerson {
   name: string;
   externalId: string | null;
@@ -11,28 +11,28 @@ export interface StoredPerson {
   email: string | null;
   phone: string | null;
   custom: Record<string, unknown> & { seq: number; log: number[]; points: number };
-  /** `name count first last`, and `product currency count revenue`; times in epoch seconds. */
+  /** `name count first last`, and `product currency count revenue`; times are in epoch seconds. */
   events: string[];
   purchases: string[];
 }
 
 export interface StoredPeople {
   people: Map<string, StoredPerson>;
-  /** Names that more than one profile has. */
+  /** Names that belong to more than one profile. */
   twins: string[];
-  /** How often each event and purchase stands there, by number; at most 255. */
+  /** Number of stored rows of each event and purchase, by object number; at most 255. */
   rows: Uint8Array;
-  /** Numbers that no request has, and rows without one. */
+  /** Object numbers that no request has, and rows without a number. */
   strangers: string[];
-  /** Rows of a profile and name beside what its summary says, where the two differ. */
+  /** Rows by profile and name that differ from their summary. */
   wrongSums: string[];
   deadLetters: { object: string; reason: string }[];
 }
 
-/** Rows that one look takes: bounds the memory. */
+/** Rows that are fetched at a time, which limits the memory. */
 const PAGE = 50_000;
 
-/** Reads a workspace as of one moment, at which every envelope has been applied whole or not at all. */
+/** Reads a workspace in one snapshot, in which every envelope is applied completely or not at all. */
 export async function readPeople(
   pool: pg.Pool,
   workspaceId: string,
@@ -79,7 +79,7 @@ async function* pages<Row>(
   statement: string,
   workspaceId: string,
 ): AsyncGenerator<Row> {
-  // A cursor takes no parameters of its own.
+  // `declare cursor` accepts no parameters.
   await client.query(`declare page cursor for ${statement.replaceAll('$1', `'${workspaceId}'`)}`);
   for (;;) {
     const { rows } = await client.query(`fetch ${PAGE} from page`);
@@ -101,7 +101,7 @@ select external_id as "externalId", email, phone, custom_attributes as custom,
     where own.workspace_id = profiles.workspace_id and own.profile_id = profiles.id order by 1) as purchases
 from profiles where workspace_id = $1`;
 
-/** In the form that a distributed Postgres takes as well. */
+/** The statement also works on a distributed Postgres. */
 const lettersStatement = ofOneWorkspace(`
 select coalesce(kept.object -> 'properties' ->> 'n', kept.object::text) as object, kept.reason
 from kept_dead_letters as kept

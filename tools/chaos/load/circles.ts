@@ -8,18 +8,18 @@ import { createWorkspace, type TestWorkspace } from '../../../test/setup/workspa
 import { createRandom, pick } from '../../load/random.ts';
 import { raiseLimitsOf } from './limits.ts';
 
-/** A few users whom no operation of another circle names. */
+/** A few users that operations of other circles never refer to. */
 export interface Circle {
   number: number;
-  /** Has been given all that was accepted, in order. */
+  /** Model that has applied all accepted objects in order. */
   model: IdentityModel;
-  /** Its last request, when nobody knows what became of it. Nothing was sent about the circle since. */
+  /** The last request if its result is unknown. No further request was sent for the circle. */
   unknown?: Request;
 }
 
 export interface CirclesOptions {
   clients?: number;
-  /** At any time. */
+  /** Number of active circles. */
   circles?: number;
   seed: number;
   /** Milliseconds between two requests of a client. */
@@ -27,9 +27,9 @@ export interface CirclesOptions {
 }
 
 /**
- * Sends random requests of all kinds, merges, deletes and renames among them, and gives a sequential model what was
- * accepted. Two requests about one circle are never on their way at once, so that their order is known. A circle of
- * which a request has no answer is left as it is, and another takes its place.
+ * Sends random requests of all kinds, including merges, deletes and renames, and applies accepted ones to a
+ * sequential model. Requests for one circle are never concurrent, so that their order is known. If a request
+ * gets no response, its circle is left unchanged and replaced by a new one.
  */
 export async function startCircles(fleet: Fleet, options: CirclesOptions) {
   const { clients = 2, circles = 12, seed, pause = 0 } = options;
@@ -42,7 +42,7 @@ export async function startCircles(fleet: Fleet, options: CirclesOptions) {
   let acknowledged = 0;
   let tick = 0;
   let stopping = false;
-  /** Times of one run are apart, and in the past. */
+  /** Returns different times in the past. */
   const time = () => new Date(Date.UTC(2026, 0, 1) + tick++ * 10).toISOString();
 
   function begin(): number {
@@ -70,7 +70,7 @@ export async function startCircles(fleet: Fleet, options: CirclesOptions) {
     client.close();
   }
 
-  /** @returns whether it is known what became of it */
+  /** @returns whether the result of the request is known */
   async function deliver(client: Client, circle: Circle, request: Request): Promise<boolean> {
     while (!stopping) {
       const edges = fleet.edges;
@@ -115,7 +115,10 @@ export async function startCircles(fleet: Fleet, options: CirclesOptions) {
 
 export type Circles = Awaited<ReturnType<typeof startCircles>> & { workspace: TestWorkspace };
 
-/** A rename and a remove say whether they took effect, unless they cannot; every other request is accepted whole. */
+/**
+ * Checks the response. Renames and removals report whether they took effect, unless it cannot be known yet;
+ * every other request is accepted as a whole.
+ */
 function surpriseOf(
   request: Request,
   verdicts: (string | undefined)[],

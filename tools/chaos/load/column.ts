@@ -1,6 +1,6 @@
 type Numbers = Uint8Array | Uint16Array | Uint32Array | Float32Array | Float64Array;
 
-/** A list of numbers in a typed array that grows: a million of them take as many bytes as their type says. */
+/** A growing list of numbers in a typed array, which takes only as many bytes per number as its type. */
 export class Column<T extends Numbers> {
   length = 0;
   #values: T;

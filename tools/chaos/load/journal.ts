@@ -1,17 +1,17 @@
 import { Column } from './column.ts';
 import { type Kind, kinds } from './people.ts';
 
-/** What the sender knows of an object. */
+/** State of an object from the view of its sender. */
 export type Standing =
   /** Answered with 201: it will take effect. */
   | 'acknowledged'
-  /** Answered with 4xx, or refused by name: it has no effect. */
+  /** Answered with 4xx, or rejected individually: it has no effect. */
   | 'refused'
-  /** 5xx, or no answer: it takes effect or it does not. */
+  /** Answered with 5xx or not at all: it may or may not take effect. */
   | 'unknown';
 
 export interface RequestEntry {
-  /** HTTP status; 0: no answer came. */
+  /** HTTP status; 0 if there was no response. */
   status: number;
   /** Epoch milliseconds. */
   sentAt: number;
@@ -20,8 +20,9 @@ export interface RequestEntry {
 }
 
 /**
- * The load client's own log: every request with its answer, and every object in it, in the order of sending. About
- * 30 bytes a request and 11 an object; what an object was follows from its user and round.
+ * The log of the load client: every request with its response, and every object in the order of sending. It
+ * takes about 30 bytes per request and 11 per object; the content of an object follows from its user and
+ * round.
  */
 export class Journal {
   readonly #status = new Column(Uint16Array);
@@ -32,7 +33,7 @@ export class Journal {
   readonly #round = new Column(Uint16Array);
   readonly #kind = new Column(Uint8Array);
   readonly #request = new Column(Uint32Array);
-  /** Good objects of the requests answered with 201. */
+  /** Number of valid objects in requests that were answered with 201. */
   acknowledged = 0;
 
   get requests(): number {
@@ -43,7 +44,7 @@ export class Journal {
     return this.#user.length;
   }
 
-  /** Notes a request that is about to be sent; its number. */
+  /** Records a request before it is sent and returns its number. */
   open(): number {
     const number = this.requests;
     this.#status.push(0);
@@ -53,7 +54,7 @@ export class Journal {
     return number;
   }
 
-  /** Notes an object of a request; its number, by which it is found again in the store. */
+  /** Records an object of a request and returns its number, which identifies it in the store. */
   add(request: number, user: number, round: number, kind: Kind): number {
     const number = this.objects;
     this.#user.push(user);
@@ -63,7 +64,7 @@ export class Journal {
     return number;
   }
 
-  /** @param good objects of it that the edge takes */
+  /** @param good number of its objects that are valid */
   close(request: number, answer: { status: number; milliseconds: number; retryAfter: number }, good: number) {
     this.#status.set(request, answer.status);
     this.#milliseconds.set(request, answer.milliseconds);
@@ -80,13 +81,16 @@ export class Journal {
     };
   }
 
-  /** Requests with other answers than these, among those sent from `from` until before `to`, in epoch milliseconds. */
+  /**
+   * Counts requests with other statuses, among those sent from `from` until before `to`, in epoch
+   * milliseconds.
+   */
   requestsBut(statuses: number | number[], from = 0, to = Number.POSITIVE_INFINITY): number {
     const fine = [statuses].flat();
     return [...this.sentBetween(from, to)].filter(({ status }) => !fine.includes(status)).length;
   }
 
-  /** Requests that were sent from `from` until before `to`, in epoch milliseconds. */
+  /** Yields the requests that were sent from `from` until before `to`, in epoch milliseconds. */
   *sentBetween(from: number, to: number): Generator<RequestEntry> {
     for (let number = 0; number < this.requests; number++) {
       const at = this.#sentAt.at(number);
@@ -105,7 +109,7 @@ export class Journal {
     return status >= 400 && status < 500 ? 'refused' : 'unknown';
   }
 
-  /** For a person: what it was, whose, and what its request was answered with. */
+  /** Describes an object with its user and the status of its request, for the report. */
   describe(object: number): string {
     const request = this.requestOf(object);
     const { status } = this.request(request);
@@ -113,7 +117,7 @@ export class Journal {
     return `object ${object} (${of}; request ${request} → ${status || 'no answer'})`;
   }
 
-  /** How often each status came; 0: no answer. */
+  /** Returns the number of responses by status; 0 stands for no response. */
   statuses(): Map<number, number> {
     const counts = new Map<number, number>();
     for (let number = 0; number < this.requests; number++) {

@@ -4,21 +4,21 @@ import type { Fleet } from '../../../test/setup/fleet.ts';
 import type { Wire } from './people.ts';
 
 export interface KeyedAnswer {
-  /** 0: the connection broke. */
+  /** HTTP status; 0 if the connection broke. */
   status: number;
   requestId: string;
   text: string;
 }
 
-/** One request that is sent under one key again and again, and what it was answered with. */
+/** A request that is sent repeatedly with one key, and its responses. */
 export interface Keyed {
   user: string;
-  /** Who the other body under the same key is about. */
+  /** User of a different body with the same key. */
   other: string;
   key: string;
-  /** Of the same body. */
+  /** Responses to the original body. */
   answers: KeyedAnswer[];
-  /** Of the other body. */
+  /** Responses to the different body. */
   refusals: KeyedAnswer[];
 }
 
@@ -26,7 +26,7 @@ const TIME = '2026-01-02T03:04:05.000Z';
 const PAUSE = 50;
 const DEADLINE = 30_000;
 
-/** One of everything, to be counted afterwards. */
+/** Returns a body with one object of each kind, which can be counted afterwards. */
 function bodyOf(user: string): Wire {
   return {
     attributes: [{ external_id: user, points: { inc: 1 } }],
@@ -36,16 +36,16 @@ function bodyOf(user: string): Wire {
 }
 
 /**
- * Clients that send under keys, and again while they are told to.
+ * Creates clients that send requests with idempotency keys and repeat them.
  *
- * @param header where the key stands; with another one the service takes no notice of it
+ * @param header header with the key; the service ignores keys in other headers
  */
 export function createKeyedLoad({ edges }: Fleet, apiKey: string, header = 'Idempotency-Key') {
   const all: Keyed[] = [];
   let turn = 0;
 
   async function sendOnce(key: string, body: Wire): Promise<KeyedAnswer> {
-    // The list changes when an edge is replaced.
+    // The list changes when a web process is replaced.
     const { port } = edges[turn++ % edges.length]!;
     try {
       const response = await fetch(`http://127.0.0.1:${port}/users/track`, {
@@ -71,18 +71,18 @@ export function createKeyedLoad({ edges }: Fleet, apiKey: string, header = 'Idem
 
   return {
     all,
-    /** A new key; nothing is sent yet. */
+    /** Creates a new key without sending a request. */
     make(): Keyed {
       const number = all.length;
       const one = { user: `keyed-${number}`, other: `other-${number}`, key: randomUUID() };
       return all[all.push({ ...one, answers: [], refusals: [] }) - 1]!;
     },
-    /** The same body so many times at once, to all edges in turn. */
+    /** Sends the same body several times concurrently, to the web processes in turn. */
     async repeat({ key, user, answers }: Keyed, times: number): Promise<void> {
       const sent = Array.from({ length: times }, () => sendUntilAnswered(key, bodyOf(user)));
       answers.push(...(await Promise.all(sent)));
     },
-    /** Another body under the key. */
+    /** Sends a different body with the key. */
     async misuse({ key, other, refusals }: Keyed): Promise<void> {
       refusals.push(await sendUntilAnswered(key, bodyOf(other)));
     },

@@ -6,10 +6,10 @@ import { createRandom, pick } from '../../load/random.ts';
 import type { ListOperation } from '../check/list-history.ts';
 import { raiseLimitsOf } from './limits.ts';
 
-/** The attribute that holds the list. */
+/** Name of the attribute with the list. */
 const LIST = 'log';
 
-/** An array attribute keeps its newest 500 elements. */
+/** Maximum values of a list. An array attribute keeps only its newest 500 elements. */
 const MOST_VALUES = 450;
 
 export interface ListsOptions {
@@ -20,14 +20,17 @@ export interface ListsOptions {
   pause: number;
 }
 
-/** Clients that add values to lists of the same users, remove some, and read them, each without waiting for the others. */
+/**
+ * Starts clients that concurrently add values to lists of the same users, remove some of them, and read the
+ * lists.
+ */
 export async function startLists(fleet: Fleet, { seed, clients, users, pause }: ListsOptions) {
   const workspace: TestWorkspace = await createWorkspace(fleet.pool, 'lists');
   await raiseLimitsOf(fleet.pool, workspace.id);
   const random = createRandom(seed);
   const history: ListOperation[] = [];
   const added = new Map<string, number>();
-  /** Values that this workload may remove, by user. */
+  /** Values that may be removed, by user. */
   const removable = new Map<string, string[]>();
   let stopping = false;
 
@@ -71,7 +74,7 @@ export async function startLists(fleet: Fleet, { seed, clients, users, pause }: 
         added.set(user, count + 1);
         await change(client, number, 'add', user, `${number}-${sequence}`);
       } else if (chance < 0.7 && (removable.get(user)?.length ?? 0) > 0) {
-        // Each value is removed once.
+        // Each value is removed only once.
         const values = removable.get(user)!;
         const [value] = values.splice(Math.floor(random() * values.length), 1);
         await change(client, number, 'remove', user, value!);
@@ -87,7 +90,7 @@ export async function startLists(fleet: Fleet, { seed, clients, users, pause }: 
       stopping = true;
       await running;
     },
-    /** The list of each user as Postgres has it. */
+    /** Returns the list of each user in Postgres. */
     async last(): Promise<Map<string, string[]>> {
       const { rows } = await fleet.pool.query<{ user: string; values: string[] }>(
         `select external_id as user, coalesce(custom_attributes -> '${LIST}', '[]') as values

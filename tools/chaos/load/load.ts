@@ -8,43 +8,49 @@ import { kindsOf, makeRound, ROUNDS, type Wire } from './people.ts';
 
 export interface LoadOptions {
   clients?: number;
-  /** About three objects each. */
+  /** Each has about three objects. */
   peoplePerRequest?: number;
-  /** Objects that may wait to be applied; with more, the clients hold their next requests back. Infinity: nobody looks. */
+  /**
+   * Maximum objects that wait to be applied. Above it, the clients delay their next requests. Infinity turns
+   * the check off.
+   */
   mostUnapplied?: number;
-  /** What requests pass on their way, to be few at once over several loads; absent: nothing. */
+  /** Wraps each request, to limit concurrency over several loads; by default requests are sent directly. */
   pass?<Answer>(send: () => Promise<Answer>): Promise<Answer>;
-  /** Milliseconds that a client waits after a request that failed. */
+  /** Milliseconds that a client waits after a failed request. */
   pause?: number;
-  /** Objects a second; absent: as fast as they are answered. */
+  /** Objects per second; by default as fast as they are answered. */
   rate?: number | undefined;
 }
 
 export interface Load {
   journal: Journal;
-  /** Requests on their way to this edge or back. */
+  /** Returns the number of requests in flight to a web process. */
   inFlight(edge: string): number;
-  /** Resolves when so many more objects have been acknowledged. */
+  /** Resolves when the given number of further objects has been acknowledged. */
   more(objects: number, deadline?: number): Promise<void>;
-  /** Objects a second from now on; until then, and with Infinity, as fast as they are answered. */
+  /**
+   * Sets the objects per second; with Infinity, and by default, they are sent as fast as they are answered.
+   */
   setRate(rate: number): void;
-  /** Replies that were not what the request deserved, worded. */
+  /** Descriptions of responses that do not match their request. */
   surprises: string[];
-  /** Lets every client finish its request. */
+  /** Stops after every client has finished its request. */
   stop(): Promise<Journal>;
 }
 
-/** Objects in the average round. */
+/** Average number of objects in a round. */
 const OF_A_ROUND = 3.03;
-/** People that a client has in turn, for each that is in one request. */
+/** Number of people of a client for each person in a request. */
 const POOL = 4;
-/** Milliseconds between two looks at what is applied. */
+/** Milliseconds between two checks of the applied objects. */
 const LOOK_MS = 50;
 const MOST_SURPRISES = 20;
 
 /**
- * Clients that send rounds of people as fast as they are answered, each about people of its own and one request
- * after the other, to all edges in turn. What failed is not repeated: its people go on with their next round.
+ * Starts clients that send rounds of people as fast as they are answered. Each client has its own people and
+ * sends one request at a time, to the web processes in turn. Failed requests are not repeated; their people
+ * continue with their next round.
  */
 export function startLoad(fleet: Fleet, options: LoadOptions = {}): Load {
   const { clients = 8, peoplePerRequest = 3, mostUnapplied = 2000, pause = 50, rate } = options;
@@ -52,7 +58,7 @@ export function startLoad(fleet: Fleet, options: LoadOptions = {}): Load {
   const journal = new Journal();
   const surprises: string[] = [];
   const flights = new Map<string, number>();
-  /** Milliseconds from one request to the next, and when the next one is due. */
+  /** Milliseconds from one request to the next, and the due time of the next one. */
   let interval = intervalAt(rate ?? Number.POSITIVE_INFINITY);
   let due = 0;
   let born = 0;
@@ -77,7 +83,7 @@ export function startLoad(fleet: Fleet, options: LoadOptions = {}): Load {
 
   async function run(number: number): Promise<void> {
     const connections = new Map<number, HttpConnection>();
-    /** Edges that have asked this client to close its connection. */
+    /** Web processes that have asked this client to close its connection. */
     const leaving = new Set<string>();
     const head = postHead('127.0.0.1', '/users/track', fleet.workspace.key);
     const people = Array.from({ length: peoplePerRequest * POOL }, () => ({ person: born++, round: 0 }));
@@ -127,7 +133,10 @@ export function startLoad(fleet: Fleet, options: LoadOptions = {}): Load {
     leaving: Set<string>;
   }
 
-  /** To the edge whose turn it is; to the next when it takes no connection, as a load balancer would do. */
+  /**
+   * Sends a request to the next web process in turn. If that one refuses the connection, the following one is
+   * used, as a load balancer would do.
+   */
   async function exchange(sent: Exchange): Promise<boolean> {
     const { request, bytes, good, bad, connections, leaving } = sent;
     let { edge, turn } = sent;
@@ -199,7 +208,10 @@ export function startLoad(fleet: Fleet, options: LoadOptions = {}): Load {
   };
 }
 
-/** 201 with the counts of the good objects and an error for each bad one; a refusal says why. */
+/**
+ * Checks that a response has status 201 with the counts of the valid objects and an error for each invalid
+ * one, or is a refusal with a message.
+ */
 function fits(status: number, body: string, good: number, bad: number): boolean {
   let reply: Record<string, unknown>;
   try {

@@ -1,18 +1,20 @@
 import type { Json } from '../../../src/profile/json.ts';
 
-/** What an object is; `bad` ones lack their name and are refused by the edge. */
+/** Kinds of objects. `bad` objects lack their name and are rejected by web. */
 export const kinds = ['attributes', 'events', 'purchases', 'bad'] as const;
 export type Kind = (typeof kinds)[number];
 
 export type Wire = Record<string, Json>;
 
-/** Rounds of one person: the array attribute `log` stays far below the 500 elements that an array can hold. */
+/**
+ * Maximum rounds of a person, so that its array attribute `log` stays far below the limit of 500 elements.
+ */
 export const ROUNDS = 100;
 
-/** Times of events are apart, and in the past. */
+/** Start of the times of events, which are all different and in the past. */
 const EPOCH = Date.UTC(2026, 0, 1);
 
-/** One object as it is sent. */
+/** An object as it is sent. */
 export interface Made {
   kind: Kind;
   object: Wire;
@@ -20,7 +22,7 @@ export interface Made {
 
 export const nameOf = (person: number) => `person-${person}`;
 
-/** The kinds of the objects of a round, in the order of their numbers. */
+/** Returns the kinds of the objects of a round, in the order of their numbers. */
 export function kindsOf(round: number): Kind[] {
   const list: Kind[] = ['attributes', 'events'];
   if (round % 2 === 1) list.push('events');
@@ -30,11 +32,11 @@ export function kindsOf(round: number): Kind[] {
 }
 
 /**
- * The objects of one round, from 1, of a person; the same whenever it is asked for. Each carries its number, which
- * occurs nowhere else: an attribute object adds it to the person's array `log`, counts up `seq` and adds 1 to
- * `points`; events and purchases have it as a property.
+ * Returns the objects of a round of a person; rounds begin at 1. The result depends only on the arguments.
+ * Each object contains its unique number: an attribute object adds it to the person's array `log`, sets `seq`
+ * and adds 1 to `points`; events and purchases have it as a property.
  *
- * @param first number of the first of them; the others follow
+ * @param first number of the first object; the others follow
  */
 export function makeRound(person: number, round: number, first: number): Made[] {
   const { plain, creating } = addressOf(person);
@@ -64,12 +66,15 @@ export function makeRound(person: number, round: number, first: number): Made[] 
   });
 }
 
-/** By number: one in four is addressed by external id, by alias, by email and by phone. */
+/**
+ * Returns the identifier of a person. External id, alias, email and phone are used by a quarter of the people
+ * each.
+ */
 function addressOf(person: number): { plain: Wire; creating: Wire } {
   const name = nameOf(person);
   const kinds: Wire[] = [
     { external_id: name },
-    // Only the attribute object may create it: what follows counts on their order.
+    // Only the attribute object may create the user: the following objects depend on their order.
     { user_alias: { alias_name: name, alias_label: 'test' } },
     { email: `${name}@example.com` },
     { phone: `+4420718${String(person).padStart(5, '0')}` },

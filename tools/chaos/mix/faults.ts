@@ -4,22 +4,22 @@ import { startRedis, type TestRedis } from '../../../test/setup/redis.ts';
 import { pick } from '../../load/random.ts';
 import type { startOwnPostgres } from '../own-postgres.ts';
 
-/** What a fault may break. */
+/** The processes and stores that a fault may break. */
 export interface Target {
   fleet: Fleet;
   postgres: Awaited<ReturnType<typeof startOwnPostgres>>;
-  /** The present one: it is another process after each kill. */
+  /** The current Redis, which is a new process after each kill. */
   redis: TestRedis | undefined;
   random: () => number;
 }
 
-/** A fault that comes and goes while the load is on. */
+/** A fault that begins and ends while the load is running. */
 export interface MixedFault {
-  /** Of the list of faults. */
+  /** Number in the list of faults. */
   number: number;
   name: string;
   backends: readonly Backend[];
-  /** Resolves when it is over, and what it broke is there again. */
+  /** Resolves when the fault is over and the broken part is available again. */
   strike(target: Target): Promise<void>;
 }
 

@@ -10,22 +10,25 @@ import { mixedFaults, type Target } from './faults.ts';
 
 export interface MixOptions {
   minutes: number;
-  /** Acknowledged objects before which it does not end. */
+  /** Minimum number of acknowledged objects. */
   objects: number;
-  /** Faults that take part, by number; empty: all that can be mixed. */
+  /** Numbers of the faults that take part; empty means all that can be mixed. */
   numbers: number[];
-  /** Prints a line that stays. */
+  /** Prints a permanent line. */
   print(line: string): void;
 }
 
-/** As many objects are acknowledged between two faults as make so many faults in all; or so long is waited. */
+/**
+ * Target number of faults, which defines how many objects are acknowledged between two faults, and the
+ * maximum wait for them.
+ */
 const FAULTS = 100;
 const PAUSE_MS = 30_000;
 
-/** Longest wait for the lanes after a fault, in milliseconds. */
+/** Maximum milliseconds to wait for the lanes after a fault. */
 const PATIENCE = 120_000;
 
-/** The long form: one fleet, on which the faults come one after the other at random, the same for the same seed. */
+/** The long form: one fleet with random faults, one after the other, which are the same for the same seed. */
 export function mix({ minutes, objects, numbers, print }: MixOptions): Scenario {
   return {
     number: 0,

@@ -29,12 +29,16 @@ function compile(): string {
 export interface DurableFolder {
   /** A program that runs the server and updates the copy at each fsync. */
   program: string;
-  /** Replaces the folder with the copy. The server must have stopped. @returns number of files with bytes that were not synced */
+  /**
+   * Replaces the folder with the copy. The server must have stopped. @returns number of files with bytes that
+   * were not synced
+   */
   cut(): number;
 }
 
 /**
- * @param live the folder, absolute
+ * Creates a copy of a folder that follows its synced bytes.
+ * @param live absolute path of the folder
  * @param real the program of the server
  */
 export function followDurable(live: string, real: string): DurableFolder {

@@ -6,7 +6,7 @@ import { beginTraffic, throttle } from '../traffic.ts';
 
 const SHORT_KILLS = 3;
 
-/** Deaths and freezes of workers, in the middle of a batch and at any moment; the others take over. */
+/** Workers are killed or frozen, during a batch and at any time; the others take over. */
 export const killedWorkers: Scenario = {
   number: 1,
   fault: '`kill -9` of a worker every 3–5 s, and some that freeze (SIGSTOP) in a batch and thaw',
@@ -25,7 +25,7 @@ export const killedWorkers: Scenario = {
       await fleet.end(victim);
       lastKill = Date.now();
       const successor = fleet.startWorker();
-      // The dead one's lanes included.
+      // Lanes include the ones of the dead worker.
       const gap = await untilEveryLaneMoves(fleet);
       scene.recovered(gap);
       longest = Math.max(longest, gap);

@@ -24,7 +24,7 @@ export const killedEdges: Scenario = {
     }
     await scene.settle(fleet, { load, circles });
     const odd = [...load.journal.statuses()].filter(
-      // Under full load an edge that has just started may say 503.
+      // Under full load, a web process that has just started may answer with 503.
       ([status]) => status !== 201 && status !== 0 && (scene.short || status < 500),
     );
     scene.figure('kills', times.length, '', {});

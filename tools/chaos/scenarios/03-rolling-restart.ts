@@ -13,7 +13,7 @@ export const rollingRestart: Scenario = {
       const workers = [...fleet.workers];
       while (workers.length > 0) {
         await load.more(scene.choose(500, 50));
-        // In the middle of a batch, where that is one of those that have been there before.
+        // Stop a worker during a batch, if one of the remaining original workers is busy.
         const busy = workers.indexOf(await busyWorker(fleet));
         const [worker] = workers.splice(Math.max(0, busy), 1) as [Member];
         scene.say(`SIGTERM to ${worker.name}`);
@@ -36,7 +36,8 @@ export const rollingRestart: Scenario = {
     scene.figure('ends with another code than 0', ends.filter(({ code }) => code !== 0).length, '', {
       atMost: 0,
     });
-    // With nothing to do, all at the same moment: what one gives up must not be taken by another that stops as well.
+    // Stop idle workers at the same time: a lane that one gives back must not be taken by another that is
+    // stopping as well.
     const idle: typeof ends = [];
     const rounds = scene.choose(10, 2);
     for (let round = 1; round <= rounds; round++) {

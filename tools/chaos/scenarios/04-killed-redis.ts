@@ -19,7 +19,7 @@ export const killedRedis: Scenario = {
     for (let round = 0; round < scene.choose(3, 1); round++) {
       scene.say('killing Redis');
       await redis.kill();
-      // The first answers are those to what was on its way when it died.
+      // The first responses belong to requests that were in progress when Redis was killed.
       const answers = (await knockFor(fleet, knockKey, scene.choose(3000, 1000))).slice(fleet.edges.length);
       times.push(...answers.map(({ milliseconds }) => milliseconds));
       others += notUnavailable(answers).length;

@@ -5,7 +5,7 @@ import { knockFor, untilAccepted } from '../answers.ts';
 import type { Scenario } from '../scenario.ts';
 import { beginTraffic } from '../traffic.ts';
 
-/** What Redis may take beyond what it takes when idle. */
+/** Megabytes that Redis may use in addition to its idle memory. */
 const ROOM_MB = { long: 16, short: 4 };
 
 export const fullRedis: Scenario = {
@@ -26,7 +26,7 @@ export const fullRedis: Scenario = {
       'maxmemory',
       (await used()) + scene.choose(ROOM_MB.long, ROOM_MB.short) * 1024 * 1024,
     );
-    // With nobody to take from it, it is full soon.
+    // Redis fills quickly while the workers are stopped.
     for (const { pid } of fleet.workers) process.kill(pid, 'SIGSTOP');
     scene.say('flooding');
     const refused = () => load.journal.statuses().get(503) ?? 0;

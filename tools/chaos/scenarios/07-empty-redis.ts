@@ -7,10 +7,10 @@ import { untilAccepted } from '../answers.ts';
 import type { Scenario } from '../scenario.ts';
 import { beginTraffic } from '../traffic.ts';
 
-/** The line in which every process says it. */
+/** The log line with which every process reports the loss. */
 const TOLD = /^Redis came back/;
 
-/** What Redis comes back with, and who is still there by then. */
+/** Content of Redis when it comes back, and whether the processes were killed. */
 type Round = 'empty' | 'empty, everything killed' | 'less';
 
 const LONG: Round[] = ['empty', 'less', 'empty, everything killed', 'empty', 'less'];
@@ -60,11 +60,11 @@ export const emptyRedis: Scenario = {
       silent += everybody(fleet).filter(isSilent).length;
       await load.more(scene.choose(3000, 500));
     }
-    // Which of its accepted requests a circle has lost cannot be told from outside; that no lane waits for ever can.
+    // The lost requests of a circle cannot be determined from outside, but every lane must continue.
     await circles.stop();
     await scene.settle(fleet, {
       load,
-      // Accepted before the kill, a moment before which it may have been answered.
+      // Requests shortly before the kill may have been accepted and lost.
       mayLose: ({ sentAt }) => kills.some((kill) => sentAt < kill && kill - sentAt < 30_000),
     });
     scene.figure('processes that do not tell the operator', silent, '', { atMost: 0 });
@@ -78,7 +78,7 @@ const everybody = (fleet: Fleet): Member[] => [...fleet.edges, ...fleet.workers]
 
 const tellings = ({ log }: Member): number => log.filter(({ msg }) => TOLD.test(String(msg))).length;
 
-/** The file that Redis appends to. */
+/** Returns the append-only file of Redis. */
 function appendOnlyFile(dir: string): string {
   const folder = path.join(dir, 'appendonlydir');
   return path.join(folder, readdirSync(folder).find((name) => name.endsWith('.incr.aof'))!);

@@ -13,7 +13,7 @@ export const stoppedPostgres: Scenario = {
     const postgres = await scene.startPostgres();
     const { fleet, load, circles } = await beginTraffic(scene, {
       url: postgres.url,
-      // As where Redis is the fault: in the short form they share a fleet.
+      // Use the same environment as the scenarios of Redis, because the short forms share a fleet.
       ...(scene.backend === 'redis' && { env: { QUEUE_TIMEOUT_MS: '700' } }),
     });
     const beginning = Date.now();

@@ -10,7 +10,7 @@ export const cutCommits: Scenario = {
     const cuts = scene.choose(1000, 20);
     const fleet = await scene.startFleet({ edges: 1, workers: 0 });
     const cutter = await startCommitCutter(fleet.env.DATABASE_URL!);
-    // A lease on a lane that is cut is another matter.
+    // A cut lease of a lane is tested elsewhere.
     await fleet.startWorker({ DATABASE_URL: cutter.url });
     const load = startLoad(fleet, { clients: 4, peoplePerRequest: 1, mostUnapplied: 200 });
     for (let cut = 0; cut < cuts; cut++) {

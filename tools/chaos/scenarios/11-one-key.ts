@@ -16,7 +16,7 @@ export const oneKey: Scenario = {
     await raiseLimitsOf(fleet.pool, id);
     const keyed = createKeyedLoad(fleet, key);
     const keys = scene.choose(200, 5);
-    /** Among so many keys an edge is killed while one is under way. */
+    /** Number of keys for each kill of a web process during a request. */
     const perKill = scene.choose(10, 5);
     let kills = 0;
     for (let number = 1; number <= keys; number++) {

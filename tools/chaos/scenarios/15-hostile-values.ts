@@ -9,7 +9,7 @@ const attribute = (name: string, value: string) =>
   `{"external_id":"hostile",${JSON.stringify(name)}:${value}}`;
 const attributes = (...objects: string[]) => `{"attributes":[${objects.join(',')}]}`;
 
-/** Bodies by fault; each is answered with 201, 400 or 413, whatever it says of its objects. */
+/** Bodies by fault. Each is answered with 201, 400 or 413, whether or not its objects are accepted. */
 const characters = [
   ...['"\\u0000"', '"a\\u0000b"', '"\\ud800"', '"\\udfff\\ud800"', '["\\u0000"]', '{"\\u0000":1}'].map(
     (value) => attributes(attribute('text', value)),
@@ -50,7 +50,7 @@ const shapes = [
 async function send(scene: Scene, bodies: string[], slowest: number): Promise<void> {
   const { fleet, load, circles } = await beginTraffic(scene);
   const { id, key } = await createWorkspace(fleet.pool, 'hostile');
-  // Asking for it sets it back.
+  // Reading the lag resets it.
   await eventLoopLag(fleet);
   const answers = [];
   for (const body of bodies) {
@@ -93,7 +93,7 @@ export const hostileShapes: Scenario = {
   number: 17,
   fault: 'nesting 10k deep, 100k keys, strings of 1 MB, duplicate keys',
   backends,
-  // 50 ms on a machine that has nothing else to do.
+  // The limit of 50 ms is for an otherwise idle machine.
   run: (scene) => send(scene, shapes, scene.choose(50, 5000)),
 };
 

@@ -8,7 +8,7 @@ import { beginTraffic } from '../traffic.ts';
 const LIMIT = 4_194_304;
 const IN_FLIGHT = { long: 64, short: 32 };
 
-/** JSON of exactly so many bytes. */
+/** Returns JSON with exactly the given number of bytes. */
 function bodyOf(bytes: number): string {
   const [head, tail] = ['{"attributes":[{"external_id":"large"}],"partner":"', '"}'];
   return `${head}${'x'.repeat(bytes - head.length - tail.length)}${tail}`;
@@ -26,7 +26,7 @@ function chunked(text: string): ReadableStream {
   });
 }
 
-/** So many at once, again and again. @returns megabytes by which the process grew at the most */
+/** Sends rounds of concurrent requests. @returns the maximum growth of the process in megabytes */
 async function grow(
   pid: number,
   { rounds, inFlight }: { rounds: number; inFlight: number },
@@ -58,7 +58,7 @@ export const largeBodies: Scenario = {
     const json = 'application/json';
     const kinds: [name: string, send: () => ReturnType<typeof probe>, wanted: number[]][] = [
       ['4 MB', () => probe(port, key, bodyOf(LIMIT)), [201]],
-      // Whoever is told before all is sent may find the connection cut.
+      // A client that gets a response before it has sent everything may find the connection closed.
       ['4 MB + 1', () => probe(port, key, bodyOf(LIMIT + 1)), [413, 0]],
       ['4 MB + 1 in chunks', () => probe(port, key, chunked(bodyOf(LIMIT + 1))), [413, 0]],
       ['in chunks', () => probe(port, key, chunked(bodyOf(100_000))), [201]],
@@ -83,7 +83,7 @@ export const largeBodies: Scenario = {
     for (const [name, send, wanted] of crowds) {
       const { growth, answers } = await grow(pid, { rounds: scene.choose(5, 1), inFlight }, send);
       scene.figure(`growth with ${inFlight} ${name} in flight`, growth, 'MB', {
-        // The short form runs beside other tests, where a process gets to its garbage later.
+        // The short form runs alongside other tests, where a process collects its garbage later.
         atMost: scene.choose(50, 150),
       });
       const odd = answers.filter(({ status }) => !wanted.includes(status));

@@ -28,7 +28,7 @@ export const slowSockets: Scenario = {
     );
     const beside = await latencies(seconds);
     scene.say('waiting for the slow ones to be cut');
-    // The good ones have been measured: beside fewer of them it takes as long.
+    // The good clients have been measured. With fewer requests the slow sockets live as long.
     if (scene.short) load.setRate(30);
     const lives = await Promise.all(
       slow.map(({ ended }) => Promise.race([ended, sleep(40_000, Number.POSITIVE_INFINITY)])),
@@ -43,7 +43,7 @@ export const slowSockets: Scenario = {
     scene.figure('longest life of a slow socket', Math.max(...lives) / 1000, 's', { atMost: 15 });
     await scene.settle(fleet, { load, circles });
 
-    /** @returns the p99 of what is sent from now on */
+    /** @returns the p99 of the requests that are sent from now on */
     async function latencies(of: number): Promise<number> {
       const from = Date.now();
       await sleep(of * 1000);
@@ -57,7 +57,10 @@ export const slowSockets: Scenario = {
   },
 };
 
-/** Sends its head, or its body, a byte a second. `ended`: milliseconds until the server has closed. */
+/**
+ * Sends its header or its body at one byte per second. `ended` resolves to the milliseconds until the server
+ * has closed the connection.
+ */
 function startSlowSocket(
   port: number,
   key: string,
@@ -74,7 +77,7 @@ function startSlowSocket(
     if (rest) socket.write(rest[0]!);
     rest = rest.slice(1);
   }, BYTE_MS);
-  // Whatever it is told before it is cut.
+  // Discard the response that arrives before the connection is closed.
   socket.resume();
   const ended = new Promise<number>((resolve) => {
     socket.once('close', () => {

@@ -5,14 +5,14 @@ import { wrongClock } from '../clock.ts';
 import type { Scenario } from '../scenario.ts';
 import { beginTraffic } from '../traffic.ts';
 
-/** Times that clients send, and what is stored of them. */
+/** Times that clients send, and the times that are stored. */
 const times: [sent: string, stored: string][] = [
   ['1970-01-01T00:00:00Z', '1970-01-01T00:00:00.000Z'],
-  // Of what has not happened yet, the moment of acceptance.
+  // A time in the future becomes the time of acceptance.
   ['9999-12-31T23:59:59Z', ''],
-  // The last millisecond of its day.
+  // A leap second becomes the last millisecond of its day.
   ['2016-12-31T23:59:60Z', '2016-12-31T23:59:59.999Z'],
-  // yyyy-MM-dd'T'HH:mm:ss:SSSZ
+  // Format yyyy-MM-dd'T'HH:mm:ss:SSSZ.
   ['2026-01-02T03:04:05:006Z', '2026-01-02T03:04:05.006Z'],
 ];
 
@@ -60,7 +60,7 @@ export const wrongClocks: Scenario = {
     client.close();
     await scene.settle(fleet, { load, circles });
 
-    /** An edge whose clock is an hour ahead must not find the bucket full again. */
+    /** Checks that a web process whose clock is an hour ahead does not refill the bucket. */
     async function checkLimit(): Promise<void> {
       const limited = await createWorkspace(fleet.pool, 'limited');
       await fleet.pool.query(

@@ -36,7 +36,7 @@ export const sharedLimit: Scenario = {
           if (status === 201) admitted++;
           else if (status === 429) refused++;
           else others++;
-          // The limit is under test, and not how fast a client can be refused.
+          // The limit is tested, not the speed of refusals.
           if (status === 429) await sleep(50);
         }
         client.close();

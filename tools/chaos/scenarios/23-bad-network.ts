@@ -46,7 +46,7 @@ export const badNetwork: Scenario = {
     redis?.proxy.set(noTrouble);
     await load.more(100, 120_000);
     scene.figure('connections reset', postgres.resets() + (redis?.proxy.resets() ?? 0), '', { atLeast: 1 });
-    // In seconds, an envelope more or less is all the difference.
+    // In a run of seconds, a single envelope changes the rate too much for a limit.
     const moving = scene.choose({ atLeast: 1 }, {});
     scene.figure('objects/s with +100 ms', rates[1]!, '', moving);
     scene.figure('objects/s with 1 % resets', rates[2]!, '', moving);

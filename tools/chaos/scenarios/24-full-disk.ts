@@ -9,13 +9,13 @@ import type { Scenario } from '../scenario.ts';
 import type { Scene } from '../scene.ts';
 import { beginTraffic, type Traffic } from '../traffic.ts';
 
-/** A cluster, its log of writes, and some room. */
+/** Megabytes of the disk of Postgres, which holds a cluster, its write-ahead log and some free space. */
 const POSTGRES_MB = 480;
 const AOF_MB = 24;
-/** Bytes that are left when the disk is said to be full. */
+/** Bytes that remain free when the disk counts as full. */
 const REST = 64 * 1024;
 
-/** What is left of a disk has to be written full. */
+/** The load must fill the rest of the disk. */
 const FLOOD = { rate: Number.POSITIVE_INFINITY };
 
 export const fullDisk: Scenario = {
@@ -41,7 +41,7 @@ export const fullDisk: Scenario = {
 
 type Disk = ReturnType<typeof mountSmallDisk>;
 
-/** Redis ends when it cannot write; a supervisor starts it again, and again. */
+/** Fills the disk of Redis. Redis ends when it cannot write, and a supervisor restarts it repeatedly. */
 async function fillForTheAof(
   scene: Scene,
   { fleet, load, knockKey }: Traffic,
@@ -63,7 +63,10 @@ async function fillForTheAof(
   scene.figure('AOF: work resumes', scene.recoveries.at(-1)! / 1000, 's', { atMost: 15 });
 }
 
-/** Postgres refuses what it cannot store, or ends when it cannot write its log; its supervisor starts it again. */
+/**
+ * Fills the disk of Postgres. It refuses writes that it cannot store, or ends when it cannot write its log;
+ * its supervisor then restarts it.
+ */
 async function fillForPostgres(
   scene: Scene,
   { fleet, load, knockKey }: Traffic,

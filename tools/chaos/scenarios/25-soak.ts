@@ -4,7 +4,7 @@ import { countQueue } from '../check/queue.ts';
 import type { Scenario } from '../scenario.ts';
 import { beginTraffic, throttle } from '../traffic.ts';
 
-/** The first part of the time is warming up: Node's heaps grow to their size. */
+/** Share of the time that counts as warm-up, in which Node's heaps grow to their size. */
 const WARM_UP = 0.3;
 
 export const soak: Scenario = {
@@ -37,7 +37,7 @@ export const soak: Scenario = {
   },
 };
 
-/** Of the line through the samples by least squares. */
+/** Returns the slope of a linear regression through the samples. */
 function slopeOf(samples: { minute: number; megabytes: number }[]): number {
   const mean = (values: number[]) => values.reduce((sum, value) => sum + value, 0) / values.length;
   const [x, y] = [mean(samples.map(({ minute }) => minute)), mean(samples.map(({ megabytes }) => megabytes))];

@@ -31,11 +31,11 @@ export const otherRelease: Scenario = {
       ...members,
     });
     const jobs: unknown[] = [
-      // What this release knows, with members of a later one.
+      // A known object with members of a later release.
       { requests, objects: [event({}), event({ channel: 'app' })], trace: 'later' },
-      // Objects that it does not know, beside one that it does.
+      // Unknown objects alongside a known one.
       { requests, objects: [event({ kind: 'visits' }), event({}), event({ identifier: { device: 'x' } })] },
-      // Jobs of another shape.
+      // Jobs with another structure.
       { batches: [{ rows: [1, 2] }] },
       'envelope',
     ];

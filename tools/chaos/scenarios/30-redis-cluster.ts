@@ -6,14 +6,17 @@ import type { Scenario } from '../scenario.ts';
 import type { Scene } from '../scene.ts';
 import { beginTraffic } from '../traffic.ts';
 
-/** What happens to a cluster, and what it is to have become afterwards. */
+/** A fault of a cluster. */
 interface ClusterFault {
   name: string;
-  /** @param knock asks the edges meanwhile, for so many milliseconds */
+  /** @param knock sends requests to the web processes for the given milliseconds */
   happen(cluster: TestCluster, knock: (milliseconds: number) => Promise<void>): Promise<void>;
 }
 
-/** Of a refusal: rate limits and lanes are in slots of their own, and each is waited for up to QUEUE_TIMEOUT_MS. */
+/**
+ * Maximum seconds of a refusal: rate limits and lanes are in different slots, and each is waited for up to
+ * QUEUE_TIMEOUT_MS.
+ */
 const SLOWEST_S = 2;
 
 const lanesAreAt = (cluster: TestCluster, index: number) =>
@@ -31,7 +34,7 @@ const faults: ClusterFault[] = [
       await cluster.nodes[primary]!.kill();
       await knock(2000);
       await lanesAreAt(cluster, replica);
-      // Nothing is acknowledged before what took over has a replica itself.
+      // Requests are acknowledged only after the new primary has a replica itself.
       await cluster.restart(primary);
     },
   },
@@ -104,7 +107,10 @@ interface Given {
   knockKey: string;
 }
 
-/** Three primaries and three replicas under load, with one replica waited for: what is acknowledged is never lost. */
+/**
+ * Three primaries and three replicas under load, where writes wait for one replica, so that acknowledged
+ * objects are never lost.
+ */
 export const redisCluster: Scenario = {
   number: 30,
   fault: 'a Redis Cluster: a primary killed, failed over, resharded, cut off, all nodes restarted',

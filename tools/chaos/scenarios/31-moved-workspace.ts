@@ -10,19 +10,22 @@ import { beginTraffic } from '../traffic.ts';
 
 const SHARDS = 4;
 
-/** Milliseconds after which a command that moves a workspace may be killed: a move takes about one second in all. */
+/**
+ * Milliseconds in which a command that moves a workspace may be killed. A move takes about one second in
+ * total.
+ */
 const LATEST_KILL_MS = 1600;
 
-/** What is killed while the workspace moves. */
+/** The process that is killed while the workspace moves. */
 const victims = ['nobody', 'whoever moves it', 'an edge', 'a worker'] as const;
 
 interface Moved {
   code: number | null;
-  /** Milliseconds for which its requests were held at most. */
+  /** Maximum milliseconds for which its requests were held. */
   held: number;
 }
 
-/** `penstock workspaces move`, in a process of its own, which may be killed. */
+/** Runs `penstock workspaces move` in a separate process, which may be killed. */
 function move({ env, workspace }: Fleet, to: number) {
   const file = path.join(packageRoot, 'dist/src/cli.js');
   const words = ['workspaces', 'move', workspace.id, '--shard', String(to), '--json'];
@@ -62,7 +65,9 @@ interface Given {
   knockKey: string;
 }
 
-/** A workspace that sends all the while moves from shard to shard: what it sends keeps its order, and is never refused. */
+/**
+ * A workspace moves between shards while it sends requests. Their order is kept, and they are never refused.
+ */
 export const movedWorkspace: Scenario = {
   number: 31,
   fault:
@@ -81,10 +86,11 @@ export const movedWorkspace: Scenario = {
       await load.more(scene.choose(500, 100));
     }
     await scene.settle(fleet, { load, circles });
-    // One that was killed may have moved it or not; beside a worker that was killed little is applied for a while.
+    // A killed command may or may not have moved the workspace. After a worker was killed, few objects are
+    // applied for a while.
     scene.figure('moves that took place', moved, '', { atLeast: scene.choose(20, 4) });
     scene.figure('longest hold', longest / 1000, 's', { atMost: 1, firm: true });
-    // An edge that was killed answers nothing.
+    // A killed web process does not respond.
     const odd = load.journal.requestsBut([201, 0]);
     scene.figure('requests with another answer than 201', odd, '', { atMost: 0 });
   },

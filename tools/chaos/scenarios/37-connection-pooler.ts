@@ -5,19 +5,25 @@ import type { Scenario } from '../scenario.ts';
 import type { Scene } from '../scene.ts';
 import { beginTraffic, throttle } from '../traffic.ts';
 
-/** More than all processes of a scenario open in session mode, where each connection keeps its server. */
+/**
+ * Server connections in session mode, more than all processes of a scenario open, because each client keeps
+ * its server connection.
+ */
 const SESSIONS = 80;
 
-/** Fewer than the processes open: transactions have to share them. */
+/**
+ * Server connections in transaction mode, fewer than the processes open, so that transactions must share
+ * them.
+ */
 const SHARED = 6;
 
 /** Milliseconds between two exports of the same user. */
 const EXPORT_MS = 100;
 
-/** Milliseconds between two kills, in the long form. */
+/** Milliseconds between two kills in the long form. */
 const KILL_MS = 4000;
 
-/** All processes reach Postgres through PgBouncer, and workers are killed; then PgBouncer itself. */
+/** All processes connect to Postgres through PgBouncer. Workers are killed, and then PgBouncer itself. */
 function behindPgBouncer(number: number, mode: Exclude<PgBouncerMode, 'statement'>): Scenario {
   return {
     number,
@@ -61,7 +67,7 @@ function behindPgBouncer(number: number, mode: Exclude<PgBouncerMode, 'statement
       scene.figure('until every lane moves behind a new PgBouncer', gap / 1000, 's', { atMost: 30 });
       await load.more(scene.choose(1000, 50));
       await scene.settle(fleet, { load, circles });
-      // 503 is the right answer of a web process that has no connection within a second.
+      // 503 is the correct response of a web process that gets no connection within a second.
       const refused = load.journal.statuses().get(503) ?? 0;
       scene.figure(
         'requests answered with neither 201 nor 503',
@@ -85,7 +91,7 @@ interface Exports {
   stop(): Promise<void>;
 }
 
-/** Reads through the pooler as well: exports one after the other, from the first web process. */
+/** Sends exports to the first web process one after the other, so that reads use the pooler as well. */
 function beginExports({ edges, workspace }: Fleet): Exports {
   const statuses = new Map<number, number>();
   let stopped = false;

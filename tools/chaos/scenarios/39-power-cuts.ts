@@ -14,7 +14,7 @@ import { beginTraffic } from '../traffic.ts';
 
 const PATIENCE_MS = 60_000;
 
-/** The machine of the stores loses power under load: each byte that was not synced is gone. */
+/** The machine of the stores loses power under load, so that all bytes that were not synced are lost. */
 export const powerCuts: Scenario = {
   number: 39,
   fault: 'power cuts: what Redis and Postgres had not synced is lost',
@@ -33,7 +33,7 @@ export const powerCuts: Scenario = {
       await sleep(scene.choose(1000, 200) * (0.5 + scene.random()));
       await load.more(scene.choose(300, 30));
       scene.say(`power cut ${cut} of ${cuts}`);
-      // Both lose power before either comes back.
+      // Both stores lose power before either is restarted.
       await Promise.all([postgres.kill(), redis?.kill()]);
       lost += postgres.cut() + (redis?.cut() ?? 0);
       await Promise.all([postgres.start(), redis?.start()]);
@@ -63,7 +63,7 @@ async function startCutRedis() {
   };
 }
 
-/** Created and migrated before power is first lost. */
+/** Creates and migrates a Postgres before the first power cut. */
 async function startCutPostgres() {
   const home = path.join(temporaryFolder('penstock-cut-postgres-'), 'data');
   chmodSync(path.dirname(home), 0o755);
@@ -81,7 +81,7 @@ async function startCutPostgres() {
     url: server.url,
     async kill() {
       const pid = Number(readFileSync(path.join(cluster, 'postmaster.pid'), 'utf8').split('\n')[0]);
-      // All processes of the server, before one of them can write a last time.
+      // Kill all processes of the server at once, before one of them can write again.
       process.kill(-pid, 'SIGKILL');
       await server.exited;
       await server.stop();

@@ -54,7 +54,7 @@ export const listHistories: Scenario = {
   },
 };
 
-/** One operation in a line, for other checkers. @returns the file */
+/** Writes one operation per line for other checkers. @returns the path of the file */
 function keep(history: readonly object[]): string {
   const file = path.join(mkdtempSync(path.join(tmpdir(), 'penstock-history-')), 'lists.jsonl');
   writeFileSync(file, history.map((one) => `${JSON.stringify(one)}\n`).join(''));

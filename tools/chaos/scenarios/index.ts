@@ -28,7 +28,7 @@ import { sessionPooler, transactionPooler } from './37-connection-pooler.ts';
 import { powerCuts } from './39-power-cuts.ts';
 import { listHistories } from './40-list-histories.ts';
 
-/** In the order of the list of faults. */
+/** The scenarios in the order of the list of faults. */
 export const scenarios: Scenario[] = [
   ...[killedWorkers, killedEdges, rollingRestart],
   ...[killedRedis, frozenRedis, fullRedis, emptyRedis],
