@@ -30,15 +30,15 @@ import { openStore } from './postgres-servers.ts';
 
 /** Requests in one envelope, and envelopes in one transaction, as under full load. */
 const REQUESTS = 13;
-const TOGETHER = 2;
+const ENVELOPES_PER_TRANSACTION = 2;
 
 const WARM_UP = 60;
 const MEASURED = 120;
 
 async function apply(pool: Pool, texts: string[]): Promise<void> {
-  for (let first = 0; first < texts.length; first += TOGETHER) {
+  for (let first = 0; first < texts.length; first += ENVELOPES_PER_TRANSACTION) {
     const deliveries: Delivery[] = texts
-      .slice(first, first + TOGETHER)
+      .slice(first, first + ENVELOPES_PER_TRANSACTION)
       .map((text) => ({ id: uuidv7(), lane: 0, lanes: 1, envelope: decodeEnvelope(JSON.parse(text)) }));
     const result = await applyTogether(pool, deliveries);
     if (result.kind !== 'applied' || result.deadLetters.length > 0) throw new Error('not all were applied');
@@ -51,14 +51,14 @@ async function apply(pool: Pool, texts: string[]): Promise<void> {
  */
 async function cost<Result>(envelopes: number, servers: Servers, work: () => Promise<Result> | Result) {
   const objects = envelopes * REQUESTS * EACH * trafficKinds.length;
-  const ofPostgres = () => {
+  const postgresSeconds = () => {
     const used = readCpu(servers);
     return Object.keys(servers).map((name) => used[name] ?? Number.NaN);
   };
-  const [before, postgresBefore, from] = [process.cpuUsage(), ofPostgres(), performance.now()];
+  const [before, postgresBefore, from] = [process.cpuUsage(), postgresSeconds(), performance.now()];
   const result = await work();
   const { user, system } = process.cpuUsage(before);
-  const postgres = ofPostgres().map((used, place) => ((used - postgresBefore[place]!) * 1e6) / objects);
+  const postgres = postgresSeconds().map((used, place) => ((used - postgresBefore[place]!) * 1e6) / objects);
   const rate = (objects / (performance.now() - from)) * 1000;
   return { result, each: (user + system) / objects, postgres, rate };
 }
@@ -146,8 +146,8 @@ async function measure(rounds: number, { arms, ...postgres }: Measured): Promise
   const acceptAll = async (arm: Arm, envelopes: number) => {
     const id = workspaces.get(arm)!;
     const texts: string[] = [];
-    for (let place = 0; place < envelopes * REQUESTS; place += REQUESTS) {
-      const chosen = Array.from({ length: REQUESTS }, (_, next) => bodies[(place + next) % bodies.length]!);
+    for (let first = 0; first < envelopes * REQUESTS; first += REQUESTS) {
+      const chosen = Array.from({ length: REQUESTS }, (_, next) => bodies[(first + next) % bodies.length]!);
       texts.push(...accept(id, chosen));
       await new Promise(setImmediate);
     }
@@ -187,8 +187,9 @@ async function measure(rounds: number, { arms, ...postgres }: Measured): Promise
   }
   const [off] = figures;
   for (const { arm, web, worker, postgres: ofPostgres, rate } of figures) {
-    const beside = (of: number[], base: number[]) => of.map((each, round) => (each / base[round]! - 1) * 100);
-    const more = `, more than off in the same round: web ${spread(beside(web, off!.web))}, worker ${spread(beside(worker, off!.worker))}`;
+    const percentMore = (of: number[], base: number[]) =>
+      of.map((each, round) => (each / base[round]! - 1) * 100);
+    const more = `, more than off in the same round: web ${spread(percentMore(web, off!.web))}, worker ${spread(percentMore(worker, off!.worker))}`;
     process.stdout.write(
       `median: ${nameOf(arm)}: web ${median(web).toFixed(2)}, worker ${median(worker).toFixed(2)}, Postgres ${describe(medians(ofPostgres))} µs an object, applied ${median(rate).toFixed(0)} a second${arm === off!.arm ? '' : more}\n`,
     );

@@ -53,10 +53,10 @@ export interface Fleets {
   stop(): Promise<void>;
 }
 
-/** @param asked settings of Penstock's own processes */
-export function createFleets(environment: Environment, asked: Settings, size: Size): Fleets {
+/** @param overrides settings of Penstock's own processes */
+export function createFleets(environment: Environment, overrides: Settings, size: Size): Fleets {
   // A machine that is briefly busy must not end a measurement with a 503.
-  const settings = { QUEUE_TIMEOUT_MS: '5000', ...asked };
+  const settings = { QUEUE_TIMEOUT_MS: '5000', ...overrides };
   const started: Promise<Contender>[] = [];
   const turns = createTurns();
   const once = <Started extends Contender>(start: () => Promise<Started>) => {
@@ -68,7 +68,7 @@ export function createFleets(environment: Environment, asked: Settings, size: Si
         started.push(fleet);
       }
       const contender = await fleet;
-      await turns.give(contender);
+      await turns.resume(contender);
       return contender;
     };
   };

@@ -5,7 +5,7 @@ import { median } from './figure.ts';
 /** Bytes of a page of the write-ahead log of Postgres. */
 const PAGE = 8192;
 
-const TIMES = 200;
+const REPETITIONS = 200;
 
 /**
  * Measures the milliseconds for writing a page to an otherwise idle disk, as the median of 200. Every durable
@@ -18,7 +18,7 @@ export function measureIdleFsync(folder: string): number {
   const handle = openSync(file, 'w');
   const page = Buffer.alloc(PAGE, 1);
   try {
-    const times = Array.from({ length: TIMES }, () => {
+    const times = Array.from({ length: REPETITIONS }, () => {
       const started = performance.now();
       writeSync(handle, page, 0, PAGE, 0);
       fdatasyncSync(handle);

@@ -68,7 +68,7 @@ export async function measureOffered(
     drainSeconds: DRAIN_SECONDS,
   });
   const readable = probes?.readable;
-  if (!accept || !readable) throw new Error(`nothing was measured: ${probes?.trouble ?? 'no answer'}`);
+  if (!accept || !readable) throw new Error(`nothing was measured: ${probes?.failure ?? 'no answer'}`);
   const failed = [...tally.errors.keys()].filter((kind) => !kind.startsWith('object refused'));
   if (failed.length > 0) throw new Error(`${name}: ${failed.join('; ')}`);
   if (!applied!.complete) throw new Error(`${name}: ${applied!.objects} applied of ${tally.accepted}`);

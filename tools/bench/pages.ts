@@ -98,7 +98,7 @@ async function measure(
   const groups = await (await visitor.get('/dead-letters', { accept: 'text/html' })).text();
   const group = /href="(\/dead-letters\?[^"]*group=[^"]+)"/.exec(groups)![1]!.replaceAll('&amp;', '&');
   /** Names of the pages in the report. */
-  const named: Record<string, string> = {
+  const pagesByName: Record<string, string> = {
     '/users/<who has the events>': `/users/${await userOf(1)}`,
     '/users/<another>': `/users/${await userOf(users)}`,
     '/dead-letters?group=<one of 5,000>': group,
@@ -107,7 +107,7 @@ async function measure(
     '/workspaces/<id>': `/workspaces/${await one("select id from workspaces where name = 'default'")}`,
     '/keys/<id>': `/keys/${await one('select id from api_keys limit 1')}`,
   };
-  const places = [
+  const pages = [
     ...[
       '/',
       '/?range=day',
@@ -126,13 +126,13 @@ async function measure(
       '/preference-centers',
       '/workspaces',
     ],
-    ...['/keys', '/accounts', '/teams', '/audit', '/sessions', ...Object.values(named)],
+    ...['/keys', '/accounts', '/teams', '/audit', '/sessions', ...Object.values(pagesByName)],
   ];
-  const shown = new Map(Object.entries(named).map(([name, place]) => [place, name]));
-  const times = new Map<string, number[]>(places.map((place) => [place, []]));
+  const namesByPage = new Map(Object.entries(pagesByName).map(([name, place]) => [place, name]));
+  const times = new Map<string, number[]>(pages.map((place) => [place, []]));
   const sizes = new Map<string, number>();
   for (let round = -2; round < rounds; round++) {
-    for (const place of places) {
+    for (const place of pages) {
       const begun = performance.now();
       const answer = await visitor.get(place, { accept: 'text/html' });
       const text = await answer.text();
@@ -152,7 +152,7 @@ async function measure(
       sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))]!.toFixed(1);
     const kilobytes = (sizes.get(place)! / 1024).toFixed(0);
     process.stdout.write(
-      `${(shown.get(place) ?? place).padEnd(36)}${at(0.5).padStart(8)}${at(0.95).padStart(8)}   ${kilobytes.padStart(7)}\n`,
+      `${(namesByPage.get(place) ?? place).padEnd(36)}${at(0.5).padStart(8)}${at(0.95).padStart(8)}   ${kilobytes.padStart(7)}\n`,
     );
   }
   const slow = [...times].filter(

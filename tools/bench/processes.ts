@@ -25,7 +25,7 @@ interface StartOptions {
 }
 
 /** Milliseconds until a process that does not stop is killed. */
-const PATIENCE = 10_000;
+const STOP_TIMEOUT_MS = 10_000;
 
 /**
  * Script that discards standard output, so that log lines are formatted and written as in production, and
@@ -72,7 +72,7 @@ export async function startProcess(
     pid: child.pid!,
     async stop() {
       child.kill('SIGTERM');
-      const timer = setTimeout(() => child.kill('SIGKILL'), PATIENCE);
+      const timer = setTimeout(() => child.kill('SIGKILL'), STOP_TIMEOUT_MS);
       await exit;
       clearTimeout(timer);
     },

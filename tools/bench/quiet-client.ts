@@ -20,10 +20,10 @@ const RATE = 40;
  * Milliseconds between two checks for new profiles. One statement checks all of them, because checks take
  * processor time as well.
  */
-const LOOK_AGAIN = 4;
+const CHECK_MS = 4;
 
 /** Milliseconds after which a missing profile is an error. */
-const PATIENCE = 60_000;
+const TIMEOUT_MS = 60_000;
 
 /**
  * Stages of a request's latency. `arrive`: from its due time until web has read its header. `pack`: until its
@@ -103,9 +103,9 @@ async function sendAll(seconds: number): Promise<Sent[]> {
   }
 
   let isSending = true;
-  async function look(): Promise<void> {
+  async function checkProfiles(): Promise<void> {
     while (isSending || awaited.size > 0) {
-      await sleep(LOOK_AGAIN);
+      await sleep(CHECK_MS);
       if (awaited.size === 0) continue;
       const { rows } = await pool.query<{ id: string; claimed: number }>({
         name: 'find-quiet',
@@ -118,11 +118,11 @@ async function sendAll(seconds: number): Promise<Sent[]> {
         awaited.delete(id);
       }
       for (const { due } of awaited.values())
-        if (readable - due > PATIENCE) throw new Error('a profile of the quiet workspace did not come');
+        if (readable - due > TIMEOUT_MS) throw new Error('a profile of the quiet workspace did not come');
     }
   }
 
-  const looking = look();
+  const looking = checkProfiles();
   const sending: Promise<void>[] = [];
   const start = now();
   for (let number = 0; number < RATE * seconds; number++) {

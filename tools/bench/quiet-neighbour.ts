@@ -104,7 +104,7 @@ async function sendQuietly({ target, keys, databaseUrl }: Tenants, seconds: numb
     },
     stdout: 'pipe',
   });
-  const [printed, said, { code }] = await Promise.all([text(child.stdout!), text(child.stderr!), exit]);
-  if (code !== 0) throw new Error(`the quiet client ended with ${code}: ${said}`);
+  const [printed, errors, { code }] = await Promise.all([text(child.stdout!), text(child.stderr!), exit]);
+  if (code !== 0) throw new Error(`the quiet client ended with ${code}: ${errors}`);
   return JSON.parse(printed) as QuietRun;
 }

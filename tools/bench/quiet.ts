@@ -2,8 +2,8 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { readCpu } from './cpu.ts';
 
 /** Number of cores in use below which the machine counts as idle. Idle servers use a few hundredths. */
-const FREE = 0.3;
-const LOOK_MS = 1000;
+const IDLE_CORES = 0.3;
+const CHECK_MS = 1000;
 
 /**
  * Waits until the machine was idle for a second, at most `patience` seconds. It does not wait if the system
@@ -13,8 +13,9 @@ export async function waitForQuiet(patience: number): Promise<void> {
   const deadline = performance.now() + patience * 1000;
   while (performance.now() < deadline) {
     const before = readCpu({}).machine;
-    await sleep(LOOK_MS);
+    await sleep(CHECK_MS);
     const after = readCpu({}).machine;
-    if (before === undefined || after === undefined || after - before < (FREE * LOOK_MS) / 1000) return;
+    if (before === undefined || after === undefined || after - before < (IDLE_CORES * CHECK_MS) / 1000)
+      return;
   }
 }

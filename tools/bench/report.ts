@@ -7,7 +7,7 @@ const GROWTH = 'mb_per_minute_';
 
 /** Formats one measurement while the bench runs. */
 export function describeFigure(round: number, name: string, { value, unit, detail }: Figure): string {
-  const parts = [`round ${round}  ${name.padEnd(16)} ${shown(value, unit).padStart(12)}`];
+  const parts = [`round ${round}  ${name.padEnd(16)} ${formatValue(value, unit).padStart(12)}`];
   if (detail.accept_p50_ms) {
     parts.push(`accept p50 ${detail.accept_p50_ms.toFixed(1)} p99 ${detail.accept_p99_ms!.toFixed(1)} ms`);
   }
@@ -75,7 +75,7 @@ export function describeResults(results: Results, { floors, ceilings }: Bounds):
   const lines = ['', `${'row'.padEnd(20)}${'median'.padStart(12)}  spread`];
   for (const [name, { median, unit, spread, what }] of Object.entries(rows)) {
     lines.push(
-      `${name.padEnd(20)}${shown(median, unit).padStart(12)}  ±${percent(spread).padEnd(6)} ${what}`,
+      `${name.padEnd(20)}${formatValue(median, unit).padStart(12)}  ±${percent(spread).padEnd(6)} ${what}`,
     );
   }
   lines.push('', `${'ratio'.padEnd(20)}${'median'.padStart(10)}  spread`);
@@ -101,7 +101,7 @@ export function describeResults(results: Results, { floors, ceilings }: Bounds):
   return `${lines.join('\n')}\n`;
 }
 
-function shown(value: number, unit: Figure['unit']): string {
+function formatValue(value: number, unit: Figure['unit']): string {
   const digits = value < 10 ? 2 : value < 100 ? 1 : 0;
   return unit === '/s' ? `${whole(value)}/s` : `${value.toFixed(digits)} ${unit}`;
 }

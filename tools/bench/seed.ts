@@ -21,5 +21,5 @@ export async function seedUsers({ target, key, observer }: Contender, users: num
   connection.close();
   // The last request has a few more users than requested.
   const sent = Math.ceil(users / PER_REQUEST) * PER_REQUEST;
-  while ((await observer.applied()) < sent) await sleep(observer.lookEvery);
+  while ((await observer.applied()) < sent) await sleep(observer.readEvery);
 }

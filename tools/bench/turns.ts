@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Contender } from './contender.ts';
 
 /** Milliseconds in which a resumed contender restores its connections. */
-const SETTLE = 1000;
+const RECONNECT_MS = 1000;
 
 /**
  * Runs one contender at a time; the processes in `pids` of the others are stopped with a signal. Idle
@@ -10,7 +10,7 @@ const SETTLE = 1000;
  * measured one.
  */
 export function createTurns() {
-  const standing = new Set<Contender>();
+  const stopped = new Set<Contender>();
   let ended = false;
   let running: Contender | undefined;
 
@@ -29,26 +29,26 @@ export function createTurns() {
   function pause(): void {
     if (!running || ended) return;
     signal(running, 'SIGSTOP');
-    standing.add(running);
+    stopped.add(running);
     running = undefined;
   }
 
   return {
     pause,
     /** Resumes a contender if it is stopped. */
-    async give(contender: Contender): Promise<void> {
+    async resume(contender: Contender): Promise<void> {
       if (running === contender || ended) return;
       pause();
       running = contender;
-      if (!standing.delete(contender)) return;
+      if (!stopped.delete(contender)) return;
       signal(contender, 'SIGCONT');
-      await sleep(SETTLE);
+      await sleep(RECONNECT_MS);
     },
     /** Resumes all contenders, so that they can be ended. From then on, contenders are no longer stopped. */
     end(): void {
       ended = true;
-      for (const contender of standing) signal(contender, 'SIGCONT');
-      standing.clear();
+      for (const contender of stopped) signal(contender, 'SIGCONT');
+      stopped.clear();
     },
   };
 }

@@ -8,7 +8,7 @@ export async function warmUp(
   contender: Contender,
   environment: Environment,
   size: Size,
-  mostObjects: number,
+  maxObjects: number,
 ): Promise<void> {
   const seconds = Math.min(6, size.seconds);
   for (const objects of [75, 1]) {
@@ -17,7 +17,7 @@ export async function warmUp(
       connections: 16,
       users: size.users,
       seconds,
-      maxRequests: Math.ceil(mostObjects / objects),
+      maxRequests: Math.ceil(maxObjects / objects),
     });
   }
 }

@@ -9,7 +9,7 @@ const knock = { external_id: 'nobody' };
  * Sends requests to every web process in turn for the given time, as a client that checks availability, at
  * least twice to each: the first responses may still belong to work that began earlier.
  */
-export async function knockFor(fleet: Fleet, key: string, milliseconds: number): Promise<Answer[]> {
+export async function requestFor(fleet: Fleet, key: string, milliseconds: number): Promise<Answer[]> {
   const client = createClient(key);
   const answers: Answer[] = [];
   const end = Date.now() + milliseconds;

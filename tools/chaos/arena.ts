@@ -34,7 +34,7 @@ export async function openArena(programs?: string): Promise<Arena> {
     async createDatabase() {
       const name = `chaos_${randomBytes(6).toString('hex')}`;
       const url = await makeDatabase(postgres.url, name, TEMPLATE);
-      return { url, drop: () => ask(postgres.url, `drop database if exists ${name} with (force)`) };
+      return { url, drop: () => run(postgres.url, `drop database if exists ${name} with (force)`) };
     },
     async stop() {
       await postgres.stop();
@@ -45,13 +45,13 @@ export async function openArena(programs?: string): Promise<Arena> {
 
 /** @returns the address of the database */
 async function makeDatabase(server: string, name: string, template = 'template1'): Promise<string> {
-  await ask(server, `create database ${name} template ${template}`);
+  await run(server, `create database ${name} template ${template}`);
   const url = new URL(server);
   url.pathname = name;
   return url.href;
 }
 
-async function ask(url: string, statement: string): Promise<void> {
+async function run(url: string, statement: string): Promise<void> {
   const client = new pg.Client({ connectionString: url });
   await client.connect();
   await client.query(statement).finally(() => client.end());

@@ -27,7 +27,7 @@ const REPLAYED = 5000;
 const PASSWORD = 'correct horse battery';
 const run = promisify(execFile);
 
-const say = (what: string, value: number | string, unit = '') =>
+const print = (what: string, value: number | string, unit = '') =>
   process.stdout.write(
     `${what.padEnd(58)} ${typeof value === 'number' ? Math.round(value) : value} ${unit}\n`,
   );
@@ -60,8 +60,8 @@ async function main(): Promise<void> {
     (await fleet.pool.query('select count(*)::integer as count from dead_letters where state = $1', [state]))
       .rows[0].count as number;
 
-  const most = { worker: memoryOf(worker), board: 0 };
-  say('worker at rest', most.worker, 'MB');
+  const peak = { worker: memoryOf(worker), board: 0 };
+  print('worker at rest', peak.worker, 'MB');
   const latencies: number[] = [];
   let flooding = true;
 
@@ -93,8 +93,8 @@ async function main(): Promise<void> {
   }
   async function watch(): Promise<void> {
     for (; flooding; await sleep(250)) {
-      most.worker = Math.max(most.worker, memoryOf(worker));
-      most.board = Math.max(most.board, memoryOf(board));
+      peak.worker = Math.max(peak.worker, memoryOf(worker));
+      peak.board = Math.max(peak.board, memoryOf(board));
     }
   }
   const beside = Promise.all([bystand(), watch()]);
@@ -115,12 +115,12 @@ async function main(): Promise<void> {
     const wanted = Math.ceil(throughQueue / PER_REQUEST) * PER_REQUEST;
     await waitUntil(async () => (await count()) >= wanted, { what: 'the dead letters', deadline: 500_000 });
   });
-  say(`${await count()} dead letters through the queue`, milliseconds / 1000, 's');
+  print(`${await count()} dead letters through the queue`, milliseconds / 1000, 's');
   flooding = false;
   await beside;
   latencies.sort((one, next) => one - next);
-  say(`a bystander's event, ${latencies.length} of them: median`, latencies[latencies.length >> 1]!, 'ms');
-  say('  longest', latencies.at(-1)!, 'ms');
+  print(`a bystander's event, ${latencies.length} of them: median`, latencies[latencies.length >> 1]!, 'ms');
+  print('  longest', latencies.at(-1)!, 'ms');
 
   await fleet.pool.query(
     `insert into dead_letters (id, workspace_id, request_id, kind, job_name, object, reason, identifiers)
@@ -133,14 +133,14 @@ async function main(): Promise<void> {
      ) as gen`,
     [Math.max(0, letters - (await count()))],
   );
-  say('dead letters in the table', await count());
+  print('dead letters in the table', await count());
   // Wait for three sweeps.
   const from = performance.now();
   while (performance.now() - from < 16_000) {
-    most.worker = Math.max(most.worker, memoryOf(worker));
+    peak.worker = Math.max(peak.worker, memoryOf(worker));
     await sleep(250);
   }
-  say('worker, most', most.worker, 'MB');
+  print('worker, most', peak.worker, 'MB');
 
   const url = `http://127.0.0.1:${boardPort}`;
   const signIn = await fetch(`${url}/sign-in`, {
@@ -148,7 +148,7 @@ async function main(): Promise<void> {
     body: new URLSearchParams({ user: 'admin', password: PASSWORD }),
   });
   const cookie = signIn.headers.getSetCookie()[0]!.split(';')[0]!;
-  const look = async (query: string) => {
+  const readPage = async (query: string) => {
     const [took, body] = await timed(async () => {
       const answer = await fetch(`${url}/queues/api/queues?activeQueue=dead-letters&${query}`, {
         headers: { cookie },
@@ -157,17 +157,17 @@ async function main(): Promise<void> {
     });
     const { queues } = JSON.parse(body.text);
     const shown = queues.find(({ name }: { name: string }) => name === 'dead-letters');
-    say(
+    print(
       `dashboard, ${query}`,
       took,
       `ms, ${body.text.length} characters, ${shown.jobs.length} of ${shown.counts.failed}`,
     );
-    most.board = Math.max(most.board, memoryOf(board));
+    peak.board = Math.max(peak.board, memoryOf(board));
   };
-  await look('status=failed&page=1&jobsPerPage=10');
-  await look('status=failed&page=100&jobsPerPage=10');
-  await look('status=failed&page=1&jobsPerPage=1000000');
-  say('board, most', most.board, 'MB');
+  await readPage('status=failed&page=1&jobsPerPage=10');
+  await readPage('status=failed&page=100&jobsPerPage=10');
+  await readPage('status=failed&page=1&jobsPerPage=1000000');
+  print('board, most', peak.board, 'MB');
 
   const cli = async (...words: string[]) => {
     const [took, { stdout }] = await timed(() =>
@@ -176,7 +176,7 @@ async function main(): Promise<void> {
         maxBuffer: 2 ** 28,
       }),
     );
-    say(`penstock ${words.join(' ').slice(0, 50)}`, took, `ms, ${stdout.split('\n').length} lines`);
+    print(`penstock ${words.join(' ').slice(0, 50)}`, took, `ms, ${stdout.split('\n').length} lines`);
     return stdout;
   };
   await cli('dead-letters', 'list');
@@ -192,12 +192,12 @@ async function main(): Promise<void> {
       deadline: 500_000,
     }),
   );
-  say('until they had taken effect, after that', drained / 1000, 's');
+  print('until they had taken effect, after that', drained / 1000, 's');
   const { rows } = await fleet.pool.query('select count(*)::integer as count from events where name = $1', [
     'poison',
   ]);
-  say('events of them in the store', rows[0].count);
-  say('worker, after all', memoryOf(worker), 'MB');
+  print('events of them in the store', rows[0].count);
+  print('worker, after all', memoryOf(worker), 'MB');
   board.kill('SIGKILL');
   await fleet.stop();
   await endLeftBehind();

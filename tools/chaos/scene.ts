@@ -44,11 +44,11 @@ export interface Settling {
 }
 
 /** Maximum findings that a report names. There may be as many findings as objects. */
-const NAMED = 5;
-const LOOK_MS = 100;
+const MAX_NAMED = 5;
+const CHECK_MS = 100;
 
 /** Milliseconds after which a failed job counts as permanently failed. */
-const FOR_GOOD_MS = 20_000;
+const FINAL_FAILURE_MS = 20_000;
 
 /** The context of a scenario and its results: figures, findings and sums. */
 export class Scene {
@@ -147,12 +147,12 @@ export class Scene {
     fleet: Fleet,
     { load, circles, deadline, mayLose, whenDrained, compare, growth = 150 }: Settling,
   ): Promise<{ drained: number }> {
-    const patience = deadline ?? this.choose(180_000, 60_000);
+    const timeout = deadline ?? this.choose(180_000, 60_000);
     this.say('waiting for the last answers');
     await Promise.all([load?.stop(), circles?.stop()]);
-    const took = await this.#drain(fleet, patience);
+    const took = await this.#drain(fleet, timeout);
     const drained = Date.now();
-    this.figure('drained after the last answer', took / 1000, 's', { atMost: patience / 1000 });
+    this.figure('drained after the last answer', took / 1000, 's', { atMost: timeout / 1000 });
     await whenDrained?.();
     this.say('comparing');
     if (load) {
@@ -164,12 +164,12 @@ export class Scene {
       const statuses = [...load.journal.statuses()].map(([status, count]) => `${status || 'none'}: ${count}`);
       this.notes.push(`requests by answer: ${statuses.join(', ')}`);
       this.figure('replies that do not fit their request', load.surprises.length, '', { atMost: 0 });
-      this.notes.push(...load.surprises.slice(0, NAMED));
+      this.notes.push(...load.surprises.slice(0, MAX_NAMED));
     }
     if (circles) {
       this.findings.push(...(await checkCircles(fleet.pool, circles.workspace.id, circles.circles)));
       this.figure('replies about identities that do not fit', circles.surprises.length, '', { atMost: 0 });
-      this.notes.push(...circles.surprises.slice(0, NAMED));
+      this.notes.push(...circles.surprises.slice(0, MAX_NAMED));
       this.notes.push(
         `${circles.acknowledged()} identity operations and mixed objects over ${circles.circles.length} circles`,
       );
@@ -184,10 +184,10 @@ export class Scene {
   }
 
   /** @returns the milliseconds until the queue was empty */
-  async #drain(fleet: Fleet, patience: number): Promise<number> {
+  async #drain(fleet: Fleet, timeout: number): Promise<number> {
     const from = Date.now();
     let waiting = Number.NaN;
-    while (Date.now() - from < patience) {
+    while (Date.now() - from < timeout) {
       const [queue, rest] = await Promise.all([
         countQueue(fleet).catch(() => undefined),
         fleet.pool.query('select count(*)::integer as left from removed_profiles').catch(() => undefined),
@@ -196,9 +196,9 @@ export class Scene {
       const processed = await countProcessed(fleet).catch(() => Number.NaN);
       this.say(`draining: ${waiting} jobs wait, ${processed} objects applied`);
       if (waiting === 0 && rest?.rows[0].left === 0) return Date.now() - from;
-      await sleep(LOOK_MS);
+      await sleep(CHECK_MS);
     }
-    this.found('I6', `${waiting} jobs still wait ${patience / 1000} s after the last answer`);
+    this.found('I6', `${waiting} jobs still wait ${timeout / 1000} s after the last answer`);
     return Date.now() - from;
   }
 
@@ -207,11 +207,11 @@ export class Scene {
    * completed.
    */
   async #countAtRest(fleet: Fleet) {
-    const deadline = Date.now() + FOR_GOOD_MS;
+    const deadline = Date.now() + FINAL_FAILURE_MS;
     for (;;) {
       const queue = await countQueue(fleet).catch(() => undefined);
       if (queue?.failed === 0 || Date.now() > deadline) return queue;
-      await sleep(LOOK_MS);
+      await sleep(CHECK_MS);
     }
   }
 
@@ -228,7 +228,7 @@ export class Scene {
         .map(({ text }) => `${name}: ${text}`),
     );
     this.figure('unhandled rejections', rejections.length, '', { atMost: 0 });
-    this.notes.push(...rejections.slice(0, NAMED));
+    this.notes.push(...rejections.slice(0, MAX_NAMED));
     for (const { pid, name } of [...fleet.edges, ...fleet.workers]) {
       const before = this.#memory.get(fleet)?.get(pid);
       const after = residentMegabytes(pid);
@@ -245,8 +245,11 @@ export class Scene {
   describeFindings(): string[] {
     return (Object.keys(invariants) as Invariant[]).flatMap((invariant) => {
       const of = this.findings.filter((finding) => finding.invariant === invariant);
-      const more = of.length > NAMED ? [`    ${invariant}: … and ${of.length - NAMED} more`] : [];
-      return [...of.slice(0, NAMED).map(({ what }) => `    ${invariant}: ${what.slice(0, 600)}`), ...more];
+      const more = of.length > MAX_NAMED ? [`    ${invariant}: … and ${of.length - MAX_NAMED} more`] : [];
+      return [
+        ...of.slice(0, MAX_NAMED).map(({ what }) => `    ${invariant}: ${what.slice(0, 600)}`),
+        ...more,
+      ];
     });
   }
 }

@@ -31,7 +31,7 @@ export async function observeDatabase(databaseUrl: string, key: string): Promise
   return {
     source: 'rows in Postgres',
     probeEvery: 100,
-    lookEvery: 10,
+    readEvery: 10,
     async applied() {
       const result = await pool.query<{ applied: number }>({ name: 'applied', text: countApplied });
       return result.rows[0]!.applied;

@@ -8,7 +8,7 @@ export interface Answer {
 }
 
 /** Milliseconds without a byte after which a request fails. */
-const PATIENCE = 30_000;
+const TIMEOUT_MS = 30_000;
 
 /**
  * A keep-alive connection that sends one request at a time over a plain socket. It takes 14 µs of CPU per
@@ -21,7 +21,7 @@ export class HttpConnection {
   readonly #address: { host: string; port: number };
   #socket: net.Socket | undefined;
   #received: Buffer | undefined;
-  #settle: { resolve(answer: Answer): void; reject(error: Error): void } | undefined;
+  #pending: { resolve(answer: Answer): void; reject(error: Error): void } | undefined;
 
   constructor(address: { host: string; port: number }) {
     this.#address = address;
@@ -34,7 +34,7 @@ export class HttpConnection {
   send(bytes: Buffer): Promise<Answer> {
     const socket = this.#socket ?? this.#open();
     return new Promise((resolve, reject) => {
-      this.#settle = { resolve, reject };
+      this.#pending = { resolve, reject };
       socket.write(bytes);
     });
   }
@@ -47,22 +47,22 @@ export class HttpConnection {
     const socket = net.connect(this.#address);
     this.#socket = socket;
     socket.setNoDelay(true);
-    socket.setTimeout(PATIENCE, () => {
+    socket.setTimeout(TIMEOUT_MS, () => {
       // An idle connection may stay silent indefinitely.
-      if (this.#settle) socket.destroy(new Error(`no answer within ${PATIENCE} ms`));
+      if (this.#pending) socket.destroy(new Error(`no answer within ${TIMEOUT_MS} ms`));
     });
     socket.on('data', (chunk: Buffer) => this.#read(chunk));
-    socket.on('error', (error) => this.#lose(socket, error));
-    socket.on('close', () => this.#lose(socket, new Error('the server closed the connection')));
+    socket.on('error', (error) => this.#fail(socket, error));
+    socket.on('close', () => this.#fail(socket, new Error('the server closed the connection')));
     return socket;
   }
 
-  #lose(socket: net.Socket, error: Error): void {
+  #fail(socket: net.Socket, error: Error): void {
     if (this.#socket !== socket) return;
     this.#socket = undefined;
     this.#received = undefined;
-    const settle = this.#settle;
-    this.#settle = undefined;
+    const settle = this.#pending;
+    this.#pending = undefined;
     settle?.reject(error);
   }
 
@@ -85,8 +85,8 @@ export class HttpConnection {
       this.#socket?.destroy();
       this.#socket = undefined;
     }
-    const settle = this.#settle;
-    this.#settle = undefined;
+    const settle = this.#pending;
+    this.#pending = undefined;
     settle?.resolve({
       status: Number(head.slice(9, 12)),
       head,

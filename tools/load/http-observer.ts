@@ -10,7 +10,7 @@ export function observeHttp(url: string, key: string, metricsToken?: string): Ob
     source: 'the counters in /metrics',
     // /users/export/ids has a limit of 2,500 requests per minute, and one probe may send about ten requests.
     probeEvery: 1000,
-    lookEvery: 100,
+    readEvery: 100,
     async applied() {
       const response = await fetch(new URL('/metrics', url), { headers });
       const text = await response.text();

@@ -1,7 +1,7 @@
 /** Logarithm of the ratio between two buckets. Percentiles are accurate to 1 %. */
 const GROWTH = Math.log(1.01);
 /** Milliseconds of the first bucket, which also counts shorter durations. */
-const LEAST = 0.01;
+const MIN_MS = 0.01;
 /** Number of buckets, which is enough for about 20 minutes. */
 const BUCKETS = 1900;
 
@@ -13,7 +13,7 @@ export function createLatencies() {
 
   return {
     add(milliseconds: number): void {
-      const bucket = milliseconds <= LEAST ? 0 : Math.ceil(Math.log(milliseconds / LEAST) / GROWTH);
+      const bucket = milliseconds <= MIN_MS ? 0 : Math.ceil(Math.log(milliseconds / MIN_MS) / GROWTH);
       buckets[Math.min(bucket, BUCKETS - 1)]! += 1;
       count++;
       if (milliseconds > longest) longest = milliseconds;
@@ -29,7 +29,7 @@ export function createLatencies() {
     let left = Math.ceil(share * count);
     let bucket = 0;
     while (bucket < BUCKETS - 1 && left > buckets[bucket]!) left -= buckets[bucket++]!;
-    return Math.min(LEAST * Math.exp(bucket * GROWTH), longest);
+    return Math.min(MIN_MS * Math.exp(bucket * GROWTH), longest);
   }
 }
 

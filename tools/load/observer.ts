@@ -12,6 +12,6 @@ export interface Observer {
   /** Milliseconds between two probes. */
   probeEvery: number;
   /** Milliseconds between two reads of the applied objects, which limits the error of the applied rate. */
-  lookEvery: number;
+  readEvery: number;
   stop(): Promise<void>;
 }

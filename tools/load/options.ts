@@ -18,7 +18,7 @@ export interface LoadArguments {
 }
 
 /** Maximum objects of one request: the limit of the specification for each of the three kinds. */
-const MOST_OBJECTS = 225;
+const MAX_OBJECTS = 225;
 
 /**
  * Parses `arguments_`, which has the form of `process.argv`. Exits with a message if an argument is invalid.
@@ -30,7 +30,7 @@ export function readArguments(arguments_: string[]): LoadArguments {
     .addOption(new Option('--key <key>', 'API key').env('PENSTOCK_API_KEY').makeOptionMandatory())
     .option('--seconds <number>', 'how long to send', between(0.1, 86_400), 10)
     .option('--connections <number>', 'requests on their way at once', whole(1, 2000), 32)
-    .option('--objects <number>', 'objects per request, the three kinds in turn', whole(1, MOST_OBJECTS), 75)
+    .option('--objects <number>', 'objects per request, the three kinds in turn', whole(1, MAX_OBJECTS), 75)
     .option('--users <number>', 'users that the traffic is about', whole(1, 99_999_999), 100_000)
     .option('--bad <per cent>', 'share of objects that are wrong on purpose', between(0, 100), 1)
     .option('--rate <number>', 'requests per second; 0: as fast as it goes', between(0, 1_000_000), 0)
@@ -51,18 +51,18 @@ export function readArguments(arguments_: string[]): LoadArguments {
   return command.parse(arguments_).opts<LoadArguments>();
 }
 
-function between(least: number, most: number) {
+function between(min: number, max: number) {
   return (text: string): number => {
     const value = Number(text);
-    if (text.trim() === '' || !(value >= least && value <= most)) {
-      throw new InvalidArgumentError(`It is a number from ${least} to ${most}.`);
+    if (text.trim() === '' || !(value >= min && value <= max)) {
+      throw new InvalidArgumentError(`It is a number from ${min} to ${max}.`);
     }
     return value;
   };
 }
 
-function whole(least: number, most: number) {
-  const parse = between(least, most);
+function whole(min: number, max: number) {
+  const parse = between(min, max);
   return (text: string): number => {
     const value = parse(text);
     if (!Number.isInteger(value)) throw new InvalidArgumentError('It is a whole number.');

@@ -6,10 +6,10 @@ import type { Observer } from './observer.ts';
 import { countAnswer, type Tally } from './tally.ts';
 
 /** Milliseconds between the first two checks. Each later check waits a tenth of the elapsed time. */
-const LOOK_AGAIN = 2;
+const FIRST_CHECK_MS = 2;
 
 /** Milliseconds after which a profile that cannot be read ends the measurement. */
-const PATIENCE = 60_000;
+const TIMEOUT_MS = 60_000;
 
 export interface ProbeOptions {
   host: string;
@@ -24,21 +24,21 @@ export interface ProbeResult {
   /** Time from the response that accepted a profile until the profile could be read. */
   readable: LatencySummary | undefined;
   /** Reason why the probes ended early, if they did. */
-  trouble: string | undefined;
+  failure: string | undefined;
   /** External ids of the users that the probes created. */
   users: string[];
 }
 
 /** Maximum external ids in one request to /users/delete. */
-const MOST_DELETED = 50;
+const MAX_DELETED = 50;
 
 /** @throws {Error} naming the response if a request is rejected */
 export async function deleteUsers(url: string, key: string, users: string[]): Promise<void> {
-  for (let first = 0; first < users.length; first += MOST_DELETED) {
+  for (let first = 0; first < users.length; first += MAX_DELETED) {
     const response = await fetch(new URL('/users/delete', url), {
       method: 'POST',
       headers: { Authorization: `Bearer ${key}`, 'Content-Type': 'application/json' },
-      body: JSON.stringify({ external_ids: users.slice(first, first + MOST_DELETED) }),
+      body: JSON.stringify({ external_ids: users.slice(first, first + MAX_DELETED) }),
     });
     await response.text();
     if (!response.ok) throw new Error(`POST /users/delete answered ${response.status}`);
@@ -55,7 +55,7 @@ export async function runProbes(options: ProbeOptions, tally: Tally): Promise<Pr
   const connection = new HttpConnection({ host, port });
   const head = postHead(`${host}:${port}`, '/users/track', key);
   const run = Date.now().toString(36);
-  let trouble: string | undefined;
+  let failure: string | undefined;
   const users: string[] = [];
   try {
     for (let number = 0; performance.now() < options.end; number++) {
@@ -71,11 +71,11 @@ export async function runProbes(options: ProbeOptions, tally: Tally): Promise<Pr
       await sleep(Math.max(0, Math.min(begin + observer.probeEvery, options.end) - performance.now()));
     }
   } catch (error) {
-    trouble = (error as Error).message;
+    failure = (error as Error).message;
   } finally {
     connection.close();
   }
-  return { readable: latencies.summary(), trouble, users };
+  return { readable: latencies.summary(), failure, users };
 }
 
 /** Returns the milliseconds until the profile can be read. */
@@ -84,7 +84,8 @@ async function waitUntilReadable(observer: Observer, externalId: string): Promis
   for (;;) {
     if (await observer.isReadable(externalId)) return performance.now() - accepted;
     const waited = performance.now() - accepted;
-    if (waited > PATIENCE) throw new Error(`an accepted profile could not be read for ${PATIENCE / 1000} s`);
-    await sleep(Math.max(LOOK_AGAIN, waited / 10));
+    if (waited > TIMEOUT_MS)
+      throw new Error(`an accepted profile could not be read for ${TIMEOUT_MS / 1000} s`);
+    await sleep(Math.max(FIRST_CHECK_MS, waited / 10));
   }
 }

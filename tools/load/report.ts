@@ -28,7 +28,7 @@ export function describeResult(result: LoadResult, observer: Observer): string {
   lines.push(row('accept', latency(accept)));
   if (probes) {
     lines.push(row('accepted→readable', latency(probes.readable), `${probes.readable?.count ?? 0} probes`));
-    if (probes.trouble) lines.push(row('', `probes ended early: ${probes.trouble}`));
+    if (probes.failure) lines.push(row('', `probes ended early: ${probes.failure}`));
   }
   lines.push(row('refused', `${whole(tally.rejected)} objects`));
   lines.push(row('generator', `${generatorCores.toFixed(2)} cores`));

@@ -123,7 +123,7 @@ export async function runLoad(options: LoadOptions): Promise<LoadResult> {
       if (answer.status === 201) latencies.add(performance.now() - from);
       countAnswer(tally, answer);
       pool.push(message);
-      await waitAsTold(answer);
+      await waitForRetryAfter(answer);
     } catch (error) {
       // Add a copy to the pool, because the socket may still hold the message.
       pool.push({ bytes: Buffer.from(message.bytes), users: message.users });
@@ -133,19 +133,19 @@ export async function runLoad(options: LoadOptions): Promise<LoadResult> {
   }
 
   /** Waits as the response requests, like a client that respects Retry-After. */
-  async function waitAsTold({ status, head }: Answer): Promise<void> {
+  async function waitForRetryAfter({ status, head }: Answer): Promise<void> {
     if (status !== 429 && status !== 503) return;
     const after = Number(/\r\nretry-after: *(\d+)/i.exec(head)?.[1] ?? 1) * 1000;
     await sleep(Math.min(after, Math.max(0, end - performance.now())));
   }
 
-  async function drain(seeing: Observer) {
+  async function drain(source: Observer) {
     const deadline = performance.now() + options.drainSeconds * 1000;
     for (;;) {
-      const objects = (await seeing.applied()) - appliedBefore;
+      const objects = (await source.applied()) - appliedBefore;
       const complete = objects >= tally.accepted;
       if (complete || performance.now() > deadline) return { objects, seconds: elapsed(), complete };
-      await sleep(seeing.lookEvery);
+      await sleep(source.readEvery);
     }
   }
 }

@@ -40,8 +40,8 @@ circle{stroke:none}circle.offered{fill:#8b949e}circle.applied{fill:#2da44e}circl
  */
 export function drawCurve(points: CurvePoint[], title: string): string {
   const x = linearScale(Math.max(...points.map(({ offered }) => offered)), LEFT, RIGHT);
-  const most = Math.max(...points.flatMap((point) => rates.map(({ value }) => value(point))));
-  const rate = linearScale(most, TOP.to, TOP.from);
+  const maxRate = Math.max(...points.flatMap((point) => rates.map(({ value }) => value(point))));
+  const rate = linearScale(maxRate, TOP.to, TOP.from);
   const allTimes = points.flatMap((point) => times.map(({ value }) => value(point)));
   const time = logScale(allTimes, BOTTOM.to, BOTTOM.from);
   return `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${WIDTH} ${HEIGHT}" width="${WIDTH}" height="${HEIGHT}" role="img" aria-label="${escapeHtml(title)}">
@@ -61,13 +61,13 @@ ${times.map((line) => draw(line, x, time)).join('\n')}
 `;
 
   function draw({ name, style, value }: Line, xs: Scale, ys: Scale): string {
-    const places = points.map((point) => ({
+    const marks = points.map((point) => ({
       x: round(xs.place(point.offered)),
       y: round(ys.place(value(point))),
-      hint: `${point.share} % of full load, ${name}: ${shown(value(point))}`,
+      hint: `${point.share} % of full load, ${name}: ${format(value(point))}`,
     }));
-    const path = `<polyline class="line ${style}" points="${places.map((at) => `${at.x},${at.y}`).join(' ')}"/>`;
-    const dots = places.map(
+    const path = `<polyline class="line ${style}" points="${marks.map((at) => `${at.x},${at.y}`).join(' ')}"/>`;
+    const dots = marks.map(
       (at) => `<circle class="${style}" cx="${at.x}" cy="${at.y}" r="3.5"><title>${at.hint}</title></circle>`,
     );
     return path + dots.join('');
@@ -99,7 +99,7 @@ function legend(unit: string, lines: Line[], y: number): string {
   return `${entries.join('')}<text class="end" x="${RIGHT}" y="${y + 4}">${unit}</text>`;
 }
 
-function shown(value: number): string {
+function format(value: number): string {
   return value < 100 ? value.toFixed(1) : whole(value);
 }
 

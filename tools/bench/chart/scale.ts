@@ -5,9 +5,9 @@ export interface Scale {
 }
 
 /** Creates an axis from 0 to at least `most`; `first` and `last` are the pixels of its ends. */
-export function linearScale(most: number, first: number, last: number): Scale {
-  const step = niceStep(most / 6);
-  const end = Math.ceil(most / step) * step;
+export function linearScale(max: number, first: number, last: number): Scale {
+  const step = niceStep(max / 6);
+  const end = Math.ceil(max / step) * step;
   return {
     place: (value) => first + (value / end) * (last - first),
     ticks: Array.from({ length: Math.round(end / step) + 1 }, (_, index) => index * step),
@@ -29,7 +29,7 @@ export function logScale(values: number[], first: number, last: number): Scale {
 }
 
 /** Returns 1, 2 or 5 times a power of ten that is at least `least`. */
-function niceStep(least: number): number {
-  const power = 10 ** Math.floor(Math.log10(least));
-  return power * (least <= power ? 1 : least <= 2 * power ? 2 : least <= 5 * power ? 5 : 10);
+function niceStep(min: number): number {
+  const power = 10 ** Math.floor(Math.log10(min));
+  return power * (min <= power ? 1 : min <= 2 * power ? 2 : min <= 5 * power ? 5 : 10);
 }

@@ -11,7 +11,7 @@ const LETTER = 6.7;
 const FONT = 11;
 
 /** Share of the total time below which a frame is omitted. */
-const LEAST = 0.003;
+const MIN_SHARE = 0.003;
 
 const origins: Record<Origin, string> = {
   ours: 'Penstock',
@@ -55,7 +55,7 @@ ${frames.join('\n')}
       }</g>`,
     );
     let left = x;
-    for (const child of shown(frame, root.total)) {
+    for (const child of visibleChildren(frame, root.total)) {
       draw(child, left, depth + 1);
       left += (child.total / root.total) * (WIDTH - 2 * MARGIN);
     }
@@ -66,14 +66,14 @@ ${frames.join('\n')}
   }
 }
 
-function shown(frame: Frame, all: number): Frame[] {
+function visibleChildren(frame: Frame, all: number): Frame[] {
   return [...frame.children.values()]
-    .filter(({ total }) => total / all >= LEAST)
+    .filter(({ total }) => total / all >= MIN_SHARE)
     .sort((a, b) => (a.name < b.name ? -1 : 1));
 }
 
 function depthOf(frame: Frame, all: number): number {
-  return 1 + Math.max(0, ...shown(frame, all).map((child) => depthOf(child, all)));
+  return 1 + Math.max(0, ...visibleChildren(frame, all).map((child) => depthOf(child, all)));
 }
 
 /** Returns as much of a name as fits, or an empty text if fewer than three letters fit. */

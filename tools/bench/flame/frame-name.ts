@@ -18,7 +18,7 @@ const words: Record<string, string> = {
 };
 
 /** Maximum characters of a name. The name of a regular expression is its whole source. */
-const LONGEST = 60;
+const MAX_NAME = 60;
 
 /**
  * Returns the name of a function with its file, without paths of this machine. Files of Penstock are relative
@@ -29,12 +29,12 @@ export function nameFrame(
   { functionName, url }: CallFrame,
   root: string = packageRoot,
 ): { name: string; origin: Origin } {
-  const { file, origin } = placeOf(url, pathToFileURL(root).href);
-  const said = words[functionName] ?? (functionName.slice(0, LONGEST) || 'anonymous');
-  return { name: file ? `${said} ${file}` : said, origin };
+  const { file, origin } = locate(url, pathToFileURL(root).href);
+  const label = words[functionName] ?? (functionName.slice(0, MAX_NAME) || 'anonymous');
+  return { name: file ? `${label} ${file}` : label, origin };
 }
 
-function placeOf(url: string, root: string): { file: string; origin: Origin } {
+function locate(url: string, root: string): { file: string; origin: Origin } {
   const inPackages = url.lastIndexOf('/node_modules/');
   if (inPackages >= 0) {
     const [first, second] = url.slice(inPackages + '/node_modules/'.length).split('/');

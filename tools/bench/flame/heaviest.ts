@@ -1,6 +1,6 @@
 import type { Frame } from './profile.ts';
 
-const MOST = 15;
+const MAX_FUNCTIONS = 15;
 
 /** Returns the functions with the most processor time of their own, over all callers. */
 export function heaviest(root: Frame): { frame: string; share: number }[] {
@@ -12,6 +12,6 @@ export function heaviest(root: Frame): { frame: string; share: number }[] {
   visit(root);
   return [...self]
     .sort(([, a], [, b]) => b - a)
-    .slice(0, MOST)
+    .slice(0, MAX_FUNCTIONS)
     .map(([frame, microseconds]) => ({ frame, share: microseconds / root.total }));
 }

@@ -45,7 +45,7 @@ export async function startNaive(environment: Environment): Promise<Contender> {
       source: 'rows in Postgres',
       probeEvery: 100,
       // Each read counts rows.
-      lookEvery: 100,
+      readEvery: 100,
       async applied() {
         const { attributes, events, purchases } = await stored();
         return attributes + events + purchases;

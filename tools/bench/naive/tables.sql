@@ -1,10 +1,10 @@
--- The naive pipeline's tables, in a database of their own.
+-- Tables of the naive pipeline, in a separate database.
 
 create table profiles (
   id          bigserial   primary key,
   user_id     text        not null unique,
   attributes  jsonb       not null default '{}',
-  -- Counts attribute objects, so that what was applied can be counted afterwards.
+  -- Number of applied attribute objects, which is counted afterwards.
   updates     integer     not null default 0,
   updated_at  timestamptz not null default now()
 );

@@ -31,7 +31,7 @@ export function backlogRows(fleets: Fleets, size: Size): BenchRow[] {
     const rows = requests * PER_ENVELOPE;
     while ((await observer.applied()) - appliedBefore < rows) {
       if (elapsed() > DRAIN_SECONDS) throw new Error(`${contender.name}: a backlog was not worked off`);
-      await sleep(observer.lookEvery);
+      await sleep(observer.readEvery);
     }
     const seconds = elapsed();
     return {

@@ -32,7 +32,7 @@ const countAdded = [
 ];
 
 const STEP = 500_000;
-const MOST_PROFILES = 1_000_000;
+const MAX_PROFILES = 1_000_000;
 
 /**
  * Measures the first row again after the tables have grown. Each size is measured once, in the given order.
@@ -76,13 +76,13 @@ export function growthRows(
 }
 
 async function grow(pool: pg.Pool, events: number): Promise<void> {
-  const profiles = Math.min(MOST_PROFILES, events);
+  const profiles = Math.min(MAX_PROFILES, events);
   for (let first = 1; first <= profiles; first += STEP) {
     await pool.query(addProfiles, [first, Math.min(first + STEP - 1, profiles)]);
   }
   const { rows } = await pool.query<{ events: number }>(countEvents);
-  for (let there = rows[0]!.events; there < events; there += STEP) {
-    const { rowCount } = await pool.query(addEvents, [Math.min(STEP, events - there), profiles]);
+  for (let stored = rows[0]!.events; stored < events; stored += STEP) {
+    const { rowCount } = await pool.query(addEvents, [Math.min(STEP, events - stored), profiles]);
     for (const statement of countAdded) await pool.query(statement, [rowCount]);
   }
   await pool.query('vacuum analyze');

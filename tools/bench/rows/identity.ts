@@ -9,7 +9,7 @@ import { post } from '../post.ts';
 import type { Size } from '../size.ts';
 
 /** Elements of one request: the maximum of the specification. */
-const OF_ONE_REQUEST = 50;
+const PER_REQUEST = 50;
 const CONNECTIONS = 8;
 
 const DRAIN_MS = 120_000;
@@ -24,8 +24,8 @@ export function identityRows(fleets: Fleets, { identityRequests: requests, merge
     const ours = await fleet();
     const { pool } = ours;
     const [from, into] = [`from${++turn}`, `into${turn}`];
-    await makeUsers(pool, from, requests * OF_ONE_REQUEST);
-    await makeUsers(pool, into, requests * OF_ONE_REQUEST);
+    await makeUsers(pool, from, requests * PER_REQUEST);
+    await makeUsers(pool, into, requests * PER_REQUEST);
     return inRequestsOf50(ours, requests, '/users/merge', (number) => ({
       merge_updates: many(number, (user) => ({
         identifier_to_merge: { external_id: `${from}-${user}` },
@@ -38,8 +38,8 @@ export function identityRows(fleets: Fleets, { identityRequests: requests, merge
     const ours = await fleet();
     const { pool } = ours;
     const [from, into] = [`anon${++turn}`, `known${turn}`];
-    await makeUsers(pool, from, requests * OF_ONE_REQUEST, false);
-    await makeUsers(pool, into, requests * OF_ONE_REQUEST);
+    await makeUsers(pool, from, requests * PER_REQUEST, false);
+    await makeUsers(pool, into, requests * PER_REQUEST);
     return inRequestsOf50(ours, requests, '/users/identify', (number) => ({
       aliases_to_identify: many(number, (user) => ({
         external_id: `${into}-${user}`,
@@ -103,7 +103,7 @@ async function inRequestsOf50(
       connection.close();
     }),
   );
-  const rows = requests * OF_ONE_REQUEST;
+  const rows = requests * PER_REQUEST;
   while ((await applied(pool)) < before + rows) {
     if (performance.now() - started > DRAIN_MS) throw new Error(`${path}: not applied in time`);
     await sleep(5);
@@ -120,5 +120,5 @@ async function applied(pool: pg.Pool): Promise<number> {
 }
 
 function many<T>(number: number, make: (user: number) => T): T[] {
-  return Array.from({ length: OF_ONE_REQUEST }, (_, index) => make(number * OF_ONE_REQUEST + index + 1));
+  return Array.from({ length: PER_REQUEST }, (_, index) => make(number * PER_REQUEST + index + 1));
 }

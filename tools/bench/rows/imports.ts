@@ -28,7 +28,7 @@ const CONNECTIONS = 64;
  * Ratio of the duration of the files to the duration of the load before them. Three commands start, which is
  * not part of the cost of a row.
  */
-const FILE_TIMES = 2;
+const FILE_DURATION_RATIO = 2;
 
 /** Minimum seconds of live requests. With fewer, the 99th percentile depends on only a few requests. */
 const LIVE_SECONDS = 20;
@@ -63,7 +63,7 @@ export function importRows(fleets: Fleets, environment: Environment, size: Size)
   async function overLoad(): Promise<Figure> {
     const ours = await fleets.ours();
     const full = await measureFullRate(ours, environment, size);
-    const rows = Math.ceil((full * size.seconds * FILE_TIMES) / types.length);
+    const rows = Math.ceil((full * size.seconds * FILE_DURATION_RATIO) / types.length);
     const named = await Promise.all(types.map(async (type) => ({ type, file: await fileOf(type, rows) })));
     await quiet(ours);
     const before = await objectsOf(ours);

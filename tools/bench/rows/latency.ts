@@ -27,7 +27,7 @@ export function latencyRows(fleets: Fleets, environment: Environment, size: Size
   async function idle(): Promise<Figure> {
     const ours = await fleets.ours();
     const tally = emptyTally();
-    const { readable, trouble } = await runProbes(
+    const { readable, failure } = await runProbes(
       {
         ...ours.target,
         key: ours.key,
@@ -36,7 +36,7 @@ export function latencyRows(fleets: Fleets, environment: Environment, size: Size
       },
       tally,
     );
-    if (!readable) throw new Error(`nothing was measured: ${trouble ?? 'no answer'}`);
+    if (!readable) throw new Error(`nothing was measured: ${failure ?? 'no answer'}`);
     return {
       value: readable.p50,
       unit: 'ms',

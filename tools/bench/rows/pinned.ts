@@ -21,10 +21,10 @@ export function pinnedRows(fleets: Fleets, environment: Environment, size: Size)
   const row = (workers: number): BenchRow => ({
     name: `pinned-${workers}-worker${workers > 1 ? 's' : ''}`,
     what: `${workers} worker${workers > 1 ? 's' : ''} with four lanes, Postgres on a core of its own: objects/s applied of what waits`,
-    measure: async () => apart(await fleets.fourLanes(workers)),
+    measure: async () => measurePinned(await fleets.fourLanes(workers)),
   });
 
-  async function apart(contender: Contender): Promise<Figure> {
+  async function measurePinned(contender: Contender): Promise<Figure> {
     const { pids, observer } = contender;
     const workers = workersOf(pids);
     const before = await observer.applied();
@@ -38,7 +38,7 @@ export function pinnedRows(fleets: Fleets, environment: Environment, size: Size)
     const rows = requests * PER_REQUEST;
     try {
       const [cpu, began] = [readCpu({ postgres: environment.postgresPid }), performance.now()];
-      while ((await observer.applied()) < before + rows) await sleep(observer.lookEvery);
+      while ((await observer.applied()) < before + rows) await sleep(observer.readEvery);
       const seconds = (performance.now() - began) / 1000;
       const { postgres } = readCpu({ postgres: environment.postgresPid });
       const postgresCore = ((postgres ?? Number.NaN) - (cpu.postgres ?? 0)) / seconds;

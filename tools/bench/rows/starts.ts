@@ -12,8 +12,8 @@ const KEY = 'bench-starts-0123456789';
 const body = JSON.stringify({ attributes: [{ external_id: 'ada', first_name: 'Ada' }] });
 
 /** Milliseconds between two attempts. */
-const TRY_AGAIN = 20;
-const PATIENCE = 60_000;
+const RETRY_MS = 20;
+const TIMEOUT_MS = 60_000;
 
 /** Measures the time from a start until the first request is accepted. */
 export function startRows(fleets: Fleets): { rows: BenchRow[]; stop(): void } {
@@ -78,7 +78,7 @@ async function untilAccepted(url: string, key: string, started: number): Promise
     );
     const milliseconds = performance.now() - started;
     if (status === 201) return { value: milliseconds, unit: 'ms', detail: { rows: 1 } };
-    if (milliseconds > PATIENCE) throw new Error(`${url}: not ready in time`);
-    await sleep(TRY_AGAIN);
+    if (milliseconds > TIMEOUT_MS) throw new Error(`${url}: not ready in time`);
+    await sleep(RETRY_MS);
   }
 }

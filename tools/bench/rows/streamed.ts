@@ -7,7 +7,7 @@ import { measurePipeline } from '../pipeline.ts';
 import { CONNECTIONS_OF_1, CONNECTIONS_OF_75, type Size } from '../size.ts';
 
 /** Milliseconds after which messages that the receivers have not got count as lost. */
-const PATIENCE_MS = 180_000;
+const TIMEOUT_MS = 180_000;
 
 /**
  * Measures `ours-75` and `ours-1` while a sync process delivers all objects to two webhooks of the bench on
@@ -18,7 +18,7 @@ const PATIENCE_MS = 180_000;
 export function streamedRows(fleets: Fleets, environment: Environment, size: Size): BenchRow[] {
   async function measure(objects: number, isStreamed: boolean) {
     const fleet = await fleets.streamed();
-    await (isStreamed ? giveBack(fleet) : takeAway(fleet));
+    await (isStreamed ? restoreDestinations(fleet) : removeDestinations(fleet));
     const figure = await measurePipeline(fleet, environment, {
       ...size,
       connections: objects === 1 ? CONNECTIONS_OF_1 : CONNECTIONS_OF_75,
@@ -45,7 +45,7 @@ export function streamedRows(fleets: Fleets, environment: Environment, size: Siz
 }
 
 /** Removes the destinations. Workers then write no stream log. */
-async function takeAway({ pool }: Contender): Promise<void> {
+async function removeDestinations({ pool }: Contender): Promise<void> {
   await pool.query('create table if not exists taken_away (like stream_destinations)');
   await pool.query(
     `with gone as (delete from stream_destinations returning stream_destinations.*)
@@ -53,7 +53,7 @@ async function takeAway({ pool }: Contender): Promise<void> {
   );
 }
 
-async function giveBack({ pool }: Contender): Promise<void> {
+async function restoreDestinations({ pool }: Contender): Promise<void> {
   await pool.query('create table if not exists taken_away (like stream_destinations)');
   // Changes that took effect meanwhile are not in the log.
   await pool.query(
@@ -64,7 +64,7 @@ async function giveBack({ pool }: Contender): Promise<void> {
 
 /** Waits until both cursors have passed the last row of the log. */
 async function receive({ pool }: Contender): Promise<void> {
-  const deadline = Date.now() + PATIENCE_MS;
+  const deadline = Date.now() + TIMEOUT_MS;
   const question =
     'select (select coalesce(max(id), 0) from stream_log) - min(position) as behind from stream_destinations';
   for (;;) {

@@ -28,7 +28,7 @@ const fill = `
 const FLEET = 'synced';
 
 /** Milliseconds between two checks of the run and its process. */
-const LOOK = 250;
+const CHECK_MS = 250;
 
 /**
  * Measures a sync with `web`, `worker` and `sync` on a separate fleet, and a Postgres table as the warehouse.
@@ -138,15 +138,15 @@ async function probeWhile(ours: Contender, work: Promise<unknown>): Promise<Prob
     over = true;
   });
   const result = await probing;
-  if (result.trouble) throw new Error(result.trouble);
+  if (result.failure) throw new Error(result.failure);
   return result;
 }
 
-async function whileRunning(pool: pg.Pool, integration: string, look: () => void): Promise<void> {
+async function whileRunning(pool: pg.Pool, integration: string, sample: () => void): Promise<void> {
   const unfinished = 'select from sync_jobs where integration_id = $1 and finished_at is null';
   do {
-    look();
-    await sleep(LOOK);
+    sample();
+    await sleep(CHECK_MS);
   } while ((await pool.query(unfinished, [integration])).rowCount);
 }
 

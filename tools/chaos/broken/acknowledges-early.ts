@@ -4,7 +4,7 @@ import { createCoalescer as create } from '../../../workers/batch/coalescer.ts';
  * Milliseconds of the delay, long enough that a killed worker has acknowledged envelopes which it has not
  * applied.
  */
-const LATER_MS = 200;
+const DELAY_MS = 200;
 
 /**
  * Breaks a worker: it reports to the queue that an envelope is applied before its transaction is committed.
@@ -14,7 +14,7 @@ export function createCoalescer(...given: Parameters<typeof create>): ReturnType
   return {
     ...coalescer,
     async apply(...deliveries) {
-      setTimeout(() => void coalescer.apply(...deliveries), LATER_MS);
+      setTimeout(() => void coalescer.apply(...deliveries), DELAY_MS);
     },
   };
 }

@@ -28,32 +28,32 @@ export async function checkKeyed(
   );
   const effects = new Map(rows.map((row) => [row.user, row]));
   return requests.flatMap(({ user, other, key, answers, refusals }) => [
-    ...judge(
+    ...check(
       effects.get(user),
       answers.some(isAccepted),
       `${user}, sent ${answers.length} times under ${key}`,
     ),
-    ...judge(effects.get(other), refusals.some(isAccepted), `${other}, another body under ${key}`),
+    ...check(effects.get(other), refusals.some(isAccepted), `${other}, another body under ${key}`),
   ]);
 }
 
 const isAccepted = ({ status }: { status: number }) => status >= 200 && status < 300;
 
-function judge(effects: Effects | undefined, accepted: boolean, what: string): Finding[] {
+function check(effects: Effects | undefined, accepted: boolean, what: string): Finding[] {
   const { points, events, purchases } = effects ?? { points: 0, events: 0, purchases: 0 };
-  const [least, most] = [Math.min(points, events, purchases), Math.max(points, events, purchases)];
+  const [min, max] = [Math.min(points, events, purchases), Math.max(points, events, purchases)];
   const took = `${what}: ${points} attribute objects, ${events} events, ${purchases} purchases took effect`;
-  if (!accepted) return most > 0 ? [{ invariant: 'I3', what: took }] : [];
+  if (!accepted) return max > 0 ? [{ invariant: 'I3', what: took }] : [];
   return [
-    ...(least < 1 ? [{ invariant: 'I1' as const, what: took }] : []),
-    ...(most > 1 ? [{ invariant: 'I2' as const, what: took }] : []),
+    ...(min < 1 ? [{ invariant: 'I1' as const, what: took }] : []),
+    ...(max > 1 ? [{ invariant: 'I2' as const, what: took }] : []),
   ];
 }
 
 /** Returns a description of each key whose responses differ. */
 export function toldApart(requests: readonly Keyed[]): string[] {
   return requests.flatMap(({ user, answers }) => {
-    const told = new Set(answers.map((answer) => JSON.stringify(answer)));
-    return told.size === 1 ? [] : [`${user} was told ${[...told].slice(0, 3).join(' and ')}`];
+    const responses = new Set(answers.map((answer) => JSON.stringify(answer)));
+    return responses.size === 1 ? [] : [`${user} was told ${[...responses].slice(0, 3).join(' and ')}`];
   });
 }

@@ -76,7 +76,7 @@ function checkUser(user: string, history: ListOperation[], final: readonly strin
   let before: { values: string[]; read: Read } | undefined;
   for (const read of reads) {
     const values = read.values.filter(isStable);
-    const wrong = values.findIndex((value, place) => order[place] !== value);
+    const wrong = values.findIndex((value, index) => order[index] !== value);
     if (wrong >= 0)
       note('I4', `a read is no prefix of the last one: ${values[wrong]} stands in place of ${order[wrong]}`);
     // Reads that overlap may return in any order.
@@ -85,16 +85,16 @@ function checkUser(user: string, history: ListOperation[], final: readonly strin
     if (!before || values.length >= before.values.length) before = { values, read };
   }
 
-  const places = new Map(final.map((value, place) => [value, place]));
+  const positions = new Map(final.map((value, place) => [value, place]));
   for (const { value, outcome } of adds.values()) {
     const removed = removes.get(value);
-    if (outcome === 'ok' && !isPossible(removed) && !places.has(value))
+    if (outcome === 'ok' && !isPossible(removed) && !positions.has(value))
       note('I1', `${value} was acknowledged and is not there`);
-    if (removed?.outcome === 'ok' && places.has(value))
+    if (removed?.outcome === 'ok' && positions.has(value))
       note('I1', `the removal of ${value} was acknowledged and it is there`);
   }
   checkRemoved(removes, reads, note);
-  checkAcceptance([...adds.values()], places, note);
+  checkAcceptance([...adds.values()], positions, note);
   return findings;
 }
 
@@ -126,11 +126,11 @@ function checkRemoved(
 /** Checks that a value that was acknowledged before another add was sent precedes the value of that add. */
 function checkAcceptance(
   adds: Change[],
-  places: ReadonlyMap<string, number>,
+  positions: ReadonlyMap<string, number>,
   note: (invariant: Invariant, what: string) => void,
 ): void {
-  const placed = adds.filter(({ value }) => places.has(value));
-  placed.sort((one, other) => places.get(one.value)! - places.get(other.value)!);
+  const placed = adds.filter(({ value }) => positions.has(value));
+  placed.sort((one, other) => positions.get(one.value)! - positions.get(other.value)!);
   // The add with the latest sending time so far.
   let latest: Change | undefined;
   for (const add of placed) {

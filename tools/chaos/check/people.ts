@@ -36,7 +36,7 @@ export function checkPeople(
   mayLose: (request: RequestEntry) => boolean = () => false,
 ): PeopleVerdict {
   const findings: Finding[] = [];
-  const found = (invariant: Invariant, what: string) => void findings.push({ invariant, what });
+  const addFinding = (invariant: Invariant, what: string) => void findings.push({ invariant, what });
   const sums: Sums = {
     acknowledged: 0,
     applied: 0,
@@ -48,47 +48,50 @@ export function checkPeople(
     refused: 0,
   };
   let lostAsAllowed = 0;
-  const counts = countEffects(journal, stored, found, sums);
+  const counts = countEffects(journal, stored, addFinding, sums);
   const letters = new Map(stored.deadLetters.map(({ object, reason }) => [object, reason]));
 
   for (let object = 0; object < journal.objects; object++) {
-    const standing = journal.standing(object);
+    const state = journal.stateOf(object);
     const count = counts[object]!;
-    sums[standing]++;
-    if (standing === 'refused') {
-      if (count > 0) found('I3', `${journal.describe(object)} was refused and stands there`);
+    sums[state]++;
+    if (state === 'refused') {
+      if (count > 0) addFinding('I3', `${journal.describe(object)} was refused and stands there`);
       continue;
     }
     if (count > 1) {
       sums.doubled++;
-      found(standing === 'unknown' ? 'I3' : 'I2', `${journal.describe(object)} stands there ${count} times`);
+      addFinding(
+        state === 'unknown' ? 'I3' : 'I2',
+        `${journal.describe(object)} stands there ${count} times`,
+      );
     }
-    if (standing === 'unknown') {
+    if (state === 'unknown') {
       if (count > 0) sums.unknownApplied++;
     } else if (count > 0) sums.applied++;
     else if (mayLose(journal.request(journal.requestOf(object)))) lostAsAllowed++;
     else {
       sums.lost++;
       const reason = letters.get(String(object));
-      found('I1', `${journal.describe(object)} is not there${reason ? `; dead letter: ${reason}` : ''}`);
+      addFinding('I1', `${journal.describe(object)} is not there${reason ? `; dead letter: ${reason}` : ''}`);
     }
   }
-  for (const name of stored.twins) found('I2', `${name} stands there as more than one profile`);
-  for (const sum of stored.wrongSums) found('I2', `rows and summary differ: ${sum}`);
-  for (const stranger of stored.strangers) found('I2', stranger);
+  for (const name of stored.twins) addFinding('I2', `${name} stands there as more than one profile`);
+  for (const sum of stored.wrongSums) addFinding('I2', `rows and summary differ: ${sum}`);
+  for (const stranger of stored.strangers) addFinding('I2', stranger);
   for (const { object, reason } of stored.deadLetters) {
     if (Number(object) < journal.objects && counts[Number(object)]! > 0)
-      found('I2', `${journal.describe(Number(object))} stands there and is a dead letter: ${reason}`);
-    else found('I1', `a dead letter: ${object}: ${reason}`);
+      addFinding('I2', `${journal.describe(Number(object))} stands there and is a dead letter: ${reason}`);
+    else addFinding('I1', `a dead letter: ${object}: ${reason}`);
   }
 
   forEachPerson(journal, (person, objects) => {
     const profile = stored.people.get(nameOf(person));
     if (!profile?.custom.log) return;
-    sums.outOfOrder += checkOrder(journal, profile, found);
+    sums.outOfOrder += checkOrder(journal, profile, addFinding);
     const expected = expectedPerson(journal, profile, objects, counts);
     const actual = describePerson(profile);
-    if (actual !== expected) found('I5', `${profile.name} is ${actual} and not ${expected}`);
+    if (actual !== expected) addFinding('I5', `${profile.name} is ${actual} and not ${expected}`);
   });
   return { findings, sums, lostAsAllowed };
 }
@@ -133,25 +136,25 @@ function checkOrder(
   { name, custom }: StoredPerson,
   found: (invariant: Invariant, what: string) => void,
 ): number {
-  let out = 0;
+  let outOfOrder = 0;
   let latest = -1;
   for (const object of custom.log) {
-    if (journal.standing(object) !== 'acknowledged') continue;
+    if (journal.stateOf(object) !== 'acknowledged') continue;
     if (object < latest) {
-      out++;
+      outOfOrder++;
       found('I4', `${journal.describe(object)} took effect after object ${latest}, which was accepted later`);
     }
     latest = Math.max(latest, object);
   }
   const last = custom.log.at(-1)!;
   if (custom.seq !== journal.roundOf(last)) {
-    out++;
+    outOfOrder++;
     found(
       'I4',
       `${name} has the value ${custom.seq} of another round than ${journal.describe(last)}, its last`,
     );
   }
-  return out;
+  return outOfOrder;
 }
 
 /** Visits each person with its objects in the order of sending. */

@@ -125,9 +125,9 @@ function surpriseOf(
   status: number,
   body: unknown,
 ): string | undefined {
-  const told = body as { rename_errors?: unknown[]; removal_errors?: unknown[]; pending?: boolean };
-  const errors = (told?.rename_errors ?? told?.removal_errors)?.length;
+  const response = body as { rename_errors?: unknown[]; removal_errors?: unknown[]; pending?: boolean };
+  const errors = (response?.rename_errors ?? response?.removal_errors)?.length;
   const refused = verdicts.filter((verdict) => verdict !== undefined).length;
-  const fits = status < 300 && (errors === undefined || told.pending || errors === refused);
+  const fits = status < 300 && (errors === undefined || response.pending || errors === refused);
   return fits ? undefined : JSON.stringify({ request, verdicts, status, body });
 }

@@ -2,7 +2,7 @@ import { Column } from './column.ts';
 import { type Kind, kinds } from './people.ts';
 
 /** State of an object from the view of its sender. */
-export type Standing =
+export type ObjectState =
   /** Answered with 201: it will take effect. */
   | 'acknowledged'
   /** Answered with 4xx, or rejected individually: it has no effect. */
@@ -103,7 +103,7 @@ export class Journal {
   kindOf = (object: number): Kind => kinds[this.#kind.at(object)]!;
   requestOf = (object: number): number => this.#request.at(object);
 
-  standing(object: number): Standing {
+  stateOf(object: number): ObjectState {
     const status = this.#status.at(this.requestOf(object));
     if (status === 201) return this.kindOf(object) === 'bad' ? 'refused' : 'acknowledged';
     return status >= 400 && status < 500 ? 'refused' : 'unknown';

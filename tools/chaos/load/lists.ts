@@ -10,7 +10,7 @@ import { raiseLimitsOf } from './limits.ts';
 const LIST = 'log';
 
 /** Maximum values of a list. An array attribute keeps only its newest 500 elements. */
-const MOST_VALUES = 450;
+const MAX_VALUES = 450;
 
 export interface ListsOptions {
   seed: number;
@@ -70,7 +70,7 @@ export async function startLists(fleet: Fleet, { seed, clients, users, pause }: 
       const user = userAt(Math.floor(random() * users));
       const chance = random();
       const count = added.get(user) ?? 0;
-      if (chance < 0.6 && count < MOST_VALUES) {
+      if (chance < 0.6 && count < MAX_VALUES) {
         added.set(user, count + 1);
         await change(client, number, 'add', user, `${number}-${sequence}`);
       } else if (chance < 0.7 && (removable.get(user)?.length ?? 0) > 0) {

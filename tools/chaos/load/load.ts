@@ -40,12 +40,12 @@ export interface Load {
 }
 
 /** Average number of objects in a round. */
-const OF_A_ROUND = 3.03;
+const OBJECTS_PER_ROUND = 3.03;
 /** Number of people of a client for each person in a request. */
 const POOL = 4;
 /** Milliseconds between two checks of the applied objects. */
-const LOOK_MS = 50;
-const MOST_SURPRISES = 20;
+const CHECK_MS = 50;
+const MAX_SURPRISES = 20;
 
 /**
  * Starts clients that send rounds of people as fast as they are answered. Each client has its own people and
@@ -67,7 +67,7 @@ export function startLoad(fleet: Fleet, options: LoadOptions = {}): Load {
   const processedBefore = countProcessed(fleet).catch(() => 0);
 
   function intervalAt(objectsPerSecond: number): number {
-    return (1000 * peoplePerRequest * OF_A_ROUND) / objectsPerSecond;
+    return (1000 * peoplePerRequest * OBJECTS_PER_ROUND) / objectsPerSecond;
   }
 
   async function watchWorkers(): Promise<void> {
@@ -77,7 +77,7 @@ export function startLoad(fleet: Fleet, options: LoadOptions = {}): Load {
         (count) => count - before,
         () => processed,
       );
-      await sleep(LOOK_MS);
+      await sleep(CHECK_MS);
     }
   }
 
@@ -88,7 +88,7 @@ export function startLoad(fleet: Fleet, options: LoadOptions = {}): Load {
     const head = postHead('127.0.0.1', '/users/track', fleet.workspace.key);
     const people = Array.from({ length: peoplePerRequest * POOL }, () => ({ person: born++, round: 0 }));
     for (let turn = number; !stopping; turn++) {
-      while (journal.acknowledged - processed > mostUnapplied && !stopping) await sleep(LOOK_MS);
+      while (journal.acknowledged - processed > mostUnapplied && !stopping) await sleep(CHECK_MS);
       due = Math.max(due + interval, performance.now());
       if (interval > 0) await sleep(due - performance.now());
       if (stopping) break;
@@ -151,7 +151,7 @@ export function startLoad(fleet: Fleet, options: LoadOptions = {}): Load {
         if (/\r\nconnection: *close/i.test(head)) leaving.add(edge.name);
         const retryAfter = Number(/\r\nretry-after: *(\d+)/i.exec(head)?.[1] ?? 0);
         journal.close(request, { status, milliseconds: performance.now() - started, retryAfter }, good);
-        if (!fits(status, body, good, bad) && surprises.length < MOST_SURPRISES) {
+        if (!fits(status, body, good, bad) && surprises.length < MAX_SURPRISES) {
           surprises.push(`request ${request}: ${status} ${body.slice(0, 300)}`);
         }
         return status !== 201;

@@ -26,7 +26,7 @@ const FAULTS = 100;
 const PAUSE_MS = 30_000;
 
 /** Maximum milliseconds to wait for the lanes after a fault. */
-const PATIENCE = 120_000;
+const RECOVERY_TIMEOUT_MS = 120_000;
 
 /** The long form: one fleet with random faults, one after the other, which are the same for the same seed. */
 export function mix({ minutes, objects, numbers, print }: MixOptions): Scenario {
@@ -60,7 +60,7 @@ export function mix({ minutes, objects, numbers, print }: MixOptions): Scenario 
         const began = Date.now();
         await fault.strike(target);
         const lasted = Date.now() - began;
-        const recovery = await untilLanesMove(fleet, PATIENCE);
+        const recovery = await untilLanesMove(fleet, RECOVERY_TIMEOUT_MS);
         scene.recovered(recovery);
         struck.set(fault.name, [...(struck.get(fault.name) ?? []), recovery]);
         const minute = ((Date.now() - from) / 60_000).toFixed(1);

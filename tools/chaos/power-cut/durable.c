@@ -19,7 +19,7 @@
 
 #define BLOCK 65536
 
-/* Writes the path of the copy; 0: the file is not below the live folder. */
+/* Writes the path of the copy. Returns 0 if the file is not below the live folder. */
 static int copy_path(const char *path, char *out) {
   const char *live = getenv("POWER_CUT_LIVE"), *durable = getenv("POWER_CUT_DURABLE");
   if (!live || !durable) return 0;
@@ -77,7 +77,7 @@ static void keep(int fd) {
   if (to >= 0) close(to);
 }
 
-/* The copy is made before the answer: nothing is durable that the caller does not know of, and nothing is missing. */
+/* Update the copy before fsync returns, so that it always contains the bytes that the caller takes for durable. */
 #define SYNC(name)                                                    \
   int name(int fd) {                                                  \
     int saved = errno;                                                \

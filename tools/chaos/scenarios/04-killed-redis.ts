@@ -1,6 +1,6 @@
 import { everyLaneMoves } from '../../../test/setup/fleet.ts';
 import { startRedis } from '../../../test/setup/redis.ts';
-import { knockFor, notUnavailable, quantile, untilAccepted } from '../answers.ts';
+import { notUnavailable, quantile, requestFor, untilAccepted } from '../answers.ts';
 import type { Scenario } from '../scenario.ts';
 import { beginTraffic } from '../traffic.ts';
 
@@ -20,7 +20,7 @@ export const killedRedis: Scenario = {
       scene.say('killing Redis');
       await redis.kill();
       // The first responses belong to requests that were in progress when Redis was killed.
-      const answers = (await knockFor(fleet, knockKey, scene.choose(3000, 1000))).slice(fleet.edges.length);
+      const answers = (await requestFor(fleet, knockKey, scene.choose(3000, 1000))).slice(fleet.edges.length);
       times.push(...answers.map(({ milliseconds }) => milliseconds));
       others += notUnavailable(answers).length;
       redis = await startRedis({ port: redis.port, dir: redis.dir });

@@ -1,6 +1,6 @@
 import { everyLaneMoves } from '../../../test/setup/fleet.ts';
 import { residentMegabytes } from '../../resident-megabytes.ts';
-import { knockFor, longest, notUnavailable, untilAccepted } from '../answers.ts';
+import { longest, notUnavailable, requestFor, untilAccepted } from '../answers.ts';
 import type { Scenario } from '../scenario.ts';
 import { beginTraffic } from '../traffic.ts';
 
@@ -15,7 +15,7 @@ export const frozenRedis: Scenario = {
     const { pid } = fleet.redis!;
     const before = fleet.edges.map((edge) => residentMegabytes(edge.pid) ?? 0);
     process.kill(pid, 'SIGSTOP');
-    const answers = await knockFor(fleet, knockKey, scene.choose(10_000, 2000)).finally(() =>
+    const answers = await requestFor(fleet, knockKey, scene.choose(10_000, 2000)).finally(() =>
       process.kill(pid, 'SIGCONT'),
     );
     const growth = fleet.edges.map((edge, index) => (residentMegabytes(edge.pid) ?? 0) - before[index]!);

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Redis } from '../../../src/queue/ioredis.ts';
 import { waitUntil } from '../../../test/setup/wait-until.ts';
-import { knockFor, untilAccepted } from '../answers.ts';
+import { requestFor, untilAccepted } from '../answers.ts';
 import type { Scenario } from '../scenario.ts';
 import { beginTraffic } from '../traffic.ts';
 
@@ -49,7 +49,7 @@ export const fullRedis: Scenario = {
 
     scene.say('past maxmemory itself, as when somebody else has filled it');
     await redis.config('SET', 'maxmemory', '1');
-    const knocks = await knockFor(fleet, knockKey, scene.choose(5000, 1000));
+    const knocks = await requestFor(fleet, knockKey, scene.choose(5000, 1000));
     await redis.config('SET', 'maxmemory', '0');
     const again = await untilAccepted(fleet, knockKey, 60_000);
     scene.recovered(again);

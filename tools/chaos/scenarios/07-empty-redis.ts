@@ -8,7 +8,7 @@ import type { Scenario } from '../scenario.ts';
 import { beginTraffic } from '../traffic.ts';
 
 /** The log line with which every process reports the loss. */
-const TOLD = /^Redis came back/;
+const LOSS_MESSAGE = /^Redis came back/;
 
 /** Content of Redis when it comes back, and whether the processes were killed. */
 type Round = 'empty' | 'empty, everything killed' | 'less';
@@ -38,9 +38,9 @@ export const emptyRedis: Scenario = {
       const workers = fleet.workers.length;
       await redis.kill();
       kills.push(Date.now());
-      const before = new Map(everybody(fleet).map((member) => [member, tellings(member)]));
+      const before = new Map(allMembers(fleet).map((member) => [member, reportsOf(member)]));
       if (round === 'empty, everything killed')
-        for (const member of everybody(fleet)) await fleet.end(member);
+        for (const member of allMembers(fleet)) await fleet.end(member);
       if (round === 'less') truncateSync(file, size);
       else rmSync(path.join(redis.dir, 'appendonlydir'), { recursive: true });
       redis = await startRedis({ port: redis.port, dir: redis.dir });
@@ -55,9 +55,9 @@ export const emptyRedis: Scenario = {
       await untilAccepted(fleet, knockKey, 30_000);
       await everyLaneMoves(fleet, 30_000);
       scene.recovered(Date.now() - from);
-      const isSilent = (member: Member) => tellings(member) <= (before.get(member) ?? 0);
-      await waitUntil(() => !everybody(fleet).some(isSilent), { what: 'all to tell it' }).catch(() => {});
-      silent += everybody(fleet).filter(isSilent).length;
+      const isSilent = (member: Member) => reportsOf(member) <= (before.get(member) ?? 0);
+      await waitUntil(() => !allMembers(fleet).some(isSilent), { what: 'all to tell it' }).catch(() => {});
+      silent += allMembers(fleet).filter(isSilent).length;
       await load.more(scene.choose(3000, 500));
     }
     // The lost requests of a circle cannot be determined from outside, but every lane must continue.
@@ -74,9 +74,9 @@ export const emptyRedis: Scenario = {
 
 type Member = Fleet['workers'][number];
 
-const everybody = (fleet: Fleet): Member[] => [...fleet.edges, ...fleet.workers];
+const allMembers = (fleet: Fleet): Member[] => [...fleet.edges, ...fleet.workers];
 
-const tellings = ({ log }: Member): number => log.filter(({ msg }) => TOLD.test(String(msg))).length;
+const reportsOf = ({ log }: Member): number => log.filter(({ msg }) => LOSS_MESSAGE.test(String(msg))).length;
 
 /** Returns the append-only file of Redis. */
 function appendOnlyFile(dir: string): string {

@@ -5,7 +5,7 @@ import { raiseLimitsOf } from '../load/limits.ts';
 import type { Scenario } from '../scenario.ts';
 import { beginTraffic } from '../traffic.ts';
 
-const AT_ONCE = 50;
+const CONCURRENT = 50;
 export const oneKey: Scenario = {
   number: 11,
   fault: 'one `Idempotency-Key` 50 times at once, again later, again with another body',
@@ -22,7 +22,7 @@ export const oneKey: Scenario = {
     for (let number = 1; number <= keys; number++) {
       scene.say(`key ${number} of ${keys}`);
       const one = keyed.make();
-      const sent = keyed.repeat(one, AT_ONCE);
+      const sent = keyed.repeat(one, CONCURRENT);
       if (number % perKill === 0) {
         const victim = fleet.edges[0]!;
         await fleet.end(victim);
@@ -37,14 +37,14 @@ export const oneKey: Scenario = {
     for (const one of keyed.all) await keyed.misuse(one);
     const compare = () => checkKeyed(fleet.pool, id, keyed.all);
     await scene.settle(fleet, { load, circles, compare });
-    const apart = toldApart(keyed.all);
+    const differing = toldApart(keyed.all);
     const answers = keyed.all.flatMap((one) => one.answers);
     const refusals = keyed.all.flatMap((one) => one.refusals);
     scene.figure('edges killed meanwhile', kills, '');
-    scene.figure('keys whose answers differ', apart.length, '', { atMost: 0 });
-    scene.notes.push(...apart.slice(0, 3));
+    scene.figure('keys whose answers differ', differing.length, '', { atMost: 0 });
+    scene.notes.push(...differing.slice(0, 3));
     scene.figure('answers but 201', answers.filter(({ status }) => status !== 201).length, '', { atMost: 0 });
-    scene.figure('answers', answers.length, '', { atLeast: keys * AT_ONCE });
+    scene.figure('answers', answers.length, '', { atLeast: keys * CONCURRENT });
     const taken = refusals.filter(({ status }) => status !== 422).length;
     scene.figure('other bodies that were not refused with 422', taken, `of ${refusals.length}`, {
       atMost: 0,

@@ -33,16 +33,16 @@ async function grow(
   send: () => ReturnType<typeof probe>,
 ) {
   const before = residentMegabytes(pid) ?? Number.NaN;
-  let most = before;
+  let peak = before;
   const watch = setInterval(() => {
-    most = Math.max(most, residentMegabytes(pid) ?? 0);
+    peak = Math.max(peak, residentMegabytes(pid) ?? 0);
   }, 20);
   const answers: Awaited<ReturnType<typeof probe>>[] = [];
   for (let round = 0; round < rounds; round++) {
     answers.push(...(await Promise.all(Array.from({ length: inFlight }, send))));
   }
   clearInterval(watch);
-  return { growth: most - before, answers };
+  return { growth: peak - before, answers };
 }
 
 export const largeBodies: Scenario = {

@@ -26,7 +26,7 @@ export const slowSockets: Scenario = {
     const slow = Array.from({ length: scene.choose(1000, 200) }, (_, index) =>
       startSlowSocket(port, fleet.workspace.key, index % 2 === 0 ? 'head' : 'body'),
     );
-    const beside = await latencies(seconds);
+    const besideSlow = await latencies(seconds);
     scene.say('waiting for the slow ones to be cut');
     // The good clients have been measured. With fewer requests the slow sockets live as long.
     if (scene.short) load.setRate(30);
@@ -37,7 +37,7 @@ export const slowSockets: Scenario = {
 
     scene.figure('slow sockets', slow.length, '', {});
     scene.figure('p99 of good clients alone', alone, 'ms');
-    scene.figure('p99 beside slow ones', beside, 'ms', {
+    scene.figure('p99 beside slow ones', besideSlow, 'ms', {
       atMost: Math.max(2 * alone, scene.choose(0, alone + 250)),
     });
     scene.figure('longest life of a slow socket', Math.max(...lives) / 1000, 's', { atMost: 15 });

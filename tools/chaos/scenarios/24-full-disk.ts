@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { isAlive } from '../../../src/platform/lifecycle.ts';
 import { everyLaneMoves } from '../../../test/setup/fleet.ts';
 import { startRedis, type TestRedis } from '../../../test/setup/redis.ts';
-import { knockFor, untilAccepted } from '../answers.ts';
+import { requestFor, untilAccepted } from '../answers.ts';
 import { cannotMount, mountSmallDisk } from '../mounted.ts';
 import { type OwnPostgres, startOwnPostgres } from '../own-postgres.ts';
 import type { Scenario } from '../scenario.ts';
@@ -50,7 +50,7 @@ async function fillForTheAof(
   scene.say('no room for the AOF');
   disk.fill(REST);
   await sleep(scene.choose(5000, 1500));
-  const knocks = await knockFor(fleet, knockKey, scene.choose(3000, 1000));
+  const knocks = await requestFor(fleet, knockKey, scene.choose(3000, 1000));
   disk.clear();
   const from = Date.now();
   if (!isAlive(redis.pid)) await startRedis({ port: redis.port, dir: disk.folder });
@@ -75,7 +75,7 @@ async function fillForPostgres(
   scene.say('no room for Postgres');
   disk.fill(REST);
   await sleep(scene.choose(20_000, 4000));
-  const knocks = await knockFor(fleet, knockKey, scene.choose(3000, 1000));
+  const knocks = await requestFor(fleet, knockKey, scene.choose(3000, 1000));
   disk.clear();
   const from = Date.now();
   const ended = await Promise.race([postgres.exited().then(() => true), sleep(1000, false)]);

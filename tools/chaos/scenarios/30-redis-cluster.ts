@@ -1,7 +1,7 @@
 import { everyLaneMoves, type Fleet } from '../../../test/setup/fleet.ts';
 import { LANES_KEY, startRedisCluster, type TestCluster } from '../../../test/setup/redis-cluster.ts';
 import { waitUntil } from '../../../test/setup/wait-until.ts';
-import { knockFor, longest, notUnavailable, untilAccepted } from '../answers.ts';
+import { longest, notUnavailable, requestFor, untilAccepted } from '../answers.ts';
 import type { Scenario } from '../scenario.ts';
 import type { Scene } from '../scene.ts';
 import { beginTraffic } from '../traffic.ts';
@@ -83,7 +83,7 @@ async function runFault(scene: Scene, fault: ClusterFault, { fleet, cluster, kno
   let others = 0;
   let slowest = 0;
   await fault.happen(cluster, async (milliseconds) => {
-    const answers = (await knockFor(fleet, knockKey, milliseconds)).filter(({ status }) => status !== 201);
+    const answers = (await requestFor(fleet, knockKey, milliseconds)).filter(({ status }) => status !== 201);
     others += notUnavailable(answers).length;
     slowest = Math.max(slowest, longest(answers));
   });
