@@ -196,13 +196,13 @@ async function comparePart([theirs, ours]: [string, string], { both, shown }: Co
     if (there.has(key)) compared.passed_over++;
     else there.set(key, fields);
   }
-  const met = new Set<string>();
+  const seenKeys = new Set<string>();
   for await (const { key, fields } of usersOf(ours)) {
-    if (met.has(key)) {
+    if (seenKeys.has(key)) {
       compared.passed_over++;
       continue;
     }
-    met.add(key);
+    seenKeys.add(key);
     const other = there.get(key);
     if (other === undefined) {
       compared.only_ours++;

@@ -43,7 +43,7 @@ export interface Input {
 }
 
 /**
- * A decompressed text may have `MOST_RATIO` times the bytes of its file, and always `HARMLESS_BYTES`. A
+ * A decompressed text may have `MAX_RATIO` times the bytes of its file, and always `ALWAYS_ALLOWED_BYTES`. A
  * larger one is treated as a decompression bomb.
  */
 const MAX_RATIO = 250;

@@ -49,9 +49,9 @@ const MAX_NAME_BYTES = 200;
  * working directory and contains the bucket and the whole key, because users would not find the temporary
  * copy of the object.
  */
-export function usualPath({ path: place, name }: Pick<Input, 'path' | 'name'>, isDryRun: boolean): string {
-  const isObject = place !== name;
-  let base = isObject ? name.replace(/^s3:\/\//, '').replaceAll('/', '_') : path.basename(place);
+export function usualPath({ path: filePath, name }: Pick<Input, 'path' | 'name'>, isDryRun: boolean): string {
+  const isObject = filePath !== name;
+  let base = isObject ? name.replace(/^s3:\/\//, '').replaceAll('/', '_') : path.basename(filePath);
   if (Buffer.byteLength(base) > MAX_NAME_BYTES) {
     const digest = createHash('sha256').update(name).digest('hex').slice(0, 16);
     base = `${Buffer.from(base)
@@ -59,7 +59,7 @@ export function usualPath({ path: place, name }: Pick<Input, 'path' | 'name'>, i
       .replace(/[^\x21-\x7e]/g, '-')}-${digest}`;
   }
   return path.join(
-    isObject ? '' : path.dirname(place),
+    isObject ? '' : path.dirname(filePath),
     `${base}${isDryRun ? '.dry-run' : ''}.rejects.ndjson`,
   );
 }

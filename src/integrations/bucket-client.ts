@@ -6,14 +6,14 @@ import { readUpTo } from '../platform/bounded-body.ts';
 import { type Reach, RefusedAddress } from '../platform/reach.ts';
 import { type BucketDefinition, type Credentials, SourceError } from './source.ts';
 
-/** Limits of time for a storage service, in milliseconds. */
+/** Time limits for a storage service, in milliseconds. */
 export interface TimeLimits {
   connect: number;
   /** Until a response begins, and between two parts of it. */
   silence: number;
   /** For all pages of a list together. */
   list: number;
-  /** Period in which an object must transfer at least `MOST_SLOW_BYTES`. */
+  /** Period in which an object must transfer at least `MIN_BYTES_PER_WINDOW`. */
   window: number;
 }
 

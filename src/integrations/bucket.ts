@@ -279,22 +279,22 @@ type FetchOptions = Omit<SourceOptions, 'serviceIdField'> & { patience?: TimeLim
  * @throws {SourceError} `config` for a wrong key, bucket or endpoint, and if there is no object
  */
 export async function* fetchObjects(
-  place: BucketPlace,
+  location: BucketPlace,
   credentials: Extract<Credentials, { access_key_id: string }>,
   { patience = DEFAULT_LIMITS, watcher = unwatched, ...options }: FetchOptions,
 ): AsyncGenerator<FetchedObject> {
-  const { prefix } = place;
+  const { prefix } = location;
   const { signal } = options;
   const isFolder = prefix === '' || prefix.endsWith('/');
   const matches = (key: string) =>
     isFolder ? !/(^|\/)([._]|$)/.test(key.slice(prefix.length)) : key === prefix;
   const scratch = await createScratch(options.scratchBytes);
-  const bucket = connectBucket(place, credentials, { reach: options.reach, patience });
+  const bucket = connectBucket(location, credentials, { reach: options.reach, patience });
   try {
     for (const object of await listObjects(bucket, { what: 'object', matches }, signal)) {
       await requireSpace(bucket, [object], scratch);
       const path = `${scratch.inputs}/object`;
-      const name = `s3://${place.bucket}/${object.key}`;
+      const name = `s3://${location.bucket}/${object.key}`;
       const step = { name, doing: 'fetching', of: 'bytes', total: object.size } as const;
       yield await runStep(watcher, step, () =>
         fetchObject(bucket, object, {

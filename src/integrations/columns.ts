@@ -163,8 +163,8 @@ export function checkColumns(
   if (kind === 'deletes' && found.includes('payload'))
     throw wrong('there is a column PAYLOAD, which a sync of deletes must not have', columns);
   if (kind !== 'deletes' && !found.includes('payload')) throw wrong('there is no column PAYLOAD', columns);
-  if (!combinations.some((way) => way.every((name) => found.includes(name)))) {
-    const wanted = combinations.map((way) => way.map(upper).join(' with ')).join(', ');
+  if (!combinations.some((combination) => combination.every((name) => found.includes(name)))) {
+    const wanted = combinations.map((combination) => combination.map(upper).join(' with ')).join(', ');
     throw wrong(`no column has an identifier; one of ${wanted} is required`, columns);
   }
 }

@@ -5,7 +5,7 @@ import { within } from '../platform/lifecycle.ts';
 import type { Reach } from '../platform/reach.ts';
 import { type Credentials, type PostgresDefinition, SourceError } from './source.ts';
 
-/** Limits of time for a server, in milliseconds. */
+/** Time limits for a server, in milliseconds. */
 export interface TimeLimits {
   connect: number;
   /** For statements that return no rows. */

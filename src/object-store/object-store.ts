@@ -56,7 +56,7 @@ export interface GetOptions {
 export interface ListPage {
   /** The `next` of the previous page. */
   after?: string;
-  /** Maximum objects of the page, from 1 to `MOST_LISTED`, which is the default. */
+  /** Maximum objects of the page, from 1 to `MAX_LISTED`, which is the default. */
   limit?: number;
 }
 

@@ -83,7 +83,7 @@ export async function connectTo(folder: string, database?: string): Promise<Conn
  */
 export function toParquetError(error: unknown, file: string): unknown {
   if (error instanceof ParquetError) return error;
-  // Errors of DuckDB have no class of their own. Errors of the system have a code, and errors of an abort
+  // Errors of DuckDB have no class of their own. System errors have a code, and errors of an abort
   // have a name.
   if (!(error instanceof Error) || error.name !== 'Error' || 'code' in error) return error;
   return new ParquetError(`${file}: ${error.message.split('\n\n')[0]}`, { cause: error });

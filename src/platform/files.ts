@@ -31,7 +31,7 @@ export const packageVersion: string = JSON.parse(
  * Creates a folder and its missing parents, one after the other. `mkdir` with `recursive` never ends where no
  * folder can be created, for example in /proc.
  * @returns the topmost folder that was created; undefined if all of them existed
- * @throws the error of the system; ENOENT where no folder can be created
+ * @throws the system error; ENOENT where no folder can be created
  */
 export async function makeFolders(
   folder: string,

@@ -36,7 +36,7 @@ export function isoTime(now: number): string {
 }
 
 /**
- * Truncates a text to `most` characters and an ellipsis. Use it for texts of other servers, which may have
+ * Truncates a text to `maxLength` characters and an ellipsis. Use it for texts of other servers, which may have
  * any length.
  */
 export const shortened = (text: string, maxLength: number): string =>

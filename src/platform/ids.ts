@@ -50,7 +50,7 @@ function open(millisecond: number): void {
 
 /**
  * Random bytes for one millisecond, and the number of milliseconds whose bytes are drawn together. A busy
- * process needs new bytes each millisecond, and each draw is a call of the system.
+ * process needs new bytes each millisecond, and each draw is a system call.
  */
 const BYTES = 7;
 const DRAWN = 128;

@@ -36,7 +36,7 @@ export const serverOptions = {
 
 /**
  * Limits for reading and discarding input after a response that closes its connection, in milliseconds and
- * bytes. The limit of bytes is larger than the largest body.
+ * bytes. The byte limit is larger than the largest body.
  */
 const LINGER_MS = 1000;
 const LINGER_BYTES = 8_388_608;
@@ -94,7 +94,7 @@ export function closeLingering(socket: Socket): void {
   socket.push(NOTHING);
   socket.resume();
   const bound = () => void setTimeout(() => socket.destroy(), LINGER_MS).unref();
-  // Start the limit of time when the response is sent, so that a slow reader still gets all of it.
+  // Start the time limit when the response is sent, so that a slow reader still gets all of it.
   if (socket.writableFinished) bound();
   else socket.once('finish', bound);
 }

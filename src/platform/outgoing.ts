@@ -10,7 +10,7 @@ const MAX_RESPONSE_BYTES = 16_384;
 export interface OutgoingRequest {
   headers: Record<string, string>;
   body: string | Buffer;
-  /** Limit of time for the whole request: connection, sending and response. */
+  /** Time limit for the whole request: connection, sending and response. */
   milliseconds: number;
   signal?: AbortSignal;
 }

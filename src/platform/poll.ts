@@ -167,9 +167,9 @@ export function createBackOff(slowMs: number) {
      * Returns the value, and starts a pause if it arrived slowly; returns undefined if the promise rejects.
      */
     async timed<Value>(promise: Promise<Value>): Promise<Value | undefined> {
-      const begun = performance.now();
+      const startedAt = performance.now();
       const value = await promise.catch(() => undefined);
-      const took = performance.now() - begun;
+      const took = performance.now() - startedAt;
       if (took > slowMs) after(took);
       return value;
     },

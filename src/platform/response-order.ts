@@ -91,7 +91,7 @@ export class ResponseOrder {
   /**
    * Wraps a handler so that a pipelined request begins after the previous response was read. Until then the
    * connection is paused, and requests that were already read from it wait. If the waiting requests exceed
-   * their limit of bytes, the connection with most of them is closed.
+   * their byte limit, the connection with most of them is closed.
    */
   inOrder<Request extends IncomingMessage>(handle: Handler<Request>): Handler<Request> {
     return (request, response) => {

@@ -20,7 +20,7 @@ export interface Watcher {
 
 export const unwatched: Watcher = { begin() {}, move() {}, end() {} };
 
-/** Runs a step and reports its begin and end. */
+/** Runs a step and reports its start and end. */
 export async function runStep<T>(watcher: Watcher, step: Step, work: () => Promise<T>): Promise<T> {
   watcher.begin(step);
   try {

@@ -11,7 +11,7 @@ interface Links {
   /** Signals to follow. The linked signal aborts with the reason of the first that aborts. */
   signals?: readonly (AbortSignal | undefined)[];
   /**
-   * Milliseconds after which the signal aborts with a `TimeoutError`. If absent, there is no limit of time.
+   * Milliseconds after which the signal aborts with a `TimeoutError`. If absent, there is no time limit.
    */
   milliseconds?: number | undefined;
 }
@@ -20,7 +20,7 @@ interface Links {
 const MAX_TIMER_MS = 2_147_483_647;
 
 /**
- * Combines signals and a limit of time into one signal.
+ * Combines signals and a time limit into one signal.
  *
  * `AbortSignal.any` and `AbortSignal.timeout` hold their signals weakly: on Node 20, a garbage collection
  * during the work loses the limit, and the work never ends. This signal is held strongly by its timer and

@@ -14,7 +14,7 @@ const HEALTHY_MS = 10_000;
 /** Milliseconds before the first restart. The wait doubles with each further restart, up to the maximum. */
 const FIRST_WAIT_MS = 250;
 const MAX_WAIT_MS = 30_000;
-/** Number of early exits in a row after which `onHopeless` is called. */
+/** Number of early exits in a row after which `onRepeatedExit` is called. */
 const MAX_EARLY_EXITS = 4;
 /** Milliseconds after the deadline of a process until it is killed. */
 const KILL_AFTER_MS = 1000;

@@ -173,7 +173,7 @@ function toDeliveryError(error: unknown): unknown {
   if (error instanceof DeliveryError) return error;
   const { code, message } = error as NodeJS.ErrnoException;
   const hasUserMessage = error instanceof ObjectStoreError || error instanceof ParquetError;
-  // The error is an error of the system for the temporary folder.
+  // The error is a system error for the temporary folder.
   const isSystemError = typeof code === 'string' && /^E[A-Z]+$/.test(code);
   return hasUserMessage || isSystemError ? new DeliveryError(message, { cause: error }) : error;
 }

@@ -58,7 +58,7 @@ async function cost<Result>(envelopes: number, servers: Servers, work: () => Pro
   const [before, postgresBefore, from] = [process.cpuUsage(), postgresSeconds(), performance.now()];
   const result = await work();
   const { user, system } = process.cpuUsage(before);
-  const postgres = postgresSeconds().map((used, place) => ((used - postgresBefore[place]!) * 1e6) / objects);
+  const postgres = postgresSeconds().map((used, index) => ((used - postgresBefore[index]!) * 1e6) / objects);
   const rate = (objects / (performance.now() - from)) * 1000;
   return { result, each: (user + system) / objects, postgres, rate };
 }

@@ -87,13 +87,13 @@ async function profileLoad(
     QUEUE_TIMEOUT_MS: '5000',
     ...(traced ? { OTEL_EXPORTER_OTLP_ENDPOINT: await environment.collector() } : {}),
   };
-  const place = {
+  const placement = {
     name: 'flames',
     redis: 0,
     profiles,
     ...(streamed && { streamsTo: await environment.collector() }),
   };
-  const ours = await startOurs(environment, settings, place);
+  const ours = await startOurs(environment, settings, placement);
   try {
     await seedUsers(ours, size.users);
     await warmUp(ours, environment, size, Number.POSITIVE_INFINITY);

@@ -89,15 +89,15 @@ export function createFleets(environment: Environment, overrides: Settings, size
   };
   const fourLanes = FOUR_LANES.map((redis, index) =>
     once(async () => {
-      const place = { name: `four_lanes_${index + 1}`, redis, workers: index + 1 };
-      return warm(await startOurs(environment, { ...settings, LANES: '4' }, place));
+      const placement = { name: `four_lanes_${index + 1}`, redis, workers: index + 1 };
+      return warm(await startOurs(environment, { ...settings, LANES: '4' }, placement));
     }),
   );
   // With two workers, each of them has one of the two lanes.
   const twoShards = TWO_SHARDS.map((redis, index) =>
     once(async () => {
-      const place = { name: `two_shards_${index + 1}`, redis, workers: index + 1 };
-      const contender = await startOurs(environment, { ...settings, SHARDS: '2', LANES: '1' }, place);
+      const placement = { name: `two_shards_${index + 1}`, redis, workers: index + 1 };
+      const contender = await startOurs(environment, { ...settings, SHARDS: '2', LANES: '1' }, placement);
       const tenants = await addTenants(contender, size);
       // Update before any process has read the shards.
       await tenants.pool.query(`update workspaces set shard = (name <> 'default')::integer`);
@@ -111,8 +111,8 @@ export function createFleets(environment: Environment, overrides: Settings, size
         OTEL_TRACES_SAMPLER: 'parentbased_traceidratio',
         OTEL_TRACES_SAMPLER_ARG: share,
       };
-      const place = { name: `traced_${share.replace('.', '_')}`, redis: TRACED[share] };
-      return warm(await startOurs(environment, { ...settings, ...tracing }, place));
+      const placement = { name: `traced_${share.replace('.', '_')}`, redis: TRACED[share] };
+      return warm(await startOurs(environment, { ...settings, ...tracing }, placement));
     });
   const tracedFleets = { '0.01': traced('0.01'), '1': traced('1') };
   return {
@@ -124,8 +124,8 @@ export function createFleets(environment: Environment, overrides: Settings, size
       return warm(await startOurs(environment, settings, { name: 'streamed', redis: STREAMED, streamsTo }));
     }),
     tenants: once(async () => {
-      const place = { name: 'tenants', redis: TENANTS };
-      return addTenants(await startOurs(environment, settings, place), size);
+      const placement = { name: 'tenants', redis: TENANTS };
+      return addTenants(await startOurs(environment, settings, placement), size);
     }),
     twoShards: (workers) => twoShards[workers - 1]!(),
     embedded: once(async () =>

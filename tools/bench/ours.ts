@@ -38,7 +38,7 @@ export const raiseLimit = `
   on conflict do nothing`;
 
 /** Distinguishes one of several installations in the same environment. */
-interface Place {
+interface Placement {
   /** Name of its database. */
   name: string;
   /** Number of its Redis database. If absent, the queue is in Postgres. */
@@ -57,12 +57,12 @@ interface Place {
 export async function startOurs(
   environment: Environment,
   settings: Record<string, string>,
-  place: Place,
+  placement: Placement,
 ): Promise<Contender> {
   const { folder } = environment;
-  const redisUrl = place.redis === undefined ? undefined : `${environment.redisUrl}/${place.redis}`;
-  const databaseUrl = await environment.database(place.name);
-  await migrate(databaseUrl, place.redis === undefined ? 'postgres' : 'redis');
+  const redisUrl = placement.redis === undefined ? undefined : `${environment.redisUrl}/${placement.redis}`;
+  const databaseUrl = await environment.database(placement.name);
+  await migrate(databaseUrl, placement.redis === undefined ? 'postgres' : 'redis');
   const key = `bench-${randomBytes(16).toString('hex')}`;
   await prepareWorkspace(databaseUrl, key);
 
@@ -75,16 +75,16 @@ export async function startOurs(
     ...settings,
   };
   const profiled = (process: string) =>
-    place.profiles === undefined
+    placement.profiles === undefined
       ? []
-      : ['--cpu-prof', `--cpu-prof-dir=${place.profiles}`, `--cpu-prof-name=${process}.cpuprofile`];
+      : ['--cpu-prof', `--cpu-prof-dir=${placement.profiles}`, `--cpu-prof-name=${process}.cpuprofile`];
   const start = (
     process: 'web' | 'worker' | 'sync',
     own: { number?: number; env?: typeof env; readyUrl?: string | undefined } = {},
   ) => {
     const { nodeArgs, file } = procfile.find(({ name }) => name === process)!;
     return startProcess(
-      `${place.name}-${process}${own.number ?? ''}`,
+      `${placement.name}-${process}${own.number ?? ''}`,
       path.join(packageRoot, file),
       own.env ?? env,
       {
@@ -96,7 +96,7 @@ export async function startOurs(
   };
   const worker = await start('worker', { readyUrl: `http://127.0.0.1:${workerPort}/healthz` });
   const more: BenchProcess[] = [];
-  for (let number = 2; number <= (place.workers ?? 1); number++) {
+  for (let number = 2; number <= (placement.workers ?? 1); number++) {
     more.push(await start('worker', { number, env: { ...env, WORKER_PORT: '0' } }));
   }
   const startStreams = async (url: string) => {
@@ -111,7 +111,7 @@ export async function startOurs(
   };
   const startWeb = (readyUrl?: string) => start('web', { readyUrl });
   let web = await startWeb(`http://127.0.0.1:${port}/readyz`);
-  const sync = place.streamsTo ? await startStreams(place.streamsTo) : undefined;
+  const sync = placement.streamsTo ? await startStreams(placement.streamsTo) : undefined;
   if (sync) more.push(sync);
   const observer = await observeDatabase(databaseUrl, key);
   const pool = new pg.Pool({ connectionString: databaseUrl, max: 1 });
@@ -120,7 +120,7 @@ export async function startOurs(
     pids[each === sync ? 'sync' : `worker${index + 2}`] = each.pid;
   });
   return {
-    name: place.name,
+    name: placement.name,
     target: { host: '127.0.0.1', port },
     key,
     observer,

@@ -128,31 +128,31 @@ async function measure(
     ],
     ...['/keys', '/accounts', '/teams', '/audit', '/sessions', ...Object.values(pagesByName)],
   ];
-  const namesByPage = new Map(Object.entries(pagesByName).map(([name, place]) => [place, name]));
-  const times = new Map<string, number[]>(pages.map((place) => [place, []]));
+  const namesByPage = new Map(Object.entries(pagesByName).map(([name, page]) => [page, name]));
+  const times = new Map<string, number[]>(pages.map((page) => [page, []]));
   const sizes = new Map<string, number>();
   for (let round = -2; round < rounds; round++) {
-    for (const place of pages) {
+    for (const page of pages) {
       const begun = performance.now();
-      const answer = await visitor.get(place, { accept: 'text/html' });
+      const answer = await visitor.get(page, { accept: 'text/html' });
       const text = await answer.text();
       const taken = performance.now() - begun;
-      if (answer.status !== 200) throw new Error(`${place}: ${answer.status}`);
-      sizes.set(place, text.length);
+      if (answer.status !== 200) throw new Error(`${page}: ${answer.status}`);
+      sizes.set(page, text.length);
       // The first two rounds warm up.
-      if (round >= 0) times.get(place)!.push(taken);
+      if (round >= 0) times.get(page)!.push(taken);
     }
   }
   process.stdout.write(
     `${'page'.padEnd(36)}${'p50'.padStart(8)}${'p95'.padStart(8)} ms${'KB'.padStart(7)}\n`,
   );
-  for (const [place, taken] of times) {
+  for (const [page, taken] of times) {
     const sorted = taken.toSorted((one, other) => one - other);
     const at = (share: number) =>
       sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))]!.toFixed(1);
-    const kilobytes = (sizes.get(place)! / 1024).toFixed(0);
+    const kilobytes = (sizes.get(page)! / 1024).toFixed(0);
     process.stdout.write(
-      `${(namesByPage.get(place) ?? place).padEnd(36)}${at(0.5).padStart(8)}${at(0.95).padStart(8)}   ${kilobytes.padStart(7)}\n`,
+      `${(namesByPage.get(page) ?? page).padEnd(36)}${at(0.5).padStart(8)}${at(0.95).padStart(8)}   ${kilobytes.padStart(7)}\n`,
     );
   }
   const slow = [...times].filter(

@@ -168,8 +168,8 @@ async function main(): Promise<void> {
     readable: summaryOf(all.map(({ due, readable }) => readable! - due)),
     stages: {
       arrive: summaryOf(all.map(({ due, requestId }) => timeIn(requestId!) - due)),
-      pack: summaryOf(all.map(({ requestId }, place) => packed[place]! - timeIn(requestId!))),
-      queued: summaryOf(all.map(({ claimed }, place) => claimed! - packed[place]!)),
+      pack: summaryOf(all.map(({ requestId }, index) => packed[index]! - timeIn(requestId!))),
+      queued: summaryOf(all.map(({ claimed }, index) => claimed! - packed[index]!)),
       applied: summaryOf(all.map(({ claimed, readable }) => readable! - claimed!)),
     },
     lag: loop.percentile(99) / 1e6,

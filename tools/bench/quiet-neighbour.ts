@@ -54,20 +54,20 @@ export async function besideFlood(tenants: Tenants, size: Size): Promise<Figure>
     observer: tenants.observer,
   });
   await sleep(HEAD_START * 1000);
-  const beside = await quietly();
+  const withFlood = await quietly();
   const { tally, seconds, applied } = await flood;
   return {
-    value: beside.readable.p99 / alone.readable.p99,
+    value: withFlood.readable.p99 / alone.readable.p99,
     unit: 'x',
     detail: {
-      accept_ratio: beside.accept.p99 / alone.accept.p99,
+      accept_ratio: withFlood.accept.p99 / alone.accept.p99,
       flood_accepted_per_second: tally.accepted / seconds,
       flood_applied_per_second: applied!.objects / applied!.seconds,
-      readable_over_busy: beside.readable.p99 / busy.readable.p99,
-      accept_over_busy: beside.accept.p99 / busy.accept.p99,
+      readable_over_busy: withFlood.readable.p99 / busy.readable.p99,
+      accept_over_busy: withFlood.accept.p99 / busy.accept.p99,
       ...described('alone', alone),
       ...described('busy', busy),
-      ...described('beside', beside),
+      ...described('beside', withFlood),
       others_cores: others,
     },
   };

@@ -16,7 +16,7 @@ export interface Message {
 
 export interface BodyOptions {
   /** Objects per request, or a range of them. The three kinds take turns. */
-  objects: number | readonly [least: number, most: number];
+  objects: number | readonly [min: number, max: number];
   /** Share of objects that will be rejected. */
   badShare: number;
   /** Kinds of objects; by default all three. */
@@ -82,8 +82,8 @@ export function makeMessages(
 
 function countOf(objects: BodyOptions['objects'], random: () => number): number {
   if (typeof objects === 'number') return objects;
-  const [least, most] = objects;
-  return least + Math.floor(random() * (most - least + 1));
+  const [min, max] = objects;
+  return min + Math.floor(random() * (max - min + 1));
 }
 
 export function toMessage(head: string, body: string): Message {

@@ -165,8 +165,8 @@ type Age = () => number;
 
 /** Computes ages with the clock of Postgres at the time of the lease. */
 export function agesBy({ leasedAt }: Pick<LeasedDestination, 'leasedAt'>): (at: Date) => Age {
-  const begun = leasedAt - performance.now();
-  return (at) => () => begun + performance.now() - at.getTime();
+  const startedAt = leasedAt - performance.now();
+  return (at) => () => startedAt + performance.now() - at.getTime();
 }
 
 /**
@@ -185,12 +185,12 @@ export function createYielding({
   const isNeeded = () => mostMs > 0 && areWorkersBehind() && (processorWait() ?? 1) >= CONTENDED_SHARE;
 
   async function wait({ age, maxAgeMs, until }: WaitLimits, leaving: AbortSignal): Promise<void> {
-    const begun = performance.now();
-    for (let now = begun; isNeeded() && now < until && age() < maxAgeMs && !leaving.aborted; ) {
+    const startedAt = performance.now();
+    for (let now = startedAt; isNeeded() && now < until && age() < maxAgeMs && !leaving.aborted; ) {
       await rest(Math.max(1, Math.min(YIELD_CHECK_MS, until - now)), leaving);
       now = performance.now();
     }
-    const waited = performance.now() - begun;
+    const waited = performance.now() - startedAt;
     if (waited >= 1) onWait(waited);
   }
 

@@ -230,7 +230,7 @@ async function deliverTo(
     if (!destination) held?.end();
     if (error instanceof DeliveryError) metrics.failed(leased);
     if (error instanceof LeaseOver) metrics.abandoned(leased);
-    const { said: reason, isOwn } = failureOf(error);
+    const { reason, isOwn } = failureOf(error);
     if (isOwn)
       log.error(
         { err: error, ...fieldsOf(leased) },
@@ -277,12 +277,12 @@ async function beginDelivery(
  * Returns the error message for the operator, which contains no data of a row, and whether the error is a
  * fault of Penstock.
  */
-function failureOf(error: unknown): { said: string; isOwn: boolean } {
-  if (error instanceof DeliveryError) return { said: error.message, isOwn: false };
+function failureOf(error: unknown): { reason: string; isOwn: boolean } {
+  if (error instanceof DeliveryError) return { reason: error.message, isOwn: false };
   const sqlstate = sqlstateOf(error);
-  if (sqlstate !== undefined) return { said: `Postgres answered with the error ${sqlstate}`, isOwn: false };
-  if (isPostgresAway(error)) return { said: 'Postgres did not answer', isOwn: false };
-  return { said: 'a mistake of Penstock itself: the log of the sync process has it', isOwn: true };
+  if (sqlstate !== undefined) return { reason: `Postgres answered with the error ${sqlstate}`, isOwn: false };
+  if (isPostgresAway(error)) return { reason: 'Postgres did not answer', isOwn: false };
+  return { reason: 'a mistake of Penstock itself: the log of the sync process has it', isOwn: true };
 }
 
 interface DeliveryContext extends LeasedContext {

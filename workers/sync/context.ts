@@ -70,17 +70,17 @@ export async function createDeduplication(pool: Pool, run: Run, attempt: string)
 
   return async function deduplicate(rows) {
     if (left === 0) return rows;
-    const known = rows.map((row) =>
+    const fingerprints = rows.map((row) =>
       row.updatedAt === undefined || row.updatedAt === run.watermark ? fingerprintOf(row) : undefined,
     );
-    const wanted = tally(known.filter((fingerprint) => fingerprint !== undefined));
+    const wanted = tally(fingerprints.filter((fingerprint) => fingerprint !== undefined));
     if (wanted.size === 0) return rows;
-    const met = await meetBoundary(pool, attempt, wanted);
+    const processed = await meetBoundary(pool, attempt, wanted);
     return rows.filter((_, index) => {
-      const fingerprint = known[index];
-      const before = fingerprint === undefined ? 0 : (met.get(fingerprint) ?? 0);
+      const fingerprint = fingerprints[index];
+      const before = fingerprint === undefined ? 0 : (processed.get(fingerprint) ?? 0);
       if (before === 0) return true;
-      met.set(fingerprint!, before - 1);
+      processed.set(fingerprint!, before - 1);
       left--;
       return false;
     });

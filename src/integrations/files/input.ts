@@ -57,8 +57,8 @@ async function check(
   { root, target, name }: Pick<Inside, 'root' | 'target' | 'name'>,
 ): Promise<{ size: number; nlink: number; uid: number }> {
   const found = await handle.stat();
-  const place = await pathOfOpened(handle, target);
-  if (found.isFile() && place?.startsWith(root + path.sep)) return found;
+  const currentPath = await pathOfOpened(handle, target);
+  if (found.isFile() && currentPath?.startsWith(root + path.sep)) return found;
   throw exchangedWhile(name);
 }
 

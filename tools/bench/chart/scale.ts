@@ -4,7 +4,7 @@ export interface Scale {
   ticks: number[];
 }
 
-/** Creates an axis from 0 to at least `most`; `first` and `last` are the pixels of its ends. */
+/** Creates an axis from 0 to at least `max`; `first` and `last` are the pixels of its ends. */
 export function linearScale(max: number, first: number, last: number): Scale {
   const step = niceStep(max / 6);
   const end = Math.ceil(max / step) * step;
@@ -28,7 +28,7 @@ export function logScale(values: number[], first: number, last: number): Scale {
   };
 }
 
-/** Returns 1, 2 or 5 times a power of ten that is at least `least`. */
+/** Returns 1, 2 or 5 times a power of ten that is at least `min`. */
 function niceStep(min: number): number {
   const power = 10 ** Math.floor(Math.log10(min));
   return power * (min <= power ? 1 : min <= 2 * power ? 2 : min <= 5 * power ? 5 : 10);

@@ -12,7 +12,7 @@ import { cannotCutPower, followDurable } from '../power-cut/durable-folder.ts';
 import type { Scenario } from '../scenario.ts';
 import { beginTraffic } from '../traffic.ts';
 
-const PATIENCE_MS = 60_000;
+const TIMEOUT_MS = 60_000;
 
 /** The machine of the stores loses power under load, so that all bytes that were not synced are lost. */
 export const powerCuts: Scenario = {
@@ -37,7 +37,7 @@ export const powerCuts: Scenario = {
       await Promise.all([postgres.kill(), redis?.kill()]);
       lost += postgres.cut() + (redis?.cut() ?? 0);
       await Promise.all([postgres.start(), redis?.start()]);
-      const gap = await everyLaneMoves(fleet, PATIENCE_MS).catch(() => Number.POSITIVE_INFINITY);
+      const gap = await everyLaneMoves(fleet, TIMEOUT_MS).catch(() => Number.POSITIVE_INFINITY);
       scene.recovered(gap);
       longest = Math.max(longest, gap);
     }
