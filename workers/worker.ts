@@ -3,10 +3,10 @@ import { addOldestMetric } from '../src/processes/metrics.ts';
 import { openWorkingProcess } from '../src/processes/process.ts';
 import { laneCount } from '../src/queue/lanes.ts';
 import { watchOldest } from '../src/queue/oldest.ts';
-import { createCoalescer } from './batch/coalescer.ts';
-import { forgetAttributeNames } from './batch/run.ts';
+import { forgetAttributeNames } from './batch/run-batch.ts';
 import { createFences, listenForFenceNews } from './fence/fences.ts';
 import { type Lanes, startLanes } from './lane/lanes.ts';
+import { Scheduler } from './lane/scheduler.ts';
 import { createWorkerMetrics } from './metrics.ts';
 import { startDeadLetters } from './upkeep/dead-letters.ts';
 import { startSettling } from './upkeep/tombstones.ts';
@@ -35,7 +35,7 @@ async function main(host: Host): Promise<void> {
     lanes: config.LANES,
   });
   const settling = startSettling(pool, log, () => void deadLetters.forgetErased());
-  const coalescer = createCoalescer(pool, {
+  const scheduler = new Scheduler(pool, {
     ...{ metrics, log, processId: id },
     onDeadLetters: (ids) => void deadLetters.show(ids),
     onTombstones: settling.wake,
@@ -44,7 +44,7 @@ async function main(host: Host): Promise<void> {
   // One lane meets no other.
   const news = config.LANES > 1 ? [listenForFenceNews(directUrl, fences.hear, log)] : [];
   lanes = startLanes({
-    ...{ id, connection, observer, databaseUrl: directUrl, coalescer, fences, config, log },
+    ...{ id, connection, observer, databaseUrl: directUrl, scheduler, fences, config, log },
     onChange: opened.tellSoon,
   });
   const oldest = watchOldest(observer.laneStore, {

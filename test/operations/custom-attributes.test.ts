@@ -8,7 +8,7 @@ import { usersTrack } from '../../src/operations/users.track.ts';
 import { newId } from '../../src/platform/ids.ts';
 import type { Json } from '../../src/profile/json.ts';
 import { MAX_NAMES } from '../../src/store/attribute-names.ts';
-import { applyTogether } from '../../workers/batch/run.ts';
+import { applyTogether } from '../../workers/batch/run-batch.ts';
 import { createWorkspace } from '../setup/workspace.ts';
 import { deliver } from '../workers/batch.ts';
 import { callerOf } from './caller.ts';

@@ -4,7 +4,7 @@ import { causeOf } from '../../src/store/error-cause.ts';
 import { type Applied, applySome } from '../../workers/batch/apply.ts';
 import type { Delivery } from '../../workers/batch/open.ts';
 import { type BatchResult, type Part, WHOLE } from '../../workers/batch/parts.ts';
-import { applyTogether, HOLDS_ONE } from '../../workers/batch/run.ts';
+import { applyTogether, HOLDS_ONE } from '../../workers/batch/run-batch.ts';
 import { applyBisecting, type Suspicion } from '../../workers/batch/settle-alone.ts';
 import type { WorkItem } from '../../workers/batch/work-item.ts';
 

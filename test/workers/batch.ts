@@ -11,7 +11,7 @@ import { createLog } from '../../src/platform/log.ts';
 import type { Identifier } from '../../src/profile/identifier.ts';
 import { openPool as openStore } from '../../src/store/database.ts';
 import type { Delivery } from '../../workers/batch/open.ts';
-import { LIMITS } from '../../workers/batch/run.ts';
+import { LIMITS } from '../../workers/batch/run-batch.ts';
 import { createDatabase } from '../setup/fixtures.ts';
 import { makeTriggers } from '../setup/make-triggers.ts';
 import { askEverywhere } from '../setup/nodes.ts';

@@ -4,7 +4,7 @@ import { allOperations } from '../../src/operations/index.ts';
 import type { QueuedOperation } from '../../src/operations/operation.ts';
 import type { Json } from '../../src/profile/json.ts';
 import { compile } from '../../src/schemas/compile.ts';
-import { applyTogether } from '../../workers/batch/run.ts';
+import { applyTogether } from '../../workers/batch/run-batch.ts';
 import { callerOf } from '../operations/caller.ts';
 import { createStore, type Store } from '../operations/in-process.ts';
 import { deliver, readDeadLetters } from './batch.ts';

@@ -1,7 +1,7 @@
 import type pg from 'pg';
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
 import type { AcceptedObject } from '../../src/jobs/envelope.ts';
-import { applyTogether } from '../../workers/batch/run.ts';
+import { applyTogether } from '../../workers/batch/run-batch.ts';
 import { waitUntil } from '../setup/fixtures.ts';
 import { askEverywhere } from '../setup/nodes.ts';
 import { createWorkspace, type TestWorkspace } from '../setup/workspace.ts';

@@ -7,7 +7,7 @@ import { inTransaction } from '../../src/store/transactions.ts';
 import { ALONE, BISECTING } from '../../workers/batch/bisect.ts';
 import { createCoalescer } from '../../workers/batch/coalescer.ts';
 import { countsAgainstObject, triesOf } from '../../workers/batch/failures.ts';
-import { applyTogether, LIMITS } from '../../workers/batch/run.ts';
+import { applyTogether, LIMITS } from '../../workers/batch/run-batch.ts';
 import { createWorkerMetrics } from '../../workers/metrics.ts';
 import { createDatabase, waitUntil } from '../setup/fixtures.ts';
 import { createWorkspace, type TestWorkspace } from '../setup/workspace.ts';

@@ -10,7 +10,7 @@ import { createDestination } from '../../src/store/stream-destinations.ts';
 import { runCommand } from '../../test/setup/run-command.ts';
 import { createWorkspace } from '../../test/setup/workspace.ts';
 import type { Delivery } from '../../workers/batch/open.ts';
-import { applyTogether } from '../../workers/batch/run.ts';
+import { applyTogether } from '../../workers/batch/run-batch.ts';
 import { trafficKinds } from '../load/traffic.ts';
 import { accept, bodyOf, EACH } from './batches-of-web.ts';
 import { readCpu } from './cpu.ts';

@@ -91,7 +91,7 @@ export const mutations: readonly Mutation[] = [
     fault: 'an envelope that the ledger knows is applied again',
     edits: [
       {
-        file: 'workers/batch/run.ts',
+        file: 'workers/batch/run-batch.ts',
         find: 'mine: deliveries.filter(({ id }) => claimed.has(id)),',
         replace: 'mine: deliveries,',
       },

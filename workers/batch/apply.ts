@@ -22,7 +22,7 @@ import { writeChanges } from './write.ts';
  * Objects of the round after one that ended at once: what is loaded for more would be loaded again, should the next
  * end as soon.
  */
-export const SMALL_ROUND = 2;
+const SMALL_ROUND = 2;
 
 /**
  * Milliseconds that a round may be folded for at least, and how many times what its loading took: what it has loaded is
@@ -36,8 +36,8 @@ export interface Applied {
   count: number;
   /** Those that could not be applied; their dead letters are written. */
   refused: RefusedObject[];
-  /** Objects that the next round would look at. */
-  size: number;
+  /** Bytes of stored attributes that were loaded, by workspace. */
+  loaded: Map<string, number>;
   /** Whether profiles were merged, or were to be deleted: something may be left to do beside the lanes. */
   leavesTombstones: boolean;
   /** Objects whose user goes by a name of another lane. */
@@ -50,12 +50,19 @@ export interface Applied {
 export function joinApplied(all: readonly Applied[]): Applied {
   return {
     count: all.reduce((sum, { count }) => sum + count, 0),
-    size: all.at(-1)?.size ?? SMALL_ROUND,
+    loaded: sumOf(all.map(({ loaded }) => loaded)),
     refused: all.flatMap(({ refused }) => refused),
     leavesTombstones: all.some(({ leavesTombstones }) => leavesTombstones),
     namedElsewhere: all.flatMap(({ namedElsewhere }) => namedElsewhere),
     entries: joinEntries(all.map(({ entries }) => entries)),
   };
+}
+
+function sumOf(all: readonly Map<string, number>[]): Map<string, number> {
+  if (all.length === 1) return all[0]!;
+  const sum = new Map<string, number>();
+  for (const one of all) for (const [key, number] of one) sum.set(key, (sum.get(key) ?? 0) + number);
+  return sum;
 }
 
 export const NOTHING_APPLIED: Applied = joinApplied([]);
@@ -74,8 +81,6 @@ export interface Terms {
   poison: Poison;
   /** Workspaces whose changes go into the log of streams; absent: none. */
   streamed?: ReadonlySet<string>;
-  /** Between two steps: see `Part` in parts.ts. */
-  giveWay?(): Promise<void> | undefined;
 }
 
 /** Entries of the log of streams: made while the store works, unless it has to say first which states have changed. */
@@ -93,7 +98,7 @@ async function logged(written: Written, { streamed }: Terms): Promise<StreamEntr
  * @throws whatever the store says; then the transaction is spoilt
  */
 export async function applySome(tx: Connection, items: WorkItem[], terms: Terms): Promise<Applied> {
-  const rounds: Applied[] = [];
+  const rounds: Round[] = [];
   let count = 0;
   let size = Math.min(items.length, terms.size ?? items.length);
   while (count < items.length && (count === 0 || performance.now() < terms.until)) {
@@ -103,30 +108,41 @@ export async function applySome(tx: Connection, items: WorkItem[], terms: Terms)
     count += round.count;
     size = round.count < wanted.length ? round.size : size * 4;
   }
-  return { ...joinApplied(rounds), size };
+  return joinApplied(rounds);
+}
+
+interface Round extends Applied {
+  /** Objects that the next round would look at. */
+  size: number;
 }
 
 /** Applies as many of the objects as one round can be about. */
-async function applyRound(tx: Connection, wanted: WorkItem[], terms: Terms): Promise<Applied> {
+async function applyRound(tx: Connection, wanted: WorkItem[], terms: Terms): Promise<Round> {
   const { poison, until, now } = terms;
   const began = performance.now();
   const { changes, round } = await load(tx, wanted, terms);
-  await terms.giveWay?.();
   const loaded = performance.now();
   const least = loaded + Math.max(LEAST_FOLD_MS, FOLD_TIMES * (loaded - began));
   const folded = await fold(round, changes, { poison, until: Math.max(until, least) });
   // A mistake of ours: the object becomes a dead letter, and its lane goes on.
   if (folded === 0) throw new TypeError('the object needs a reload after each load');
-  await terms.giveWay?.();
   const sent = writeChanges(tx, changes, now);
   const written = { ...sent, changes, round: round.slice(0, folded) };
   const [, entries] = await answersTo([sent.stored, logged(written, terms)]);
-  await terms.giveWay?.();
   const { refused, namedElsewhere, identity } = changes;
   return {
     ...{ count: folded, size: Math.max(SMALL_ROUND, folded * 2), refused, namedElsewhere, entries },
+    loaded: bytesLoaded(changes.profiles),
     leavesTombstones: identity.merges.length + identity.deletes.length > 0,
   };
+}
+
+/** Bytes of the stored attributes of large profiles that a round has in hand, by workspace. */
+function bytesLoaded(profiles: Profiles): Map<string, number> {
+  const loaded = new Map<string, number>();
+  for (const { workspaceId, storedBytes } of profiles.all())
+    if (storedBytes > 0) loaded.set(workspaceId, (loaded.get(workspaceId) ?? 0) + storedBytes);
+  return loaded;
 }
 
 /**

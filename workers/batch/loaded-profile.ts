@@ -111,6 +111,11 @@ export class LoadedProfile {
     return this.#columns ?? NO_COLUMNS;
   }
 
+  /** Bytes of its stored custom attributes if it is locked and they are large; else 0. */
+  get storedBytes(): number {
+    return this.#custom?.storedBytes ?? 0;
+  }
+
   /** Whether its row has to be written. */
   get changed(): boolean {
     return this.#changed || this.isNew;

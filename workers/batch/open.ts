@@ -41,6 +41,8 @@ export interface Delivery {
   isWatched?: boolean;
   /** Only what this workspace has in it, on a distributed Postgres (workers/batch/shares.ts); absent: all of it. */
   share?: { workspaceId: string; of: string };
+  /** Workspaces whose objects are applied now; absent: all. The objects of the others stay in the lane. */
+  only?: ReadonlySet<string>;
 }
 
 /** The ledger key of a job: its id, or, for a job that somebody added by hand, a UUID made from it. */
@@ -161,6 +163,36 @@ export function ownersOf(envelope: Envelope): Set<string> {
   return new Set(
     requestPlaces(envelope).map((place) => (isPlace(place) && owners[place as number]) || NIL_UUID),
   );
+}
+
+/** Objects and bytes of JSON text that one workspace has in an envelope. */
+export interface PartSize {
+  objects: number;
+  bytes: number;
+}
+
+/**
+ * Returns what each workspace has in an envelope. Objects of a request that nobody knows belong to NIL_UUID.
+ *
+ * @param bytes of the text of the envelope, which are shared over its objects
+ */
+export function partsOf(envelope: Envelope, bytes: number): Map<string, PartSize> {
+  const owners = ownersOf(envelope);
+  const count = Array.isArray(envelope?.objects) ? envelope.objects.length : 0;
+  if (owners.size === 1) {
+    const [owner] = owners;
+    return new Map([[owner!, { objects: count, bytes }]]);
+  }
+  const parts = new Map<string, PartSize>();
+  const known = envelope.requests.map((request) => ownerOf(isKnown(request) ? request : undefined));
+  for (const place of requestPlaces(envelope)) {
+    const owner = (typeof place === 'number' && known[place]) || NIL_UUID;
+    const part = parts.get(owner) ?? { objects: 0, bytes: 0 };
+    part.objects++;
+    part.bytes += bytes / count;
+    parts.set(owner, part);
+  }
+  return parts;
 }
 
 function isKnown(request: EnvelopeRequest | undefined): request is EnvelopeRequest {

@@ -23,7 +23,7 @@ export function reportBatch(
   const { objects, deadLetters } = result.kind === 'applied' ? result : { objects: 0, deadLetters: [] };
   metrics.batches.inc({ outcome: result.kind });
   metrics.applied.inc(objects);
-  const left = result.kind === 'applied' ? result.left?.envelopes : undefined;
+  const left = result.kind === 'applied' ? result.left : undefined;
   metrics.noteBatch({
     lanes: deliveries.map(({ lane }) => lane),
     applied: objects,
@@ -52,12 +52,9 @@ export function reportBatch(
   );
 }
 
-/** One line in the log for a try that has failed and will be repeated. `wait`: milliseconds until then. */
-export function reportRetry(
-  log: Log,
-  { error, envelopes, wait }: { error: unknown; envelopes: string[]; wait: number },
-): void {
-  const line = { err: error, envelopes, retry_in_ms: wait };
+/** Writes one line to the log for an attempt that failed and will be repeated. */
+export function reportRetry(log: Log, { error, envelopes }: { error: unknown; envelopes: string[] }): void {
+  const line = { err: error, envelopes };
   if (isOurStatement(error)) log.error(line, 'not applied yet: Postgres rejected a statement of Penstock');
   else if (isDamagedStore(error)) log.error(line, 'not applied yet: Postgres read a damaged page');
   else log.warn(line, 'not applied yet');
@@ -118,8 +115,8 @@ export function tallyLanes(
     namedElsewhere: WorkItem[];
     deadLetters: number;
     seconds: number;
-    /** Ids of envelopes that have not come to their end. */
-    cut: ReadonlySet<string>;
+    /** Envelopes that have not come to their end. */
+    cut: Pick<ReadonlyMap<string, unknown>, 'has'>;
   },
 ): LaneCount[] {
   const rows = new Map<number, LaneCount>();

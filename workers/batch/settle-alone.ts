@@ -1,5 +1,4 @@
 import type { Log } from '../../src/platform/log.ts';
-import { backOff, rest } from '../../src/platform/poll.ts';
 import type { Pool } from '../../src/store/database.ts';
 import type { WorkerMetrics } from '../metrics.ts';
 import { type Attempts, type ChooseOne, NO_POISON } from './attempts.ts';
@@ -9,18 +8,15 @@ import {
   createFailures,
   type Failed,
   type Fault,
-  FIRST_RETRY_MS,
   isWell,
-  LONGEST_RETRY_MS,
   reasonOf,
   TRIES,
   triesOf,
 } from './failures.ts';
-import { type HandedIn, LaneTurns } from './handed-in.ts';
 import type { Delivery } from './open.ts';
-import { type BatchResult, PART_MS, type Part } from './parts.ts';
+import type { BatchResult, Part } from './parts.ts';
 import { reportRetry } from './report.ts';
-import { type Apply, transact } from './run.ts';
+import { type Apply, transact } from './run-batch.ts';
 import type { WorkItem } from './work-item.ts';
 
 /** Parts into which objects are cut that break the connection together. */
@@ -38,9 +34,7 @@ const TOGETHER = 'the envelope cannot take effect, though each of its objects ca
 const LONGEST_BISECTION_MS = 20_000;
 
 /** A part that ends with its first object. */
-const ONE: Part = { milliseconds: 0, late: new Set(), isForOthers: false };
-
-const PART: Part = { milliseconds: PART_MS, late: new Set(), isForOthers: false };
+const ONE: Part = { milliseconds: 0 };
 
 class BeginAgain extends Error {
   override name = 'BeginAgain';
@@ -51,126 +45,121 @@ export interface SettlingContext {
   attempts: Attempts;
   metrics: WorkerMetrics;
   log: Log;
-  /** Aborted when what is not applied is to be left to another worker. */
-  signal: AbortSignal;
   report(deliveries: Delivery[], result: BatchResult, milliseconds: number): void;
 }
 
 /** How envelopes have failed by then; `whole`: one alone, so that all of it fails together once more. */
-interface Before {
+export interface Before {
   failed: Failed;
   whole: boolean;
 }
 
-/** Lets envelopes take effect each for itself, part by part, that have failed together. */
-export function createApart(context: SettlingContext) {
-  /** By ids of envelopes of which something is left. */
-  const bisections = new Map<string, Bisection>();
+/** Applies envelopes one by one that failed in a batch. */
+export class Apart {
+  readonly #context: SettlingContext;
+  /** How the envelopes failed that are to be applied one by one. */
+  readonly #before = new Map<string, Before>();
+  readonly #bisections = new Map<string, Bisection>();
 
-  async function settle(delivery: Delivery, before: Before): Promise<'done' | 'left' | 'abandoned'> {
-    const bisection = bisections.get(delivery.id) ?? bisectionOf(delivery, before, context);
-    const ended = await bisection();
-    if (ended === 'left') bisections.set(delivery.id, bisection);
-    else bisections.delete(delivery.id);
-    if (ended === 'done') context.attempts.end([delivery.id]);
-    return ended;
+  constructor(context: SettlingContext) {
+    this.#context = context;
   }
 
-  return {
-    knows: (id: string) => bisections.has(id) || context.attempts.isSuspect(id),
+  /** From now on these envelopes are applied one by one. */
+  add(ids: readonly string[], before: Before): void {
+    for (const id of ids) this.#before.set(id, before);
+  }
 
-    /**
-     * A part of each envelope, one after the other. Behind one of which something is left come those of other workspaces.
-     *
-     * @returns those of which something is left
-     */
-    async settleLane(pieces: HandedIn[], before: Before): Promise<HandedIn[] | 'abandoned'> {
-      const left: HandedIn[] = [];
-      const waiting = new LaneTurns();
-      for (const piece of pieces) {
-        const ended = waiting.meet(piece) ? 'left' : await settle(piece.deliveries[0]!, before);
-        if (ended === 'abandoned') return ended;
-        if (ended === 'done') piece.done();
-        else {
-          left.push(piece);
-          waiting.add(piece);
-        }
-      }
-      return left;
-    },
-  };
+  /** Whether an envelope is applied by itself. */
+  has(id: string): boolean {
+    return this.#before.has(id) || this.#context.attempts.isSuspect(id);
+  }
+
+  get isEmpty(): boolean {
+    return this.#before.size === 0 && !this.#context.attempts.hasSuspects;
+  }
+
+  /** Applies a part of an envelope. */
+  async settle(delivery: Delivery, part: Part): Promise<Settled> {
+    const { id } = delivery;
+    const before = this.#before.get(id) ?? { failed: { times: 0, signature: undefined }, whole: false };
+    this.#before.set(id, before);
+    const bisection = this.#bisections.get(id) ?? bisectionOf(delivery, before, this.#context);
+    this.#bisections.set(id, bisection);
+    const settled = await bisection(delivery, part);
+    if (settled !== 'failed' && !(settled.kind === 'applied' && settled.left)) this.#forget(id);
+    return settled;
+  }
+
+  #forget(id: string): void {
+    this.#before.delete(id);
+    this.#bisections.delete(id);
+    this.#context.attempts.end([id]);
+  }
 }
 
-/**
- * Lets a part of an envelope take effect; poison objects become dead letters. `left`: there is more of it, and others
- * may have their turn.
- */
-type Bisection = () => Promise<'done' | 'left' | 'abandoned'>;
+/** What a part of an envelope came to; `failed`: nothing took effect, and it is to be tried again a little later. */
+export type Settled = BatchResult | 'failed';
+
+/** Lets a part of an envelope take effect; poison objects become dead letters. */
+type Bisection = (delivery: Delivery, part: Part) => Promise<Settled>;
 
 /** The bisection of one envelope that has failed, with others or alone. */
 function bisectionOf(
-  delivery: Delivery,
+  { id: envelope, envelope: given }: Delivery,
   before: Before,
-  { pool, attempts, metrics, log, signal, report }: SettlingContext,
+  { pool, attempts, metrics, log, report }: SettlingContext,
 ): Bisection {
-  const isSuspect = attempts.isSuspect(delivery.id);
+  const isSuspect = attempts.isSuspect(envelope);
   const poison = new Map<string, string>();
   let starts: ReadonlySet<string> = new Set();
-  const objects: { id: string }[] = Array.isArray(delivery.envelope?.objects)
-    ? delivery.envelope.objects
-    : [];
+  const objects: { id: string }[] = Array.isArray(given?.objects) ? given.objects : [];
   const failures = createFailures(pool, before.failed);
   let vain = 0;
   if (before.whole && before.failed.times > 0) cut(objects);
 
-  return async function next() {
-    const until = performance.now() + PART_MS;
+  return async function next(delivery, part) {
+    const until = performance.now() + part.milliseconds;
     for (;;) {
-      const ended = await commitOne();
-      if (ended !== 'left' || !isSuspect || performance.now() > until) return ended;
+      const settled = await commitOne(delivery, part);
+      const isLeft = settled !== 'failed' && settled.kind === 'applied' && settled.left;
+      if (!isLeft || !isSuspect || performance.now() > until) return settled;
     }
   };
 
   /** Commits a part of the envelope, or one object of a suspect. */
-  async function commitOne(): ReturnType<Bisection> {
-    for (const nextWait = backOff(FIRST_RETRY_MS, LONGEST_RETRY_MS); !signal.aborted; ) {
-      const wait = nextWait();
-      const started = performance.now();
-      const suspicion = {
-        ...{ poison: new Map(poison), starts, failed: failures.sofar() },
-        found: (item: WorkItem, reason: string, fault: Fault) => note(item, { reason, fault, started }),
-      };
-      const ended = isSuspect
-        ? await attempts.alone((chooseOne) =>
-            applyBisecting(pool, [delivery], { suspicion, part: ONE, chooseOne }),
-          )
-        : await applyBisecting(pool, [delivery], { suspicion, part: PART });
-      starts = ended.starts;
-      if (ended.how === 'committed') {
-        const { result } = ended;
-        report([delivery], result, performance.now() - started);
-        noteSetAside(ended);
-        return result.kind === 'applied' && result.left ? 'left' : 'done';
-      }
-      const { error, hand } = ended;
-      if (error instanceof BeginAgain) {
-        await rest(FIRST_RETRY_MS, signal);
-        continue;
-      }
-      metrics.retries.inc();
-      reportRetry(log, { error, envelopes: [delivery.id], wait });
-      const times = await failures.count(error);
-      if (times >= triesOf(error)) noteOrCut(hand, error);
-      await rest(wait, signal);
+  async function commitOne(delivery: Delivery, part: Part): Promise<Settled> {
+    const started = performance.now();
+    const suspicion = {
+      ...{ poison: new Map(poison), starts, failed: failures.sofar() },
+      found: (item: WorkItem, reason: string, fault: Fault) => note(item, { reason, fault, started }),
+    };
+    const ended = isSuspect
+      ? await attempts.alone((chooseOne) =>
+          applyBisecting(pool, [delivery], { suspicion, part: { ...part, ...ONE }, chooseOne }),
+        )
+      : await applyBisecting(pool, [delivery], { suspicion, part });
+    starts = ended.starts;
+    if (ended.how === 'committed') {
+      const { result } = ended;
+      report([delivery], result, performance.now() - started);
+      noteSetAside(ended);
+      return result;
     }
-    return 'abandoned';
+    const { error, hand } = ended;
+    if (error instanceof BeginAgain) return 'failed';
+    metrics.retries.inc();
+    reportRetry(log, { error, envelopes: [envelope] });
+    const times = await failures.count(error);
+    if (times >= triesOf(error)) noteOrCut(hand, error);
+    return 'failed';
   }
 
   function noteSetAside({ setAside }: { setAside: ReadonlySet<string> }): void {
     for (const id of setAside) {
       metrics.setAside.inc();
       log.error(
-        { object_id: id, envelopes: [delivery.id] },
+        { object_id: id, envelopes: [envelope] },
         'an object ended its process repeatedly; set aside',
       );
     }
@@ -184,7 +173,7 @@ function bisectionOf(
     if (fault === 'refused') return;
     if (!(await isWell(pool))) throw new BeginAgain();
     log.error(
-      { object_id: id, envelopes: [delivery.id], reason },
+      { object_id: id, envelopes: [envelope], reason },
       'object cannot be applied; moved to dead letters',
     );
     poison.set(id, reason);

@@ -4,8 +4,7 @@ import type { Connection, Pool } from '../../src/store/database.ts';
 import { takePlace } from '../../src/store/distributed.ts';
 import { readAppliedWhole, recordWhole } from '../../src/store/ledger.ts';
 import { inTransaction, type Limits } from '../../src/store/transactions.ts';
-import { SMALL_ROUND } from './apply.ts';
-import { type Delivery, ownersOf } from './open.ts';
+import { type Delivery, ownersOf, partsOf } from './open.ts';
 import type { BatchResult, Part } from './parts.ts';
 
 interface ShareOptions {
@@ -30,17 +29,14 @@ export async function runShares(
 ): Promise<BatchResult> {
   const until = performance.now() + whole.milliseconds;
   const begun = await notAppliedBefore(pool, deliveries);
-  const { late, isForOthers } = whole;
-  const shares = sharesOf(begun, late);
-  const isLate = ({ workspaceId }: Share) => late.has(workspaceId);
-  const leavesLate = isForOthers && !shares.every(isLate);
+  const shares = sharesOf(begun);
   const results: BatchResult[] = [];
-  // What had its turn in an earlier part is skipped, and is none of this one. Those whose time was over have a turn as well.
-  const hasBegun = { inTime: false, late: false };
+  // What had its turn in an earlier part is skipped, and is none of this one.
+  let hasBegun = false;
   for (const share of shares) {
-    const turn = isLate(share) ? 'late' : 'inTime';
-    if ((hasBegun[turn] && performance.now() > until) || (leavesLate && isLate(share))) {
-      results.push(untouched(share));
+    const isTurn = share.deliveries.some(({ only }) => only?.has(share.workspaceId) ?? true);
+    if (!isTurn || (hasBegun && performance.now() > until)) {
+      results.push(untouched(share, { isCut: isTurn }));
       continue;
     }
     const part = { ...whole, milliseconds: until - performance.now() };
@@ -50,7 +46,7 @@ export async function runShares(
       return run(tx, share.deliveries, { part, commit });
     };
     const result = await inTransaction(pool, apply, limits);
-    hasBegun[turn] ||= result.kind === 'applied';
+    hasBegun ||= result.kind === 'applied';
     results.push(result);
   }
   const all = together(
@@ -104,12 +100,8 @@ function shareId(id: string, workspaceId: string): string {
   return `${id.slice(0, KEPT)}${createHash('sha256').update(`${id} ${workspaceId}`).digest('hex').slice(0, OWN)}`;
 }
 
-/**
- * Shares in the order in which they have their turn.
- *
- * @param late workspaces whose time was over before: they go behind the others, first come, first served
- */
-export function sharesOf(deliveries: readonly Delivery[], late: ReadonlySet<string> = new Set()): Share[] {
+/** Returns the shares of envelopes, each workspace at the place of its first envelope. */
+export function sharesOf(deliveries: readonly Delivery[]): Share[] {
   const shares = new Map<string, Delivery[]>();
   for (const delivery of deliveries) {
     const owners = ownersOf(delivery.envelope);
@@ -121,28 +113,22 @@ export function sharesOf(deliveries: readonly Delivery[], late: ReadonlySet<stri
       else shares.set(workspaceId, [share]);
     }
   }
-  const places = new Map([...late].map((workspaceId, place) => [workspaceId, place]));
-  return [...shares]
-    .map(([workspaceId, own]) => ({ workspaceId, deliveries: own, place: places.get(workspaceId) ?? -1 }))
-    .sort((one, other) => one.place - other.place)
-    .map(({ workspaceId, deliveries: own }) => ({ workspaceId, deliveries: own }));
+  return [...shares].map(([workspaceId, own]) => ({ workspaceId, deliveries: own }));
 }
 
 /** What became of a share whose turn is in another part. */
-function untouched({ workspaceId, deliveries }: Share): BatchResult {
-  const nothing = { objects: 0, deadLetters: [], leavesTombstones: false, seconds: 0 };
+function untouched({ workspaceId, deliveries }: Share, { isCut }: { isCut: boolean }): BatchResult {
+  const leftOf = ({ envelope }: Delivery) => partsOf(envelope, 0).get(workspaceId)?.objects ?? 0;
   return {
-    ...{ kind: 'applied', ...nothing },
-    left: {
-      ...{ envelopes: new Set(deliveries.map(({ id }) => id)), workspaces: new Set([workspaceId]) },
-      ...{ over: new Set<string>(), size: SMALL_ROUND },
-    },
+    ...{ kind: 'applied', objects: 0, deadLetters: [], leavesTombstones: false, seconds: 0 },
+    used: { objects: new Map(), loaded: new Map(), isCut },
+    left: new Map(deliveries.map((delivery) => [delivery.id, new Map([[workspaceId, leftOf(delivery)]])])),
   };
 }
 
 /** Envelopes of several of which nothing is left. */
 function endedOf(deliveries: readonly Delivery[], result: BatchResult): string[] {
-  const left = result.kind === 'applied' ? result.left?.envelopes : undefined;
+  const left = result.kind === 'applied' ? result.left : undefined;
   return deliveries
     .filter(({ id, envelope }) => !left?.has(id) && ownersOf(envelope).size > 1)
     .map(({ id }) => id);
@@ -152,21 +138,25 @@ function endedOf(deliveries: readonly Delivery[], result: BatchResult): string[]
 export function together(deliveries: readonly Delivery[], results: readonly BatchResult[]): BatchResult {
   const applied = results.flatMap((result) => (result.kind === 'applied' ? [result] : []));
   if (applied.length === 0) return { kind: 'skipped' };
-  const left = applied.flatMap((result) => result.left ?? []);
   const of = new Map(deliveries.map(({ id, share }) => [id, share?.of ?? id]));
+  const left = new Map<string, Map<string, number>>();
+  for (const result of applied)
+    for (const [id, counts] of result.left ?? []) {
+      const envelope = of.get(id) ?? id;
+      left.set(envelope, new Map([...(left.get(envelope) ?? []), ...counts]));
+    }
   return {
     kind: 'applied',
     objects: applied.reduce((sum, { objects }) => sum + objects, 0),
     deadLetters: applied.flatMap(({ deadLetters }) => deadLetters),
     leavesTombstones: applied.some(({ leavesTombstones }) => leavesTombstones),
     seconds: applied.reduce((sum, { seconds }) => sum + seconds, 0),
-    ...(left.length > 0 && {
-      left: {
-        envelopes: new Set(left.flatMap(({ envelopes }) => [...envelopes].map((id) => of.get(id) ?? id))),
-        workspaces: new Set(left.flatMap(({ workspaces }) => [...workspaces])),
-        over: new Set(left.flatMap(({ over }) => [...over])),
-        size: Math.max(...left.map(({ size }) => size)),
-      },
-    }),
+    used: {
+      // A share is of one workspace.
+      objects: new Map(applied.flatMap(({ used }) => [...used.objects])),
+      loaded: new Map(applied.flatMap(({ used }) => [...used.loaded])),
+      isCut: applied.some(({ used }) => used.isCut),
+    },
+    ...(left.size > 0 && { left }),
   };
 }

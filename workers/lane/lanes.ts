@@ -9,7 +9,8 @@ import { READS } from '../../src/queue/wire.ts';
 import { holdSession } from '../../src/store/connections.ts';
 import type { PostgresClient } from '../../src/store/database.ts';
 import type { HeldLane } from '../../src/store/processes.ts';
-import { type Lane, type LaneContext, startLane } from './lane.ts';
+import { type LaneContext, LaneWorker } from './lane-worker.ts';
+import type { Scheduler } from './scheduler.ts';
 import { shareLanes, type WorkedLane } from './share.ts';
 import { startWatchdog } from './watchdog.ts';
 
@@ -23,6 +24,7 @@ const STAND_BACK_MS = 5000;
 const WARN_MS = 60_000;
 
 export interface LanesOptions extends Omit<LaneContext, 'laneStore'> {
+  scheduler: Scheduler;
   connection: QueueConnection;
   /** Of the process, a UUID. */
   id: string;
@@ -57,9 +59,9 @@ export interface Unreadable {
  * release: its order stands, and nothing behind it overtakes it.
  */
 export function startLanes(options: LanesOptions): Lanes {
-  const { id, connection, observer, coalescer, config, databaseUrl, log, reads = READS } = options;
+  const { id, connection, observer, scheduler, config, databaseUrl, log, reads = READS } = options;
   /** By their numbers. */
-  const open: (Lane | undefined)[] = [];
+  const open: (LaneWorker | undefined)[] = [];
   const watches = [connection, observer].map((one) => keepAnswering(one, config.LOCK_DURATION_MS, log));
   const watchdog = startWatchdog({
     ...{ connection, observer, log, lockDuration: config.LOCK_DURATION_MS },
@@ -100,7 +102,7 @@ export function startLanes(options: LanesOptions): Lanes {
       leave(version);
     };
     const service = watchdog.watch(lane, () => {
-      open[lane] = startLane(lane, { ...options, laneStore: connection.laneStore, onUnreadable });
+      open[lane] = new LaneWorker(lane, { ...options, laneStore: connection.laneStore, onUnreadable });
       return open[lane];
     });
     note(lane, true);
@@ -145,7 +147,7 @@ export function startLanes(options: LanesOptions): Lanes {
     async stop() {
       const patience = new Promise<void>((resolve) => {
         setTimeout(() => {
-          coalescer.abandon();
+          scheduler.abandon();
           resolve();
         }, config.SHUTDOWN_TIMEOUT_MS * SHARE_OF_DEADLINE).unref();
       });

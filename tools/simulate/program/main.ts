@@ -3,9 +3,9 @@ import { createGroupCommit } from '../../../src/queue/enqueue.ts';
 import type { LaneStore } from '../../../src/queue/lane-store.ts';
 import { QueueUnavailable } from '../../../src/queue/lanes.ts';
 import type { Pool } from '../../../src/store/database.ts';
-import { createCoalescer } from '../../../workers/batch/coalescer.ts';
 import { createFences } from '../../../workers/fence/fences.ts';
-import { type Lane, startLane } from '../../../workers/lane/lane.ts';
+import { LaneWorker } from '../../../workers/lane/lane-worker.ts';
+import { Scheduler } from '../../../workers/lane/scheduler.ts';
 import { createWorkerMetrics } from '../../../workers/metrics.ts';
 
 /** Milliseconds between two reads of the backlog in web. */
@@ -69,16 +69,17 @@ export function startWorker({
   onTombstones,
 }: WorkerOptions) {
   const metrics = createWorkerMetrics();
-  const coalescer = createCoalescer(pool, {
+  const scheduler = new Scheduler(pool, {
     ...{ metrics, log, processId },
     ...(onTombstones && { onTombstones }),
   });
   const fences = createFences({ pool, lanes, metrics, log });
   const config = { LANES: lanes, LOCK_DURATION_MS: lockDuration, STALLED_INTERVAL_MS: stalledInterval };
-  const open = new Map<number, Lane>();
+  const open = new Map<number, LaneWorker>();
   return {
     open(lane: number): void {
-      if (!open.has(lane)) open.set(lane, startLane(lane, { laneStore, coalescer, fences, config, log }));
+      if (!open.has(lane))
+        open.set(lane, new LaneWorker(lane, { laneStore, scheduler, fences, config, log }));
     },
     async close(lane: number): Promise<void> {
       const its = open.get(lane);
@@ -88,7 +89,7 @@ export function startWorker({
     isOpen: (lane: number) => open.has(lane),
     /** Stops all lanes. After 6 s, unapplied envelopes are left to other workers. */
     async stop(): Promise<void> {
-      setTimeout(() => coalescer.abandon(), 6000);
+      setTimeout(() => scheduler.abandon(), 6000);
       await Promise.all([...open.values()].map((lane) => lane.stop()));
       open.clear();
     },

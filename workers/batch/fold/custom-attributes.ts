@@ -77,6 +77,10 @@ export class CustomAttributes {
     this.#stored = stored;
   }
 
+  get storedBytes(): number {
+    return this.#stored?.bytes ?? 0;
+  }
+
   get isHeld(): boolean {
     return this.#stored !== undefined;
   }

@@ -10,7 +10,7 @@ import { insertDeadLetters } from '../../src/store/failed-objects.ts';
 import { claimEnvelopes, readCutEnvelopes } from '../../src/store/ledger.ts';
 import { appendLog } from '../../src/store/stream-log.ts';
 import { inTransaction, type Limits, sendTogether } from '../../src/store/transactions.ts';
-import { type Applied, applySome, joinApplied, SMALL_ROUND, type Terms } from './apply.ts';
+import { type Applied, applySome, joinApplied, type Terms } from './apply.ts';
 import { AttributeNames } from './attribute-names.ts';
 import {
   type Claimed,
@@ -24,11 +24,11 @@ import {
 } from './open.ts';
 import {
   type BatchResult,
+  chosenOf,
   endPart,
-  inTurns,
-  type LeftOver,
   leftOf,
   type Part,
+  type Usage,
   WHOLE,
   withoutDone,
 } from './parts.ts';
@@ -85,13 +85,14 @@ export async function transact(
   procedure: Procedure,
 ): Promise<BatchResult> {
   const names = attributeNamesIn(pool);
+  const limits = procedure.part.limits ?? LIMITS;
   const runAll = (await isDistributed(pool))
     ? () =>
         runShares(pool, deliveries, {
-          ...{ part: procedure.part, limits: LIMITS },
+          ...{ part: procedure.part, limits },
           run: (tx, own, ofShare) => run(tx, own, { ...procedure, ...ofShare, names }),
         })
-    : () => inTransaction(pool, (tx, commit) => run(tx, deliveries, { ...procedure, commit, names }), LIMITS);
+    : () => inTransaction(pool, (tx, commit) => run(tx, deliveries, { ...procedure, commit, names }), limits);
   if (!tracing) return runAll();
   const { result, ids } = await traceTransaction(deliveries, runAll, describeBatch);
   return { ...result, ids };
@@ -117,25 +118,39 @@ async function run(
   const { mine, now, streamed } = claimed;
   if (mine.length === 0) return { kind: 'skipped' };
 
-  const opened = withoutDone(open(mine), claimed.left);
+  const [chosen, unchosen] = chosenOf(withoutDone(open(mine), claimed.left), mine, part);
 
-  const { milliseconds, giveWay } = part;
+  const { milliseconds, size } = part;
   const until = started + milliseconds;
-  const terms = { now, until, poison: new Map(), streamed, ...(giveWay && { giveWay }) };
-  const done = await applyStretches(tx, opened, { apply, part, terms });
+  const terms = { now, until, poison: new Map(), streamed, ...(size !== undefined && { size }) };
+  const done = await applyStretches(tx, chosen, { apply, terms });
 
-  const { applied, lost, left, leavesTombstones } = done;
-  const envelopes = await endPart(tx, claimed, left);
+  const { applied, lost, leavesTombstones } = done;
+  const left = leftOf([...done.rest, unchosen]);
+  await endPart(tx, claimed, left);
 
   const seconds = (performance.now() - started) / 1000;
-  await noteAndCommit(tx, { ...done, claimed, envelopes, seconds, replayed: opened.replayed, names }, commit);
+  const ended = { ...done, claimed, cut: left.counts, seconds, replayed: chosen.replayed, names };
+  await noteAndCommit(tx, ended, commit);
   return {
     kind: 'applied',
     ...{ objects: applied.length, deadLetters: [...lost], leavesTombstones, seconds },
-    ...(envelopes.size > 0 && {
-      left: { envelopes, workspaces: left.workspaces, over: left.over, size: left.size },
-    }),
+    used: usageOf(chosen, done),
+    ...(left.counts.size > 0 && { left: left.counts }),
   };
+}
+
+function usageOf({ items, deadLetters }: Opened, { loaded, rest }: Done): Usage {
+  const objects = new Map<string, number>();
+  const add = (workspaceId: string, count: number) =>
+    objects.set(workspaceId, (objects.get(workspaceId) ?? 0) + count);
+  for (const { workspaceId } of items) add(workspaceId, 1);
+  for (const { workspaceId } of deadLetters) add(workspaceId, 1);
+  for (const one of rest) {
+    for (const { workspaceId } of one.items) add(workspaceId, -1);
+    for (const { workspaceId } of one.deadLetters) add(workspaceId, -1);
+  }
+  return { objects, loaded, isCut: rest.length > 0 };
 }
 
 type Commit = () => Promise<unknown>;
@@ -148,21 +163,21 @@ interface Done extends Applied {
   lost: Set<string>;
   /** Dead letters before a delete of the same stretch: it may take them away, and their replay is in order. */
   beforeDelete: Set<string>;
-  left: LeftOver;
+  /** What there was no time for. */
+  rest: Pick<Opened, 'items' | 'deadLetters'>[];
 }
 
-/** Applies stretch by stretch, each in its turns, until the time of the part is over. */
+/** Applies stretch by stretch, until the time of the part is over. */
 async function applyStretches(
   tx: Connection,
   opened: Opened,
-  { apply, part, terms }: Procedure & { terms: Terms },
+  { apply, terms }: Pick<Procedure, 'apply'> & { terms: Terms },
 ): Promise<Done> {
   const parts: Applied[] = [];
   const applied: WorkItem[] = [];
   const lost = new Set<string>();
   const beforeDelete = new Set<string>();
   const rest: Pick<Opened, 'items' | 'deadLetters'>[] = [];
-  const over = new Set<string>();
   for (const cut of cutAtDeletes(opened)) {
     if (rest.length > 0) {
       rest.push(cut);
@@ -171,29 +186,18 @@ async function applyStretches(
     const stretch = cut.replayed.size > 0 ? await withoutForgotten(tx, cut) : cut;
     if (stretch.deadLetters.length > 0) await insertDeadLetters(tx, stretch.deadLetters);
     for (const { id } of stretch.deadLetters) lost.add(id);
-    for (const [place, items] of inTurns(stretch, part).entries()) {
-      if (place > 0 && part.isForOthers) {
-        rest.push({ items, deadLetters: [] });
-        continue;
-      }
-      // Most of what is loaded for all of them would be loaded in vain, once more in each part.
-      const isLate = items.length > 0 && part.late.has(items[0]!.workspaceId);
-      const some = await apply(tx, items, isLate ? { ...terms, size: part.size ?? SMALL_ROUND } : terms);
-      parts.push(some);
-      for (const { item } of some.refused) lost.add(item.object.id);
-      for (let index = 0; index < some.count; index++) {
-        const item = items[index]!;
-        if (lost.size === 0 || !lost.has(item.object.id)) applied.push(item);
-      }
-      const next = items[some.count];
-      if (!next) continue;
-      over.add(next.workspaceId);
-      rest.push({ items: items.slice(some.count), deadLetters: [] });
+    const { items } = stretch;
+    const some = await apply(tx, items, terms);
+    parts.push(some);
+    for (const { item } of some.refused) lost.add(item.object.id);
+    for (let index = 0; index < some.count; index++) {
+      const item = items[index]!;
+      if (lost.size === 0 || !lost.has(item.object.id)) applied.push(item);
     }
+    if (some.count < items.length) rest.push({ items: items.slice(some.count), deadLetters: [] });
     if (stretch.items.some(isDelete)) for (const { object } of stretch.items) beforeDelete.add(object.id);
   }
-  const total = joinApplied(parts);
-  return { ...total, applied, lost, beforeDelete, left: leftOf(rest, { over, size: total.size }) };
+  return { ...joinApplied(parts), applied, lost, beforeDelete, rest };
 }
 
 function isDelete({ object }: WorkItem): boolean {
@@ -221,8 +225,8 @@ async function withoutForgotten(tx: Connection, stretch: Opened): Promise<Opened
 /** What is noted of a part beside its objects. */
 interface Ended extends Done {
   claimed: Claimed;
-  /** Ids of the envelopes of which something is left. */
-  envelopes: Set<string>;
+  /** The envelopes of which something is left. */
+  cut: ReadonlyMap<string, unknown>;
   seconds: number;
   /** Ids of objects that were dead letters. */
   replayed: ReadonlySet<string>;
@@ -232,10 +236,10 @@ interface Ended extends Done {
 
 /** Marks what was replayed, adds to the counts and to the log of streams, and commits in one write with that. */
 async function noteAndCommit(tx: Connection, ended: Ended, commit: Commit): Promise<void> {
-  const { claimed, applied, lost, beforeDelete, envelopes, seconds, namedElsewhere, entries } = ended;
+  const { claimed, applied, lost, beforeDelete, cut, seconds, namedElsewhere, entries } = ended;
   const replayed = ended.replayed.size === 0 ? [] : replaysAmong(applied, ended.replayed);
   const usage = tallyUsage(applied);
-  const counts = { applied, namedElsewhere, deadLetters: lost.size, seconds, cut: envelopes };
+  const counts = { applied, namedElsewhere, deadLetters: lost.size, seconds, cut };
   const found = ended.names.newAmong(applied);
   const named = found.size === 0 ? [] : await ended.names.rowsOf(tx, found);
   const [marked] = await sendTogether(tx, [
