@@ -11,7 +11,7 @@ import { isLong, lengthOf } from '../setup/length.ts';
 import { createGroup } from '../setup/workspace.ts';
 import { watchLag } from './lag.ts';
 import { shots } from './requests.ts';
-import { type FuzzResult, fuzz } from './run-batch.ts';
+import { type FuzzResult, fuzz } from './run.ts';
 
 /** `npm run fuzz` sends 100,000 requests, or as many as it can in an hour. */
 const COUNT = Number(process.env.FUZZ_REQUESTS ?? lengthOf({ short: 3000, long: 100_000 }));

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { type Backend, startFleet } from '../guarantees/fleet.ts';
 import { isLong, lengthOf } from '../setup/length.ts';
-import { runModel, settled } from './run-batch.ts';
+import { runModel, settled } from './run.ts';
 import { describeCards, readStored } from './stored.ts';
 
 const operations = Number(process.env.MODEL_OPERATIONS ?? lengthOf({ short: 800, long: 100_000 }));

@@ -3,7 +3,7 @@ import type { AcceptedObject } from '../../src/jobs/envelope.ts';
 import type { Database, Pool } from '../../src/store/database.ts';
 import { everyStatementByIndex } from '../../src/store/database.ts';
 import { openDatabase } from '../../src/store/open-database.ts';
-import { createCoalescer } from '../../workers/batch/coalescer.ts';
+import { Scheduler } from '../../workers/lane/scheduler.ts';
 import { createWorkerMetrics } from '../../workers/metrics.ts';
 import { startSettling } from '../../workers/upkeep/tombstones.ts';
 import { waitUntil } from '../setup/fixtures.ts';
@@ -64,11 +64,11 @@ export async function store(...objects: AcceptedObject[]): Promise<void> {
  * the same lane.
  */
 export async function neighbourWaits(...objects: AcceptedObject[]): Promise<number> {
-  const coalescer = createCoalescer(pool, { metrics: createWorkerMetrics(), log: silent });
+  const scheduler = new Scheduler(pool, { metrics: createWorkerMetrics(), log: silent });
   const { events } = await readSums(pool, neighbour);
   const attack = deliver(workspace, objects);
   const before = performance.now();
-  await coalescer.apply(attack, deliver(neighbour, [event('neighbour')]));
+  await scheduler.apply(attack, deliver(neighbour, [event('neighbour')]));
   const waited = performance.now() - before;
   expect(await readSums(pool, neighbour)).toMatchObject({ events: events + 1 });
   return waited;

@@ -8,9 +8,9 @@ import { Redis } from '../../src/queue/ioredis.ts';
 import { createLaneProducer } from '../../src/queue/lane-producer.ts';
 import { laneName } from '../../src/queue/lanes.ts';
 import { watchMemory } from '../../src/queue/redis.ts';
-import type { Coalescer } from '../../workers/batch/coalescer.ts';
 import type { Fences } from '../../workers/fence/fences.ts';
-import { startLane } from '../../workers/lane/lane.ts';
+import { Accounts } from '../../workers/lane/accounts.ts';
+import { type LaneContext, LaneWorker } from '../../workers/lane/lane-worker.ts';
 import { startRedis, type TestRedis, waitUntil } from '../setup/fixtures.ts';
 
 const silent = createLog('test', 'silent');
@@ -68,15 +68,17 @@ test('a lane that stands at a fence whose other entries are lost goes on with wh
     hear() {},
   };
   const applied: unknown[] = [];
-  const coalescer: Coalescer = {
-    apply: async ({ envelope }) => void applied.push(envelope),
-    beside: { apply: async () => false, isFree: () => true },
-    follow() {},
-    abandon() {},
+  const scheduler: LaneContext['scheduler'] = {
+    accounts: new Accounts(),
+    apply: async () => {},
+    async step({ envelopes }) {
+      applied.push(...envelopes().map(({ delivery }) => delivery!.envelope));
+      return { kind: 'applied', done: envelopes().map(({ id }) => id), left: new Map() };
+    },
   };
-  const lane = startLane(0, {
+  const lane = new LaneWorker(0, {
     laneStore: worker.laneStore,
-    coalescer,
+    scheduler,
     fences,
     config: config(),
     log: silent,

@@ -6,9 +6,9 @@ import { createLog } from '../../src/platform/log.ts';
 import { openQueue } from '../../src/queue/bullmq-queues.ts';
 import { connectWorker } from '../../src/queue/connection.ts';
 import { laneName } from '../../src/queue/lanes.ts';
-import type { Coalescer } from '../../workers/batch/coalescer.ts';
 import type { Fences } from '../../workers/fence/fences.ts';
-import { startLane } from '../../workers/lane/lane.ts';
+import { Accounts } from '../../workers/lane/accounts.ts';
+import { type LaneContext, LaneWorker } from '../../workers/lane/lane-worker.ts';
 import { createDatabase, waitUntil } from '../setup/fixtures.ts';
 
 test('a job that took effect is not kept as failed when the queue could not be told that it is completed', async () => {
@@ -29,21 +29,22 @@ test('a job that took effect is not kept as failed when the queue could not be t
     end $$;
     create trigger break_off before delete on bullmq.job for each row execute function public.break_off()`);
   let applied = 0;
-  const coalescer: Coalescer = {
-    async apply() {
+  const scheduler: LaneContext['scheduler'] = {
+    accounts: new Accounts(),
+    async apply() {},
+    async step({ envelopes }) {
       applied++;
       // From here on, whoever completes the job waits.
+      const done = envelopes().map(({ id }) => id);
       await blocker.query('begin; lock table bullmq.job in access exclusive mode');
+      return { kind: 'applied', done, left: new Map() };
     },
-    beside: { apply: async () => false, isFree: () => true },
-    follow() {},
-    abandon() {},
   };
   await queue.add('envelope', { requests: [], objects: [] }, { jobId: uuidv7(), attempts: 1 });
   const log = createLog('test', 'silent');
-  const lane = startLane(0, {
+  const lane = new LaneWorker(0, {
     laneStore: connection.laneStore,
-    coalescer,
+    scheduler,
     fences: {} as Fences,
     config,
     log,

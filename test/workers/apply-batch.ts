@@ -8,7 +8,7 @@ import { applyTogether, HOLDS_ONE } from '../../workers/batch/run-batch.ts';
 import { applyBisecting, type Suspicion } from '../../workers/batch/settle-alone.ts';
 import type { WorkItem } from '../../workers/batch/work-item.ts';
 
-/** Applies a batch whole, and by bisection when the store refuses something of it: what a coalescer comes to in the end. */
+/** Applies a batch whole, and by bisection when the store refuses something of it: what a scheduler comes to in the end. */
 export function applyBatch(pool: Pool, deliveries: Delivery[], log: Log): Promise<BatchResult> {
   return applyPart(pool, deliveries, { log, part: WHOLE });
 }

@@ -4,8 +4,8 @@ import type { AcceptedObject } from '../../src/jobs/envelope.ts';
 import { newId } from '../../src/platform/ids.ts';
 import { beginAttempts, countAttempts, endAttempts } from '../../src/store/job-attempts.ts';
 import { Attempts } from '../../workers/batch/attempts.ts';
-import { createCoalescer } from '../../workers/batch/coalescer.ts';
 import { type Delivery, open } from '../../workers/batch/open.ts';
+import { Scheduler } from '../../workers/lane/scheduler.ts';
 import { createWorkerMetrics } from '../../workers/metrics.ts';
 import { waitUntil } from '../setup/wait-until.ts';
 import type { TestWorkspace } from '../setup/workspace.ts';
@@ -41,7 +41,7 @@ async function endedDuring(delivery: Delivery, place?: number): Promise<void> {
 
 async function applied(...deliveries: Delivery[]) {
   const metrics = createWorkerMetrics();
-  await createCoalescer(pool, { metrics, log: silent }).apply(...deliveries);
+  await new Scheduler(pool, { metrics, log: silent }).apply(...deliveries);
   const transactions = await metrics.batches.get();
   return {
     setAside: (await metrics.setAside.get()).values[0]!.value,

@@ -12,6 +12,7 @@ import type { Identifier } from '../../src/profile/identifier.ts';
 import { openPool as openStore } from '../../src/store/database.ts';
 import type { Delivery } from '../../workers/batch/open.ts';
 import { LIMITS } from '../../workers/batch/run-batch.ts';
+import { SHARED_LIMITS } from '../../workers/lane/scheduler.ts';
 import { createDatabase } from '../setup/fixtures.ts';
 import { makeTriggers } from '../setup/make-triggers.ts';
 import { askEverywhere } from '../setup/nodes.ts';
@@ -72,9 +73,11 @@ export async function lockUsers(
 
 /** In this test a batch waits for a lock as long as it takes: who comes past it meanwhile is no matter of the machine's pace. */
 export function waitForLocks(): void {
-  const before = { ...LIMITS };
-  Object.assign(LIMITS, { statement: 120_000, lock: 120_000 });
-  onTestFinished(() => void Object.assign(LIMITS, before));
+  for (const limits of [LIMITS, SHARED_LIMITS]) {
+    const before = { ...limits };
+    Object.assign(limits, { statement: 120_000, lock: 120_000 });
+    onTestFinished(() => void Object.assign(limits, before));
+  }
 }
 
 /** An envelope with these objects in one request, as a lane delivers it. */
@@ -86,15 +89,10 @@ export function deliver(workspace: Pick<TestWorkspace, 'id'>, objects: AcceptedO
 /**
  * Applies envelopes in as many parts as they have rounds, each time as if all of them were delivered anew.
  *
- * @param late workspaces that go behind the others
  * @returns how many parts it took
  */
-export async function applyInParts(
-  pool: pg.Pool,
-  deliveries: Delivery[],
-  late: ReadonlySet<string> = new Set(),
-): Promise<number> {
-  const given = { log: silent, part: { milliseconds: 0, late, isForOthers: false } };
+export async function applyInParts(pool: pg.Pool, deliveries: Delivery[]): Promise<number> {
+  const given = { log: silent, part: { milliseconds: 0 } };
   for (let parts = 1; ; parts++) {
     const result = await applyPart(pool, deliveries, given);
     if (result.kind === 'skipped' || !result.left) return parts;

@@ -6,7 +6,7 @@ import type { Database } from '../../src/store/database.ts';
 import { everyStatementByIndex } from '../../src/store/database.ts';
 import { MAX_HOLDERS } from '../../src/store/identifiers.ts';
 import { openDatabase } from '../../src/store/open-database.ts';
-import { createCoalescer } from '../../workers/batch/coalescer.ts';
+import { Scheduler } from '../../workers/lane/scheduler.ts';
 import { createWorkerMetrics } from '../../workers/metrics.ts';
 import { by, identity } from '../identity/objects.ts';
 import { createWorkspace, type TestWorkspace } from '../setup/workspace.ts';
@@ -43,11 +43,11 @@ const range = (length: number) => Array.from({ length }, (_, index) => index);
  * Milliseconds of work until a neighbour's event is readable that was accepted behind these objects, in the same lane.
  */
 async function neighbourWaits(objects: AcceptedObject[]): Promise<number> {
-  const coalescer = createCoalescer(pool, { metrics: createWorkerMetrics(), log: silent });
+  const scheduler = new Scheduler(pool, { metrics: createWorkerMetrics(), log: silent });
   const { events } = await readSums(pool, neighbour);
   const before = process.cpuUsage();
   const attack = deliver(workspace, objects);
-  await coalescer.apply(attack, deliver(neighbour, [event('neighbour')]));
+  await scheduler.apply(attack, deliver(neighbour, [event('neighbour')]));
   const { user, system } = process.cpuUsage(before);
   expect(await readSums(pool, neighbour)).toMatchObject({ events: events + 1 });
   return (user + system) / 1000;

@@ -9,9 +9,9 @@ import { createLaneProducer } from '../../src/queue/lane-producer.ts';
 import { type LaneEntry, laneName } from '../../src/queue/lanes.ts';
 import { fenceEntries } from '../../src/queue/pack.ts';
 import type { WireEnvelope } from '../../src/queue/wire.ts';
-import { createCoalescer } from '../../workers/batch/coalescer.ts';
 import { createFences, listenForFenceNews } from '../../workers/fence/fences.ts';
-import { startLane } from '../../workers/lane/lane.ts';
+import { LaneWorker } from '../../workers/lane/lane-worker.ts';
+import { Scheduler } from '../../workers/lane/scheduler.ts';
 import { createWorkerMetrics } from '../../workers/metrics.ts';
 import { createDatabase, startRedis } from '../setup/fixtures.ts';
 import { createWorkspace } from '../setup/workspace.ts';
@@ -81,12 +81,12 @@ export async function createFenceScene(kind: QueueConnection['kind'], settings: 
       const own = connectWorker(config, url);
       const metrics = createWorkerMetrics();
       const store = openPool(url);
-      const coalescer = createCoalescer(store, { metrics, log: silent });
+      const scheduler = new Scheduler(store, { metrics, log: silent });
       const fences = createFences({ pool: store, lanes: LANES, metrics, log: silent });
-      const context = { laneStore: own.laneStore, coalescer, fences, config, log };
+      const context = { laneStore: own.laneStore, scheduler, fences, config, log };
       const services = [
         ...(deaf ? [] : [listenForFenceNews(url, fences.hear, silent)]),
-        ...lanes.map((lane) => startLane(lane, context)),
+        ...lanes.map((lane) => new LaneWorker(lane, context)),
       ];
       const stop = async () => {
         await Promise.all(services.map((service) => service.stop()));

@@ -5,7 +5,8 @@ import { within } from '../../src/platform/lifecycle.ts';
 import { createLog } from '../../src/platform/log.ts';
 import { connectWorker } from '../../src/queue/connection.ts';
 import { startTroubleProxy } from '../../tools/chaos/trouble-proxy.ts';
-import { startLane } from '../../workers/lane/lane.ts';
+import { Accounts } from '../../workers/lane/accounts.ts';
+import { type LaneContext, LaneWorker } from '../../workers/lane/lane-worker.ts';
 import { withLaneLease } from '../../workers/lane/lanes.ts';
 import { createDatabase, waitUntil } from '../setup/fixtures.ts';
 import { silent } from './batch.ts';
@@ -39,14 +40,13 @@ test('a lane that has just been taken is given up at once', async () => {
   const config = readConfig({ DATABASE_URL: databaseUrl });
   for (let moment = 0; moment < 12; moment++) {
     const connection = connectWorker(config, databaseUrl);
-    const coalescer = {
+    const scheduler: LaneContext['scheduler'] = {
+      accounts: new Accounts(),
       apply: async () => {},
-      beside: { apply: async () => false, isFree: () => true },
-      follow() {},
-      abandon() {},
+      step: async () => ({ kind: 'abandoned' }),
     };
-    const context = { laneStore: connection.laneStore, coalescer, fences: {} as never, config, log: silent };
-    const lane = startLane(moment, context);
+    const context = { laneStore: connection.laneStore, scheduler, fences: {} as never, config, log: silent };
+    const lane = new LaneWorker(moment, context);
     if (moment > 0) await sleep(moment * 3);
     await within(2000, lane.stop());
     await within(2000, connection.stop());

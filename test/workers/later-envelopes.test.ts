@@ -7,9 +7,9 @@ import { createLog } from '../../src/platform/log.ts';
 import { connectProducer, connectWorker } from '../../src/queue/connection.ts';
 import type { LaneEntry } from '../../src/queue/lanes.ts';
 import { READS } from '../../src/queue/wire.ts';
-import { createCoalescer } from '../../workers/batch/coalescer.ts';
 import { createFences, listenForFenceNews } from '../../workers/fence/fences.ts';
 import { type Lanes, startLanes } from '../../workers/lane/lanes.ts';
+import { Scheduler } from '../../workers/lane/scheduler.ts';
 import { createWorkerMetrics } from '../../workers/metrics.ts';
 import { waitUntil } from '../setup/fixtures.ts';
 import { attributes, openPool, readDeadLetters } from './batch.ts';
@@ -38,10 +38,10 @@ describe.each(['redis', 'postgres'] as const)('an envelope of a later release in
     const [connection, observer] = [connectWorker(config, databaseUrl), connectProducer(config, databaseUrl)];
     const pool = openPool(databaseUrl);
     const metrics = createWorkerMetrics();
-    const coalescer = createCoalescer(pool, { metrics, log });
+    const scheduler = new Scheduler(pool, { metrics, log });
     const fences = createFences({ pool, lanes: config.LANES, metrics, log });
     const news = listenForFenceNews(databaseUrl, fences.hear, log);
-    const parts = { id: newId(), connection, observer, coalescer, fences, config, databaseUrl, log };
+    const parts = { id: newId(), connection, observer, scheduler, fences, config, databaseUrl, log };
     const lanes = startLanes({ ...parts, ...(reads !== undefined && { reads }) });
     running.push({
       lanes,

@@ -3,7 +3,7 @@ import type pg from 'pg';
 import { NIL, v7 as uuidv7 } from 'uuid';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import type { Envelope } from '../../src/jobs/envelope.ts';
-import { type Coalescer, createCoalescer } from '../../workers/batch/coalescer.ts';
+import { Scheduler } from '../../workers/lane/scheduler.ts';
 import { createWorkerMetrics } from '../../workers/metrics.ts';
 import type { TestWorkspace } from '../setup/workspace.ts';
 import { applyBatch } from './apply-batch.ts';
@@ -11,22 +11,22 @@ import { createStore, deliver, event, point, readDeadLetters, readSums, silent }
 
 let pool: pg.Pool;
 let workspace: TestWorkspace;
-let coalescer: Coalescer;
+let scheduler: Scheduler;
 beforeAll(async () => {
   ({ pool, workspace } = await createStore());
 });
 beforeEach(async () => {
   await pool.query('truncate dead_letters, profiles, events, event_summaries, usage');
-  coalescer = createCoalescer(pool, { metrics: createWorkerMetrics(), log: silent });
+  scheduler = new Scheduler(pool, { metrics: createWorkerMetrics(), log: silent });
 });
 afterAll(() => pool.end());
 
 /** Applies an envelope as a lane does; a lane waits for it. */
 async function apply(envelope: unknown): Promise<void> {
   const late = sleep(5000, 'late');
-  const done = coalescer.apply({ id: uuidv7(), lane: 0, envelope: envelope as Envelope });
+  const done = scheduler.apply({ id: uuidv7(), lane: 0, envelope: envelope as Envelope });
   const first = await Promise.race([done, late]);
-  coalescer.abandon();
+  scheduler.abandon();
   expect(first, 'the lane is not blocked').toBeUndefined();
 }
 

@@ -2,12 +2,10 @@ import type pg from 'pg';
 import { v7 as uuidv7 } from 'uuid';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { AcceptedObject } from '../../src/jobs/envelope.ts';
-import { createCoalescer } from '../../workers/batch/coalescer.ts';
-import { byTurns } from '../../workers/batch/handed-in.ts';
 import type { Delivery } from '../../workers/batch/open.ts';
+import { remaining, Scheduler, type WaitingDelivery, waiting } from '../../workers/lane/scheduler.ts';
 import { createWorkerMetrics } from '../../workers/metrics.ts';
 import { identity } from '../identity/objects.ts';
-import { waitUntil } from '../setup/fixtures.ts';
 import { isAboutOnePostgres } from '../setup/nodes.ts';
 import { createWorkspace, type TestWorkspace } from '../setup/workspace.ts';
 import { applyBatch, applyPart } from './apply-batch.ts';
@@ -61,16 +59,15 @@ async function rowsOf({ id }: Delivery): Promise<{ ledger: number; cut: number }
   return rows[0];
 }
 
-const part = (late: string[] = [], isForOthers = false) => ({
-  log: silent,
-  part: { milliseconds: 0, late: new Set(late), isForOthers },
-});
+const part = () => ({ log: silent, part: { milliseconds: 0 } });
 
 describe('G2: an envelope that is applied in parts has one effect', () => {
   test('and the ledger knows it when the last part is in, not before', async () => {
     const { workspace, delivery } = await scene();
     const result = await applyPart(pool, [delivery], part());
-    expect(result).toMatchObject({ left: { envelopes: new Set([delivery.id]) } });
+    expect(result).toMatchObject({
+      left: new Map([[delivery.id, new Map([[workspace.id, expect.any(Number)]])]]),
+    });
     expect(await rowsOf(delivery)).toEqual({ ledger: 0, cut: 1 });
     expect(await applyInParts(pool, [delivery])).toBeGreaterThan(5);
     expect(await rowsOf(delivery)).toEqual({ ledger: 1, cut: 0 });
@@ -138,79 +135,32 @@ describe('G2: an envelope that is applied in parts has one effect', () => {
   });
 });
 
-describe('a turn', () => {
-  /** Which visits are stored by now, in their order. */
-  async function visits(workspaceId: string): Promise<string[]> {
-    const { rows } = await pool.query('select name from events where workspace_id = $1 order by id', [
-      workspaceId,
-    ]);
-    return rows.map(({ name }) => name);
-  }
-
-  /** Each begins a round of its own. */
-  const rounds = (user: string, names: string[]) =>
-    names.flatMap((name, index) => [
-      event(`${user}${index}`, name),
-      identity('external_id_rename', {
-        current_external_id: `${user}${index}`,
-        new_external_id: `${user}${index + 1}`,
-      }),
-    ]);
-
-  test('G8: whose time is over goes behind the others, and goes on in each part', async () => {
-    const [slow, quick] = await Promise.all([1, 2].map(() => createWorkspace(pool, uuidv7())));
-    const names = range(6).map((index) => `visit ${index}`);
-    const batch = [deliver(slow!, rounds('a', names), 1), deliver(quick!, rounds('b', names), 1)];
-    const late = new Set([slow!.id]);
-    const first = await applyPart(pool, batch, part());
-    expect(first).toMatchObject({ left: { over: late } });
-    const before = await visits(slow!.id);
-    await applyPart(pool, batch, part([...late]));
-    expect(await visits(quick!.id)).not.toEqual([]);
-    expect((await visits(slow!.id)).length).toBeGreaterThan(before.length);
-    await applyInParts(pool, batch, late);
-    expect(await visits(quick!.id)).toEqual(names);
-    expect(await visits(slow!.id)).toEqual(names);
-  });
-
-  test('G8: whose time is over in one lane goes behind the others in all of them, and every second part is for those', async () => {
-    const [slow, quick] = await Promise.all([1, 2].map(() => createWorkspace(pool, uuidv7())));
-    const names = range(6).map((index) => `visit ${index}`);
-    const lanes = [1, 2, 3].map((lane) => deliver(slow!, rounds(`a${lane}-`, names), lane));
-    const first = await applyPart(pool, lanes, part());
-    expect(first).toMatchObject({ left: { over: new Set([slow!.id]) } });
-    const before = await visits(slow!.id);
-    const quicks = names.map((name) => deliver(quick!, [event('b', name)], 3));
-    const forOthers = await applyPart(pool, [...lanes, ...quicks], part([slow!.id], true));
-    expect(await visits(quick!.id)).toEqual(names);
-    expect(await visits(slow!.id)).toEqual(before);
-    // Nothing more of theirs waits: it goes on.
-    expect(forOthers).toMatchObject({ left: { workspaces: new Set([slow!.id]), over: new Set() } });
-    await applyPart(pool, lanes, part([slow!.id], true));
-    expect((await visits(slow!.id)).length).toBeGreaterThan(before.length);
-  });
-
-  test('G8: whoever waits for the first time is taken before those whose time was over, and nobody overtakes their own', () => {
-    const [slow, quick, both] = [uuidv7(), uuidv7(), uuidv7()].map((id) => ({ id }));
-    const shared = deliver(slow!, [event('a')], 1);
-    shared.envelope.requests.push(...deliver(both!, []).envelope.requests);
-    const pieces = [
-      deliver(slow!, [event('a')], 1),
-      deliver(quick!, [event('b')], 1),
-      shared,
-      deliver(both!, [event('c')], 1),
-      deliver(slow!, [event('a')], 2),
-      deliver(both!, [event('c')], 2),
-    ];
-    const late = new Set([slow!.id]);
-    const held = pieces.map((delivery) => ({ deliveries: [delivery], done() {} }));
-    const ids = byTurns(held, late).map((some) =>
-      some.map(({ deliveries }) => pieces.indexOf(deliveries[0]!)),
+describe('a part', () => {
+  test('G3, G8: takes the share of a workspace, and leaves the rest and the other workspaces of its envelope', async () => {
+    const [one, other] = await Promise.all([1, 2].map(() => createWorkspace(pool, uuidv7())));
+    const shared = deliver(one!, [point('a'), point('a'), point('a')]);
+    shared.envelope.requests[0]!.count = 3;
+    shared.envelope.requests.push({ ...deliver(other!, []).envelope.requests[0]!, count: 2 });
+    shared.envelope.objects.push(point('b'), point('b'));
+    const take = (id: string, shares: Map<string, number>) =>
+      applyPart(pool, [{ ...shared, only: new Set([id]) }], {
+        log: silent,
+        part: { milliseconds: Number.POSITIVE_INFINITY, shares },
+      });
+    const left = (counts: [string, number][]) => ({ left: new Map([[shared.id, new Map(counts)]]) });
+    expect(await take(one!.id, new Map([[one!.id, 2]]))).toMatchObject(
+      left([
+        [one!.id, 1],
+        [other!.id, 2],
+      ]),
     );
-    expect(ids).toEqual([
-      [1, 5],
-      [0, 2, 3, 4],
-    ]);
+    expect(await readSums(pool, one!)).toMatchObject({ points: 2 });
+    expect(await take(other!.id, new Map())).toMatchObject(left([[one!.id, 1]]));
+    expect(await readSums(pool, other!)).toMatchObject({ points: 2 });
+    expect(await rowsOf(shared)).toEqual({ ledger: 0, cut: 1 });
+    expect(await take(one!.id, new Map())).not.toHaveProperty('left');
+    expect(await readSums(pool, one!)).toMatchObject({ points: 3 });
+    expect(await rowsOf(shared)).toEqual({ ledger: 1, cut: 0 });
   });
 
   test('G3: what one workspace has in one lane keeps its order, whoever goes first', async () => {
@@ -227,9 +177,11 @@ describe('a turn', () => {
       ]);
     const batch = [0, 3, 6].flatMap((from) => workspaces.map((one) => deliver(one, objects(from))));
     for (let parts = 0; parts < 200; parts++) {
-      // Who is late changes from part to part, and who delivers what as well.
-      const late = range(parts % 3).map((index) => workspaces[(parts + index) % 3]!.id);
-      const result = await applyPart(pool, batch.slice(0, 3 + (parts % 7)), part(late, parts % 2 === 0));
+      // The workspaces whose turn it is change from part to part, and so do their shares.
+      const only = new Set(range(1 + (parts % 3)).map((index) => workspaces[(parts + index) % 3]!.id));
+      const shares = new Map([[workspaces[parts % 3]!.id, 1 + (parts % 4)]]);
+      const deliveries = batch.slice(0, 3 + (parts % 7)).map((delivery) => ({ ...delivery, only }));
+      const result = await applyPart(pool, deliveries, { log: silent, part: { milliseconds: 0, shares } });
       if (parts > 20 && result.kind === 'skipped') break;
     }
     await applyInParts(pool, batch);
@@ -245,21 +197,17 @@ describe('a turn', () => {
 test('G8: a neighbour in the lane of someone with very much to do waits for a part of it', async () => {
   const [busy, neighbour] = await Promise.all([1, 2].map(() => createWorkspace(pool, uuidv7())));
   await growFullUsers(pool, busy!.id, { count: 40, milliseconds: 40 });
-  const coalescer = createCoalescer(pool, { metrics: createWorkerMetrics(), log: silent });
-  let isDone = false;
-  const work = coalescer.apply(deliver(busy!, changesOfFull(40))).then(() => {
-    isDone = true;
-  });
-  let handedIn = 0;
-  coalescer.follow(0, {
-    async onCut(pending) {
-      expect(pending.size).toBe(1);
-      if (handedIn++ === 0) void coalescer.apply(deliver(neighbour!, [event('ann')]));
-    },
-  });
-  await waitUntil(async () => (await readSums(pool, neighbour!)).events === 1, { what: 'the neighbour' });
-  expect(isDone).toBe(false);
-  await work;
-  expect(handedIn).toBeGreaterThan(1);
+  const scheduler = new Scheduler(pool, { metrics: createWorkerMetrics(), log: silent });
+  let envelopes: readonly WaitingDelivery[] = [waiting(deliver(busy!, changesOfFull(40)))];
+  for (let steps = 0; envelopes.length > 0; steps++) {
+    if (steps === 1) {
+      envelopes = [...envelopes, waiting(deliver(neighbour!, [event('ann')]))];
+      for (const { id } of [busy!, neighbour!]) scheduler.accounts.see(id);
+    }
+    if (steps === 2) expect((await readSums(pool, neighbour!)).events).toBe(1);
+    const step = await scheduler.step({ lane: 0, envelopes: () => envelopes });
+    if (step.kind === 'applied') envelopes = remaining(envelopes, step);
+    if (steps === 2) expect(envelopes).toHaveLength(1);
+  }
   expect(await countChanged(pool, busy!.id)).toBe(40);
 });

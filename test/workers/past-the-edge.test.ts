@@ -3,7 +3,7 @@ import { v7 as uuidv7 } from 'uuid';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { AcceptedObject } from '../../src/jobs/envelope.ts';
 import { selectDeadLetters } from '../../src/store/dead-letters.ts';
-import { createCoalescer } from '../../workers/batch/coalescer.ts';
+import { Scheduler } from '../../workers/lane/scheduler.ts';
 import { createWorkerMetrics } from '../../workers/metrics.ts';
 import { identity } from '../identity/objects.ts';
 import { createWorkspace, type TestWorkspace } from '../setup/workspace.ts';
@@ -67,10 +67,10 @@ const objects: [name: string, object: unknown][] = [
 ];
 
 test('G4, G8: what no edge would let through is a dead letter each, in no time, and the objects between are applied', async () => {
-  const coalescer = createCoalescer(pool, { metrics: createWorkerMetrics(), log: silent });
-  await coalescer.apply(deliver(workspace, [{ ...event('bob'), id: same }]));
+  const scheduler = new Scheduler(pool, { metrics: createWorkerMetrics(), log: silent });
+  await scheduler.apply(deliver(workspace, [{ ...event('bob'), id: same }]));
   const between = objects.flatMap(([, object]) => [point('ann'), object as AcceptedObject]);
-  await coalescer.apply(
+  await scheduler.apply(
     deliver(workspace, between),
     deliver(workspace, [point('ann')]),
     deliver(workspace, [point('ann')], 1),

@@ -4,7 +4,8 @@ import { newId } from '../../src/platform/ids.ts';
 import { connectProducer, connectWorker } from '../../src/queue/connection.ts';
 import { Redis } from '../../src/queue/ioredis.ts';
 import type { Fences } from '../../workers/fence/fences.ts';
-import { type Lanes, startLanes } from '../../workers/lane/lanes.ts';
+import { Accounts } from '../../workers/lane/accounts.ts';
+import { type Lanes, type LanesOptions, startLanes } from '../../workers/lane/lanes.ts';
 import { startRedis, waitUntil } from '../setup/fixtures.ts';
 import { silent } from './batch.ts';
 
@@ -39,10 +40,10 @@ function startWorker() {
     SHARDS: String(shape.SHARDS),
   });
   const [connection, observer] = [connectWorker(config, databaseUrl), connectProducer(config, databaseUrl)];
-  const coalescer = {
+  const scheduler: LanesOptions['scheduler'] = {
+    accounts: new Accounts(),
+    step: async () => ({ kind: 'abandoned' }),
     apply: async () => {},
-    beside: { apply: async () => false, isFree: () => true },
-    follow() {},
     abandon() {},
   };
   const lanes: Lanes = startLanes({
@@ -50,7 +51,7 @@ function startWorker() {
       id: newId(),
       connection,
       observer,
-      coalescer,
+      scheduler,
       fences: {} as Fences,
       config,
       databaseUrl,

@@ -52,11 +52,6 @@ test('G2: a share goes by the same id whatever else a batch holds, and none by t
   expect(sharesOf([own])[0]!.deliveries[0]!.id).toBe(own.id);
 });
 
-test('G8: whose time was over goes behind the others', () => {
-  const shares = sharesOf([envelopeOf(second), envelopeOf(first)], new Set([second]));
-  expect(shares.map(({ workspaceId }) => workspaceId)).toEqual([first, second]);
-});
-
 test('what the ledger keeps of a share tells of the requests of its workspace alone', () => {
   const shared = envelopeOf(first, second);
   const traces = sharesOf([shared]).map(({ deliveries }) => tracesOf(deliveries[0]!)!);
@@ -75,23 +70,13 @@ test('what is left of shares is left of their envelopes', () => {
   const shared = envelopeOf(first, second);
   const deliveries = sharesOf([shared]).flatMap((share) => share.deliveries);
   const applied = {
-    kind: 'applied' as const,
-    objects: 1,
-    deadLetters: [],
-    leavesTombstones: false,
-    seconds: 1,
+    ...{ kind: 'applied' as const, objects: 1, deadLetters: [], leavesTombstones: false, seconds: 1 },
+    used: { objects: new Map<string, number>(), loaded: new Map<string, number>(), isCut: false },
   };
-  const left = {
-    ...{
-      envelopes: new Set([deliveries[0]!.id]),
-      workspaces: new Set([first]),
-      over: new Set<string>(),
-      size: 2,
-    },
-  };
+  const left = new Map([[deliveries[0]!.id, new Map([[first, 2]])]]);
   expect(together(deliveries, [{ ...applied, left }, applied])).toMatchObject({
     objects: 2,
-    left: { envelopes: new Set([shared.id]), workspaces: new Set([first]) },
+    left: new Map([[shared.id, new Map([[first, 2]])]]),
   });
   expect(together(deliveries, [{ kind: 'skipped' }, { kind: 'skipped' }])).toEqual({ kind: 'skipped' });
 });

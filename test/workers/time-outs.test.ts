@@ -5,9 +5,9 @@ import { openPool } from '../../src/store/database.ts';
 import { NotOfOneWorkspace } from '../../src/store/one-workspace.ts';
 import { inTransaction } from '../../src/store/transactions.ts';
 import { ALONE, BISECTING } from '../../workers/batch/bisect.ts';
-import { createCoalescer } from '../../workers/batch/coalescer.ts';
 import { countsAgainstObject, triesOf } from '../../workers/batch/failures.ts';
 import { applyTogether, LIMITS } from '../../workers/batch/run-batch.ts';
+import { Scheduler } from '../../workers/lane/scheduler.ts';
 import { createWorkerMetrics } from '../../workers/metrics.ts';
 import { createDatabase, waitUntil } from '../setup/fixtures.ts';
 import { createWorkspace, type TestWorkspace } from '../setup/workspace.ts';
@@ -60,7 +60,7 @@ test('G4: a statement whose rows have another shape since a migration is nobodyâ
   await narrow.end();
 });
 
-const start = (log = silent) => createCoalescer(pool, { metrics: createWorkerMetrics(), log });
+const start = (log = silent) => new Scheduler(pool, { metrics: createWorkerMetrics(), log });
 
 const visits = (count: number) => Array.from({ length: count }, (_, index) => event(`visitor-${index}`));
 
@@ -91,14 +91,14 @@ describe('G8, G4: what fails the same way each time', () => {
     const log = createLog('test', 'silent');
     let failures = 0;
     log.warn = () => void failures++;
-    const coalescer = start(log);
+    const scheduler = start(log);
     const slow = event('ann', 'sleeps');
     let isOver = false;
-    const first = coalescer.apply(deliver(workspace, [point('ann'), slow, point('ann')])).then(() => {
+    const first = scheduler.apply(deliver(workspace, [point('ann'), slow, point('ann')])).then(() => {
       isOver = true;
     });
     await waitUntil(() => failures > 0, { what: 'the transaction to fail once', deadline: 60_000 });
-    await coalescer.apply(deliver(workspace, [point('bob')], 1));
+    await scheduler.apply(deliver(workspace, [point('bob')], 1));
     expect(isOver).toBe(false);
     await first;
     expect(await lettersOf()).toMatchObject([
@@ -119,12 +119,12 @@ describe('G8: one object of thousands takes too long', () => {
 
   test('it is found in few attempts, and all others are applied', { timeout: 240_000 }, async () => {
     const metrics = createWorkerMetrics();
-    const coalescer = createCoalescer(pool, { metrics, log: silent });
+    const scheduler = new Scheduler(pool, { metrics, log: silent });
     const slow = event('ann', 'sleeps');
     const objects = visits(MANY);
     objects.splice(1234, 0, slow);
     const started = performance.now();
-    const applied = coalescer.apply(
+    const applied = scheduler.apply(
       deliver(workspace, objects),
       deliver(workspace, [point('ann')]),
       deliver(workspace, [point('bob')], 1),
@@ -165,9 +165,9 @@ describe('G4: a statement that the store cannot plan is a fault of the service',
     const told: { reason: string; message: string }[] = [];
     log.error = (line: unknown, message?: unknown) =>
       void told.push({ reason: (line as { err: Error }).err.message, message: String(message) });
-    const coalescer = start(log);
+    const scheduler = start(log);
     let isOver = false;
-    const waits = coalescer
+    const waits = scheduler
       .apply(
         deliver(workspace, [point('ann'), event('ann', 'unplannable')]),
         deliver(workspace, [point('bob')], 1),
@@ -181,7 +181,7 @@ describe('G4: a statement that the store cannot plan is a fault of the service',
       reason: unplannable,
       message: expect.stringContaining('a statement of Penstock'),
     });
-    await coalescer.apply(deliver(workspace, [point('carl')], 2));
+    await scheduler.apply(deliver(workspace, [point('carl')], 2));
     expect(isOver).toBe(false);
     expect(await lettersOf()).toEqual([]);
     expect(await readSums(pool, workspace)).toMatchObject({ events: 0, points: 2 });

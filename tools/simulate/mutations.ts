@@ -102,7 +102,7 @@ export const mutations: readonly Mutation[] = [
     fault: 'two transactions hold envelopes of one lane at the same time',
     edits: [
       {
-        file: 'workers/batch/coalescer.ts',
+        file: 'workers/lane/scheduler.ts',
         find: 'const isFree = (one: HandedIn) => !lanesOf(one).some((lane) => lanesInWork.has(lane));',
         replace: 'const isFree = (_one: HandedIn) => true;',
       },
@@ -113,7 +113,7 @@ export const mutations: readonly Mutation[] = [
     fault: 'an envelope leaves its lane before it has taken effect',
     edits: [
       {
-        file: 'workers/lane/lane.ts',
+        file: 'workers/lane/lane-worker.ts',
         find: '    await mine.applied();\n',
         replace: '',
       },

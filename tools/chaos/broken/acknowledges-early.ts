@@ -1,4 +1,14 @@
-import { createCoalescer as create } from '../../../workers/batch/coalescer.ts';
+import type { Delivery } from '../../../workers/batch/open.ts';
+import {
+  type LaneView,
+  remaining,
+  Scheduler as Sound,
+  type Step,
+  waiting,
+} from '../../../workers/lane/scheduler.ts';
+import { readIn } from './read-in.ts';
+
+export * from '../../../workers/lane/scheduler.ts';
 
 /**
  * Milliseconds of the delay, long enough that a killed worker has acknowledged envelopes which it has not
@@ -6,15 +16,20 @@ import { createCoalescer as create } from '../../../workers/batch/coalescer.ts';
  */
 const DELAY_MS = 200;
 
-/**
- * Breaks a worker: it reports to the queue that an envelope is applied before its transaction is committed.
- */
-export function createCoalescer(...given: Parameters<typeof create>): ReturnType<typeof create> {
-  const coalescer = create(...given);
-  return {
-    ...coalescer,
-    async apply(...deliveries) {
-      setTimeout(() => void coalescer.apply(...deliveries), DELAY_MS);
-    },
-  };
+/** A worker that tells the queue that envelopes are applied before their transaction is committed. */
+export class Scheduler extends Sound {
+  override async step(view: LaneView): Promise<Step> {
+    const deliveries = readIn(view);
+    setTimeout(() => void this.#applyAll(view.lane, deliveries), DELAY_MS);
+    return { kind: 'applied', done: deliveries.map(({ id }) => id), left: new Map() };
+  }
+
+  async #applyAll(lane: number, deliveries: Delivery[]): Promise<void> {
+    for (let left = deliveries.map((delivery) => waiting(delivery)); left.length > 0; ) {
+      const envelopes = left;
+      const step = await super.step({ lane, envelopes: () => envelopes });
+      if (step.kind === 'abandoned') return;
+      if (step.kind === 'applied') left = remaining(envelopes, step) as typeof left;
+    }
+  }
 }

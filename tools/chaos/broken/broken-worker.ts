@@ -2,9 +2,9 @@ import { swapped } from './swapped.ts';
 
 /** The compiled module that each breakage replaces. */
 const breaks = {
-  'acknowledges-early': 'workers/batch/coalescer.js',
+  'acknowledges-early': 'workers/lane/scheduler.js',
   'without-ledger': 'src/store/ledger.js',
-  'overtaken-retry': 'workers/batch/coalescer.js',
+  'overtaken-retry': 'workers/lane/scheduler.js',
 } as const;
 
 export type Breakage = keyof typeof breaks;

@@ -1,35 +1,43 @@
 import { setTimeout as sleep } from 'node:timers/promises';
+import type { Log } from '../../../src/platform/log.ts';
+import type { Pool } from '../../../src/store/database.ts';
 import { applyBatch } from '../../../test/workers/apply-batch.ts';
-import type { Coalescer, createCoalescer as create } from '../../../workers/batch/coalescer.ts';
 import type { Delivery } from '../../../workers/batch/open.ts';
+import { type LaneView, Scheduler as Sound, type Step } from '../../../workers/lane/scheduler.ts';
+import { readIn } from './read-in.ts';
+
+export * from '../../../workers/lane/scheduler.ts';
 
 /** Milliseconds of the delay, which is longer than later envelopes take. */
 const RETRY_MS = 1500;
 
-/**
- * Breaks a worker: it sets an envelope that it could not apply aside and continues, so that the retry follows
- * later envelopes.
- */
-export function createCoalescer(...[pool, { log }]: Parameters<typeof create>): Coalescer {
-  async function retry(delivery: Delivery): Promise<void> {
+/** A worker that puts an envelope that it could not apply aside and goes on: the retry comes behind later ones. */
+export class Scheduler extends Sound {
+  readonly #pool: Pool;
+  readonly #log: Log;
+
+  constructor(...[pool, options]: ConstructorParameters<typeof Sound>) {
+    super(pool, options);
+    this.#pool = pool;
+    this.#log = options.log;
+  }
+
+  override async step(view: LaneView): Promise<Step> {
+    const deliveries = readIn(view);
+    for (const delivery of deliveries)
+      await applyBatch(this.#pool, [delivery], this.#log).catch(() => void this.#retry(delivery));
+    return { kind: 'applied', done: deliveries.map(({ id }) => id), left: new Map() };
+  }
+
+  async #retry(delivery: Delivery): Promise<void> {
     for (;;) {
       await sleep(RETRY_MS);
       try {
-        await applyBatch(pool, [delivery], log);
+        await applyBatch(this.#pool, [delivery], this.#log);
         return;
       } catch {
         // Retry later.
       }
     }
   }
-  return {
-    async apply(...deliveries) {
-      for (const delivery of deliveries) {
-        await applyBatch(pool, [delivery], log).catch(() => void retry(delivery));
-      }
-    },
-    beside: { apply: async () => false, isFree: () => true },
-    follow() {},
-    abandon() {},
-  };
 }

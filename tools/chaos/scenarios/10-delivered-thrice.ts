@@ -9,7 +9,7 @@ export const deliveredThrice: Scenario = {
   async run(scene) {
     const objects = scene.choose(100_000, 1000);
     const fleet = await scene.startFleet({
-      env: swapped('workers/batch/coalescer.js', 'tools/chaos/broken/delivers-thrice.js'),
+      env: swapped('workers/lane/scheduler.js', 'tools/chaos/broken/delivers-thrice.js'),
     });
     const load = startLoad(fleet, { peoplePerRequest: 25, mostUnapplied: 10_000 });
     while (load.journal.acknowledged < objects) {

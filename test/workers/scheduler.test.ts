@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type pg from 'pg';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { AcceptedObject } from '../../src/jobs/envelope.ts';
-import { createCoalescer } from '../../workers/batch/coalescer.ts';
+import { Scheduler } from '../../workers/lane/scheduler.ts';
 import { createWorkerMetrics } from '../../workers/metrics.ts';
 import { waitUntil } from '../setup/fixtures.ts';
 import { askEverywhere, makeGate, passGate } from '../setup/nodes.ts';
@@ -27,17 +27,17 @@ beforeAll(async () => {
 });
 afterAll(() => pool.end());
 
-/** A coalescer whose first envelope, of lane 0, is in a transaction that waits for a lock until `release`. */
+/** A scheduler whose first envelope, of lane 0, is in a transaction that waits for a lock until `release`. */
 async function startBehindLock(more: AcceptedObject[] = []) {
   const workspace = await createWorkspace(pool, crypto.randomUUID());
   const metrics = createWorkerMetrics();
-  const coalescer = createCoalescer(pool, { metrics, log: silent });
-  await coalescer.apply(deliver(workspace, [point('ann')]));
+  const scheduler = new Scheduler(pool, { metrics, log: silent });
+  await scheduler.apply(deliver(workspace, [point('ann')]));
   const release = await lockUsers(pool, 'workspace_id = $1', [workspace.id]);
-  const first = coalescer.apply(deliver(workspace, [point('ann'), ...more]));
+  const first = scheduler.apply(deliver(workspace, [point('ann'), ...more]));
   return {
     workspace,
-    coalescer,
+    scheduler,
     first,
     transactions: async () => (await metrics.batches.get()).values.reduce((sum, { value }) => sum + value, 0),
     release,
@@ -47,8 +47,8 @@ async function startBehindLock(more: AcceptedObject[] = []) {
 const visits = (count: number) => Array.from({ length: count }, (_, index) => event(`visitor-${index}`));
 
 test('a large envelope of another lane takes effect beside a transaction that waits', async () => {
-  const { workspace, coalescer, first, release } = await startBehindLock();
-  await coalescer.apply(deliver(workspace, visits(500), 1));
+  const { workspace, scheduler, first, release } = await startBehindLock();
+  await scheduler.apply(deliver(workspace, visits(500), 1));
   expect(await readSums(pool, workspace)).toMatchObject({ events: 500, points: 1 });
   await release();
   await first;
@@ -56,9 +56,9 @@ test('a large envelope of another lane takes effect beside a transaction that wa
 });
 
 test('small envelopes of other lanes share the transaction after the one that runs', async () => {
-  const { workspace, coalescer, first, transactions, release } = await startBehindLock();
+  const { workspace, scheduler, first, transactions, release } = await startBehindLock();
   const before = await transactions();
-  const small = [1, 2, 3].map((lane) => coalescer.apply(deliver(workspace, visits(10), lane)));
+  const small = [1, 2, 3].map((lane) => scheduler.apply(deliver(workspace, visits(10), lane)));
   await release();
   await Promise.all([first, ...small]);
   expect(await transactions()).toBe(before + 2);
@@ -66,9 +66,9 @@ test('small envelopes of other lanes share the transaction after the one that ru
 });
 
 test('small envelopes that are large together do not wait either', async () => {
-  const { workspace, coalescer, first, transactions, release } = await startBehindLock();
+  const { workspace, scheduler, first, transactions, release } = await startBehindLock();
   const before = await transactions();
-  await Promise.all([1, 2, 3].map((lane) => coalescer.apply(deliver(workspace, visits(100), lane))));
+  await Promise.all([1, 2, 3].map((lane) => scheduler.apply(deliver(workspace, visits(100), lane))));
   expect(await readSums(pool, workspace)).toMatchObject({ events: 300, points: 1 });
   await release();
   await first;
@@ -80,11 +80,11 @@ describe('G8: beside a large transaction of a workspace that floods', () => {
 
   test('a few objects of another one take effect in another lane, in their order, and those of its own wait', async () => {
     waitForLocks();
-    const { workspace, coalescer, first, release } = await startBehindLock(visits(300));
+    const { workspace, scheduler, first, release } = await startBehindLock(visits(300));
     const quiet = await createWorkspace(pool, crypto.randomUUID());
     const since = await waitUntil(() => waitingSince(pool), { what: 'the large one to wait' });
-    const own = coalescer.apply(deliver(workspace, [event('own')], 2));
-    await Promise.all([0, 1, 2].map((number) => coalescer.apply(deliver(quiet, [trail(number)], 1))));
+    const own = scheduler.apply(deliver(workspace, [event('own')], 2));
+    await Promise.all([0, 1, 2].map((number) => scheduler.apply(deliver(quiet, [trail(number)], 1))));
     const { rows } = await pool.query(
       `select custom_attributes -> 'trail' as trail from profiles where workspace_id = $1`,
       [quiet.id],
@@ -99,11 +99,11 @@ describe('G8: beside a large transaction of a workspace that floods', () => {
   });
 
   test('G2: what could not be applied there takes effect once in its place', async () => {
-    const { coalescer, first, release } = await startBehindLock(visits(300));
+    const { scheduler, first, release } = await startBehindLock(visits(300));
     const quiet = await createWorkspace(pool, crypto.randomUUID());
-    await coalescer.apply(deliver(quiet, [point('bob')], 1));
+    await scheduler.apply(deliver(quiet, [point('bob')], 1));
     const giveBack = await lockUsers(pool, 'workspace_id = $1', [quiet.id]);
-    const one = coalescer.apply(deliver(quiet, [point('bob')], 1));
+    const one = scheduler.apply(deliver(quiet, [point('bob')], 1));
     // It is given up when it has waited for the lock for as long as a transaction may.
     await waitUntil(async () => (await waitingForLocks()) === 2, { what: 'both to wait' });
     await waitUntil(async () => (await waitingForLocks()) === 1, { what: 'it to be given up' });
@@ -133,7 +133,7 @@ test('G3: what waits of a lane stays behind its part in work, also when transact
     `create trigger wait_for_go before insert on events
       for each row when (new.name = 'slow') execute function wait_for_go()`,
   ]);
-  const coalescer = createCoalescer(own, { metrics: createWorkerMetrics(), log: silent });
+  const scheduler = new Scheduler(own, { metrics: createWorkerMetrics(), log: silent });
   /** Everything that is slow waits while it is shut. */
   const gate = await makeGate(url, 1);
   const named = async (name: string) =>
@@ -141,19 +141,19 @@ test('G3: what waits of a lane stays behind its part in work, also when transact
 
   // A slow transaction, after which no further one is large.
   await gate.shut();
-  const slow = coalescer.apply(deliver(workspace, [event('ann', 'slow')]));
+  const slow = scheduler.apply(deliver(workspace, [event('ann', 'slow')]));
   await waitUntil(gate.isWaitedFor, { what: 'the slow event' });
   await sleep(1100);
   await gate.open();
   await slow;
 
   await gate.shut();
-  const run = coalescer.apply(
+  const run = scheduler.apply(
     deliver(workspace, [event('ann', 'slow')]),
     deliver(workspace, [event('ann', 'behind')]),
   );
   await waitUntil(gate.isWaitedFor, { what: 'the first envelope of the run' });
-  await coalescer.apply(deliver(workspace, visits(500), 1));
+  await scheduler.apply(deliver(workspace, visits(500), 1));
   expect(await named('behind')).toBe(0);
   await gate.open();
   await run;
