@@ -1,0 +1,346 @@
+import { describe, expect, test } from 'vitest';
+import { SHARED, tagOf } from '../../src/queue/lanes.ts';
+import { createRandom } from '../../tools/load/random.ts';
+import { Accounts, SLICE_MS } from '../../workers/lane/accounts.ts';
+import { type Batch, nextBatch, type WaitingEnvelope } from '../../workers/lane/next-batch.ts';
+import { remaining } from '../../workers/lane/scheduler.ts';
+
+const ENOUGH = { objects: 4000, bytes: 4_194_304 };
+const PACE = 20;
+const SLICE = PACE * SLICE_MS;
+
+/** Accounts in which time stands still, so that nothing but what is applied counts. */
+function accountsOf(): Accounts {
+  return new Accounts(() => 0);
+}
+
+interface Options {
+  accounts: Accounts;
+  /** Units of an object of a workspace. */
+  costOf(workspaceId: string): number;
+  /** Whether no second workspace sends. */
+  isAlone?: boolean;
+}
+
+/** A lane of one worker, without a queue or a store. */
+class Lane {
+  envelopes: readonly WaitingEnvelope[] = [];
+  readonly #options: Options;
+
+  constructor(options: Options) {
+    this.#options = options;
+  }
+
+  add(...envelopes: WaitingEnvelope[]): void {
+    this.envelopes = [...this.envelopes, ...envelopes];
+  }
+
+  choose(): Batch | undefined {
+    const { accounts, isAlone = false } = this.#options;
+    return nextBatch(this.envelopes, accounts, { ...ENOUGH, slice: isAlone ? undefined : SLICE });
+  }
+
+  /** Applies the next batch until its time is over, charges it and removes it. @returns units by workspace */
+  step(): ReadonlyMap<string, number> {
+    const batch = this.choose();
+    if (!batch) return new Map();
+    const { accounts, costOf } = this.#options;
+    const left = new Map<string, Map<string, number>>();
+    const units = new Map<string, number>();
+    const objects = new Map<string, number>();
+    const known = new Map(this.envelopes.map((one) => [one.id, one]));
+    for (const { id, workspaces } of batch.envelopes)
+      for (const [workspaceId, { objects: all }] of known.get(id)!.parts!) {
+        const share = batch.shares.get(workspaceId) ?? Number.POSITIVE_INFINITY;
+        const most = workspaces.has(workspaceId) ? Math.min(all, share - (objects.get(workspaceId) ?? 0)) : 0;
+        const cost = costOf(workspaceId);
+        const taken = Math.min(most, Math.max(0, Math.ceil((SLICE - sum(units.values())) / cost)));
+        if (taken > 0) {
+          units.set(workspaceId, (units.get(workspaceId) ?? 0) + taken * cost);
+          objects.set(workspaceId, (objects.get(workspaceId) ?? 0) + taken);
+        }
+        if (taken < all) left.set(id, (left.get(id) ?? new Map()).set(workspaceId, all - taken));
+      }
+    const done = batch.envelopes.flatMap(({ id }) => (left.has(id) ? [] : [id]));
+    accounts.begin(batch.start);
+    accounts.charge({ units, objects, milliseconds: 0, isCut: false });
+    accounts.end();
+    this.envelopes = remaining(this.envelopes, { kind: 'applied', done, left });
+    return units;
+  }
+}
+
+let made = 0;
+
+function envelope(parts: Record<string, number>, given: Partial<WaitingEnvelope> = {}): WaitingEnvelope {
+  const owners = Object.keys(parts);
+  return {
+    id: `envelope-${made++}`,
+    tag: owners.length === 1 ? tagOf(owners[0]!) : SHARED,
+    parts: new Map(
+      Object.entries(parts).map(([workspaceId, objects]) => [workspaceId, { objects, bytes: 0 }]),
+    ),
+    ...given,
+  };
+}
+
+const range = (length: number) => Array.from({ length }, (_, index) => index);
+const sum = (numbers: Iterable<number>) => [...numbers].reduce((all, one) => all + one, 0);
+
+/** Random envelopes: of one workspace and shared, empty, unread, without a tag, barriers and troubled ones. */
+function randomWindow(random: () => number, workspaces: string[]): WaitingEnvelope[] {
+  return range(40).map(() => {
+    const owners = range(random() < 0.3 ? 1 + Math.floor(random() * 4) : 1).map(
+      () => workspaces[Math.floor(random() * workspaces.length)]!,
+    );
+    const parts = Object.fromEntries(owners.map((owner) => [owner, Math.floor(random() ** 3 * 400)]));
+    const odd = random();
+    const one = envelope(parts);
+    if (odd < 0.1) return { ...one, parts: undefined };
+    if (odd < 0.12) return { ...one, parts: undefined, tag: undefined };
+    if (odd < 0.13) return { ...one, isBarrier: true, parts: undefined };
+    if (odd < 0.17) return { ...one, isTroubled: true };
+    return odd < 0.2 ? { ...one, tag: undefined } : one;
+  });
+}
+
+/** What the owners of an envelope may be, as far as it tells. */
+function mayConcern({ tag, parts, isBarrier }: WaitingEnvelope, workspaceId: string): boolean {
+  if (isBarrier) return true;
+  if (parts) return parts.has(workspaceId);
+  return tag === undefined || tag === SHARED || tag === tagOf(workspaceId);
+}
+
+describe('a batch', () => {
+  test('G3: is a prefix of what each workspace has in the lane, whatever waits in it', () => {
+    for (let seed = 1; seed <= 400; seed++) {
+      const random = createRandom(seed);
+      const workspaces = range(1 + Math.floor(random() * 6)).map((index) => `workspace-${index}`);
+      const window = randomWindow(random, workspaces);
+      const accounts = accountsOf();
+      for (const id of workspaces) {
+        accounts.charge({
+          units: new Map([[id, random() * SLICE * 2]]),
+          objects: new Map([[id, 1]]),
+          ...{ milliseconds: 0, isCut: false },
+        });
+        if (random() < 0.1) accounts.part([id]);
+        if (random() < 0.1) accounts.shrink(id, 40);
+      }
+      const batch = nextBatch(window, accounts, { ...ENOUGH, slice: random() < 0.5 ? SLICE : undefined });
+      const place = new Map(batch?.envelopes.map(({ id, workspaces: its }) => [id, its]));
+      for (const workspaceId of workspaces) {
+        let isOver = false;
+        let objects = 0;
+        for (const one of window) {
+          const isTaken = place.get(one.id)?.has(workspaceId) ?? false;
+          expect(isTaken && isOver, `seed ${seed}: ${workspaceId} overtakes itself`).toBe(false);
+          if (isTaken) objects += one.parts!.get(workspaceId)!.objects;
+          const share = batch?.shares.get(workspaceId) ?? Number.POSITIVE_INFINITY;
+          // What the share cuts, and what is not taken, ends what may be taken.
+          if (isTaken ? objects > share : mayConcern(one, workspaceId)) isOver = true;
+        }
+      }
+    }
+  });
+
+  test('is not empty while something may take effect', () => {
+    for (let seed = 1; seed <= 400; seed++) {
+      const random = createRandom(seed);
+      const workspaces = range(4).map((index) => `workspace-${index}`);
+      const window = randomWindow(random, workspaces);
+      const [first] = window;
+      const isEligible = first!.parts !== undefined && !first!.isBarrier;
+      const batch = nextBatch(window, accountsOf(), { ...ENOUGH, slice: SLICE });
+      if (isEligible) expect(batch?.envelopes.length, `seed ${seed}`).toBeGreaterThan(0);
+    }
+  });
+
+  test('is the same for the same window and accounts', () => {
+    for (let seed = 1; seed <= 50; seed++) {
+      const window = randomWindow(createRandom(seed), ['a', 'b', 'c']);
+      const choose = () => nextBatch(window, accountsOf(), { ...ENOUGH, slice: SLICE });
+      expect(choose()).toEqual(choose());
+    }
+  });
+
+  test('has everything of a workspace that sends alone, up to what is enough for a transaction', () => {
+    const lane = new Lane({ accounts: accountsOf(), costOf: () => 100, isAlone: true });
+    lane.add(...range(60).map(() => envelope({ a: 75 })));
+    expect(sum(lane.choose()!.objects.values())).toBe(53 * 75);
+  });
+
+  test('ends at a fence, at an unread shared envelope and at an unread envelope without a tag', () => {
+    const stops = [
+      envelope({}, { isBarrier: true, parts: undefined }),
+      envelope({}, { parts: undefined, tag: SHARED }),
+      envelope({}, { parts: undefined, tag: undefined }),
+    ];
+    for (const stop of stops) {
+      const lane = new Lane({ accounts: accountsOf(), costOf: () => 1 });
+      lane.add(envelope({ a: 1 }), stop, envelope({ b: 1 }));
+      expect(lane.choose()!.envelopes.map(({ id }) => id)).toEqual([lane.envelopes[0]!.id]);
+    }
+  });
+
+  test('takes the small parts of others in a shared envelope along', () => {
+    const accounts = accountsOf();
+    const lane = new Lane({ accounts, costOf: () => 1 });
+    const ahead = new Map([['b', SLICE * 2]]);
+    accounts.charge({ units: ahead, objects: new Map([['b', SLICE * 2]]), milliseconds: 0, isCut: false });
+    lane.add(envelope({ a: 10, b: 10 }));
+    expect([...lane.choose()!.envelopes[0]!.workspaces]).toEqual(['a', 'b']);
+    lane.envelopes = [envelope({ a: 10, b: 500 })];
+    expect([...lane.choose()!.envelopes[0]!.workspaces]).toEqual(['a']);
+  });
+
+  test('has one envelope alone where applying it with others has failed', () => {
+    const lane = new Lane({ accounts: accountsOf(), costOf: () => 1 });
+    lane.add(envelope({ a: 5, b: 5 }, { isTroubled: true }), envelope({ a: 5 }), envelope({ c: 5 }));
+    const batch = lane.choose()!;
+    expect(batch.isTroubled).toBe(true);
+    expect(batch.envelopes).toEqual([{ id: lane.envelopes[0]!.id, workspaces: new Set(['a', 'b']) }]);
+  });
+
+  test('has nothing of others beside a workspace whose batches failed with others', () => {
+    const accounts = accountsOf();
+    const lane = new Lane({ accounts, costOf: () => 1 });
+    accounts.part(['a']);
+    lane.add(envelope({ a: 5 }), envelope({ b: 5 }));
+    expect([...lane.choose()!.objects]).toEqual([['a', 5]]);
+    lane.step();
+    expect([...lane.choose()!.objects]).toEqual([['b', 5]]);
+  });
+});
+
+describe('G8: workspaces', () => {
+  const costs: [string, (workspaceId: string) => number][] = [
+    ['objects of one unit', () => 1],
+    ['objects of a quarter of a slice', (id) => (id === 'w0' ? SLICE / 4 : 1)],
+    ['objects of more than a slice', (id) => (id === 'w0' ? SLICE * 1.5 : 7)],
+    ['objects of very different costs', (id) => 3 ** (Number(id.slice(1)) % 7)],
+  ];
+
+  test.each(costs)('wait for each other for a bounded time, with %s', (_, costOf) => {
+    for (const active of [2, 5, 12]) {
+      const lane = new Lane({ accounts: accountsOf(), costOf });
+      const ids = range(active).map((index) => `w${index}`);
+      const add = () => lane.add(...ids.map((id) => envelope({ [id]: 200 })));
+      for (let times = 0; times < 5; times++) add();
+      const longest = Math.max(...ids.map(costOf));
+      /** Units that were used since a workspace was served last. */
+      const waits = new Map(ids.map((id) => [id, 0]));
+      for (let steps = 0; steps < 400; steps++) {
+        const isWaiting = new Set(lane.envelopes.flatMap(({ parts }) => [...parts!.keys()]));
+        const used = lane.step();
+        for (const id of ids)
+          waits.set(id, used.has(id) || !isWaiting.has(id) ? 0 : waits.get(id)! + sum(used.values()));
+        const most = (active + 1) * (SLICE + longest);
+        for (const [id, wait] of waits) expect(wait, `${id} of ${active}`).toBeLessThanOrEqual(most);
+        if (lane.envelopes.length < 3 * active) add();
+      }
+    }
+  });
+
+  test.each(costs)(
+    'have used as much in the long run, but for a slice and an object, with %s',
+    (_, costOf) => {
+      const lane = new Lane({ accounts: accountsOf(), costOf });
+      const used = new Map<string, number>();
+      for (let steps = 0; steps < 600; steps++) {
+        for (const id of ['w0', 'w1', 'w3'])
+          if (lane.envelopes.filter(({ parts }) => parts!.has(id)).length < 40)
+            lane.add(...range(40).map(() => envelope({ [id]: 200 })));
+        for (const [id, units] of lane.step()) used.set(id, (used.get(id) ?? 0) + units);
+      }
+      const most = SLICE + Math.max(...['w0', 'w1', 'w3'].map(costOf));
+      const all = [...used.values()];
+      expect(all).toHaveLength(3);
+      // The first batch of a workspace whose objects have not been measured may be larger.
+      expect(Math.max(...all) - Math.min(...all)).toBeLessThanOrEqual(2 * most);
+    },
+  );
+
+  /** Part of all units that the greedy workspace has used while another one always had something to do. */
+  function shareOf(send: (lane: Lane, step: number) => void): number {
+    const lane = new Lane({ accounts: accountsOf(), costOf: (id) => (id === 'greedy' ? 40 : 1) });
+    const used = new Map<string, number>();
+    for (let step = 0; step < 600; step++) {
+      if (lane.envelopes.filter(({ parts }) => parts!.has('other')).length < 20)
+        lane.add(...range(30).map(() => envelope({ other: 500 })));
+      send(lane, step);
+      for (const [id, units] of lane.step()) used.set(id, (used.get(id) ?? 0) + units);
+    }
+    return used.get('greedy')! / sum(used.values());
+  }
+
+  test('gain nothing by sending small requests, large ones, or with pauses', () => {
+    const waitingOf = (lane: Lane) => lane.envelopes.filter(({ parts }) => parts!.has('greedy')).length;
+    const shares = {
+      small: shareOf((lane) => {
+        while (waitingOf(lane) < 300) lane.add(envelope({ greedy: 1 }));
+      }),
+      large: shareOf((lane) => {
+        while (waitingOf(lane) < 3) lane.add(envelope({ greedy: 1000 }));
+      }),
+      paused: shareOf((lane, step) => {
+        if (step % 7 === 0) lane.add(envelope({ greedy: 300 }));
+      }),
+      one: shareOf((lane) => {
+        if (waitingOf(lane) === 0) lane.add(envelope({ greedy: 75 }));
+      }),
+    };
+    for (const [how, share] of Object.entries(shares)) expect(share, how).toBeLessThan(0.54);
+    expect(shares.large).toBeGreaterThan(0.45);
+    expect(shares.small).toBeGreaterThan(0.45);
+  });
+
+  test('owe nothing any more after others were served as much, or nobody was', () => {
+    let now = 0;
+    const accounts = new Accounts(() => now);
+    const charge = (id: string, units: number) => {
+      accounts.begin(accounts.servedUntil(id));
+      accounts.charge({
+        units: new Map([[id, units]]),
+        objects: new Map([[id, units]]),
+        milliseconds: 0,
+        isCut: false,
+      });
+      accounts.end();
+    };
+    charge('a', SLICE * 2);
+    expect(accounts.ahead(accounts.servedUntil('a'))).toBe(SLICE * 2);
+    now += SLICE_MS;
+    accounts.begin(0);
+    accounts.end();
+    expect(accounts.ahead(accounts.servedUntil('a'))).toBe(SLICE);
+    now += 10 * SLICE_MS;
+    accounts.begin(0);
+    expect(accounts.ahead(accounts.servedUntil('a'))).toBe(0);
+  });
+
+  test('owe four slices at most', () => {
+    const accounts = accountsOf();
+    accounts.charge({
+      ...{ units: new Map([['a', SLICE * 50]]), objects: new Map([['a', 1]]), milliseconds: 0, isCut: false },
+    });
+    expect(accounts.ahead(accounts.servedUntil('a'))).toBe(4 * SLICE);
+  });
+
+  test('a quiet one is served before a workspace with a thousand expensive requests in front of it', () => {
+    const accounts = accountsOf();
+    const lane = new Lane({ accounts, costOf: (id) => (id === 'sender' ? 230 : 1) });
+    lane.add(...range(1000).map(() => envelope({ sender: 75 })));
+    lane.step();
+    lane.step();
+    for (let times = 0; times < 50; times++) {
+      const quiet = envelope({ quiet: 1 });
+      lane.add(quiet);
+      const used = lane.step();
+      expect([...used.keys()]).toEqual(['quiet']);
+      const slice = lane.step();
+      expect(slice.get('sender')).toBeGreaterThan(SLICE / 2);
+      expect(slice.get('sender')).toBeLessThanOrEqual(SLICE + 230);
+    }
+  });
+});
