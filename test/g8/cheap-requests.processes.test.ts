@@ -1,0 +1,119 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterEach, describe, expect, test } from 'vitest';
+import { type Backend, eitherBackend, type Fleet, startFleet } from '../guarantees/fleet.ts';
+import { send } from '../setup/api.ts';
+import { liftLimits } from '../setup/examples.ts';
+import { createWorkspace } from '../setup/workspace.ts';
+import { FULL } from '../workers/full-users.ts';
+import { paceNow } from './pace.ts';
+
+/** Requests of the expensive workspace, in one go. `G8_CHEAP=60,300,1000` measures each number. */
+const COUNTS = (process.env.G8_CHEAP ?? '20').split(',').map(Number);
+const LANES = (process.env.G8_LANES ?? '1').split(',');
+const BACKENDS = (process.env.G8_FORM?.split(',') ?? eitherBackend) as Backend[];
+
+/** Users of each request, of whom each has about 230 KB of attributes. */
+const USERS = 75;
+
+/** Requests that the workspace sends at once, and milliseconds between those of the quiet one. */
+const AT_ONCE = 8;
+const PAUSE_MS = 40;
+
+/** Milliseconds: 99 of 100 requests of the quiet workspace are readable by then, and all of them. */
+const MOST_P99 = 500;
+const MOST = 1000;
+
+let fleet: Fleet | undefined;
+afterEach(() => fleet?.stop());
+
+/** A workspace with users whose attributes are nearly as large as they may be. */
+async function growUsers({ pool, workspace }: Fleet): Promise<void> {
+  await pool.query(
+    `insert into profiles (workspace_id, id, external_id, custom_attributes, created_at, updated_at)
+     select $1, gen_random_uuid(), 'full-' || n, $2, now(), now() from generate_series(1, $3::integer) as n`,
+    [workspace.id, FULL, USERS],
+  );
+}
+
+async function sendAll({ edges, workspace }: Fleet, count: number): Promise<number[]> {
+  let next = 0;
+  const statuses: number[] = [];
+  const sendSome = async () => {
+    for (let number = next++; number < count; number = next++) {
+      const attributes = Array.from({ length: USERS }, (_, user) => ({
+        external_id: `full-${user + 1}`,
+        seen: number,
+      }));
+      const json = { attributes };
+      const { status } = await send(edges[0]!.port, { path: '/users/track', key: workspace.key, json });
+      statuses.push(status);
+    }
+  };
+  await Promise.all(Array.from({ length: AT_ONCE }, sendSome));
+  return statuses;
+}
+
+/** Milliseconds from the answer until the event of each request of a quiet workspace can be read. */
+async function sendQuietly(
+  { edges, pool }: Fleet,
+  { key, id }: { key: string; id: string },
+  isOver: () => Promise<boolean>,
+): Promise<number[]> {
+  const waits: number[] = [];
+  for (let number = 0; !(await isOver()) || number < 20; number++) {
+    const external_id = `quiet-${number}`;
+    const events = [{ external_id, name: 'visited', time: '2026-01-02T03:04:05Z' }];
+    const { status } = await send(edges[0]!.port, { path: '/users/track', key, json: { events } });
+    expect(status).toBe(201);
+    const accepted = performance.now();
+    const isReadable = async () =>
+      (
+        await pool.query('select from profiles where workspace_id = $1 and external_id = $2', [
+          id,
+          external_id,
+        ])
+      ).rowCount === 1;
+    while (!(await isReadable())) await sleep(4);
+    waits.push(performance.now() - accepted);
+    await sleep(PAUSE_MS);
+  }
+  return waits.sort((one, other) => one - other);
+}
+
+describe.each(BACKENDS)('G8: on %s', (backend) => {
+  test.each(LANES.flatMap((lanes) => COUNTS.map((count) => [lanes, count] as const)))(
+    'with %s lanes, a quiet workspace is readable within a second beside %i requests that change 75 large users each',
+    { timeout: 3_600_000 },
+    async (lanes, count) => {
+      fleet = await startFleet(backend, { edges: 1, workers: 1, env: { LANES: lanes } });
+      const quiet = await createWorkspace(fleet.pool, 'quiet');
+      for (const { id } of [fleet.workspace, quiet]) await liftLimits(fleet.pool, id);
+      await growUsers(fleet);
+      const { pool, workspace } = fleet;
+      const isApplied = async () => {
+        const { rows } = await pool.query(
+          `select coalesce(sum(attributes), 0)::integer as count from usage where workspace_id = $1`,
+          [workspace.id],
+        );
+        return rows[0].count >= accepted * USERS;
+      };
+      let accepted = Number.POSITIVE_INFINITY;
+      const began = performance.now();
+      const sent = sendAll(fleet, count).then((statuses) => {
+        accepted = statuses.filter((status) => status === 201).length;
+        return statuses;
+      });
+      const waits = await sendQuietly(fleet, quiet, isApplied);
+      const seconds = (performance.now() - began) / 1000;
+      const at = (share: number) => waits[Math.min(waits.length - 1, Math.floor(waits.length * share))]!;
+      const [median, p99, most] = [at(0.5), at(0.99), at(1)].map(Math.round);
+      process.stderr.write(
+        `${backend}, ${lanes} lanes, ${(await sent).length} requests, ${accepted} accepted, ${seconds.toFixed(1)} s: ` +
+          `${waits.length} quiet requests, p50 ${median} ms, p99 ${p99} ms, most ${most} ms\n`,
+      );
+      const pace = paceNow();
+      expect(p99).toBeLessThanOrEqual(MOST_P99 * pace);
+      expect(most).toBeLessThanOrEqual(MOST * pace);
+    },
+  );
+});
