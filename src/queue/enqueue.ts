@@ -10,6 +10,7 @@ import {
   createNeighbours,
   type Flood,
   type Loose,
+  largeOwners,
   type Neighbours,
   packableOf,
   type Track,
@@ -264,7 +265,8 @@ export function createShardCommit(shard: number, { producer, placing, options, .
     return [...packLoose(loose, apart), ...batch.flatMap(({ entries }) => entries ?? [])];
   }
 
-  function packLoose(loose: Loose[], apart: string[]): LaneEntry[] {
+  function packLoose(loose: Loose[], flooding: string[]): LaneEntry[] {
+    const apart = [...flooding, ...largeOwners(loose)];
     const packable = apart.length === 0 ? loose : loose.map((one) => packableOf(one, apart));
     return pack(packable, lanes, maxEnvelopeObjects);
   }

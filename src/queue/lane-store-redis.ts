@@ -74,8 +74,8 @@ const endLease = `
   end
   return redis.call('DEL', KEYS[3])`;
 
-/** Most jobs that one command removes. Redis runs no other command during a script. */
-const REMOVED_AT_ONCE = 256;
+/** Most jobs that one command removes. Redis runs no other command during a script, and finding a job costs its place in the list. */
+const REMOVED_AT_ONCE = 32;
 
 interface Commands {
   completeWaiting(keys: number, ...given: string[]): Promise<string[] | null>;

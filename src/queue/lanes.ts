@@ -127,7 +127,7 @@ export const SHARED = '0000';
 /**
  * An id for an envelope that tells whose it is: a UUIDv8 (RFC 9562, 5.8). It begins as `newId` does, so that ids of one
  * process are in the order in which they were made. It ends with a tag of the workspace. So a worker sees from the ids
- * of a lane alone what may overtake what (workers/lane/overtaking.ts). 40 random bits tell processes apart.
+ * of a lane alone what may take effect before what (workers/lane/next-batch.ts). 40 random bits tell processes apart.
  *
  * @param workspaceIds of all of its requests
  */

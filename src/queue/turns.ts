@@ -172,6 +172,29 @@ export interface WaitingRequest extends InLine, Partial<Omit<Packable, 'bytes' |
 /** What waits to be packed. */
 export type Loose = WaitingRequest & Packable;
 
+/** Objects, and bytes of their JSON text, from which on a workspace has envelopes of its own in a flush. */
+const OWN_OBJECTS = 64;
+const OWN_BYTES = 65_536;
+
+/**
+ * Returns the workspaces that have much in a flush with others. In envelopes that they shared, a few objects of the others
+ * would be applied in parts.
+ */
+export function largeOwners(loose: readonly Loose[]): string[] {
+  const [first] = loose;
+  if (!first || loose.every(({ owner }) => owner === first.owner)) return [];
+  const sums = new Map<string, { objects: number; bytes: number }>();
+  for (const { owner, count, bytes } of loose) {
+    const sum = sums.get(owner) ?? { objects: 0, bytes: 0 };
+    sum.objects += count;
+    sum.bytes += bytes;
+    sums.set(owner, sum);
+  }
+  return [...sums].flatMap(([owner, { objects, bytes }]) =>
+    objects >= OWN_OBJECTS || bytes >= OWN_BYTES ? [owner] : [],
+  );
+}
+
 export function packableOf({ request, objects, bytes, owner }: Loose, apart: string[]): Packable {
   return { request, objects, bytes, apart: apart.includes(owner) };
 }

@@ -35,6 +35,12 @@ async function growUsers({ pool, workspace }: Fleet): Promise<void> {
   );
 }
 
+/** Sends one request of each: what processes do on their first requests, no client can make them do again. */
+async function warmUp(fleet: Fleet, quiet: { key: string; id: string }): Promise<void> {
+  expect(await sendAll(fleet, 1)).toEqual([201]);
+  await sendQuietly(fleet, quiet, async () => true);
+}
+
 async function sendAll({ edges, workspace }: Fleet, count: number): Promise<number[]> {
   let next = 0;
   const statuses: number[] = [];
@@ -61,7 +67,7 @@ async function sendQuietly(
 ): Promise<number[]> {
   const waits: number[] = [];
   for (let number = 0; !(await isOver()) || number < 20; number++) {
-    const external_id = `quiet-${number}`;
+    const external_id = `quiet-${crypto.randomUUID()}`;
     const events = [{ external_id, name: 'visited', time: '2026-01-02T03:04:05Z' }];
     const { status } = await send(edges[0]!.port, { path: '/users/track', key, json: { events } });
     expect(status).toBe(201);
@@ -85,17 +91,22 @@ describe.each(BACKENDS)('G8: on %s', (backend) => {
     'with %s lanes, a quiet workspace is readable within a second beside %i requests that change 75 large users each',
     { timeout: 3_600_000 },
     async (lanes, count) => {
-      fleet = await startFleet(backend, { edges: 1, workers: 1, env: { LANES: lanes } });
+      fleet = await startFleet(backend, {
+        ...{ edges: 1, workers: 1 },
+        // The lock's duration is the default: what a busy machine makes of a shorter one is another test's.
+        env: { LANES: lanes, LOCK_DURATION_MS: '5000', STALLED_INTERVAL_MS: '2000' },
+      });
       const quiet = await createWorkspace(fleet.pool, 'quiet');
       for (const { id } of [fleet.workspace, quiet]) await liftLimits(fleet.pool, id);
       await growUsers(fleet);
+      await warmUp(fleet, quiet);
       const { pool, workspace } = fleet;
       const isApplied = async () => {
         const { rows } = await pool.query(
           `select coalesce(sum(attributes), 0)::integer as count from usage where workspace_id = $1`,
           [workspace.id],
         );
-        return rows[0].count >= accepted * USERS;
+        return rows[0].count >= (accepted + 1) * USERS;
       };
       let accepted = Number.POSITIVE_INFINITY;
       const began = performance.now();

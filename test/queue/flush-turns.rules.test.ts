@@ -11,7 +11,7 @@ import {
   tagOf,
 } from '../../src/queue/lanes.ts';
 import { pack } from '../../src/queue/pack.ts';
-import { createFlood, createFlushTurns, createNeighbours } from '../../src/queue/turns.ts';
+import { createFlood, createFlushTurns, createNeighbours, largeOwners } from '../../src/queue/turns.ts';
 
 const LIMITS = { objects: 16_000, bytes: 4_000_000 };
 const requests = (owner: string, count: number, objects = 75) =>
@@ -145,6 +145,17 @@ describe('envelopes of its own', () => {
         [one, two],
       ],
     );
+  });
+
+  test('are those of a workspace that has 64 objects or 64 KB in a flush with others', () => {
+    const waiting = (owner: string, count: number, bytes: number) => ({
+      ...{ owner, count, bytes, resolve() {}, reject() {} },
+      ...{ request: { request_id: uuidv7(), workspace_id: owner, accepted_at: 'now' }, objects: [] },
+    });
+    const small = [waiting('one', 63, 100), waiting('two', 1, 65_535)];
+    expect(largeOwners(small)).toEqual([]);
+    expect(largeOwners([...small, waiting('one', 1, 100), waiting('two', 1, 1)])).toEqual(['one', 'two']);
+    expect(largeOwners([waiting('one', 500, 100_000), waiting('one', 500, 100_000)])).toEqual([]);
   });
 
   test('have ids in the order in which they were made, beside those of fences', () => {

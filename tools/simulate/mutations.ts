@@ -18,27 +18,28 @@ export interface Mutation {
   edits: readonly Edit[];
 }
 
-/** Penstock had the first three faults until November 2026. */
 export const mutations: readonly Mutation[] = [
   {
-    name: 'read-goes-on-after-forget',
-    fault: 'a read of waiting envelopes goes on in the middle after what it had found was forgotten',
+    name: 'overtakes-own-workspace',
+    fault: 'an envelope is applied before an earlier one of its workspace whose data have not been read',
     edits: [
       {
-        file: 'workers/lane/prefetch.ts',
-        find: '    prefix.forget();\n    looks++;\n',
-        replace: '    prefix.forget();\n',
+        file: 'workers/lane/next-batch.ts',
+        find: '      unread.add(tag);\n',
+        replace: '',
       },
     ],
   },
   {
-    name: 'overtakes-own-workspace',
-    fault: 'a small envelope overtakes an earlier one of its own workspace in the same lane',
+    name: 'window-topped-up',
+    fault: 'what a snapshot of the lane shows is put behind what an earlier one has shown',
     edits: [
       {
-        file: 'workers/batch/fairness.ts',
-        find: 'if (mayGo && !inPlace && !waiting.meet(piece)) {',
-        replace: 'if (mayGo && !inPlace) {',
+        file: 'workers/lane/lane-window.ts',
+        find: '    this.#show(ids);\n',
+        replace:
+          '    const before = this.#envelopes.flatMap(({ job }) => (job === lease.id ? [] : [job]));\n' +
+          '    this.#show([...before, ...ids.filter((id) => !before.includes(id))]);\n',
       },
     ],
   },
@@ -48,19 +49,35 @@ export const mutations: readonly Mutation[] = [
       'a worker whose lease was lost takes envelopes from the lane, in front of which another worker has some',
     edits: [
       {
-        file: 'workers/lane/prefetch.ts',
-        find: 'const ids = lease ? await laneStore.window(lease, most) : await laneStore.head(lane, most);',
-        replace: 'const ids = await laneStore.head(lane, most);',
+        file: 'workers/lane/lane-window.ts',
+        find: 'const ids = await laneStore.window(lease, most);',
+        replace: 'const ids = await laneStore.head(lease.lane, most);',
       },
+    ],
+  },
+  {
+    name: 'share-taken-from-the-middle',
+    fault: 'a workspace gets other objects of an envelope than its first ones',
+    edits: [
       {
-        file: 'workers/lane/prefetch.ts',
-        find: 'if (lease && ahead.some(({ id }, place) => ids[place] !== id)) return false;',
-        replace: '',
+        file: 'workers/batch/parts.ts',
+        find: 'if (count > (shares?.get(workspaceId) ?? Number.POSITIVE_INFINITY)) return false;',
+        replace:
+          'if (shares?.has(workspaceId) && count % 2 === 0) {\n' +
+          '      counts.set(workspaceId, count);\n' +
+          '      return false;\n' +
+          '    }',
       },
+    ],
+  },
+  {
+    name: 'completed-with-objects-left',
+    fault: 'an envelope of which a part has taken effect leaves its lane',
+    edits: [
       {
-        file: 'workers/lane/overtaking.ts',
-        find: 'const ids = await laneStore.window(lease, MOST_JOBS);',
-        replace: 'const ids = await laneStore.head(lease.lane, MOST_JOBS);',
+        file: 'workers/lane/scheduler.ts',
+        find: 'const done = deliveries.flatMap(({ id }) => (left.has(id) ? [] : [id]));',
+        replace: 'const done = deliveries.map(({ id }) => id);',
       },
     ],
   },
@@ -102,9 +119,12 @@ export const mutations: readonly Mutation[] = [
     fault: 'two transactions hold envelopes of one lane at the same time',
     edits: [
       {
-        file: 'workers/lane/scheduler.ts',
-        find: 'const isFree = (one: HandedIn) => !lanesOf(one).some((lane) => lanesInWork.has(lane));',
-        replace: 'const isFree = (_one: HandedIn) => true;',
+        file: 'workers/lane/lane-worker.ts',
+        find: 'void this.#lookAhead(lease, batch.signal);',
+        replace:
+          'void this.#lookAhead(lease, batch.signal);\n' +
+          '      const others = window.envelopes().slice(1);\n' +
+          '      void scheduler.step({ lane: this.#lane, envelopes: () => others });',
       },
     ],
   },
@@ -114,8 +134,8 @@ export const mutations: readonly Mutation[] = [
     edits: [
       {
         file: 'workers/lane/lane-worker.ts',
-        find: '    await mine.applied();\n',
-        replace: '',
+        find: "if (isDone() && (isOver || this.#closing.signal.aborted)) return 'finish';",
+        replace: "if (isOver || this.#closing.signal.aborted) return 'finish';",
       },
     ],
   },

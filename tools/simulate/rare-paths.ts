@@ -336,6 +336,11 @@ const rarePaths: readonly RarePath[] = [
       what === 'window' && details.first!.some((id) => applied.has(id)),
   },
   {
+    name: 'a worker goes on under the lease of an envelope that has taken effect',
+    isEssential: true,
+    isTaken: ({ what, details }, { applied }) => what === 'window' && applied.has(details.job!),
+  },
+  {
     name: 'a web process is killed',
     isEssential: true,
     isTaken: ({ what, details }) => what === 'fault' && details.kind === 'kill' && details.role === 'web',

@@ -101,6 +101,13 @@ export class Accounts implements AccountsView {
     return Math.max(1, objects * known, objects + bytes / BYTES_PER_UNIT);
   }
 
+  /** Whether it is known what the objects of all of these workspaces take. */
+  areMeasured(workspaceIds: Iterable<string>): boolean {
+    for (const workspaceId of workspaceIds)
+      if (this.#accounts.get(workspaceId)?.unitsPerObject === undefined) return false;
+    return true;
+  }
+
   mostObjects(workspaceId: string): number {
     return this.#accounts.get(workspaceId)?.mostObjects ?? Number.POSITIVE_INFINITY;
   }

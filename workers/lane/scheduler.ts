@@ -43,6 +43,9 @@ const WAIT_MS = 20;
 /** Fewest objects of a first round: what is loaded for more would be loaded again in the next one. */
 const LEAST_ROUND = 2;
 
+/** Objects of a first round where it is not known yet what those of a workspace take. */
+const FIRST_ROUND = 64;
+
 /** SQLSTATEs of a statement that took too long, and of a lock that somebody holds. */
 const STATEMENT_TIMEOUT = '57014';
 const LOCK_TIMEOUT = '55P03';
@@ -246,11 +249,16 @@ export class Scheduler {
     const isSlow = objects.size === 1 && this.#slow.has(only!);
     const expected = this.accounts.unitsIn(milliseconds);
     const count = [...objects.values()].reduce((sum, its) => sum + its, 0);
+    const isMeasured = this.accounts.areMeasured(objects.keys());
+    // What is loaded for more than there is time for is loaded again.
+    const size = Math.min(
+      isMeasured ? count : FIRST_ROUND,
+      units > 2 * expected ? Math.max(LEAST_ROUND, Math.floor((count * expected) / units)) : count,
+    );
     return {
       milliseconds,
       ...(shares.size > 0 && { shares }),
-      // What is loaded for more than there is time for is loaded again.
-      ...(units > 2 * expected && { size: Math.max(LEAST_ROUND, Math.floor((count * expected) / units)) }),
+      ...(size < count && { size }),
       limits: isShared && !isSlow ? SHARED_LIMITS : LIMITS,
     };
   }
