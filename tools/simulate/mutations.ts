@@ -53,6 +53,11 @@ export const mutations: readonly Mutation[] = [
         find: 'const ids = await laneStore.window(lease, most);',
         replace: 'const ids = await laneStore.head(lease.lane, most);',
       },
+      {
+        file: 'workers/lane/lane-worker.ts',
+        find: 'laneStore.complete(lease, done).catch(() => true);',
+        replace: 'laneStore.complete(lease, done).then(() => true, () => true);',
+      },
     ],
   },
   {

@@ -177,20 +177,23 @@ export interface PartSize {
  * @param bytes of the text of the envelope, which are shared over its objects
  */
 export function partsOf(envelope: Envelope, bytes: number): Map<string, PartSize> {
-  const owners = ownersOf(envelope);
-  const count = Array.isArray(envelope?.objects) ? envelope.objects.length : 0;
-  if (owners.size === 1) {
-    const [owner] = owners;
-    return new Map([[owner!, { objects: count, bytes }]]);
-  }
+  const requests: unknown = envelope?.requests;
+  const objects: unknown = envelope?.objects;
+  const count = Array.isArray(objects) ? objects.length : 0;
+  if (count === 0 || !Array.isArray(requests)) return new Map([[NIL_UUID, { objects: count, bytes }]]);
+  const owner: unknown = requests[0]?.workspace_id;
+  // Nearly all envelopes are of one workspace.
+  if (isVersionedUuid(owner) && requests.every((request) => request?.workspace_id === owner))
+    return new Map([[owner as string, { objects: count, bytes }]]);
   const parts = new Map<string, PartSize>();
-  const known = envelope.requests.map((request) => ownerOf(isKnown(request) ? request : undefined));
+  const owners = requests.map((request) => ownerOf(isKnown(request) ? request : undefined));
   for (const place of requestPlaces(envelope)) {
-    const owner = (typeof place === 'number' && known[place]) || NIL_UUID;
-    const part = parts.get(owner) ?? { objects: 0, bytes: 0 };
+    // It may name anything: `length` is no place.
+    const its = (typeof place === 'number' && owners[place]) || NIL_UUID;
+    const part = parts.get(its) ?? { objects: 0, bytes: 0 };
     part.objects++;
     part.bytes += bytes / count;
-    parts.set(owner, part);
+    parts.set(its, part);
   }
   return parts;
 }

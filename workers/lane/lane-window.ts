@@ -110,10 +110,11 @@ export class LaneWindow {
 
   /**
    * Takes a snapshot of the lane. Keeps what it has while the queue does not answer. Never rejects.
-   * @returns false: the lease is lost, and what was known is forgotten
+   * @returns false: the lease is lost, and what was known is forgotten; or another one is held by now
    */
   look(lease: Lease): Promise<boolean> {
     const look = this.#looking.then(async () => {
+      if (this.#lease !== lease) return false;
       if (this.#afterSlow.isWaiting()) return true;
       const seen = this.#afterSlow.timed(this.#look(lease));
       return (await within(SLOW_MS, seen).catch(() => this.#afterSlow.after(SLOW_MS))) ?? true;
@@ -140,11 +141,10 @@ export class LaneWindow {
       return false;
     }
     this.#most = ids.length < LEAST_JOBS ? LEAST_JOBS : MOST_JOBS;
-    // A look under an earlier lease shows what was there then.
-    if (this.#lease !== lease) return true;
+    if (this.#lease !== lease) return false;
     this.#seeTags(ids);
     await this.#readData(lease, ids);
-    if (this.#lease !== lease) return true;
+    if (this.#lease !== lease) return false;
     this.#show(ids);
     return true;
   }

@@ -133,7 +133,11 @@ export class LaneWorker implements Service {
     const window = this.#window;
     const isDone = () => window.isDone(lease.id);
     const ends = performance.now() + LONGEST_LEASE_MS;
-    while (await window.look(lease)) {
+    let removal: Promise<boolean> | true = true;
+    for (;;) {
+      // Sent together: the look need not wait for the removal.
+      const [isHeld, isSeen] = await Promise.all([removal, window.look(lease)]);
+      if (!isHeld || !isSeen) break;
       const isOver = window.envelopes().length === 0 || performance.now() > ends;
       if (isDone() && (isOver || this.#closing.signal.aborted)) return 'finish';
       if (this.#closing.signal.aborted) return 'giveBack';
@@ -149,18 +153,18 @@ export class LaneWorker implements Service {
       if (step.kind === 'abandoned') return 'giveBack';
       if (step.kind === 'waits') {
         if (isDone()) return 'finish';
+        removal = true;
         await rest(step.milliseconds, this.#closing.signal);
         continue;
       }
       const done = window.note(step).filter((job) => job !== lease.id);
       // What could not be removed is skipped when it is handed out.
-      const isHeld = done.length === 0 || (await laneStore.complete(lease, done).catch(() => true));
-      if (isHeld) continue;
-      const end = isDone() ? 'finish' : 'giveBack';
-      window.forget();
-      return end;
+      removal = done.length === 0 || laneStore.complete(lease, done).catch(() => true);
     }
-    return 'giveBack';
+    // Another worker has the lane, or may have.
+    const end = isDone() ? 'finish' : 'giveBack';
+    window.forget();
+    return end;
   }
 
   /** Reads what waits in the lane while a batch is applied, so that the next one need not wait for it. */

@@ -1,0 +1,111 @@
+import { v7 as uuidv7 } from 'uuid';
+import { expect, test } from 'vitest';
+import type { LaneStore, Lease } from '../../src/queue/lane-store.ts';
+import { envelopeId } from '../../src/queue/lanes.ts';
+import { decodeEnvelope, READS, type WireEnvelope } from '../../src/queue/wire.ts';
+import { Accounts } from '../../workers/lane/accounts.ts';
+import { LaneWindow } from '../../workers/lane/lane-window.ts';
+import { event } from './batch.ts';
+
+interface Stored {
+  id: string;
+  data: WireEnvelope;
+}
+
+const objectsOf = new Map<number, unknown[]>();
+
+/** An envelope of a workspace with so many objects, which envelopes share. */
+function stored(workspaceId: string, count = 1): Stored {
+  const objects = objectsOf.get(count) ?? Array.from({ length: count }, () => event('ann'));
+  objectsOf.set(count, objects);
+  const request = { request_id: uuidv7(), workspace_id: workspaceId, accepted_at: '2026-01-02T03:04:05Z' };
+  const data = { requests: [request], objects };
+  return { id: envelopeId([workspaceId]), data: data as unknown as WireEnvelope };
+}
+
+/** A lane in memory, whose first envelope is leased. */
+function scene(first: Stored, waiting: Stored[]) {
+  const lane = { waiting, isHeld: true, read: 0 };
+  const laneStore: Pick<LaneStore, 'window' | 'read'> = {
+    window: async (_, most) => (lane.isHeld ? lane.waiting.slice(0, most).map(({ id }) => id) : undefined),
+    async read(_, ids) {
+      lane.read += ids.length;
+      const known = new Map(lane.waiting.map((one) => [one.id, one]));
+      return ids.map((id) => {
+        const one = known.get(id);
+        return one && { ...one, timestamp: 0, characters: JSON.stringify(one.data).length };
+      });
+    },
+  };
+  const window = new LaneWindow({
+    ...{ laneStore, accounts: new Accounts(), lane: 0, reads: READS },
+    deliver: (id, wire) => ({ id, lane: 0, envelope: decodeEnvelope(wire) }),
+  });
+  const lease: Lease = { lane: 0, id: first.id, token: 'own' };
+  window.begin(lease, first.data);
+  return { lane, lease, window };
+}
+
+const [noisy, quiet] = [uuidv7(), uuidv7()];
+const range = (length: number) => Array.from({ length }, (_, index) => index);
+
+test('G5: a lane reads the data of about one transaction, however many envelopes wait', async () => {
+  const waiting = range(4000).map(() => stored(noisy, 1000));
+  const { lane, lease, window } = scene(stored(noisy, 1000), waiting);
+  for (let looks = 0; looks < 20; looks++) expect(await window.look(lease)).toBe(true);
+  expect(window.envelopes()).toHaveLength(4001);
+  expect(lane.read).toBeLessThanOrEqual(16);
+});
+
+test('G8: a lane reads the envelope of a quiet workspace behind thousands of another one', async () => {
+  const last = stored(quiet);
+  const { lane, lease, window } = scene(stored(noisy, 1000), [
+    ...range(3000).map(() => stored(noisy, 1000)),
+    last,
+  ]);
+  for (let looks = 0; looks < 3; looks++) await window.look(lease);
+  expect(window.envelopes().at(-1)).toMatchObject({ id: last.id });
+  expect(window.envelopes().at(-1)!.parts?.get(quiet)?.objects).toBe(1);
+  expect(lane.read).toBeLessThan(64);
+});
+
+test('G3: a lane forgets everything when its lease is lost', async () => {
+  const { lane, lease, window } = scene(stored(noisy), [stored(noisy), stored(quiet)]);
+  await window.look(lease);
+  expect(window.envelopes()).toHaveLength(3);
+  lane.isHeld = false;
+  expect(await window.look(lease)).toBe(false);
+  expect(window.envelopes()).toEqual([]);
+  lane.isHeld = true;
+  expect(await window.look(lease)).toBe(false);
+});
+
+test('G3: a snapshot is used whole: an envelope that appears in front of others takes its place', async () => {
+  const [first, second, late] = [stored(noisy), stored(noisy), stored(noisy)];
+  const { lane, lease, window } = scene(stored(noisy), [first, second]);
+  await window.look(lease);
+  lane.waiting = [first, late, second];
+  await window.look(lease);
+  expect(window.envelopes().map(({ id }) => id)).toEqual([lease.id, first.id, late.id, second.id]);
+});
+
+test('an envelope that took effect is not shown again while it still waits', async () => {
+  const next = stored(noisy);
+  const { lease, window } = scene(stored(noisy), [next]);
+  await window.look(lease);
+  expect(window.note({ kind: 'applied', done: [lease.id, next.id], left: new Map() })).toEqual([
+    lease.id,
+    next.id,
+  ]);
+  await window.look(lease);
+  expect(window.envelopes()).toEqual([]);
+  expect(window.isDone(lease.id)).toBe(true);
+});
+
+test('what is left of an envelope is what the next batch finds', async () => {
+  const { lease, window } = scene(stored(noisy, 10), []);
+  await window.look(lease);
+  window.note({ kind: 'applied', done: [], left: new Map([[lease.id, new Map([[noisy, 4]])]]) });
+  await window.look(lease);
+  expect([...window.envelopes()[0]!.parts!]).toMatchObject([[noisy, { objects: 4 }]]);
+});
