@@ -71,7 +71,12 @@ test('what is left of shares is left of their envelopes', () => {
   const deliveries = sharesOf([shared]).flatMap((share) => share.deliveries);
   const applied = {
     ...{ kind: 'applied' as const, objects: 1, deadLetters: [], leavesTombstones: false, seconds: 1 },
-    used: { objects: new Map<string, number>(), loaded: new Map<string, number>(), isCut: false },
+    used: {
+      objects: new Map<string, number>(),
+      loaded: new Map<string, number>(),
+      isCut: false,
+      nextRound: 2,
+    },
   };
   const left = new Map([[deliveries[0]!.id, new Map([[first, 2]])]]);
   expect(together(deliveries, [{ ...applied, left }, applied])).toMatchObject({

@@ -36,6 +36,8 @@ export interface Applied {
   count: number;
   /** Those that could not be applied; their dead letters are written. */
   refused: RefusedObject[];
+  /** Objects that the next round would look at. */
+  size: number;
   /** Bytes of stored attributes that were loaded, by workspace. */
   loaded: Map<string, number>;
   /** Whether profiles were merged, or were to be deleted: something may be left to do beside the lanes. */
@@ -50,6 +52,7 @@ export interface Applied {
 export function joinApplied(all: readonly Applied[]): Applied {
   return {
     count: all.reduce((sum, { count }) => sum + count, 0),
+    size: all.at(-1)?.size ?? SMALL_ROUND,
     loaded: sumOf(all.map(({ loaded }) => loaded)),
     refused: all.flatMap(({ refused }) => refused),
     leavesTombstones: all.some(({ leavesTombstones }) => leavesTombstones),
@@ -98,7 +101,7 @@ async function logged(written: Written, { streamed }: Terms): Promise<StreamEntr
  * @throws whatever the store says; then the transaction is spoilt
  */
 export async function applySome(tx: Connection, items: WorkItem[], terms: Terms): Promise<Applied> {
-  const rounds: Round[] = [];
+  const rounds: Applied[] = [];
   let count = 0;
   let size = Math.min(items.length, terms.size ?? items.length);
   while (count < items.length && (count === 0 || performance.now() < terms.until)) {
@@ -108,16 +111,11 @@ export async function applySome(tx: Connection, items: WorkItem[], terms: Terms)
     count += round.count;
     size = round.count < wanted.length ? round.size : size * 4;
   }
-  return joinApplied(rounds);
-}
-
-interface Round extends Applied {
-  /** Objects that the next round would look at. */
-  size: number;
+  return { ...joinApplied(rounds), size };
 }
 
 /** Applies as many of the objects as one round can be about. */
-async function applyRound(tx: Connection, wanted: WorkItem[], terms: Terms): Promise<Round> {
+async function applyRound(tx: Connection, wanted: WorkItem[], terms: Terms): Promise<Applied> {
   const { poison, until, now } = terms;
   const began = performance.now();
   const { changes, round } = await load(tx, wanted, terms);

@@ -155,4 +155,6 @@ export interface Usage {
   loaded: Map<string, number>;
   /** Whether the batch ended because its time was over. */
   isCut: boolean;
+  /** Objects that the next round would have looked at. */
+  nextRound: number;
 }

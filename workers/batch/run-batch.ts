@@ -140,7 +140,7 @@ async function run(
   };
 }
 
-function usageOf({ items, deadLetters }: Opened, { loaded, rest }: Done): Usage {
+function usageOf({ items, deadLetters }: Opened, { loaded, rest, size }: Done): Usage {
   const objects = new Map<string, number>();
   const add = (workspaceId: string, count: number) =>
     objects.set(workspaceId, (objects.get(workspaceId) ?? 0) + count);
@@ -150,7 +150,7 @@ function usageOf({ items, deadLetters }: Opened, { loaded, rest }: Done): Usage 
     for (const { workspaceId } of one.items) add(workspaceId, -1);
     for (const { workspaceId } of one.deadLetters) add(workspaceId, -1);
   }
-  return { objects, loaded, isCut: rest.length > 0 };
+  return { objects, loaded, isCut: rest.length > 0, nextRound: size };
 }
 
 type Commit = () => Promise<unknown>;

@@ -121,7 +121,7 @@ function untouched({ workspaceId, deliveries }: Share, { isCut }: { isCut: boole
   const leftOf = ({ envelope }: Delivery) => partsOf(envelope, 0).get(workspaceId)?.objects ?? 0;
   return {
     ...{ kind: 'applied', objects: 0, deadLetters: [], leavesTombstones: false, seconds: 0 },
-    used: { objects: new Map(), loaded: new Map(), isCut },
+    used: { objects: new Map(), loaded: new Map(), isCut, nextRound: Number.POSITIVE_INFINITY },
     left: new Map(deliveries.map((delivery) => [delivery.id, new Map([[workspaceId, leftOf(delivery)]])])),
   };
 }
@@ -156,6 +156,7 @@ export function together(deliveries: readonly Delivery[], results: readonly Batc
       objects: new Map(applied.flatMap(({ used }) => [...used.objects])),
       loaded: new Map(applied.flatMap(({ used }) => [...used.loaded])),
       isCut: applied.some(({ used }) => used.isCut),
+      nextRound: Math.min(...applied.map(({ used }) => used.nextRound)),
     },
     ...(left.size > 0 && { left }),
   };

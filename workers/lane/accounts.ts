@@ -33,6 +33,8 @@ interface Account {
   /** Units of an object, from recent batches; undefined: not measured yet. */
   unitsPerObject: number | undefined;
   mostObjects: number;
+  /** Objects of the first round of its next batch; undefined: all. */
+  firstRound: number | undefined;
   isApart: boolean;
   /** Milliseconds of the next rest, and when the present one ends. */
   rest: number;
@@ -89,11 +91,6 @@ export class Accounts implements AccountsView {
   /** Units by which a virtual time is ahead of that of the process. */
   ahead(servedUntil: number): number {
     return Math.max(0, servedUntil - this.#virtualTime);
-  }
-
-  /** Units that the process does in so many milliseconds. */
-  unitsIn(milliseconds: number): number {
-    return this.#pace * milliseconds;
   }
 
   unitsOf(workspaceId: string, { objects, bytes }: PartSize): number {
@@ -162,6 +159,16 @@ export class Accounts implements AccountsView {
     }
   }
 
+  /** Objects that the first round of the workspace's next batch looks at; undefined: all. */
+  firstRound(workspaceId: string): number | undefined {
+    return this.#accounts.get(workspaceId)?.firstRound;
+  }
+
+  /** A batch of this workspace alone has ended, and the next round would have looked at so many objects. */
+  noteRound(workspaceId: string, objects: number | undefined): void {
+    this.#accountOf(workspaceId).firstRound = objects;
+  }
+
   /** A batch of several workspaces has failed: each is tried by itself. */
   part(workspaceIds: Iterable<string>): void {
     for (const workspaceId of workspaceIds) this.#accountOf(workspaceId).isApart = true;
@@ -197,6 +204,7 @@ export class Accounts implements AccountsView {
       servedUntil: this.#virtualTime,
       unitsPerObject: undefined,
       mostObjects: Number.POSITIVE_INFINITY,
+      firstRound: undefined,
       isApart: false,
       rest: FIRST_REST_MS,
       restsUntil: 0,

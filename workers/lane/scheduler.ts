@@ -40,9 +40,6 @@ const STALE_MS = 20;
 /** Milliseconds until a lane in which nothing may take effect is looked at again. */
 const WAIT_MS = 20;
 
-/** Fewest objects of a first round: what is loaded for more would be loaded again in the next one. */
-const LEAST_ROUND = 2;
-
 /** Objects of a first round where it is not known yet what those of a workspace take. */
 const FIRST_ROUND = 64;
 
@@ -76,6 +73,8 @@ export type Step =
   | { kind: 'abandoned' };
 
 const NOTHING_YET: Step & { kind: 'applied' } = { kind: 'applied', done: [], left: new Map() };
+
+const NO_SHARES: ReadonlyMap<string, number> = new Map();
 
 const UNKNOWN: Failed = { times: 0, signature: undefined };
 
@@ -243,29 +242,39 @@ export class Scheduler {
   }
 
   #partFor({ batch, isShared }: Chosen): Part {
-    const milliseconds = isShared ? SLICE_MS : PART_MS;
-    const { shares, objects, units } = batch;
-    const [only] = objects.keys();
-    const isSlow = objects.size === 1 && this.#slow.has(only!);
-    const expected = this.accounts.unitsIn(milliseconds);
-    const count = [...objects.values()].reduce((sum, its) => sum + its, 0);
-    const isMeasured = this.accounts.areMeasured(objects.keys());
-    // What is loaded for more than there is time for is loaded again.
-    const size = Math.min(
-      isMeasured ? count : FIRST_ROUND,
-      units > 2 * expected ? Math.max(LEAST_ROUND, Math.floor((count * expected) / units)) : count,
-    );
+    const { objects } = batch;
+    const [first, ...others] = objects.keys();
+    const only = others.length === 0 ? first : undefined;
+    const isSlow = only !== undefined && this.#slow.has(only);
+    const size = this.#firstRound(objects, only);
+    const shares = this.#sharesOf(batch, only);
     return {
-      milliseconds,
+      milliseconds: isShared ? SLICE_MS : PART_MS,
       ...(shares.size > 0 && { shares }),
-      ...(size < count && { size }),
+      ...(size !== undefined && { size }),
       limits: isShared && !isSlow ? SHARED_LIMITS : LIMITS,
     };
   }
 
+  /** What a first round loads for more than there is time for is loaded again. */
+  #firstRound(objects: Batch['objects'], only: string | undefined): number | undefined {
+    const known = only === undefined ? undefined : this.accounts.firstRound(only);
+    return known ?? (this.accounts.areMeasured(objects.keys()) ? undefined : FIRST_ROUND);
+  }
+
+  /**
+   * A workspace that has a batch of its own has it until its time is over: rounds of many objects on the same users load each
+   * of them once.
+   */
+  #sharesOf({ shares }: Batch, only: string | undefined): ReadonlyMap<string, number> {
+    const most = only === undefined ? 0 : this.accounts.mostObjects(only);
+    if (only === undefined) return shares;
+    return most < Number.POSITIVE_INFINITY ? new Map([[only, most]]) : NO_SHARES;
+  }
+
   #charge(
     { batch, bytes }: Chosen,
-    { used: { objects, loaded, isCut } }: BatchResult & { kind: 'applied' },
+    { used: { objects, loaded, isCut, nextRound } }: BatchResult & { kind: 'applied' },
     milliseconds: number,
   ): void {
     const units = new Map<string, number>();
@@ -275,6 +284,8 @@ export class Scheduler {
       units.set(workspaceId, count + (text + (loaded.get(workspaceId) ?? 0)) / BYTES_PER_UNIT);
     }
     this.accounts.charge({ units, objects, milliseconds, isCut });
+    const [only, ...others] = batch.objects.keys();
+    if (others.length === 0) this.accounts.noteRound(only!, isCut ? nextRound : undefined);
   }
 
   /** Applies a part of one envelope by itself. */
