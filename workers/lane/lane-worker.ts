@@ -25,8 +25,9 @@ const WATCHED_PART = 1 / 8;
 /** Milliseconds for which a lane goes on under the lease of an envelope that has taken effect. */
 const LONGEST_LEASE_MS = 500;
 
-/** Milliseconds between two looks at the lane during a batch: the first, and the longest. */
+/** Milliseconds between two looks at the lane during a batch: the first, and the longest while others send and otherwise. */
 const FIRST_PAUSE_MS = 4;
+const LONGEST_SHARED_PAUSE_MS = 25;
 const LONGEST_PAUSE_MS = 250;
 
 export interface LaneContext {
@@ -169,8 +170,10 @@ export class LaneWorker implements Service {
 
   /** Reads what waits in the lane while a batch is applied, so that the next one need not wait for it. */
   async #lookAhead(lease: Lease, over: AbortSignal): Promise<void> {
+    const { accounts } = this.#context.scheduler;
     for (const nextPause = backOff(FIRST_PAUSE_MS, LONGEST_PAUSE_MS); ; ) {
-      await rest(nextPause(), over);
+      const longest = accounts.slice() === undefined ? LONGEST_PAUSE_MS : LONGEST_SHARED_PAUSE_MS;
+      await rest(Math.min(nextPause(), longest), over);
       if (over.aborted || !(await this.#window.look(lease))) return;
     }
   }

@@ -145,7 +145,7 @@ export class Scheduler {
     let chosen = this.#choose(view);
     if (this.#abandon.signal.aborted) return { kind: 'abandoned' };
     if (!chosen) return { kind: 'waits', milliseconds: WAIT_MS };
-    const slot = await this.#slotFor(chosen);
+    const slot = await this.#slotFor(view, chosen);
     try {
       if (slot.waited > STALE_MS) {
         await view.refresh?.();
@@ -218,9 +218,10 @@ export class Scheduler {
     return { lane, batch, deliveries, isShared: slice !== undefined, bytes };
   }
 
-  #slotFor({ lane, batch }: Chosen): Promise<Slot> {
+  #slotFor(view: LaneView, { lane, batch }: Chosen): Promise<Slot> {
     const isTroubled = batch.isTroubled || this.#failing.has(keyOf(lane, batch));
-    return (isTroubled ? this.#slotsOfTroubled : this.#slots).take(this.accounts.ahead(batch.start));
+    const servedUntil = () => this.#choose(view)?.batch.start ?? Number.POSITIVE_INFINITY;
+    return (isTroubled ? this.#slotsOfTroubled : this.#slots).take(servedUntil);
   }
 
   async #applyTogether(chosen: Chosen): Promise<Step> {

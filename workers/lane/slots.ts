@@ -1,6 +1,6 @@
 /** What waits for a slot. */
 interface Waiting {
-  debt: number;
+  servedUntil(): number;
   begin(): void;
 }
 
@@ -11,6 +11,9 @@ export interface Slot {
   waited: number;
 }
 
+/** Waiting lanes that are compared when a slot is free: those that have waited longest. */
+const COMPARED = 8;
+
 /** The transactions that a process runs at once. A freed slot goes to whoever was served least. */
 export class Slots {
   #free: number;
@@ -20,11 +23,11 @@ export class Slots {
     this.#free = count;
   }
 
-  /** @param debt units by which the work is ahead of others */
-  async take(debt: number): Promise<Slot> {
+  /** @param servedUntil virtual time at which the work would begin; asked when a slot is free, because more may have come */
+  async take(servedUntil: () => number): Promise<Slot> {
     const asked = performance.now();
     if (this.#free > 0) this.#free--;
-    else await new Promise<void>((begin) => this.#waiting.push({ debt, begin }));
+    else await new Promise<void>((begin) => this.#waiting.push({ servedUntil, begin }));
     let isHeld = true;
     const release = () => {
       if (isHeld) this.#release();
@@ -35,8 +38,12 @@ export class Slots {
 
   #release(): void {
     let next = 0;
-    for (const [place, { debt }] of this.#waiting.entries())
-      if (debt < this.#waiting[next]!.debt) next = place;
+    let least = Number.POSITIVE_INFINITY;
+    for (const [place, { servedUntil }] of this.#waiting.slice(0, COMPARED).entries()) {
+      const its = this.#waiting.length > 1 ? servedUntil() : 0;
+      // Of those that were served as much, the first has waited longest.
+      if (its < least) [next, least] = [place, its];
+    }
     const [first] = this.#waiting.splice(next, 1);
     if (first) first.begin();
     else this.#free++;
