@@ -59,7 +59,7 @@ const rooms: Record<string, string[]> = {
   metrics: ['platform', 'queue', 'processes'],
   'workers/batch': ['metrics', 'platform', 'schemas', 'profile', 'jobs', 'store', 'queue'],
   'workers/fence': ['metrics', 'platform', 'jobs', 'store', 'queue'],
-  'workers/lane': ['platform', 'profile', 'store', 'queue', 'workers/batch', 'workers/fence'],
+  'workers/lane': ['metrics', 'platform', 'profile', 'store', 'queue', 'workers/batch', 'workers/fence'],
   'workers/upkeep': ['platform', 'store', 'queue', 'retention', 'workers/batch'],
   'workers/jobs': ['platform', 'store'],
   'workers/streams': ['platform', 'profile', 'store', 'processes', 'streams', 'workers/jobs'],

@@ -21,25 +21,28 @@ export interface Mutation {
 export const mutations: readonly Mutation[] = [
   {
     name: 'overtakes-own-workspace',
-    fault: 'an envelope is applied before an earlier one of its workspace whose data have not been read',
+    fault: 'a batch takes a later envelope of a workspace in the place of one that is too large',
     edits: [
       {
         file: 'workers/lane/next-batch.ts',
-        find: '      unread.add(tag);\n',
-        replace: '',
+        find: '      if (!isFirst && this.#exceeds(size)) return;\n',
+        replace: '      if (!isFirst && this.#exceeds(size)) continue;\n',
+      },
+      {
+        file: 'workers/lane/next-batch.ts',
+        find: 'return this.#objects + objects > this.#limits.objects',
+        replace: 'return objects > 3 || this.#objects + objects > this.#limits.objects',
       },
     ],
   },
   {
-    name: 'window-topped-up',
-    fault: 'what a snapshot of the lane shows is put behind what an earlier one has shown',
+    name: 'batch-in-another-order',
+    fault: 'the envelopes of a batch are applied in another order than that of the lane',
     edits: [
       {
-        file: 'workers/lane/lane-window.ts',
-        find: '    this.#show(ids);\n',
-        replace:
-          '    const before = this.#envelopes.flatMap(({ job }) => (job === lease.id ? [] : [job]));\n' +
-          '    this.#show([...before, ...ids.filter((id) => !before.includes(id))]);\n',
+        file: 'workers/lane/next-batch.ts',
+        find: 'sort((one, other) => one - other);\n    return {',
+        replace: 'sort((one, other) => other - one);\n    return {',
       },
     ],
   },
