@@ -5,18 +5,22 @@ import { envelopeId } from '../../src/queue/lanes.ts';
 import { decodeEnvelope, READS, type WireEnvelope } from '../../src/queue/wire.ts';
 import { Accounts } from '../../workers/lane/accounts.ts';
 import { LaneWindow } from '../../workers/lane/lane-window.ts';
-import { event } from './batch.ts';
 
 interface Stored {
   id: string;
   data: WireEnvelope;
 }
 
+const event = () => ({
+  ...{ kind: 'events', id: uuidv7(), index: 0, identifier: { external_id: 'ann' } },
+  ...{ name: 'visited', time: '2026-01-02T03:04:05.000Z' },
+});
+
 const objectsOf = new Map<number, unknown[]>();
 
 /** An envelope of a workspace with so many objects, which envelopes share. */
 function stored(workspaceId: string, count = 1): Stored {
-  const objects = objectsOf.get(count) ?? Array.from({ length: count }, () => event('ann'));
+  const objects = objectsOf.get(count) ?? Array.from({ length: count }, event);
   objectsOf.set(count, objects);
   const request = { request_id: uuidv7(), workspace_id: workspaceId, accepted_at: '2026-01-02T03:04:05Z' };
   const data = { requests: [request], objects };
