@@ -5,7 +5,7 @@ import { checkPostgres } from '../../src/admin/doctor/stores.ts';
 import { startEmbeddedPostgres } from '../../src/embedded/postgres.ts';
 import { createLog } from '../../src/platform/log.ts';
 import { migrate } from '../../src/processes/migrate.ts';
-import { createCoalescer } from '../../workers/batch/coalescer.ts';
+import { Scheduler } from '../../workers/lane/scheduler.ts';
 import { createWorkerMetrics } from '../../workers/metrics.ts';
 import { temporaryFolder, useMadeCluster, waitUntil } from '../setup/fixtures.ts';
 import { createWorkspace } from '../setup/workspace.ts';
@@ -19,7 +19,7 @@ test('a bit flipped in a page of users is reported by worker and doctor, and not
   const before = openPool(first.url);
   const workspace = await createWorkspace(before);
   const ann = () => deliver(workspace, [attributes('ann', { set: { plan: 'gold' } })]);
-  const worker = createCoalescer(before, { metrics: createWorkerMetrics(), log: silent });
+  const worker = new Scheduler(before, { metrics: createWorkerMetrics(), log: silent });
   await worker.apply(ann());
   const { rows } = await before.query("select pg_relation_filepath('profiles') as file");
   await before.end();
@@ -42,8 +42,8 @@ test('a bit flipped in a page of users is reported by worker and doctor, and not
   const lines: unknown[] = [];
   const log = createLog('test', 'silent');
   log.error = (_: unknown, message?: unknown) => void lines.push(message);
-  const coalescer = createCoalescer(pool, { metrics: createWorkerMetrics(), log });
-  void coalescer.apply(ann());
+  const scheduler = new Scheduler(pool, { metrics: createWorkerMetrics(), log });
+  void scheduler.apply(ann());
   await waitUntil(() => lines.includes('not applied yet: Postgres read a damaged page'), {
     what: 'the damage in the log of the worker',
   });
@@ -52,5 +52,5 @@ test('a bit flipped in a page of users is reported by worker and doctor, and not
   // The object waits in its lane until the page is restored.
   expect(await readDeadLetters(pool)).toEqual([]);
   await expect(readSums(pool, workspace)).rejects.toThrow('invalid page');
-  coalescer.abandon();
+  scheduler.abandon();
 });
