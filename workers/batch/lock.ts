@@ -50,7 +50,7 @@ const ROUND_BYTES = 524_288;
 
 /** How often the rounds of a batch may take a user in hand, on average; up to as many bytes each. */
 const AGAIN = 2;
-const MOST_ROUND_BYTES = 4 * ROUND_BYTES;
+const MOST_ROUND_BYTES = 8 * ROUND_BYTES;
 
 /** What is known of whoever is overwritten only: that it is little. */
 const LITTLE = { names: new Set<string>(), values: {}, bytes: 0 };
