@@ -16,7 +16,7 @@ const FOUND_BY: Readonly<Record<string, number>> = {
   'completed-with-objects-left': 1,
   'cut-envelope-from-the-start': 1,
   'fence-before-the-last-lane': 5,
-  'claims-what-is-applied': 2,
+  'claims-what-is-applied': 1,
   'one-lane-in-two-transactions': 1,
   'finished-before-applied': 1,
   'add-reported-too-early': 1,

@@ -13,7 +13,7 @@ afterAll(() => pool.end());
 
 const whole = {
   log: silent,
-  part: { milliseconds: Number.POSITIVE_INFINITY, late: new Set<string>(), isForOthers: false },
+  part: { milliseconds: Number.POSITIVE_INFINITY },
 };
 const seen = (change: Partial<AcceptedEvent>): AcceptedEvent => ({ ...event('ada', 'seen'), ...change });
 

@@ -4,7 +4,7 @@ import { type Json, jsonBytesAtLeast } from '../../src/profile/json.ts';
 import type { LaneStore, Lease, StoredEnvelope } from '../../src/queue/lane-store.ts';
 import { SHARED, tagIn, tagOf } from '../../src/queue/lanes.ts';
 import { versionOf, type WireEnvelope } from '../../src/queue/wire.ts';
-import { type Delivery, ledgerKey } from '../batch/open.ts';
+import { type Delivery, fenceOf, ledgerKey } from '../batch/open.ts';
 import type { Accounts } from './accounts.ts';
 import {
   ENOUGH_BYTES,
@@ -242,9 +242,11 @@ export class LaneWindow {
     const id = ledgerKey(job);
     const tag = tagIn(job);
     // At a fence the lane has to stand itself, and at what another worker has to apply.
-    if (data?.fence !== undefined || versionOf(data) > reads) return { id, job, tag, isBarrier: true };
+    if (versionOf(data) > reads) return { id, job, tag, isBarrier: true };
+    const delivery = deliver(job, data);
+    if (fenceOf(delivery)) return { id, job, tag, isBarrier: true };
     const bytes = characters ?? jsonBytesAtLeast((data?.objects ?? null) as Json);
-    const known = { ...waiting(deliver(job, data), bytes), job, tag };
+    const known = { ...waiting(delivery, bytes), job, tag };
     for (const workspaceId of known.parts!.keys()) accounts.see(tagOf(workspaceId));
     this.#typical += (this.#sizeOf(known) - this.#typical) / 8;
     return known;
