@@ -114,6 +114,30 @@ describe('G8: beside a transaction of another lane that waits', () => {
   });
 });
 
+test('G8: a workspace whose transactions conflict does not delay another workspace of its lane', async () => {
+  const { pool: own, workspace } = await createStore();
+  const quiet = await createWorkspace(own, crypto.randomUUID());
+  await makeTriggers(own, [
+    `create function conflict() returns trigger language plpgsql as $$
+    begin
+      if not exists (select from profiles where external_id = 'bob') then
+        raise exception 'conflict' using errcode = 'serialization_failure';
+      end if;
+      return new;
+    end $$`,
+    `create trigger conflict before insert on events
+      for each row when (new.name = 'conflicts') execute function conflict()`,
+  ]);
+  const metrics = createWorkerMetrics();
+  const scheduler = new Scheduler(own, { metrics, log: silent });
+  await scheduler.apply(deliver(workspace, [event('ann', 'conflicts')]), deliver(quiet, [point('bob')]));
+  expect(await readSums(own, workspace)).toMatchObject({ events: 1 });
+  expect(await readSums(own, quiet)).toMatchObject({ points: 1 });
+  // Together, and once alone: that took ten attempts while the whole lane waited.
+  expect((await metrics.retries.get()).values[0]!.value).toBeLessThanOrEqual(2);
+  await own.end();
+});
+
 test('G3: what waits of a lane stays behind its part in work, also when transactions are small and slow', async () => {
   const { url, pool: own, workspace } = await createStore();
   await makeTriggers(own, [

@@ -334,12 +334,19 @@ export class Scheduler {
     if (isOurStatement(error)) return this.#split(chosen, UNKNOWN);
     if (limits === SHARED_LIMITS && this.#noteTimeout(chosen, error)) return NOTHING_YET;
     const times = await failing.failures.count(error);
+    const [only, ...others] = batch.objects.keys();
     if (times > 0 && (fault === 'lasting' || times >= triesOf(error))) {
       log.error({ err: error, envelopes }, 'batch failed repeatedly; retrying its objects individually');
       for (const [workspaceId, objects] of batch.objects) this.accounts.shrink(workspaceId, objects);
       return this.#split(chosen, failing.failures.sofar());
     }
     if (this.#abandon.signal.aborted) return { kind: 'abandoned' };
+    // The store applies the objects of others meanwhile.
+    if (times > 0 && others.length > 0) return this.#split(chosen, UNKNOWN);
+    if (times > 0) {
+      this.accounts.letRest(only!);
+      return NOTHING_YET;
+    }
     return { kind: 'waits', milliseconds: failing.nextWait() };
   }
 
