@@ -31,6 +31,9 @@ export const ENOUGH_BYTES = 4_194_304;
 /** Transactions at once: a third one finds both cores busy, or the disk. Those that failed before are not counted. */
 const MAX_TRANSACTIONS = 2;
 
+/** Units of a batch that takes little time beside two transactions that take a slice each. */
+const SMALL_BATCH = 64;
+
 /** Limits while a second workspace sends: what takes longer is found out without the others. */
 export const SHARED_LIMITS: Limits = { statement: 400, lock: 200 };
 
@@ -116,6 +119,8 @@ export class Scheduler {
   readonly #pool: Pool;
   readonly #options: SchedulerOptions;
   readonly #slots: Slots;
+  /** Of small batches while others send: they need not wait for a slice of somebody else to end. */
+  readonly #slotsOfSmall: Slots | undefined;
   /** Of those that failed before: what is slow or hopeless keeps nobody else from taking effect. */
   readonly #slotsOfTroubled: Slots;
   readonly #abandon = new AbortController();
@@ -134,7 +139,9 @@ export class Scheduler {
     // One connection stays for everything else that this process asks the store.
     const connections = Math.max(1, pool.options.max - 1);
     this.#slots = new Slots(Math.min(MAX_TRANSACTIONS, connections));
-    this.#slotsOfTroubled = new Slots(Math.max(1, connections - MAX_TRANSACTIONS));
+    const small = connections > MAX_TRANSACTIONS + 1 ? 1 : 0;
+    this.#slotsOfSmall = small > 0 ? new Slots(small) : undefined;
+    this.#slotsOfTroubled = new Slots(Math.max(1, connections - MAX_TRANSACTIONS - small));
     this.#attempts = new Attempts({ pool, processId, log });
     const report = this.#report.bind(this);
     this.#apart = new Apart({ pool, attempts: this.#attempts, metrics, log, report });
@@ -218,10 +225,15 @@ export class Scheduler {
     return { lane, batch, deliveries, isShared: slice !== undefined, bytes };
   }
 
-  #slotFor(view: LaneView, { lane, batch }: Chosen): Promise<Slot> {
-    const isTroubled = batch.isTroubled || this.#failing.has(keyOf(lane, batch));
+  #slotFor(view: LaneView, chosen: Chosen): Promise<Slot> {
     const servedUntil = () => this.#choose(view)?.batch.start ?? Number.POSITIVE_INFINITY;
-    return (isTroubled ? this.#slotsOfTroubled : this.#slots).take(servedUntil);
+    return this.#slotsFor(chosen).take(servedUntil);
+  }
+
+  #slotsFor({ lane, batch, isShared }: Chosen): Slots {
+    if (batch.isTroubled || this.#failing.has(keyOf(lane, batch))) return this.#slotsOfTroubled;
+    const isSmall = isShared && batch.units <= SMALL_BATCH;
+    return (isSmall && !this.#slots.hasFree && this.#slotsOfSmall) || this.#slots;
   }
 
   async #applyTogether(chosen: Chosen): Promise<Step> {

@@ -23,6 +23,10 @@ export class Slots {
     this.#free = count;
   }
 
+  get hasFree(): boolean {
+    return this.#free > 0;
+  }
+
   /** @param servedUntil virtual time at which the work would begin; asked when a slot is free, because more may have come */
   async take(servedUntil: () => number): Promise<Slot> {
     const asked = performance.now();
