@@ -184,7 +184,7 @@ async function instantiateEngine(): Promise<void> {
   });
 }
 
-/** Unrefs the engine's timers. Its lock timeout of 10 s is never cleared and would keep the process alive. */
+/** Calls `unref` on the engine's timers. Its lock timeout of 10 s is never cleared and would keep the process alive. */
 function unreferencedTimers(): object {
   const names = Object.keys(engineModule).filter((name) => name.startsWith('__wbg_setTimeout_'));
   return Object.fromEntries(
