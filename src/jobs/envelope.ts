@@ -193,7 +193,7 @@ function newAddresses({ standard }: AcceptedAttributes): Identifier[] {
 
 /**
  * Fields of every identity operation: one object per element of the request's array. Identifiers are
- * normalized; the worker decides what depends on stored data.
+ * normalized; decisions that depend on stored data are left to the worker.
  */
 interface IdentityBase {
   /** UUIDv7 assigned by web: the id of the object's dead letter and of its outcome. */

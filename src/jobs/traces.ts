@@ -4,7 +4,7 @@ import { type AcceptedObject, type Envelope, keysOf, requestPlaces } from './env
 
 /**
  * Codes of the request arrays that objects come from, as stored in the ledger. They are permanent.
- * `service_ids` stands for the wire name of the service's own ids.
+ * `service_ids` has another name on the wire, see SERVICE_ID_FIELD.
  */
 export const inputArrays = {
   attributes: 1,
@@ -80,7 +80,7 @@ export interface Trace {
   objects: { input_array: InputArray; index: number }[];
   /** Number of objects of the whole request. The remaining ones are in other envelopes. */
   total: number;
-  /** API key that sent the request. Absent if it had none, or if an earlier release wrote the trace. */
+  /** API key that sent the request. Absent if it had no key, or if an earlier release wrote the trace. */
   key_id?: string;
 }
 
