@@ -29,6 +29,10 @@ const rooms: Record<string, string[]> = {
     ...['errors', 'platform', 'schemas', 'profile', 'jobs'],
     ...['preferences', 'integrations', 'store', 'generated'],
   ],
+  resources: [
+    ...['platform', 'schemas', 'profile', 'integrations', 'object-store', 'streams', 'store', 'retention'],
+    ...['embedded', 'generated'],
+  ],
   docs: ['platform', 'profile'],
   import: [
     'errors',
@@ -48,14 +52,24 @@ const rooms: Record<string, string[]> = {
   ],
   board: [
     ...['generated', 'platform', 'schemas', 'profile', 'jobs'],
-    ...['preferences', 'integrations', 'store', 'queue', 'processes', 'operations', 'streams'],
+    ...['preferences', 'integrations', 'store', 'queue', 'processes', 'operations', 'resources'],
   ],
   admin: [
     ...['platform', 'schemas', 'profile', 'jobs', 'integrations', 'generated'],
     ...['store', 'queue', 'embedded', 'processes', 'operations', 'import', 'object-store', 'export'],
-    ...['retention', 'streams'],
+    ...['retention', 'resources'],
   ],
-  start: ['admin', 'platform', 'profile', 'integrations', 'processes', 'embedded', 'store', 'queue'],
+  start: [
+    'admin',
+    'resources',
+    'platform',
+    'profile',
+    'integrations',
+    'processes',
+    'embedded',
+    'store',
+    'queue',
+  ],
   metrics: ['platform', 'queue', 'processes'],
   'workers/batch': ['metrics', 'platform', 'schemas', 'profile', 'jobs', 'store', 'queue'],
   'workers/fence': ['metrics', 'platform', 'jobs', 'store', 'queue'],

@@ -1,12 +1,11 @@
 import path from 'node:path';
 import { type Command, InvalidArgumentError } from 'commander';
-import { DateTime } from 'luxon';
-import { validate } from 'uuid';
+
 import { startedByNpm } from '../platform/environment.ts';
-import { codeOf } from '../platform/format.ts';
-import { isAddressOrSubnet } from '../platform/listen.ts';
+
 import { MAX_EXTERNAL_ID_BYTES } from '../profile/identifier.ts';
-import { type Permission, permissions, workspacePermissions } from '../schemas/permissions.ts';
+import { MAX_NAME, readCount, readDay, readId, readName } from '../resources/fields.ts';
+import { InvalidValue, Refusal, refuseTaken } from '../resources/refusal.ts';
 
 /** The files of the command; within another program it has its plain name. */
 const OWN_FILES = ['cli.js', 'penstock', 'penstock.cjs'];
@@ -66,31 +65,20 @@ export function described(command: Command, { sentence, example }: Description):
   return command.description(sentence).addHelpText('after', `\nExample:\n  $ ${PENSTOCK} ${example}`);
 }
 
-/** What the person at the command line has to know and can change; its one line is all that is printed. */
-export class Refusal extends Error {
-  override name = 'Refusal';
-}
+export { Refusal, refuseTaken };
 
-/** For `catch`: what is unique and there already is refused with these words; anything else goes on. */
-export function refuseTaken(words: string): (error: unknown) => never {
-  return (error) => {
-    throw ['P2002', '23505'].includes(codeOf(error) ?? '') ? new Refusal(words) : error;
+/** Makes a parser of Commander of a reader of values. */
+const parserOf =
+  <T>(read: (text: string) => T) =>
+  (text: string): T => {
+    try {
+      return read(text);
+    } catch (error) {
+      throw error instanceof InvalidValue ? new InvalidArgumentError(error.message) : error;
+    }
   };
-}
 
-/** The largest value of a Postgres integer. */
-const MAX_INTEGER = 2_147_483_647;
-
-/** Characters that a name may have: it has to fit a line of a table. */
-const MAX_NAME = 255;
-
-export function parseName(text: string): string {
-  const name = text.trim();
-  if (name === '' || name.length > MAX_NAME) {
-    throw new InvalidArgumentError(`A name must have 1 to ${MAX_NAME} characters.`);
-  }
-  return name;
-}
+export const parseName = parserOf(readName);
 
 /** As the edge takes it: every character of it counts. */
 export function parseExternalId(text: string): string {
@@ -109,62 +97,15 @@ export function parseReason(text: string): string {
   return reason;
 }
 
-export function parseCount(text: string): number {
-  const count = Number(text);
-  if (text.trim() === '' || !Number.isInteger(count) || count < 1 || count > MAX_INTEGER) {
-    throw new InvalidArgumentError(`Must be a whole number from 1 to ${MAX_INTEGER}.`);
-  }
-  return count;
-}
+export const parseCount = parserOf(readCount);
 
-export function parseId(text: string): string {
-  if (!validate(text)) throw new InvalidArgumentError('An id must be a UUID.');
-  return text.toLowerCase();
-}
+export const parseId = parserOf(readId);
 
 export function parseIds(text: string, before: string[] = []): string[] {
   return [...before, parseId(text)];
 }
 
-/** A day in UTC, as usage is counted. */
-export function parseDay(text: string): Date {
-  const day = DateTime.fromFormat(text, 'yyyy-MM-dd', { zone: 'utc' });
-  if (!day.isValid) throw new InvalidArgumentError('A day must be written as YYYY-MM-DD.');
-  return day.toJSDate();
-}
-
-/** Names from the list of permissions, or `all` for each of them. */
-export function parsePermissions(text: string): Permission[] {
-  const names = listOf(text);
-  if (names.includes('all')) return [...permissions];
-  const unknown = names.filter((name) => !permissions.some((permission) => permission === name));
-  if (unknown.length > 0 || names.length === 0) {
-    const wrong = unknown.length > 0 ? `Unknown permission: ${unknown.join(', ')}. ` : '';
-    throw new InvalidArgumentError(`${wrong}The permissions are: all, ${permissions.join(', ')}.`);
-  }
-  return permissions.filter((permission) => names.includes(permission));
-}
-
-/** Names from the list of what a dashboard account may do in a workspace. */
-export function parseWorkspacePermissions(text: string): string[] {
-  const names = listOf(text);
-  const unknown = names.filter((name) => !workspacePermissions.includes(name));
-  if (unknown.length > 0 || names.length === 0) {
-    const wrong = unknown.length > 0 ? `Unknown workspace permission: ${unknown.join(', ')}. ` : '';
-    throw new InvalidArgumentError(`${wrong}The permissions are: ${workspacePermissions.join(', ')}.`);
-  }
-  return names;
-}
-
-/** What a header holds as it is. */
-export function parseOrigin(text: string): string {
-  if (!/^[!-~]{1,255}$/.test(text)) {
-    throw new InvalidArgumentError(
-      'An origin must have 1 to 255 visible ASCII characters, for example https://idp.example.',
-    );
-  }
-  return text;
-}
+export const parseDay = parserOf(readDay);
 
 /** Of a page, without a slash at the end. */
 export function parseBaseUrl(text: string): string {
@@ -172,22 +113,4 @@ export function parseBaseUrl(text: string): string {
     throw new InvalidArgumentError('Must be a URL that starts with http:// or https://.');
   }
   return text.replace(/\/+$/, '');
-}
-
-/** IP addresses and CIDR subnets, each as Node's own block list understands it. */
-export function parseIpAllowlist(text: string): string[] {
-  const entries = listOf(text);
-  const wrong = entries.filter((entry) => !isAddressOrSubnet(entry));
-  if (wrong.length > 0 || entries.length === 0) {
-    const named = wrong.length > 0 ? `Invalid: ${wrong.join(', ')}. ` : '';
-    throw new InvalidArgumentError(
-      `${named}An entry must be an IP address or a subnet, for example 10.0.0.0/8.`,
-    );
-  }
-  return entries;
-}
-
-function listOf(text: string): string[] {
-  const entries = text.split(',').map((entry) => entry.trim());
-  return [...new Set(entries.filter((entry) => entry !== ''))];
 }

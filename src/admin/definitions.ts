@@ -1,42 +1,9 @@
-import type { Prisma, Segment, SubscriptionGroup } from '../generated/prisma/client.ts';
+import type { Prisma, Segment } from '../generated/prisma/client.ts';
 import { newId } from '../platform/ids.ts';
 import type { Definition } from '../profile/segment.ts';
 import type { Database } from '../store/database.ts';
 import { refuseTaken } from './command.ts';
 import { change } from './installation.ts';
-
-export interface NewGroup {
-  /** Absent: a new one. */
-  id?: string | undefined;
-  workspaceId: string;
-  name: string;
-  channel: string;
-}
-
-/**
- * Creates a subscription group.
- * @throws {Refusal} if the name is taken
- */
-export function createGroup(
-  database: Database,
-  { id = newId(), workspaceId, name, channel }: NewGroup,
-): Promise<SubscriptionGroup> {
-  return change(database, async (tx) => ({
-    result: await tx.subscriptionGroup.create({ data: { id, workspaceId, name, channel } }),
-    entries: [
-      {
-        action: 'subscription_groups.create',
-        subject: { kind: 'subscription_group', id },
-        workspaceId,
-        detail: { name, channel },
-      },
-    ],
-  })).catch(
-    refuseTaken(
-      `this workspace already has a group with the name '${name}' (archived groups keep their names)`,
-    ),
-  );
-}
 
 export interface NewSegment {
   /** Absent: a new one. */

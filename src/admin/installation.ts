@@ -6,7 +6,8 @@ import { type Config, readConfig } from '../platform/config.ts';
 import { START_COMMAND } from '../platform/files.ts';
 import { codeOf, describeFailure } from '../platform/format.ts';
 import { findDatabaseUrl } from '../processes/dependencies.ts';
-import { type Actor, type AuditEntry, auditIn } from '../store/audit.ts';
+import { type Changed, change as changeAs } from '../resources/change.ts';
+import type { Actor } from '../store/audit.ts';
 import type { Database } from '../store/database.ts';
 import { openDatabase } from '../store/open-database.ts';
 import { PENSTOCK, Refusal } from './command.ts';
@@ -122,24 +123,13 @@ export function commandLine(): Actor {
   return { kind: 'operator', name: userInfo().username, via: 'command_line' };
 }
 
-/** What a change has made, and the entries that tell of it. */
-interface Changed<T> {
-  result: T;
-  /** None: nothing has changed. */
-  entries: AuditEntry[];
-}
-
 /**
  * Commits what `work` does by Prisma together with its entries in the audit, or neither.
  * @throws what `work` throws
  */
 export function change<T>(
-  { prisma }: Database,
+  database: Database,
   work: (tx: Prisma.TransactionClient) => Promise<Changed<T>>,
 ): Promise<T> {
-  return prisma.$transaction(async (tx) => {
-    const { result, entries } = await work(tx);
-    if (entries.length > 0) await auditIn(tx, commandLine(), entries);
-    return result;
-  });
+  return changeAs({ database, actor: commandLine() }, work);
 }

@@ -1,6 +1,8 @@
 import { Command, CommanderError } from 'commander';
 import { packageVersion } from '../platform/files.ts';
 import { describeFailure } from '../platform/format.ts';
+import { descriptions, type Noun } from '../resources/index.ts';
+import type { Resource } from '../resources/resource.ts';
 import { PENSTOCK, type Programs } from './command.ts';
 
 type Add = (program: Command, programs: Programs) => void;
@@ -12,6 +14,15 @@ interface Group {
   heading: string;
   nouns: Record<string, () => Promise<Add>>;
 }
+
+/** Loads the description of a resource, and makes its commands. */
+const described = (noun: Noun) => async (): Promise<Add> => {
+  const [resource, { addResource }] = await Promise.all([
+    descriptions[noun](),
+    import('./resource-commands.ts'),
+  ]);
+  return (program) => void addResource(program, resource as Resource);
+};
 
 /**
  * The nouns by group, in the order of the help. A command line that begins with a noun loads the file of that noun only,
@@ -43,7 +54,7 @@ const groups: Group[] = [
     heading: 'Users and data:',
     nouns: {
       users: async () => (await import('./commands/users.ts')).addUsers,
-      groups: async () => (await import('./commands/subscriptions.ts')).addGroups,
+      groups: described('groups'),
       'phone-numbers': async () => (await import('./commands/subscriptions.ts')).addPhoneNumbers,
       'preference-centers': async () => (await import('./commands/subscriptions.ts')).addPreferenceCenters,
       segments: async () => (await import('./commands/segments.ts')).addSegments,
@@ -55,22 +66,22 @@ const groups: Group[] = [
   {
     heading: 'Workspaces and access:',
     nouns: {
-      companies: async () => (await import('./commands/companies.ts')).addCompanies,
-      workspaces: async () => (await import('./commands/companies.ts')).addWorkspaces,
-      keys: async () => (await import('./commands/keys.ts')).addKeys,
+      companies: described('companies'),
+      workspaces: async () => (await import('./commands/workspaces.ts')).addWorkspaces,
+      keys: described('keys'),
       limits: async () => (await import('./commands/limits.ts')).addLimits,
       usage: async () => (await import('./commands/limits.ts')).addUsage,
       accounts: async () => (await import('./commands/accounts.ts')).addAccounts,
-      teams: async () => (await import('./commands/companies.ts')).addTeams,
-      'permission-sets': async () => (await import('./commands/companies.ts')).addPermissionSets,
-      'scim-tokens': async () => (await import('./commands/accounts.ts')).addScimTokens,
+      teams: described('teams'),
+      'permission-sets': described('permission-sets'),
+      'scim-tokens': described('scim-tokens'),
     },
   },
   {
     heading: 'Connections:',
     nouns: {
       integrations: async () => (await import('./commands/integrations.ts')).addIntegrations,
-      streams: async () => (await import('./commands/streams.ts')).addStreams,
+      streams: described('streams'),
     },
   },
   {

@@ -10,6 +10,7 @@ import type { GroupCommit } from '../queue/enqueue.ts';
 import { type LaneProducer, type LayoutSettings, QueueUnavailable } from '../queue/lanes.ts';
 import { describeLoss } from '../queue/loss.ts';
 import type { createWaitingSearch } from '../queue/waiting-search.ts';
+import { isRight, type Permit } from '../resources/rights.ts';
 import type { Actor } from '../store/audit.ts';
 import { type Database, storable } from '../store/database.ts';
 import { isPostgresAway } from '../store/error-cause.ts';
@@ -26,8 +27,7 @@ export interface ConsoleServices {
   database: Database;
   connection: QueueConnection;
   producer: LaneProducer;
-  config: LayoutSettings &
-    Pick<Config, 'BOARD_URL' | 'SERVICE_ID_FIELD' | 'VENDOR_RULES' | 'QUEUE_TIMEOUT_MS' | 'DATA_DIR'>;
+  config: LayoutSettings & Config;
   /** Sessions of BOARD_USER. */
   operators: OperatorSessions;
   /** What the queue has lost and nobody has confirmed. */
@@ -69,7 +69,7 @@ export interface Visit<Services> {
 
 /** What a visit ends with: a page, another page's address, a file, or a document of somebody else to be shown in a frame. */
 export type Reply =
-  | { title: string; body: Html; status?: number; refresh?: number }
+  | { title: string; body: Html; status?: number; refresh?: number; notice?: string }
   | { to: string }
   | { framed: string }
   | FileReply;
@@ -78,11 +78,8 @@ export type Reply =
 export interface Page<Services = ConsoleServices> {
   method: 'get' | 'post';
   path: string;
-  /**
-   * What a person needs in one workspace at least. `anyone`: to have signed in; `company`: to administer a company, which
-   * the operator does for all; `operator`: to be that one.
-   */
-  right: Right | 'anyone' | 'company' | 'operator';
+  /** What a person needs, of a right in one workspace at least. */
+  right: Permit;
   /** Bytes that its form may have, where that is more than usual. */
   mostBytes?: number;
   handle(visit: Visit<Services>): Promise<Reply>;
@@ -191,7 +188,7 @@ async function serve<Services extends Pick<ConsoleServices, 'config' | 'loss' | 
   const actor = actorOf(viewer, request);
   const { right } = page;
   const findWorkspace = async (idOrName: string) =>
-    Object.hasOwn(rights, right) ? viewer.find(right as Right, idOrName) : undefined;
+    isRight(right) ? viewer.find(right, idOrName) : undefined;
   const visit = { services, viewer, actor, origin: originOf(request, services), workspaces, findWorkspace };
   const reply = await page.handle({ ...visit, params, query, field, fields });
   response.set('Cache-Control', 'no-store');
@@ -205,7 +202,7 @@ async function serve<Services extends Pick<ConsoleServices, 'config' | 'loss' | 
     const loss = services.loss();
     const { title, body, status = 200, refresh } = reply;
     const alarm = loss && describeLoss(loss);
-    const notice = noticeOf(query('done'));
+    const notice = reply.notice ?? noticeOf(query('done'));
     response.status(status).send(shell({ title, body, path: request.path, viewer, notice, alarm, refresh }));
   }
 }
@@ -248,6 +245,16 @@ export const viewerOf = (response: Response) => response.locals.viewer as Viewer
 export function lacking(right: Right): Sorry {
   const names = rights[right].map((name) => `'${name}'`).join(' or ');
   return new Sorry(403, `Your account needs the permission ${names} in a workspace.`);
+}
+
+/** @throws {Sorry} for whoever lacks the permit, of a right in the workspace */
+export function requirePermit(
+  { viewer }: Pick<Visit<unknown>, 'viewer'>,
+  permit: Permit,
+  workspaceId: string,
+): void {
+  if (!isRight(permit)) enter(permit, viewer);
+  else if (!viewer.can(permit, workspaceId)) throw lacking(permit);
 }
 
 /** For who has every right there is. */

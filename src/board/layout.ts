@@ -2,28 +2,76 @@ import { grouped } from '../platform/format.ts';
 import { Html, html, type Part, pageHead } from '../platform/html.ts';
 import type { Json } from '../profile/json.ts';
 import { MASK } from '../profile/masked.ts';
-import type { Right, Viewer, Workspace } from './access.ts';
+import { isRight, type Permit } from '../resources/rights.ts';
+import type { Viewer, Workspace } from './access.ts';
 import { assetPath } from './files.ts';
 
-/** The pages that the navigation leads to, and the right without which one is not shown. */
-const places: { path: string; name: string; right?: Right | 'company' }[] = [
-  { path: '/', name: 'Health' },
-  { path: '/users', name: 'Users', right: 'users' },
-  { path: '/requests', name: 'Requests', right: 'delivery' },
-  { path: '/dead-letters', name: 'Dead letters', right: 'delivery' },
-  { path: '/refused-objects', name: 'Refused objects', right: 'delivery' },
-  { path: '/syncs', name: 'Syncs', right: 'syncs' },
-  { path: '/streams', name: 'Streams', right: 'syncs' },
-  { path: '/groups', name: 'Groups', right: 'groups' },
-  { path: '/segments', name: 'Segments', right: 'segments' },
-  { path: '/exports', name: 'Exports', right: 'segments' },
-  { path: '/preference-centers', name: 'Preference centers', right: 'centers' },
-  { path: '/workspaces', name: 'Workspaces', right: 'usage' },
-  { path: '/keys', name: 'API keys', right: 'keys' },
-  { path: '/accounts', name: 'Accounts', right: 'company' },
-  { path: '/audit', name: 'Audit', right: 'company' },
-  { path: '/queues', name: 'Queues' },
+interface Place {
+  path: string;
+  name: string;
+  /** Absent: everybody sees it. */
+  permit?: Permit;
+}
+
+/** The pages that the navigation leads to, in three groups. */
+const places: { group: string; pages: Place[] }[] = [
+  {
+    group: 'Users',
+    pages: [
+      { path: '/users', name: 'Users', permit: 'users' },
+      { path: '/segments', name: 'Segments', permit: 'segments' },
+      { path: '/groups', name: 'Groups', permit: 'groups' },
+      { path: '/preference-centers', name: 'Preference centers', permit: 'centers' },
+      { path: '/exports', name: 'Exports', permit: 'segments' },
+    ],
+  },
+  {
+    group: 'Data',
+    pages: [
+      { path: '/requests', name: 'Requests', permit: 'delivery' },
+      { path: '/refused-objects', name: 'Refused objects', permit: 'delivery' },
+      { path: '/dead-letters', name: 'Dead letters', permit: 'delivery' },
+      { path: '/syncs', name: 'Syncs', permit: 'syncs' },
+      { path: '/streams', name: 'Streams', permit: 'syncs' },
+    ],
+  },
+  {
+    group: 'Operate',
+    pages: [
+      { path: '/', name: 'Health' },
+      { path: '/queues', name: 'Queues' },
+      { path: '/workspaces', name: 'Workspaces', permit: 'usage' },
+      { path: '/keys', name: 'API keys', permit: 'keys' },
+      { path: '/accounts', name: 'Accounts', permit: 'company' },
+      { path: '/permission-sets', name: 'Permission sets', permit: 'company' },
+      { path: '/teams', name: 'Teams', permit: 'company' },
+      { path: '/scim-tokens', name: 'SCIM tokens', permit: 'company' },
+      { path: '/companies', name: 'Companies', permit: 'operator' },
+      { path: '/audit', name: 'Audit', permit: 'company' },
+    ],
+  },
 ];
+
+function isOpenTo(viewer: Viewer, permit: Permit = 'anyone'): boolean {
+  if (isRight(permit)) return viewer.workspacesWith(permit).length > 0;
+  if (permit === 'company') return viewer.full;
+  return permit === 'anyone' || viewer.accountId === undefined;
+}
+
+/** The groups that have a page for the viewer. */
+function menu(viewer: Viewer, isPresent: (path: string) => boolean): Html[] {
+  return places.flatMap(({ group, pages }) => {
+    const open = pages.filter(({ permit }) => isOpenTo(viewer, permit));
+    if (open.length === 0) return [];
+    const id = `menu-${group.toLowerCase()}`;
+    return [
+      html`<section><p class="group" id="${id}">${group}</p><ul aria-labelledby="${id}">${open.map(
+        ({ path, name }) =>
+          html`<li><a href="${path}"${isPresent(path) && html` aria-current="page"`}>${name}</a></li>`,
+      )}</ul></section>`,
+    ];
+  });
+}
 
 export interface Shell {
   title: string;
@@ -42,7 +90,7 @@ export interface Shell {
 
 /** A whole page. */
 export function shell({ title, body, path, viewer, notice, alarm, refresh }: Shell): string {
-  const isPresent = (place: string) => (place === '/' ? path === '/' : path.startsWith(place));
+  const isPresent = (place: string) => path === place || (place !== '/' && path.startsWith(`${place}/`));
   return html`<!doctype html>
 <html lang="en">
 ${pageHead({ title, styles: [assetPath('console.css')], scripts: [assetPath('console.js')] })}
@@ -52,15 +100,8 @@ ${
   viewer &&
   html`<header class="side">
 <a class="brand" href="/">Penstock</a>
-<nav aria-label="Pages"><ul>${places
-    .filter(({ right }) =>
-      right === 'company' ? viewer.full : right === undefined || viewer.workspacesWith(right).length > 0,
-    )
-    .map(
-      ({ path: place, name }) =>
-        html`<li><a href="${place}"${isPresent(place) && html` aria-current="page"`}>${name}</a></li>`,
-    )}</ul></nav>
-<div class="who"><button type="button" class="quiet" data-theme-toggle hidden>Dark or light theme</button>
+<nav aria-label="Pages">${menu(viewer, isPresent)}</nav>
+<div class="who"><button type="button" class="quiet" data-theme-toggle hidden>Theme</button>
 <a href="/sessions">Sessions</a> <a href="/sign-out" title="${viewer.user}">Sign out</a></div>
 </header>`
 }

@@ -13,6 +13,8 @@ import { createLaneDepths } from '../queue/depth.ts';
 import { createGroupCommit } from '../queue/enqueue.ts';
 import { type LaneProducer, type LayoutSettings, laneCount } from '../queue/lanes.ts';
 import { createWaitingSearch } from '../queue/waiting-search.ts';
+import { descriptions, type Noun } from '../resources/index.ts';
+import type { Resource } from '../resources/resource.ts';
 import type { Database } from '../store/database.ts';
 import type { QueueLoss } from '../store/installation.ts';
 import { createAccounts } from './accounts.ts';
@@ -28,40 +30,28 @@ import { accountPages } from './pages/accounts.ts';
 import { auditPages } from './pages/audit.ts';
 import { deadLetterPages } from './pages/dead-letter.ts';
 import { deadLetterListPages } from './pages/dead-letters.ts';
-import { groupPages } from './pages/groups.ts';
+import { groupExtras } from './pages/groups.ts';
 import { healthPages } from './pages/health.ts';
 import { historyPages } from './pages/history.ts';
-import { keyPages } from './pages/keys.ts';
-import { permissionSetPages } from './pages/permission-sets.ts';
+import { permissionSetExtras, teamExtras } from './pages/holders.ts';
+import { keyExtras } from './pages/keys.ts';
 import { preferenceCenterPages } from './pages/preference-centers.ts';
 import { refusedObjectPages } from './pages/refused-objects.ts';
 import { requestPages } from './pages/requests.ts';
 import { exportPages, segmentPages } from './pages/segments.ts';
 import { sessionPages } from './pages/sign-in.ts';
-import { streamPages } from './pages/streams.ts';
 import { syncPages } from './pages/sync.ts';
 import { syncListPages } from './pages/syncs.ts';
-import { teamPages } from './pages/teams.ts';
 import { userActionPages, userPages } from './pages/user.ts';
 import { userListPages } from './pages/users.ts';
 import { workspacePages } from './pages/workspaces.ts';
 import { createQueueBoard } from './queues.ts';
+import { type Extras, resourcePages } from './resource-pages.ts';
 import { createOperatorSessions } from './sessions.ts';
 import type { Account } from './sign-in.ts';
 
 interface BoardOptions {
-  config: OidcConfig &
-    LayoutSettings &
-    Pick<
-      Config,
-      | 'BOARD_HOST'
-      | 'BOARD_PORT'
-      | 'METRICS_TOKEN'
-      | 'SERVICE_ID_FIELD'
-      | 'VENDOR_RULES'
-      | 'QUEUE_TIMEOUT_MS'
-      | 'DATA_DIR'
-    >;
+  config: OidcConfig & LayoutSettings & Config;
   account: Account;
   connection: QueueConnection;
   database: Database;
@@ -160,6 +150,22 @@ export async function startBoard({
   };
 }
 
+/** What pages have besides the descriptions of their resources. */
+const extras: Partial<Record<Noun, Extras<{ id: string }>>> = {
+  groups: groupExtras,
+  keys: keyExtras,
+  'permission-sets': permissionSetExtras,
+  teams: teamExtras,
+};
+
+const described = (
+  await Promise.all(
+    Object.entries(descriptions).map(async ([noun, load]) =>
+      resourcePages((await load()) as Resource, extras[noun as Noun]),
+    ),
+  )
+).flat();
+
 /** Every route of the console. */
 export const pages: Page<PageServices>[] = [
   ...healthPages,
@@ -173,17 +179,13 @@ export const pages: Page<PageServices>[] = [
   ...deadLetterPages,
   ...syncListPages,
   ...syncPages,
-  ...streamPages,
-  ...groupPages,
   ...segmentPages,
   ...exportPages,
   ...preferenceCenterPages,
   ...workspacePages,
-  ...keyPages,
+  ...described,
   ...accountPages,
   ...accountGroupPages,
-  ...teamPages,
-  ...permissionSetPages,
   ...auditPages,
   ...sessionPages,
 ];

@@ -1,12 +1,13 @@
 import path from 'node:path';
-import { createGroup, createSegment } from '../admin/definitions.ts';
-import { findWorkspace } from '../admin/installation.ts';
+import { createSegment } from '../admin/definitions.ts';
+import { commandLine, findWorkspace } from '../admin/installation.ts';
 import { createIntegration } from '../admin/integrations/create.ts';
 import { patternOf } from '../integrations/schedule.ts';
 import { fileFormats, type SourceDefinition } from '../integrations/source.ts';
 import type { Config } from '../platform/config.ts';
 import type { SeedDefinitions } from '../processes/host.ts';
 import { readDefinition as readFilter } from '../profile/segment.ts';
+import { createGroup } from '../resources/groups.ts';
 import type { Database } from '../store/database.ts';
 
 type Source = Record<string, string> & { type: SourceDefinition['type'] };
@@ -14,9 +15,10 @@ type Source = Record<string, string> & { type: SourceDefinition['type'] };
 /** Creates the definitions of a seed in the first workspace, like the commands of `penstock`. */
 export async function seedDefinitions(database: Database, config: Config): Promise<SeedDefinitions> {
   const { id: workspaceId } = await findWorkspace(database, 'default');
+  const context = { database, actor: commandLine() };
   return {
     async subscriptionGroup({ id, name, channel }) {
-      return (await createGroup(database, { id, workspaceId, name, channel: String(channel) })).id;
+      return (await createGroup(context, { id, workspaceId, name, channel: String(channel) })).id;
     },
     async segment({ id, name, purpose = '', definition }) {
       const filter = readFilter(definition!);

@@ -1,4 +1,3 @@
-import { newId } from '../platform/ids.ts';
 import { type Actor, type AuditEntry, audited } from './audit.ts';
 import type { Connection, Pool } from './database.ts';
 
@@ -45,9 +44,8 @@ const makeTeamStatement = `
 export function makeTeam(
   pool: Pool,
   actor: Actor,
-  { workspaceId, companyId, name }: { workspaceId: string; companyId: string; name: string },
+  { id, workspaceId, companyId, name }: Change & { workspaceId: string; name: string },
 ): Promise<Ending> {
-  const id = newId();
   const entry = { action: 'teams.create' as const, subject: { kind: 'team', id }, workspaceId };
   return orTaken(() =>
     audited(pool, actor, async (tx) => {
@@ -114,10 +112,9 @@ export interface NewSet {
   permissions: string[];
 }
 
-/** Creates a permission set in the company. */
-export function makePermissionSet(pool: Pool, actor: Actor, set: NewSet): Promise<Ending> {
-  const { companyId, name, permissions } = set;
-  const id = newId();
+/** Makes a permission set of the company. */
+export function makePermissionSet(pool: Pool, actor: Actor, set: NewSet & Change): Promise<Ending> {
+  const { id, companyId, name, permissions } = set;
   const subject = { kind: 'permission_set', id };
   const entry = { action: 'permission_sets.create' as const, subject, companyId };
   return orTaken(() =>

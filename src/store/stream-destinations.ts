@@ -180,6 +180,28 @@ export async function listDestinations(
   return rows;
 }
 
+/** By primary key, once for each workspace. */
+const ownerStatement = `
+  select stream_destinations.workspace_id::text as owner
+  from stream_destinations
+  where stream_destinations.workspace_id = any($1::uuid[]) and stream_destinations.id = $2::uuid`;
+
+/** A destination of one of the workspaces. */
+export async function findDestination(
+  pool: Pool,
+  workspaceIds: readonly string[],
+  id: string,
+): Promise<DestinationRow | undefined> {
+  const { rows } = await pool.query<{ owner: string }>({
+    name: 'find-destination-owner',
+    text: ownerStatement,
+    values: [workspaceIds, id],
+  });
+  if (!rows[0]) return undefined;
+  const all = await listDestinations(pool, { workspaceId: rows[0].owner, limit: MAX_DESTINATIONS });
+  return all.find((one) => one.id === id);
+}
+
 const readSecretStatement = `
   select stream_destinations.secret
   from stream_destinations

@@ -1,14 +1,9 @@
 import { describe, expect, test } from 'vitest';
-import {
-  parseCount,
-  parseDay,
-  parseExternalId,
-  parseId,
-  parseIpAllowlist,
-  parseName,
-  parsePermissions,
-} from '../../src/admin/command.ts';
+import { parseCount, parseDay, parseExternalId, parseId, parseName } from '../../src/admin/command.ts';
+import { readIpAllowlist as parseIpAllowlist, readNames } from '../../src/resources/fields.ts';
 import { permissions } from '../../src/schemas/permissions.ts';
+
+const parsePermissions = readNames('permission', permissions, { all: true });
 
 describe('a name', () => {
   test('loses the blanks around it and has 1 to 255 characters', () => {

@@ -97,20 +97,21 @@ describe('the console in a browser', () => {
     await page.getByText('all of the workspace').waitFor();
     await settles('a count');
     await page.goto(`${url}/keys?workspace=${scene.hall}`);
-    await page.getByLabel('Name, for whoever').fill(hostile);
+    await page.locator('summary', { hasText: 'Create key' }).click();
+    await page.getByLabel('Name').fill(hostile);
     await page.getByRole('checkbox', { name: 'users.track', exact: true }).check();
     await page.getByRole('button', { name: 'Create key' }).click();
-    await page.getByText('Keep it now').waitFor();
+    await page.getByText('Copy the secret now').waitFor();
     await settles('a key that is shown once');
     await page.goto(`${url}${scene.places.find((one) => one.startsWith('/accounts/'))}`);
     await page.getByRole('button', { name: 'Invite' }).first().click();
     await page.getByText('Do not share the link').waitFor();
     await settles('an invitation that is shown once');
-    await page.goto(`${url}/teams`);
-    await page.getByLabel('Workspace').fill('nowhere');
-    await page.getByLabel('Name').last().fill('Berlin');
-    await page.getByRole('button', { name: 'Create team' }).click();
-    await page.getByText('must be the name or id').waitFor();
+    await page.goto(`${url}/permission-sets`);
+    await page.locator('summary', { hasText: 'Create permission set' }).click();
+    await page.getByLabel('Name').fill('Analysts');
+    await page.getByRole('button', { name: 'Create permission set' }).click();
+    await page.getByText('Permissions is required').waitFor();
     await settles('a sentence about what will not do');
     await page.close();
   }, 60_000);
@@ -118,17 +119,18 @@ describe('the console in a browser', () => {
   test('what follows an action has no finding either, be it done or refused', async () => {
     const page = await browser.newPage();
     await signIn(page, url);
-    for (const [allowlist, title] of [
-      ['nowhere', 'Invalid request'],
-      ['', 'API key created'],
+    for (const [allowlist, shown] of [
+      ['nowhere', 'Invalid: nowhere'],
+      ['', 'Copy the secret now'],
     ] as const) {
       await page.goto(`${url}/keys?workspace=${scene.hall}`);
+      await page.locator('summary', { hasText: 'Create key' }).click();
       await page.locator('[name=name]').fill(hostile);
-      await page.locator('[name=allowlist]').fill(allowlist);
+      await page.locator('[name=ip_allowlist]').fill(allowlist);
       await page.locator('[value="users.track"]').check();
       await page.getByRole('button', { name: 'Create key' }).click();
-      await page.getByRole('heading', { name: title }).waitFor();
-      expect([title, await troublesOf(page)]).toEqual([title, []]);
+      await page.getByText(shown).waitFor();
+      expect([shown, await troublesOf(page)]).toEqual([shown, []]);
     }
     await page.goto(`${url}/dead-letters/${scene.letter}`);
     await page.getByLabel('JSON').fill('{');

@@ -24,10 +24,10 @@ const actionsAbout = async (subject: string) =>
 
 describe('an API key', () => {
   const make = (visitor: Visitor, fields: Record<string, string>) =>
-    post(visitor, '/keys', { workspace: scene.shop, name: 'till 4', permission: 'users.track', ...fields });
+    post(visitor, '/keys', { workspace: scene.shop, name: 'till 4', permissions: 'users.track', ...fields });
 
   test('is made and shown once; the audit and the list know it without its secret', async () => {
-    const answer = await make(scene.operator, { allowlist: '10.0.0.0/8, 192.0.2.7' });
+    const answer = await make(scene.operator, { ip_allowlist: '10.0.0.0/8, 192.0.2.7' });
     const text = await answer.text();
     const [secret = ''] = /pk_[\w-]{43}/.exec(text) ?? [];
     const [, id = ''] = /href="\/keys\/([0-9a-f-]{36})"/.exec(text) ?? [];
@@ -48,9 +48,9 @@ describe('an API key', () => {
   test.each([
     ['a name', { name: ' ' }],
     ['a short name', { name: 'x'.repeat(256) }],
-    ['a permission that there is', { permission: 'everything' }],
-    ['an address that is one', { allowlist: '10.0.0.0/99' }],
-    ['fewer addresses', { allowlist: Array.from({ length: 101 }, (_, n) => `10.0.0.${n}`).join(',') }],
+    ['a permission that there is', { permissions: 'everything' }],
+    ['an address that is one', { ip_allowlist: '10.0.0.0/99' }],
+    ['fewer addresses', { ip_allowlist: Array.from({ length: 101 }, (_, n) => `10.0.0.${n}`).join(',') }],
     ['a workspace that there is', { workspace: uuidv7() }],
   ])('needs %s', async (_, fields) => {
     const before = await scene.query('select count(*) from api_keys');

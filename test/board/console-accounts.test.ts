@@ -70,20 +70,24 @@ test('what another company has is neither listed, nor shown, nor changed', async
     "insert into permission_sets (id, company_id, name, permissions) values ($1, $2, 'theirs alone', '{admin}')",
     ...[set, company],
   );
-  for (const path of ['/accounts', `/accounts?q=${email}`, '/teams'])
+  for (const path of ['/accounts', `/accounts?q=${email}`, '/permission-sets'])
     expect([
       path,
       (await page(admin, path)).text
         .replace(/value="[^"]*"/g, '')
-        .includes(path === '/teams' ? 'theirs alone' : `>${email}<`),
+        .includes(path === '/permission-sets' ? 'theirs alone' : `>${email}<`),
     ]).toEqual([path, false]);
-  for (const path of [`/accounts?company=${company}`, `/teams?company=${company}`, `/accounts/${id}`])
+  for (const path of [
+    `/accounts?company=${company}`,
+    `/permission-sets?company=${company}`,
+    `/accounts/${id}`,
+  ])
     expect([path, (await page(admin, path)).status]).toEqual([path, 404]);
   for (const action of ['invite', 'uninvite', 'sign_out'])
     expect((await post(admin, `/accounts/${id}`, { action })).status).toBe(404);
   expect(await actionsAbout(id)).toEqual([]);
   expect((await page(scene.operator, `/accounts?company=${company}`)).text).toContain(`>${email}<`);
-  expect((await page(scene.operator, `/teams?company=${company}`)).text).toContain('theirs alone');
+  expect((await page(scene.operator, `/permission-sets?company=${company}`)).text).toContain('theirs alone');
 });
 
 test('permissions by workspace are told by names, with their sets and teams, and markup is text', async () => {

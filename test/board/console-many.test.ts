@@ -61,7 +61,7 @@ describe.each(['BOARD_USER', 'a company administrator'])('behind a thousand othe
   test('acts in one', async () => {
     const letter = await scene.letterIn(scene.shop);
     expect((await post(visitor(), `/dead-letters/${letter}`, { action: 'replay' })).status).toBe(303);
-    const make = { workspace: scene.shop, name: 'till 5', permission: 'users.track' };
+    const make = { workspace: scene.shop, name: 'till 5', permissions: 'users.track' };
     expect((await post(visitor(), '/keys', make)).status).toBe(200);
   });
 
@@ -81,7 +81,9 @@ test('behind two hundred other companies one is found by its name or its id', as
   for (const which of [company, 'zebra and company']) {
     const { status, text } = await page(scene.operator, `/accounts?company=${encodeURIComponent(which)}`);
     expect([status, text.includes(`/accounts/${account}`)]).toEqual([200, true]);
-    expect((await page(scene.operator, `/teams?company=${encodeURIComponent(which)}`)).status).toBe(200);
+    expect((await page(scene.operator, `/permission-sets?company=${encodeURIComponent(which)}`)).status).toBe(
+      200,
+    );
     expect((await page(admin, `/accounts?company=${encodeURIComponent(which)}`)).status).toBe(404);
   }
   expect((await page(scene.operator, '/accounts?company=no+such')).status).toBe(404);

@@ -29,7 +29,7 @@ const longReads: Record<string, string> = {
 
 /** Statements that Prisma has sent. */
 const sent = new Map<string, unknown[]>();
-/** Each `file:line` of src/board and src/store that has asked Prisma for something. */
+/** Each `file:line` of src/board, src/resources and src/store that has asked Prisma for something. */
 const lines = new Set<string>();
 
 const ASKING =
@@ -38,7 +38,7 @@ const ASKING =
 /** A client whose questions are noted where they are asked: what they become is sent later, by nobody in particular. */
 function noting<T extends object>(client: T): T {
   const note = () => {
-    const stack = new Error().stack!.matchAll(/\/(src\/(?:board|store)\/[\w/-]+\.ts):(\d+)/g);
+    const stack = new Error().stack!.matchAll(/\/(src\/(?:board|resources|store)\/[\w/-]+\.ts):(\d+)/g);
     for (const [, file, line] of stack) lines.add(`${file}:${line}`);
   };
   const model = (given: object) =>
@@ -172,7 +172,12 @@ async function visitEverything(): Promise<void> {
       `/syncs/${integrationId}`,
       `/syncs/${integrationId}/runs/${oldRunId}`,
     ],
-    ...['/groups', `/groups?${within}&after=a`, '/preference-centers', `/preference-centers/${center}`],
+    ...[
+      '/groups',
+      `/groups?${within}&before=${newId()}`,
+      '/preference-centers',
+      `/preference-centers/${center}`,
+    ],
     ...[
       `/preference-centers/${center}/preview?user=${user!.external_id}`,
       '/workspaces',
@@ -188,7 +193,10 @@ async function visitEverything(): Promise<void> {
     ...[
       `/accounts/${account}`,
       '/teams',
-      `/teams?company=${owner}&sets_before=${newId()}&teams_before=${newId()}`,
+      `/teams?${within}&before=${newId()}`,
+      `/permission-sets?company=${owner}&before=${newId()}`,
+      `/scim-tokens?company=${owner}`,
+      ...['/companies', `/companies/${owner}`, '/streams', '/groups'],
     ],
     ...[
       `/teams/${team}`,
@@ -207,13 +215,31 @@ async function visitEverything(): Promise<void> {
     const { status } = await post(admin, where, fields);
     if (status >= 400) throw new Error(`${where} ${JSON.stringify(fields)}: ${status}`);
   };
-  await act('/keys', { workspace: workspaceId, name: 'till', permission: 'users.track' });
+  await act('/keys', { workspace: workspaceId, name: 'till', permissions: 'users.track' });
   const [made] = await query("select id, identifier from api_keys where name = 'till'");
   await act(`/keys/${made.id}`, { confirm: made.identifier });
   const limit = { bucket: 'scim', requests: '5', window_seconds: '5' };
   for (const action of ['set', 'reset'])
     await post(operator, `/workspaces/${workspaceId}`, { action, ...limit });
-  await act('/teams', { action: 'make_team', company: owner, workspace: workspaceId, name: 'Berlin' });
+  await act('/teams', { workspace: workspaceId, name: 'Berlin' });
+  await act('/permission-sets', { company: owner, name: 'Sees', permissions: 'view_segments' });
+  await act('/scim-tokens', { company: owner, origin: 'https://idp.example', name: 'Directory' });
+  const [directory] = await query("select id, identifier from scim_tokens where name = 'Directory'");
+  const { id: tokenId } = directory;
+  await act(`/scim-tokens/${tokenId}`, { action: 'rotate', confirm: directory.identifier });
+  const [rotated] = await query('select identifier from scim_tokens where id = $1', tokenId);
+  await act(`/scim-tokens/${tokenId}`, { action: 'revoke', confirm: rotated.identifier });
+  await act('/groups', { workspace: workspaceId, name: 'Hints', channel: 'email' });
+  const [group] = await query("select id from subscription_groups where name = 'Hints'");
+  await act(`/groups/${group.id}`, { workspace: workspaceId, confirm: 'Hints' });
+  await post(operator, '/companies', { name: 'Another company' });
+  const [sees] = await query("select id from permission_sets where name = 'Sees'");
+  await act(`/permission-sets/${sees.id}`, {
+    action: 'change',
+    name: 'Looks at',
+    permissions: 'view_segments',
+  });
+  await act(`/teams/${team}`, { action: 'rename', name: teamName });
   const give = { workspace: workspaceId };
   await act(`/accounts/${account}/permissions`, { action: 'give_set', ...give, set });
   await act(`/accounts/${account}/permissions`, {
@@ -249,7 +275,7 @@ async function visitEverything(): Promise<void> {
 }
 
 function linesThatAsk(): string[] {
-  return ['src/board', 'src/store'].flatMap((folder) =>
+  return ['src/board', 'src/resources', 'src/store'].flatMap((folder) =>
     readdirSync(path.join(packageRoot, folder), { recursive: true, encoding: 'utf8' })
       .filter((name) => name.endsWith('.ts'))
       .flatMap((name) => {

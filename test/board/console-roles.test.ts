@@ -133,8 +133,13 @@ describe('who may ask for which page', () => {
     ],
     ['get /streams', () => '/streams', syncs, 200, 200],
     ['post /streams', () => '/streams', syncs, 400, 400],
+    ['get /streams/:id', () => `/streams/${scene.stream}`, syncs, 200, 404],
+    ['post /streams/:id', () => `/streams/${scene.stream}`, syncs, 400, 404],
     ['get /groups', () => '/groups', groups, 200, 200],
     ['get /groups', () => '/groups?workspace=shop&user=user-1', all, 200, 404],
+    ['post /groups', () => '/groups', groups, 400, 400],
+    ['get /groups/:id', () => `/groups/${scene.group}`, groups, 200, 404],
+    ['post /groups/:id', () => `/groups/${scene.group}`, groups, 400, 404],
     ['get /segments', () => '/segments', segments, 200, 200],
     ['post /segments', () => '/segments', segments, 400, 400],
     ['get /segments/:id', () => `/segments/${scene.segment}`, segments, 200, 404],
@@ -172,8 +177,17 @@ describe('who may ask for which page', () => {
     ['post /teams', () => '/teams', company, 400, 403],
     ['get /teams/:id', () => `/teams/${team}`, ours, 200, 404],
     ['post /teams/:id', () => `/teams/${team}`, ours, 400, 404],
+    ['get /permission-sets', () => '/permission-sets', company, 200, 403],
+    ['post /permission-sets', () => '/permission-sets', company, 400, 403],
     ['get /permission-sets/:id', () => `/permission-sets/${set}`, ours, 200, 404],
     ['post /permission-sets/:id', () => `/permission-sets/${set}`, ours, 400, 404],
+    ['get /scim-tokens', () => '/scim-tokens', company, 200, 403],
+    ['post /scim-tokens', () => '/scim-tokens', company, 400, 403],
+    ['get /scim-tokens/:id', () => `/scim-tokens/${token}`, ours, 200, 404],
+    ['post /scim-tokens/:id', () => `/scim-tokens/${token}`, ours, 400, 404],
+    ['get /companies', () => '/companies', ['operator'], 200, 403],
+    ['post /companies', () => '/companies', ['operator'], 400, 403],
+    ['get /companies/:id', () => `/companies/${DEFAULT_COMPANY}`, ['operator'], 200, 403],
     ['get /audit', () => '/audit', company, 200, 403],
     ['get /audit.csv', () => '/audit.csv', company, 200, 403],
     ['get /sessions', () => '/sessions', anyone, 200, 200],
@@ -182,7 +196,7 @@ describe('who may ask for which page', () => {
 
   /** Of the default company. */
   let account = '';
-  const [team, set] = [uuidv7(), uuidv7()];
+  const [team, set, token] = [uuidv7(), uuidv7(), uuidv7()];
   const arrived = new Map<string, Visitor>();
   beforeAll(async () => {
     account = (await scene.people.arrive()).id;
@@ -194,6 +208,11 @@ describe('who may ask for which page', () => {
     await scene.query(
       "insert into permission_sets (id, company_id, name, permissions) values ($1, $2, 'Analysts', '{view_segments}')",
       ...[set, DEFAULT_COMPANY],
+    );
+    await scene.query(
+      `insert into scim_tokens (id, company_id, name, identifier, token_hash, origin, ip_allowlist)
+       values ($1, $2, 'Directory', 'st_12345', '\\x00', 'https://idp.example', '{}')`,
+      ...[token, DEFAULT_COMPANY],
     );
     for (const [name, arrive] of Object.entries(roles)) arrived.set(name, await arrive());
   });
@@ -221,7 +240,7 @@ describe('who may ask for which page', () => {
       found[name] = (await answer).status;
     }
     // Who administers no company has no account, team or set to look for.
-    const isOfCompany = /\/(?:accounts|teams|permission-sets)\//.test(route);
+    const isOfCompany = /\/(?:accounts|teams|permission-sets|scim-tokens)\//.test(route);
     const isOutside = (name: string) =>
       elsewhere.includes(name) && !(isOfCompany && name === 'another workspace');
     const expected = Object.fromEntries(
@@ -263,19 +282,15 @@ describe('who may ask for which page', () => {
       return [...text.matchAll(/<li><a href="([^"]+)"/g)].map(([, path]) => path);
     };
     expect(await namesFor('operator')).toEqual([
-      '/',
-      ...['/users', '/requests', '/dead-letters', '/refused-objects', '/syncs', '/streams', '/groups'],
-      ...['/segments', '/exports'],
-      '/preference-centers',
-      ...['/workspaces', '/keys'],
-      '/accounts',
-      '/audit',
-      '/queues',
+      ...['/users', '/segments', '/groups', '/preference-centers', '/exports'],
+      ...['/requests', '/refused-objects', '/dead-letters', '/syncs', '/streams'],
+      ...['/', '/queues', '/workspaces', '/keys', '/accounts', '/permission-sets', '/teams', '/scim-tokens'],
+      ...['/companies', '/audit'],
     ]);
     expect(await namesFor('nothing')).toEqual(['/', '/queues']);
-    expect(await namesFor('views users')).toEqual(['/', '/users', '/queues']);
+    expect(await namesFor('views users')).toEqual(['/users', '/', '/queues']);
     expect(await namesFor('developer')).toEqual([
-      ...['/', '/requests', '/dead-letters', '/refused-objects', '/queues'],
+      ...['/requests', '/refused-objects', '/dead-letters', '/', '/queues'],
     ]);
   });
 });

@@ -20,14 +20,14 @@ test('a stream says where it goes, without what may open it, how far it is behin
     /crm https:\/\/crm\.example\.com\/in active 2 h.* 0 never failed 3 times in a row 503 Service Unavailable/,
   );
   expect(text).not.toContain('4711');
-  expect(textOf((await page(scene.operator, '/streams?workspace=school')).text)).toContain(
-    'penstock streams create --workspace school',
-  );
+  const other = textOf((await page(scene.operator, '/streams?workspace=school')).text);
+  expect(other).toContain('No streams yet');
+  expect(other).toContain('Create stream');
 });
 
 test('a stream is paused and resumed, each with its entry in the audit, and in no other workspace', async () => {
   const press = async (workspace: string, action: string) => {
-    const answer = await post(scene.operator, '/streams', { workspace, id: scene.stream, action });
+    const answer = await post(scene.operator, `/streams/${scene.stream}`, { workspace, action });
     return answer.status;
   };
   const stateOf = async () =>

@@ -72,9 +72,7 @@ describe('a permission set', () => {
   test('is made, changed, given, taken and deleted, each with its entry in the audit', async () => {
     const name = `Analysts <b>${uuidv7()}`;
     const make = (given = name) =>
-      send(admin, '/teams', {
-        ...{ action: 'make_set', name: given, permission: ['view_user_profile', 'view_pii'] },
-      });
+      send(admin, '/permission-sets', { name: given, permissions: ['view_user_profile', 'view_pii'] });
     expect((await make()).status).toBe(303);
     expect((await make(` ${name} `)).status).toBe(409);
     const [{ id } = { id: '' }, ...others] = await rowsNamed('permission_sets', name);
@@ -89,7 +87,7 @@ describe('a permission set', () => {
     expect((await post(admin, `/accounts/${account}/permissions`, give)).status).toBe(303);
     expect((await page(visitor, path)).text).toContain('ada@gmail.com');
     // Whoever has it loses at once what it loses.
-    await send(admin, `/permission-sets/${id}`, { action: 'change', name, permission: 'view_user_profile' });
+    await send(admin, `/permission-sets/${id}`, { action: 'change', name, permissions: 'view_user_profile' });
     const masked = await page(visitor, path);
     expect([masked.status, masked.text.includes('ada@gmail.com')]).toEqual([200, false]);
 
@@ -112,9 +110,9 @@ describe('a permission set', () => {
     ['a short one', { name: 'x'.repeat(256) }, ['view_pii']],
     ['a permission', { name: 'Nothing' }, []],
     ['permissions that there are', { name: 'Everything' }, ['view_pii', 'everything']],
-  ])('needs %s', async (_, fields, permission) => {
+  ])('needs %s', async (_, fields, permissions) => {
     const before = await scene.query('select count(*) from permission_sets');
-    expect((await send(admin, '/teams', { action: 'make_set', ...fields, permission })).status).toBe(400);
+    expect((await send(admin, '/permission-sets', { ...fields, permissions })).status).toBe(400);
     expect(await scene.query('select count(*) from permission_sets')).toEqual(before);
   });
 });
@@ -122,7 +120,7 @@ describe('a permission set', () => {
 describe('a team', () => {
   test('is made, renamed, given, taken and deleted, each with its entry in the audit', async () => {
     const name = `Berlin ${uuidv7()}`;
-    const make = { action: 'make_team', workspace: 'shop', name };
+    const make = { workspace: 'shop', name };
     expect((await post(admin, '/teams', make)).status).toBe(303);
     expect((await post(admin, '/teams', make)).status).toBe(409);
     const [{ id } = { id: '' }] = await rowsNamed('teams', name);
@@ -161,11 +159,11 @@ describe('nobody gives more than they hold:', () => {
         expect((await post(visitor, `/accounts/${account}/permissions`, give)).status).toBe(403);
       }
     for (const [path, fields] of [
-      ['/teams', { action: 'make_set', name: 'Mine' }],
+      ['/permission-sets', { name: 'Mine' }],
       [`/permission-sets/${set}`, { action: 'change', name: 'Mine' }],
       [`/permission-sets/${set}`, { action: 'delete' }],
     ] as const)
-      expect((await send(visitor, path, { ...fields, permission: 'admin' })).status).toBe(403);
+      expect((await send(visitor, path, { ...fields, permissions: 'admin' })).status).toBe(403);
     expect([await groupsOf(id), await groupsOf(other)]).toEqual([appGroups, []]);
   });
 
@@ -188,12 +186,12 @@ describe('nobody gives more than they hold:', () => {
       await give(own.id, { action: 'give_team', workspace: 'school', team: ownTeam }),
       await give(theirs.id, { action: 'give_set', workspace: 'shop', set: ownSet }),
       await give(theirs.id, { action: 'take', of: workspace }),
-      await post(admin, '/teams', { action: 'make_team', workspace, name: 'Ours' }),
-      await send(admin, '/teams', { action: 'make_set', name: 'Ours', company, permission: 'admin' }),
+      await post(admin, '/teams', { workspace, name: 'Ours' }),
+      await send(admin, '/permission-sets', { name: 'Ours', company, permissions: 'admin' }),
       await send(admin, `/permission-sets/${theirSet}`, {
         action: 'change',
         name: 'Ours',
-        permission: 'admin',
+        permissions: 'admin',
       }),
       await post(admin, `/permission-sets/${theirSet}`, { action: 'delete' }),
       await post(admin, `/teams/${theirTeam}`, { action: 'rename', name: 'Ours' }),

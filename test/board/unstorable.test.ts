@@ -10,8 +10,14 @@ const UNSTORABLE = ['n1@x.yy%00', '%00', 'a%00b', '%ff%fe'];
 const PAGES = [
   ...['/users?q=', '/users?workspace=', '/requests?id=', '/requests/', '/users/', '/dead-letters?workspace='],
   ...['/dead-letters?group=', '/dead-letters?after=', '/audit?actor=', '/audit?subject=', '/audit?company='],
-  ...['/accounts?q=', '/accounts?company=', '/groups?user=', '/groups?after=', '/preference-centers?after='],
-  ...['/segments?workspace=', '/segments/', '/keys?workspace=', '/workspaces?q=', '/teams?company='],
+  ...['/accounts?q=', '/accounts?company=', '/groups?user=', '/groups?before=', '/preference-centers?after='],
+  ...[
+    '/segments?workspace=',
+    '/segments/',
+    '/keys?workspace=',
+    '/workspaces?q=',
+    '/permission-sets?company=',
+  ],
   ...['/syncs?workspace=', '/syncs/', '/streams?workspace=', '/exports?workspace=', '/sessions?after='],
   ...['/queues/api/queues?activeQueue=', '/invitation?token=', '/sign-in?password=', '/assets/'],
 ];

@@ -87,7 +87,7 @@ async function takeAll(penstock: Installation, browser: Browser): Promise<void> 
     { name: 'keys', at: `${url}/keys`, size: LOW },
     { name: 'segments', at: `${url}/segments`, size: LOW },
     { name: 'accounts', at: `${url}/accounts`, size: LOW },
-    { name: 'teams-dark', at: `${url}/teams`, scheme: 'dark', size: LOW },
+    { name: 'teams-dark', at: `${url}/permission-sets`, scheme: 'dark', size: LOW },
     { name: 'audit', at: `${url}/audit` },
     { name: 'docs', at: penstock.docs },
     { name: 'docs-operation-dark', at: `${penstock.docs}/reference/users.track`, scheme: 'dark' },

@@ -16,16 +16,12 @@ import { userFields } from '../../operations/export/user-fields.ts';
 import { codeOf, describeFailure } from '../../platform/format.ts';
 import { reachOfSources } from '../../platform/reach.ts';
 import { parseTime, toIso } from '../../profile/time.ts';
+import { requireEndpoint } from '../../resources/source.ts';
 import { type AuditEntry, recordAudit } from '../../store/audit.ts';
 import { findSegment } from '../../store/segments.ts';
 import { addVerb, parseId, Refusal } from '../command.ts';
 import { commandLine, findWorkspace, type Installation, withInstallation } from '../installation.ts';
-import {
-  addSecretOptions,
-  readKeyPair,
-  requireEndpoint,
-  type SecretOptions,
-} from '../integrations/source-options.ts';
+import { addSecretOptions, readKeyPair, type SecretOptions } from '../integrations/source-options.ts';
 import { printRow } from '../output.ts';
 import { showRows } from '../progress.ts';
 

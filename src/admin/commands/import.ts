@@ -11,14 +11,10 @@ import { ImportError, NoRows } from '../../import/unpack.ts';
 import { type VendorName, vendorFormats, vendorNames } from '../../import/vendor.ts';
 import type { BucketAccess } from '../../integrations/bucket-client.ts';
 import { reachOfSources } from '../../platform/reach.ts';
+import { requireEndpoint } from '../../resources/source.ts';
 import { addVerb, Refusal } from '../command.ts';
 import { findWorkspace, type Installation, withInstallation } from '../installation.ts';
-import {
-  addSecretOptions,
-  readKeyPair,
-  requireEndpoint,
-  type SecretOptions,
-} from '../integrations/source-options.ts';
+import { addSecretOptions, readKeyPair, type SecretOptions } from '../integrations/source-options.ts';
 import { printPage, type Row } from '../output.ts';
 import { showRows, showSteps } from '../progress.ts';
 import type { QueueContext } from '../queue.ts';

@@ -1,14 +1,13 @@
 import { type Command, InvalidArgumentError, Option } from 'commander';
-import type { PreferenceCenter, Prisma } from '../../generated/prisma/client.ts';
+import type { PreferenceCenter } from '../../generated/prisma/client.ts';
 import { normalizePhone } from '../../profile/addresses.ts';
 import type { Json } from '../../profile/json.ts';
 import { type AuditEntry, audited } from '../../store/audit.ts';
 import type { Database } from '../../store/database.ts';
 import { findLinkUser, type Revoked, revokeLinks } from '../../store/preference-centers.ts';
 import { type InvalidReason, invalidReasons, markInvalidNumbers } from '../../store/suppression-lists.ts';
-import { addNoun, addVerb, PENSTOCK, parseExternalId, parseId, parseName, Refusal } from '../command.ts';
-import { createGroup } from '../definitions.ts';
-import { change, commandLine, findWorkspace, withInstallation } from '../installation.ts';
+import { addNoun, addVerb, PENSTOCK, parseExternalId, parseId, Refusal } from '../command.ts';
+import { commandLine, findWorkspace, withInstallation } from '../installation.ts';
 import { addList, printRow, type Row } from '../output.ts';
 
 export function addPreferenceCenters(program: Command): void {
@@ -121,92 +120,6 @@ function centerRowOf({ id, name, state, createdAt, updatedAt }: PreferenceCenter
     state,
     created_at: createdAt.toISOString(),
     updated_at: updatedAt.toISOString(),
-  };
-}
-
-const channels = ['email', 'sms', 'whatsapp'];
-
-export function addGroups(program: Command): void {
-  const noun = addNoun(program, 'groups', {
-    sentence:
-      'Create, list and archive subscription groups, to which users subscribe and from which they unsubscribe.',
-    example: 'groups list --workspace default',
-  });
-  addVerb(noun, 'create', {
-    sentence: 'Create a subscription group and show its id, which clients send as subscription_group_id.',
-    example: 'groups create --workspace default --name News --channel email',
-  })
-    .requiredOption('--workspace <workspace>', 'name or id of its workspace')
-    .requiredOption('--name <name>', 'name, unique among the groups of the workspace', parseName)
-    .addOption(
-      new Option('--channel <channel>', 'channel of its messages').choices(channels).makeOptionMandatory(),
-    )
-    .action(create);
-  addList(noun, {
-    one: 'group',
-    many: 'groups',
-    nouns: 'subscription groups',
-    sentence: 'List the subscription groups, oldest first, including archived ones.',
-    example: 'groups list --workspace default --json',
-    owner: 'workspace',
-    find: (prisma, page) => prisma.subscriptionGroup.findMany({ ...page, include: named }),
-    rowOf,
-  });
-  addVerb(noun, 'archive', {
-    sentence: 'Archive a subscription group. Its states stay, and later changes to them are ignored.',
-    example: 'groups archive 019a2f6e-6f0b-7c3e-9d5a-3f1b2c4d5e6f',
-  })
-    .argument('<id>', 'id of the group', parseId)
-    .action(archive);
-}
-
-interface CreateOptions {
-  workspace: string;
-  name: string;
-  channel: string;
-  json?: boolean;
-}
-
-async function create({ workspace, name, channel, json }: CreateOptions): Promise<void> {
-  await withInstallation(async ({ database }) => {
-    const { id: workspaceId, name: workspaceName } = await findWorkspace(database, workspace);
-    const group = await createGroup(database, { workspaceId, name, channel });
-    printRow(json, rowOf({ ...group, workspace: { name: workspaceName } }));
-  });
-}
-
-async function archive(id: string, { json }: { json?: boolean }): Promise<void> {
-  await withInstallation(async ({ database }) => {
-    const group = await change(database, async (tx) => {
-      // Guarded, so that the time of the first archiving stands.
-      const { count } = await tx.subscriptionGroup.updateMany({
-        where: { id, archivedAt: null },
-        data: { archivedAt: new Date() },
-      });
-      const found = await tx.subscriptionGroup.findUnique({ where: { id }, include: named });
-      const subject = { kind: 'subscription_group', id };
-      const entry = { subject, workspaceId: found?.workspaceId, detail: { name: found?.name ?? '' } };
-      return {
-        result: found,
-        entries: count === 0 ? [] : [{ action: 'subscription_groups.archive', ...entry }],
-      };
-    });
-    if (group === null)
-      throw new Refusal(`no subscription group has the id ${id}; see ${PENSTOCK} groups list`);
-    printRow(json, rowOf(group));
-  });
-}
-
-const named = { workspace: { select: { name: true } } } satisfies Prisma.SubscriptionGroupInclude;
-
-function rowOf(group: Prisma.SubscriptionGroupGetPayload<{ include: typeof named }>): Row {
-  return {
-    subscription_group_id: group.id,
-    workspace: group.workspace.name,
-    name: group.name,
-    channel: group.channel,
-    created_at: group.createdAt.toISOString(),
-    archived_at: group.archivedAt?.toISOString() ?? null,
   };
 }
 

@@ -13,6 +13,7 @@ import {
 } from '../../integrations/source.ts';
 import { variableNamed } from '../../platform/environment.ts';
 import { describeFailure } from '../../platform/format.ts';
+import { requireEndpoint } from '../../resources/source.ts';
 import { parseCount, Refusal } from '../command.ts';
 
 /** Where a secret comes from. The command line is no place for one: every user of the machine can read it. */
@@ -21,10 +22,14 @@ export interface SecretOptions {
   secretFile?: string;
 }
 
-export function addSecretOptions(command: Command): Command {
-  return command
-    .option('--secret-env <name>', 'environment variable with the password or secret access key')
-    .option('--secret-file <file>', 'file with it; - reads standard input (default: asks on the terminal)');
+export function addSecretOptions(
+  command: Command,
+  {
+    variable = 'environment variable with the password or secret access key',
+    file = 'file with it; - reads standard input (default: asks on the terminal)',
+  } = {},
+): Command {
+  return command.option('--secret-env <name>', variable).option('--secret-file <file>', file);
 }
 
 export function namesSecret({ secretEnv, secretFile }: SecretOptions): boolean {
@@ -147,17 +152,6 @@ export function readDefinition(options: SourceOptions): SourceDefinition {
   const { endpoint } = options;
   if (endpoint !== undefined) requireEndpoint(endpoint);
   return { type, bucket, prefix, region, ...(endpoint !== undefined && { endpoint }), format };
-}
-
-/** A definition is shown as it is: a name or a password in it would be too. */
-export function requireEndpoint(endpoint: string): void {
-  const { protocol, username, password } = URL.canParse(endpoint)
-    ? new URL(endpoint)
-    : { protocol: '', username: '', password: '' };
-  if (!/^https?:$/.test(protocol) || username !== '' || password !== '')
-    throw new Refusal(
-      '--endpoint must be a URL that starts with http:// or https://, without user and password',
-    );
 }
 
 /** What opens it; undefined: it takes nothing. */

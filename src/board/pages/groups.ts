@@ -1,13 +1,12 @@
 import { html, type Part } from '../../platform/html.ts';
+import type { Group } from '../../resources/groups.ts';
 import { readProfiles, type StoredUser } from '../../store/export.ts';
 import { findLinkUser } from '../../store/preference-centers.ts';
 import type { Viewer, Workspace } from '../access.ts';
-import { chosenWorkspace, lacking, type Page, type PageServices, Sorry, type Visit } from '../console.ts';
-import { badge, empty, moment, pathWith, table, workspaceChoice } from '../layout.ts';
+import { chosenWorkspace, lacking, type PageServices, Sorry, type Visit } from '../console.ts';
+import { badge, pathWith, workspaceChoice } from '../layout.ts';
+import type { Extras } from '../resource-pages.ts';
 import { isAddress } from './users.ts';
-
-/** Groups on one page. */
-const PAGE = 100;
 
 /** Characters: the longest external id is shorter. */
 const MAX_USER = 1000;
@@ -71,58 +70,20 @@ function stateOf(user: StoredUser, id: string): Part {
   return badge(state, state === 'subscribed' ? 'good' : 'bad');
 }
 
-const list: Page<PageServices> = {
-  method: 'get',
-  path: '/groups',
-  right: 'groups',
-  async handle(visit) {
-    const { services, viewer, query } = visit;
-    const workspace = await presentWorkspace(visit);
-    const user = await chosenUser(visit, workspace);
-    const after = query('after');
-    const groups = await services.database.prisma.subscriptionGroup.findMany({
-      where: { workspaceId: workspace.id, ...(after !== '' && { name: { gt: after } }) },
-      orderBy: { name: 'asc' },
-      take: PAGE + 1,
-    });
-    const shown = groups.slice(0, PAGE);
-    const where = { workspace: workspace.id, user: query('user') };
-    const body = html`<h1>Groups</h1>
-<p class="lead">Subscription groups of the workspace ${workspace.name}: what users subscribe to and unsubscribe from. Clients send the id as <code>subscription_group_id</code>.</p>
-${chooseUser(visit, { path: '/groups', workspace })}
-${user && html`<p class="lead">With the states of ${query('user')}: those of this user's address where the group is about addresses.</p>`}
-${
-  shown.length === 0
-    ? nothing(workspace, after)
-    : table(
-        `Groups of ${workspace.name}`,
-        ['Group', 'Id', 'Channel', 'State', ...(user ? ['Of the user'] : []), 'Made'],
-        shown.map(({ id, name, channel, archivedAt, createdAt }) => [
-          html`<span class="wrap">${name}</span>`,
-          html`<span class="id">${id}</span>`,
-          channel,
-          archivedAt ? html`${badge('archived')} ${moment(archivedAt)}` : badge('in use', 'good'),
-          ...(user ? [stateOf(user, id)] : []),
-          moment(createdAt),
-        ]),
-      )
-}
-${groups.length > PAGE && html`<p class="pager"><a rel="next" href="${pathWith('/groups', { ...where, after: shown.at(-1)!.name })}">More</a></p>`}
-${centersOf(viewer, workspace)}`;
-    return { title: 'Groups', body };
+/** What the console shows of groups besides their description: the states of one user. */
+export const groupExtras: Extras<Group> = {
+  async above(visit, owner) {
+    const { query } = visit;
+    return html`${chooseUser(visit, { path: '/groups', workspace: owner! })}
+${query('user') !== '' && html`<p class="lead">With the states of ${query('user')}. A group of emails or phone numbers has the state of this user's email or phone.</p>`}`;
   },
+  async columns(visit, owner) {
+    const user = await chosenUser(visit, owner!);
+    return user ? [{ title: "This user's state", cell: ({ id }) => stateOf(user, id) }] : [];
+  },
+  below: async ({ viewer }, owner) => centersOf(viewer, owner!),
 };
-
-function nothing({ name }: Workspace, after: string): Part {
-  if (after !== '') return empty('No more groups', html`<a href="/groups">The first ones</a>`);
-  return empty(
-    'No subscription group yet',
-    html`Create one: <code>penstock groups create --workspace ${name} --name News --channel email</code>.`,
-  );
-}
 
 const centersOf = (viewer: Viewer, { id }: Workspace): Part =>
   viewer.can('centers', id) &&
   html`<p class="faint pager">Users choose in <a href="${pathWith('/preference-centers', { workspace: id })}">preference centers</a>.</p>`;
-
-export const groupPages = [list];

@@ -17,6 +17,7 @@ import {
 } from '../../../src/store/segment-exports.ts';
 import {
   createDestination,
+  findDestination,
   listDestinations,
   readDestinationSecret,
   removeDestination,
@@ -64,6 +65,7 @@ export const ofStreams: Asking = (store, { workspaceId, users, objects }) => {
         ...{ gatherMs: 1000, from: new Date() },
       }),
     () => listDestinations(store, { workspaceId, limit: 10 }),
+    () => findDestination(store, [workspaceId], id),
     () => readDestinationSecret(store, one),
     () => setDestinationState(store, one, 'paused'),
     () => replayFrom(store, one, new Date()),

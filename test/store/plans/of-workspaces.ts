@@ -191,10 +191,10 @@ export const ofWorkspaces: Asking = (
   () => endSessions(store, [newId()], { companyId }),
   () => forgetSessions(store),
   () => leaveSession(store, keyHash),
-  () => makeTeam(store, actor, { workspaceId, companyId, name: 'Berlin' }),
+  () => makeTeam(store, actor, { id: newId(), workspaceId, companyId, name: 'Berlin' }),
   () => renameTeam(store, actor, { id: teamId, companyId, name: 'Bonn' }),
   () => deleteTeam(store, actor, { id: teamId, companyId }),
-  () => makePermissionSet(store, actor, { companyId, name: 'Looks', permissions: ['view_pii'] }),
+  () => makePermissionSet(store, actor, { id: newId(), companyId, name: 'Looks', permissions: ['view_pii'] }),
   () => changePermissionSet(store, actor, { id: setId, companyId, name: 'Sees', permissions: ['view_pii'] }),
   () => deletePermissionSet(store, actor, { id: setId, companyId }),
   ...[{ team: teamId }, { permissionSet: setId }].map(

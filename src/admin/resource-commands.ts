@@ -1,0 +1,227 @@
+import { type Command, InvalidArgumentError, Option } from 'commander';
+import type { Field, Fields, SecretSource } from '../resources/fields.ts';
+import { InvalidValue } from '../resources/refusal.ts';
+import {
+  type Action,
+  type Context,
+  type Creation,
+  type Outcome,
+  type Owner,
+  type Resource,
+  type Row,
+  rowOf,
+} from '../resources/resource.ts';
+import { addNoun, addVerb, PENSTOCK, parseCount, parseId, Refusal } from './command.ts';
+import {
+  commandLine,
+  findCompany,
+  findWorkspace,
+  type Installation,
+  withInstallation,
+} from './installation.ts';
+import {
+  addSecretOptions,
+  namesSecret,
+  readSecret,
+  type SecretOptions,
+} from './integrations/source-options.ts';
+import { pageOf, printPage, printRow } from './output.ts';
+
+type Options = Record<string, unknown> & { json?: boolean; workspace?: string; company?: string };
+
+const owners = { workspace: findWorkspace, company: findCompany };
+
+/** Adds the noun of a resource, with a verb for the list and for each action of its description. */
+export function addResource<One extends { id: string }>(program: Command, resource: Resource<One>): Command {
+  const { noun, sentence, example } = resource;
+  const command = addNoun(program, noun, { sentence, example });
+  const { creation, ownerActions = [] } = resource;
+  if (creation) addOwnerVerb(command, resource, creation);
+  addListing(command, resource);
+  const { showing } = resource;
+  if (showing)
+    addNamed(command, resource, { verb: 'show', ...showing }).action(
+      run(resource, async (context, one, { json }) => printRow(json, rowOf(resource, await one(context)))),
+    );
+  for (const action of resource.actions)
+    addFields(addNamed(command, resource, action), action.fields).action(
+      run(resource, async (context, one, options) => {
+        const values = readFields(action.fields, options);
+        print(resource, await action.run(context, { one: await one(context), values }), options.json);
+      }),
+    );
+  for (const one of ownerActions) addOwnerVerb(command, resource, one);
+  return command;
+}
+
+const contextOf = ({ database, config }: Installation): Context => ({
+  ...{ database, config, actor: commandLine() },
+});
+
+/** Adds a verb that is about a workspace or a company. */
+function addOwnerVerb<One extends { id: string }>(
+  command: Command,
+  resource: Resource<One>,
+  creation: Creation<One>,
+): void {
+  const { scope } = resource;
+  const verb = addVerb(command, creation.verb, creation);
+  if (scope !== 'installation') verb.requiredOption(`--${scope} <${scope}>`, `name or id of the ${scope}`);
+  addFields(verb, creation.fields).action(async (options: Options) => {
+    await withInstallation(async (installation) => {
+      const values = readFields(creation.fields, options);
+      const owner = await ownerOf(resource, installation, options);
+      print(resource, await creation.run(contextOf(installation), { owner, values }), options.json);
+    });
+  });
+}
+
+async function ownerOf(
+  { scope }: Pick<Resource, 'scope'>,
+  { database }: Installation,
+  options: Options,
+): Promise<Owner> {
+  const named = scope === 'installation' ? undefined : options[scope];
+  return named === undefined ? { id: '', name: '' } : owners[scope as 'workspace'](database, named);
+}
+
+function addListing<One extends { id: string }>(command: Command, resource: Resource<One>): void {
+  const { scope, naming, many, one, nouns = many, columns, listing } = resource;
+  const verb = addVerb(command, 'list', listing);
+  if (scope !== 'installation' && naming.within === 'required')
+    verb.requiredOption(`--${scope} <${scope}>`, `name or id of the ${scope}`);
+  else if (scope !== 'installation')
+    verb.option(`--${scope} <${scope}>`, `only ${many} of this ${scope} (name or id)`);
+  verb
+    .option('--limit <number>', `maximum number of ${many} to show`, parseCount, 100)
+    .option('--after <id>', `start after this ${one} (paging)`, parseId)
+    .action(async (options: Options & { limit: number; after?: string }) => {
+      await withInstallation(async (installation) => {
+        const { limit, after, json } = options;
+        const owner = await ownerOf(resource, installation, options);
+        const found = await resource.list(contextOf(installation), {
+          ...{ owners: owner.id === '' ? undefined : [owner.id], after, limit: limit + 1 },
+        });
+        const { shown, next } = pageOf(found, limit, (last) => last.id);
+        const cells = columns.filter(({ not }) => !not?.includes('table'));
+        const cellsOf = (item: One): Row =>
+          Object.fromEntries(cells.map(({ name, value, cell = value }) => [name, cell(item)]));
+        printPage(json, nouns, {
+          rows: shown.map((item) => (json ? rowOf(resource, item) : cellsOf(item))),
+          next,
+        });
+      });
+    });
+}
+
+/** Adds a verb that is about one thing. */
+function addNamed<One extends { id: string }>(
+  command: Command,
+  { naming, scope }: Resource<One>,
+  verb: Pick<Action<One>, 'verb' | 'sentence' | 'example'>,
+): Command {
+  const { argument, help, within, options = {} } = naming;
+  const isId = argument.slice(1, -1) === 'id';
+  const added = addVerb(command, verb.verb, verb);
+  if (isId) added.argument(argument, help, parseId);
+  else added.argument(argument, help);
+  if (within === 'required') added.requiredOption(`--${scope} <${scope}>`, `name or id of the ${scope}`);
+  if (within === 'optional')
+    added.option(`--${scope} <${scope}>`, `${scope}, if several have one of this name`);
+  return addFields(added, options);
+}
+
+type Work<One> = (
+  context: Context,
+  one: (context: Context) => Promise<One>,
+  options: Options,
+) => Promise<void>;
+
+/** Runs the work on the thing that the command names. @throws {Refusal} when there is none */
+function run<One extends { id: string }>(resource: Resource<One>, work: Work<One>) {
+  const { naming, one, noun, scope } = resource;
+  return async (text: string | undefined, options: Options) => {
+    await withInstallation(async (installation) => {
+      const isWithin =
+        naming.within !== undefined && scope !== 'installation' && options[scope] !== undefined;
+      const find = async (context: Context) => {
+        const within = isWithin ? await ownerOf(resource, installation, options) : undefined;
+        const given = { text, options: readFields(naming.options ?? {}, options), within };
+        const found = await (naming.find?.(context, given) ?? resource.find(context, text ?? '', undefined));
+        if (found !== undefined) return found;
+        const value = text ?? Object.values(given.options).find((option) => option !== undefined);
+        const by = naming.by?.(given) ?? 'the id';
+        throw new Refusal(
+          naming.within === 'required'
+            ? `the ${scope} has no ${one} '${value}'`
+            : `no ${one} has ${by} '${value}'; see ${PENSTOCK} ${noun} list`,
+        );
+      };
+      await work(contextOf(installation), find, options);
+    });
+  };
+}
+
+function print<One extends { id: string }>(
+  resource: Resource<One>,
+  { one, secret, more, row, note }: Outcome<One>,
+  json: boolean | undefined,
+): void {
+  const shown = row ?? (one === undefined ? {} : rowOf(resource, one));
+  printRow(json, { ...(secret && { [secret.name]: secret.value }), ...shown, ...more }, note);
+}
+
+const flagOf = (key: string) => `--${key.replaceAll('_', '-')}`;
+
+/** The name under which Commander keeps the option of a field. */
+const keptAs = (key: string) => key.replace(/_([a-z])/g, (_, letter: string) => letter.toUpperCase());
+
+/** Adds an option for each field that a command has. */
+function addFields(command: Command, fields: Fields): Command {
+  for (const [key, field] of Object.entries(fields))
+    if (field.only !== 'console') addField(command, key, field);
+  return command;
+}
+
+function addField(command: Command, key: string, field: Field<unknown>): void {
+  const { help, value, control, required, fallback } = field;
+  if (control.kind === 'secret') {
+    if (control.fileOnly) command.option('--secret-file <path>', help);
+    else
+      addSecretOptions(command, {
+        variable: `environment variable with the ${help}`,
+        file: 'file with the secret; - reads standard input',
+      });
+    return;
+  }
+  const option = new Option(control.kind === 'switch' ? flagOf(key) : `${flagOf(key)} <${value}>`, help);
+  if (control.kind === 'choice') option.choices(control.choices as string[]);
+  else if (control.kind !== 'switch') option.argParser((text: string) => parse(field, text));
+  if (required) option.makeOptionMandatory();
+  // A list that is empty by default is told of in the help.
+  if (fallback !== undefined && control.kind !== 'switch' && !Array.isArray(fallback))
+    option.default(fallback);
+  command.addOption(option);
+}
+
+function parse<T>({ read }: Field<T>, text: string): T {
+  try {
+    return read(text);
+  } catch (error) {
+    throw error instanceof InvalidValue ? new InvalidArgumentError(error.message) : error;
+  }
+}
+
+/** The values of the options; what was left out has its default. */
+function readFields(fields: Fields, options: Options): Record<string, unknown> {
+  return Object.fromEntries(
+    Object.entries(fields).map(([key, { control, fallback }]) => {
+      if (control.kind === 'secret') return [key, secretOf(options as SecretOptions)];
+      return [key, options[keptAs(key)] ?? fallback];
+    }),
+  );
+}
+
+function secretOf(options: SecretOptions): SecretSource {
+  return { isGiven: namesSecret(options), read: (what) => readSecret(options, what) };
+}

@@ -1,0 +1,42 @@
+import { type Html, html, type Part } from '../../platform/html.ts';
+import { isUuid } from '../../profile/values.ts';
+import { type PageServices, Sorry, type Visit } from '../console.ts';
+
+/** Companies that the operator may choose from. */
+const MAX_COMPANIES = 200;
+
+/** Whose accounts, teams and permission sets are looked at: the viewer's company, or one that BOARD_USER chooses. */
+export async function chosenCompany({ services, viewer, query }: Visit<PageServices>): Promise<{
+  company: { id: string; name: string };
+  choice: (path: string) => Part;
+}> {
+  const { prisma } = services.database;
+  const isOperator = viewer.accountId === undefined;
+  const companies = await prisma.company.findMany({
+    where: isOperator ? {} : { id: viewer.companyId ?? '' },
+    orderBy: { name: 'asc' },
+    take: MAX_COMPANIES,
+  });
+  const wanted = query('company');
+  const company =
+    wanted === ''
+      ? companies[0]
+      : (companies.find(({ id, name }) => id === wanted || name === wanted) ??
+        (isOperator
+          ? await prisma.company.findFirst({
+              where: isUuid(wanted) ? { id: wanted } : { name: wanted },
+            })
+          : undefined));
+  if (!company) throw new Sorry(404, 'Company not found, or your account does not belong to it.');
+  const choice = (path: string) =>
+    companies.length > 1 &&
+    html`<form class="row" method="get" action="${path}">${companyField(companies, company)}<button>Show</button></form>`;
+  return { company, choice };
+}
+
+/** A choice among companies; of more than it has names for, one is typed. */
+function companyField(companies: { id: string; name: string }[], chosen: { id: string; name: string }): Html {
+  if (companies.length < MAX_COMPANIES)
+    return html`<label>Company <select name="company">${companies.map(({ id, name }) => html`<option value="${id}"${id === chosen.id && html` selected`}>${name}</option>`)}</select></label>`;
+  return html`<label>Company, by name or id <input name="company" list="companies" value="${chosen.name}" required autocomplete="off"><datalist id="companies">${companies.map(({ name }) => html`<option value="${name}"></option>`)}</datalist></label>`;
+}

@@ -1,0 +1,133 @@
+import { type Html, html, type Part } from '../platform/html.ts';
+import type { Field, Fields, SecretSource } from '../resources/fields.ts';
+import { InvalidValue, Refusal } from '../resources/refusal.ts';
+import type { Visit } from './console.ts';
+
+/** What a person has sent, and what is wrong with it: by the names of the fields; '' for the form as a whole. */
+export interface Sent {
+  given: Record<string, string[]>;
+  problems: Record<string, string>;
+}
+
+const isShown = ([, { only }]: [string, Field<unknown>]) => only !== 'command';
+
+/** A form shows a text that is the default, so that an empty field is a mistake. */
+const isRequired = ({ required, fallback }: Field<unknown>) =>
+  required || (typeof fallback === 'string' && fallback !== '');
+
+/**
+ * Reads what a form has sent. Each value that breaks its rule is among the problems.
+ * @param filled what the fields held at first: a value that was there cannot be emptied
+ */
+export function readForm(
+  { fields: sent }: Pick<Visit<unknown>, 'fields'>,
+  fields: Fields,
+  filled: Record<string, string | undefined> = {},
+): Sent & { values: Record<string, unknown> } {
+  const given: Sent['given'] = {};
+  const problems: Sent['problems'] = {};
+  const values: Record<string, unknown> = {};
+  for (const [key, field] of Object.entries(fields)) {
+    const all = isShown([key, field]) ? sent(key) : [];
+    const text = all
+      .map((one) => one.trim())
+      .filter((one) => one !== '')
+      .join(',');
+    if (field.control.kind !== 'secret') given[key] = all;
+    if (field.control.kind === 'secret') values[key] = secretOf(key, text);
+    else if (text === '' && !isRequired(field) && !filled[key]) values[key] = field.fallback;
+    else
+      try {
+        if (text === '') throw new InvalidValue(`${field.label} is required.`);
+        values[key] = field.read(all.length > 1 ? text : all[0]!);
+      } catch (error) {
+        if (!(error instanceof InvalidValue)) throw error;
+        problems[key] = error.message;
+      }
+  }
+  return { given, problems, values };
+}
+
+function secretOf(key: string, text: string): SecretSource {
+  return {
+    isGiven: text !== '',
+    async read() {
+      if (text === '') throw new Refusal('a secret is required', key);
+      return text;
+    },
+  };
+}
+
+/** A message of the command line as a sentence. */
+export const sentence = (text: string): string =>
+  `${text[0]?.toUpperCase() ?? ''}${text.slice(1)}${/[.!?]$/.test(text) ? '' : '.'}`;
+
+/** The problem of a refusal, at its field where the form has that one. */
+export function problemsOf({ message, field }: Refusal, fields: Fields): Sent['problems'] {
+  return { [field !== undefined && Object.hasOwn(fields, field) ? field : '']: sentence(message) };
+}
+
+/**
+ * The fields of a form, with what was filled in, and each problem at its field.
+ * @param id distinguishes the fields of several forms on one page
+ */
+export function formFields(
+  fields: Fields,
+  {
+    id,
+    sent,
+    filled = {},
+  }: { id: string; sent?: Sent | undefined; filled?: Record<string, string> | undefined },
+): Part {
+  return Object.entries(fields)
+    .filter(isShown)
+    .map(([key, field]) => {
+      const given = sent?.given[key] ?? (filled[key] === undefined ? undefined : [filled[key]]);
+      return formField(key, field, { id: `${id}-${key}`, given, problem: sent?.problems[key] });
+    });
+}
+
+interface Place {
+  id: string;
+  given: string[] | undefined;
+  problem: string | undefined;
+}
+
+function formField(key: string, field: Field<unknown>, { id, given, problem }: Place): Html {
+  const { label, help, control, required, fallback } = field;
+  const value =
+    given?.[0] ?? (typeof fallback === 'string' || typeof fallback === 'number' ? String(fallback) : '');
+  const isInvalid = problem !== undefined;
+  const marks = html` aria-describedby="${id}-hint"${required && html` required`}${isInvalid && html` aria-invalid="true"`}`;
+  const hint = html`<span class="hint" id="${id}-hint">${isInvalid && html`<strong class="problem" role="alert">${problem}</strong> `}${hintOf(help)}</span>`;
+  const title = html`${label}${!required && control.kind !== 'switch' && html` <span class="faint">(optional)</span>`}`;
+  switch (control.kind) {
+    case 'boxes':
+      return html`<fieldset aria-describedby="${id}-hint"><legend>${label}</legend>${hint}<div class="choices">${control.choices.map(
+        (name) =>
+          html`<label class="check"><input type="checkbox" name="${key}" value="${name}"${given?.flatMap((one) => one.split(',')).includes(name) && html` checked`}> <code>${name}</code></label>`,
+      )}</div></fieldset>`;
+    case 'switch':
+      return html`<label class="check"><input type="checkbox" name="${key}" value="on"${given?.includes('on') && html` checked`} aria-describedby="${id}-hint"> ${label} ${hint}</label>`;
+    case 'choice':
+      return html`<label>${title} <select name="${key}"${marks}>${!required && html`<option value=""></option>`}${control.choices.map(
+        (one) => html`<option value="${one}"${one === value && html` selected`}>${one}</option>`,
+      )}</select>${hint}</label>`;
+    case 'area':
+      return html`<label>${title} <textarea name="${key}" rows="8" maxlength="${control.maxLength}" spellcheck="false"${marks}>${value}</textarea>${hint}</label>`;
+    case 'secret':
+      return html`<label>${title} <input type="password" name="${key}" autocomplete="off"${marks}>${hint}</label>`;
+    case 'number':
+      return html`<label>${title} <input name="${key}" value="${value}" inputmode="numeric" autocomplete="off"${marks}>${hint}</label>`;
+    default:
+      return html`<label>${title} <input name="${key}" value="${value}" maxlength="${control.maxLength}" placeholder="${control.placeholder}" autocomplete="off"${marks}>${hint}</label>`;
+  }
+}
+
+/** The rule of a field as a sentence for the form, without what only the command line needs. */
+function hintOf(help: string): string {
+  return sentence(help.replace(/; - reads standard input$/, ''));
+}
+
+export const formProblem = (sent: Sent | undefined): Part =>
+  sent?.problems[''] !== undefined && html`<p class="banner bad" role="alert">${sent.problems['']}</p>`;

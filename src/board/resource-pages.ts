@@ -1,0 +1,463 @@
+import { grouped } from '../platform/format.ts';
+import { type Html, html, type Part } from '../platform/html.ts';
+import type { Json } from '../profile/json.ts';
+import { isUuid } from '../profile/values.ts';
+import { Refusal } from '../resources/refusal.ts';
+import type { Action, Column, Context, Creation, Outcome, Owner, Resource } from '../resources/resource.ts';
+import { isRight, type Permit } from '../resources/rights.ts';
+import {
+  chosenWorkspace,
+  type Page,
+  type PageServices,
+  type Reply,
+  requirePermit,
+  Sorry,
+  type Visit,
+} from './console.ts';
+import {
+  badge,
+  duration,
+  empty,
+  facts,
+  type Column as Heading,
+  moment,
+  nextPage,
+  pathWith,
+  table,
+  workspaceChoice,
+} from './layout.ts';
+import { chosenCompany } from './pages/company.ts';
+import { formFields, formProblem, problemsOf, readForm, type Sent } from './resource-form.ts';
+
+type Asked = Visit<PageServices>;
+
+/** Things on one page of a list. */
+const PAGE = 50;
+
+/** A column of a list that only the console has. */
+export interface ExtraColumn<One> {
+  title: string;
+  cell(one: One): Part;
+}
+
+/** What a page has besides its description. */
+export interface Extras<One> {
+  /** Below the facts of one. */
+  section?(visit: Asked, one: One): Promise<Part>;
+  /** Below the heading of the list. */
+  above?(visit: Asked, owner: Owner | undefined): Promise<Part>;
+  /** Columns of the list that only the console has. */
+  columns?(visit: Asked, owner: Owner | undefined): Promise<ExtraColumn<One>[]>;
+  /** Below the list. */
+  below?(visit: Asked, owner: Owner | undefined): Promise<Part>;
+}
+
+/** Renders the description of a resource as pages: a list with a form to create one, and a page for each with its actions. */
+export function resourcePages<One extends { id: string }>(
+  resource: Resource<One>,
+  extras: Extras<One> = {},
+): Page<PageServices>[] {
+  return new Renderer(resource, extras).pages();
+}
+
+class Renderer<One extends { id: string }> {
+  readonly #resource: Resource<One>;
+  readonly #extras: Extras<One>;
+  readonly #path: string;
+
+  constructor(resource: Resource<One>, extras: Extras<One>) {
+    this.#resource = resource;
+    this.#extras = extras;
+    this.#path = `/${resource.noun}`;
+  }
+
+  pages(): Page<PageServices>[] {
+    const { permit, creation, title, nameOf, actions } = this.#resource;
+    const one = `${this.#path}/:id`;
+    return [
+      {
+        ...{ method: 'get', path: this.#path, right: permit },
+        handle: async (visit) => ({
+          ...{ title, body: await this.#list(this.#entered(visit)), ...this.#noticeOf(visit) },
+        }),
+      },
+      ...(creation
+        ? [
+            {
+              ...{ method: 'post' as const, path: this.#path, right: permit },
+              handle: (visit: Asked) => this.#create(this.#entered(visit), this.#asked(visit, creation)),
+            },
+          ]
+        : []),
+      {
+        ...{ method: 'get', path: one, right: permit },
+        handle: async (given) => {
+          const visit = this.#entered(given);
+          const found = await this.#find(visit);
+          return { title: nameOf(found), body: await this.#show(visit, found), ...this.#noticeOf(visit) };
+        },
+      },
+      ...(actions.length > 0
+        ? [
+            {
+              ...{ method: 'post' as const, path: one, right: permit },
+              handle: (visit: Asked) => this.#act(this.#entered(visit)),
+            },
+          ]
+        : []),
+    ];
+  }
+
+  /** Who administers a company may see what is in each of its workspaces. */
+  #entered(visit: Asked): Asked {
+    const { scope, permit } = this.#resource;
+    if (scope !== 'workspace' || isRight(permit)) return visit;
+    const { viewer } = visit;
+    return {
+      ...visit,
+      workspaces: viewer.workspacesWith('users'),
+      findWorkspace: (idOrName) => viewer.find('users', idOrName),
+    };
+  }
+
+  /** What the action that led here has done. */
+  #noticeOf({ query }: Asked): { notice?: string } {
+    const { creation, ownerActions = [], actions } = this.#resource;
+    const done = [creation, ...ownerActions, ...actions].find((one) => one?.verb === query('done'));
+    return done ? { notice: done.done } : {};
+  }
+
+  /** Whose things a list has: those of one owner, or of all that the viewer may see. */
+  async #owners(
+    visit: Asked,
+  ): Promise<{ chosen: Owner | undefined; choice: Part; ids: string[] | undefined }> {
+    const { scope, isOfOne = false } = this.#resource;
+    if (scope === 'installation') return { chosen: undefined, choice: undefined, ids: undefined };
+    if (scope === 'company') {
+      const { company, choice } = await chosenCompany(visit);
+      return { chosen: company, choice: choice(this.#path), ids: [company.id] };
+    }
+    const { workspaces } = visit;
+    const chosen = (await chosenWorkspace(visit)) ?? (isOfOne ? workspaces[0] : undefined);
+    const field = workspaceChoice(workspaces, chosen, { mayBeAll: !isOfOne });
+    const choice =
+      field &&
+      html`<form class="row" method="get" action="${this.#path}">${field}<button>Show</button></form>`;
+    return { chosen, choice, ids: (chosen ? [chosen] : workspaces).map(({ id }) => id) };
+  }
+
+  async #list(visit: Asked, sent?: Sent): Promise<Html> {
+    const { title, lead, many, listing: _, columns, creation, scope, empty: hint } = this.#resource;
+    const { query } = visit;
+    const { chosen, choice, ids } = await this.#owners(visit);
+    const found = await this.#resource.list(contextOf(visit), {
+      owners: ids,
+      before: isUuid(query('before')) ? query('before') : undefined,
+      newestFirst: true,
+      limit: PAGE + 1,
+    });
+    const shown = found.slice(0, PAGE);
+    const makers = creation ? this.#makers(visit, creation, chosen) : [];
+    const [more, above, below] = await Promise.all([
+      this.#extras.columns?.(visit, chosen) ?? [],
+      this.#extras.above?.(visit, chosen),
+      this.#extras.below?.(visit, chosen),
+    ]);
+    const several = scope === 'workspace' && visit.workspaces.length > 1 && !this.#resource.isOfOne;
+    const listed = columns.filter(
+      (column) =>
+        isShownIn(column, 'list') && (column.title !== 'Workspace' || several || scope === 'company'),
+    );
+    const buttons = this.#resource.actions.filter(({ isInList }) => isInList);
+    const rows = shown.map((one) => [
+      html`<a href="${this.#pathOf(visit, one)}">${this.#resource.nameOf(one)}</a>`,
+      ...listed.map((column) => cellOf(column, one)),
+      ...more.map(({ cell }) => cell(one)),
+      ...(buttons.length > 0
+        ? [
+            buttons
+              .filter((action) => this.#may(visit, action, one))
+              .map((action) => this.#button(visit, action, one)),
+          ]
+        : []),
+    ]);
+    const headings: Heading[] = [
+      'Name',
+      ...listed.map(({ title: name = '', kind }) =>
+        kind === 'number' ? { name, number: true as const } : name,
+      ),
+      ...more.map(({ title: name }) => name),
+      ...(buttons.length > 0 ? ['Actions'] : []),
+    ];
+    return html`<h1>${title}</h1>
+<p class="lead">${lead}</p>
+${choice}${above}
+${
+  rows.length > 0
+    ? table(title, headings, rows)
+    : query('before') === ''
+      ? empty(`No ${many} yet`, makers.length > 0 ? `Create one below. ${hint}` : hint)
+      : empty(`No older ${many}`, html`<a href="${this.#path}">The newest ones</a>`)
+}
+${found.length > PAGE && nextPage(this.#path, { [scope]: chosen?.id, before: shown.at(-1)!.id })}
+${below}
+${this.#ownerForms(visit, chosen, sent)}
+${creation && makers.length > 0 && this.#creationForm(creation, { makers, chosen, sent, isOpen: sent !== undefined || rows.length === 0 })}`;
+  }
+
+  /** Where the viewer may create one. */
+  #makers({ viewer, workspaces }: Asked, { permit }: Creation<One>, chosen: Owner | undefined): Owner[] {
+    const { scope } = this.#resource;
+    if (scope === 'workspace') {
+      const among = chosen ? [chosen] : workspaces;
+      return among.filter(({ id }) => isAllowed(viewer, permit, id));
+    }
+    return isAllowed(viewer, permit) ? [chosen ?? { id: '', name: '' }] : [];
+  }
+
+  #ownerForms(visit: Asked, chosen: Owner | undefined, sent: Sent | undefined): Part {
+    const { ownerActions = [], scope } = this.#resource;
+    const offered = ownerActions.filter(({ permit }) => isAllowed(visit.viewer, permit, chosen?.id));
+    if (scope !== 'installation' && !chosen) return undefined;
+    return offered.map(
+      ({
+        verb,
+        button,
+        lead,
+        fields,
+      }) => html`<details class="card create" id="${verb}"><summary>${button}</summary>
+${lead !== undefined && html`<p class="lead">${lead}</p>`}
+<form class="stack" method="post" action="${this.#path}"><input type="hidden" name="action" value="${verb}"><input type="hidden" name="${scope}" value="${chosen?.id}">
+${formFields(fields, { id: verb, sent })}<p class="actions"><button>${button}</button></p></form></details>`,
+    );
+  }
+
+  #creationForm(
+    creation: Creation<One>,
+    {
+      makers,
+      chosen,
+      sent,
+      isOpen,
+    }: { makers: Owner[]; chosen: Owner | undefined; sent: Sent | undefined; isOpen: boolean },
+  ): Html {
+    const { scope, one } = this.#resource;
+    const wanted = makers.find(({ id }) => id === sent?.given[scope]?.[0]) ?? chosen;
+    const owner =
+      makers.length === 1
+        ? scope !== 'installation' && html`<input type="hidden" name="${scope}" value="${makers[0]!.id}">`
+        : workspaceChoice(makers, wanted, { mayBeAll: false });
+    return html`<details class="card create" id="create"${isOpen && html` open`}><summary>${creation.button}</summary>
+${creation.lead !== undefined && html`<p class="lead">${creation.lead}</p>`}
+<form class="stack" method="post" action="${this.#path}#create" aria-label="Create a ${one}">${formProblem(sent)}${owner}
+${formFields(creation.fields, { id: 'create', sent })}
+<p class="actions"><button class="main">${creation.button}</button></p></form></details>`;
+  }
+
+  /** The action on the owner that the form names; without a name, the creation. */
+  #asked({ field }: Asked, creation: Creation<One>): Creation<One> {
+    const all = [creation, ...(this.#resource.ownerActions ?? [])];
+    const asked = all.find(({ verb }) => verb === (field('action') || creation.verb));
+    if (!asked) throw new Sorry(400, `'action' must be ${all.map(({ verb }) => verb).join(' or ')}.`);
+    return asked;
+  }
+
+  async #create(visit: Asked, creation: Creation<One>): Promise<Reply> {
+    const { scope, title } = this.#resource;
+    const owner = await this.#ownerOfNew(visit);
+    requirePermit(visit, creation.permit, owner.id);
+    const { values, ...sent } = readForm(visit, creation.fields);
+    const again = async (problems: Sent['problems'], status: 400 | 409 = 400) => ({
+      ...{ title, status },
+      body: await this.#list(withQuery(visit, scope, owner.id), {
+        ...{ given: { ...sent.given, [scope]: [owner.id] }, problems },
+      }),
+    });
+    if (Object.keys(sent.problems).length > 0) return again(sent.problems);
+    try {
+      const outcome = await creation.run(contextOf(visit), { owner, values });
+      const { one, secret } = outcome;
+      if (secret) return { title, body: this.#secretPage(visit, outcome) };
+      if (!one) return { to: pathWith(this.#path, { [scope]: owner.id, done: creation.verb }) };
+      return { to: this.#pathOf(visit, one, { done: creation.verb }) };
+    } catch (error) {
+      if (!(error instanceof Refusal)) throw error;
+      return again(problemsOf(error, creation.fields), error.status);
+    }
+  }
+
+  /** @throws {Sorry} when the form names none, or one in which the viewer cannot create anything */
+  async #ownerOfNew(visit: Asked): Promise<Owner> {
+    const { scope, many } = this.#resource;
+    const { field, findWorkspace } = visit;
+    if (scope === 'installation') return { id: '', name: '' };
+    if (scope === 'company') return (await chosenCompany({ ...visit, query: field })).company;
+    const found = await findWorkspace(field('workspace'));
+    if (!found)
+      throw new Sorry(400, `'workspace' must be the id of a workspace in which you can see ${many}.`);
+    return found;
+  }
+
+  /** A secret, which no other page shows. */
+  #secretPage(visit: Asked, { one, secret, note }: Outcome<One>): Html {
+    const { one: noun } = this.#resource;
+    return html`<h1>Created</h1>
+<p class="banner warn" role="status">Copy the secret now. It is not shown again.</p>
+<p><code class="secret">${secret?.value}</code></p>
+${note !== undefined && html`<p class="lead">${note}</p>`}
+${one && html`<p class="actions"><a class="button" href="${this.#pathOf(visit, one)}">Go to the ${noun}</a></p>`}`;
+  }
+
+  /** The workspace is named where it is needed to find the thing, and the viewer has several. */
+  #pathOf({ workspaces }: Asked, one: One, more: Record<string, string> = {}): string {
+    const { isOfOne, ownerOf } = this.#resource;
+    const isNamed = isOfOne && workspaces.length > 1;
+    return pathWith(`${this.#path}/${one.id}`, { ...(isNamed && { workspace: ownerOf(one) }), ...more });
+  }
+
+  /** @throws {Sorry} when there is none that the viewer may see */
+  async #find(visit: Asked): Promise<One> {
+    const { scope, find, ownerOf, one: noun } = this.#resource;
+    const { params, viewer, workspaces, findWorkspace, query, field } = visit;
+    const id = params.id ?? '';
+    const place = scope === 'company' ? 'company' : 'workspaces';
+    const unknown = new Sorry(404, `${noun[0]!.toUpperCase()}${noun.slice(1)} not found in your ${place}.`);
+    if (!isUuid(id)) throw unknown;
+    if (scope === 'workspace') {
+      const named = query('workspace') || field('workspace');
+      const chosen = named === '' ? undefined : await findWorkspace(named);
+      if (named !== '' && !chosen) throw unknown;
+      const among = chosen ? [chosen] : workspaces;
+      const found = await find(
+        contextOf(visit),
+        id,
+        among.map((owner) => owner.id),
+      );
+      if (!found || !(await findWorkspace(ownerOf(found)))) throw unknown;
+      return found;
+    }
+    const isOperator = viewer.accountId === undefined;
+    const own = scope === 'company' && !isOperator ? [viewer.companyId ?? ''] : undefined;
+    const found = await find(contextOf(visit), id, own);
+    if (!found || (own && !own.includes(ownerOf(found)))) throw unknown;
+    return found;
+  }
+
+  async #show(visit: Asked, one: One, tried?: { verb: string; sent: Sent }): Promise<Html> {
+    const { columns, nameOf, actions } = this.#resource;
+    const offered = actions.filter((action) => this.#may(visit, action, one));
+    return html`<h1>${nameOf(one)}</h1>
+<div class="card">${facts(
+      columns
+        .filter((column) => isShownIn(column, 'page'))
+        .map((column) => [column.title!, cellOf(column, one)]),
+    )}</div>
+${offered.filter(isButton).length > 0 && html`<div class="actions">${offered.filter(isButton).map((action) => this.#button(visit, action, one))}</div>`}
+${tried && offered.filter(isButton).some(({ verb }) => verb === tried.verb) && formProblem(tried.sent)}
+${await this.#extras.section?.(visit, one)}
+${offered.filter((action) => !isButton(action)).map((action) => this.#actionForm(visit, { action, one, sent: action.verb === tried?.verb ? tried.sent : undefined }))}`;
+  }
+
+  #may({ viewer }: Asked, { permit, isOffered }: Action<One>, one: One): boolean {
+    return isAllowed(viewer, permit, this.#resource.ownerOf(one)) && (isOffered?.(one) ?? true);
+  }
+
+  #button(visit: Asked, { verb, button, isDanger }: Action<One>, one: One): Html {
+    const { nameOf } = this.#resource;
+    return html`<form method="post" action="${this.#pathOf(visit, one)}"><button class="${isDanger && 'danger'}" name="action" value="${verb}" aria-label="${button} ${nameOf(one)}">${button}</button></form>`;
+  }
+
+  #actionForm(
+    visit: Asked,
+    { action, one, sent }: { action: Action<One>; one: One; sent: Sent | undefined },
+  ): Html {
+    const { verb, button, lead, fields, confirm, filled, isDanger } = action;
+    const word = confirm?.(one);
+    return html`<h2 id="${verb}">${button}</h2>
+${lead !== undefined && html`<p class="lead">${lead}</p>`}
+<form class="stack card" method="post" action="${this.#pathOf(visit, one)}#${verb}"><input type="hidden" name="action" value="${verb}">${formProblem(sent)}
+${formFields(fields, { id: verb, sent, filled: filled?.(one) as Record<string, string> | undefined })}
+${
+  word !== undefined &&
+  html`<label>Type ${word} to confirm <input name="confirm" autocomplete="off" spellcheck="false" data-word="${word}" required></label>`
+}
+<p class="actions"><button class="${isDanger ? 'danger' : 'main'}">${button}</button></p></form>`;
+  }
+
+  async #act(visit: Asked): Promise<Reply> {
+    const { actions, nameOf, ownerOf, scope } = this.#resource;
+    const { field } = visit;
+    const one = await this.#find(visit);
+    const [only, ...others] = actions;
+    const verb = field('action') || (others.length === 0 ? only!.verb : '');
+    const action = actions.find((known) => known.verb === verb);
+    // Whoever may do nothing here is told so first.
+    const [lacked] = actions;
+    requirePermit(visit, (action ?? lacked!).permit, ownerOf(one));
+    if (!action) throw new Sorry(400, `'action' must be ${actions.map((known) => known.verb).join(', ')}.`);
+    const { values, ...sent } = readForm(visit, action.fields, action.filled?.(one));
+    const again = async (problems: Sent['problems'], status: 400 | 409 = 400) => ({
+      ...{ title: nameOf(one), status },
+      body: await this.#show(visit, one, { verb, sent: { ...sent, problems } }),
+    });
+    const word = action.confirm?.(one);
+    if (word !== undefined && field('confirm').trim() !== word)
+      return again({ '': `The text does not match ${word}. Nothing was changed.` });
+    if (Object.keys(sent.problems).length > 0) return again(sent.problems);
+    try {
+      const outcome = await action.run(contextOf(visit), { one, values });
+      if (outcome.secret) return { title: nameOf(one), body: this.#secretPage(visit, outcome) };
+      const isGone = outcome.one === undefined && outcome.row !== undefined;
+      if (isGone) return { to: pathWith(this.#path, { [scope]: ownerOf(one), done: verb }) };
+      return { to: this.#pathOf(visit, one, { done: verb }) };
+    } catch (error) {
+      if (!(error instanceof Refusal)) throw error;
+      return again(problemsOf(error, action.fields), error.status);
+    }
+  }
+}
+
+const contextOf = ({ services, actor }: Asked): Context => ({
+  ...{ database: services.database, config: services.config, actor },
+});
+
+/** The visit as if its address named the owner. */
+const withQuery = (visit: Asked, name: string, value: string): Asked => ({
+  ...visit,
+  query: (asked) => (asked === name ? value : ''),
+});
+
+const isAllowed = ({ can, full, accountId }: Asked['viewer'], permit: Permit, workspaceId = '') =>
+  isRight(permit)
+    ? can(permit, workspaceId)
+    : permit === 'anyone' || (permit === 'company' ? full : accountId === undefined);
+
+/** An action that needs nothing but a press. */
+const isButton = <One>({ fields, confirm }: Action<One>) => Object.keys(fields).length === 0 && !confirm;
+
+const isShownIn = <One>({ title, not }: Column<One>, where: 'list' | 'page') =>
+  title !== undefined && !not?.includes(where);
+
+function cellOf<One>({ kind, value, shown }: Column<One>, one: One): Part {
+  if (shown) {
+    const { badge: mark, tone, text, seconds, at } = shown(one);
+    const lasting = seconds !== undefined && (tone ? badge(duration(seconds), tone) : duration(seconds));
+    return html`<span class="wrap">${mark !== undefined && badge(mark, tone)} ${lasting} ${text} ${at && moment(at)}</span>`;
+  }
+  return written(value(one), kind);
+}
+
+function written(value: Json, kind: Column<unknown>['kind']): Part {
+  if (value === null || value === '') return kind === 'time' ? moment(null) : '';
+  if (kind === 'time') return moment(String(value));
+  if (kind === 'number') return grouped(Number(value));
+  if (kind === 'duration') return duration(Number(value));
+  const text = Array.isArray(value)
+    ? value.join(', ')
+    : typeof value === 'object'
+      ? JSON.stringify(value)
+      : String(value);
+  if (kind === 'id') return html`<span class="id">${text}</span>`;
+  if (kind === 'code') return html`<code>${text}</code>`;
+  return html`<span class="wrap">${text}</span>`;
+}

@@ -1,0 +1,254 @@
+import type { Credentials } from '../integrations/source.ts';
+import { ObjectStoreError } from '../object-store/object-store.ts';
+import type { Config } from '../platform/config.ts';
+import { refusalOfUrl } from '../platform/outgoing.ts';
+import { RefusedAddress, reachOf } from '../platform/reach.ts';
+import type { Json } from '../profile/json.ts';
+import {
+  filePlacesOf,
+  folderOf,
+  isBucketPlace,
+  refusalOfPlace,
+  requireFolder,
+  type StreamFormat,
+  streamFormats,
+} from '../streams/file-places.ts';
+import {
+  hostOf,
+  refusalOfBrokers,
+  refusalOfTopic,
+  type SaslMechanism,
+  saslMechanisms,
+} from '../streams/kafka.ts';
+import type { DestinationKind } from '../streams/open-destination.ts';
+import { newWebhookSecret, refusalOfSecret } from '../streams/webhook.ts';
+import { choice, flag, optional, secret, text, type ValuesOf } from './fields.ts';
+import { InvalidValue, Refusal } from './refusal.ts';
+import { requireEndpoint } from './source.ts';
+
+/** Where a stream goes to: options of the command, and fields of the form. */
+export const targetFields = {
+  url: optional(
+    text(
+      { label: 'Webhook URL', help: 'webhook: URL to which messages are sent by POST', value: 'url' },
+      rule(refusalOfUrl),
+      {
+        ...{ maxLength: 2000, placeholder: 'https://crm.example.com/penstock' },
+      },
+    ),
+  ),
+  kafka: optional(
+    text(
+      { label: 'Kafka brokers', help: 'Kafka: bootstrap brokers, as host:port,host:port', value: 'brokers' },
+      readBrokers,
+      { maxLength: 2000 },
+    ),
+  ),
+  topic: optional(
+    text({ label: 'Kafka topic', help: 'Kafka: existing topic', value: 'topic' }, rule(refusalOfTopic)),
+  ),
+  tls: flag({
+    label: 'Kafka TLS',
+    help: 'Kafka: use TLS with the certificate authorities of Node (add yours with NODE_EXTRA_CA_CERTS)',
+  }),
+  sasl: optional(
+    choice<SaslMechanism>(
+      { label: 'Kafka SASL mechanism', help: 'Kafka: SASL mechanism', value: 'mechanism' },
+      saslMechanisms,
+    ),
+  ),
+  user: optional(
+    text(
+      { label: 'Kafka user', help: 'Kafka: SASL user name (its password is the secret)', value: 'name' },
+      (given) => given,
+    ),
+  ),
+  to: optional(
+    text(
+      { label: 'File target', help: 'files: target, s3://bucket/prefix or file:///folder', value: 'place' },
+      rule(refusalOfPlace),
+      {
+        maxLength: 2000,
+      },
+    ),
+  ),
+  format: optional(
+    choice<StreamFormat>(
+      { label: 'File format', help: 'files: format (default: gzipped NDJSON)', value: 'format' },
+      streamFormats,
+    ),
+  ),
+  region: optional(
+    text({ label: 'S3 region', help: 's3: region of the bucket', value: 'region' }, (given) => given),
+  ),
+  endpoint: optional(
+    text(
+      { label: 'S3 endpoint', help: 's3: address of an S3-compatible service (default: AWS)', value: 'url' },
+      (given) => given,
+    ),
+  ),
+  access_key_id: optional(
+    text(
+      { label: 'S3 access key id', help: 's3: access key id (default: the settings S3_*)', value: 'id' },
+      (given) => given,
+    ),
+  ),
+  secret: secret({
+    label: 'Secret',
+    help: 'secret of the webhook, of the Kafka user or of the S3 access key (default for a webhook: a new secret)',
+  }),
+};
+
+type TargetValues = ValuesOf<typeof targetFields>;
+
+interface Target {
+  kind: DestinationKind;
+  settings: Record<string, Json>;
+  credentials?: Credentials;
+  /** Made here, to be shown once. */
+  newSecret?: string;
+  /** How long what takes effect is gathered; absent: not at all. */
+  gatherMs?: number;
+}
+
+/** Makes a reader of a rule that ends a sentence. */
+function rule(refusalOf: (text: string) => string | undefined) {
+  return (text: string): string => {
+    const whyNot = refusalOf(text);
+    if (whyNot) throw new InvalidValue(`It ${whyNot}.`);
+    return text;
+  };
+}
+
+function readBrokers(text: string): string[] {
+  const brokers = text.split(',').map((one) => one.trim());
+  const whyNot = refusalOfBrokers(brokers);
+  if (whyNot) throw new InvalidValue(`They ${whyNot}.`);
+  return brokers;
+}
+
+/** @throws {Refusal} for what contradicts itself, is missing, or may not be reached */
+export async function readTarget(options: TargetValues, config: Config): Promise<Target> {
+  const { url, kafka, to } = options;
+  if ([url, kafka, to].filter((one) => one !== undefined).length !== 1)
+    throw new Refusal('set one of --url, --kafka and --to', 'url');
+  for (const [name, flag] of Object.entries(fileOptions))
+    if (to === undefined && options[name as keyof typeof fileOptions] !== undefined)
+      throw new Refusal(`${flag} needs --to`, name);
+  if (kafka) return readKafka({ ...options, kafka }, config);
+  for (const name of ['topic', 'tls', 'sasl', 'user'] as const)
+    if (options[name]) throw new Refusal(`--${name} needs --kafka`, name);
+  if (to !== undefined) return readFiles({ ...options, to }, config, (host) => requireAllowed(host, config));
+  requireAllowed(new URL(url!).hostname, config);
+  const { isGiven } = options.secret;
+  const secret = isGiven ? await options.secret.read('Secret') : newWebhookSecret();
+  const whyNot = refusalOfSecret(secret);
+  if (whyNot) throw new Refusal(`the secret ${whyNot}`, 'secret');
+  const credentials = { webhook_secret: secret };
+  return { kind: 'webhook', settings: { url: url! }, credentials, ...(!isGiven && { newSecret: secret }) };
+}
+
+async function readKafka(
+  { kafka: brokers, topic, tls = false, sasl: mechanism, user, secret }: TargetValues & { kafka: string[] },
+  config: Config,
+): Promise<Target> {
+  if (topic === undefined) throw new Refusal('--kafka needs --topic', 'topic');
+  for (const broker of brokers) requireAllowed(hostOf(broker), config);
+  if ((mechanism === undefined) !== (user === undefined))
+    throw new Refusal('set --sasl and --user together', 'sasl');
+  if (mechanism === undefined || user === undefined) {
+    if (secret.isGiven)
+      throw new Refusal(
+        'the secret of a Kafka destination is its SASL password; set --sasl and --user as well',
+        'secret',
+      );
+    return { kind: 'kafka', settings: { brokers, topic, tls } };
+  }
+  const credentials = { user, password: await secret.read(`Password of ${user}`) };
+  return { kind: 'kafka', settings: { brokers, topic, tls, sasl: { mechanism, user } }, credentials };
+}
+
+function requireAllowed(host: string, config: Config): void {
+  try {
+    reachOf(config).requireAllowed(host);
+  } catch (error) {
+    if (error instanceof RefusedAddress) throw new Refusal(error.message);
+    throw error;
+  }
+}
+
+interface FileTarget {
+  kind: 'files';
+  settings: Record<string, Json>;
+  credentials?: Credentials;
+  gatherMs: number;
+}
+
+/** What goes with `--to` alone. */
+const fileOptions = {
+  format: '--format',
+  region: '--region',
+  endpoint: '--endpoint',
+  access_key_id: '--access-key-id',
+} as const;
+
+/**
+ * How long what takes effect is gathered for a file, in milliseconds: until then nothing is leased for it. Below what
+ * PenstockStreamLags fires at.
+ */
+const GATHER_MS = 240_000;
+
+/**
+ * @param requireAllowed refuses a host that may not be reached
+ * @throws {Refusal} for what contradicts itself, is missing, or may not be reached
+ */
+async function readFiles(
+  options: TargetValues & { to: string },
+  config: Config,
+  requireAllowed: (host: string) => void,
+): Promise<FileTarget> {
+  const { to, format = 'ndjson', region, endpoint, access_key_id: accessKeyId, secret } = options;
+  const places = filePlacesOf(config);
+  const made = (settings: Record<string, Json>): FileTarget => ({
+    ...{ kind: 'files', settings: { to, format, ...settings }, gatherMs: GATHER_MS },
+  });
+  const hasOwn = region !== undefined || endpoint !== undefined || accessKeyId !== undefined;
+  if (!hasOwn && secret.isGiven)
+    throw new Refusal('the secret of a bucket needs --access-key-id', 'access_key_id');
+  if (!isBucketPlace(to)) {
+    if (hasOwn)
+      throw new Refusal(
+        '--region, --endpoint and --access-key-id need a target that starts with s3://',
+        'to',
+      );
+    saying(() => requireFolder(folderOf(to)!, places));
+    return made({});
+  }
+  if (!hasOwn) {
+    const access = saying(() => places.bucketAccess());
+    if (access.endpoint !== undefined) requireAllowed(new URL(access.endpoint).hostname);
+    return made({});
+  }
+  if (!region || !accessKeyId)
+    throw new Refusal('s3:// needs --region and --access-key-id, or the settings S3_*', 'region');
+  if (endpoint !== undefined) {
+    requireEndpoint(endpoint);
+    requireAllowed(new URL(endpoint).hostname);
+  }
+  const credentials = {
+    access_key_id: accessKeyId,
+    secret_access_key: await secret.read(`Secret access key of ${accessKeyId}`),
+  };
+  return {
+    ...made({ region, access_key_id: accessKeyId, ...(endpoint !== undefined && { endpoint }) }),
+    credentials,
+  };
+}
+
+function saying<T>(work: () => T): T {
+  try {
+    return work();
+  } catch (error) {
+    throw error instanceof ObjectStoreError ? new Refusal(`--to: ${error.message}`, 'to') : error;
+  }
+}

@@ -1,0 +1,361 @@
+import { integrationKeys } from '../embedded/address.ts';
+import { type Credentials, encryptCredentials, NoIntegrationKey } from '../integrations/source.ts';
+import type { Config } from '../platform/config.ts';
+import { grouped } from '../platform/format.ts';
+import { newId } from '../platform/ids.ts';
+import type { Json } from '../profile/json.ts';
+import { eraseDeletedFromLog } from '../retention/erase-log.ts';
+import { type AuditAction, audited, recordAudit } from '../store/audit.ts';
+import type { Connection } from '../store/database.ts';
+import {
+  createDestination,
+  type DestinationRow,
+  findDestination,
+  listDestinations,
+  MAX_DESTINATIONS,
+  readDestinationSecret,
+  removeDestination,
+  replayFrom,
+  setDestinationState,
+} from '../store/stream-destinations.ts';
+import { DeliveryError } from '../streams/destination.ts';
+import { openDestination, openingBy, placeOf } from '../streams/open-destination.ts';
+import { name, optional, readTime, text, time } from './fields.ts';
+import { Refusal, refuseTaken } from './refusal.ts';
+import {
+  type Action,
+  action,
+  type Context,
+  creation,
+  describeResource,
+  iso,
+  type Outcome,
+  type Shown,
+} from './resource.ts';
+import { readTarget, targetFields } from './stream-target.ts';
+
+/**
+ * Seconds of lag, beyond those for which a file is gathered, from which on somebody may have to act: a stream yields to
+ * others for one minute.
+ */
+const LATE_SECONDS = 120;
+
+const all = ({ database }: Context, workspaceId: string) =>
+  listDestinations(database.pool, { workspaceId, limit: MAX_DESTINATIONS });
+
+const entryOf = (
+  verb: AuditAction,
+  { id, workspaceId }: { id: string; workspaceId: string },
+  detail: Record<string, Json>,
+) => ({ action: verb, subject: { kind: 'stream', id }, workspaceId, detail });
+
+interface Change {
+  action: AuditAction;
+  work(tx: Connection): Promise<{ changed: boolean; detail?: Record<string, Json> }>;
+}
+
+/** Changes a stream, with its entry in the audit. */
+async function change(
+  context: Context,
+  one: DestinationRow,
+  { action: verb, work }: Change,
+): Promise<Outcome<DestinationRow>> {
+  const { database, actor } = context;
+  const more = await audited(database.pool, actor, async (tx) => {
+    const { changed, detail } = await work(tx);
+    return { result: detail, entries: changed ? [entryOf(verb, one, { name: one.name, ...detail })] : [] };
+  });
+  const found = await findDestination(database.pool, [one.workspaceId], one.id);
+  return { ...(found && { one: found }), ...(more && { more }) };
+}
+
+function setState(state: 'active' | 'paused'): Action<DestinationRow, Record<never, never>>['run'] {
+  const verb = state === 'active' ? 'streams.resume' : 'streams.pause';
+  return (context, { one }) =>
+    change(context, one, {
+      action: verb,
+      work: async (tx) => ({ changed: await setDestinationState(tx, one, state) }),
+    });
+}
+
+function encrypt(credentials: Credentials, id: string, config: Config): Buffer {
+  try {
+    return encryptCredentials(credentials, id, integrationKeys(config));
+  } catch (error) {
+    throw error instanceof NoIntegrationKey ? new Refusal(error.message) : error;
+  }
+}
+
+/** Sends an empty batch. @throws {Refusal} when the destination does not take it */
+async function test({ database, config }: Context, one: DestinationRow): Promise<void> {
+  const secret = await readDestinationSecret(database.pool, one);
+  try {
+    const destination = openDestination({ ...one, secret }, openingBy(config, integrationKeys(config)));
+    const { signal } = new AbortController();
+    try {
+      if ('deliver' in destination)
+        await destination.deliver({ id: `test_${newId()}`, messages: [], envelopes: [] }, signal);
+      else await destination.check(signal);
+    } finally {
+      await destination.close();
+    }
+  } catch (error) {
+    throw error instanceof DeliveryError ? new Refusal(`the test failed: ${error.message}`) : error;
+  }
+}
+
+function problemOf({ failures, lastError, failedAt, lost }: DestinationRow): Shown {
+  if (failures > 0)
+    return {
+      badge: `failed ${grouped(failures)} times in a row`,
+      tone: 'bad',
+      text: lastError ?? undefined,
+      at: failedAt,
+    };
+  if (Number(lost) > 0)
+    return { badge: `${grouped(Number(lost))} lost`, tone: 'bad', text: 'older than the log is kept' };
+  return { text: 'none' };
+}
+
+const example = (words: string) => `streams ${words} crm --workspace default`;
+
+export const streams = describeResource<DestinationRow>({
+  noun: 'streams',
+  one: 'stream',
+  many: 'streams',
+  title: 'Streams',
+  sentence: 'Send the changes of a workspace to destinations, and show the progress of each stream.',
+  example: 'streams list --workspace default',
+  lead: 'A stream sends the changes of a workspace to another system: a webhook, a Kafka topic, or files.',
+  scope: 'workspace',
+  isOfOne: true,
+  permit: 'syncs',
+  columns: [
+    { name: 'stream_id', title: 'Id', kind: 'id', value: ({ id }) => id, not: ['list'] },
+    { name: 'workspace', title: 'Workspace', value: ({ workspace }) => workspace, not: ['list'] },
+    { name: 'name', value: (one) => one.name },
+    { name: 'kind', title: 'Kind', value: ({ kind }) => kind, not: ['list'] },
+    {
+      name: 'url',
+      title: 'Destination',
+      value: (one) => (typeof one.settings.url === 'string' ? one.settings.url : placeOf(one)),
+      shown: (one) => ({ text: placeOf(one) }),
+    },
+    {
+      name: 'state',
+      title: 'State',
+      value: ({ state }) => state,
+      shown: ({ state }) => ({ badge: state, tone: state === 'active' ? 'good' : 'warn' }),
+    },
+    {
+      name: 'lag_seconds',
+      title: 'Behind',
+      kind: 'duration',
+      value: ({ lag }) => Math.round(lag),
+      shown: ({ lag, gatherMs }) =>
+        lag === 0
+          ? { text: 'up to date' }
+          : lag > LATE_SECONDS + gatherMs / 1000
+            ? { seconds: lag, tone: 'bad' }
+            : { seconds: lag },
+    },
+    { name: 'delivered', title: 'Delivered', kind: 'number', value: ({ delivered }) => delivered },
+    {
+      name: 'delivered_at',
+      title: 'Last delivery',
+      kind: 'time',
+      value: ({ deliveredAt }) => iso(deliveredAt),
+    },
+    { name: 'failures', title: 'Problem', value: ({ failures }) => failures, shown: problemOf },
+    { name: 'last_error', value: ({ lastError }) => lastError },
+    {
+      name: 'next_try_at',
+      title: 'Next attempt',
+      kind: 'time',
+      value: ({ nextTryAt }) => iso(nextTryAt),
+      shown: ({ nextTryAt }) => (nextTryAt === null ? { text: 'none scheduled' } : { at: nextTryAt }),
+      not: ['list'],
+    },
+    { name: 'lost_rows', title: 'Lost rows', kind: 'number', value: ({ lost }) => lost, not: ['list'] },
+    { name: 'lost_at', value: ({ lostAt }) => iso(lostAt) },
+    {
+      name: 'created_at',
+      title: 'Created',
+      kind: 'time',
+      value: ({ createdAt }) => iso(createdAt),
+      not: ['list'],
+    },
+  ],
+  listing: {
+    sentence: 'List the streams of a workspace, oldest first.',
+    example: 'streams list --workspace default --json',
+  },
+  async list(context, { owners, after = '', before, newestFirst, limit }) {
+    const found = await all(context, owners?.[0] ?? '');
+    const ordered = newestFirst ? found.reverse() : found;
+    return ordered.filter(({ id }) => id > after && (before === undefined || id < before)).slice(0, limit);
+  },
+  find: ({ database }, id, owners) => findDestination(database.pool, owners ?? [], id),
+  nameOf: (one) => one.name,
+  ownerOf: ({ workspaceId }) => workspaceId,
+  naming: {
+    argument: '<stream>',
+    help: 'its name or id',
+    within: 'required',
+    async find(context, { text: nameOrId, within }) {
+      const found = await all(context, within!.id);
+      return found.find((one) => one.name === nameOrId) ?? found.find(({ id }) => id === nameOrId);
+    },
+  },
+  showing: { sentence: 'Show a stream, its progress and its last error.', example: example('show') },
+  empty: 'Each stream has its own position in the log, and delivers every change at least once.',
+  creation: creation({
+    verb: 'create',
+    button: 'Create stream',
+    sentence:
+      'Create a stream to a webhook (its secret is shown once), a Kafka topic, or files in a folder or bucket.',
+    example: 'streams create --workspace default --name crm --url https://crm.example.com/penstock',
+    permit: 'syncs',
+    lead: 'Fill in one destination: a webhook URL, Kafka brokers with a topic, or a file target.',
+    done: 'Created. “Test” sends an empty batch to the destination.',
+    fields: {
+      name: name('name, unique among the streams of the workspace'),
+      ...targetFields,
+      from: optional(
+        text(
+          {
+            label: 'Start from',
+            help: 'start with the changes from this time on, as far as the log has them; beginning: the whole log (default: now)',
+            value: 'time',
+          },
+          (given) => (given === 'beginning' ? new Date(0) : readTime(given)),
+          { placeholder: '2026-11-23T08:00:00Z' },
+        ),
+      ),
+    },
+    async run({ database, config, actor }, { owner, values }) {
+      // The operator's folders and buckets are not a workspace's to write to.
+      if (values.to !== undefined && actor.kind !== 'operator')
+        throw new Refusal('only BOARD_USER and the command line can create a stream to files', 'to');
+      const { kind, settings, credentials, newSecret, gatherMs = 0 } = await readTarget(values, config);
+      const { name: called, from } = values;
+      const id = newId();
+      const secret = credentials ? encrypt(credentials, id, config) : null;
+      const made = { workspaceId: owner.id, id, name: called, kind, settings, secret, gatherMs, from };
+      const detail = { name: called, kind, ...(from && { from: from.toISOString() }) };
+      await audited(database.pool, actor, async (tx) => {
+        if (!(await createDestination(tx, made)))
+          throw new Refusal(`a workspace can have at most ${MAX_DESTINATIONS} streams; remove one first`);
+        return { result: undefined, entries: [entryOf('streams.create', made, detail)] };
+      }).catch(refuseTaken(`this workspace already has a stream with the name '${called}'`, 'name'));
+      const one = await findDestination(database.pool, [owner.id], id);
+      return {
+        ...(one && { one }),
+        secret: newSecret === undefined ? undefined : { name: 'secret', value: newSecret },
+        note: newSecret && 'Save the secret now: it is not shown again.',
+      };
+    },
+  }),
+  actions: [
+    action({
+      verb: 'test',
+      button: 'Test',
+      sentence: 'Send an empty batch to the destination now.',
+      example: example('test'),
+      permit: 'syncs',
+      fields: {},
+      done: 'The destination accepted an empty batch.',
+      async run(context, { one }) {
+        await test(context, one);
+        return { one, row: { stream_id: one.id, name: one.name, reached: true } };
+      },
+    }),
+    action({
+      verb: 'pause',
+      button: 'Pause',
+      sentence: 'Pause the delivery. No change is lost while the log has it (STREAM_LOG_DAYS).',
+      example: example('pause'),
+      permit: 'syncs',
+      fields: {},
+      isInList: true,
+      isOffered: ({ state }: DestinationRow) => state === 'active',
+      done: 'Paused. A delivery that is in progress continues.',
+      run: setState('paused'),
+    }),
+    action({
+      verb: 'resume',
+      button: 'Resume',
+      sentence: 'Resume the delivery, or retry immediately.',
+      example: example('resume'),
+      permit: 'syncs',
+      fields: {},
+      isInList: true,
+      isOffered: ({ state }: DestinationRow) => state !== 'active',
+      done: 'Resumed.',
+      run: setState('active'),
+    }),
+    action({
+      verb: 'replay-from',
+      button: 'Replay from a time',
+      sentence: 'Deliver the changes from a time on again.',
+      example: `${example('replay-from')} --at 2026-11-23T08:00:00Z`,
+      permit: 'syncs',
+      fields: {
+        at: time({
+          label: 'Time',
+          help: 'time in ISO 8601 with offset; a time before the log delivers the whole log',
+        }),
+      },
+      lead: 'The destination receives the changes since then a second time.',
+      done: 'Changes since the time are delivered again.',
+      run: (context, { one, values }) =>
+        change(context, one, {
+          action: 'streams.replay',
+          async work(tx) {
+            await replayFrom(tx, one, values.at);
+            return { changed: true, detail: { from: values.at.toISOString() } };
+          },
+        }),
+    }),
+    action({
+      verb: 'remove',
+      button: 'Remove stream',
+      sentence: 'Remove a stream. Undelivered changes are not delivered.',
+      example: example('remove'),
+      permit: 'syncs',
+      fields: {},
+      lead: 'Undelivered changes are not delivered.',
+      isDanger: true,
+      confirm: (one: DestinationRow) => one.name,
+      done: 'Stream removed.',
+      async run(context, { one }) {
+        await change(context, one, {
+          action: 'streams.remove',
+          async work(tx) {
+            await removeDestination(tx, one);
+            return { changed: true };
+          },
+        });
+        return { row: { stream_id: one.id, name: one.name, removed: true } };
+      },
+    }),
+  ],
+  ownerActions: [
+    creation({
+      verb: 'erase',
+      button: 'Erase deleted users now',
+      sentence: 'Erase deleted users from the log of streams now. A worker does this within an hour.',
+      example: 'streams erase --workspace default',
+      permit: 'change',
+      fields: {},
+      lead: 'A worker erases deleted users from the log of streams within an hour.',
+      done: 'Deleted users were erased from the log of streams.',
+      async run({ database, actor }, { owner }) {
+        await eraseDeletedFromLog(database.pool, owner.id);
+        const entry = { action: 'streams.erase', subject: { kind: 'workspace', id: owner.id } } as const;
+        await recordAudit(database.pool, actor, [{ ...entry, workspaceId: owner.id, detail: {} }]);
+        return { row: { workspace: owner.name, state: 'erased' } };
+      },
+    }),
+  ],
+});
