@@ -22,6 +22,7 @@ import {
   readSessionCookie,
   writeSessionCookie,
 } from './sessions.ts';
+import { keepTarget, takeTarget } from './target.ts';
 
 /**
  * Reads fields of a form or query. A field that is missing or repeated is empty. Characters that Postgres cannot store are
@@ -149,6 +150,7 @@ export function createSignIn({
 
   const signIns = createMinuteLimit(MOST_SIGN_INS);
   const openId = openIdPath(oidc);
+  const isSecure = oidc.BOARD_URL.startsWith('https:');
   const page = (words: SignInWords = {}) => signInPage({ ...words, openId });
 
   // A user name, a password, and nothing that is worth more than this.
@@ -185,7 +187,7 @@ export function createSignIn({
       lockout.succeeded();
       signIns.count(name);
       writeSessionCookie(response, secret, cameByTls(request));
-      response.redirect(303, '/');
+      response.redirect(303, takeTarget(request, response, isSecure));
     } else {
       failures.note(isOperator ? undefined : user.toLowerCase(), arrival.client);
       lockout.answered();
@@ -213,7 +215,7 @@ export function createSignIn({
         signIns.count(proved.email);
         leaveOperator(arrival);
         writeSessionCookie(response, entered.secret, oidc.BOARD_URL.startsWith('https:'));
-        response.redirect(303, '/');
+        response.redirect(303, takeTarget(request, response, isSecure));
         return 'done';
       },
     }),
@@ -230,9 +232,10 @@ export function createSignIn({
       response.locals.again = () => arrived(request);
       return next();
     }
-    if (request.method === 'GET' && request.accepts(['json', 'html']) === 'html')
+    if (request.method === 'GET' && request.accepts(['json', 'html']) === 'html') {
+      keepTarget(request, response, isSecure);
       response.redirect(303, '/sign-in');
-    else response.status(401).json({ message: 'Sign in to the console first.' });
+    } else response.status(401).json({ message: 'Sign in to the console first.' });
   });
 
   router.get('/sign-out', (_request, response) => {

@@ -95,6 +95,32 @@ describe('signing in to the dashboard', () => {
     expect(answer.headers.get('location')).toBe('/');
   });
 
+  test('a sign-in returns to the page that was asked for, once, and to no other host', async () => {
+    const { visitor } = await arrive();
+    const { user, password } = account;
+    const askFor = async (path: string) => {
+      const answer = await visitor.get(path, { accept: 'text/html' });
+      return answer.headers.getSetCookie()[0]?.split(';')[0] ?? '';
+    };
+    const signIn = async (cookie: string) => {
+      const answer = await visitor.send('POST', '/sign-in', {
+        ...{ body: new URLSearchParams({ user, password }), headers: { cookie } },
+      });
+      const cleared = answer.headers.getSetCookie().some((one) => one.startsWith('penstock_board_target=;'));
+      return [answer.headers.get('location'), cleared];
+    };
+    const kept = await askFor('/users?q=ada&workspace=shop');
+    expect(await signIn(kept)).toEqual(['/users?q=ada&workspace=shop', true]);
+    for (const path of ['/', '/sign-out', '/events']) expect([path, await askFor(path)]).toEqual([path, '']);
+    for (const made of [
+      '//elsewhere.example',
+      '/\\elsewhere.example',
+      'https://elsewhere.example',
+      '/sign-out',
+    ])
+      expect(await signIn(`penstock_board_target=${encodeURIComponent(made)}`)).toEqual(['/', true]);
+  });
+
   test('behind a proxy that ends TLS the browser keeps the session to https', async () => {
     const { board, visitor } = await arrive();
     const answer = await visitor.send('POST', '/sign-in', {
