@@ -51,7 +51,7 @@ const rooms: Record<string, string[]> = {
     ...['store', 'queue', 'limits', 'processes', 'operations', 'docs', 'object-store', 'export'],
   ],
   board: [
-    ...['generated', 'platform', 'schemas', 'profile', 'jobs'],
+    ...['errors', 'generated', 'platform', 'schemas', 'profile', 'jobs'],
     ...['preferences', 'integrations', 'store', 'queue', 'processes', 'operations', 'resources'],
   ],
   admin: [

@@ -125,6 +125,7 @@ const notices: Record<string, string> = {
   paused: 'Paused. A run that is in progress continues.',
   resumed: 'Resumed.',
   deleted: 'The delete was accepted. It takes effect after everything that was accepted before.',
+  changing: 'The change was accepted. It takes effect after everything that was accepted before.',
   revoked: 'Revoked permanently.',
   uninvited: 'Invitation link revoked.',
   as_before: 'No change: the value was already set.',

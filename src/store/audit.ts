@@ -75,6 +75,8 @@ export const auditActions = {
   'users.block': ['penstock users block'],
   'users.delete': ['penstock users delete', 'post /users/:service_id/delete'],
   'users.export': ['penstock users export', 'get /users/:service_id/export'],
+  'users.set_attribute': ['post /users/:service_id'],
+  'users.set_subscription': ['post /users/:service_id'],
   'users.unblock': ['penstock users unblock'],
   'workspaces.create': ['penstock workspaces create'],
   'workspaces.move': ['penstock workspaces move'],

@@ -97,6 +97,8 @@ const oneSided: Record<string, string> = {
   'sessions.end': 'a session belongs to a browser',
   'syncs.download_rows': 'penstock integrations logs prints the rows',
   'users.block': 'an operator blocks an external id after an incident',
+  'users.set_attribute': 'clients use POST /users/track',
+  'users.set_subscription': 'clients use POST /subscription/status/set',
   'users.unblock': 'an operator blocks an external id after an incident',
   'workspaces.create': 'a workspace gets a shard and a company from the operator',
   'workspaces.move': 'waits at the terminal until few jobs wait',

@@ -97,6 +97,7 @@ describe('who may ask for which page', () => {
     ['get /history', () => '/history?range=day', anyone, 200, 200],
     ['get /users', () => '/users?q=user-1', users, 200, 200],
     ['get /users/:service_id', () => `/users/${scene.user}`, users, 200, 404],
+    ['post /users/:service_id', () => `/users/${scene.user}`, editors, 400, 404],
     ['get /users/:service_id/export', () => `/users/${scene.user}/export`, [...all, 'exports'], 200, 404],
     ['get /users/:service_id/delete', () => `/users/${scene.user}/delete`, editors, 200, 404],
     ['post /users/:service_id/delete', () => `/users/${scene.user}/delete`, editors, 400, 404],

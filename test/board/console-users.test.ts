@@ -212,8 +212,36 @@ describe('users', () => {
     });
   });
 
-  test('one is deleted by way of the queue, once the service id is typed', async () => {
+  test('a page begins with the name of the person, and the timeline comes before the attributes', async () => {
+    const { text } = await page(scene.operator, `/users/${scene.user}?workspace=${scene.shop}`);
+    expect(text).toContain('<h1>Ada Lovelace</h1>');
+    expect(text.indexOf('id="timeline"')).toBeLessThan(text.indexOf('Custom attributes'));
+    const nameless = await scene.createUser(scene.shop, 'nameless');
+    await scene.query(
+      'update profiles set first_name = null, last_name = null, email = null where id = $1',
+      nameless,
+    );
+    const other = await page(scene.operator, `/users/${toServiceId(nameless)}?workspace=${scene.shop}`);
+    expect(other.text).toContain('<h1>nameless</h1>');
+  });
+
+  test.each([
+    [
+      'a number that is none',
+      { action: 'set_attribute', attribute: 'colour', type: 'number', value: 'teal' },
+    ],
+    ['an identifier', { action: 'set_attribute', attribute: 'external_id', type: 'text', value: 'x' }],
+    ['a group of no workspace', { action: 'set_subscription', subscription: uuidv7(), state: 'subscribed' }],
+    ['a state that there is not', { action: 'set_subscription', subscription: 'email', state: 'maybe' }],
+  ])('a change to %s is refused before anything is asked', async (_, fields) => {
+    const answer = await post(scene.operator, `/users/${scene.user}?workspace=${scene.shop}`, fields);
+    expect(answer.status).toBe(400);
+  });
+
+  test('a user is deleted through the queue, once an external id, an email or the service id is typed', async () => {
     const id = await scene.createUser(scene.shop, 'to-delete');
+    const form = await page(scene.operator, `/users/${toServiceId(id)}/delete`);
+    expect(form.text).toContain('data-word="to-delete"');
     const path = `/users/${toServiceId(id)}/delete`;
     for (const confirm of ['', 'delete', toServiceId(newProfileId(Date.now()))]) {
       const answer = await post(scene.operator, path, { confirm });
@@ -238,5 +266,38 @@ describe('users', () => {
     const { text } = await page(scene.operator, answer.headers.get('location')!);
     expect(text).toContain(`Lane ${waiting[0]!.lane}`);
     expect(text).toContain('in work, or next');
+  });
+
+  test('a change is confirmed, goes through the queue, and has its entry in the audit', async () => {
+    const id = await scene.createUser(scene.shop, 'to-change');
+    const path = `/users/${toServiceId(id)}?workspace=${scene.shop}`;
+    const envelopeOf = async () =>
+      (await scene.installation.envelopes()).find(({ envelope }) =>
+        JSON.stringify(envelope.objects).includes(toServiceId(id)),
+      );
+    const fields = { action: 'set_subscription', subscription: scene.group, state: 'unsubscribed' };
+    const asked = await post(scene.operator, path, fields);
+    const question = 'Set the group to unsubscribed?';
+    expect([asked.status, await asked.text()]).toEqual([200, expect.stringContaining(question)]);
+    expect(await envelopeOf()).toBeUndefined();
+    expect((await post(scene.operator, path, { ...fields, confirm: 'yes' })).status).toBe(303);
+    const { objects } = (await envelopeOf())!.envelope;
+    for (const part of [scene.group, 'unsubscribed']) expect(JSON.stringify(objects)).toContain(part);
+    const attribute = { action: 'set_attribute', attribute: 'colour', type: 'number', value: '7' };
+    expect((await post(scene.operator, path, { ...attribute, confirm: 'yes' })).status).toBe(303);
+    expect(
+      (await post(scene.operator, path, { action: 'remove_attribute', attribute: 'colour', confirm: 'yes' }))
+        .status,
+    ).toBe(303);
+    const told = await scene.query(
+      'select action, detail from audit where subject_id = $1 order by id',
+      toServiceId(id),
+    );
+    expect(told).toMatchObject([
+      { action: 'users.set_subscription', detail: { subscription: scene.group, state: 'unsubscribed' } },
+      { action: 'users.set_attribute', detail: { attribute: 'colour' } },
+      { action: 'users.set_attribute', detail: { attribute: 'colour', removed: true } },
+    ]);
+    expect(JSON.stringify(told)).not.toContain('"value"');
   });
 });

@@ -45,7 +45,7 @@ export function profile(user: StoredUser, pii: boolean): Part {
     ['Language', user.language],
     ['Time zone', user.time_zone],
     ['Last place (latitude, longitude)', mask(place)],
-    ['Made', at(user.created_at)],
+    ['Created', at(user.created_at)],
     ['First session', at(user.date_of_first_session)],
     ['Last session', at(user.date_of_last_session)],
     ['Hard bounce', at(user.email_hard_bounced_at)],
@@ -78,7 +78,7 @@ export function subscriptions(user: StoredUser): Part {
     ]),
   ];
   return html`${table('States of subscriptions', ['Subscription', 'Channel', 'State'], rows)}
-<p class="faint pager">How they came about stands in the timeline.</p>`;
+<p class="faint pager">History is in the timeline.</p>`;
 }
 
 /** A page of a list that the address asks for: where it begins, and where the other pages are. */
@@ -129,7 +129,7 @@ export function names({ user, merged, renamed, pii, slice }: Names): Part {
     );
   const { shown, pager } = sliceOf(all, slice);
   return html`${table(
-    'Names',
+    'Other identifiers',
     ['Kind', 'Name', 'Since'],
     shown.map((row) => row()),
   )}${pager}
@@ -163,7 +163,7 @@ export function summaries(user: StoredUser, slice: Slice): Part {
   const { shown, pager } = sliceOf(all, slice);
   const revenue = Object.entries(user.revenue ?? {}).map(([currency, sum]) => `${sum} ${currency}`);
   return html`${table(
-    'What was counted',
+    'Totals',
     ['Kind', 'Name', { name: 'Times', number: true }, 'First', 'Last'],
     shown.map((one) => [one.kind, one.name, count(one.count, '', ''), moment(one.first), moment(one.last)]),
   )}${revenue.length > 0 && html`<p class="pager">Revenue: ${revenue.join(', ')}</p>`}

@@ -1,0 +1,69 @@
+import { toProfileId, toServiceId } from '../../profile/identifier.ts';
+import type { StoredUser } from '../../store/export.ts';
+import { findKeptProfile } from '../../store/preference-centers.ts';
+import { searchUsers } from '../../store/profile-search.ts';
+import type { Workspace } from '../access.ts';
+import { chosenWorkspace, type PageServices, Sorry, type Visit } from '../console.ts';
+import { isAddress } from './users.ts';
+
+/** Workspaces in which a merged user is looked for. */
+const MOST = 25;
+
+const SERVICE_ID = /^[0-9a-f]{24}$/;
+
+/** A user, and the workspace in which the viewer may look at this one. */
+export interface Seen {
+  workspace: Workspace;
+  /** The profile's UUID. */
+  id: string;
+  /** Whether the viewer may see who it is. */
+  pii: boolean;
+}
+
+/**
+ * The user of the address. One who was merged is whoever took this one in.
+ * @throws {Sorry} when there is none in a workspace of the viewer's
+ */
+export async function findUser({
+  services,
+  viewer,
+  workspaces,
+  findWorkspace,
+  params,
+  query,
+}: Visit<PageServices>): Promise<Seen> {
+  const nobody = new Sorry(404, 'User not found in your workspaces. Deleted users cannot be restored.');
+  const given = params.service_id ?? '';
+  if (!SERVICE_ID.test(given)) throw nobody;
+  const { pool } = services.database;
+  const id = toProfileId(given);
+  const chosen = await chosenWorkspace({ findWorkspace, query });
+  const among = chosen ? [chosen] : workspaces;
+  const [found] = await searchUsers(
+    pool,
+    among.map((one) => one.id),
+    { search: { id }, limit: 1 },
+  );
+  let workspace = among.find((one) => one.id === found?.workspaceId);
+  let present = found?.id;
+  // Who is not there may have been merged: few have more workspaces than one to look into.
+  for (const one of workspace ? [] : among.slice(0, MOST)) {
+    present = await findKeptProfile(pool, one.id, id);
+    workspace = present === undefined ? undefined : one;
+    if (workspace) break;
+  }
+  if (!workspace || present === undefined) throw nobody;
+  return { workspace, id: present, pii: viewer.can('pii', workspace.id) };
+}
+
+/** Who a user is, as a person would say it: by name, email, external id or service id. */
+export function headingOf(
+  user: Pick<StoredUser, 'id' | 'first_name' | 'last_name' | 'email' | 'external_id'>,
+  pii: boolean,
+): string {
+  const name = [user.first_name, user.last_name].filter(Boolean).join(' ');
+  if (pii && name !== '') return name;
+  if (pii && user.email !== null) return user.email;
+  const { external_id: externalId } = user;
+  return externalId === null || (!pii && isAddress(externalId)) ? toServiceId(user.id) : externalId;
+}

@@ -1,0 +1,335 @@
+import { ApiError } from '../../errors.ts';
+import type { AcceptedObject } from '../../jobs/envelope.ts';
+import { toUserObject, userFields } from '../../operations/export/user-fields.ts';
+import type { Caller } from '../../operations/operation.ts';
+import { usersDelete } from '../../operations/users.delete.ts';
+import { usersTrack } from '../../operations/users.track.ts';
+import { now, nowDate } from '../../platform/clock.ts';
+import { html, type Part } from '../../platform/html.ts';
+import { newId } from '../../platform/ids.ts';
+import { presentTrace } from '../../platform/tracing.ts';
+import { toServiceId } from '../../profile/identifier.ts';
+import type { Json } from '../../profile/json.ts';
+import { isUuid } from '../../profile/values.ts';
+import { type AuditEntry, recordAudit } from '../../store/audit.ts';
+import { readProfiles, type StoredUser } from '../../store/export.ts';
+import { lacking, type Page, type PageServices, type Reply, Sorry, type Visit } from '../console.ts';
+import { pathWith } from '../layout.ts';
+import { findUser, headingOf, type Seen } from './find-user.ts';
+import { userPath } from './users.ts';
+
+const exported: Page<PageServices> = {
+  method: 'get',
+  path: '/users/:service_id/export',
+  right: 'export',
+  async handle(visit) {
+    const { services, viewer, actor } = visit;
+    const { workspace, id, pii } = await findUser(visit);
+    if (!pii) throw lacking('pii');
+    if (!viewer.can('users', workspace.id)) throw lacking('users');
+    const fields = userFields(services.config.SERVICE_ID_FIELD);
+    const [user] = await readProfiles(services.database.pool, workspace.id, {
+      ids: [id],
+      fields: Object.keys(fields),
+    });
+    if (!user) throw new Sorry(404, 'This user has just been deleted.');
+    await recordAudit(services.database.pool, actor, [
+      { action: 'users.export', subject: { kind: 'user', id: toServiceId(id) }, workspaceId: workspace.id },
+    ]);
+    const text = JSON.stringify(toUserObject(user, Object.entries(fields)), undefined, 2);
+    return {
+      file: `${toServiceId(id)}.json`,
+      type: 'application/json; charset=utf-8',
+      chunks: [`${text}\n`],
+    };
+  },
+};
+
+/** Puts objects about a user into the queue, with an entry in the audit before it: what is in a lane cannot be taken back. */
+async function enqueue(
+  { services, viewer, actor }: Visit<PageServices>,
+  { workspace, id }: Seen,
+  {
+    requestId,
+    objects,
+    entry,
+  }: { requestId: string; objects: AcceptedObject[]; entry: Pick<AuditEntry, 'action' | 'detail'> },
+): Promise<void> {
+  const request = {
+    request_id: requestId,
+    workspace_id: workspace.id,
+    accepted_at: nowDate().toISOString(),
+    ...presentTrace(),
+  };
+  const subject = { kind: 'user', id: toServiceId(id) };
+  const detail = { request_id: requestId, ...entry.detail };
+  await recordAudit(services.database.pool, actor, [
+    { ...entry, subject, workspaceId: workspace.id, detail },
+  ]);
+  await services.queue.enqueue(request, objects, JSON.stringify(objects).length);
+  const { log } = services;
+  log.info(
+    { request_id: requestId, account_id: viewer.accountId, action: entry.action },
+    'user changed in the console',
+  );
+}
+
+/** The states that a person can set. `opted_in` has one meaning for groups: subscribed. */
+const STATES = ['subscribed', 'unsubscribed', 'opted_in'] as const;
+
+/** How the form writes a value. */
+const TYPES = ['text', 'number', 'true or false', 'JSON'] as const;
+
+/** The form that sets a subscription; nothing for who may not change users. */
+export function subscriptionForm({ viewer }: Visit<PageServices>, seen: Seen, user: StoredUser): Part {
+  if (!viewer.can('change', seen.workspace.id)) return undefined;
+  const groups = (user.subscription_groups ?? []).map(({ id, name }) => [id, name] as const);
+  const choices = [['email', 'Email'], ['push', 'Push'], ...groups] as const;
+  return html`<form class="row" method="post" action="${pathOf(seen)}">
+<label>Subscription <select name="subscription">${choices.map(([value, name]) => html`<option value="${value}">${name}</option>`)}</select></label>
+<label>State <select name="state">${STATES.map((state) => html`<option value="${state}">${state.replace('_', ' ')}</option>`)}</select></label>
+<button name="action" value="set_subscription">Set…</button></form>`;
+}
+
+/** The form that sets or removes a custom attribute; nothing for who may not change users, or may not see values. */
+export function attributeForm({ viewer }: Visit<PageServices>, seen: Seen): Part {
+  if (!viewer.can('change', seen.workspace.id) || !seen.pii) return undefined;
+  return html`<details class="card create"><summary>Set or remove an attribute</summary>
+<form class="row" method="post" action="${pathOf(seen)}">
+<label>Attribute <input name="attribute" maxlength="255" required autocomplete="off"></label>
+<label>Type <select name="type">${TYPES.map((type) => html`<option value="${type}">${type}</option>`)}</select></label>
+<label class="grow">Value <input name="value" maxlength="2000" autocomplete="off"></label>
+<button name="action" value="set_attribute">Set…</button> <button name="action" value="remove_attribute">Remove…</button></form></details>`;
+}
+
+const pathOf = ({ id, workspace }: Seen) =>
+  pathWith(`/users/${toServiceId(id)}`, { workspace: workspace.id });
+
+interface Wanted {
+  /** The members of an element of `attributes` in a request to track. */
+  attributes: Record<string, Json>;
+  /** What a person confirms. */
+  sentence: string;
+  entry: Pick<AuditEntry, 'action' | 'detail'>;
+}
+
+/** @throws {Sorry} naming the field and its rule */
+function readChange({ field }: Visit<PageServices>): Wanted {
+  switch (field('action')) {
+    case 'set_subscription': {
+      const [subscription, state] = [field('subscription'), field('state')];
+      if (!STATES.some((one) => one === state))
+        throw new Sorry(400, `'state' must be one of: ${STATES.join(', ')}.`);
+      const isGlobal = subscription === 'email' || subscription === 'push';
+      if (!isGlobal && !isUuid(subscription))
+        throw new Sorry(400, "'subscription' must be email, push or the id of a group of the workspace.");
+      const groupState = state === 'unsubscribed' ? state : 'subscribed';
+      const group = { subscription_group_id: subscription, subscription_state: groupState };
+      return {
+        attributes: isGlobal ? { [`${subscription}_subscribe`]: state } : { subscription_groups: [group] },
+        sentence: `Set ${isGlobal ? subscription : 'the group'} to ${isGlobal ? state : groupState}?`,
+        entry: { action: 'users.set_subscription', detail: { subscription, state } },
+      };
+    }
+    case 'set_attribute': {
+      const name = readAttribute(field('attribute'));
+      const value = readValue(field('type'), field('value'));
+      return {
+        attributes: { [name]: value },
+        sentence: `Set the attribute ${name} to ${JSON.stringify(value)}?`,
+        // The audit names no value: it may tell who somebody is.
+        entry: { action: 'users.set_attribute', detail: { attribute: name } },
+      };
+    }
+    case 'remove_attribute': {
+      const name = readAttribute(field('attribute'));
+      return {
+        attributes: { [name]: null },
+        sentence: `Remove the attribute ${name}?`,
+        entry: { action: 'users.set_attribute', detail: { attribute: name, removed: true } },
+      };
+    }
+    default:
+      throw new Sorry(400, "'action' must be set_subscription, set_attribute or remove_attribute.");
+  }
+}
+
+/** Members of a request that are no attributes, or name the user. */
+const RESERVED = /^(?:external_id|user_alias|email|phone|subscription_groups|push_tokens|_.*)$/;
+
+function readAttribute(text: string): string {
+  const name = text.trim();
+  if (name === '' || name.length > 255) throw new Sorry(400, "'attribute' must have 1 to 255 characters.");
+  if (RESERVED.test(name))
+    throw new Sorry(400, `'attribute' cannot be ${name.slice(0, 80)}. Use the API to change identifiers.`);
+  return name;
+}
+
+function readValue(type: string, text: string): Json {
+  switch (type) {
+    case 'text':
+      return text;
+    case 'number': {
+      const number = Number(text);
+      if (text.trim() === '' || !Number.isFinite(number)) throw new Sorry(400, "'value' must be a number.");
+      return number;
+    }
+    case 'true or false': {
+      if (text !== 'true' && text !== 'false') throw new Sorry(400, "'value' must be true or false.");
+      return text === 'true';
+    }
+    case 'JSON':
+      try {
+        return JSON.parse(text) as Json;
+      } catch {
+        throw new Sorry(400, "'value' must be JSON, for example [1, 2].");
+      }
+    default:
+      throw new Sorry(400, `'type' must be one of: ${TYPES.join(', ')}.`);
+  }
+}
+
+/** Checks the change as a request to track would be. @throws {Sorry} with the rule that it breaks */
+async function plan(
+  { services }: Visit<PageServices>,
+  { workspace, id }: Seen,
+  { attributes, requestId }: { attributes: Record<string, Json>; requestId: string },
+): Promise<AcceptedObject[]> {
+  const { SERVICE_ID_FIELD } = services.config;
+  const [group] = (attributes.subscription_groups ?? []) as { subscription_group_id: string }[];
+  const found = group && (await findGroup(services, workspace.id, group.subscription_group_id));
+  const caller = {
+    ...{ workspaceId: workspace.id, requestId, now: now() },
+    ...{ hasGroup: (one: string) => one === found?.id, isBlocked: () => false },
+  } as unknown as Caller;
+  const element = { [SERVICE_ID_FIELD]: toServiceId(id), _update_existing_only: true, ...attributes };
+  const operation = usersTrack(SERVICE_ID_FIELD);
+  try {
+    return operation.plan(caller, { attributes: [element] }).objects;
+  } catch (error) {
+    if (error instanceof ApiError) throw new Sorry(400, String(error.rejected[0]?.type ?? error.message));
+    throw error;
+  }
+}
+
+const findGroup = ({ database: { prisma } }: PageServices, workspaceId: string, id: string) =>
+  prisma.subscriptionGroup.findFirst({ where: { id, workspaceId }, select: { id: true } });
+
+const change: Page<PageServices> = {
+  method: 'post',
+  path: '/users/:service_id',
+  right: 'change',
+  async handle(visit) {
+    const { viewer, field } = visit;
+    const seen = await findUser(visit);
+    if (!viewer.can('users', seen.workspace.id)) throw lacking('users');
+    const wanted = readChange(visit);
+    if (wanted.entry.action === 'users.set_attribute' && !seen.pii) throw lacking('pii');
+    const requestId = newId();
+    const objects = await plan(visit, seen, { attributes: wanted.attributes, requestId });
+    if (field('confirm') !== 'yes') return confirmation(visit, seen, wanted);
+    await enqueue(visit, seen, { requestId, objects, entry: wanted.entry });
+    return {
+      to: pathWith(userPath(viewer, { id: seen.id, workspaceId: seen.workspace.id }).split('?')[0]!, {
+        workspace: seen.workspace.id,
+        done: 'changing',
+      }),
+    };
+  },
+};
+
+/** Asks before a change, which clients of the workspace will see. */
+async function confirmation(
+  visit: Visit<PageServices>,
+  seen: Seen,
+  { sentence, entry }: Wanted,
+): Promise<Reply> {
+  const { field, services, viewer } = visit;
+  const [user] = await readProfiles(services.database.pool, seen.workspace.id, {
+    ids: [seen.id],
+    fields: [],
+  });
+  if (!user) throw new Sorry(404, 'This user has just been deleted.');
+  const kept = ['action', 'subscription', 'state', 'attribute', 'type', 'value'];
+  const body = html`<h1>${sentence}</h1>
+<p class="lead">User ${headingOf(user, seen.pii)}. The change takes effect after everything that was accepted before.${entry.action === 'users.set_subscription' && ' A state of a group belongs to the email address or phone number, and so to each user who has it.'}</p>
+<form class="card" method="post" action="${pathOf(seen)}">${kept.map((name) => field(name) !== '' && html`<input type="hidden" name="${name}" value="${field(name)}">`)}
+<p class="actions"><button class="main" name="confirm" value="yes">Confirm</button> <a class="button" href="${userPath(viewer, { id: seen.id, workspaceId: seen.workspace.id })}">Cancel</a></p></form>`;
+  return { title: 'Change a user', body };
+}
+
+/** The user to delete, and the words of which one has to be typed. */
+async function findForDelete(
+  visit: Visit<PageServices>,
+): Promise<Seen & { path: string; word: string; words: string[] }> {
+  const seen = await findUser(visit);
+  if (!visit.viewer.can('users', seen.workspace.id)) throw lacking('users');
+  const serviceId = toServiceId(seen.id);
+  const [user] = await readProfiles(visit.services.database.pool, seen.workspace.id, {
+    ...{ ids: [seen.id], fields: [] },
+  });
+  // An external id or an email can be typed; whoever may not see them types the service id.
+  const named = seen.pii ? [user?.external_id, user?.email] : [];
+  const words = [...named.filter((one) => typeof one === 'string'), serviceId];
+  const word = words[0]!;
+  const several = visit.viewer.workspacesWith('users').length > 1;
+  return {
+    ...seen,
+    word,
+    words,
+    path: pathWith(`/users/${serviceId}/delete`, several ? { workspace: seen.workspace.id } : {}),
+  };
+}
+
+function form({ path, word, back, problem }: { path: string; word: string; back: string; problem?: string }) {
+  const body = html`<h1>Delete this user?</h1>
+<p class="lead">The profile, its events, purchases, devices and identifiers, and dead letters about it are deleted permanently. The delete takes effect after everything that was accepted before, like <code>POST /users/delete</code>.</p>
+${problem !== undefined && html`<p class="banner bad" role="alert">${problem}</p>`}
+<form class="stack card" method="post" action="${path}">
+<label>Type ${word} to confirm <input name="confirm" autocomplete="off" spellcheck="false" data-word="${word}" required></label>
+<p class="actions"><button class="danger">Delete permanently</button> <a class="button" href="${back}">Cancel</a></p>
+</form>`;
+  return { title: 'Delete a user', body, ...(problem !== undefined && { status: 400 }) };
+}
+
+const ask: Page<PageServices> = {
+  method: 'get',
+  path: '/users/:service_id/delete',
+  right: 'change',
+  async handle(visit) {
+    const { path, word, id, workspace } = await findForDelete(visit);
+    return form({ path, word, back: userPath(visit.viewer, { id, workspaceId: workspace.id }) });
+  },
+};
+
+const remove: Page<PageServices> = {
+  method: 'post',
+  path: '/users/:service_id/delete',
+  right: 'change',
+  async handle(visit) {
+    const { services, viewer, field } = visit;
+    const seen = await findForDelete(visit);
+    const { path, word, words, id, workspace } = seen;
+    if (!words.includes(field('confirm').trim())) {
+      const back = userPath(viewer, { id, workspaceId: workspace.id });
+      return form({
+        path,
+        word,
+        back,
+        problem: `The text does not match ${word}. The user was not deleted.`,
+      });
+    }
+    const serviceIdField = services.config.SERVICE_ID_FIELD;
+    const requestId = newId();
+    const caller = { workspaceId: workspace.id, requestId } as unknown as Caller;
+    const { objects } = usersDelete(serviceIdField).plan(caller, {
+      [`${serviceIdField}s`]: [toServiceId(id)],
+    });
+    await enqueue(visit, seen, { requestId, objects, entry: { action: 'users.delete' } });
+    return viewer.can('delivery', workspace.id)
+      ? { to: pathWith(`/requests/${requestId}`, { workspace: workspace.id }) }
+      : { to: '/users?done=deleted' };
+  },
+};
+
+export const userActionPages = [exported, change, ask, remove];
