@@ -5,8 +5,9 @@ import { createAccounts } from '../../src/board/accounts.ts';
 import type { AcceptedObject } from '../../src/jobs/envelope.ts';
 import { packageRoot } from '../../src/platform/files.ts';
 import { newId } from '../../src/platform/ids.ts';
-import { toServiceId } from '../../src/profile/identifier.ts';
+import { newProfileId, toServiceId } from '../../src/profile/identifier.ts';
 import { pack } from '../../src/queue/pack.ts';
+import { keys } from '../../src/resources/keys.ts';
 import { findNamed, findTeams } from '../../src/store/accounts.ts';
 import { auditAccountIn, inTime } from '../../src/store/audit.ts';
 import { PostgresClient } from '../../src/store/database.ts';
@@ -232,6 +233,18 @@ async function visitEverything(): Promise<void> {
   await act('/groups', { workspace: workspaceId, name: 'Hints', channel: 'email' });
   const [group] = await query("select id from subscription_groups where name = 'Hints'");
   await act(`/groups/${group.id}`, { workspace: workspaceId, confirm: 'Hints' });
+  const subscription = { action: 'set_subscription', subscription: group.id, state: 'unsubscribed' };
+  const person = newProfileId(Date.now());
+  await query(
+    "insert into profiles (workspace_id, id, external_id, created_at, updated_at) values ($1, $2, 'changed', now(), now())",
+    ...[workspaceId, person],
+  );
+  await page(admin, `/users/${toServiceId(person)}?${within}`);
+  await act(`/users/${toServiceId(person)}?${within}`, subscription);
+  // A command names a key in this way.
+  const context = { database, config: installation.config, actor: tester };
+  const named = { text: undefined, options: { identifier: made.identifier }, within: undefined };
+  await keys.naming.find!(context, named);
   await post(operator, '/companies', { name: 'Another company' });
   const [sees] = await query("select id from permission_sets where name = 'Sees'");
   await act(`/permission-sets/${sees.id}`, {

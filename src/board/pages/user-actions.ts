@@ -12,7 +12,7 @@ import { toServiceId } from '../../profile/identifier.ts';
 import type { Json } from '../../profile/json.ts';
 import { isUuid } from '../../profile/values.ts';
 import { type AuditEntry, recordAudit } from '../../store/audit.ts';
-import { readProfiles, type StoredUser } from '../../store/export.ts';
+import { readProfiles } from '../../store/export.ts';
 import { lacking, type Page, type PageServices, type Reply, Sorry, type Visit } from '../console.ts';
 import { pathWith } from '../layout.ts';
 import { findUser, headingOf, type Seen } from './find-user.ts';
@@ -80,11 +80,20 @@ const STATES = ['subscribed', 'unsubscribed', 'opted_in'] as const;
 /** How the form writes a value. */
 const TYPES = ['text', 'number', 'true or false', 'JSON'] as const;
 
+/** Groups that the form offers. */
+const MOST_GROUPS = 200;
+
 /** The form that sets a subscription; nothing for who may not change users. */
-export function subscriptionForm({ viewer }: Visit<PageServices>, seen: Seen, user: StoredUser): Part {
-  if (!viewer.can('change', seen.workspace.id)) return undefined;
-  const groups = (user.subscription_groups ?? []).map(({ id, name }) => [id, name] as const);
-  const choices = [['email', 'Email'], ['push', 'Push'], ...groups] as const;
+export async function subscriptionForm({ services, viewer }: Visit<PageServices>, seen: Seen): Promise<Part> {
+  const workspaceId = seen.workspace.id;
+  if (!viewer.can('change', workspaceId)) return undefined;
+  const groups = await services.database.prisma.subscriptionGroup.findMany({
+    where: { workspaceId, archivedAt: null },
+    orderBy: { name: 'asc' },
+    take: MOST_GROUPS,
+    select: { id: true, name: true },
+  });
+  const choices = [['email', 'Email'], ['push', 'Push'], ...groups.map(({ id, name }) => [id, name])];
   return html`<form class="row" method="post" action="${pathOf(seen)}">
 <label>Subscription <select name="subscription">${choices.map(([value, name]) => html`<option value="${value}">${name}</option>`)}</select></label>
 <label>State <select name="state">${STATES.map((state) => html`<option value="${state}">${state.replace('_', ' ')}</option>`)}</select></label>

@@ -81,7 +81,7 @@ ${profile(user, pii)}
 <h2 id="timeline">Timeline</h2>
 ${timeline(entries.shown, pii)}
 ${entries.next && nextPage(path, { workspace: query('workspace'), ...entries.next })}
-<h2>Subscriptions</h2>${subscriptions(user)}${subscriptionForm(visit, seen, user)}
+<h2>Subscriptions</h2>${subscriptions(user)}${await subscriptionForm(visit, seen)}
 <h2>Custom attributes</h2>${attributes(user, pii)}${attributeForm(visit, seen)}
 <h2 id="names">Other identifiers</h2>${names({ user, merged, renamed, pii, slice: sliceOf('names') })}
 <h2 id="devices">Devices</h2>${devices(user, pii, sliceOf('devices'))}
