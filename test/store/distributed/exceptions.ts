@@ -59,6 +59,7 @@ export const exceptions: Record<string, string> = {
   'segment-exports.ts forgetExports: segment_exports': UPKEEP,
   'segment-exports.ts listExpired: segment_exports': WORK,
   'segments.ts findShownSegment: segments': LISTED,
+  'stream-destinations.ts findDestination: stream_destinations': LISTED,
   'stream-destinations.ts createDestination: stream_log': PLACE,
   'stream-destinations.ts replayFrom: stream_log': PLACE,
   'stream-erasures.ts selectErasingWorkspaces: stream_erasure_passes': WORK,
