@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { startBoard } from './board/server.ts';
 import { watchDependencies } from './processes/dependencies.ts';
-import { startHeartbeat } from './processes/heartbeat.ts';
+import { type Heartbeat, startHeartbeat } from './processes/heartbeat.ts';
 import { type Host, runMain } from './processes/host.ts';
 import { openProcess } from './processes/process.ts';
 import { joinInstallation } from './queue/installation.ts';
@@ -32,7 +32,8 @@ async function main(host: Host): Promise<void> {
   const lanes = openProducer(connection, { pool, timeout: config.QUEUE_TIMEOUT_MS, log });
   const dependencies = watchDependencies({ pool, connection, pings: { producer: lanes.ping }, log });
   services.push(dependencies);
-  const { missing } = dependencies;
+  const { missing, lacking } = dependencies;
+  let rejectsWrites: Heartbeat['rejectsWrites'] = () => undefined;
   let loss: () => QueueLoss | undefined = () => undefined;
   let clockSkew: () => number | undefined = () => undefined;
   const { placing } = lanes;
@@ -40,7 +41,8 @@ async function main(host: Host): Promise<void> {
   const unknown = () => Promise.reject(new QueueUnavailable('the number of lanes is not known yet'));
   let producer: LaneProducer = { add: unknown, ...(placing && { placing: { ...placing, addTo: unknown } }) };
   const board = await startBoard({
-    ...{ config, account, connection, database, missing, log },
+    ...{ config, account, connection, database, lacking, log },
+    rejectsWrites: () => rejectsWrites(),
     producer: {
       add: (entries) => producer.add(entries),
       ...(placing && {
@@ -72,7 +74,9 @@ async function main(host: Host): Promise<void> {
   loss = installation.loss;
   const self = { missing, objects: () => 0, address: () => board.url.replace('http://', '') };
   const heartbeat = startHeartbeat('board', { id, pool, log }, self);
+  dependencies.onChange(heartbeat.soon);
   clockSkew = heartbeat.clockSkew;
+  rejectsWrites = heartbeat.rejectsWrites;
   services.push(installation, heartbeat);
 }
 

@@ -8,6 +8,7 @@ import { openPool, type Pool } from './store/database.ts';
 import { distribute, requireCitus } from './store/distribute.ts';
 import { isDistributed } from './store/distributed.ts';
 import { openDatabase } from './store/open-database.ts';
+import { forgetProcesses, SILENT_SECONDS } from './store/processes.ts';
 
 /**
  * The step before a new version runs. Brings the tables of `DATABASE_URL` up to date, distributes them where
@@ -28,6 +29,7 @@ async function release(): Promise<void> {
     tell: (reason) => log.warn({ reason }, WAITS_FOR_A_TABLE),
   });
   log.info({ migrations: applied.length }, 'migrated');
+  await forgetEarlier(config, log);
   await distributeTables(config, log);
   const apiKey = await makeFirstWorkspace(config);
   if (apiKey) log.info('created the workspace default');
@@ -39,6 +41,14 @@ async function release(): Promise<void> {
 }
 
 /** Once distributed, tables that a migration has made are as well, whatever the setting says. */
+/** Removes processes that a restored backup lists: they belong to an earlier present of the installation. */
+async function forgetEarlier(config: Config, log: Log): Promise<void> {
+  await withPool(directDatabaseUrl(config), async (pool) => {
+    const forgotten = await forgetProcesses(pool, SILENT_SECONDS);
+    if (forgotten.length > 0) log.info({ processes: forgotten.length }, 'silent processes were removed');
+  });
+}
+
 async function distributeTables(config: Config, log: Log): Promise<void> {
   await withPool(directDatabaseUrl(config), async (pool) => {
     if (config.DISTRIBUTE !== 'citus' && !(await isDistributed(pool))) return;

@@ -201,6 +201,7 @@ async function main(host: Host): Promise<void> {
   const operations = control
     ? described.map((operation) => control.prepare(answeredAfterEffects(operation)))
     : described;
+  const dependencies = watchDependencies({ pool, connection, pings, log });
   const handle = traceRequests(
     createApp(operations, services, (app) => {
       addDocsPages(app, () => openApiDocument(operations, { control: control?.endpoints, rules }), {
@@ -213,6 +214,7 @@ async function main(host: Host): Promise<void> {
         pool: database.pool,
         connection,
         pings,
+        dependencies,
         registry: metrics.registry,
         responses,
         refresh: fleet.refresh,
@@ -249,7 +251,6 @@ async function main(host: Host): Promise<void> {
   answerBrokenRequests(server, strangers, responses.order);
   const watchedHeads = heads.watch(server);
   const watchedResponses = responses.order.watch(server);
-  const dependencies = watchDependencies({ pool, connection, pings, log });
   const listening = await listen(server, config.PORT, config.HOST);
   const { missing } = dependencies;
   const self = {
@@ -257,6 +258,7 @@ async function main(host: Host): Promise<void> {
     address: () => addressOf(server),
   };
   const heartbeat = startHeartbeat('web', { id, pool, log }, self);
+  dependencies.onChange(heartbeat.soon);
   addDependencyMetric(metrics.registry, missing);
   addClockMetric(metrics.registry, heartbeat.clockSkew);
   addSpanMetric(metrics.registry);

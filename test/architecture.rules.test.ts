@@ -24,7 +24,8 @@ const rooms: Record<string, string[]> = {
   limits: ['platform', 'schemas', 'store', 'queue'],
   retention: ['platform', 'store', 'object-store'],
   embedded: ['platform', 'integrations', 'store'],
-  processes: ['platform', 'schemas', 'profile', 'store', 'queue', 'embedded'],
+  checks: ['platform', 'store', 'queue'],
+  processes: ['platform', 'schemas', 'profile', 'store', 'queue', 'embedded', 'checks'],
   operations: [
     ...['errors', 'platform', 'schemas', 'profile', 'jobs'],
     ...['preferences', 'integrations', 'store', 'generated'],
@@ -48,16 +49,16 @@ const rooms: Record<string, string[]> = {
   export: ['platform', 'object-store', 'profile', 'store', 'operations'],
   edge: [
     ...['errors', 'platform', 'schemas', 'profile', 'jobs', 'preferences'],
-    ...['store', 'queue', 'limits', 'processes', 'operations', 'docs', 'object-store', 'export'],
+    ...['store', 'queue', 'limits', 'processes', 'operations', 'docs', 'object-store', 'export', 'checks'],
   ],
   board: [
     ...['errors', 'generated', 'platform', 'schemas', 'profile', 'jobs'],
-    ...['preferences', 'integrations', 'store', 'queue', 'processes', 'operations', 'resources'],
+    ...['preferences', 'integrations', 'store', 'queue', 'processes', 'operations', 'resources', 'streams', 'checks'],
   ],
   admin: [
     ...['platform', 'schemas', 'profile', 'jobs', 'integrations', 'generated'],
     ...['store', 'queue', 'embedded', 'processes', 'operations', 'import', 'object-store', 'export'],
-    ...['retention', 'resources'],
+    ...['retention', 'resources', 'streams', 'checks'],
   ],
   start: [
     'admin',
@@ -197,10 +198,16 @@ test('members of types of the store and the workers are camelCase', () => {
 /** Files that read the machine's time. All others read the clock of the product. */
 const readMachineTime = [
   ...['src/platform/clock.ts', 'src/platform/files.ts', 'src/platform/log.ts', 'src/platform/poll.ts'],
-  ...['src/board/fleet.ts', 'src/board/history.ts', 'src/board/lockouts.ts', 'src/board/openid-connect.ts'],
+  ...['src/board/history.ts', 'src/board/lockouts.ts', 'src/board/openid-connect.ts'],
   // A job has the time of the queue's server.
   ...['src/board/pages/requests.ts', 'src/queue/server-clock.ts'],
   'src/board/sessions.ts',
+  ...[
+    'src/checks/read.ts',
+    'src/checks/text.ts',
+    'src/processes/dependencies.ts',
+    'src/processes/process.ts',
+  ],
   ...['src/edge/control/clock.ts', 'src/edge/control/control.ts', 'src/edge/heads.ts'],
   ...['src/embedded/data-dir.ts', 'src/embedded/server.ts', 'src/object-store/folder-store.ts'],
   ...['src/processes/heartbeat.ts', 'src/store/migrations.ts'],

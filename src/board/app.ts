@@ -2,6 +2,7 @@ import type { IncomingMessage } from 'node:http';
 import type { Express, NextFunction, Request, Response, Router } from 'express';
 import express from 'express';
 import helmet from 'helmet';
+import type { Lacking } from '../checks/readings.ts';
 import { isLeaving } from '../platform/lifecycle.ts';
 import { namesOneHost, targetOf } from '../platform/listen.ts';
 import {
@@ -11,6 +12,7 @@ import {
   createMetricsGuard,
   createRegistry,
 } from '../processes/metrics.ts';
+import { ownProblems } from '../processes/process.ts';
 import { addLossMetric, printedLoss } from '../queue/loss.ts';
 import type { QueueLoss } from '../store/installation.ts';
 import { Sorry, sendSorry, viewerOf } from './console.ts';
@@ -90,7 +92,9 @@ export interface BoardAppOptions extends SignInOptions {
   /** Whether the queue is connected. */
   ready(): boolean;
   /** What the process cannot do without and did not have at its last look, by name. */
-  missing(): string[];
+  lacking(): Lacking[];
+  /** Where the queue is. */
+  kind: 'redis' | 'postgres';
   /** What the queue has lost and nobody has confirmed. */
   loss(): QueueLoss | undefined;
   clockSkew(): number | undefined;
@@ -105,13 +109,15 @@ export function createBoardApp({
   queues,
   maskedQueues,
   ready,
-  missing,
+  lacking,
+  kind,
   loss,
   clockSkew,
   metricsToken,
   ...signIn
 }: BoardAppOptions): Express {
   const { log, strangers } = signIn;
+  const missing = () => lacking().map(({ name }) => name);
   const app = express();
   app.enable('case sensitive routing');
   app.enable('strict routing');
@@ -133,6 +139,10 @@ export function createBoardApp({
     const body = {
       ...{ message, missing: found, ...(lost && { loss: printedLoss(lost) }) },
       ...(leaving && { leaving }),
+      ...ownProblems(
+        { connection: { kind }, dependencies: { lacking } },
+        { missing: found, loss: lost, own: {} },
+      ),
     };
     response.status(ready ? 200 : 503).json(body);
   });
@@ -175,7 +185,7 @@ function refuseOtherMethods(_request: Request, response: Response): void {
 /** Of this process: memory, and for how long its event loop was held; and what it knows of the queue's losses. */
 function showMetrics(
   token: string,
-  { loss, missing, clockSkew }: Pick<BoardAppOptions, 'loss' | 'missing' | 'clockSkew'>,
+  { loss, missing, clockSkew }: Pick<BoardAppOptions, 'loss' | 'clockSkew'> & { missing(): string[] },
 ) {
   const registry = createRegistry('board');
   addLossMetric(registry, loss);

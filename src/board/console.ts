@@ -1,5 +1,6 @@
 import type { NextFunction, Request, Response, Router } from 'express';
 import express from 'express';
+import type { Lacking, Readings } from '../checks/readings.ts';
 import type { Config } from '../platform/config.ts';
 import { type Html, html } from '../platform/html.ts';
 import type { Log } from '../platform/log.ts';
@@ -32,8 +33,10 @@ export interface ConsoleServices {
   operators: OperatorSessions;
   /** What the queue has lost and nobody has confirmed. */
   loss(): QueueLoss | undefined;
-  /** What the process cannot do without and does not have, by name. */
-  missing(): string[];
+  /** What the process cannot do without and does not have. */
+  lacking(): Lacking[];
+  /** Why Postgres refused the last heartbeat; absent: nobody looks. */
+  rejectsWrites?(): Readings['rejectsWrites'];
   log: Log;
 }
 

@@ -1,3 +1,4 @@
+import { living } from '../checks/text.ts';
 import type { Service } from '../platform/lifecycle.ts';
 import type { Log } from '../platform/log.ts';
 import { poll } from '../platform/poll.ts';
@@ -10,7 +11,7 @@ import {
   readFleetHistory,
   recordMinute,
 } from '../store/health.ts';
-import { type Fleet, living } from './fleet.ts';
+import type { Fleet } from './fleet.ts';
 
 /** Several looks a minute, of which the first one that succeeds is kept: none is missed for a timer that drifts. */
 const LOOK_MS = 20_000;

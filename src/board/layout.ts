@@ -1,10 +1,13 @@
-import { grouped } from '../platform/format.ts';
+import { count, duration, grouped } from '../platform/format.ts';
+
 import { Html, html, type Part, pageHead } from '../platform/html.ts';
 import type { Json } from '../profile/json.ts';
 import { MASK } from '../profile/masked.ts';
 import { isRight, type Permit } from '../resources/rights.ts';
 import type { Viewer, Workspace } from './access.ts';
 import { assetPath } from './files.ts';
+
+export { count, duration };
 
 interface Place {
   path: string;
@@ -152,29 +155,6 @@ export function moment(at: Date | string | null | undefined): Html {
   const iso = new Date(at).toISOString();
   const utc = `${iso.slice(0, 10)} ${iso.slice(11, 19)} UTC`;
   return html`<time datetime="${iso}" title="${utc}">${utc}</time>`;
-}
-
-/** How long, in the two largest units: `3 d 4 h`, `12 min 5 s`, `0.4 s`. */
-export function duration(seconds: number): string {
-  if (seconds < 10) return `${Math.max(0, Math.round(seconds * 10) / 10)} s`;
-  const whole = Math.round(seconds);
-  const units: [string, number][] = [
-    ['d', Math.floor(whole / 86_400)],
-    ['h', Math.floor(whole / 3600) % 24],
-    ['min', Math.floor(whole / 60) % 60],
-    ['s', whole % 60],
-  ];
-  const first = units.findIndex(([, count]) => count > 0);
-  return units
-    .slice(first, first + 2)
-    .filter(([, count]) => count > 0)
-    .map(([unit, count]) => `${count} ${unit}`)
-    .join(' ');
-}
-
-/** A number with its unit, which is left in the singular for one. */
-export function count(number: number, unit: string, plural = `${unit}s`): string {
-  return `${grouped(number)} ${number === 1 ? unit : plural}`;
 }
 
 export type Tone = 'good' | 'bad' | 'warn' | 'calm';

@@ -9,7 +9,7 @@ import { healthParts } from './pages/health.ts';
 import { charts, rangeOf } from './pages/history.ts';
 
 /** Milliseconds between two looks at the fleet, which all streams share. */
-const LOOK_MS = 2000;
+const LOOK_MS = 1000;
 
 /** Between two looks at charts: a row a minute comes. */
 const CHART_MS = 20_000;

@@ -1,6 +1,7 @@
 import { once } from 'node:events';
 import { createServer, type IncomingMessage } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import type { Lacking, Readings } from '../checks/readings.ts';
 import type { Config } from '../platform/config.ts';
 import type { Service } from '../platform/lifecycle.ts';
 import { limitConnections, serverOptions, whyNotListening } from '../platform/listen.ts';
@@ -62,8 +63,10 @@ interface BoardOptions {
   loss(): QueueLoss | undefined;
   /** Of Postgres, in seconds; absent: nobody looks. */
   clockSkew?(): number | undefined;
-  /** What the process cannot do without and does not have, by name. */
-  missing(): string[];
+  /** What the process cannot do without and does not have, by name, and since when. */
+  lacking(): Lacking[];
+  /** Why Postgres refused the last heartbeat; absent: nobody looks. */
+  rejectsWrites?(): Readings['rejectsWrites'];
   log: Log;
 }
 
@@ -84,14 +87,16 @@ export async function startBoard({
   producer,
   loss,
   clockSkew = () => undefined,
-  missing,
+  lacking,
+  rejectsWrites,
   log,
 }: BoardOptions): Promise<Board> {
   const queues = createQueueBoard(connection, laneCount(config), loss);
   const strangers = createStrangersLog(log);
   const operators = createOperatorSessions();
   const services = createServices({
-    ...{ database, connection, producer, operators, config, loss, missing, log },
+    ...{ database, connection, producer, operators, config, loss, lacking, log },
+    ...(rejectsWrites && { rejectsWrites }),
   });
   const failures = createFailedSignIns(database.pool, log);
   const live = createLive({ ...services, log });
@@ -101,7 +106,8 @@ export async function startBoard({
     queues: queues.router,
     maskedQueues: queues.maskedRouter,
     ready: connection.ready,
-    missing,
+    lacking,
+    kind: connection.kind,
     loss,
     clockSkew,
     metricsToken: config.METRICS_TOKEN,
@@ -216,7 +222,7 @@ function createServices(given: ConsoleServices): PageServices & Pick<Service, 's
     waiting,
     depths,
     renderer,
-    fleet: createFleet({ ...given, depths }),
+    fleet: createFleet(given),
     queue: createGroupCommit(producer, { lanes: config.LANES, ...GROUP_COMMIT }),
     stop: async () => void (await renderer.stop()),
   };

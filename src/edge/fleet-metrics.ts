@@ -1,4 +1,7 @@
 import { Gauge, type Registry } from 'prom-client';
+import type { Problem } from '../checks/check.ts';
+import { createReader, type Reader } from '../checks/read.ts';
+import { findProblems } from '../checks/registry.ts';
 import { within } from '../platform/lifecycle.ts';
 import { addGauge, addOldestMetric, largest } from '../processes/metrics.ts';
 import { createSurroundings } from '../processes/surroundings.ts';
@@ -268,6 +271,27 @@ export function addFleetMetrics(registry: Registry, sources: FleetSources): { re
       size.set({ disk: disk.name }, disk.sizeBytes);
     }
   });
+
+  const problems = gauge(
+    'penstock_problems',
+    'Problems by check and severity, as the console lists them; absent for checks that found none.',
+    'check',
+    'severity',
+  );
+  let reader: Reader | undefined;
+  read(
+    [problems],
+    async () => {
+      const { connection, lanes, dataDir } = sources;
+      reader ??= createReader({
+        ...{ pool, connection, queue: connection.kind, lanes, dataDir, lacking: () => [], readsOnce: false },
+      });
+      return findProblems(await reader.read(), 'fleet');
+    },
+    (found: Problem[]) => {
+      for (const { id, severity } of found) problems.inc({ check: id, severity });
+    },
+  );
 
   return { refresh };
 }

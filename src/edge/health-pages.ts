@@ -2,7 +2,8 @@ import type { IncomingMessage } from 'node:http';
 import type { Express } from 'express';
 import type { Registry } from 'prom-client';
 import { isLeaving, within } from '../platform/lifecycle.ts';
-import { checkReadiness, type Pings } from '../processes/dependencies.ts';
+import { checkReadiness, type Dependencies, type Pings } from '../processes/dependencies.ts';
+import { ownProblems } from '../processes/process.ts';
 import type { QueueConnection } from '../queue/connection.ts';
 import { printedLoss } from '../queue/loss.ts';
 import type { Oldest } from '../queue/oldest.ts';
@@ -20,6 +21,7 @@ interface HealthSources {
   pool: Pool;
   connection: QueueConnection;
   pings: Pings;
+  dependencies: Pick<Dependencies, 'lacking'>;
   registry: Registry;
   responses: Responses;
   /** Brings the numbers of the whole fleet up to date, as far as they can be read in time; never rejects. */
@@ -56,6 +58,7 @@ export function addHealthPages(app: Express, sources: HealthSources): void {
     const leaving = isLeaving();
     const ready = missing.length === 0 && overload === undefined && moves && !leaving;
     const loss = sources.loss();
+    const marks = sources.loadShedding.levels();
     response.status(ready ? 200 : 503).json({
       message: ready ? 'ready' : 'not ready',
       missing,
@@ -64,7 +67,8 @@ export function addHealthPages(app: Express, sources: HealthSources): void {
       ...(loss && { loss: printedLoss(loss) }),
       ...(stuck.length > 0 && { stuck }),
       ...(standstill > 0 && { standstill_seconds: standstill }),
-      high_water: sources.loadShedding.levels(),
+      high_water: marks,
+      ...ownProblems(sources, { missing, loss, own: { stuck, standstill, marks } }),
     });
   });
 

@@ -55,3 +55,26 @@ export function codeOf(error: unknown): string | undefined {
   const code = error instanceof Error && 'code' in error ? error.code : undefined;
   return typeof code === 'string' ? code : undefined;
 }
+
+/** How long, in the two largest units: `3 d 4 h`, `12 min 5 s`, `0.4 s`. */
+export function duration(seconds: number): string {
+  if (seconds < 10) return `${Math.max(0, Math.round(seconds * 10) / 10)} s`;
+  const whole = Math.round(seconds);
+  const units: [string, number][] = [
+    ['d', Math.floor(whole / 86_400)],
+    ['h', Math.floor(whole / 3600) % 24],
+    ['min', Math.floor(whole / 60) % 60],
+    ['s', whole % 60],
+  ];
+  const first = units.findIndex(([, count]) => count > 0);
+  return units
+    .slice(first, first + 2)
+    .filter(([, count]) => count > 0)
+    .map(([unit, count]) => `${count} ${unit}`)
+    .join(' ');
+}
+
+/** A number with its unit, which is left in the singular for one. */
+export function count(number: number, unit: string, plural = `${unit}s`): string {
+  return `${grouped(number)} ${number === 1 ? unit : plural}`;
+}

@@ -1,8 +1,9 @@
 import path from 'node:path';
+import type { Dependency, Lacking } from '../checks/readings.ts';
 import { databaseUrlOf } from '../embedded/address.ts';
 import { type Config, ConfigError } from '../platform/config.ts';
 import { START_COMMAND } from '../platform/files.ts';
-import { type Service, within } from '../platform/lifecycle.ts';
+import type { Service } from '../platform/lifecycle.ts';
 import type { Log } from '../platform/log.ts';
 import { backOff, rest } from '../platform/poll.ts';
 import type { QueueConnection } from '../queue/connection.ts';
@@ -11,11 +12,11 @@ import { isMigrated } from '../store/migrations.ts';
 import { type PoolMode, UnsupportedPooling, withPooling } from '../store/pooling.ts';
 
 /** Maximum milliseconds for the answer of a dependency. The value allows for a busy process. */
-const PATIENCE_MS = 3000;
+const PATIENCE_MS = 1000;
 
-/** Milliseconds between two checks, while a dependency is missing and while none is. */
+/** Milliseconds between two checks, and before the check that confirms a first failure. */
 const CHECK_MS = 500;
-const CALM_CHECK_MS = 5000;
+const CONFIRM_MS = 100;
 
 /** Milliseconds between two log lines about a dependency that repeatedly fails. The interval doubles up to the longest. */
 const REPEAT_MS = 5000;
@@ -42,7 +43,7 @@ const REASONS: Record<string, string> = {
 const release = 'run the release step (node dist/src/release.js, or penstock migrate)';
 
 /** Log messages for missing dependencies. They are the same in every process. */
-const sentences: Record<Missing, (reason: string) => string> = {
+const sentences: Record<Dependency, (reason: string) => string> = {
   postgres: (reason) => `Postgres does not answer (${reason}); ${resumes} when it does`,
   migrations: () =>
     `Postgres does not have the tables of this release: ${release}; ${resumes} when that is done`,
@@ -53,7 +54,7 @@ const sentences: Record<Missing, (reason: string) => string> = {
     `this process cannot add objects to the queue (${reason}); it tries again and continues by itself`,
 };
 
-const back: Record<Missing, string> = {
+const back: Record<Dependency, string> = {
   postgres: 'Postgres answered',
   migrations: 'the tables of this release were created',
   redis: 'Redis answered',
@@ -83,7 +84,11 @@ export interface Dependencies extends Service {
    */
   whenComplete<T>(work: () => Promise<T>): Promise<T>;
   /** Returns the dependencies that were missing at the last check. */
-  missing(): Missing[];
+  missing(): Dependency[];
+  /** Returns the missing dependencies with the time since when. */
+  lacking(): Lacking[];
+  /** Sets the listener for a dependency that goes missing or is available again. */
+  onChange(listener: () => void): void;
 }
 
 export interface DependenciesOptions {
@@ -114,8 +119,10 @@ export function watchDependencies({
   log,
   exit = () => process.exit(1),
 }: DependenciesOptions): Dependencies {
-  const logStates = new Map<Missing, LogState>();
+  const logStates = new Map<Dependency, LogState>();
+  const since = new Map<Dependency, Date>();
   let lacking: Lack[] = [];
+  let changed = () => {};
   let timer: NodeJS.Timeout | undefined;
   let stopped = false;
   let isComplete = () => {};
@@ -132,26 +139,31 @@ export function watchDependencies({
     }
     // A single failed check may be caused by a connection that is just being opened, or by a busy event loop.
     const confirmed = found.filter(({ name }) => lacking.some((one) => one.name === name));
+    const isUnconfirmed = confirmed.length < found.length;
     lacking = found;
+    noteSince(confirmed);
     if (stopped) return;
     logChanges(confirmed, performance.now());
     if (found.length === 0) {
       wasComplete = true;
       isComplete();
     }
-    // A `poll` has a fixed interval, while this one is shorter while a dependency is missing. The timer keeps the process
-    // running until all dependencies have been available once.
-    timer = setTimeout(checkRepeatedly, found.length === 0 ? CALM_CHECK_MS : CHECK_MS);
+    // A `poll` has a fixed interval, while a first failure is confirmed sooner. The timer keeps the process running until
+    // all dependencies have been available once.
+    timer = setTimeout(checkRepeatedly, isUnconfirmed ? CONFIRM_MS : CHECK_MS);
     if (wasComplete) timer.unref();
+  }
+
+  function noteSince(confirmed: Lack[]): void {
+    const before = [...since.keys()].join();
+    for (const name of since.keys()) if (!lacking.some((one) => one.name === name)) since.delete(name);
+    for (const { name } of confirmed) if (!since.has(name)) since.set(name, new Date(Date.now()));
+    if ([...since.keys()].join() !== before) changed();
   }
 
   function logChanges(confirmed: Lack[], now: number): void {
     for (const { name, reason } of confirmed) {
-      const one = logStates.get(name) ?? {
-        since: now,
-        next: now,
-        repeat: backOff(REPEAT_MS, LONGEST_REPEAT_MS),
-      };
+      const one = logStates.get(name) ?? { since: now, next: now, repeat: backOff(REPEAT_MS, LONGEST_REPEAT_MS) };
       if (one.until !== undefined) one.since = now;
       one.until = undefined;
       logStates.set(name, one);
@@ -195,6 +207,10 @@ export function watchDependencies({
     name: 'dependencies',
     whenComplete,
     missing: () => lacking.map(({ name }) => name),
+    lacking: () => lacking.map(({ name }) => ({ name, since: since.get(name) })),
+    onChange(listener) {
+      changed = listener;
+    },
     async stop() {
       stopped = true;
       clearTimeout(timer);
@@ -208,7 +224,7 @@ function causes(lacking: Lack[]): Lack[] {
 }
 
 /** Removes a dependency that cannot be available while one of `others` is missing. */
-function withoutConsequence(lacking: Lack[], dropped: Missing, others: Missing[]): Lack[] {
+function withoutConsequence(lacking: Lack[], dropped: Dependency, others: Dependency[]): Lack[] {
   const isCause = ({ name }: Lack) => others.includes(name);
   return lacking.some(isCause) ? lacking.filter(({ name }) => name !== dropped) : lacking;
 }
@@ -239,16 +255,9 @@ export function directDatabaseUrl(config: Config): string {
 /** Maximum milliseconds for the answer of a dependency to a readiness check. */
 const READY_PATIENCE_MS = 1000;
 
-/**
- * A dependency that is missing. `migrations`: Postgres answers but lacks tables of this version. `redis`: the Redis of
- * the queue or of the rate limits. `queue`: the queue in Postgres. `producer`: the queue answers, but a connection for
- * adding objects is not open.
- */
-export type Missing = 'postgres' | 'migrations' | 'redis' | 'queue' | 'producer';
-
 /** A missing dependency with the latest reason. */
 interface Lack {
-  name: Missing;
+  name: Dependency;
   reason: string;
   /** Set if waiting does not help. */
   refusal?: UnsupportedPooling;
@@ -259,7 +268,7 @@ export async function checkReadiness(
   pool: Pool,
   connection: QueueConnection,
   pings: Pings = {},
-): Promise<Missing[]> {
+): Promise<Dependency[]> {
   const lacking = await findLacking(pool, connection, { pings, patience: READY_PATIENCE_MS });
   return lacking.map(({ name }) => name);
 }
@@ -277,16 +286,16 @@ async function findLacking(
   { pings = {}, patience }: CheckOptions,
 ): Promise<Lack[]> {
   const checks: Promise<Lack | undefined>[] = [
-    within(patience, isMigrated(pool, patience)).then(
+    inTurns(patience, isMigrated(pool, 2 * patience)).then(
       (migrated) => (migrated ? undefined : { name: 'migrations', reason: 'tables are missing' }),
       lack('postgres'),
     ),
-    within(patience, connection.ping(patience)).then(
+    inTurns(patience, connection.ping(2 * patience)).then(
       () => undefined,
       lack(connection.kind === 'redis' ? 'redis' : 'queue'),
     ),
-    within(patience, pings.limits?.() ?? answered).then(() => undefined, lack('redis')),
-    within(patience, pings.producer?.() ?? answered).then(() => undefined, lack('producer')),
+    inTurns(patience, pings.limits?.() ?? answered).then(() => undefined, lack('redis')),
+    inTurns(patience, pings.producer?.() ?? answered).then(() => undefined, lack('producer')),
   ];
   const lacking = (await Promise.all(checks)).filter((one) => one !== undefined);
   return withoutConsequence(lacking, 'producer', ['redis', 'queue']);
@@ -294,7 +303,23 @@ async function findLacking(
 
 const answered = Promise.resolve();
 
-function lack(name: Missing): (error: unknown) => Lack {
+/** Turns of the event loop in which an answer may arrive. */
+const TURNS = 4;
+
+/** As `within`, in several turns of the event loop: a loop that was held up has not waited for an answer meanwhile. */
+function inTurns<T>(milliseconds: number, work: Promise<T>): Promise<T> {
+  return new Promise((resolve, reject) => {
+    let left = TURNS;
+    let timer: NodeJS.Timeout;
+    const wait = () => {
+      timer = setTimeout(() => (--left > 0 ? wait() : reject(new Error('no answer'))), milliseconds / TURNS);
+    };
+    wait();
+    work.then(resolve, reject).finally(() => clearTimeout(timer));
+  });
+}
+
+function lack(name: Dependency): (error: unknown) => Lack {
   return (error) => ({
     ...{ name, reason: reasonOf(error) },
     ...(error instanceof UnsupportedPooling && { refusal: error }),

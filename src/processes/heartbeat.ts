@@ -1,6 +1,8 @@
 import { hostname } from 'node:os';
+import type { Readings } from '../checks/readings.ts';
 import { packageVersion } from '../platform/files.ts';
-import { type Service, within } from '../platform/lifecycle.ts';
+import { codeOf, describeFailure } from '../platform/format.ts';
+import { isAlive, type Service, within } from '../platform/lifecycle.ts';
 import type { Log } from '../platform/log.ts';
 import { poll } from '../platform/poll.ts';
 import type { Pool } from '../store/database.ts';
@@ -11,9 +13,12 @@ import {
   forgetProcesses,
   type HeldLane,
   leaveFleet,
+  listSameKind,
   type MarkLevel,
+  markEnded,
   type ProcessName,
 } from '../store/processes.ts';
+import { readLastWords } from './last-words.ts';
 
 /** Number of heartbeats after which a process deletes the rows of processes that stopped long ago. */
 const FORGET_EVERY = 60;
@@ -48,7 +53,12 @@ export interface Heartbeat extends Service {
   soon(): void;
   /** Seconds by which the clock of Postgres is ahead, at the last heartbeat. Undefined if it is older than FRESH_MS. */
   clockSkew(): number | undefined;
+  /** Why Postgres refused the last heartbeat; undefined: it was written, or Postgres did not answer. */
+  rejectsWrites(): Readings['rejectsWrites'];
 }
+
+/** SQLSTATEs of a Postgres that answers and refuses to write: read-only, disk full, I/O error. */
+const REFUSES_WRITES = ['25006', '53100', '58030'];
 
 /** Milliseconds for which a measured clock difference is valid. */
 const FRESH_MS = 60_000;
@@ -81,6 +91,7 @@ export function startHeartbeat(
     version: packageVersion,
   };
   let beats = 0;
+  let refused: Readings['rejectsWrites'];
   let skew: { milliseconds: number; at: number } | undefined;
   const counted = () => ({ objects: pulse.objects(), refused: pulse.refused?.() ?? 0 });
   const sample = () => ({ ...counted(), at: performance.now(), loop: performance.eventLoopUtilization() });
@@ -104,13 +115,28 @@ export function startHeartbeat(
     const theirs = await within(PATIENCE_MS, beatProcess(pool, self, { ...figures, told }));
     told = { objects: now.objects, refused: now.refused };
     skew = { milliseconds: skewOf(theirs, { asked, answered: Date.now() }), at: performance.now() };
+    refused = undefined;
+    if (beats === 0) await endPredecessors();
     if (beats++ % FORGET_EVERY === 0) await forgetProcesses(pool);
   }
 
+  /** Marks processes of this kind and host that do not run any more: this one replaces them. */
+  async function endPredecessors(): Promise<void> {
+    for (const { id: other, pid } of await listSameKind(pool, self))
+      if (pid === self.pid || !isAlive(pid))
+        await markEnded(pool, { id: other, reason: readLastWords(other) ?? null });
+  }
+
+  function failed(error: unknown): void {
+    log.debug({ err: error }, 'heartbeat was not written');
+    const code = codeOf(error) ?? '';
+    refused = REFUSES_WRITES.includes(code)
+      ? { reason: describeFailure(error), since: refused?.since ?? new Date(Date.now()) }
+      : undefined;
+  }
+
   // While the store is unavailable, the process logs this itself, and the fleet sees the missing heartbeat.
-  const beating = poll(BEAT_SECONDS * 1000, beat, (error) =>
-    log.debug({ err: error }, 'heartbeat was not written'),
-  );
+  const beating = poll(BEAT_SECONDS * 1000, beat, failed);
   void beating.now();
   let pending: NodeJS.Timeout | undefined;
   let ended = false;
@@ -126,6 +152,7 @@ export function startHeartbeat(
       pending.unref();
     },
     clockSkew: () => (skew && performance.now() - skew.at < FRESH_MS ? skew.milliseconds / 1000 : undefined),
+    rejectsWrites: () => refused,
     async stop() {
       ended = true;
       clearTimeout(pending);

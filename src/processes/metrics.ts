@@ -2,11 +2,11 @@ import { createHash, timingSafeEqual } from 'node:crypto';
 import type { IncomingMessage } from 'node:http';
 import { isIP } from 'node:net';
 import { Counter, collectDefaultMetrics, Gauge, Registry } from 'prom-client';
+import type { Dependency } from '../checks/readings.ts';
 import type { Config } from '../platform/config.ts';
 import { packageVersion } from '../platform/files.ts';
 import { tracing } from '../platform/tracing.ts';
 import type { ProcessName } from '../store/processes.ts';
-import type { Missing } from './dependencies.ts';
 
 /** Gauges of prom-client whose names end like those of counters. */
 const MISNAMED = ['handles', 'requests', 'resources'].map((what) => `nodejs_active_${what}_total`);
@@ -36,7 +36,7 @@ export function createRegistry(name: ProcessName, isAlone = true): Registry {
 
 /** Adds a gauge for each dependency: 1 while it is available. */
 export function addDependencyMetric(registry: Registry, missing: () => string[]): void {
-  const names: Missing[] = ['postgres', 'migrations', 'redis', 'queue', 'producer'];
+  const names: Dependency[] = ['postgres', 'migrations', 'redis', 'queue', 'producer'];
   new Gauge({
     name: 'penstock_dependency_up',
     help: '1 while this process can use the dependency: postgres, migrations, redis, queue (in Postgres), producer.',

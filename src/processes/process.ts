@@ -1,6 +1,8 @@
 import { createServer, type IncomingMessage, type ServerResponse, STATUS_CODES } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import type { Registry } from 'prom-client';
+import type { Dependency, OwnWork, Readings } from '../checks/readings.ts';
+import { findProblems, printedProblem } from '../checks/registry.ts';
 import type { Config } from '../platform/config.ts';
 import { packageVersion } from '../platform/files.ts';
 import { newId } from '../platform/ids.ts';
@@ -27,6 +29,7 @@ import {
 } from './dependencies.ts';
 import { type Pulse, startHeartbeat } from './heartbeat.ts';
 import type { Host } from './host.ts';
+import { keepLastWords } from './last-words.ts';
 import { addClockMetric, addDependencyMetric, addSpanMetric, createMetricsGuard } from './metrics.ts';
 
 /** The part of a Postgres store that every process needs. */
@@ -67,6 +70,7 @@ export async function openProcess<S extends Store>(
 ): Promise<OpenProcess<S>> {
   const { config } = host;
   const id = newId();
+  if (!host.stores) keepLastWords(id);
   await startTracing(config, { name, id, version: packageVersion });
   const log = createLog(name, config.LOG_LEVEL, { format: config.LOG_FORMAT, id, to: host.logTo });
   tracing?.tellTo(log);
@@ -153,7 +157,16 @@ export async function openWorkingProcess(
   const address = statusAddress[name](config);
   let at: string | null = null;
   if (address.port > 0) {
-    const status = { ...address, metricsToken: config.METRICS_TOKEN, registry, pool, connection, pings, log };
+    const status = {
+      ...address,
+      metricsToken: config.METRICS_TOKEN,
+      registry,
+      pool,
+      connection,
+      pings,
+      log,
+      dependencies,
+    };
     const server = await startStatusServer({ ...status, workStatus: () => workStatus?.() });
     services.push(server);
     at = server.at;
@@ -169,6 +182,7 @@ export async function openWorkingProcess(
   );
   const { missing } = dependencies;
   const heartbeat = startHeartbeat(name, { id, pool, log }, { ...pulse, missing, address: () => at });
+  dependencies.onChange(heartbeat.soon);
   services.push(installation, heartbeat);
   addLossMetric(registry, installation.loss);
   addDependencyMetric(registry, missing);
@@ -197,6 +211,30 @@ function openWorkingPool(url: string, { DATABASE_POOL_SIZE, LOCK_DURATION_MS }: 
   return { pool, stop: () => pool.end() };
 }
 
+interface OwnFindings {
+  missing: Dependency[];
+  loss: QueueLoss | undefined;
+  own: { [Name in keyof OwnWork]: OwnWork[Name] | undefined };
+}
+
+/** The problems that a process sees by itself, for its /readyz; nothing while it sees none. */
+export function ownProblems(
+  {
+    connection,
+    dependencies,
+  }: { connection: Pick<QueueConnection, 'kind'>; dependencies: Pick<Dependencies, 'lacking'> },
+  { missing, loss, own }: OwnFindings,
+): { problems?: ReturnType<typeof printedProblem>[] } {
+  const at = new Date(Date.now());
+  const known = dependencies.lacking();
+  const readings: Readings = {
+    ...{ at, queue: connection.kind, loss, own: own as OwnWork },
+    lacking: missing.map((name) => ({ name, since: known.find((one) => one.name === name)?.since ?? at })),
+  };
+  const problems = findProblems(readings, 'process').map(printedProblem);
+  return problems.length > 0 ? { problems } : {};
+}
+
 const JSON_TYPE = 'application/json; charset=utf-8';
 
 /** The status of a process that works. */
@@ -219,6 +257,7 @@ interface StatusServerOptions {
   pool: Pool;
   connection: QueueConnection;
   pings: Pings;
+  dependencies: Pick<Dependencies, 'lacking'>;
   log: Log;
   /** Undefined until the process works. Until then it is not ready. */
   workStatus(): CurrentStatus | undefined;
@@ -229,7 +268,8 @@ interface StatusServerOptions {
  * listens on a free port, and the heartbeat reports it.
  */
 async function startStatusServer(options: StatusServerOptions): Promise<Service & { at: string | null }> {
-  const { host, port, metricsToken, registry, pool, connection, pings, log, workStatus } = options;
+  const { host, port, metricsToken, registry, pool, connection, pings, log, workStatus, dependencies } =
+    options;
   const pages: Record<string, () => Promise<[status: number, type: string, body: string]>> = {
     '/healthz': async () => [200, JSON_TYPE, '{"message":"alive"}'],
     '/metrics': async () => [200, registry.contentType, await registry.metrics()],
@@ -248,6 +288,7 @@ async function startStatusServer(options: StatusServerOptions): Promise<Service 
         ...(unreadable?.length && { unreadable }),
         ...(overdue?.length && { overdue }),
         ...(leaving && { leaving }),
+        ...ownProblems({ connection, dependencies }, { missing, loss, own: { stuck, unreadable, overdue } }),
       });
       return [ready ? 200 : 503, JSON_TYPE, body];
     },

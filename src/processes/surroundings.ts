@@ -1,35 +1,18 @@
 import { readFileSync } from 'node:fs';
-import { statfs } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import type { TLSSocket } from 'node:tls';
+import { type Disk, readDisk } from '../platform/disk.ts';
 import type { Service } from '../platform/lifecycle.ts';
 import { poll } from '../platform/poll.ts';
 import type { QueueConnection } from '../queue/connection.ts';
-import { allServers, laneServers, type RedisClient } from '../queue/open-redis.ts';
-import { memoryOf } from '../queue/redis.ts';
+import { allServers } from '../queue/open-redis.ts';
+import { type RedisHealth, readHealth } from '../queue/redis.ts';
 import type { Pool, PostgresClient } from '../store/database.ts';
 
-/** A disk that this process writes to. */
-export interface Disk {
-  name: 'data' | 'tmp';
-  path: string;
-  freeBytes: number;
-  sizeBytes: number;
-}
-
-/** The expiry of a certificate that a store presented. */
+/** What a store has shown when a connection to it was made. */
 interface Certificate {
   store: 'postgres' | 'redis';
   until: Date;
-}
-
-/** Health of the Redis servers. */
-export interface RedisHealth {
-  /** Whether the last writes to disk succeeded. */
-  writes: boolean;
-  /** Lag of the slowest online replica. Absent if there is none. */
-  lagSeconds?: number;
-  lagBytes?: number;
 }
 
 export interface SurroundingsOptions {
@@ -90,54 +73,6 @@ function validUntil(socket: unknown): Date | undefined {
   const { valid_to } = (socket as TLSSocket | undefined)?.getPeerCertificate?.() ?? {};
   const until = new Date(valid_to ?? '');
   return Number.isNaN(until.getTime()) ? undefined : until;
-}
-
-/** Returns the free space of a disk. Undefined if the folder does not exist, or if its file system does not report it. */
-export async function readDisk(name: Disk['name'], path: string): Promise<Disk | undefined> {
-  const found = await statfs(path).catch(() => undefined);
-  if (!found || found.blocks === 0) return undefined;
-  return { name, path, freeBytes: found.bavail * found.bsize, sizeBytes: found.blocks * found.bsize };
-}
-
-/**
- * Returns the worst health of the servers with lanes, and the memory of the fullest server.
- * @throws if a server is unavailable
- */
-export async function readHealth(
-  redis: RedisClient,
-  shards: number,
-): Promise<RedisHealth & { used: number; most: number }> {
-  const infos = await Promise.all(laneServers(redis, shards).map((server) => server.info()));
-  const healths = infos.map(healthOf);
-  const fullness = ({ used, most }: { used: number; most: number }) =>
-    most > 0 ? used / most : used / 2 ** 53;
-  const [fullest] = infos.map(memoryOf).sort((one, other) => fullness(other) - fullness(one));
-  const worst = (name: 'lagSeconds' | 'lagBytes') => {
-    const lags = healths.map((health) => health[name]).filter((lag) => lag !== undefined);
-    return lags.length > 0 && { [name]: Math.max(...lags) };
-  };
-  return {
-    writes: healths.every(({ writes }) => writes),
-    ...worst('lagSeconds'),
-    ...worst('lagBytes'),
-    ...fullest!,
-  };
-}
-
-/** Parses the output of INFO. */
-export function healthOf(info: string): RedisHealth {
-  const read = (name: string) => new RegExp(`^${name}:(\\S+)`, 'm').exec(info)?.[1];
-  const failed = ['aof_last_write_status', 'aof_last_bgrewrite_status', 'rdb_last_bgsave_status'].some(
-    (name) => (read(name) ?? 'ok') !== 'ok',
-  );
-  const replicas = [...info.matchAll(/^slave\d+:.*state=online,offset=(\d+),lag=(\d+)/gm)];
-  if (replicas.length === 0) return { writes: !failed };
-  const offset = Number(read('master_repl_offset') ?? 0);
-  return {
-    writes: !failed,
-    lagSeconds: Math.max(...replicas.map(([, , lag]) => Number(lag))),
-    lagBytes: Math.max(...replicas.map(([, replayed]) => Math.max(0, offset - Number(replayed)))),
-  };
 }
 
 const SAMPLE_MS = 250;

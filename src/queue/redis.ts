@@ -9,6 +9,7 @@ import { everyShard, markOf } from './lanes.ts';
 import {
   allServers,
   isCluster,
+  laneServers,
   nameOf,
   pingRedis,
   type RedisClient,
@@ -281,5 +282,52 @@ export function watchMemory({ redis, layout }: QueueConnection) {
       100 * (shard === undefined ? Math.max(...shards.map(({ used }) => used)) : shards[shard]!.used),
     /** Whether that is known: each Redis has a maxmemory, and has told it a moment ago. */
     known: () => shards.every(({ seenAt }) => performance.now() - seenAt < FRESH_MS),
+  };
+}
+
+/** How Redis says it is. */
+export interface RedisHealth {
+  /** Whether its last writes to disk went well. */
+  writes: boolean;
+  /** Of the slowest replica that is online; absent: there is none. */
+  lagSeconds?: number;
+  lagBytes?: number;
+}
+
+/** How the servers are that have lanes, by the worst of them, and the memory of the fullest. @throws when one is away */
+export async function readHealth(
+  redis: RedisClient,
+  shards: number,
+): Promise<RedisHealth & { used: number; most: number }> {
+  const told = await Promise.all(laneServers(redis, shards).map((server) => server.info()));
+  const healths = told.map(healthOf);
+  const fullness = ({ used, most }: { used: number; most: number }) =>
+    most > 0 ? used / most : used / 2 ** 53;
+  const [fullest] = told.map(memoryOf).sort((one, other) => fullness(other) - fullness(one));
+  const worst = (name: 'lagSeconds' | 'lagBytes') => {
+    const known = healths.map((health) => health[name]).filter((lag) => lag !== undefined);
+    return known.length > 0 && { [name]: Math.max(...known) };
+  };
+  return {
+    writes: healths.every(({ writes }) => writes),
+    ...worst('lagSeconds'),
+    ...worst('lagBytes'),
+    ...fullest!,
+  };
+}
+
+/** Of what INFO says. */
+export function healthOf(info: string): RedisHealth {
+  const read = (name: string) => new RegExp(`^${name}:(\\S+)`, 'm').exec(info)?.[1];
+  const failed = ['aof_last_write_status', 'aof_last_bgrewrite_status', 'rdb_last_bgsave_status'].some(
+    (name) => (read(name) ?? 'ok') !== 'ok',
+  );
+  const replicas = [...info.matchAll(/^slave\d+:.*state=online,offset=(\d+),lag=(\d+)/gm)];
+  if (replicas.length === 0) return { writes: !failed };
+  const offset = Number(read('master_repl_offset') ?? 0);
+  return {
+    writes: !failed,
+    lagSeconds: Math.max(...replicas.map(([, , lag]) => Number(lag))),
+    lagBytes: Math.max(...replicas.map(([, replayed]) => Math.max(0, offset - Number(replayed)))),
   };
 }

@@ -40,6 +40,7 @@ export const auditActions = {
   'permission_sets.delete': ['penstock permission-sets delete', 'post /permission-sets/:id'],
   'phone_numbers.mark_invalid': ['penstock phone-numbers mark-invalid'],
   'preference_links.revoke': ['penstock preference-centers revoke'],
+  'processes.forget': ['penstock workers forget'],
   'queue.confirm_loss': ['penstock queue confirm-loss'],
   'queue.set_lanes': ['penstock queue set-lanes'],
   'rate_limits.reset': ['penstock limits reset', 'post /workspaces/:id'],

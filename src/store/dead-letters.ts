@@ -277,15 +277,29 @@ export async function selectLatestWaiting(
 
 /** Counts by the index dead_letters_waiting, up to the limit. */
 const countWaitingStatement = `
-  select count(*)::integer as count
+  select count(*)::integer as count,
+    (
+      select first.failed_at from dead_letters as first
+      where first.state = 'waiting'
+      order by first.id
+      limit 1
+    ) as since
   from (select 1 from dead_letters where dead_letters.state = 'waiting' limit $1::integer) as waiting`;
 
-/** Returns the number of dead letters of the installation that are waiting, up to `limit`. */
-export async function countWaiting(pool: Pool, limit: number): Promise<number> {
-  const { rows } = await pool.query<{ count: number }>({
+/** Dead letters of the installation that are waiting. */
+export interface WaitingLetters {
+  /** Up to the limit. */
+  count: number;
+  /** Time at which the one with the earliest accepted object failed; null without waiting dead letters. */
+  since: Date | null;
+}
+
+/** Counts the dead letters of the installation that wait, up to `limit`. */
+export async function countWaiting(pool: Pick<Pool, 'query'>, limit: number): Promise<WaitingLetters> {
+  const { rows } = await pool.query<WaitingLetters>({
     name: 'count-waiting-dead-letters',
     text: countWaitingStatement,
     values: [limit],
   });
-  return rows[0]!.count;
+  return rows[0]!;
 }

@@ -296,3 +296,36 @@ export async function dropImport(pool: Pool, dropped: ListedImport, actor: Actor
     return { result: undefined, entries: rowCount === 1 ? [entry] : [] };
   });
 }
+
+/** An import that was begun and does not continue. */
+export interface StoppedImport {
+  workspace: string;
+  file: string;
+  rows: number;
+  stoppedAt: Date;
+}
+
+/** Imports that are listed, the latest. */
+const MOST_STOPPED = 20;
+
+/** Reads the whole table, which has a row for each file. */
+const listStoppedStatement = `
+  select workspaces.name as workspace, imports.file, imports.rows_done::float8 as rows,
+    coalesce(imports.staged_at, imports.started_at) as "stoppedAt"
+  from imports
+  join workspaces on workspaces.id = imports.workspace_id
+  where imports.finished_at is null and imports.rows_erased_at is null
+    and coalesce(imports.staged_at, imports.started_at) < now() - make_interval(secs => $1::integer)
+  order by imports.started_at desc
+  limit ${MOST_STOPPED}`;
+
+/** Lists the imports that were begun, and have done nothing for so many seconds. */
+export async function listStoppedImports(
+  pool: Pick<Pool, 'query'>,
+  seconds: number,
+): Promise<StoppedImport[]> {
+  const { rows } = await pool.query<StoppedImport>({
+    ...{ name: 'list-stopped-imports', text: listStoppedStatement, values: [seconds] },
+  });
+  return rows;
+}

@@ -112,7 +112,7 @@ export interface NewSet {
   permissions: string[];
 }
 
-/** Makes a permission set of the company. */
+/** Creates a permission set in the company. */
 export function makePermissionSet(pool: Pool, actor: Actor, set: NewSet & Change): Promise<Ending> {
   const { id, companyId, name, permissions } = set;
   const subject = { kind: 'permission_set', id };

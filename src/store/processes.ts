@@ -52,7 +52,7 @@ export interface Figures {
   refused: number;
   /** Rejected requests per second since the previous heartbeat. */
   refusedPerSecond: number;
-  /** Web: load shedding thresholds by name. Null for other processes. */
+  /** Of web, by name; null for all others. The row of an ended process has how it ended instead. */
   marks: Record<string, MarkLevel> | null;
   residentBytes: number;
   /** Share of the time since the previous heartbeat in which the event loop was busy, 0 to 1. */
@@ -152,22 +152,105 @@ export async function leaveFleet(
   await pool.query({ name: 'leave-fleet', text: leave, values: [id, objects, refused] });
 }
 
-/** Does the same for processes without a heartbeat for an hour. */
+/** Seconds after which a silent process is removed. */
+const FORGOTTEN_SECONDS = 3600;
+
+/** Removes the rows of silent processes. What they had done stays counted. */
 const forget = `
   with gone as (
     delete from processes
-    where processes.seen_at < pg_catalog.statement_timestamp() - interval '1 hour'
+    where processes.seen_at < pg_catalog.statement_timestamp() - make_interval(secs => $1::integer)
     returning processes.*
+  ), counted as (
+    insert into departed_processes (name, objects, refused)
+    select gone.name, sum(gone.objects), sum(gone.refused) from gone group by gone.name order by gone.name
+    on conflict (name) do update set
+      objects = departed_processes.objects + excluded.objects,
+      refused = departed_processes.refused + excluded.refused
   )
-  insert into departed_processes (name, objects, refused)
-  select gone.name, sum(gone.objects), sum(gone.refused) from gone group by gone.name order by gone.name
-  on conflict (name) do update set
-    objects = departed_processes.objects + excluded.objects,
-    refused = departed_processes.refused + excluded.refused`;
+  select gone.name, gone.host, gone.pid from gone order by gone.name, gone.host, gone.pid`;
 
-/** Removes processes whose last heartbeat is more than an hour old. */
-export async function forgetProcesses(pool: Pool): Promise<void> {
-  await pool.query({ name: 'forget-processes', text: forget });
+/** A process, as an operator names it. */
+export type NamedProcess = Pick<FleetProcess, 'name' | 'host' | 'pid'>;
+
+/**
+ * Removes processes that have sent no heartbeat for so many seconds, and returns them.
+ * @param seconds an hour by default; `SILENT_SECONDS` removes every process that counts as gone
+ */
+export async function forgetProcesses(
+  pool: Pick<Pool, 'query'>,
+  seconds = FORGOTTEN_SECONDS,
+): Promise<NamedProcess[]> {
+  const { rows } = await pool.query<NamedProcess>({
+    ...{ name: 'forget-processes', text: forget, values: [seconds] },
+  });
+  return rows;
+}
+
+/** Rows of a host, which are few. `marks` of an ended process says how it ended. */
+const ofHost = `
+  select processes.id::text, processes.pid
+  from processes
+  where processes.name = $1::text and processes.host = $2::text and processes.id <> $3::uuid
+    and processes.marks -> 'ended' is null`;
+
+/** Lists the other processes of the same kind and host. */
+export async function listSameKind(
+  pool: Pick<Pool, 'query'>,
+  { id, name, host }: Pick<FleetProcess, 'id' | 'name' | 'host'>,
+): Promise<{ id: string; pid: number }[]> {
+  const { rows } = await pool.query<{ id: string; pid: number }>({
+    ...{ name: 'list-same-kind', text: ofHost, values: [name, host, id] },
+  });
+  return rows;
+}
+
+/** By primary key. */
+const end = `
+  update processes
+  set marks = jsonb_build_object('ended', jsonb_build_object('reason', $2::text)), missing = '{}', held = '[]'
+  where processes.id = $1::uuid`;
+
+/**
+ * Marks a process as ended: it leaves the list, and is counted for some minutes. A heartbeat of the process reverts this.
+ * @param reason its last error; null: it left none
+ */
+export async function markEnded(
+  pool: Pick<Pool, 'query'>,
+  { id, reason }: { id: string; reason: string | null },
+): Promise<void> {
+  await pool.query({ name: 'mark-process-ended', text: end, values: [id, reason] });
+}
+
+/** Seconds for which ends are counted. */
+export const ENDS_SECONDS = 300;
+
+/** Processes of one kind that ended without stopping. */
+export interface EndedProcesses {
+  name: ProcessName;
+  count: number;
+  /** Time of the last heartbeat of the first. */
+  since: Date;
+  /** Last error of the latest; null: it left none. */
+  lastError: string | null;
+}
+
+/** The table has the processes of one hour. */
+const ends = `
+  select processes.name, count(*)::integer as count, min(processes.seen_at) as since,
+    (array_agg(processes.marks -> 'ended' ->> 'reason' order by processes.seen_at desc))[1] as "lastError"
+  from processes
+  where processes.marks -> 'ended' is not null
+    and processes.seen_at > pg_catalog.statement_timestamp() - make_interval(secs => $1::integer)
+  group by processes.name
+  order by processes.name`;
+
+/** Counts the processes that ended without stopping and were replaced, by kind. */
+export async function readEnds(pool: Pick<Pool, 'query'>): Promise<EndedProcesses[]> {
+  const { rows } = await pool.query<EndedProcesses>({
+    ...{ name: 'read-process-ends', text: ends, values: [ENDS_SECONDS] },
+  });
+  return rows;
 }
 
 /** The table only has processes with a heartbeat in the last hour. */
@@ -179,7 +262,10 @@ const list = `
     processes.refused_per_second as "refusedPerSecond", processes.marks, processes.held, processes.started_at as "startedAt", processes.seen_at as "seenAt",
     greatest(0, extract(epoch from pg_catalog.statement_timestamp() - processes.seen_at))::float8 as "silentSeconds"
   from (
-    select * from processes order by processes.seen_at desc, processes.id limit $1::integer
+    select * from processes
+    where processes.marks -> 'ended' is null
+    order by processes.seen_at desc, processes.id
+    limit $1::integer
   ) as processes
   order by processes.name, processes.host, processes.started_at, processes.id`;
 
@@ -230,6 +316,7 @@ export function unworkedLanes(processes: SeenProcess[], lanes: number): number[]
 const anyWorker = `
   select from processes
   where processes.name = 'worker'
+    and processes.marks -> 'ended' is null
     and processes.seen_at > pg_catalog.statement_timestamp() - make_interval(secs => $1::integer)
   limit 1`;
 

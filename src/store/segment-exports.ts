@@ -224,3 +224,39 @@ const forgetStatement = `
 export async function forgetExports(pool: Pool, limit: number): Promise<void> {
   await pool.query({ name: 'forget-exports', text: forgetStatement, values: [limit] });
 }
+
+/** A segment export that failed and was not repeated. */
+export interface FailedExport {
+  workspace: string;
+  segment: string;
+  lastError: string | null;
+  endedAt: Date;
+}
+
+/** Exports that are listed, the latest. */
+const MOST_FAILED = 20;
+
+/** By the index on the time of the request. A later export of the same segment replaces an earlier one. */
+const listFailedStatement = `
+  select workspaces.name as workspace, coalesce(segments.name, segment_exports.segment_id::text) as segment,
+    left(segment_exports.last_error, 200) as "lastError", segment_exports.ended_at as "endedAt"
+  from segment_exports
+  join workspaces on workspaces.id = segment_exports.workspace_id
+  left join segments
+    on segments.workspace_id = segment_exports.workspace_id and segments.id = segment_exports.segment_id
+  where segment_exports.requested_at > now() - interval '2 days'
+    and segment_exports.state = 'failed'
+    and segment_exports.ended_at > now() - interval '1 day'
+    and not exists (
+      select from segment_exports as later
+      where later.workspace_id = segment_exports.workspace_id and later.id > segment_exports.id
+        and later.segment_id = segment_exports.segment_id
+    )
+  order by segment_exports.requested_at desc
+  limit ${MOST_FAILED}`;
+
+/** Lists the exports of the last day that failed and were not requested again. */
+export async function listFailedExports(pool: Pick<Pool, 'query'>): Promise<FailedExport[]> {
+  const { rows } = await pool.query<FailedExport>({ name: 'list-failed-exports', text: listFailedStatement });
+  return rows;
+}

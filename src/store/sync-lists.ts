@@ -124,19 +124,32 @@ interface SyncState {
   failing: number;
   /** The first 20 failing integrations in order of their ids. */
   failingNames: { workspace: string; integration: string }[];
-  /** Age in seconds of the oldest unfinished run, or 0. */
+  /** The first 20 active integrations whose last run did not succeed: those above, and those that ended as partial. */
+  troubled: TroubledIntegration[];
+  /** Seconds since the oldest run that has not ended was begun; 0: there is none. */
   oldestSeconds: number;
 }
 
-/**
- * Reads the index of unfinished runs, and the latest run of each integration. See `listRuns` for `between`.
- */
+/** An active integration whose last run did not succeed. */
+export interface TroubledIntegration {
+  workspace: string;
+  integration: string;
+  id: string;
+  status: 'error' | 'config_error' | 'partial';
+  rowsFailed: number;
+  message: string | null;
+  /** ISO 8601. */
+  endedAt: string;
+}
+
+/** By the index of unfinished runs, and for each integration the end of its own; `between` as in `listRuns`. */
 const readSyncStateStatement = `
-  with failed as materialized (
-    select integrations.id, integrations.workspace_id, integrations.name
+  with troubled as materialized (
+    select integrations.id, integrations.workspace_id, integrations.name, last.status, last.rows_failed,
+      last.message, last.finished_at
     from integrations
     cross join lateral (
-      select sync_jobs.status
+      select sync_jobs.status, sync_jobs.rows_failed, sync_jobs.message, sync_jobs.finished_at
       from sync_jobs
       where sync_jobs.integration_id between integrations.id and integrations.id
         and sync_jobs.finished_at is not null
@@ -144,7 +157,11 @@ const readSyncStateStatement = `
       limit 1
     ) as last
     where integrations.status = 'active'
-      and last.status in ('error', 'config_error')
+      and last.status in ('error', 'config_error', 'partial')
+  ), failed as (
+    select troubled.id, troubled.workspace_id, troubled.name
+    from troubled
+    where troubled.status <> 'partial'
   )
   select
     (select count(*)::integer from sync_jobs where sync_jobs.finished_at is null) as unfinished,
@@ -158,7 +175,14 @@ const readSyncStateStatement = `
       select coalesce(jsonb_agg(jsonb_build_object('workspace', workspaces.name, 'integration', first.name)), '[]')
       from (select failed.* from failed order by failed.id limit 20) as first
       join workspaces on workspaces.id = first.workspace_id
-    ) as "failingNames"`;
+    ) as "failingNames",
+    (
+      select coalesce(jsonb_agg(jsonb_build_object(
+        'workspace', workspaces.name, 'integration', first.name, 'id', first.id, 'status', first.status,
+        'rowsFailed', first.rows_failed, 'message', left(first.message, 200), 'endedAt', first.finished_at)), '[]')
+      from (select troubled.* from troubled order by troubled.id limit 20) as first
+      join workspaces on workspaces.id = first.workspace_id
+    ) as troubled`;
 
 /** Returns the state of all syncs of the installation. */
 export async function readSyncState(pool: Pool): Promise<SyncState> {

@@ -89,7 +89,7 @@ describe('penstock doctor', () => {
     const { code, stdout } = await penstockOn(ofOne, { REDIS_URL: redis }).run('doctor');
     expect(code).toBe(1);
     expect(stdout).toMatch(
-      /^FAIL {2}processes {5}no worker runs\n {20}Start one: .*[\s\S]*\n\n3 errors, \d+ warnings?\n$/m,
+      /^FAIL {2}processes {5}No worker is running\.\n {20}Start one: .*[\s\S]*\n\n3 errors, \d+ warnings?\n$/m,
     );
   });
 
@@ -129,6 +129,7 @@ describe('penstock doctor', () => {
   });
 
   test('a Redis that is away is named by its setting, and Postgres is looked at all the same', async () => {
+    await tellOf(url, 'web', 'worker');
     const { errors, of } = await examine({
       DATABASE_URL: url,
       REDIS_URL: `redis://127.0.0.1:${await leasePort()}`,
@@ -202,7 +203,7 @@ test('penstock doctor and penstock status name a stream that is far behind, and 
   expect(of('streams')).toEqual([
     expect.objectContaining({
       level: 'warning',
-      finding: expect.stringMatching(/^the stream crm \(behind\) is 60\d s behind/),
+      finding: expect.stringMatching(/^The stream crm \(behind\) is 10 min/),
     }),
   ]);
   const { streams } = await penstockOn(url, { REDIS_URL: redis }).json('status');
@@ -238,7 +239,7 @@ describe('penstock status', () => {
     const { code, stdout, stderr } = await penstockOn(url, { REDIS_URL: redis }).run('status');
     expect([code, stderr]).toEqual([0, '']);
     expect(stdout).toMatch(
-      /^! no web runs\n\nprocess +host +pid .*\nworker +h +7 +1\.0\.0 +well +0 +7 +90 +50 /,
+      /^! No web is running\. Clients get no answer\.\n\nprocess +host +pid .*\nworker +h +7 +1\.0\.0 +well +0 +7 +90 +50 /,
     );
     expect(stdout).toMatch(/^lane-0 +0 +0 s +h 7 \(1\.0\.0\)$/m);
     expect(stdout).toContain('accepted 0/s, applied 7/s');
@@ -300,7 +301,7 @@ describe('penstock status', () => {
     const { stdout } = await penstockOn(url, { REDIS_URL: `redis://127.0.0.1:${await leasePort()}` }).run(
       'status',
     );
-    expect(stdout).toContain('! the queue does not answer\n');
+    expect(stdout).toContain('! Redis does not answer. Requests are refused with 503.\n');
     expect(stdout).toContain('worker');
   });
 });

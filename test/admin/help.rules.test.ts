@@ -50,7 +50,7 @@ const verbs = [
   'dead-letters show',
   'dead-letters replay',
   ...['show', 'set-lanes', 'losses', 'confirm-loss'].map((verb) => `queue ${verb}`),
-  ...['migrate', 'status', 'workers', 'doctor'],
+  ...['migrate', 'status', 'workers', 'workers forget', 'doctor'],
 ];
 
 /** What the command shows, without a process for each. */

@@ -41,7 +41,7 @@ const reading = new Set([
   'penstock start',
   'penstock dev',
   // Of which _prisma_migrations tells: there may be no audit before it.
-  ...['usage', 'audit', 'status', 'workers', 'doctor', 'completion', 'help', 'compare', 'migrate'].map(
+  ...['usage', 'audit', 'status', 'doctor', 'completion', 'help', 'compare', 'migrate'].map(
     (verb) => `penstock ${verb}`,
   ),
 ]);

@@ -281,7 +281,9 @@ describe('syncs', () => {
 describe('the first page', () => {
   test('says that no worker runs while something waits, and what to do', async () => {
     const { text } = await page(scene.operator, '/');
-    expect(text).toMatch(/class="verdict bad"[^>]*><p><strong>No web process has sent a heartbeat|No worker/);
+    expect(text).toMatch(
+      /<li class="problem verdict bad"><p><span class="severity">critical<\/span> <strong>No (?:web|worker) is running/,
+    );
   });
 
   test('of our pages none is kept by the browser, none loads from elsewhere, and none may run a script of its own', async () => {

@@ -2,7 +2,6 @@ import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { createFleet } from '../../src/board/fleet.ts';
 import { readHistory, recordHistory } from '../../src/board/history.ts';
 import { newId } from '../../src/platform/ids.ts';
-import { createLaneDepths } from '../../src/queue/depth.ts';
 import {
   type FleetRow,
   forgetFleetHistory,
@@ -50,13 +49,10 @@ describe.each(['postgres', 'redis'] as const)('the history of a fleet whose queu
     await beatProcess(pool, processOf('web'), figures);
     await beatProcess(pool, processOf('worker'), figures);
     await laneQueues[1]!.add('envelope', {});
-    const depths = createLaneDepths(connection.laneStore, { lanes: config.LANES, timeout: 5000 });
-    const loss = { losses: 1, latest: 1, found: 'empty', acceptedFrom: '', acceptedUntil: '' } as const;
-    const told = { missing: () => [], loss: () => loss };
-    const fleets = [1, 2].map(() => createFleet({ database, connection, depths, config, ...told }));
+    const fleets = [1, 2].map(() => createFleet({ database, connection, config, lacking: () => [] }));
     const boards = fleets.map((fleet) => recordHistory(pool, fleet, log));
-    const { postgres, redis, loss: lost } = await fleets[0]!.look();
-    expect([postgres!.readOnly, redis?.writes, lost]).toEqual([false, kind === 'redis' || undefined, loss]);
+    const { postgres, redis } = await fleets[0]!.look();
+    expect([postgres!.isReadOnly, redis?.writes]).toEqual([false, kind === 'redis' || undefined]);
     await Promise.all(boards.map((board) => board.now()));
     await Promise.all(boards.map((board) => board.now()));
     await Promise.all(boards.map((board) => board.stop()));

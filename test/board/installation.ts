@@ -83,7 +83,7 @@ export async function createInstallation(kind: QueueConnection['kind'], made?: {
     async startBoard(loss: () => QueueLoss | undefined = () => undefined) {
       const board = await startBoard({
         ...{ config, account, connection, database, producer, loss, log },
-        missing: () => [],
+        lacking: () => [],
       });
       stops.push(board.stop);
       return board;

@@ -58,7 +58,7 @@ describe('the health page as a stream', () => {
     expect(told.headers.get('cache-control')).toBe('no-store');
     expect(told.text).toMatch(/^retry: \d+\n\n/);
     const [first] = partsOf(told.text);
-    const names = ['as_of', 'charts', 'figures', 'lanes', 'marks', 'processes', 'stores', 'verdict'];
+    const names = ['as_of', 'charts', 'figures', 'lanes', 'marks', 'problems', 'processes', 'stores'];
     expect(Object.keys(first!).sort()).toEqual(names);
     await scene.letterIn(scene.shop);
     await until('the change', () => partsOf(told.text).some((one, place) => place > 0 && 'figures' in one));
@@ -126,9 +126,8 @@ describe('streams of a fleet', () => {
 
   beforeAll(async () => {
     const now: FleetState = {
-      ...{ missing: [], processes: undefined, lanes: undefined, counters: undefined, rates: undefined },
-      ...{ letters: undefined, failingSyncs: 0, postgres: undefined, redis: undefined, disk: undefined },
-      ...{ at: new Date(), loss: undefined },
+      ...{ at: new Date(), queue: 'postgres', lacking: [], problems: [] },
+      ...{ counters: undefined, rates: undefined },
     };
     live = createLive({
       fleet: { look: async () => ({ ...now, at: new Date(Date.now() + asked++) }) },

@@ -25,7 +25,7 @@ async function boardFor(issuer: string, port: number) {
   const oidc = { OIDC_ISSUER: issuer, OIDC_CLIENT_ID: CLIENT.id, OIDC_CLIENT_SECRET: CLIENT.secret };
   return startBoard({
     config: { ...config, ...oidc, BOARD_PORT: port, BOARD_URL: url },
-    ...{ account, connection, database, producer, log, loss: () => undefined, missing: () => [] },
+    ...{ account, connection, database, producer, log, loss: () => undefined, lacking: () => [] },
   });
 }
 
@@ -264,7 +264,7 @@ test('where BOARD_URL is https its cookies never go over http', async () => {
   const oidc = { OIDC_ISSUER: provider.issuer, OIDC_CLIENT_ID: CLIENT.id };
   const secure = await startBoard({
     config: { ...config, ...oidc, BOARD_PORT: 0, BOARD_URL: 'https://console.example' },
-    ...{ account, connection, database, producer, log, loss: () => undefined, missing: () => [] },
+    ...{ account, connection, database, producer, log, loss: () => undefined, lacking: () => [] },
   });
   try {
     const answer = await createVisitor(secure).get('/sign-in/oidc');

@@ -19,7 +19,7 @@ beforeAll(async () => {
   const database = openDatabase(url, 2);
   const connection = connectProducer(config, url);
   const producer = createLaneProducer(connection, config.QUEUE_TIMEOUT_MS, log);
-  const given = { loss: () => undefined, missing: () => [], producer };
+  const given = { loss: () => undefined, lacking: () => [], producer };
   board = await startBoard({ config, account, connection, database, ...given, log });
   stops.push(board.stop, producer.stop, connection.stop, database.stop, scene.stop);
 });

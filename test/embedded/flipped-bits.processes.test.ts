@@ -36,7 +36,7 @@ test('a bit flipped in a page of users is reported by worker and doctor, and not
   onTestFinished(() => second.stop());
   const pool = openPool(second.url);
   onTestFinished(() => pool.end());
-  const findings = async () => (await checkPostgres(pool, second.url)).map(({ finding }) => finding);
+  const findings = async () => (await checkPostgres(pool)).map(({ finding }) => finding);
   expect((await findings()).filter((finding) => finding.includes('checksums'))).toEqual([]);
 
   const lines: unknown[] = [];

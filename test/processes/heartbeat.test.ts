@@ -1,3 +1,6 @@
+import { writeFileSync } from 'node:fs';
+import { hostname, tmpdir } from 'node:os';
+import path from 'node:path';
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
 import { packageVersion } from '../../src/platform/files.ts';
 import { newId } from '../../src/platform/ids.ts';
@@ -9,9 +12,10 @@ import {
   type Figures,
   forgetProcesses,
   listProcesses,
+  readEnds,
   SILENT_SECONDS,
 } from '../../src/store/processes.ts';
-import { createDatabase } from '../setup/fixtures.ts';
+import { createDatabase, waitUntil } from '../setup/fixtures.ts';
 import { silent } from '../workers/batch.ts';
 
 let pool: Pool;
@@ -134,5 +138,33 @@ test('the clock difference to a local Postgres is zero, and unknown before the f
   const heartbeat = startHeartbeat('web', { id: newId(), pool, log: silent }, pulse);
   expect(heartbeat.clockSkew()).toBeUndefined();
   await expect.poll(heartbeat.clockSkew).toBeCloseTo(0, 1);
+  await heartbeat.stop();
+});
+
+test('a later process of the same kind and host replaces those whose pid is gone, and their ends are counted', async () => {
+  const gone = { ...workerOn(hostname()), pid: 2 ** 30 };
+  const [killed, failed, elsewhere, living] = [
+    ...[gone, { ...gone, id: newId() }, { ...gone, id: newId(), host: 'elsewhere' }],
+    { ...gone, id: newId(), pid: process.ppid },
+  ];
+  for (const one of [killed!, failed!, elsewhere!, living!]) await beatProcess(pool, one, figures);
+  writeFileSync(path.join(tmpdir(), `penstock-${failed!.id}.end`), 'out of memory');
+  const pulse = { objects: () => 0, missing: () => [], address: () => null };
+  const heartbeat = startHeartbeat('worker', { id: newId(), pool, log: silent }, pulse);
+  await waitUntil(async () => (await readEnds(pool))[0]?.count === 2, { what: 'the ends' });
+  expect(await readEnds(pool)).toEqual([
+    { name: 'worker', count: 2, since: expect.any(Date), lastError: 'out of memory' },
+  ]);
+  expect((await listProcesses(pool)).map(({ host, pid }) => [host, pid])).toEqual(
+    expect.arrayContaining([
+      ['elsewhere', gone.pid],
+      [hostname(), process.ppid],
+      [hostname(), process.pid],
+    ]),
+  );
+  expect(await listProcesses(pool)).toHaveLength(3);
+  // A process that was marked by mistake is back with its next heartbeat.
+  await beatProcess(pool, killed!, figures);
+  expect(await listProcesses(pool)).toHaveLength(4);
   await heartbeat.stop();
 });

@@ -1,7 +1,8 @@
 import { EventEmitter } from 'node:events';
 import path from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { createSurroundings, healthOf, type SurroundingsOptions } from '../../src/processes/surroundings.ts';
+import { createSurroundings, type SurroundingsOptions } from '../../src/processes/surroundings.ts';
+import { healthOf } from '../../src/queue/redis.ts';
 
 const socket = (valid_to?: string) => ({ getPeerCertificate: () => (valid_to ? { valid_to } : {}) });
 const clientOn = (stream: object) => ({ connection: { stream }, release() {} });

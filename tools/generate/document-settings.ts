@@ -1,7 +1,8 @@
-import { mkdirSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { packageRoot } from '../../src/platform/files.ts';
 import { packagesPage } from '../supply/packages.ts';
+import { alertsFile, runbookPage } from './alerts.ts';
 import { commandLinePage } from './command-line.ts';
 import { errorsPage } from './errors.ts';
 import { metricsPage } from './metrics.ts';
@@ -22,6 +23,10 @@ writeFileSync(path.join(packageRoot, 'docs/metrics.md'), metricsPage());
 writeFileSync(path.join(packageRoot, 'docs/permissions.md'), permissionsPage());
 writeFileSync(path.join(packageRoot, 'docs/rate-limits.md'), rateLimitsPage());
 writeFileSync(path.join(packageRoot, 'docs/vendor-rules.md'), vendorRulesPage());
+// Alert rules and the runbook's parts about them, from src/checks: test/checks/documents.rules.test.ts.
+writeFileSync(path.join(packageRoot, 'monitoring/alerts.yml'), alertsFile());
+const runbook = path.join(packageRoot, 'docs/runbook.md');
+writeFileSync(runbook, runbookPage(readFileSync(runbook, 'utf8')));
 // And the packages of production, from package-lock.json: test/supply/packages.rules.test.ts.
 mkdirSync(path.join(packageRoot, 'generated'), { recursive: true });
 writeFileSync(path.join(packageRoot, 'generated/packages.md'), packagesPage());

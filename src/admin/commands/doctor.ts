@@ -1,20 +1,25 @@
 import { type Command, CommanderError } from 'commander';
+import type { Readings } from '../../checks/readings.ts';
 import type { Config } from '../../platform/config.ts';
 import { START_COMMAND } from '../../platform/files.ts';
+import { messageOf } from '../../platform/log.ts';
 import { findDatabaseUrl } from '../../processes/dependencies.ts';
+import type { QueueConnection } from '../../queue/connection.ts';
 import { laneCount } from '../../queue/lanes.ts';
+import { readPostgresHealth } from '../../store/health.ts';
 import { openDatabase } from '../../store/open-database.ts';
 import { knownPooling } from '../../store/pooling.ts';
 import { addVerb } from '../command.ts';
-import { checkEnvelopes, judgeFleet, lookAtFleet } from '../doctor/fleet.ts';
+import { checkEnvelopes, createFleetReader, findingsOf } from '../doctor/fleet.ts';
 import {
   checkCertificates,
-  checkDisks,
   checkFiles,
   checkSettings,
   checkVersions,
   error,
   type Finding,
+  readDisks,
+  readPostgresDisk,
   redisUrls,
   warning,
 } from '../doctor/machine.ts';
@@ -33,9 +38,7 @@ export function addDoctor(program: Command): void {
 async function examine({ json }: { json?: boolean }): Promise<void> {
   const { config, findings } = checkSettings();
   findings.push(...checkVersions());
-  if (config) {
-    findings.push(...(await checkDisks(config)), ...checkFiles(config), ...(await checkStores(config)));
-  }
+  if (config) findings.push(...checkFiles(config), ...(await checkStores(config)));
   const count = (level: Finding['level']) => findings.filter((one) => one.level === level).length;
   const [errors, warnings] = [count('error'), count('warning')];
   if (json)
@@ -47,44 +50,61 @@ async function examine({ json }: { json?: boolean }): Promise<void> {
 
 /** Each on its own: where one store is away, the other is looked at. */
 async function checkStores(config: Config): Promise<Finding[]> {
+  const disks = await readDisks(config);
   const databaseUrl = findDatabaseUrl(config);
+  const readings: Readings = { at: new Date(), queue: config.QUEUE, lacking: [], disks };
   if (!databaseUrl) {
     const advice = `Run ${START_COMMAND}, set DATA_DIR to the folder of the installation, or set DATABASE_URL.`;
-    return [
-      error('postgres', `DATABASE_URL is empty, and ${START_COMMAND} has never run in DATA_DIR`, advice),
-    ];
+    const none = `DATABASE_URL is empty, and ${START_COMMAND} has never run in DATA_DIR`;
+    return [...findingsOf(readings), error('postgres', none, advice)];
   }
   const database = openDatabase(databaseUrl, 2);
   const { pool } = database;
   try {
-    const certificates = await attempt('certificate', 'Correct sslrootcert in DATABASE_URL.', () =>
+    const findings = await attempt('certificate', 'Correct sslrootcert in DATABASE_URL.', () =>
       checkCertificates(databaseUrl, redisUrls(config)),
     );
-    const advice =
-      config.DEPLOYMENT_FORM === 'production'
-        ? 'Start the Postgres server of DATABASE_URL, or correct DATABASE_URL.'
-        : `Run ${START_COMMAND}, or set DATA_DIR to the folder of a running installation.`;
-    const postgres = await attempt('postgres', advice, () => checkPostgres(pool, databaseUrl));
-    const findings = [...certificates, ...postgres, ...checkPooling(config, databaseUrl)];
-    if (findings.some(({ check, level }) => check === 'migrations' && level === 'error')) return findings;
-    const isThere = postgres.length > 1;
+    findings.push(...checkPooling(config, databaseUrl));
+    const reason = await pool.query('select 1').then(() => undefined, reasonOf);
+    if (reason !== undefined) readings.lacking.push({ name: 'postgres', reason });
+    else {
+      findings.push(...(await attempt('postgres', 'Read the log of Postgres.', () => checkPostgres(pool))));
+      if (findings.some(({ check, level }) => check === 'migrations' && level === 'error')) return findings;
+      const { data_directory: folder } = (await readPostgresHealth(pool)).settings;
+      const disk = await readPostgresDisk(databaseUrl, folder);
+      if ('freeBytes' in disk) disks.push(disk);
+      else findings.push(disk);
+    }
     // What is to be said of both has been said.
-    if (!isThere && config.QUEUE === 'postgres') return findings;
-    const queue = await attempt(
-      'queue',
-      'Start the Redis of REDIS_URL, or correct REDIS_URL and QUEUE.',
-      () =>
-        withQueueConnection({ config, databaseUrl, database }, async (connection) => [
-          ...(await checkRedis(connection)),
-          ...(await checkEnvelopes(connection, laneCount(config))),
-          ...(isThere ? judgeFleet(await lookAtFleet(pool, connection), config) : []),
-        ]),
-    );
-    return [...findings, ...queue];
+    if (reason !== undefined && config.QUEUE === 'postgres') return [...findings, ...findingsOf(readings)];
+    const read = async (connection: QueueConnection | undefined, whyNoQueue?: string): Promise<Finding[]> => {
+      const fleet = reason === undefined && createFleetReader({ pool, connection, whyNoQueue, config });
+      const lacking = connection ? [] : [{ name: 'redis' as const, reason: whyNoQueue }];
+      const now = fleet ? await fleet.read() : { ...readings, lacking: [...readings.lacking, ...lacking] };
+      return findingsOf({ ...now, disks });
+    };
+    let queue: Finding[] | undefined;
+    try {
+      await withQueueConnection({ config, databaseUrl, database }, async (connection) => {
+        queue = [
+          ...(await attempt('queue', 'Read the log of Redis.', () => checkRedis(connection))),
+          ...(await attempt('queue', 'Read the log of Redis.', () =>
+            checkEnvelopes(connection, laneCount(config)),
+          )),
+          ...(await read(connection)),
+        ];
+      });
+    } catch (failure) {
+      queue ??= await read(undefined, reasonOf(failure));
+    }
+    return [...findings, ...(queue ?? [])];
   } finally {
     await database.stop();
   }
 }
+
+const reasonOf = (failure: unknown) =>
+  messageOf(failure) || String((failure as { code?: unknown }).code ?? 'no answer');
 
 /** Whether what needs a session of its own has an address behind a pooler in transaction mode. */
 function checkPooling(config: Config, databaseUrl: string): Finding[] {

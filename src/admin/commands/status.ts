@@ -1,10 +1,18 @@
 import type { Command } from 'commander';
+import { printedProblem } from '../../checks/registry.ts';
 import { rangesOf } from '../../platform/format.ts';
 import { rest } from '../../platform/poll.ts';
-import { type SeenProcess, SILENT_SECONDS, unworkedLanes, workersOf } from '../../store/processes.ts';
+import { type AuditEntry, audited } from '../../store/audit.ts';
+import {
+  forgetProcesses,
+  type SeenProcess,
+  SILENT_SECONDS,
+  unworkedLanes,
+  workersOf,
+} from '../../store/processes.ts';
 import { addVerb, parseCount } from '../command.ts';
-import { type FleetNow, judgeStreams, lookAtFleet } from '../doctor/fleet.ts';
-import { withInstallation } from '../installation.ts';
+import { type FleetNow, watchFleet } from '../doctor/fleet.ts';
+import { commandLine, withInstallation } from '../installation.ts';
 import { printJson, type Row, table } from '../output.ts';
 import { withQueueConnection } from '../queue.ts';
 
@@ -40,12 +48,13 @@ async function show({ watch, json }: { watch?: number | true; json?: boolean }):
       };
       // Where the queue does not answer, the rest is shown all the same.
       let drawn = false;
+      const { config } = installation;
       await withQueueConnection(installation, (connection) => {
         drawn = true;
-        return draw(() => lookAtFleet(pool, connection));
+        return draw(watchFleet({ pool, connection, config }));
       }).catch((reason: unknown) => {
         if (drawn) throw reason;
-        return draw(() => lookAtFleet(pool, undefined));
+        return draw(watchFleet({ pool, connection: undefined, config }));
       });
     });
   } finally {
@@ -53,7 +62,7 @@ async function show({ watch, json }: { watch?: number | true; json?: boolean }):
   }
 }
 
-const rateOf = ({ processes }: FleetNow, name: string) =>
+const rateOf = ({ processes = [] }: FleetNow, name: string) =>
   Math.round(
     processes
       .filter((one) => one.name === name && one.silentSeconds < SILENT_SECONDS)
@@ -63,10 +72,17 @@ const rateOf = ({ processes }: FleetNow, name: string) =>
 const refusedPerSecond = ({ refused }: FleetNow) =>
   Math.round((100 * refused.objects) / refused.seconds) / 100;
 
+const streamsInTrouble = ({ problems, streams = [] }: FleetNow) =>
+  streams.filter(({ workspace, name }) =>
+    problems.some(({ scope, subject }) => scope === 'stream' && subject === `${name} (${workspace})`),
+  );
+
 /** For scripts. */
 function documentOf(now: FleetNow) {
-  const { processes, lanes, installationLanes, objects, deadLetters, refused, losses, syncs, streams } = now;
+  const { processes = [], lanes, spread, objects, waitingLetters, refused, loss, syncs, problems } = now;
+  const failing = (syncs?.troubled ?? []).filter(({ status }) => status !== 'partial');
   return {
+    problems: problems.map(printedProblem),
     processes: processes.map((one) => ({
       ...{ name: one.name, host: one.host, pid: one.pid, version: one.version, address: one.address },
       ...{ lanes: one.lanes, missing: one.missing, objects: one.objects },
@@ -78,7 +94,7 @@ function documentOf(now: FleetNow) {
       started_at: one.startedAt.toISOString(),
       ...{ silent_seconds: one.silentSeconds, alive: one.silentSeconds < SILENT_SECONDS },
     })),
-    installation_lanes: installationLanes,
+    installation_lanes: spread?.lanes ?? null,
     lanes:
       lanes?.map(({ lane, depth, oldestSeconds }, number) => ({
         ...{ lane, depth, oldest_seconds: oldestSeconds },
@@ -90,13 +106,16 @@ function documentOf(now: FleetNow) {
     accepted_per_second: rateOf(now, 'web'),
     applied_per_second: rateOf(now, 'worker'),
     objects_applied: objects,
-    dead_letters: deadLetters,
+    dead_letters: waitingLetters,
     refused_per_second: refusedPerSecond(now),
     refused_objects: refused.objects,
     refused_seconds: Math.round(refused.seconds),
-    losses,
-    syncs: { unfinished: syncs.unfinished, failing: syncs.failing.map((one) => ({ ...one })) },
-    streams: streams.map(({ workspace, name, lag, failures, lastError, lost }) => ({
+    losses: loss?.losses ?? 0,
+    syncs: {
+      unfinished: syncs?.unfinished ?? 0,
+      failing: failing.map(({ workspace, integration }) => ({ workspace, integration })),
+    },
+    streams: streamsInTrouble(now).map(({ workspace, name, lag, failures, lastError, lost }) => ({
       ...{ workspace, name, lag_seconds: lag, failures, last_error: lastError, lost_rows: lost },
     })),
   };
@@ -104,18 +123,8 @@ function documentOf(now: FleetNow) {
 
 /** For people: what is wrong stands first. */
 function screenOf(now: FleetNow): string {
-  const { processes, lanes, objects, deadLetters, refused, losses, syncs, streams } = now;
-  const troubles = [
-    ...(['web', 'worker'] as const)
-      .filter((name) => !processes.some((one) => one.name === name && one.silentSeconds < SILENT_SECONDS))
-      .map((name) => `no ${name} runs`),
-    ...(lanes === null ? ['the queue does not answer'] : []),
-    ...(losses > 0 ? ['the queue lost accepted objects; see penstock queue losses'] : []),
-    ...syncs.failing.map(
-      ({ workspace, integration }) => `the last run of ${integration} (${workspace}) failed`,
-    ),
-    ...judgeStreams(streams).map(({ finding }) => finding),
-  ];
+  const { processes = [], lanes, objects, waitingLetters, refused, syncs, problems } = now;
+  const failing = (syncs?.troubled ?? []).filter(({ status }) => status !== 'partial').length;
   const rows = processes.map(
     (one): Row => ({
       process: one.name,
@@ -139,22 +148,23 @@ function screenOf(now: FleetNow): string {
     }),
   );
   const parts = [
-    troubles.map((trouble) => `! ${trouble}\n`).join(''),
+    problems.map(({ sentence }) => `! ${sentence}\n`).join('') || 'All systems normal.\n',
     rows.length > 0 ? table(rows) : 'no processes\n',
     laneRows.length > 0 ? table(laneRows) : '',
     [
       `accepted ${rateOf(now, 'web')}/s, applied ${rateOf(now, 'worker')}/s, ${objects} objects in total`,
       `refused objects ${refusedPerSecond(now)}/s (${refused.objects} within ${Math.ceil(refused.seconds / 60)} min)`,
-      `dead letters ${deadLetters}, syncs under way ${syncs.unfinished}, failing ${syncs.failing.length}`,
+      `dead letters ${waitingLetters}, syncs under way ${syncs?.unfinished ?? 0}, failing ${failing}`,
       '',
     ].join('\n'),
   ];
   return parts.filter((part) => part !== '').join('\n');
 }
 
-function stateOf({ silentSeconds, missing }: FleetNow['processes'][number]): string {
+function stateOf({ silentSeconds, missing, marks }: SeenProcess): string {
   if (silentSeconds >= SILENT_SECONDS) return `silent for ${duration(silentSeconds)}`;
-  return missing.length > 0 ? `without ${missing.join(', ')}` : 'well';
+  if (missing.length > 0) return `without ${missing.join(', ')}`;
+  return Object.values(marks ?? {}).some(({ over }) => over) ? 'refuses requests' : 'well';
 }
 
 /** As `3 d`, `4 h`, `5 min`, `6 s`. */
@@ -169,19 +179,43 @@ export function duration(seconds: number): string {
 }
 
 export function addWorkers(program: Command): void {
-  addVerb(program, 'workers', {
+  const workers = addVerb(program, 'workers', {
     sentence: 'Show the lanes of each worker, since when it has them, and their backlog.',
     example: 'workers',
   }).action(showWorkers);
+  addVerb(workers, 'forget', {
+    sentence:
+      'Remove processes of every kind that have sent no heartbeat for 20 s from the list. A process that still runs is back with its next heartbeat.',
+    example: 'workers forget',
+  }).action(forgetSilent);
+}
+
+async function forgetSilent({ json }: { json?: boolean }): Promise<void> {
+  await withInstallation(async ({ database: { pool } }) => {
+    const forgotten = await audited(pool, commandLine(), async (tx) => {
+      const result = await forgetProcesses(tx, SILENT_SECONDS);
+      const entries = result.map(({ name, host, pid }): AuditEntry => {
+        return { action: 'processes.forget', subject: { kind: 'process', id: `${name} ${host} ${pid}` } };
+      });
+      return { result, entries };
+    });
+    if (json) printJson({ forgotten: forgotten.map((one) => ({ ...one })) });
+    else
+      process.stdout.write(
+        forgotten.map(({ name, host, pid }) => `removed ${name} ${host} (pid ${pid})\n`).join('') ||
+          'every process in the list sends heartbeats\n',
+      );
+  });
 }
 
 async function showWorkers({ json }: { json?: boolean }): Promise<void> {
   await withInstallation(async (installation) => {
     const { pool } = installation.database;
     // Where the queue does not answer, the workers are shown without what waits.
-    const now = await withQueueConnection(installation, (connection) => lookAtFleet(pool, connection)).catch(
-      () => lookAtFleet(pool, undefined),
-    );
+    const { config } = installation;
+    const now = await withQueueConnection(installation, (connection) =>
+      watchFleet({ pool, connection, config })(),
+    ).catch(() => watchFleet({ pool, connection: undefined, config })());
     if (json) printJson(workersDocument(now));
     else process.stdout.write(workersScreen(now));
   });
@@ -202,8 +236,8 @@ interface Working {
   lanes: WorkedLane[];
 }
 
-function workingNow({ processes, lanes, installationLanes }: FleetNow): Working[] {
-  const holders = Array.from({ length: installationLanes ?? 0 }, (_, lane) => workersOf(processes, lane));
+function workingNow({ processes = [], lanes, spread }: FleetNow): Working[] {
+  const holders = Array.from({ length: spread?.lanes ?? 0 }, (_, lane) => workersOf(processes, lane));
   return processes
     .filter(({ name }) => name === 'worker')
     .map((worker) => ({
@@ -217,13 +251,12 @@ function workingNow({ processes, lanes, installationLanes }: FleetNow): Working[
     }));
 }
 
-const nobodys = ({ processes, installationLanes }: FleetNow) =>
-  unworkedLanes(processes, installationLanes ?? 0);
+const nobodys = ({ processes = [], spread }: FleetNow) => unworkedLanes(processes, spread?.lanes ?? 0);
 
 /** For scripts. */
 function workersDocument(now: FleetNow) {
   return {
-    installation_lanes: now.installationLanes,
+    installation_lanes: now.spread?.lanes ?? null,
     workers: workingNow(now).map(({ worker, alive, lanes }) => ({
       ...{ host: worker.host, pid: worker.pid, version: worker.version },
       ...{ started_at: worker.startedAt.toISOString(), silent_seconds: worker.silentSeconds, alive },
@@ -239,7 +272,7 @@ function workersScreen(now: FleetNow): string {
   const missing = nobodys(now);
   const workers = workingNow(now);
   const troubles = [
-    ...(now.lanes === null ? ['the queue does not answer'] : []),
+    ...(now.lanes === undefined ? ['the queue does not answer'] : []),
     ...(missing.length > 0 ? [`no worker has lanes ${rangesOf(missing)}`] : []),
   ];
   const rows = workers.map(({ worker, alive, lanes }): Row => {

@@ -4,9 +4,9 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import tls from 'node:tls';
 import { type Config, ConfigError, readConfig } from '../../platform/config.ts';
+import { type Disk, readDisk } from '../../platform/disk.ts';
 import { packageVersion } from '../../platform/files.ts';
 import { within } from '../../platform/lifecycle.ts';
-import { type Disk, readDisk } from '../../processes/surroundings.ts';
 
 /** What a check has found. `error`: something does not work, or will lose something. `warning`: it may, one day. */
 export interface Finding {
@@ -15,6 +15,11 @@ export interface Finding {
   finding: string;
   /** What to do about it; null: nothing. */
   advice: string | null;
+  /** Of a check of the registry: its id, what suffers, the page of the console, and since when (ISO 8601). */
+  id?: string;
+  impact?: string;
+  link?: string;
+  since?: string | null;
 }
 
 export const ok = (check: string, finding: string): Finding => ({
@@ -81,14 +86,10 @@ export function checkVersions(): Finding[] {
   return [ok('version', `penstock ${packageVersion} on Node ${process.version}`)];
 }
 
-/** Parts of a disk that are free: below the first it is time, below the second it is late. */
-const LOW = 0.1;
-const VERY_LOW = 0.03;
-
 /** The disks that a process of this machine writes to. */
-export async function checkDisks({ DATA_DIR }: Config): Promise<Finding[]> {
-  const disks = [await readDisk('data', DATA_DIR), await readDisk('tmp', tmpdir())];
-  return disks.filter((disk) => disk !== undefined).map(judgeDisk);
+export async function readDisks({ DATA_DIR }: Pick<Config, 'DATA_DIR'>): Promise<Disk[]> {
+  const disks = [await readDisk('data', path.resolve(DATA_DIR)), await readDisk('tmp', tmpdir())];
+  return disks.filter((disk) => disk !== undefined);
 }
 
 /** Hosts that are this machine. The folder of a Unix socket is one as well; in a URL its slashes are escaped. */
@@ -96,35 +97,20 @@ const HERE = ['', 'localhost', '127.0.0.1', '[::1]'];
 const SOCKET = '%2f';
 
 /**
- * The disk of Postgres, where it is one of this machine.
+ * Reads the disk of Postgres, where it is one of this machine; otherwise returns a line that says that it is not.
  *
  * @param dataDirectory as Postgres tells it; undefined: the role may not know
  */
-export async function checkPostgresDisk(databaseUrl: string, dataDirectory?: string): Promise<Finding> {
+export async function readPostgresDisk(databaseUrl: string, dataDirectory?: string): Promise<Disk | Finding> {
   const hostname = URL.canParse(databaseUrl) ? new URL(databaseUrl).hostname : '';
   const onSocket = hostname === '' || hostname.toLowerCase().startsWith(SOCKET);
   if ((onSocket || HERE.includes(hostname)) && dataDirectory) {
     const disk = await readDisk('data', dataDirectory);
-    if (disk) return judgeDisk(disk);
+    if (disk) return disk;
   }
   const where = onSocket ? 'Postgres' : `Postgres (${hostname})`;
   return ok('disk', `the disk of ${where} cannot be checked from this machine; monitor it there`);
 }
-
-/** By the part of it that is free. */
-export function judgeDisk({
-  path: folder,
-  freeBytes,
-  sizeBytes,
-}: Pick<Disk, 'path' | 'freeBytes' | 'sizeBytes'>) {
-  const free = freeBytes / sizeBytes;
-  const found = `${Math.round(free * 1000) / 10} % of the disk of ${path.resolve(folder)} is free (${gigabytes(freeBytes)})`;
-  if (free > LOW) return ok('disk', found);
-  const advice = 'Free space: see PenstockDiskFilling in docs/runbook.md.';
-  return free > VERY_LOW ? warning('disk', found, advice) : error('disk', found, advice);
-}
-
-const gigabytes = (bytes: number) => `${Math.round(bytes / 1e8) / 10} GB`;
 
 /** Files that hold secrets, of an embedded installation and of docker compose. */
 const secrets = ['password', 'database-url', 'integration-key'];

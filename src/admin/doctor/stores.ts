@@ -1,6 +1,5 @@
 import { messageOf } from '../../platform/log.ts';
 import { skewOf } from '../../processes/heartbeat.ts';
-import { healthOf } from '../../processes/surroundings.ts';
 import type { QueueConnection } from '../../queue/connection.ts';
 import type { Cluster, Redis } from '../../queue/ioredis.ts';
 import { allServers, isCluster, laneServers, nameOf } from '../../queue/open-redis.ts';
@@ -17,13 +16,12 @@ import { readStuckFences } from '../../store/fences.ts';
 import {
   type PostgresHealth,
   readPostgresHealth,
-  readReplication,
   readTableSizes,
   type TableSize,
 } from '../../store/health.ts';
 import { isMigrated } from '../../store/migrations.ts';
 import { findMissingPartitions } from '../../store/partitions.ts';
-import { checkPostgresDisk, error, type Finding, ok, warning } from './machine.ts';
+import { error, type Finding, ok, warning } from './machine.ts';
 
 /** Milliseconds for the look whether the tables are there. */
 const PATIENCE_MS = 3000;
@@ -35,23 +33,16 @@ const SKEW_MS = 2000;
 const LONG_TRANSACTION = 300;
 const LONG_FENCE = 60;
 
-/** Seconds by which a replica may be behind. */
-const LONG_LAG = 30;
-
 /** A table is bloated from so many dead rows on, if they are more than this part of all. */
 const DEAD_ROWS = 50_000;
 const DEAD_PART = 0.3;
 
-/** Connections that should be left for another process of ours. */
-const SPARE_CONNECTIONS = 10;
-
-/** Postgres: release, settings, tables, months to come, fences, bloat, replicas. */
-export async function checkPostgres(pool: Pool, databaseUrl: string): Promise<Finding[]> {
+/** Postgres: release, settings, tables, months to come, fences, bloat. */
+export async function checkPostgres(pool: Pool): Promise<Finding[]> {
   const asked = Date.now();
   const health = await readPostgresHealth(pool);
   const findings = [
     ...judgePostgres(health),
-    await checkPostgresDisk(databaseUrl, health.settings.data_directory),
     ...judgeClock('Postgres', health.now, { asked, answered: Date.now() }),
   ];
   if (!(await isMigrated(pool, PATIENCE_MS))) {
@@ -82,15 +73,6 @@ export async function checkPostgres(pool: Pool, databaseUrl: string): Promise<Fi
         ),
   );
   findings.push(...judgeBloat(await readTableSizes(pool, 100)));
-  const { replicas, lagSeconds } = await readReplication(pool);
-  if (replicas > 0 && (lagSeconds ?? 0) > LONG_LAG)
-    findings.push(
-      warning(
-        'replication',
-        `a replica of Postgres is ${Math.round(lagSeconds!)} s behind`,
-        'Check its disk and network: see PenstockReplicationLag in docs/runbook.md.',
-      ),
-    );
   return findings;
 }
 
@@ -98,17 +80,13 @@ export async function checkPostgres(pool: Pool, databaseUrl: string): Promise<Fi
 export function judgePostgres({
   version,
   settings,
-  inRecovery,
   damagedPages,
-  connections,
   oldestTransactionSeconds,
-}: Omit<PostgresHealth, 'now'>): Finding[] {
+}: Omit<PostgresHealth, 'now' | 'inRecovery' | 'connections'>): Finding[] {
   const findings: Finding[] = [];
   const release = `Postgres ${Math.floor(version / 10_000)}.${version % 10_000}`;
   if (version < 140_000)
     findings.push(error('postgres', `${release} is too old`, 'Use Postgres 14 or newer.'));
-  if (inRecovery || settings.default_transaction_read_only === 'on')
-    findings.push(error('postgres', 'the server is read-only', 'Set DATABASE_URL to the primary.'));
   for (const [name, why] of [
     ['fsync', 'a crash of its machine can destroy the database'],
     ['full_page_writes', 'a crash of its machine can destroy pages'],
@@ -137,15 +115,6 @@ export function judgePostgres({
       findings.push(
         warning('postgres', `${name} is off: tables grow, and query plans become stale`, `Set ${name} = on.`),
       );
-  const most = Number(settings.max_connections ?? 0);
-  if (most - connections < SPARE_CONNECTIONS)
-    findings.push(
-      warning(
-        'postgres',
-        `${connections} of ${most} connections are in use`,
-        'Raise max_connections, or lower DATABASE_POOL_SIZE.',
-      ),
-    );
   if (oldestTransactionSeconds > LONG_TRANSACTION)
     findings.push(
       warning(
@@ -241,8 +210,7 @@ async function checkServer(redis: Redis): Promise<Finding[]> {
     );
   if (settings.appends !== 'yes' || settings.syncs !== 'always')
     findings.push(warning('redis', whatACrashLoses(settings), 'Or set QUEUE=postgres.'));
-  const info = await redis.info();
-  const { used, most } = memoryOf(info);
+  const { most } = memoryOf(await redis.info());
   if (most === 0)
     findings.push(
       warning(
@@ -250,21 +218,6 @@ async function checkServer(redis: Redis): Promise<Finding[]> {
         'maxmemory is not set: a burst can use up the memory of the machine instead of being refused with 503',
         'Set maxmemory.',
       ),
-    );
-  else if (used / most > 0.7)
-    findings.push(
-      warning(
-        'redis',
-        `${Math.round((used / most) * 100)} % of its maxmemory is used`,
-        'See PenstockRedisFull in docs/runbook.md.',
-      ),
-    );
-  const { writes, lagSeconds = 0 } = healthOf(info);
-  if (!writes)
-    findings.push(error('redis', 'Redis could not write to its disk', 'Free space on the disk of Redis.'));
-  if (lagSeconds > LONG_LAG)
-    findings.push(
-      warning('replication', `a replica of Redis is ${lagSeconds} s behind`, 'Check its network.'),
     );
   const asked = Date.now();
   const [seconds, microseconds] = await redis.time();

@@ -1,11 +1,13 @@
+import { MOST_LETTERS } from '../../checks/read.ts';
+import type { StoreState } from '../../checks/readings.ts';
+import { amount, living } from '../../checks/text.ts';
 import { grouped, rangesOf } from '../../platform/format.ts';
 import { type Html, html, type Part } from '../../platform/html.ts';
 import { type SeenProcess, SILENT_SECONDS, unworkedLanes, workersOf } from '../../store/processes.ts';
 import type { Page, PageServices } from '../console.ts';
-import { diagnose } from '../diagnosis.ts';
-import { type FleetState, living, MOST_LETTERS, type StoreState } from '../fleet.ts';
+import type { FleetState } from '../fleet.ts';
 import { badge, count, duration, empty, moment, table } from '../layout.ts';
-import { amount, LOW } from '../shortages.ts';
+import { problemList } from '../problems.ts';
 import { charts, chartsHead, rangeOf } from './history.ts';
 
 const MB = 1024 * 1024;
@@ -18,7 +20,7 @@ type Kind = PageServices['connection']['kind'];
 export function healthParts(now: FleetState, kind: Kind): Record<string, Html> {
   return {
     as_of: html`As of ${moment(now.at)}`,
-    verdict: verdict(now),
+    problems: problemList(now.problems),
     figures: figures(now),
     lanes: html`${shardTable(now)}${laneTable(now)}`,
     processes: processTable(now.processes),
@@ -41,27 +43,22 @@ const show: Page<PageServices> = {
     const drawn = now.processes ? await charts(services.database.pool, range) : undefined;
     const body = html`<h1>Health</h1>
 <p class="faint live" data-live-from="/events?range=${range}"><span data-live="as_of">${parts.as_of}</span> <span data-live-state></span></p>
-${part('verdict', parts.verdict!)}${part('figures', parts.figures!)}
-<h2>Lanes</h2>${part('lanes', parts.lanes!)}
-<h2>Processes</h2>${part('processes', parts.processes!)}
+${part('problems', parts.problems!)}${part('figures', parts.figures!)}
+<h2 id="lanes">Lanes</h2>${part('lanes', parts.lanes!)}
+<h2 id="processes">Processes</h2>${part('processes', parts.processes!)}
 <h2>Stores</h2>${part('stores', parts.stores!)}
-<h2>Load shedding</h2>${part('marks', parts.marks!)}
+<h2 id="limits">Load shedding</h2>${part('marks', parts.marks!)}
 ${drawn && html`${chartsHead(range)}${part('charts', drawn)}`}`;
     return { title: 'Health', body };
   },
 };
-
-function verdict(now: FleetState): Html {
-  const { tone, sentence, advice } = diagnose({ ...now, deadLetters: now.letters ?? 0 });
-  return html`<div class="verdict ${tone}" role="status"><p><strong>${sentence}</strong></p>${advice !== undefined && html`<p>${advice}</p>`}</div>`;
-}
 
 const rounded = (value: number) => grouped(Math.round(value));
 
 const rateOf = (processes: SeenProcess[]) =>
   processes.reduce((sum, { objectsPerSecond }) => sum + objectsPerSecond, 0);
 
-function figures({ lanes, processes, letters, rates }: FleetState): Html {
+function figures({ lanes, processes, deadLetters: letters, rates }: FleetState): Html {
   const waiting = lanes?.reduce((sum, { depth }) => sum + depth, 0);
   const oldest = lanes && Math.max(0, ...lanes.map(({ oldestSeconds }) => oldestSeconds));
   const refused =
@@ -77,9 +74,9 @@ function figures({ lanes, processes, letters, rates }: FleetState): Html {
       'Dead letters',
       letters === undefined
         ? undefined
-        : letters > MOST_LETTERS
+        : letters.isMore
           ? `over ${grouped(MOST_LETTERS)}`
-          : grouped(letters),
+          : grouped(letters.count),
     ],
   ];
   return html`<dl class="figures">${shown.map(([name, value]) => html`<div><dt>${name}</dt><dd>${value ?? html`<span class="faint">unknown</span>`}</dd></div>`)}</dl>`;
@@ -110,7 +107,9 @@ function processTable(processes: SeenProcess[] | undefined): Html {
         ? badge('silent', 'bad')
         : one.missing.length > 0
           ? badge(`without ${one.missing.join(', ')}`, 'bad')
-          : badge('running', 'good'),
+          : Object.values(one.marks ?? {}).some(({ over }) => over)
+            ? badge('refuses requests', 'bad')
+            : badge('running', 'good'),
       `${duration(one.silentSeconds)} ago`,
       `${rounded(one.objectsPerSecond)}/s`,
       `${rounded(one.residentBytes / MB)} MB`,
@@ -193,7 +192,8 @@ const megabytes = ({ used, most }: StoreState) =>
 
 const reachable = (is: boolean) => (is ? badge('reachable', 'good') : badge('away', 'bad'));
 
-function storeTable({ postgres, redis, disk, lanes }: FleetState, kind: Kind): Html {
+function storeTable({ postgres, redis, disks, lanes, problems }: FleetState, kind: Kind): Html {
+  const isFilling = problems.some(({ id }) => id === 'disk-filling');
   const answers = (state: StoreState | undefined) => (state ? milliseconds(state.latency) : '');
   return table(
     'Stores',
@@ -208,16 +208,12 @@ function storeTable({ postgres, redis, disk, lanes }: FleetState, kind: Kind): H
       kind === 'redis'
         ? ['Redis', reachable(redis !== undefined), answers(redis), redis ? megabytes(redis) : '']
         : ['Queue, in Postgres', reachable(lanes !== undefined), '', ''],
-      ...(disk
-        ? [
-            [
-              html`Disk of <code>DATA_DIR</code>`,
-              disk.freeBytes < disk.sizeBytes * LOW ? badge('nearly full', 'bad') : badge('has room', 'good'),
-              '',
-              `${rounded((disk.sizeBytes - disk.freeBytes) / GB)} GB of ${rounded(disk.sizeBytes / GB)} GB`,
-            ],
-          ]
-        : []),
+      ...(disks ?? []).map((disk) => [
+        html`Disk of <code>DATA_DIR</code>`,
+        isFilling ? badge('nearly full', 'bad') : badge('has room', 'good'),
+        '',
+        `${rounded((disk.sizeBytes - disk.freeBytes) / GB)} GB of ${rounded(disk.sizeBytes / GB)} GB`,
+      ]),
     ],
   );
 }

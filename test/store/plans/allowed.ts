@@ -104,6 +104,10 @@ export const longReads: Record<string, string> = {
   'suppression-lists.ts forgetInvalidNumbers: a range of invalid_phone_numbers_pkey': PAGE,
   'segment-export-leases.ts leaseExports: what one owner has in segment_exports': OPEN,
   'segment-exports.ts forgetExports: a range of segment_exports_requested': OLD,
+  'segment-exports.ts listFailedExports: a range of segment_exports_requested':
+    'two days of requests, for people',
+  'segment-exports.ts listFailedExports: a range of segment_exports_pkey':
+    'later exports of the segments that failed, for people',
   'segment-exports.ts listExpired: a range of segment_exports_expiry': OLD,
   'segment-exports.ts listExports: a range of segment_exports_pkey': PAGE,
   'segment-exports.ts requestSegmentExport: what one owner has in segment_exports': OPEN,

@@ -12,6 +12,7 @@ import {
   forgetExports,
   listExpired,
   listExports,
+  listFailedExports,
   noteRemoved,
   requestSegmentExport,
 } from '../../../src/store/segment-exports.ts';
@@ -98,6 +99,7 @@ export const ofStreams: Asking = (store, { workspaceId, users, objects }) => {
     () => endExport(store, held, null),
     () => findDownload(store, one),
     () => listExports(store, workspaceId, { limit: 10 }),
+    () => listFailedExports(store),
     () => listExpired(store, { milliseconds: 1000, limit: 10 }),
     () => noteRemoved(store, one),
     () => forgetExports(store, 10),

@@ -7,6 +7,7 @@ import {
   finishImport,
   insertImport,
   listImports,
+  listStoppedImports,
   stageEnvelopes,
 } from '../../../src/store/imports.ts';
 import { setIntegrationStatus } from '../../../src/store/integrations.ts';
@@ -67,6 +68,7 @@ export const ofSyncs: Asking = (
   return [
     () => insertImport(store, begun, { kind: 'operator', name: 'ada', via: 'command_line' }),
     () => findImport(store, key),
+    () => listStoppedImports(store, 3600),
     () => stageEnvelopes(store, key, step),
     () => finishImport(store, key, 0),
     () => aloneWithImport(store, key, async () => {}),

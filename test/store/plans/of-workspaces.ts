@@ -54,6 +54,9 @@ import {
   hasWorkers,
   leaveFleet,
   listProcesses,
+  listSameKind,
+  markEnded,
+  readEnds,
 } from '../../../src/store/processes.ts';
 import { confirmLosses, hasLostSince, listLosses, tellLoss } from '../../../src/store/queue-losses.ts';
 import { countByShard, findHomes, leaveShards, recordHome } from '../../../src/store/queue-shards.ts';
@@ -127,6 +130,9 @@ export const ofWorkspaces: Asking = (
   () => leaveInstallation(store, member.id),
   () => beatProcess(store, worker, figures),
   () => listProcesses(store),
+  () => listSameKind(store, { id: newId(), name: 'web', host: 'h' }),
+  () => markEnded(store, { id: newId(), reason: null }),
+  () => readEnds(store),
   () => forgetProcesses(store),
   () => hasWorkers(store),
   () => readFleetCounters(store, 4),

@@ -1,0 +1,292 @@
+import { readDisk } from '../platform/disk.ts';
+import { within } from '../platform/lifecycle.ts';
+import { rest } from '../platform/poll.ts';
+import type { QueueConnection } from '../queue/connection.ts';
+import { createLaneDepths, type LaneNow } from '../queue/depth.ts';
+import { readHealth } from '../queue/redis.ts';
+import type { Pool } from '../store/database.ts';
+import { countWaiting } from '../store/dead-letters.ts';
+import { readPostgresHealth, readReplication } from '../store/health.ts';
+import { listStoppedImports } from '../store/imports.ts';
+import { type QueueLoss, readSpread } from '../store/installation.ts';
+import { listProcesses, readEnds, SILENT_SECONDS } from '../store/processes.ts';
+import { listLosses } from '../store/queue-losses.ts';
+import { listFailedExports } from '../store/segment-exports.ts';
+import { listDestinations } from '../store/stream-destinations.ts';
+import { readSyncState } from '../store/sync-lists.ts';
+import type { Dependency, Lacking, Readings, StreamNow } from './readings.ts';
+import { IMPORT_STOPPED_SECONDS, LATE_SECONDS } from './thresholds.ts';
+
+/** Dead letters that are counted; the page about them counts by group. */
+export const MOST_LETTERS = 10_000;
+
+/** Losses and destinations that are read: the latest, and the oldest. */
+const MOST_LOSSES = 100;
+const MOST_DESTINATIONS = 200;
+
+/** Milliseconds in which a store has to answer before it counts as away. */
+export const PATIENCE_MS = 600;
+
+/** Milliseconds for all statements but the first. */
+const STORED_MS = 3000;
+
+/** Milliseconds between the two readings that a rate of draining, or a suspicion, needs. */
+const RATE_MS = 700;
+const CONFIRM_MS = 2000;
+
+/** Milliseconds for which an earlier depth is compared with the present one. */
+const PAST_MS = 30_000;
+
+/**
+ * Milliseconds after the return of a store in which heartbeats are not judged: processes report at once that they have
+ * it again, and their rows are as old as its absence.
+ */
+const GRACE_MS = 8000;
+
+export interface ReaderOptions {
+  pool: Pool;
+  /** Of the queue; undefined: it could not be opened. */
+  connection: QueueConnection | undefined;
+  /** Why it could not be opened. */
+  whyNoQueue?: string | undefined;
+  queue: 'redis' | 'postgres';
+  /** Lanes of all shards; undefined: as many as the installation has. */
+  lanes?: number | undefined;
+  settings?: Readings['settings'];
+  /** DATA_DIR; absent: its disk is not read. */
+  dataDir?: string;
+  /** Milliseconds in which a store has to answer. */
+  patience?: number;
+  /** Whether a reading that needs confirmation waits for a second one. Whoever reads again and again does not. */
+  readsOnce: boolean;
+  /** Dependencies that the process itself watches. */
+  lacking?(): Lacking[];
+  /** Why the last heartbeat of this process was not written. */
+  rejectsWrites?(): Readings['rejectsWrites'];
+}
+
+export interface Reader {
+  /** Reads everything once, within about a second whatever is away. Never rejects. */
+  read(): Promise<Readings>;
+}
+
+/** Everything that comes from Postgres. */
+type Stored = Pick<
+  Readings,
+  | 'processes'
+  | 'ends'
+  | 'spread'
+  | 'deadLetters'
+  | 'syncs'
+  | 'streams'
+  | 'exports'
+  | 'imports'
+  | 'postgres'
+  | 'loss'
+>;
+
+/** Creates a reader of the fleet, for the console, the command line and the metrics. */
+export function createReader(options: ReaderOptions): Reader {
+  const { pool, connection, queue, settings, dataDir, patience = PATIENCE_MS, readsOnce } = options;
+  const away = new Map<Dependency, Date>();
+  const answeredAt = new Map<Dependency, number>();
+  let depths: { at: number; waiting: number }[] = [];
+
+  /** Remembers since when a store is away, and when it came back. */
+  function note(name: Dependency, isAway: boolean): void {
+    if (isAway) {
+      if (!away.has(name)) away.set(name, new Date(Date.now()));
+    } else if (away.delete(name)) answeredAt.set(name, performance.now());
+  }
+
+  const cameBack = () => Math.max(...answeredAt.values()) > performance.now() - GRACE_MS;
+
+  const askProcesses = oneAtATime(async () => {
+    const begun = performance.now();
+    const processes = await listProcesses(pool);
+    return { processes, latency: performance.now() - begun };
+  });
+  const askStored = oneAtATime((latency: number) => readStored(pool, latency));
+  const askRedis = oneAtATime(async () => {
+    const { redis, layout } = connection!;
+    const begun = performance.now();
+    const health = await readHealth(redis!, layout.shards);
+    return { latency: performance.now() - begun, ...health };
+  });
+  const askLanes = oneAtATime((lanes: number) =>
+    createLaneDepths(connection!.laneStore, { lanes, timeout: patience }).look(),
+  );
+
+  const inTime = <T>(work: Promise<T>, milliseconds = patience) =>
+    within(milliseconds, work).catch(() => undefined);
+
+  /** Undefined: Postgres does not answer. The other statements may take longer than the first one. */
+  async function readPostgres(): Promise<Stored | undefined> {
+    const first = await inTime(askProcesses());
+    return first && { processes: first.processes, ...(await inTime(askStored(first.latency), STORED_MS)) };
+  }
+
+  async function readLanes(lanes: number | undefined): Promise<LaneNow[] | undefined> {
+    if (lanes === undefined || !connection?.laneStore.ready()) return undefined;
+    const read = await inTime(askLanes(lanes));
+    if (read) {
+      const now = performance.now();
+      const waiting = read.reduce((sum, { depth }) => sum + depth, 0);
+      depths = [...depths.filter(({ at }) => now - at < PAST_MS), { at: now, waiting }];
+    }
+    return read;
+  }
+
+  /** Jobs a second by which the queue has shrunk since the earliest reading that counts. */
+  function drainRate(): number | undefined {
+    const [first, last] = [depths[0], depths.at(-1)];
+    if (!first || !last || last.at - first.at < RATE_MS / 2) return undefined;
+    return ((first.waiting - last.waiting) * 1000) / (last.at - first.at);
+  }
+
+  async function readAll(): Promise<Readings> {
+    const redisThere = connection?.redis?.status === 'ready';
+    const [stored, redis, disk] = await Promise.all([
+      readPostgres(),
+      redisThere ? inTime(askRedis()) : undefined,
+      dataDir === undefined ? undefined : readDisk('data', dataDir),
+    ]);
+    const lanesWanted = options.lanes ?? stored?.spread?.lanes;
+    let lanes = await readLanes(lanesWanted);
+    const isLate = lanes?.some(({ depth, oldestSeconds }) => depth > 0 && oldestSeconds > LATE_SECONDS);
+    if (isLate && drainRate() === undefined) {
+      await rest(RATE_MS);
+      lanes = await readLanes(lanesWanted);
+    }
+    note('postgres', stored === undefined);
+    const queueAway = queue === 'redis' ? redis === undefined && lanes === undefined : false;
+    note('redis', queueAway);
+    const lacking = lackingOf({ stored, queueAway, lanes });
+    return {
+      ...{ at: new Date(Date.now()), queue, lacking, lanes, redis, settings },
+      drained: lanes && drainRate(),
+      disks: disk && [disk],
+      rejectsWrites: options.rejectsWrites?.(),
+      ...stored,
+    };
+  }
+
+  function lackingOf({
+    stored,
+    queueAway,
+    lanes,
+  }: {
+    stored: Stored | undefined;
+    queueAway: boolean;
+    lanes: LaneNow[] | undefined;
+  }): Lacking[] {
+    const found: Lacking[] = [];
+    const sinceOf = (name: Dependency) => (readsOnce ? undefined : away.get(name));
+    if (!stored) found.push({ name: 'postgres', since: sinceOf('postgres') });
+    if (queueAway) found.push({ name: 'redis', since: sinceOf('redis'), reason: options.whyNoQueue });
+    // What the process itself watches, and is not in the readings: tables, and its own producer.
+    for (const one of options.lacking?.() ?? []) {
+      if (one.name === 'postgres' || one.name === 'redis') continue;
+      if (one.name === 'producer' && queueAway) continue;
+      if (one.name === 'queue' && (!stored || lanes !== undefined)) continue;
+      if (one.name === 'migrations' && !stored) continue;
+      if (!cameBack()) found.push(one);
+    }
+    if (readsOnce && queue === 'postgres' && stored?.spread && lanes === undefined)
+      if (!found.some(({ name }) => name === 'queue'))
+        found.push({ name: 'queue', reason: options.whyNoQueue });
+    return found;
+  }
+
+  /** Hides heartbeats that are as old as the absence of their store. */
+  function settled(readings: Readings): Readings {
+    if (!cameBack() || !readings.processes) return readings;
+    const processes = readings.processes.map((one) => ({
+      ...one,
+      missing: [],
+      silentSeconds: Math.min(one.silentSeconds, SILENT_SECONDS - 1),
+    }));
+    return { ...readings, processes };
+  }
+
+  return {
+    async read() {
+      const readings = await readAll();
+      if (!readsOnce) return settled(readings);
+      if (!isSuspect(readings)) return readings;
+      await rest(CONFIRM_MS);
+      return readAll();
+    },
+  };
+}
+
+/** Whether heartbeats may say what was so a moment ago, because a store has just come back. */
+function isSuspect({ processes = [], lacking }: Readings): boolean {
+  if (lacking.length > 0 || processes.length === 0) return false;
+  const alive = processes.filter(({ silentSeconds }) => silentSeconds <= SILENT_SECONDS);
+  return alive.length === 0 || alive.some(({ missing }) => missing.length > 0);
+}
+
+/** Starts work only when the work before has ended: a store that hangs is asked once. */
+function oneAtATime<Args extends unknown[], T>(work: (...args: Args) => Promise<T>) {
+  let underWay: Promise<T> | undefined;
+  return (...args: Args): Promise<T> => {
+    underWay ??= work(...args).finally(() => {
+      underWay = undefined;
+    });
+    return underWay;
+  };
+}
+
+/** Asks one after the other, because pages need connections, too. Never rejects. */
+async function readStored(pool: Pool, latency: number): Promise<Omit<Stored, 'processes'>> {
+  const quietly = <T>(work: Promise<T>): Promise<T | undefined> => work.catch(() => undefined);
+  const health = await quietly(readPostgresHealth(pool));
+  const replication = await quietly(readReplication(pool));
+  const spread = await quietly(readSpread(pool));
+  const deadLetters = await quietly(countWaiting(pool, MOST_LETTERS + 1));
+  const streams = await quietly(listDestinations(pool, { limit: MOST_DESTINATIONS }));
+  const syncs = await quietly(readSyncState(pool));
+  const losses = await quietly(listLosses(pool, MOST_LOSSES));
+  return {
+    spread,
+    ends: await quietly(readEnds(pool)),
+    exports: await quietly(listFailedExports(pool)),
+    imports: await quietly(listStoppedImports(pool, IMPORT_STOPPED_SECONDS)),
+    postgres: health && {
+      ...{ ...health, latency, used: health.connections, most: Number(health.settings.max_connections) },
+      lagSeconds: replication?.lagSeconds ?? null,
+      isReadOnly: health.inRecovery || health.settings.default_transaction_read_only === 'on',
+    },
+    deadLetters: deadLetters && {
+      ...{ count: Math.min(deadLetters.count, MOST_LETTERS), since: deadLetters.since },
+      isMore: deadLetters.count > MOST_LETTERS,
+    },
+    syncs: syncs && { unfinished: syncs.unfinished, troubled: syncs.troubled },
+    streams: streams?.map(
+      ({ workspace, name, lag, gatherMs, failures, lastError, state, lost, lostAt }): StreamNow => ({
+        ...{ workspace, name, lag, gather: gatherMs / 1000, failures, lastError, lost, lostAt },
+        isPaused: state === 'paused',
+      }),
+    ),
+    loss: losses && lossOf(losses),
+  };
+}
+
+type Losses = Awaited<ReturnType<typeof listLosses>>;
+
+/** Sums up the losses that nobody has confirmed. */
+function lossOf(losses: Losses): QueueLoss | undefined {
+  const open = losses.filter(({ confirmedAt }) => confirmedAt === null);
+  const [latest] = open;
+  if (!latest) return undefined;
+  const { id, found, shard } = latest;
+  return {
+    ...{ losses: open.length, latest: id, found, ...(shard > 0 && { shard }) },
+    acceptedFrom: open.map((one) => one.acceptedFrom).sort()[0]!,
+    acceptedUntil: open
+      .map((one) => one.acceptedUntil)
+      .sort()
+      .at(-1)!,
+  };
+}

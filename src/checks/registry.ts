@@ -1,0 +1,46 @@
+import { type Check, type Place, type Problem, severities } from './check.ts';
+import { laneChecks } from './lanes.ts';
+import { processChecks } from './processes.ts';
+import type { Readings } from './readings.ts';
+import { storeChecks } from './stores.ts';
+import { webChecks } from './web.ts';
+import { workChecks } from './work.ts';
+
+/**
+ * Every check of an installation. Within a severity, an earlier one is listed first: what stops now stands before what
+ * is lost already, and both before what waits for an operator.
+ */
+export const checks: readonly Check[] = [
+  ...storeChecks,
+  ...processChecks,
+  ...laneChecks,
+  ...webChecks,
+  ...workChecks,
+];
+
+/** Evaluates the checks of a place. @returns the problems, the most severe first */
+export function findProblems(readings: Readings, place: Place, among = checks): Problem[] {
+  const found = among
+    .filter(({ places }) => places.includes(place))
+    .flatMap((check) => (check.find?.(readings) ?? []).map((exceeded) => problemOf(check, exceeded)));
+  const ids = new Set(found.map(({ id }) => id));
+  const consequences = new Set(
+    among.filter(({ unless = [] }) => unless.some((id) => ids.has(id))).map(({ id }) => id),
+  );
+  return found
+    .filter(({ id }) => !consequences.has(id))
+    .sort((one, other) => severities.indexOf(one.severity) - severities.indexOf(other.severity));
+}
+
+function problemOf(check: Check, exceeded: ReturnType<NonNullable<Check['find']>>[number]): Problem {
+  const { id, group, scope } = check;
+  const { sentence, since, subject = null } = exceeded;
+  const { severity = check.severity, impact = check.impact } = exceeded;
+  const { firstStep = check.firstStep, link = check.link } = exceeded;
+  return { ...{ id, group, severity, scope, subject, sentence, impact, firstStep, link }, since };
+}
+
+/** A problem as JSON of the command line and /readyz spells it. */
+export function printedProblem({ firstStep, since, ...problem }: Problem) {
+  return { ...problem, first_step: firstStep, since: since?.toISOString() ?? null };
+}

@@ -1,0 +1,232 @@
+import type { MarkLevel } from '../store/processes.ts';
+import type { Check } from './check.ts';
+import type { Readings } from './readings.ts';
+import { amount, living } from './text.ts';
+
+/** Share of a load limit from which on a problem is listed. */
+const NEAR = { share: 0.9 };
+
+const tooMuch = 'Web accepts objects faster than the queue stores them. Check the latency of the stores.';
+const slowSenders =
+  'Too many requests arrive at once, or clients send slowly. Start another web process, or limit the connections in your proxy.';
+
+/** What to do about a load limit, by its name. */
+const remedies: Record<string, string> = {
+  queue_depth:
+    'Objects arrive faster than they are applied. Start another worker, or find the sender under Workspaces.',
+  redis_memory: 'Start another worker, raise maxmemory, or remove other data from this Redis.',
+  event_loop_lag: 'The process is overloaded. Start another web process.',
+  pending_objects: tooMuch,
+  pending_bytes: tooMuch,
+  reading_bytes: slowSenders,
+  small_bodies_bytes: slowSenders,
+  response_bytes:
+    'Clients request large responses and do not read them. Find the workspace under Workspaces, or raise MAX_RESPONSE_BYTES.',
+};
+
+const remedyOf = (name: string) => remedies[name] ?? 'The log of web has the cause.';
+
+interface Web {
+  marks: Record<string, MarkLevel>;
+  refusedPerSecond: number;
+}
+
+/** Living web processes; for a process about itself, that process. */
+function webs({ processes = [], own }: Readings): Web[] {
+  if (own?.marks) return [{ marks: own.marks, refusedPerSecond: own.refusedPerSecond ?? 0 }];
+  return living(processes, 'web').map(({ marks, refusedPerSecond }) => ({
+    ...{ marks: marks ?? {}, refusedPerSecond },
+  }));
+}
+
+const refusedBy = (list: Web[]) => list.reduce((sum, { refusedPerSecond }) => sum + refusedPerSecond, 0);
+
+/** Load limits for which something holds, the fullest first, each with the processes that it holds for. */
+function marksOf(list: Web[], holds: (level: MarkLevel) => boolean) {
+  const names = [...new Set(list.flatMap(({ marks }) => Object.keys(marks)))];
+  return names
+    .flatMap((name) => {
+      const having = list.filter(({ marks }) => marks[name] && holds(marks[name]));
+      const [fullest] = having
+        .map(({ marks }) => marks[name]!)
+        .sort((one, other) => other.value / other.mark - one.value / one.mark);
+      return fullest ? [{ name, having, level: fullest }] : [];
+    })
+    .sort((one, other) => other.level.value / other.level.mark - one.level.value / one.level.mark);
+}
+
+/** `queue_depth 313 of 300`, with the unit where a reader needs it. */
+function used(name: string, { value, mark, unit }: MarkLevel): string {
+  const plain = unit === 'jobs' || unit === 'objects';
+  const shown = (number: number) => (plain ? amount(number, '').trim() : amount(number, unit));
+  return `${name} ${shown(value)} of ${shown(mark)}`;
+}
+
+const rate = (perSecond: number) => amount(Math.max(0.1, perSecond), 'requests/s');
+
+/** Checks of what web accepts and refuses. */
+export const webChecks: readonly Check[] = [
+  {
+    id: 'refuses',
+    group: 'web',
+    severity: 'critical',
+    scope: 'process',
+    places: ['fleet', 'process', 'prometheus'],
+    impact:
+      'Clients get 503 with `Retry-After`. Their objects are not stored. `/readyz` of the process answers 503 with `overload`. The process accepts requests again by itself when the value has fallen to nine tenths of the limit.',
+    firstStep: 'For queue_depth, add workers. For the other limits, add web processes.',
+    link: '/#limits',
+    find(readings) {
+      const list = webs(readings);
+      return marksOf(list, ({ over }) => over).map(({ name, having, level }) => {
+        const who =
+          list.length === 1
+            ? 'web refuses'
+            : `${having.length} of ${list.length} web processes ${having.length === 1 ? 'refuses' : 'refuse'}`;
+        const refused = refusedBy(having);
+        const rates = refused > 0 ? `: ${rate(refused)} get 503` : '';
+        return {
+          subject: name,
+          sentence: `${who} requests (${used(name, level)})${rates}.`,
+          firstStep: remedyOf(name),
+          ...(having.length < list.length && { severity: 'warning' as const }),
+        };
+      });
+    },
+    alert: {
+      name: 'PenstockRefuses',
+      expr: 'max by (instance, mark) (penstock_high_water_over) == 1',
+      for: '15s',
+      summary: '{{ $labels.instance }}: {{ $labels.mark }} is above its limit, and requests are refused',
+      meaning: 'A `web` process is above a load limit and has refused requests for 15 s.',
+      diagnose: [
+        'Read the label `mark`:',
+        '- `queue_depth`: more objects arrive than workers apply.',
+        '- `redis_memory`: see [PenstockRedisFull](#penstockredisfull).',
+        '- `event_loop_lag`: the process has too much work.',
+        '- `pending_objects`, `pending_bytes`, `reading_bytes`, `small_bodies_bytes`: too many requests at once, or many slow senders.',
+        '- `response_bytes`: clients request large responses and do not read them.',
+      ],
+      fix: [
+        '- `queue_depth`: start more workers, up to `LANES` times `SHARDS`, if Postgres has free cores. Find the sender with `penstock usage` or `penstock_usage_today`.',
+        '- Other limits: start more web processes. Limit connections in your proxy.',
+      ],
+    },
+  },
+  {
+    id: 'nearly-refuses',
+    group: 'web',
+    severity: 'warning',
+    scope: 'process',
+    places: ['fleet'],
+    threshold: NEAR,
+    impact: 'Above the limit, clients get 503.',
+    firstStep: 'The log of web has the cause.',
+    link: '/#limits',
+    unless: ['refuses'],
+    find(readings) {
+      // The lag of a loop comes and goes.
+      const near = marksOf(
+        webs(readings),
+        ({ value, mark, unit }) => unit !== 'ms' && value >= mark * NEAR.share,
+      );
+      const [fullest] = near;
+      return fullest
+        ? [
+            {
+              subject: fullest.name,
+              sentence: `web is about to refuse requests (${used(fullest.name, fullest.level)}).`,
+              firstStep: remedyOf(fullest.name),
+            },
+          ]
+        : [];
+    },
+  },
+  {
+    id: 'refuses-otherwise',
+    group: 'web',
+    severity: 'info',
+    scope: 'installation',
+    places: ['fleet'],
+    impact: 'These requests have no effect.',
+    firstStep:
+      'Usually a workspace exceeds its rate limit. Its page under Workspaces shows the limit, and the log of web has each response with its key.',
+    link: '/workspaces',
+    unless: ['refuses', 'redis-away', 'postgres-away', 'queue-away'],
+    find(readings) {
+      const refused = refusedBy(webs(readings));
+      return refused > 0
+        ? [{ sentence: `web refuses ${rate(refused)} with 429 or 503, although no load limit is exceeded.` }]
+        : [];
+    },
+  },
+  {
+    id: 'objects-refused',
+    group: 'web',
+    severity: 'info',
+    scope: 'installation',
+    places: ['prometheus'],
+    impact:
+      'Refused objects are not stored. The response names them in `errors`, which the sender may not read.',
+    firstStep:
+      'Open "Refused objects" in the console for the reason and the API key, and tell the owner of the key.',
+    link: '/refused-objects',
+    alert: {
+      name: 'PenstockObjectsRefused',
+      expr: 'sum(increase(penstock_objects_rejected_total[5m])) / (sum(increase(penstock_objects_rejected_total[5m])) + (sum(increase(penstock_objects_accepted_total[5m])) or vector(0))) > 0.1 and sum(increase(penstock_objects_rejected_total[5m])) > 100',
+      summary:
+        'web: {{ $value | humanizePercentage }} of the objects of the last 5 minutes were refused (threshold 10%)',
+      meaning: 'Within 5 minutes, `web` refused more than 10 % of the objects, and more than 100 objects.',
+      diagnose: [
+        'Open **Refused objects** in the console. It lists reason, field, endpoint and API key, with a masked sample of each cause. `penstock_objects_rejected_reasons_total` shows the reasons over time.',
+      ],
+      fix: [
+        'Tell the owner of the API key. The sender must correct the objects and send them again, because Penstock has no copy.',
+      ],
+    },
+  },
+  {
+    id: 'unexpected-errors',
+    group: 'web',
+    severity: 'warning',
+    scope: 'installation',
+    places: ['prometheus'],
+    impact:
+      'Each object of the request took effect once or not at all. The cause is a fault in Penstock: invalid input gets 400.',
+    firstStep: 'Find "unexpected error" in the log of web, and report it with its stack.',
+    link: '/',
+    alert: {
+      name: 'PenstockUnexpectedErrors',
+      expr: 'sum by (operation) (increase(penstock_requests_total{status="500"}[5m])) > 0',
+      summary: 'web: {{ $labels.operation }} answered 500',
+      meaning: 'A request was answered with 500.',
+      diagnose: [
+        'Search the log of `web` for `unexpected error`. The line has the `request_id` and the stack.',
+      ],
+      fix: [
+        'Report the fault with this line. Ask the client to repeat the request with the same `Idempotency-Key`.',
+      ],
+    },
+  },
+  {
+    id: 'rate-limited',
+    group: 'web',
+    severity: 'info',
+    scope: 'workspace',
+    places: ['prometheus'],
+    impact: 'These requests get 429 with `Retry-After` and have no effect.',
+    firstStep: 'If the traffic is intended, raise the limit with `penstock limits set`.',
+    link: '/workspaces',
+    alert: {
+      name: 'PenstockRateLimited',
+      expr: 'sum by (workspace_id, bucket) (rate(penstock_requests_refused_total{status="429"}[5m])) > 1',
+      summary:
+        'workspace {{ $labels.workspace_id }}: {{ $value | humanize }} requests per second are over the limit {{ $labels.bucket }}',
+      meaning: 'A workspace sends more requests than its [rate limit](rate-limits.md) allows.',
+      diagnose: [
+        'Read the workspace and the bucket in the labels, and run `penstock limits list --workspace NAME`. The log lines name the key (`key_id`), and `/keys/<key_id>` in the console shows its requests by day.',
+      ],
+      fix: ['If the traffic is intended, raise the limit with `penstock limits set`. Otherwise do nothing.'],
+    },
+  },
+];

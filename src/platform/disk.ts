@@ -1,0 +1,16 @@
+import { statfs } from 'node:fs/promises';
+
+/** A disk that this process writes to. */
+export interface Disk {
+  name: 'data' | 'tmp';
+  path: string;
+  freeBytes: number;
+  sizeBytes: number;
+}
+
+/** Undefined: the folder is not there, or is on a disk that does not tell. */
+export async function readDisk(name: Disk['name'], path: string): Promise<Disk | undefined> {
+  const found = await statfs(path).catch(() => undefined);
+  if (!found || found.blocks === 0) return undefined;
+  return { name, path, freeBytes: found.bavail * found.bsize, sizeBytes: found.blocks * found.bsize };
+}

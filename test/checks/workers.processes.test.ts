@@ -1,0 +1,114 @@
+import { beforeAll, expect, onTestFinished, test } from 'vitest';
+import { spawnPenstock } from '../admin/spawn-penstock.ts';
+import { type Fleet, type Member, startFleet } from '../guarantees/fleet.ts';
+import { createClient } from '../guarantees/keep-alive-client.ts';
+import { waitUntil } from '../setup/fixtures.ts';
+import { CONSOLE, surfacesOf } from './surfaces.ts';
+
+const MOST_WAITING = 300;
+
+let fleet: Fleet;
+let surfaces: ReturnType<typeof surfacesOf>;
+beforeAll(async () => {
+  const env = {
+    ...CONSOLE,
+    LANES: '1',
+    MAX_WAITING_ENVELOPES: String(MOST_WAITING),
+    MAX_STANDSTILL_MS: '2000',
+  };
+  fleet = await startFleet('redis', { edges: 1, workers: 2, env });
+  surfaces = surfacesOf(fleet, await fleet.startBoard());
+  await surfaces.signIn();
+  return fleet.stop;
+});
+
+const silent = ({ pid }: Member) =>
+  new RegExp(`^worker \\S+ \\(pid ${pid}\\) has sent no heartbeat for \\d+ s`);
+
+const everywhere = (pattern: RegExp, deadline = 40_000) => surfaces.everywhere(pattern, deadline);
+
+const nowhere = (pattern: RegExp) => surfaces.nowhere(pattern);
+
+test('a killed and a frozen worker are two entries after 20 s; a replacement ends the first at once', async () => {
+  const [killed, frozen] = fleet.workers as [Member, Member];
+  await fleet.startWorker();
+  process.kill(frozen.pid, 'SIGSTOP');
+  onTestFinished(() => void process.kill(frozen.pid, 'SIGCONT'));
+  await fleet.end(killed);
+  await everywhere(silent(killed));
+  await everywhere(silent(frozen));
+  await fleet.startWorker();
+  await waitUntil(async () => !(await surfaces.console()).some((one) => silent(killed).test(one)), {
+    ...{ what: 'the end of the entry', deadline: 5000 },
+  });
+  await nowhere(silent(killed));
+  await everywhere(silent(frozen));
+  process.kill(frozen.pid, 'SIGCONT');
+  await surfaces.untilNormal();
+}, 240_000);
+
+test('penstock workers forget removes a process of another machine from the list at once', async () => {
+  await fleet.pool.query(
+    `insert into processes (id, name, host, pid, version, address, lanes, missing, objects, objects_per_second,
+       resident_bytes, loop_busy, refused, refused_per_second, started_at, seen_at)
+     values (gen_random_uuid(), 'worker', 'elsewhere', 7, '1.0.0', null, '{}', '{}', 5, 0, 1, 0, 0, 0,
+       now() - interval '1 hour', now() - interval '8 minutes')`,
+  );
+  await everywhere(/^worker elsewhere \(pid 7\) has sent no heartbeat for 8 min/);
+  const { code, stdout } = await spawnPenstock(['workers', 'forget', '--json'], fleet.env);
+  expect([code, JSON.parse(stdout).forgotten]).toEqual([
+    0,
+    [expect.objectContaining({ name: 'worker', host: 'elsewhere', pid: 7 })],
+  ]);
+  await nowhere(/elsewhere/);
+}, 120_000);
+
+test('without a worker the list says so until one runs; then it says how long the rest takes', async () => {
+  // A worker that died earlier is not the cause.
+  const [last, ...others] = fleet.workers as [Member, ...Member[]];
+  for (const worker of others) await fleet.end(worker, 'SIGTERM');
+  await fleet.end(last);
+  const client = createClient(fleet.workspace.key);
+  const [web] = fleet.edges as [Member];
+  const post = () =>
+    client.post(web.port, '/users/track', { attributes: [{ external_id: 'ada', seen: true }] });
+  let refused = false;
+  while (!refused) refused = (await post()).status === 503;
+  let left = false;
+  const knocking = (async () => {
+    while (!left) {
+      await post().catch(() => {});
+      await new Promise((resolve) => setTimeout(resolve, 20));
+    }
+  })();
+  try {
+    await everywhere(/^No worker is running\. 3\d\d jobs wait/);
+    await everywhere(/^web refuses requests \(queue_depth 3\d\d of 300\): \d[\d.]* requests\/s get 503/);
+    await waitUntil(
+      async () =>
+        (await surfaces.readyz(web)).find((one) =>
+          /^web refuses requests \(queue_depth 3\d\d of 300\)/.test(one),
+        ),
+      { what: 'the reason in /readyz', deadline: 5000 },
+    );
+    expect(
+      web.log.map(({ msg }) => String(msg)).filter((msg) => /no worker is running/.test(msg)).length,
+    ).toBeGreaterThan(0);
+    const critical = (await surfaces.console())[0]!;
+    expect(critical).toMatch(/^No worker is running/);
+    await everywhere(silent(last), 40_000);
+    expect((await surfaces.console())[0]).toMatch(/^No worker is running/);
+  } finally {
+    left = true;
+    await knocking;
+    client.close();
+  }
+  await fleet.pool.query(`
+    create function wait_a_little() returns trigger language plpgsql as $$ begin perform pg_sleep(0.2); return new; end $$;
+    create trigger slow before insert on ledger for each row execute function wait_a_little()`);
+  await fleet.startWorker();
+  await everywhere(/^Draining: \d+ jobs, about \d+ (?:s|min)/);
+  await nowhere(/^No worker|has sent no heartbeat/);
+  await fleet.pool.query('drop trigger slow on ledger');
+  await surfaces.untilNormal();
+}, 300_000);
