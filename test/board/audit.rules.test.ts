@@ -41,15 +41,17 @@ const reading = new Set([
   'penstock start',
   'penstock dev',
   // Of which _prisma_migrations tells: there may be no audit before it.
-  ...['usage', 'audit', 'status', 'doctor', 'completion', 'help', 'compare', 'migrate'].map(
+  ...['usage', 'audit', 'status', 'workers', 'doctor', 'completion', 'help', 'compare', 'migrate'].map(
     (verb) => `penstock ${verb}`,
   ),
 ]);
 
 function leaves(command: Command, words: string): string[] {
   const below = command.commands.flatMap((one) => leaves(one, `${words} ${one.name()}`));
-  // Also one with commands below it does something when it takes arguments.
-  return below.length === 0 || command.registeredArguments.length > 0 ? [words, ...below] : below;
+  // Also one with commands below it does something when it takes arguments, or prints JSON.
+  const acts =
+    command.registeredArguments.length > 0 || command.options.some(({ long }) => long === '--json');
+  return below.length === 0 || acts ? [words, ...below] : below;
 }
 
 describe('every action is in the list of audited ones:', () => {

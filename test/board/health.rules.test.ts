@@ -23,7 +23,7 @@ function rowsOf(markup: string, name: string): string[][] {
 }
 
 const shown = (now: Partial<FleetState>) =>
-  healthParts({ at: new Date(0), missing: [], ...now } as FleetState, 'redis').lanes!.text;
+  healthParts({ at: new Date(0), problems: [], ...now } as FleetState, 'redis').lanes!.text;
 
 test('the health of several shards says of each how much waits, since when, and how fast it goes', () => {
   const lanes = lanesOf([0, 0, 1, 1], [{}, { depth: 0, oldestSeconds: 0 }]);

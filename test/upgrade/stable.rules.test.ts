@@ -10,11 +10,14 @@ import { settings } from '../../src/platform/settings.ts';
 import { rejectionReasons } from '../../src/profile/refusal.ts';
 import { exported } from '../../tools/generate/registries.ts';
 
-/** Lists each command, and each of its options: `keys create`, `keys create --workspace`. */
+/** Tells whether a command with subcommands has an action of its own. Such a command prints JSON. */
+const acts = ({ options }: Command) => options.some(({ long }) => long === '--json');
+
+/** Lists each command with an action, and each of its options: `keys create`, `keys create --workspace`. */
 function commandsOf(command: Command, words: string[] = []): string[] {
   const name = words.join(' ');
   const own =
-    command.commands.length === 0 || command.registeredArguments.length > 0
+    command.commands.length === 0 || command.registeredArguments.length > 0 || acts(command)
       ? [name, ...command.options.map(({ long }) => `${name} ${long}`)]
       : [];
   return [...own, ...command.commands.flatMap((one) => commandsOf(one, [...words, one.name()]))];
