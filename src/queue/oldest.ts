@@ -126,6 +126,7 @@ export function createStandstill({ afterMs, hasWorkers }: StandstillOptions, log
   /** By `performance.now()`; undefined: it moves. */
   let since: number | undefined;
   let toldAt = Number.NEGATIVE_INFINITY;
+  let toldWorkers: boolean | undefined;
 
   function moves(): void {
     movedAt = performance.now();
@@ -150,8 +151,10 @@ export function createStandstill({ afterMs, hasWorkers }: StandstillOptions, log
     if (workers && (await countActive()) > 0) return moves();
     since ??= movedAt;
     const now = performance.now();
-    if (now - toldAt < WARN_MS) return;
+    // A worker that was killed counts as running for some seconds.
+    if (now - toldAt < WARN_MS && workers === toldWorkers) return;
     toldAt = now;
+    toldWorkers = workers;
     const why = workers
       ? 'workers are running but take no jobs; check their logs and /readyz'
       : 'no worker is running; start one (see worker in the Procfile)';

@@ -155,11 +155,15 @@ export async function leaveFleet(
 /** Seconds after which a silent process is removed. */
 const FORGOTTEN_SECONDS = 3600;
 
-/** Removes the rows of silent processes. What they had done stays counted. */
+/** Removes the rows of silent processes. What they had done stays counted. Ended ones are counted for an hour. */
 const forget = `
   with gone as (
     delete from processes
     where processes.seen_at < pg_catalog.statement_timestamp() - make_interval(secs => $1::integer)
+      and (
+        processes.marks -> 'ended' is null
+        or processes.seen_at < pg_catalog.statement_timestamp() - interval '${FORGOTTEN_SECONDS} seconds'
+      )
     returning processes.*
   ), counted as (
     insert into departed_processes (name, objects, refused)

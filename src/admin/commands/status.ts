@@ -183,11 +183,12 @@ export function addWorkers(program: Command): void {
     sentence: 'Show the lanes of each worker, since when it has them, and their backlog.',
     example: 'workers',
   }).action(showWorkers);
+  // The option --json is that of the command above, too.
   addVerb(workers, 'forget', {
     sentence:
       'Remove processes of every kind that have sent no heartbeat for 20 s from the list. A process that still runs is back with its next heartbeat.',
     example: 'workers forget',
-  }).action(forgetSilent);
+  }).action((_options, command: Command) => forgetSilent(command.optsWithGlobals()));
 }
 
 async function forgetSilent({ json }: { json?: boolean }): Promise<void> {
