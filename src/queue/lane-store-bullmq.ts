@@ -4,6 +4,7 @@ import { limitLane, openLane, optionsOfLane, type QueueAccess, removeFinished } 
 import { unsealParsed } from './checksum.ts';
 import { createLaneProducer } from './lane-producer.ts';
 import type {
+  LaneSample,
   LaneStore,
   LaneWorker,
   Lease,
@@ -24,6 +25,7 @@ export interface LaneBackend {
   window(queue: LaneQueue, lease: Lease, most: number): Promise<string[] | undefined>;
   read(queue: LaneQueue, ids: string[], bytes: number): Promise<(StoredEnvelope | undefined)[]>;
   complete(queue: LaneQueue, lease: Lease, ids: string[]): Promise<boolean>;
+  sample(queue: LaneQueue, most: number): Promise<LaneSample>;
   oldest(queue: LaneQueue): Promise<OldestEnvelope | undefined>;
   endLease(queue: LaneQueue): Promise<void>;
   /**
@@ -74,6 +76,8 @@ export function createLaneStore(access: QueueAccess, backend: LaneBackend): Lane
     window: (lease, most) => backend.window(queueOf(lease.lane), lease, most),
     read: (lane, ids, bytes = Number.MAX_SAFE_INTEGER) => backend.read(queueOf(lane), ids, bytes),
     complete: (lease, ids) => backend.complete(queueOf(lease.lane), lease, ids),
+
+    sample: (lane, most) => backend.sample(queueOf(lane), most),
 
     async depth(lane) {
       const { waiting = 0, active = 0 } = await queueOf(lane).getJobCounts(...PRESENT);

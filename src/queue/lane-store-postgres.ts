@@ -1,5 +1,5 @@
 import { type QueueAccess, queuePool } from './bullmq-queues.ts';
-import type { LaneStore, OldestEnvelope, StoredEnvelope } from './lane-store.ts';
+import type { LaneSample, LaneStore, OldestEnvelope, StoredEnvelope } from './lane-store.ts';
 import { createLaneStore, type LaneBackend } from './lane-store-bullmq.ts';
 
 /** Lanes in the tables of BullMQ's Postgres backend. */
@@ -16,6 +16,26 @@ const selectWindow = `
   select array(${selectIds}) as ids
   from job held
   where held.queue = $1 and held.id = $3 and held.state = 'active' and held.lock_token = $4`;
+
+/**
+ * Selects a job from each of $2 equal sections of the waiting jobs, with the size of its stored data, and in each row the
+ * number of all waiting jobs. The place within a section is random, as on Redis.
+ */
+const selectSample = `
+  select distinct on (section) id, bytes, waiting
+  from (
+    select
+      id, pg_column_size(data) as bytes, waiting,
+      floor(place * least($2::float8, waiting) / waiting) as section
+    from (
+      select
+        id, data,
+        row_number() over (order by priority, seq) - 1 as place,
+        count(*) over () as waiting
+      from job where queue = $1 and state = 'waiting'
+    ) as placed
+  ) as divided
+  order by section, random()`;
 
 /**
  * Selects jobs by primary key until their data has $3 bytes. The size is that of the stored form. Compressed data counts
@@ -99,6 +119,16 @@ function createPostgresBackend(access: QueueAccess): LaneBackend {
       if (ids.length === 0) return true;
       const { rowCount } = await pool.query(completeJobs, [name, ids, id, token]);
       return rowCount !== 0;
+    },
+    async sample({ name }, most) {
+      const { rows } = await pool.query<LaneSample['envelopes'][number] & { waiting: string }>(selectSample, [
+        name,
+        most,
+      ]);
+      return {
+        waiting: Number(rows[0]?.waiting ?? 0),
+        envelopes: rows.map(({ id, bytes }) => ({ id, bytes })),
+      };
     },
     oldest,
     async endLease({ name }) {

@@ -54,6 +54,23 @@ const readWindow = `
   return redis.call('LRANGE', KEYS[2], -tonumber(ARGV[2]), -1)`;
 
 /**
+ * Reads a job from each of some equal sections of the list, and the lengths of their data, without reading the data. The
+ * next job of the lane is the last element of the list. The place within a section is random: workspaces that take turns
+ * would be missed at even distances.
+ * KEYS: the list; ARGV: what the keys of the lane begin with, how many
+ */
+const sampleJobs = `
+  local length, most = redis.call('LLEN', KEYS[1]), tonumber(ARGV[2])
+  local found = { length }
+  local taken = math.min(length, most)
+  for number = 0, taken - 1 do
+    local id = redis.call('LINDEX', KEYS[1], -1 - math.floor((number + math.random()) * length / taken))
+    found[#found + 1] = id
+    found[#found + 1] = redis.call('HSTRLEN', ARGV[1] .. id, 'data')
+  end
+  return found`;
+
+/**
  * Reads when a job was added, and the server's clock, both in milliseconds.
  * KEYS: the job
  */
@@ -80,6 +97,7 @@ const REMOVED_AT_ONCE = 32;
 interface Commands {
   completeWaiting(keys: number, ...given: string[]): Promise<string[] | null>;
   readWindow(...given: (string | number)[]): Promise<string[] | null>;
+  sampleJobs(...given: (string | number)[]): Promise<[length: number, ...sampled: (string | number)[]]>;
   readTimes(key: string): Promise<[added: string, now: string] | null>;
   readJobs(keys: number, ...given: (string | number)[]): Promise<[data: string | null, timestamp: string][]>;
   endLease(...given: string[]): Promise<number>;
@@ -103,6 +121,7 @@ function createRedisBackend(client: RedisClient): LaneBackend {
   client.defineCommand('completeWaiting', { lua: completeWaiting });
   client.defineCommand('readTimes', { lua: readTimes, numberOfKeys: 1 });
   client.defineCommand('readWindow', { lua: readWindow, numberOfKeys: 2 });
+  client.defineCommand('sampleJobs', { lua: sampleJobs, numberOfKeys: 1 });
   client.defineCommand('endLease', { lua: endLease, numberOfKeys: 3 });
   const redis = client as RedisClient & Commands;
   const lockOf = (queue: LaneQueue, id: string) => `${queue.toKey(id)}:lock`;
@@ -152,6 +171,13 @@ function createRedisBackend(client: RedisClient): LaneBackend {
         Promise.all(missing.map((one) => queue.remove(one, { removeChildren: false }))),
       );
       return !answers.includes(null);
+    },
+    async sample(queue, most) {
+      const [waiting, ...sampled] = await redis.sampleJobs(queue.toKey('wait'), queue.toKey(''), most);
+      const envelopes = [];
+      for (let place = 0; place < sampled.length; place += 2)
+        envelopes.push({ id: String(sampled[place]), bytes: Number(sampled[place + 1]) });
+      return { waiting, envelopes };
     },
     async oldest(queue) {
       const [[inWork], [next]] = await Promise.all([

@@ -65,6 +65,14 @@ export interface LaneDepth {
   active: number;
 }
 
+/** Waiting envelopes of a lane that stand for all of them. */
+export interface LaneSample {
+  /** All envelopes that wait. */
+  waiting: number;
+  /** Some of them, in the order of the lane, with the bytes that each takes in the store. */
+  envelopes: { id: string; bytes: number }[];
+}
+
 /** Adds envelopes to lanes by the numbers that the lanes have among all shards. */
 export interface StoreProducer extends Pick<LaneProducer, 'add'> {
   /** What the adds to each shard were answered. */
@@ -132,6 +140,12 @@ export interface LaneStore {
    * @returns false when the lease is lost: some may be left, and another worker may have been handed them
    */
   complete(lease: Lease, ids: string[]): Promise<boolean>;
+
+  /**
+   * Reads ids and sizes of waiting envelopes, one from each of `most` equal sections of the lane: of all envelopes if there
+   * are no more than `most`. The cost does not grow with the data of the envelopes.
+   */
+  sample(lane: number, most: number): Promise<LaneSample>;
 
   depth(lane: number): Promise<LaneDepth>;
   /** Envelopes that wait in all lanes of a shard. */

@@ -2,8 +2,9 @@ import type { Service } from '../platform/lifecycle.ts';
 import type { Log } from '../platform/log.ts';
 import { poll } from '../platform/poll.ts';
 import { FRESH_MS } from './depth.ts';
-import type { LaneStore } from './lane-store.ts';
+import type { LaneStore, OldestEnvelope } from './lane-store.ts';
 import { everyLane, laneName, shardOfLane } from './lanes.ts';
+import { oldestWithinShare } from './oldest-within-share.ts';
 
 /** Milliseconds between two looks at the heads of the lanes. */
 const LOOK_MS = 2000;
@@ -27,13 +28,28 @@ export interface WatchOldestOptions {
   standstill?: StandstillOptions;
 }
 
-/** Looks now and then for how long the oldest envelope of each lane has been there, and says so when it is too long. */
+/** An envelope of a lane; times by `performance.now()`. */
+interface Seen {
+  lane: number;
+  envelope: string;
+  addedAt: number;
+  /** When it was found to be the oldest of its lane. */
+  foundAt: number;
+}
+
+/**
+ * Looks now and then for how long the oldest envelope of each lane has been there, and logs it when it is too long. A lane
+ * whose oldest envelopes are the backlog of one sender is no problem as long as they take effect one after the other, and
+ * those of the workspaces within their share do not wait too long.
+ */
 export function watchOldest(
   store: LaneStore,
   { lanes, maxAgeMs, log, standstill: watched }: WatchOldestOptions,
 ) {
-  /** By lane, in the order of the lanes; times by `performance.now()`. */
-  let oldest: { lane: number; envelope: string; addedAt: number }[] = [];
+  /** By lane, in the order of the lanes. */
+  let oldest: Seen[] = [];
+  /** Those that are too old. */
+  let stuck: Seen[] = [];
   const warned = new Map<number, { envelope: string; at: number }>();
   let seenAt = Number.NEGATIVE_INFINITY;
   const standstill = watched && createStandstill(watched, log);
@@ -50,11 +66,17 @@ export function watchOldest(
     const [first] = found;
     if (first?.status === 'rejected' && found.every(({ status }) => status === 'rejected'))
       throw first.reason;
+    const now = performance.now();
     oldest = found.flatMap((one, lane) => {
-      if (one.status === 'rejected') return before.get(lane) ?? [];
+      const last = before.get(lane);
+      if (one.status === 'rejected') return last ?? [];
       const job = one.value;
-      return job ? [{ lane, envelope: job.id, addedAt: performance.now() - job.age }] : [];
+      if (!job) return [];
+      const foundAt = last?.envelope === job.id ? last.foundAt : now;
+      return [{ lane, envelope: job.id, addedAt: now - job.age, foundAt }];
     });
+    const old = oldest.filter(({ addedAt }) => now - addedAt > maxAgeMs);
+    stuck = (await Promise.all(old.map((one) => stuckIn(one, found[one.lane])))).flat();
     seenAt = performance.now();
     warn();
     await standstill?.look(
@@ -62,6 +84,16 @@ export function watchOldest(
       countActive,
     );
   });
+
+  /** @returns the envelope for which a lane is stuck; nothing if only workspaces with a large backlog wait, and not in vain */
+  async function stuckIn(one: Seen, found: PromiseSettledResult<OldestEnvelope | undefined> | undefined) {
+    if (found?.status !== 'fulfilled' || !found.value) return [one];
+    const now = performance.now();
+    if (now - one.foundAt > maxAgeMs) return [one];
+    const within = await oldestWithinShare(store, one.lane, found.value).catch(() => undefined);
+    if (!within || within.age <= maxAgeMs) return [];
+    return [{ ...one, envelope: within.id, addedAt: now - within.age }];
+  }
 
   function warn(): void {
     const now = performance.now();
@@ -73,13 +105,13 @@ export function watchOldest(
     }
   }
 
-  const aged = (): OldEnvelope[] =>
-    oldest.map(({ lane, envelope, addedAt }) => ({
+  const aged = (seen: Seen[]): OldEnvelope[] =>
+    seen.map(({ lane, envelope, addedAt }) => ({
       lane,
       envelope,
       seconds: Math.round((performance.now() - addedAt) / 1000),
     }));
-  const tooOld = () => aged().filter(({ seconds }) => seconds * 1000 > maxAgeMs);
+  const tooOld = () => aged(stuck);
 
   const service: Service = {
     name: 'oldest envelopes',
@@ -95,7 +127,7 @@ export function watchOldest(
     /** Seconds by lane, with its shard, 0 where it is empty; undefined: the queue has told nothing for a while. */
     ages: () => {
       if (performance.now() - seenAt > FRESH_MS) return undefined;
-      const found = new Map(aged().map(({ lane, seconds }) => [lane, seconds]));
+      const found = new Map(aged(oldest).map(({ lane, seconds }) => [lane, seconds]));
       return everyLane(lanes).map((lane) => ({
         ...{ lane: laneName(lane), shard: shardOfLane(store.layout, lane) },
         seconds: found.get(lane) ?? 0,

@@ -10,7 +10,7 @@ import { type LaneEntry, QueueUnavailable } from '../../src/queue/lanes.ts';
 import { waitUntil } from '../setup/wait-until.ts';
 
 /** One for each case. */
-const LANES = 16;
+const LANES = 20;
 
 const log = createLog('test', 'silent');
 
@@ -196,6 +196,23 @@ export function describeLaneStore(name: string, start: () => Promise<StoreServer
       expect(order).toEqual(idsOf(added));
       await settled();
     });
+
+    check(
+      'a sample has all waiting envelopes, or one of each section of the lane, with their sizes',
+      async () => {
+        expect(await store.sample(lane, 4)).toEqual({ waiting: 0, envelopes: [] });
+        const added = entries(12);
+        await producer.add(added);
+        const ids = idsOf(added);
+        const all = await store.sample(lane, 20);
+        expect(all.waiting).toBe(12);
+        expect(idsOf(all.envelopes)).toEqual(ids);
+        for (const { bytes } of all.envelopes) expect(bytes).toBeGreaterThan(20);
+        const some = await store.sample(lane, 4);
+        expect(some.waiting).toBe(12);
+        expect(some.envelopes.map(({ id }) => Math.floor(ids.indexOf(id) / 3))).toEqual([0, 1, 2, 3]);
+      },
+    );
 
     check('the window shows what waits behind the lease, and what is completed there is gone', async () => {
       const added = await addOneByOne(5);

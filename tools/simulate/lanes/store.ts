@@ -1,4 +1,5 @@
 import type {
+  LaneSample,
   LaneStore,
   LaneWorker,
   Lease,
@@ -178,6 +179,18 @@ export class MemoryLaneStore implements LaneStore {
 
   complete(lease: Lease, ids: string[]): Promise<boolean> {
     return this.#send((server) => server.complete(lease.lane, lease, ids));
+  }
+
+  sample(lane: number, most: number): Promise<LaneSample> {
+    return this.#send((server) => {
+      const ids = server.head(lane, Number.MAX_SAFE_INTEGER);
+      const taken = Math.min(ids.length, most);
+      const envelopes = Array.from({ length: taken }, (_, number) => {
+        const id = ids[Math.floor((number * ids.length) / taken)]!;
+        return { id, bytes: server.find(lane, id)?.text.length ?? 0 };
+      });
+      return { waiting: ids.length, envelopes };
+    });
   }
 
   depth(lane: number): Promise<{ waiting: number; active: number }> {

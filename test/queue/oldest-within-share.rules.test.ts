@@ -1,0 +1,43 @@
+import { v7 as uuidv7 } from 'uuid';
+import { expect, test } from 'vitest';
+import type { LaneStore, StoredEnvelope } from '../../src/queue/lane-store.ts';
+import { envelopeId } from '../../src/queue/lanes.ts';
+import { oldestWithinShare } from '../../src/queue/oldest-within-share.ts';
+
+const [noisy, quiet, other] = [uuidv7(), uuidv7(), uuidv7()];
+
+/** Envelopes of these workspaces in the order of their lane, each added a second after the one before; it is now 100 s. */
+function sceneOf(...owners: string[][]) {
+  const envelopes = owners.map((workspaces, place): StoredEnvelope => {
+    const requests = workspaces.map((workspace_id) => ({
+      ...{ request_id: uuidv7(), workspace_id, accepted_at: 'now', count: 1 },
+    }));
+    return { id: envelopeId(workspaces), timestamp: place * 1000, data: { requests, objects: [] } };
+  });
+  const store: Pick<LaneStore, 'head' | 'sample' | 'read'> = {
+    head: async () => envelopes.map(({ id }) => id),
+    sample: async () => ({ waiting: 0, envelopes: [] }),
+    read: async (_, ids) => ids.map((id) => envelopes.find((one) => one.id === id)),
+  };
+  const [first] = envelopes;
+  return oldestWithinShare(store, 0, { id: first!.id, timestamp: 0, age: 100_000 });
+}
+
+const backlog = Array.from({ length: 50 }, () => [noisy]);
+
+test('the backlog of one sender is passed over, and the age of what stands behind it is found', async () => {
+  expect(await sceneOf(...backlog, [quiet], ...backlog)).toMatchObject({ timestamp: 50_000, age: 50_000 });
+});
+
+test('an envelope that the sender shares with others is part of its backlog', async () => {
+  expect(await sceneOf(...backlog, [quiet, noisy], ...backlog)).toBeUndefined();
+  expect(await sceneOf(...backlog, [quiet, other], ...backlog)).toMatchObject({ age: 50_000 });
+});
+
+test('of a lane that holds the backlog of one sender alone, no age is found', async () => {
+  expect(await sceneOf(...backlog)).toBeUndefined();
+});
+
+test('the oldest envelope itself is found if its workspace has little in the lane', async () => {
+  expect(await sceneOf([quiet], ...backlog)).toMatchObject({ timestamp: 0, age: 100_000 });
+});

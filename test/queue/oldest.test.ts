@@ -1,0 +1,66 @@
+import { v7 as uuidv7 } from 'uuid';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import type { QueueConnection } from '../../src/queue/connection.ts';
+import { createLaneProducer } from '../../src/queue/lane-producer.ts';
+import { envelopeId } from '../../src/queue/lanes.ts';
+import { watchOldest } from '../../src/queue/oldest.ts';
+import { waitUntil } from '../setup/fixtures.ts';
+import { createScene, LANES, log, type Scene } from './scene.ts';
+
+const LANE = 1;
+const MAX_AGE_MS = 1000;
+
+describe.each<QueueConnection['kind']>(['redis', 'postgres'])('queue in %s', (kind) => {
+  let scene: Scene;
+  beforeAll(async () => {
+    scene = await createScene(kind);
+  });
+  afterAll(() => scene.stop());
+
+  test('G8: a backlog of one sender is not stuck while it is applied, unless others wait behind it', async () => {
+    const { connection, config, queues } = scene;
+    const [noisy, quiet] = [uuidv7(), uuidv7()];
+    const producer = createLaneProducer(connection, config.QUEUE_TIMEOUT_MS, log);
+    const add = async (workspace_id: string) => {
+      const id = envelopeId([workspace_id]);
+      const requests = [{ request_id: uuidv7(), workspace_id, accepted_at: 'now', count: 0 }];
+      await producer.add([{ lane: LANE, id, envelope: { requests, objects: [] } }]);
+      return id;
+    };
+    const backlog: string[] = [];
+    for (let number = 0; number < 30; number++) backlog.push(await add(noisy));
+    const oldest = watchOldest(connection.laneStore, { lanes: LANES, maxAgeMs: MAX_AGE_MS, log });
+    const look = async () => {
+      await oldest.look();
+      return oldest.tooOld();
+    };
+    const ageOf = () => oldest.ages()![LANE]!.seconds;
+    // The head leaves the lane as it would be applied.
+    const apply = async () => queues[LANE]!.remove(backlog.shift()!);
+    await waitUntil(
+      async () => {
+        await apply();
+        expect(await look()).toEqual([]);
+        return ageOf() > (1.2 * MAX_AGE_MS) / 1000;
+      },
+      { what: 'an old backlog' },
+    );
+    const waits = await add(quiet);
+    await waitUntil(
+      async () => {
+        if (backlog.length > 15) await apply();
+        return (await look()).length > 0;
+      },
+      { what: 'the envelope behind the backlog' },
+    );
+    expect(oldest.tooOld()).toMatchObject([{ lane: LANE, envelope: waits }]);
+    await queues[LANE]!.remove(waits);
+    await apply();
+    expect(await look()).toEqual([]);
+    const [head] = backlog;
+    await waitUntil(async () => (await look()).length > 0, { what: 'a standstill of the backlog' });
+    expect(oldest.tooOld()).toMatchObject([{ lane: LANE, envelope: head }]);
+    await oldest.stop();
+    await producer.stop();
+  });
+});
