@@ -513,7 +513,15 @@ export const errors = {
     message: 'Service Unavailable',
     code: 'workspace_over_share',
     meaning:
-      'The queue is half full, and this workspace uses more than its share or the operation yields to others.',
+      'This workspace has more objects waiting than there is free space: one workspace may fill half of the queue, two a third each.',
+    remedy:
+      'Send more slowly until its objects have been applied. Send the request again after the seconds in `Retry-After`.',
+  },
+  queueHalfFull: {
+    status: 503,
+    message: 'Service Unavailable',
+    code: 'queue_half_full',
+    meaning: 'The queue is half full, and bulk requests yield to other requests.',
     remedy: 'Send the request again after the seconds in `Retry-After`.',
   },
   tooManyBodyBytes: {

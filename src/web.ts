@@ -7,7 +7,12 @@ import { addFleetMetrics } from './edge/fleet-metrics.ts';
 import { answerBrokenRequests, createHeads } from './edge/heads.ts';
 import { addHealthPages } from './edge/health-pages.ts';
 import { createIdempotency } from './edge/idempotency.ts';
-import { createLoadShedding, createRequestSemaphore, highWaterMarks } from './edge/load-shedding.ts';
+import {
+  addBacklogMetric,
+  createLoadShedding,
+  createRequestSemaphore,
+  highWaterMarks,
+} from './edge/load-shedding.ts';
 import { createEdgeMetrics, watchLoopLag } from './edge/metrics.ts';
 import { createLinkSettings } from './edge/open-link.ts';
 import { openApiDocument } from './edge/openapi.ts';
@@ -44,13 +49,14 @@ import { watchDepth } from './queue/depth.ts';
 import { createEffects } from './queue/effects.ts';
 import { createGroupCommit } from './queue/enqueue.ts';
 import { joinInstallation } from './queue/installation.ts';
-import { laneCount } from './queue/lanes.ts';
+import { everyShard, laneCount } from './queue/lanes.ts';
 import { addLossMetric } from './queue/loss.ts';
 import { watchOldest } from './queue/oldest.ts';
 import { openProducer } from './queue/producer.ts';
 import { keepAnswering, requireRedisSettings, watchMemory } from './queue/redis.ts';
 import { createAnnouncer, createSyncQueue } from './queue/syncs.ts';
 import { createWaitingSearch } from './queue/waiting-search.ts';
+import { WaitingShares } from './queue/waiting-shares.ts';
 import { rulesOf } from './schemas/vendor-rules.ts';
 import type { Pool } from './store/database.ts';
 import { openDatabase } from './store/open-database.ts';
@@ -100,21 +106,28 @@ async function main(host: Host): Promise<void> {
     onLoss: producer.forget,
   });
   const lanes = laneCount(config);
-  const depth = watchDepth(connection.laneStore, lanes);
+  const memory = watchMemory(connection);
+  const shares = new WaitingShares(connection.laneStore);
+  const depth = watchDepth(connection.laneStore, lanes, async (shard, waiting) => {
+    // In a queue that is less than half full, no workspace has more than is free.
+    const isHalfFull =
+      2 * waiting > config.MAX_WAITING_ENVELOPES ||
+      2 * memory.usedPercent(shard) > config.MAX_REDIS_MEMORY_PERCENT;
+    if (isHalfFull && waiting > 0) await shares.look(shard);
+    else shares.forget(shard);
+  });
   const oldest = watchOldest(connection.laneStore, {
     lanes,
     maxAgeMs: config.MAX_ENVELOPE_AGE_MS,
     log,
     standstill: { afterMs: config.MAX_STANDSTILL_MS, hasWorkers: () => hasWorkers(pool) },
   });
-  const memory = watchMemory(connection);
   const queue = createGroupCommit(installation.guard(producer), {
     lanes: config.LANES,
     maxEnvelopeObjects: config.MAX_ENVELOPE_OBJECTS,
     maxPendingObjects: config.MAX_PENDING_OBJECTS,
     maxPendingBytes: config.MAX_PENDING_BYTES,
     backlog: depth.waiting,
-    flushesAtOnce: connection.kind === 'redis' ? 2 : 1,
   });
   // Each sample wakes an idle process.
   const loop = host.stores ? watchLoopLag(SHARED_SAMPLE_MS) : watchLoopLag();
@@ -128,8 +141,17 @@ async function main(host: Host): Promise<void> {
   const responses = new Responses(config.MAX_RESPONSE_BYTES, reading.discard);
   const metrics = createEdgeMetrics(!host.stores);
   addLossMetric(metrics.registry, installation.loss);
-  const marks = highWaterMarks(config, { depth, memory, loop, reading, responses, queue });
+  const marks = highWaterMarks(config, { depth, memory, shares, loop, reading, responses, queue });
   const loadShedding = createLoadShedding(marks, metrics.registry);
+  addBacklogMetric(metrics.registry, () =>
+    Math.max(
+      ...everyShard(config.SHARDS).map((shard) => {
+        const waiting = depth.waiting(shard);
+        const free = Math.max(1, config.MAX_WAITING_ENVELOPES - waiting);
+        return (waiting * shares.largestPart(shard)) / free;
+      }),
+    ),
+  );
 
   const strangers = createStrangersLog(log);
   const refusedObjects = new RefusedObjects(database.pool, { log, metrics });

@@ -189,19 +189,20 @@ export async function enqueueInQueue(
       maxPendingObjects: config.MAX_PENDING_OBJECTS,
       maxPendingBytes: config.MAX_PENDING_BYTES,
       backlog: () => 0,
-      flushesAtOnce: 1,
     });
     const request = {
       request_id: requestId,
       workspace_id: workspaceId,
       accepted_at: new Date().toISOString(),
     };
-    await queue.enqueue(request, objects, JSON.stringify(objects).length).catch((error: unknown) => {
-      if (!(error instanceof QueueUnavailable)) throw error;
-      throw new Refusal(
-        `the queue did not accept the request (${describeFailure(error.cause ?? error)}); nothing was stored, run the command again`,
-      );
-    });
+    await queue
+      .enqueue(request, objects, { bytes: JSON.stringify(objects).length })
+      .catch((error: unknown) => {
+        if (!(error instanceof QueueUnavailable)) throw error;
+        throw new Refusal(
+          `the queue did not accept the request (${describeFailure(error.cause ?? error)}); nothing was stored, run the command again`,
+        );
+      });
   });
 }
 

@@ -114,6 +114,33 @@ export const webChecks: readonly Check[] = [
     },
   },
   {
+    id: 'workspace-over-share',
+    group: 'web',
+    severity: 'warning',
+    scope: 'workspace',
+    places: ['prometheus'],
+    impact:
+      'Requests of this workspace get 503 with the code `workspace_over_share` until enough of its objects have been applied. Other workspaces are not refused.',
+    firstStep:
+      'Find the workspace with penstock_requests_refused_total, and add workers if the traffic is intended.',
+    link: '/workspaces',
+    alert: {
+      name: 'PenstockWorkspaceOverShare',
+      expr: 'max(penstock_web_largest_backlog_ratio) > 1',
+      for: '15s',
+      summary: 'queue: the backlog of a workspace is {{ $value | humanize }} times the free space',
+      meaning:
+        'A workspace has more waiting than is free in the queue. One workspace may fill half of the queue, two a third each.',
+      diagnose: [
+        '`penstock_requests_refused_total{status="503"}` names the workspace. `penstock usage` shows what it sends. Jobs that change large users take longest.',
+      ],
+      fix: [
+        '- If the traffic is intended, start more workers, up to `LANES` times `SHARDS`, or raise `MAX_WAITING_ENVELOPES`. On Redis, `maxmemory` limits the queue as well.',
+        '- Otherwise lower its [rate limit](rate-limits.md#change-a-limit).',
+      ],
+    },
+  },
+  {
     id: 'nearly-refuses',
     group: 'web',
     severity: 'warning',
@@ -150,7 +177,7 @@ export const webChecks: readonly Check[] = [
     places: ['fleet'],
     impact: 'These requests have no effect.',
     firstStep:
-      'Usually a workspace exceeds its rate limit. Its page under Workspaces shows the limit, and the log of web has each response with its key.',
+      'Usually a workspace exceeds its rate limit, or has more waiting than is free in the queue (workspace_over_share). Its page under Workspaces shows the limit, and the log of web has each response with its key.',
     link: '/workspaces',
     unless: ['refuses', 'redis-away', 'postgres-away', 'queue-away'],
     find(readings) {

@@ -75,7 +75,9 @@ export async function answerQueued(
 
   const made = makePlan(operation, admitted, services);
   const plan = made instanceof Promise ? await made : made;
-  const entries = await queue.enqueue(envelopeRequest, plan.objects, bytesOf(request, plan.objects));
+  const isAwaited = operation.readBackWithin !== undefined || plan.replyOf !== undefined;
+  const bytes = bytesOf(request, plan.objects);
+  const entries = await queue.enqueue(envelopeRequest, plan.objects, { bytes, isAwaited });
   return answer(plan, entries);
 }
 

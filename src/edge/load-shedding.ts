@@ -3,6 +3,7 @@ import { ApiError } from '../errors.ts';
 import { createSemaphore, type SemaphoreSettings } from '../platform/concurrency.ts';
 import type { Config } from '../platform/config.ts';
 import { addGauge } from '../processes/metrics.ts';
+import type { WaitingShares } from '../queue/waiting-shares.ts';
 import type { MarkLevel } from '../store/processes.ts';
 
 /** Share of a mark that its value has to fall back to: at the mark itself the answers would change to and fro. */
@@ -26,6 +27,8 @@ export interface HighWaterMark {
   ofQueue?: boolean;
   /** What waits: requests that give way to others are refused at half of the mark. */
   waits?: boolean;
+  /** How much of it one workspace has. A workspace may have as much as is still free. Absent: that is not known. */
+  heldBy?(workspaceId: string, shard?: number): number;
   /** Whether the value is a look of a moment ago; absent: it always is. An unknown one is shown as no number. */
   known?(): boolean;
 }
@@ -34,7 +37,9 @@ export interface HighWaterMark {
 export interface Loads {
   /** Jobs that wait, and the percent of its maxmemory that Redis has used. */
   depth: { waiting(shard?: number): number; mostWaiting(): number; known(): boolean };
-  memory: { usedPercent(shard?: number): number; known(): boolean };
+  memory: { usedPercent(shard?: number): number; mostBytes(shard: number): number; known(): boolean };
+  /** What each workspace has of the work that waits in a shard. */
+  shares: Pick<WaitingShares, 'partOf' | 'bytesOf'>;
   loop: Values<'lag'>;
   reading: Values<'held'> & { small: Values<'held'> };
   responses: Values<'held'>;
@@ -46,8 +51,10 @@ type Values<Name extends string> = Record<Name, () => number>;
 /** The marks of a web process. */
 export function highWaterMarks(
   config: Config,
-  { depth, memory, loop, reading, responses, queue }: Loads,
+  { depth, memory, shares, loop, reading, responses, queue }: Loads,
 ): HighWaterMark[] {
+  // Without shards, a workspace has no other than the first.
+  const shardOf = (shard: number | undefined) => shard ?? (config.SHARDS === 1 ? 0 : undefined);
   const marks: HighWaterMark[] = [
     {
       ...{
@@ -59,10 +66,19 @@ export function highWaterMarks(
       },
       value: (shard) => (shard === undefined ? depth.mostWaiting() : depth.waiting(shard)),
       known: depth.known,
+      heldBy(workspaceId, given) {
+        const shard = shardOf(given);
+        return shard === undefined ? 0 : depth.waiting(shard) * shares.partOf(workspaceId, shard);
+      },
     },
     {
       ...{ name: 'redis_memory', mark: config.MAX_REDIS_MEMORY_PERCENT, unit: 'percent', ofQueue: true },
       ...{ value: memory.usedPercent, known: memory.known },
+      heldBy(workspaceId, given) {
+        const shard = shardOf(given);
+        if (shard === undefined || memory.mostBytes(shard) === 0) return 0;
+        return (100 * shares.bytesOf(workspaceId, shard)) / memory.mostBytes(shard);
+      },
     },
     { name: 'event_loop_lag', mark: config.MAX_EVENT_LOOP_LAG_MS, unit: 'ms', value: loop.lag },
     // Never past it: who finds no room waits.
@@ -99,7 +115,7 @@ export function highWaterMarks(
 
 interface Overload {
   reason: string;
-  /** Name of the mark; `share` if only requests that give way are refused. */
+  /** Name of the mark; `half` if only requests that give way are refused, `share` if only those of the workspace are. */
   limit: string;
 }
 
@@ -126,19 +142,25 @@ export function createLoadShedding(marks: HighWaterMark[], registry: Registry) {
     /**
      * Why nothing more may be stored now, if so: the sentence for the log, and the limit for the answer.
      * @param shard of whose lanes it would go to: what is too much for another one is no reason
+     * @param workspaceId whose it would be; absent: no workspace is asked for its share
      * @param through by what it would be stored; `half-full queue`: it gives way to what else goes through the queue
      */
-    overload(through: 'queue' | 'half-full queue' | 'store', shard?: number): Overload | undefined {
+    overload(
+      through: 'queue' | 'half-full queue' | 'store',
+      { shard, workspaceId }: { shard?: number | undefined; workspaceId?: string } = {},
+    ): Overload | undefined {
       let found: Overload | undefined;
       for (const one of marks) {
         const mark = one.waits && through === 'half-full queue' ? one.mark * HALF : one.mark;
         // Each is looked at: what nobody looks at stays over its mark.
         const refuses = isOver(one, shard) || one.value(shard) > mark;
-        if (!refuses || (one.ofQueue && through === 'store')) continue;
-        found ??= {
-          reason: `${one.name} is ${rounded(one.value(shard))} ${one.unit}, over its mark of ${mark}`,
-          limit: one.value(shard) > one.mark || mark === one.mark ? one.name : 'share',
-        };
+        if (one.ofQueue && through === 'store') continue;
+        if (refuses)
+          found ??= {
+            reason: `${one.name} is ${rounded(one.value(shard))} ${one.unit}, over its mark of ${mark}`,
+            limit: one.value(shard) > one.mark || mark === one.mark ? one.name : 'half',
+          };
+        else if (workspaceId !== undefined) found ??= overShare(one, workspaceId, shard);
       }
       return found;
     },
@@ -152,6 +174,21 @@ export function createLoadShedding(marks: HighWaterMark[], registry: Registry) {
         }),
       );
     },
+  };
+}
+
+/** A workspace has more of what a mark limits than is still free: one alone at most half, two a third each. */
+function overShare(
+  { name, mark, unit, value, heldBy }: HighWaterMark,
+  workspaceId: string,
+  shard: number | undefined,
+): Overload | undefined {
+  const held = heldBy?.(workspaceId, shard) ?? 0;
+  const free = mark - value(shard);
+  if (held <= free) return undefined;
+  return {
+    reason: `the workspace has ${rounded(held)} ${unit} of ${name}, over the ${rounded(free)} that are free`,
+    limit: 'share',
   };
 }
 
@@ -210,6 +247,21 @@ function addMarkMetrics(
       for (const one of marks) this.set({ mark: one.name }, isOver(one) ? 1 : 0);
     },
   });
+}
+
+/**
+ * Shows how much of its share of the queue the workspace with the largest backlog uses.
+ * @param used 1: the workspace has as much waiting as is free
+ */
+export function addBacklogMetric(registry: Registry, used: () => number): void {
+  addGauge(
+    registry,
+    {
+      name: 'penstock_web_largest_backlog_ratio',
+      help: 'Waiting work of the workspace with most, divided by what it may have waiting. Above 1, its requests get 503. 0 while the queue is less than half full.',
+    },
+    used,
+  );
 }
 
 function rounded(value: number): number {

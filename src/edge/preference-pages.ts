@@ -166,13 +166,15 @@ export function addPreferencePages(app: Express, services: EdgeServices): void {
       );
       const { workspaceId, user } = opened;
       const objects = objectsOf(choice, user, newId);
-      const found = services.loadShedding.overload('queue', services.queue.shardOf(workspaceId));
+      const found = services.loadShedding.overload('queue', {
+        ...{ shard: services.queue.shardOf(workspaceId), workspaceId },
+      });
       if (found) throw new QueueUnavailable(found.reason, { limit: found.limit });
       if (objects.length > 0) {
         const request_id = String(response.getHeader('X-Request-Id'));
         const accepted_at = nowDate().toISOString();
         const bytes = Buffer.byteLength(JSON.stringify(objects));
-        await queue.enqueue({ request_id, workspace_id: workspaceId, accepted_at }, objects, bytes);
+        await queue.enqueue({ request_id, workspace_id: workspaceId, accepted_at }, objects, { bytes });
         metrics.accepted.inc({ operation: 'preference_page' }, objects.length);
       }
       response.locals.known = { workspace_id: workspaceId, accepted: objects.length };

@@ -199,15 +199,15 @@ function shed(
   services: EdgeServices,
 ): QueueUnavailable | undefined {
   if (!stores(operation)) return;
-  const through = placeOf(operation, services.queue.isFlooding(workspaceId));
-  const found = services.loadShedding.overload(through, services.queue.shardOf(workspaceId));
+  const shard = services.queue.shardOf(workspaceId);
+  const found = services.loadShedding.overload(placeOf(operation), { shard, workspaceId });
   if (found) return new QueueUnavailable(found.reason, { limit: found.limit });
 }
 
-/** What an operation fills. Who floods, and what gives way to others, leaves half of the queue to them. */
-export function placeOf(operation: Operation, isFlooding: boolean): 'queue' | 'half-full queue' | 'store' {
+/** What an operation fills. Bulk operations leave half of the queue to others. */
+export function placeOf(operation: Operation): 'queue' | 'half-full queue' | 'store' {
   if (operation.kind === 'direct') return 'store';
-  return operation.givesWay || isFlooding ? 'half-full queue' : 'queue';
+  return operation.givesWay ? 'half-full queue' : 'queue';
 }
 
 function limit(

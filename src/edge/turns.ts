@@ -1,4 +1,4 @@
-import { createNeighbours } from '../queue/turns.ts';
+import { Neighbours } from '../queue/turns.ts';
 
 /** Milliseconds of requests' work in one turn of the event loop; then new requests are read from their sockets. */
 const SLICE = 2;
@@ -15,7 +15,7 @@ const MOST_AT_ONCE = 8;
 export function createTurns(clock: () => number = () => performance.now()) {
   /** What waits, in the order of the workspaces' turns. */
   const lines = new Map<string, (() => void)[]>();
-  const neighbours = createNeighbours(clock);
+  const neighbours = new Neighbours(clock);
   /** When the present turn of the event loop began; undefined: nothing was done in it yet. */
   let began: number | undefined;
   /** Those that have begun in it without waiting. */

@@ -17,6 +17,7 @@ const meets: Record<Unavailability, (operation: Operation) => boolean> = {
   tooManyPendingObjects: ({ kind }) => kind === 'queued',
   tooManyPendingBytes: ({ kind }) => kind === 'queued',
   workspaceOverShare: ({ kind }) => kind === 'queued',
+  queueHalfFull: (operation) => operation.kind === 'queued' && operation.givesWay === true,
   tooManyBodyBytes: (operation) => operation.body !== undefined || stores(operation),
   serverBusy: (operation) => stores(operation) || (operation.kind === 'direct' && operation.isLarge === true),
   rendererBusy: (operation) => operation.kind === 'direct' && operation.renders === true,
@@ -43,6 +44,7 @@ export function stores({ kind, method, readsOnly }: Operation): boolean {
 /** The errors for the limits of the queue and of the web process, by the name of the limit. */
 const OVER_LIMIT: Readonly<Record<string, Unavailability>> = {
   share: 'workspaceOverShare',
+  half: 'queueHalfFull',
   queue_depth: 'queueFull',
   redis_memory: 'redisMemoryFull',
   event_loop_lag: 'serverBusy',

@@ -21,8 +21,14 @@ export interface LaneDepth {
 /**
  * How much waits in the lanes: asked for five times a second while requests come, so that a request can be refused at once
  * without a question to the queue. An idle process asks less often.
+ *
+ * @param onLook called after each look at a shard
  */
-export function watchDepth(store: LaneStore, lanes: number) {
+export function watchDepth(
+  store: LaneStore,
+  lanes: number,
+  onLook?: (shard: number, waiting: number) => Promise<void>,
+) {
   const { layout } = store;
   const shards = everyShard(layout.shards).map((shard) => ({
     ...{ shard, waiting: 0, seenAt: Number.NEGATIVE_INFINITY },
@@ -33,6 +39,7 @@ export function watchDepth(store: LaneStore, lanes: number) {
   async function look(one: (typeof shards)[number]): Promise<void> {
     one.waiting = await store.waitingInShard(one.shard);
     one.seenAt = performance.now();
+    await onLook?.(one.shard, one.waiting);
   }
 
   // While a shard is away its last figure stands, and adding fails by itself.

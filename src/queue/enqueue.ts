@@ -4,18 +4,7 @@ import { inPresentLanes } from './installation.ts';
 import { BEHIND, type LaneEntry, type LaneProducer, type Placing, QueueUnavailable } from './lanes.ts';
 import { MAX_ENVELOPE_BYTES, pack } from './pack.ts';
 import { traceFlush } from './spans.ts';
-import {
-  createFlood,
-  createFlushTurns,
-  createNeighbours,
-  type Flood,
-  type Loose,
-  largeOwners,
-  type Neighbours,
-  packableOf,
-  type Track,
-  type WaitingRequest,
-} from './turns.ts';
+import { FlushTurns, type Loose, Neighbours, packablesOf, type WaitingRequest } from './turns.ts';
 
 export interface GroupCommitOptions {
   /** Of each shard. */
@@ -27,19 +16,30 @@ export interface GroupCommitOptions {
   maxPendingBytes: number;
   /** Jobs that wait in the lanes of a shard, as last seen. */
   backlog(shard: number): number;
-  /**
-   * Flushes on their way at once: with two, those who flood have their own. One where adds that are made at once may take
-   * their places in several lanes in different orders, as on Postgres.
-   */
-  flushesAtOnce?: 1 | 2;
+}
+
+export interface EnqueueOptions {
+  /** Bytes of the objects' JSON text, about; they are shared over the objects. */
+  bytes: number;
+  /** The response waits until the objects have taken effect: no other request shares their envelopes. */
+  isAwaited?: boolean;
+}
+
+/** What one workspace has waiting for the queue in this process. */
+interface Pending {
+  requests: number;
+  objects: number;
+  bytes: number;
 }
 
 /**
  * Requests that arrive while a flush is on its way wait and leave together in the next one: one durable add
- * for all of them. Unless the workers are behind there is no timer: alone, a request leaves at once. Workspaces have their
- * turns (src/queue/turns.ts), and while the workers are behind those who flood wait for each other alone. Each shard
- * has flushes of its own: one that does not answer keeps nobody else waiting. Who floods one takes the time of this process
- * from those of the others as well.
+ * for all of them. Unless the workers are behind there is no timer: alone, a request leaves at once. Each workspace has a
+ * share of a flush (src/queue/turns.ts), also where the others send to other shards. Each shard has flushes of its own:
+ * one that does not answer keeps nobody else waiting.
+ *
+ * A workspace may have as much waiting here as is still free. So one sender gets at most half of the memory, two get a third
+ * each, and there is room for whoever sends next.
  */
 export function createGroupCommit(producer: LaneProducer, options: GroupCommitOptions) {
   const { placing } = producer;
@@ -47,17 +47,16 @@ export function createGroupCommit(producer: LaneProducer, options: GroupCommitOp
   const shards: ShardCommit[] = [];
   let pendingObjects = 0;
   let pendingBytes = 0;
+  /** By workspace. */
+  const pending = new Map<string, Pending>();
   /** Of all shards. */
-  const neighbours = createNeighbours();
-  const flood = createFlood();
+  const neighbours = new Neighbours();
 
   const isBehind = (shard: number) => options.backlog(shard) >= BEHIND * options.lanes;
-  const lookForFlood = () =>
-    flood.look((owner) => neighbours.areThere() && isBehind(placing?.now(owner) ?? 0));
 
   const shardAt = (shard: number): ShardCommit => {
     shards[shard] ??= createShardCommit(shard, {
-      ...{ producer, placing, options, neighbours, flood, isBehind, lookForFlood },
+      ...{ producer, placing, options, neighbours, isBehind },
       fillsEnvelope: () => pendingObjects >= options.maxEnvelopeObjects || pendingBytes >= MAX_ENVELOPE_BYTES,
       enter,
       settle,
@@ -67,12 +66,15 @@ export function createGroupCommit(producer: LaneProducer, options: GroupCommitOp
 
   /**
    * Resolves when the objects are on disk.
-   * @param bytes of the objects' JSON text, about; they are shared over the objects
    * @returns the envelopes of its flush, of which `envelopesOf` tells its own
    * @throws {QueueUnavailable} when that is not known, or at once when too much is waiting already.
    */
-  function enqueue(request: EnvelopeRequest, objects: AcceptedObject[], bytes: number): Promise<LaneEntry[]> {
-    return wait({ owner: request.workspace_id, request, objects, count: objects.length, bytes });
+  function enqueue(
+    request: EnvelopeRequest,
+    objects: AcceptedObject[],
+    { bytes, isAwaited = false }: EnqueueOptions,
+  ): Promise<LaneEntry[]> {
+    return wait({ owner: request.workspace_id, request, objects, count: objects.length, bytes, isAwaited });
   }
 
   /**
@@ -86,7 +88,7 @@ export function createGroupCommit(producer: LaneProducer, options: GroupCommitOp
   }
 
   function wait(what: Omit<WaitingRequest, 'resolve' | 'reject'>): Promise<LaneEntry[]> {
-    const { count, bytes } = what;
+    const { owner, count, bytes } = what;
     if (pendingObjects + count > options.maxPendingObjects) {
       return Promise.reject(
         new QueueUnavailable('too many objects are waiting for the queue', { limit: 'pending_objects' }),
@@ -97,9 +99,31 @@ export function createGroupCommit(producer: LaneProducer, options: GroupCommitOp
         new QueueUnavailable('too many bytes are waiting for the queue', { limit: 'pending_bytes' }),
       );
     }
+    const own = pending.get(owner);
+    // Always accepted alone, as long as there is room: it may be more than half of the limit.
+    if (own && isOverShare(own, count, bytes)) {
+      return Promise.reject(
+        new QueueUnavailable('the workspace has more waiting for the queue than is still free', {
+          limit: 'share',
+        }),
+      );
+    }
     pendingObjects += count;
     pendingBytes += bytes;
+    if (own) {
+      own.requests++;
+      own.objects += count;
+      own.bytes += bytes;
+    } else pending.set(owner, { requests: 1, objects: count, bytes });
     return new Promise((resolve, reject) => enter({ ...what, resolve, reject }));
+  }
+
+  /** Whether a workspace would have more waiting than is free, with these objects. */
+  function isOverShare({ objects, bytes }: Pending, more: number, moreBytes: number): boolean {
+    return (
+      objects + more > options.maxPendingObjects - pendingObjects - more ||
+      bytes + moreBytes > options.maxPendingBytes - pendingBytes - moreBytes
+    );
   }
 
   /** Into the line of its shard. What moves to another waits until it is there. */
@@ -116,9 +140,14 @@ export function createGroupCommit(producer: LaneProducer, options: GroupCommitOp
   }
 
   function settle(batch: WaitingRequest[], result: LaneEntry[] | Error): void {
-    for (const { count, bytes, resolve, reject } of batch) {
+    for (const { owner, count, bytes, resolve, reject } of batch) {
       pendingObjects -= count;
       pendingBytes -= bytes;
+      const own = pending.get(owner)!;
+      own.requests--;
+      own.objects -= count;
+      own.bytes -= bytes;
+      if (own.requests === 0) pending.delete(owner);
       if (result instanceof Error) reject(result);
       else resolve(result);
     }
@@ -130,8 +159,6 @@ export function createGroupCommit(producer: LaneProducer, options: GroupCommitOp
     /** One request in envelopes of its own, which are not added yet. */
     pack: (request: EnvelopeRequest, objects: AcceptedObject[], bytes: number): LaneEntry[] =>
       pack([{ request, objects, bytes }], options.lanes, options.maxEnvelopeObjects),
-    /** Whether a workspace has a large part of what is sent, while the workers are behind and others send to its shard as well. */
-    isFlooding: (workspaceId: string) => shards.some((shard) => shard?.isFlooding(workspaceId)),
     /** The shard that a workspace is known to have; undefined: it is not known yet, or there is one alone. */
     shardOf: (workspaceId: string) => placing?.now(workspaceId),
     /** Objects that wait for the queue, those of the flush on its way included. */
@@ -165,18 +192,13 @@ const MAX_FLUSH_BYTES = 4_194_304;
  */
 const LINGER = 2;
 
-/** The longest rest between two flushes of those who flood, in milliseconds. */
-const LONGEST_REST = 50;
-
 interface ShardOptions {
   producer: LaneProducer;
   placing: Placing | undefined;
-  options: { lanes: number; maxEnvelopeObjects: number; flushesAtOnce?: 1 | 2 };
+  options: { lanes: number; maxEnvelopeObjects: number };
   neighbours: Neighbours;
-  flood: Flood;
   /** Whether more waits in the lanes of a shard than its workers have in hand. */
   isBehind(shard: number): boolean;
-  lookForFlood(): void;
   fillsEnvelope(): boolean;
   /** Into the line of whatever shard it has by now. */
   enter(one: WaitingRequest): void;
@@ -185,57 +207,27 @@ interface ShardOptions {
 
 type ShardCommit = ReturnType<typeof createShardCommit>;
 
-/** The flushes to the lanes of one shard. */
+/** The flushes to the lanes of one shard, one after the other. */
 export function createShardCommit(shard: number, { producer, placing, options, ...shared }: ShardOptions) {
-  const { lanes, maxEnvelopeObjects, flushesAtOnce } = options;
-  const { neighbours, flood, settle } = shared;
-  /** Who sends to this one. */
-  const here = createNeighbours();
-  const calm: Track = { waiting: createFlushTurns(neighbours), flushing: undefined };
-  const flooding: Track = { waiting: createFlushTurns(neighbours), flushing: undefined };
+  const { lanes, maxEnvelopeObjects } = options;
+  const { neighbours, settle } = shared;
+  const waiting = new FlushTurns<WaitingRequest>(neighbours);
+  let flushing: Promise<void> | undefined;
 
-  function enter(track: Track, ...some: WaitingRequest[]): void {
-    for (const one of some) track.waiting.push(one);
-    if (some.length > 0) track.flushing ??= flushAll(track);
-  }
-
-  /**
-   * Milliseconds before the next flush while the workers are behind. Where somebody floods it is with theirs, and the
-   * others wait for nobody. Those who flood leave as much of the queue's time as their last flush took.
-   */
-  function pauseOf(track: Track, took: number): number {
-    if (track === flooding) return Math.min(Math.max(took, LINGER), LONGEST_REST);
-    return flood.owners().length > 0 || shared.fillsEnvelope() ? 0 : LINGER;
-  }
-
-  /** Behind a flush of theirs, which is sent first. */
-  function partFlood(): void {
-    for (const owner of flood.owners()) enter(flooding, ...calm.waiting.takeOf(owner));
-  }
-
-  async function flushAll(track: Track): Promise<void> {
-    const { waiting } = track;
-    let took = 0;
+  async function flushAll(): Promise<void> {
     // Let the requests of the present turn of the event loop join the first flush.
     await new Promise(setImmediate);
     while (!waiting.isEmpty()) {
-      const pause = shared.isBehind(shard) ? pauseOf(track, took) : 0;
-      if (pause > 0) await sleep(pause);
+      if (shared.isBehind(shard) && !shared.fillsEnvelope()) await sleep(LINGER);
       let batch = waiting.take({ objects: MAX_FLUSH_OBJECTS, bytes: MAX_FLUSH_BYTES });
-      shared.lookForFlood();
-      const apart = flood.owners();
       try {
         if (placing) {
           await placing.fresh(shard);
           batch = leaveOutMoved(batch, placing);
           if (batch.length === 0) continue;
         }
-        const entries = entriesOf(batch, apart);
-        const added = traceFlush(entries, () => add(entries));
-        if (flushesAtOnce === 2) partFlood();
-        const began = performance.now();
-        const moved = await added;
-        took = performance.now() - began;
+        const entries = entriesOf(batch);
+        const moved = await traceFlush(entries, () => add(entries));
         settle(moved.size === 0 ? batch : batch.filter(({ owner }) => !moved.has(owner)), entries);
         if (moved.size > 0)
           settle(
@@ -247,7 +239,7 @@ export function createShardCommit(shard: number, { producer, placing, options, .
         settle([...batch, ...waiting.takeAll()], error as Error);
       }
     }
-    track.flushing = undefined;
+    flushing = undefined;
   }
 
   /** Those whose workspace moves wait for their next shard. */
@@ -258,18 +250,13 @@ export function createShardCommit(shard: number, { producer, placing, options, .
     return batch.filter(isHere);
   }
 
-  /** @param apart workspaces that have envelopes of their own; mostly there are none */
-  function entriesOf(batch: WaitingRequest[], apart: string[]): LaneEntry[] {
-    if (!batch.some(({ entries }) => entries)) return packLoose(batch as Loose[], apart);
+  function entriesOf(batch: WaitingRequest[]): LaneEntry[] {
+    if (!batch.some(({ entries }) => entries)) return packLoose(batch as Loose[]);
     const loose = batch.filter(({ entries }) => !entries) as Loose[];
-    return [...packLoose(loose, apart), ...batch.flatMap(({ entries }) => entries ?? [])];
+    return [...packLoose(loose), ...batch.flatMap(({ entries }) => entries ?? [])];
   }
 
-  function packLoose(loose: Loose[], flooding: string[]): LaneEntry[] {
-    const apart = [...flooding, ...largeOwners(loose)];
-    const packable = apart.length === 0 ? loose : loose.map((one) => packableOf(one, apart));
-    return pack(packable, lanes, maxEnvelopeObjects);
-  }
+  const packLoose = (loose: Loose[]): LaneEntry[] => pack(packablesOf(loose), lanes, maxEnvelopeObjects);
 
   /** @returns workspaces that have moved to another shard meanwhile, of which nothing was added */
   async function add(entries: LaneEntry[]): Promise<ReadonlySet<string>> {
@@ -279,15 +266,13 @@ export function createShardCommit(shard: number, { producer, placing, options, .
   }
 
   return {
-    isFlooding: (owner: string) => here.areThere() && flood.has(owner),
     enter(one: WaitingRequest): void {
-      here.meet(one.owner);
-      flood.count(one.owner, one.count);
-      const isApart = flushesAtOnce === 2 && (flood.has(one.owner) || flooding.waiting.has(one.owner));
-      enter(isApart ? flooding : calm, one);
+      neighbours.meet(one.owner);
+      waiting.push(one);
+      flushing ??= flushAll();
     },
-    isFlushing: () => Boolean(calm.flushing || flooding.flushing),
-    flushed: () => Promise.all([calm.flushing, flooding.flushing]),
+    isFlushing: () => flushing !== undefined,
+    flushed: () => flushing,
   };
 }
 

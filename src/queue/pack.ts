@@ -46,6 +46,8 @@ export interface Packable {
   bytes: number;
   /** Its workspace has envelopes of its own. */
   apart?: boolean;
+  /** Its envelopes hold no other request; its workspace stands apart. */
+  alone?: boolean;
 }
 
 /** Most bytes in one envelope, unless one object has more: bounds what a worker takes in hand at once. */
@@ -72,13 +74,17 @@ interface Places {
  * Packs requests into as few envelopes as possible, in their order within each lane. Objects of the lanes that meet
  * in some object share fences over all of these lanes, so that they too keep their order.
  */
-export function pack(batch: Packable[], lanes: number, maxObjects: number): LaneEntry[] {
+export function pack(batch: readonly Packable[], lanes: number, maxObjects: number): LaneEntry[] {
   const filled: Open[] = [];
-  /** By lane, and by workspace where that stands apart. */
+  /** By lane; by workspace where that stands apart, and by request where that stands alone. */
   const open = new Map<number | string, Open>();
   const places = lanes === 1 ? undefined : placeAll(batch, lanes);
   let place = 0;
-  for (const { request, objects, bytes, apart } of batch) {
+  for (const { request, objects, bytes, apart, alone } of batch) {
+    const own = (lane: number) => `${lane} ${request.workspace_id}`;
+    const suffix = alone ? ` ${request.request_id}` : '';
+    // What the workspace sends after this request must not join an envelope before it.
+    if (alone) for (let lane = 0; lane < lanes; lane++) open.delete(own(lane));
     const share = bytes / objects.length;
     const parts = new Map<Open, EnvelopeRequest & { count: number }>();
     let envelope: Open | undefined;
@@ -86,7 +92,7 @@ export function pack(batch: Packable[], lanes: number, maxObjects: number): Lane
     for (const object of objects) {
       const lane = places ? places.lanes[place++]! : 0;
       if (envelope?.lane !== lane || isFull(envelope, share, maxObjects)) {
-        const whose = apart ? `${lane} ${request.workspace_id}` : lane;
+        const whose = apart ? own(lane) + suffix : lane;
         envelope = open.get(whose);
         if (!envelope || isFull(envelope, share, maxObjects)) {
           envelope = { lane, requests: [], key: undefined, objects: [], bytes: 0 };
@@ -167,7 +173,7 @@ export function withIdsOf(first: PackedEnvelope[], entries: LaneEntry[]): LaneEn
 }
 
 /** Each object into its own lane; those of lanes that meet, into the first of these. */
-function placeAll(batch: Packable[], lanes: number): Places {
+function placeAll(batch: readonly Packable[], lanes: number): Places {
   const places = new Uint8Array(batch.reduce((sum, { objects }) => sum + objects.length, 0));
   const fenced = new Set<number>();
   let place = 0;

@@ -243,7 +243,11 @@ export function memoryOf(info: string): { used: number; most: number } {
 
 /** How full the server of each shard is: asked for five times a second, so that a request can be refused at once. */
 export function watchMemory({ redis, layout }: QueueConnection) {
-  const shards = everyShard(layout.shards).map(() => ({ used: 0, seenAt: Number.NEGATIVE_INFINITY }));
+  const shards = everyShard(layout.shards).map(() => ({
+    used: 0,
+    most: 0,
+    seenAt: Number.NEGATIVE_INFINITY,
+  }));
 
   /** Shards of one server are told by one question. */
   async function look(of: RedisClient): Promise<void> {
@@ -256,7 +260,9 @@ export function watchMemory({ redis, layout }: QueueConnection) {
       const { used, most } = memoryOf(await server.info('memory'));
       for (const shard of its)
         shards[shard] =
-          most > 0 ? { used: used / most, seenAt: performance.now() } : { ...shards[shard]!, used: 0 };
+          most > 0
+            ? { used: used / most, most, seenAt: performance.now() }
+            : { ...shards[shard]!, used: 0, most: 0 };
     });
     const [failed] = (await Promise.allSettled(asked)).filter((one) => one.status === 'rejected');
     if (failed) throw failed.reason;
@@ -280,6 +286,8 @@ export function watchMemory({ redis, layout }: QueueConnection) {
      */
     usedPercent: (shard?: number) =>
       100 * (shard === undefined ? Math.max(...shards.map(({ used }) => used)) : shards[shard]!.used),
+    /** Bytes of the maxmemory of a shard's Redis; 0 where there is none. */
+    mostBytes: (shard: number) => shards[shard]!.most,
     /** Whether that is known: each Redis has a maxmemory, and has told it a moment ago. */
     known: () => shards.every(({ seenAt }) => performance.now() - seenAt < FRESH_MS),
   };

@@ -16,10 +16,11 @@ interface FlushLimits {
 }
 
 /**
- * Objects that one workspace has in a flush while others send as well: some milliseconds of the queue's time, and of a
- * worker's.
+ * Units that one workspace gets in each flush while others send as well: some milliseconds of the queue's time, and of a
+ * worker's. A unit is an object or 1,024 bytes of JSON text, whichever is more.
  */
 const SHARE = 500;
+const BYTES_PER_UNIT = 1024;
 
 /**
  * Milliseconds for which another workspace that has sent something counts as one that sends, and at a worker one of which
@@ -27,144 +28,107 @@ const SHARE = 500;
  */
 export const NEIGHBOURS_MS = 10_000;
 
-/** Whether a workspace that sends is alone, or others have sent something a moment ago. */
-export function createNeighbours(clock: () => number = () => performance.now()) {
-  let last: string | undefined;
-  let metAt = Number.NEGATIVE_INFINITY;
+/** Notes which workspaces send, to tell whether one sends alone or others have sent something in the last 10 s. */
+export class Neighbours {
+  readonly #clock: () => number;
+  #last: string | undefined;
+  #metAt = Number.NEGATIVE_INFINITY;
 
-  return {
-    meet(owner: string): void {
-      if (last !== undefined && last !== owner) metAt = clock();
-      last = owner;
-    },
-    areThere: () => clock() - metAt < NEIGHBOURS_MS,
-  };
-}
-
-export type Neighbours = ReturnType<typeof createNeighbours>;
-
-/**
- * What waits for the next flush, by workspace. They take turns: each has its share of a flush, in the order in which it
- * sent, and who was served goes behind the others. Alone, a workspace has all of it.
- */
-export function createFlushTurns<Item extends InLine>(neighbours: Neighbours) {
-  /** In the order of their turns. */
-  const lines = new Map<string, Item[]>();
-
-  function push(item: Item): void {
-    neighbours.meet(item.owner);
-    const line = lines.get(item.owner);
-    if (line) line.push(item);
-    else lines.set(item.owner, [item]);
+  constructor(clock: () => number = () => performance.now()) {
+    this.#clock = clock;
   }
 
-  /** What leaves next. */
-  function take(limits: FlushLimits): Item[] {
-    const share = neighbours.areThere() ? SHARE : Number.POSITIVE_INFINITY;
+  meet(owner: string): void {
+    if (this.#last !== undefined && this.#last !== owner) this.#metAt = this.#clock();
+    this.#last = owner;
+  }
+
+  areThere(): boolean {
+    return this.#clock() - this.#metAt < NEIGHBOURS_MS;
+  }
+}
+
+/** What one workspace has waiting for a flush, in the order in which it was sent. */
+interface Line<Item> {
+  items: Item[];
+  /** Units that it may still take, saved while its first item was larger than its share. */
+  credit: number;
+}
+
+/**
+ * The share of a flush: deficit round robin over the workspaces that wait for one. Each flush gives every workspace that
+ * waits a share. A workspace whose next request is larger saves its shares until they are enough. A workspace that sends
+ * alone gets whole flushes.
+ */
+export class FlushTurns<Item extends InLine> {
+  readonly #neighbours: Pick<Neighbours, 'areThere'>;
+  /** In the order of their turns. */
+  readonly #lines = new Map<string, Line<Item>>();
+
+  constructor(neighbours: Pick<Neighbours, 'areThere'>) {
+    this.#neighbours = neighbours;
+  }
+
+  push(item: Item): void {
+    const line = this.#lines.get(item.owner);
+    if (line) line.items.push(item);
+    else this.#lines.set(item.owner, { items: [item], credit: 0 });
+  }
+
+  /** Takes the next flush: empty only if nothing waits. */
+  take(limits: FlushLimits): Item[] {
+    const share = this.#neighbours.areThere() ? SHARE : Number.POSITIVE_INFINITY;
     const taken: Item[] = [];
     let [objects, bytes] = [0, 0];
-    for (const [owner, line] of [...lines]) {
-      let [own, count] = [0, 0];
-      let isFull = false;
-      for (const item of line) {
-        isFull =
-          taken.length + count > 0 &&
-          (objects + item.count > limits.objects || bytes + item.bytes > limits.bytes);
-        if (isFull || (count > 0 && own + item.count > share)) break;
-        own += item.count;
-        objects += item.count;
-        bytes += item.bytes;
-        count++;
+    // In each pass every line saves a share, so that some line has enough for its first item in the end.
+    while (taken.length === 0 && this.#lines.size > 0) {
+      for (const [owner, line] of [...this.#lines]) {
+        let credit = line.credit + share;
+        let count = 0;
+        let isFull = false;
+        for (const item of line.items) {
+          const units = Math.max(item.count, item.bytes / BYTES_PER_UNIT);
+          if (units > credit) break;
+          isFull =
+            taken.length + count > 0 &&
+            (objects + item.count > limits.objects || bytes + item.bytes > limits.bytes);
+          if (isFull) break;
+          credit -= units;
+          objects += item.count;
+          bytes += item.bytes;
+          count++;
+        }
+        taken.push(...line.items.splice(0, count));
+        line.credit = Number.isFinite(credit) ? credit : 0;
+        if (line.items.length === 0) this.#lines.delete(owner);
+        else if (count > 0) {
+          this.#lines.delete(owner);
+          this.#lines.set(owner, line);
+        }
+        if (isFull) break;
       }
-      taken.push(...line.splice(0, count));
-      if (line.length === 0) lines.delete(owner);
-      else if (count > 0) {
-        lines.delete(owner);
-        lines.set(owner, line);
-      }
-      if (isFull) break;
     }
     return taken;
   }
 
-  return {
-    push,
-    take,
-    /** Everything, which is taken away. */
-    takeAll(): Item[] {
-      const all = [...lines.values()].flat();
-      lines.clear();
-      return all;
-    },
-    /** What one workspace has waiting, which is taken away. */
-    takeOf(owner: string): Item[] {
-      const line = lines.get(owner) ?? [];
-      lines.delete(owner);
-      return line;
-    },
-    has: (owner: string) => lines.has(owner),
-    isEmpty: () => lines.size === 0,
-  };
-}
+  /** Takes everything that waits. */
+  takeAll(): Item[] {
+    const all = [...this.#lines.values()].flatMap(({ items }) => items);
+    this.#lines.clear();
+    return all;
+  }
 
-type FlushTurns<Item extends InLine> = ReturnType<typeof createFlushTurns<Item>>;
-
-/** The part of what is sent, and the objects, from which on a workspace floods; counted over so many milliseconds. */
-const LARGE_PART = 1 / 8;
-
-const LEAST_OBJECTS = 200;
-
-const WINDOW_MS = 250;
-
-/** Milliseconds for which one that has flooded counts as one that does: what it has queued stands in front. */
-const APART_MS = 5000;
-
-/**
- * Who floods: sends a large part of all that is sent, while the workers are behind and others send as well. Its objects
- * leave in envelopes of their own; the others share envelopes, and overtake it in its lane. There are a few of them at a
- * time, however many workspaces there are.
- */
-export function createFlood(clock: () => number = () => performance.now()) {
-  /** When each had a large part last. */
-  const large = new Map<string, number>();
-  let counts = new Map<string, number>();
-  let all = 0;
-  let since = clock();
-
-  return {
-    /** Somebody has sent so many objects. */
-    count(owner: string, objects: number): void {
-      counts.set(owner, (counts.get(owner) ?? 0) + objects);
-      all += objects;
-    },
-    /** @param isPossible whether others send as well, and more waits in the lanes of the owner than workers have in hand */
-    look(isPossible: (owner: string) => boolean): void {
-      const now = clock();
-      if (now - since < WINDOW_MS) return;
-      for (const [owner, at] of large) if (now - at > APART_MS) large.delete(owner);
-      const least = Math.max(LEAST_OBJECTS, all * LARGE_PART);
-      for (const [owner, count] of counts) if (count >= least && isPossible(owner)) large.set(owner, now);
-      counts = new Map();
-      all = 0;
-      since = now;
-    },
-    has: (owner: string) => large.has(owner),
-    owners: (): string[] => [...large.keys()],
-  };
-}
-
-export type Flood = ReturnType<typeof createFlood>;
-
-/** What waits for a flush, and those on their way, one after the other, until nothing waits. */
-export interface Track {
-  waiting: FlushTurns<WaitingRequest>;
-  flushing: Promise<void> | undefined;
+  isEmpty(): boolean {
+    return this.#lines.size === 0;
+  }
 }
 
 /** A request that waits for a flush, or what waits in envelopes of its own. */
-export interface WaitingRequest extends InLine, Partial<Omit<Packable, 'bytes' | 'apart'>> {
+export interface WaitingRequest extends InLine, Partial<Omit<Packable, 'bytes' | 'apart' | 'alone'>> {
   /** Those envelopes; else there are `request` and `objects`. */
   entries?: LaneEntry[];
+  /** Its response waits until the objects have taken effect. */
+  isAwaited?: boolean;
   resolve(entries: LaneEntry[]): void;
   reject(error: Error): void;
 }
@@ -177,12 +141,23 @@ const OWN_OBJECTS = 64;
 const OWN_BYTES = 65_536;
 
 /**
- * Returns the workspaces that have much in a flush with others. In envelopes that they shared, a few objects of the others
- * would be applied in parts.
+ * Prepares a flush for packing. A workspace that has much in a flush with others gets envelopes of its own: in envelopes
+ * that they shared, a few objects of the others would be applied in parts. A request whose response waits for its effects
+ * gets envelopes that hold no other request.
  */
-export function largeOwners(loose: readonly Loose[]): string[] {
+export function packablesOf(loose: readonly Loose[]): readonly Packable[] {
+  const apart = largeOwners(loose);
+  for (const { owner, isAwaited } of loose) if (isAwaited) apart.add(owner);
+  if (apart.size === 0) return loose;
+  return loose.map(({ request, objects, bytes, owner, isAwaited = false }) => ({
+    ...{ request, objects, bytes },
+    ...{ apart: apart.has(owner), alone: isAwaited },
+  }));
+}
+
+function largeOwners(loose: readonly Loose[]): Set<string> {
   const [first] = loose;
-  if (!first || loose.every(({ owner }) => owner === first.owner)) return [];
+  if (!first || loose.every(({ owner }) => owner === first.owner)) return new Set();
   const sums = new Map<string, { objects: number; bytes: number }>();
   for (const { owner, count, bytes } of loose) {
     const sum = sums.get(owner) ?? { objects: 0, bytes: 0 };
@@ -190,11 +165,9 @@ export function largeOwners(loose: readonly Loose[]): string[] {
     sum.bytes += bytes;
     sums.set(owner, sum);
   }
-  return [...sums].flatMap(([owner, { objects, bytes }]) =>
-    objects >= OWN_OBJECTS || bytes >= OWN_BYTES ? [owner] : [],
+  return new Set(
+    [...sums].flatMap(([owner, { objects, bytes }]) =>
+      objects >= OWN_OBJECTS || bytes >= OWN_BYTES ? [owner] : [],
+    ),
   );
-}
-
-export function packableOf({ request, objects, bytes, owner }: Loose, apart: string[]): Packable {
-  return { request, objects, bytes, apart: apart.includes(owner) };
 }

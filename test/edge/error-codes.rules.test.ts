@@ -37,6 +37,7 @@ describe('the code of a 503', () => {
     [new QueueUnavailable('x', { limit: 'pending_bytes' }), 'too_many_pending_bytes'],
     [new QueueUnavailable('x', { limit: 'queue_depth' }), 'queue_full'],
     [new QueueUnavailable('x', { limit: 'share' }), 'workspace_over_share'],
+    [new QueueUnavailable('x', { limit: 'half' }), 'queue_half_full'],
     [new ApiError('tooManyUnreadResponses'), 'too_many_unread_responses'],
     [new ApiError('tooManyBodyBytes'), 'too_many_body_bytes'],
     [

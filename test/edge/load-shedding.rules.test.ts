@@ -6,15 +6,20 @@ import { watchLoopLag } from '../../src/edge/metrics.ts';
 describe('high-water marks', () => {
   const scene = () => {
     const values = { depth: 0, lag: 0 };
+    const held: Record<string, number> = {};
     const registry = new Registry();
     const loadShedding = createLoadShedding(
       [
-        { name: 'depth', mark: 100, unit: 'jobs', value: () => values.depth, ofQueue: true, waits: true },
+        {
+          ...{ name: 'depth', mark: 100, unit: 'jobs', ofQueue: true, waits: true },
+          value: () => values.depth,
+          heldBy: (workspaceId) => held[workspaceId] ?? 0,
+        },
         { name: 'lag', mark: 50, unit: 'ms', value: () => values.lag },
       ],
       registry,
     );
-    return { values, registry, loadShedding };
+    return { values, held, registry, loadShedding };
   };
 
   test('at its mark a value is in order; past it the reason names both', () => {
@@ -59,6 +64,37 @@ describe('high-water marks', () => {
     expect(loadShedding.overload('queue')?.reason).toBeUndefined();
     values.depth = 0;
     expect(loadShedding.overload('half-full queue')?.reason).toBeUndefined();
+  });
+
+  test('a workspace is refused while it has more than is free, and others are not', () => {
+    const { values, held, loadShedding } = scene();
+    const limitOf = (workspaceId: string) => loadShedding.overload('queue', { workspaceId })?.limit;
+    Object.assign(values, { depth: 50 });
+    Object.assign(held, { noisy: 50 });
+    expect(limitOf('noisy')).toBeUndefined();
+    Object.assign(values, { depth: 52 });
+    Object.assign(held, { noisy: 51, quiet: 1 });
+    expect(loadShedding.overload('queue', { workspaceId: 'noisy' })).toEqual({
+      limit: 'share',
+      reason: 'the workspace has 51 jobs of depth, over the 48 that are free',
+    });
+    expect([limitOf('quiet'), limitOf('new')]).toEqual([undefined, undefined]);
+    expect(loadShedding.overload('store', { workspaceId: 'noisy' })).toBeUndefined();
+    expect(loadShedding.levels().depth).toMatchObject({ over: false });
+  });
+
+  test('two workspaces have a third each; beyond the mark all are refused for the mark', () => {
+    const { values, held, loadShedding } = scene();
+    const limitsOf = () =>
+      ['one', 'two'].map((workspaceId) => loadShedding.overload('queue', { workspaceId })?.limit);
+    Object.assign(values, { depth: 66 });
+    Object.assign(held, { one: 33, two: 33 });
+    expect(limitsOf()).toEqual([undefined, undefined]);
+    Object.assign(values, { depth: 68 });
+    Object.assign(held, { one: 34, two: 34 });
+    expect(limitsOf()).toEqual(['share', 'share']);
+    Object.assign(values, { depth: 101 });
+    expect(limitsOf()).toEqual(['depth', 'depth']);
   });
 
   test('values, marks and what is over are shown for machines and for people', async () => {

@@ -6,6 +6,7 @@ import { createAccess } from '../setup/access.ts';
 import { send } from '../setup/api.ts';
 import { liftLimits } from '../setup/examples.ts';
 import { waitUntil } from '../setup/fixtures.ts';
+import { createWorkspace } from '../setup/workspace.ts';
 import { backends, type Fleet, startFleet } from './fleet.ts';
 
 const time = '2026-01-31T12:00:00Z';
@@ -83,7 +84,10 @@ describe.each(backends)('too many jobs wait; queue on %s', (backend) => {
       unit: 'jobs',
       over: false,
     });
-    await waitUntil(async () => (await track(fleet)).status === 503, { what: 'a full queue' });
+    // Each of another workspace: one alone would be refused for its share first.
+    const fill = async () =>
+      track({ ...fleet, workspace: await createWorkspace(fleet.pool, crypto.randomUUID()) });
+    await waitUntil(async () => (await fill()).status === 503, { what: 'a full queue' });
     expect(await usualRefusal(fleet)).toBeLessThan(AT_ONCE);
 
     const { status, body } = await readiness(fleet);
@@ -112,7 +116,50 @@ describe.each(backends)('too many jobs wait; queue on %s', (backend) => {
   });
 });
 
-describe('Redis has reached its share of maxmemory', () => {
+describe.each(backends)('one workspace sends more than workers apply; queue on %s', (backend) => {
+  const MARK = 300;
+  let fleet: Fleet;
+  beforeAll(async () => {
+    fleet = await startFleet(backend, {
+      edges: 2,
+      workers: 0,
+      env: { MAX_WAITING_ENVELOPES: String(MARK), LANES: '4' },
+    });
+  });
+  afterAll(() => fleet.stop());
+
+  test('G8: it fills half of the queue and gets 503 from each web process, and others are accepted', async () => {
+    const { pool, workspace: noisy, edges } = fleet;
+    const quiet = await createWorkspace(pool, 'quiet');
+    for (const { id } of [noisy, quiet]) await liftLimits(pool, id);
+    const sendAs = (key: string, edge: number, users: string[]) =>
+      send(edges[edge]!.port, {
+        ...{ path: '/users/track', key },
+        json: { events: users.map((external_id) => ({ external_id, name: 'seen', time })) },
+      });
+    // In every lane, so that few requests are many jobs.
+    const users = Array.from({ length: 16 }, (_, number) => `noisy-${number}`);
+    const sendNoisily = (edge: number) => sendAs(noisy.key, edge, users);
+    const refusedBy = async (edge: number) => (await sendNoisily(edge)).status === 503;
+    await waitUntil(() => refusedBy(0), { what: 'a refusal', deadline: 60_000 });
+    await waitUntil(() => refusedBy(1), { what: 'a refusal of the other web process' });
+    for (let round = 0; round < 5; round++)
+      for (const edge of [0, 1]) {
+        const answer = await sendNoisily(edge);
+        expect(answer).toMatchObject({ ...refused, body: { ...refused.body, code: 'workspace_over_share' } });
+        expect(answer.headers.get('retry-after')).toBe('1');
+        expect((await sendAs(quiet.key, edge, [`quiet-${round}`])).status).toBe(201);
+      }
+    const { status, body } = await readiness(fleet);
+    expect([status, body.overload]).toEqual([200, undefined]);
+    expect(body.high_water.queue_depth.value).toBeGreaterThan(MARK / 2);
+    expect(await gauge(fleet, 'penstock_web_largest_backlog_ratio')).toBeGreaterThan(1);
+    await fleet.startWorker();
+    await waitUntil(async () => (await sendNoisily(0)).status === 201, { what: 'an answer of 201' });
+  });
+});
+
+describe("Redis has reached its share of maxmemory", () => {
   let fleet: Fleet;
   beforeAll(async () => {
     fleet = await startFleet('redis', {
@@ -129,6 +176,8 @@ describe('Redis has reached its share of maxmemory', () => {
     const used = Number(/used_memory:(\d+)/.exec(await redis.info('memory'))![1]);
     const most = used + 24 * 1024 * 1024;
     await redis.config('SET', 'maxmemory', String(most));
+    // By other data: a workspace alone would be refused for its share first.
+    await redis.setrange('other', Math.floor(0.62 * most - used), 'x');
     await waitUntil(async () => (await track(fleet, 75, 10)).status === 503, {
       what: 'a Redis with its share used',
     });
@@ -143,6 +192,7 @@ describe('Redis has reached its share of maxmemory', () => {
     expect(await gauge(fleet, 'penstock_high_water_over', 'redis_memory')).toBe(1);
     expect(await gauge(fleet, 'penstock_web_redis_memory_limit_ratio')).toBe(0.6);
 
+    await redis.del('other');
     await fleet.startWorker();
     await waitUntil(async () => (await track(fleet)).status === 201, { what: 'an answer of 201' });
     expect((await readiness(fleet)).body.high_water.redis_memory.over).toBe(false);

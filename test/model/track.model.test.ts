@@ -183,7 +183,7 @@ async function deliver(requests: AcceptedObject[][], workspaceId: string, how: C
         enqueue(
           { request_id: uuidv7(), workspace_id: workspaceId, accepted_at: new Date().toISOString() },
           objects,
-          0,
+          { bytes: 0 },
         ),
       ),
     );

@@ -43,10 +43,6 @@ test('accepts 100 objects of one user, and names the rejected ones after them', 
 // per second"
 test('has a smaller body limit, lower priority, and a limit and permission of its own', () => {
   expect(bulk).toMatchObject({ maxBytes: 2_097_152 });
-  expect(placeOf(bulk, false)).toBe('half-full queue');
-  expect([placeOf(usersTrack('service_id'), false), placeOf(usersTrack('service_id'), true)]).toEqual([
-    'queue',
-    'half-full queue',
-  ]);
+  expect([placeOf(bulk), placeOf(usersTrack('service_id'))]).toEqual(['half-full queue', 'queue']);
   expect(bulk).toMatchObject({ bucket: 'users.track.bulk', permission: 'users.track.bulk' });
 });

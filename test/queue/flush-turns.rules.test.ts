@@ -11,95 +11,90 @@ import {
   tagOf,
 } from '../../src/queue/lanes.ts';
 import { pack } from '../../src/queue/pack.ts';
-import { createFlood, createFlushTurns, createNeighbours, largeOwners } from '../../src/queue/turns.ts';
+import { FlushTurns, Neighbours, packablesOf } from '../../src/queue/turns.ts';
 
 const LIMITS = { objects: 16_000, bytes: 4_000_000 };
 const requests = (owner: string, count: number, objects = 75) =>
   Array.from({ length: count }, (_, number) => ({ owner, number, count: objects, bytes: objects * 100 }));
+const shared = { areThere: () => true };
 
 describe('a flush', () => {
   const filled = (...items: ReturnType<typeof requests>) => {
-    let now = 0;
-    const turns = createFlushTurns<(typeof items)[number]>(createNeighbours(() => now));
+    const turns = new FlushTurns<(typeof items)[number]>(shared);
     for (const item of items) turns.push(item);
-    return { turns, pass: (ms: number) => (now += ms) };
+    return turns;
   };
   const owners = (items: { owner: string }[]) => [...new Set(items.map(({ owner }) => owner))];
+  const countOf = (items: { owner: string }[], owner: string) =>
+    items.filter((item) => item.owner === owner).length;
 
-  test('with a flood waiting, the quiet workspace is in the next one, and the flood has its share', () => {
-    const { turns } = filled(...requests('flood', 200), ...requests('quiet', 1, 1));
-    const taken = turns.take(LIMITS);
-    expect(owners(taken)).toEqual(['flood', 'quiet']);
-    expect(taken.filter(({ owner }) => owner === 'flood')).toHaveLength(6);
+  test('gives a noisy workspace 500 objects, and takes what a quiet workspace has waiting', () => {
+    const taken = filled(...requests('noisy', 200), ...requests('quiet', 1, 1)).take(LIMITS);
+    expect(owners(taken)).toEqual(['noisy', 'quiet']);
+    expect(countOf(taken, 'noisy')).toBe(6);
   });
 
-  test('more floods than one flush has room for go round', () => {
-    const floods = Array.from({ length: 40 }, (_, number) => `flood-${number}`);
-    const { turns } = filled(...floods.flatMap((name) => requests(name, 40)), ...requests('quiet', 1, 1));
+  test('gives a workspace with large requests 500 KB', () => {
+    const large = requests('large', 200, 1).map((item) => ({ ...item, bytes: 10_240 }));
+    const taken = filled(...large, ...requests('quiet', 1, 1)).take(LIMITS);
+    expect([countOf(taken, 'large'), countOf(taken, 'quiet')]).toEqual([50, 1]);
+  });
+
+  test('serves workspaces that did not fit in it first in the next flush', () => {
+    const noisy = Array.from({ length: 40 }, (_, number) => `noisy-${number}`);
+    const turns = filled(...noisy.flatMap((name) => requests(name, 40)), ...requests('quiet', 1, 1));
     expect(owners(turns.take(LIMITS))).not.toContain('quiet');
     expect(owners(turns.take(LIMITS))).toContain('quiet');
   });
 
-  test('G3: what one workspace sends leaves in its order, however many flushes it takes', () => {
-    const { turns } = filled(...requests('flood', 50), ...requests('other', 50));
+  test('gives workspaces equal shares in the long run, whatever the size of their requests', () => {
+    const turns = filled(...requests('large', 100, 2000), ...requests('small', 20_000, 7));
+    const objects = new Map<string, number>();
+    for (let flush = 0; flush < 100; flush++)
+      for (const { owner, count } of turns.take(LIMITS))
+        objects.set(owner, (objects.get(owner) ?? 0) + count);
+    expect(Math.abs(objects.get('large')! - objects.get('small')!)).toBeLessThanOrEqual(2500);
+  });
+
+  test('G3: takes the requests of one workspace in their order, however many flushes it needs', () => {
+    const turns = filled(...requests('noisy', 50), ...requests('other', 50));
     const left: number[] = [];
     while (!turns.isEmpty())
-      left.push(...turns.take(LIMITS).flatMap(({ owner, number }) => (owner === 'flood' ? [number] : [])));
+      left.push(...turns.take(LIMITS).flatMap(({ owner, number }) => (owner === 'noisy' ? [number] : [])));
     expect(left).toEqual(Array.from({ length: 50 }, (_, number) => number));
   });
 
-  test('is all of a workspace that is alone, or has been for a while', () => {
-    const { turns, pass } = filled(...requests('alone', 200));
+  test('takes everything of a workspace that sends alone, or has for 10 s', () => {
+    let now = 0;
+    const neighbours = new Neighbours(() => now);
+    const turns = new FlushTurns(neighbours);
+    const push = (...items: ReturnType<typeof requests>) => {
+      for (const item of items) {
+        neighbours.meet(item.owner);
+        turns.push(item);
+      }
+    };
+    push(...requests('alone', 200));
     expect(turns.take(LIMITS)).toHaveLength(200);
-    turns.push(requests('other', 1)[0]!);
+    push(...requests('other', 1));
     turns.take(LIMITS);
-    for (const item of requests('alone', 200)) turns.push(item);
+    push(...requests('alone', 200));
     expect(turns.take(LIMITS)).toHaveLength(6);
     turns.takeAll();
-    pass(11_000);
-    for (const item of requests('alone', 200)) turns.push(item);
+    now += 11_000;
+    push(...requests('alone', 200));
     expect(turns.take(LIMITS)).toHaveLength(200);
   });
 
   test('takes a request that is larger than a flush may be, alone', () => {
-    const { turns } = filled(...requests('large', 1, 20_000), ...requests('quiet', 1, 1));
+    const turns = new FlushTurns<ReturnType<typeof requests>[number]>({ areThere: () => false });
+    for (const item of [...requests('large', 1, 20_000), ...requests('quiet', 1, 1)]) turns.push(item);
     expect(turns.take(LIMITS)).toHaveLength(1);
     expect(owners(turns.take(LIMITS))).toEqual(['quiet']);
   });
 });
 
 describe('envelopes of its own', () => {
-  const scene = () => {
-    let now = 0;
-    const flood = createFlood(() => now);
-    /** What is sent in a while, and a look at its end. */
-    const send = (counts: Record<string, number>, isPossible = true) => {
-      for (const [owner, count] of Object.entries(counts)) flood.count(owner, count);
-      now += 300;
-      flood.look(() => isPossible);
-    };
-    return { flood, send };
-  };
-
-  test('has who sends a large part while the workers are behind, and for a while after that', () => {
-    const { flood, send } = scene();
-    send({ flood: 5000, quiet: 1 }, false);
-    expect(flood.owners()).toEqual([]);
-    send({ flood: 5000, quiet: 1 });
-    expect(flood.owners()).toEqual(['flood']);
-    for (let looks = 0; looks < 16; looks++) send({ quiet: 1 });
-    expect(flood.owners()).toEqual(['flood']);
-    send({ quiet: 1 });
-    expect(flood.owners()).toEqual([]);
-  });
-
-  test('nobody has where a thousand send evenly, or where little is sent: they share envelopes', () => {
-    const { flood, send } = scene();
-    send(Object.fromEntries(Array.from({ length: 1000 }, (_, number) => [`w${number}`, 75])));
-    send({ one: 10, other: 90 });
-    expect(flood.owners()).toEqual([]);
-  });
-
   const sent = (workspace_id: string, apart: boolean) => ({
     ...{ request: { request_id: uuidv7(), workspace_id, accepted_at: 'now' }, bytes: 100, apart },
     objects: [
@@ -121,21 +116,21 @@ describe('envelopes of its own', () => {
     ]);
   });
 
-  test('are what a flush gives to who floods, and nothing is written into who waits', async () => {
+  test('hold 64 objects of a workspace in a flush with others, and nothing is written into what waits', async () => {
     const [noisy, one, two] = [uuidv7(), uuidv7(), uuidv7()];
-    const flood = { ...createFlood(), has: (owner: string) => owner === noisy, owners: () => [noisy] };
     const commit = createShardCommit(0, {
       ...{ producer: { add: async () => {} } as unknown as LaneProducer, placing: undefined },
-      ...{ options: { lanes: 1, maxEnvelopeObjects: 1000 }, neighbours: createNeighbours(), flood },
-      ...{ isBehind: () => false, lookForFlood() {}, fillsEnvelope: () => false, enter() {} },
+      ...{ options: { lanes: 1, maxEnvelopeObjects: 1000 }, neighbours: new Neighbours() },
+      ...{ isBehind: () => false, fillsEnvelope: () => false, enter() {} },
       settle: (batch, result) => {
         for (const { resolve } of batch) resolve(result as LaneEntry[]);
       },
     });
     const settled = [noisy, one, noisy, two].map((owner) => {
       const { request, objects, bytes } = sent(owner, false);
+      const count = owner === noisy ? 32 : 1;
       return new Promise<LaneEntry[]>((resolve, reject) =>
-        commit.enter(Object.freeze({ owner, request, objects, bytes, count: 1, resolve, reject })),
+        commit.enter(Object.freeze({ owner, request, objects, bytes, count, resolve, reject })),
       );
     });
     const [entries] = await Promise.all(settled);
@@ -147,15 +142,48 @@ describe('envelopes of its own', () => {
     );
   });
 
+  const waiting = (owner: string, count: number, bytes: number) => ({
+    ...{ owner, count, bytes, isAwaited: false, resolve() {}, reject() {} },
+    ...{ request: { request_id: uuidv7(), workspace_id: owner, accepted_at: 'now' }, objects: [] },
+  });
+  const apartIn = (loose: ReturnType<typeof waiting>[]) =>
+    packablesOf(loose).map(({ apart = false, alone = false }) => [apart, alone]);
+
   test('are those of a workspace that has 64 objects or 64 KB in a flush with others', () => {
-    const waiting = (owner: string, count: number, bytes: number) => ({
-      ...{ owner, count, bytes, resolve() {}, reject() {} },
-      ...{ request: { request_id: uuidv7(), workspace_id: owner, accepted_at: 'now' }, objects: [] },
-    });
     const small = [waiting('one', 63, 100), waiting('two', 1, 65_535)];
-    expect(largeOwners(small)).toEqual([]);
-    expect(largeOwners([...small, waiting('one', 1, 100), waiting('two', 1, 1)])).toEqual(['one', 'two']);
-    expect(largeOwners([waiting('one', 500, 100_000), waiting('one', 500, 100_000)])).toEqual([]);
+    expect(apartIn(small)).toEqual([
+      [false, false],
+      [false, false],
+    ]);
+    expect(apartIn([...small, waiting('one', 1, 100), waiting('two', 1, 1)])).toEqual(
+      Array(4).fill([true, false]),
+    );
+    expect(apartIn([waiting('one', 500, 100_000), waiting('one', 500, 100_000)])).toEqual(
+      Array(2).fill([false, false]),
+    );
+  });
+
+  test('are those of a request whose response waits, and its workspace stands apart', () => {
+    const awaited = { ...waiting('one', 1, 1), isAwaited: true };
+    expect(apartIn([waiting('one', 1, 1), awaited, waiting('two', 1, 1)])).toEqual([
+      [true, false],
+      [true, true],
+      [false, false],
+    ]);
+  });
+
+  test('G3: hold an awaited request alone, between what its workspace sent before and after it', () => {
+    const [one, two] = [uuidv7(), uuidv7()];
+    const before = [sent(one, true), sent(two, false), sent(one, true)];
+    const awaited = { ...sent(one, true), alone: true };
+    const after = [sent(one, true), sent(two, false), sent(one, true)];
+    const entries = pack([...before, awaited, ...after], 1, 1000);
+    expect(entries.map(({ envelope }) => envelope.requests.map(({ request_id }) => request_id))).toEqual([
+      [before[0], before[2]].map((packed) => packed!.request.request_id),
+      [before[1], after[1]].map((packed) => packed!.request.request_id),
+      [awaited.request.request_id],
+      [after[0], after[2]].map((packed) => packed!.request.request_id),
+    ]);
   });
 
   test('have ids in the order in which they were made, beside those of fences', () => {

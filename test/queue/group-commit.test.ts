@@ -1,5 +1,6 @@
+import { v7 as uuidv7 } from 'uuid';
 import { beforeAll, describe, expect, test } from 'vitest';
-import { laneOf, QueueUnavailable } from '../../src/queue/lanes.ts';
+import { laneOf } from '../../src/queue/lanes.ts';
 import { startUpkeep } from '../../workers/upkeep/upkeep.ts';
 import { waitUntil } from '../setup/fixtures.ts';
 import { createScene, LANES, log, people, type Scene, workspaceId } from './scene.ts';
@@ -62,10 +63,10 @@ describe.each(['redis', 'postgres'] as const)('the queue lives in %s', (kind) =>
   });
 
   test('G5: what is too much to hold is refused at once, while the rest waits for the queue', async () => {
-    const { send, pending } = await scene.begin({ maxPendingObjects: 1000 });
+    const { send, sendOf, pending } = await scene.begin({ maxPendingObjects: 1000 });
     const resume = await scene.stall();
-    const waiting = people(10).map((_, index) => send(index, people(100)));
-    await expect(send(10, ['one too many'])).rejects.toBeInstanceOf(QueueUnavailable);
+    const waiting = people(10).map((_, index) => sendOf(uuidv7(), index, people(100)));
+    await expect(send(10, ['one too many'])).rejects.toMatchObject({ limit: 'pending_objects' });
     // The others have not been given up either.
     expect(pending()).toBe(1000);
     await resume();
@@ -73,6 +74,26 @@ describe.each(['redis', 'postgres'] as const)('the queue lives in %s', (kind) =>
     expect(pending()).toBe(0);
     expect(await scene.everything()).toHaveLength(1000);
     await send(11, ['ann']);
+  });
+
+  test('G5: a workspace holds as much as is free: one alone half, two a third each, and room is left', async () => {
+    const { sendOf, pending } = await scene.begin({ maxPendingObjects: 900, maxPendingBytes: 1e6 });
+    const resume = await scene.stall();
+    const [one, other, quiet] = [uuidv7(), uuidv7(), uuidv7()];
+    const waiting = [1, 2, 3, 4].map((number) => sendOf(one, number, people(100)));
+    await expect(sendOf(one, 5, people(51))).rejects.toMatchObject({
+      ...{ name: 'QueueUnavailable', limit: 'share' },
+    });
+    waiting.push(...[6, 7].map((number) => sendOf(other, number, people(100))));
+    await expect(sendOf(other, 8, people(100))).rejects.toMatchObject({ limit: 'share' });
+    await expect(sendOf(one, 9, people(1))).rejects.toMatchObject({ limit: 'share' });
+    // A request of its own is accepted, however large, as long as there is room.
+    waiting.push(sendOf(quiet, 10, people(300)));
+    expect(pending()).toBe(900);
+    await resume();
+    await Promise.all(waiting);
+    expect(pending()).toBe(0);
+    await sendOf(one, 11, people(400));
   });
 
   test('G5: a queue that does not answer is given up, and everyone who waits is told', async () => {

@@ -90,13 +90,16 @@ export async function createScene(kind: QueueConnection['kind'], settings: Recor
       };
       const { enqueue, pending } = createGroupCommit(noting, { ...defaults, ...options });
       /** A request with one object of so many bytes for each user; its number is in the objects. */
-      const send = (number: number, users: string[], bytes = 100) =>
+      const send = (number: number, users: string[], bytes?: number) =>
+        sendFor({ owner: workspaceId, number, users, bytes });
+      const sendOf = (owner: string, number: number, users: string[]) => sendFor({ owner, number, users });
+      const sendFor = ({ owner, number, users, bytes = 100 }: SentBy) =>
         enqueue(
-          { request_id: `r${number}`, workspace_id: workspaceId, accepted_at: 'now' },
+          { request_id: `r${number}`, workspace_id: owner, accepted_at: 'now' },
           users.map((user, index) => objectOf({ user, number, index, bytes })),
-          users.length * bytes,
+          { bytes: users.length * bytes },
         );
-      return { adds, addedBytes, send, pending };
+      return { adds, addedBytes, send, sendOf, pending };
     },
 
     /** Keeps the queue from storing anything until the answer is called. */
@@ -124,6 +127,13 @@ export async function createScene(kind: QueueConnection['kind'], settings: Recor
 }
 
 export type Scene = Awaited<ReturnType<typeof createScene>>;
+
+interface SentBy {
+  owner: string;
+  number: number;
+  users: string[];
+  bytes?: number | undefined;
+}
 
 interface Sent {
   user: string;

@@ -19,7 +19,7 @@ const FOUND_BY: Readonly<Record<string, number>> = {
   'claims-what-is-applied': 1,
   'one-lane-in-two-transactions': 1,
   'finished-before-applied': 1,
-  'add-reported-too-early': 1,
+  'add-reported-too-early': 2,
 };
 
 const mutations = mutationsOf('memory');

@@ -39,6 +39,9 @@ applies. A request above the limit is answered with 429 and \`Retry-After\`, and
 \`Retry-After\` name the same second: the time at which the next request is allowed. Tokens refill evenly over the window. A request that is refused
 with 503 because of load uses no token.
 
+A rate limit counts requests, not their work. A workspace may have as much work waiting as is still free in the queue: one workspace alone fills half of the queue, two a
+third each. Above that, its requests get 503 with the code \`workspace_over_share\` ([limits](operations.md#when-there-is-too-much-to-do)). Other workspaces are not refused.
+
 ## Change a limit
 
 \`\`\`sh

@@ -1,7 +1,12 @@
 import { Registry } from 'prom-client';
 import { addProxyMetric } from '../../src/edge/copies.ts';
 import { addFleetMetrics, type FleetSources } from '../../src/edge/fleet-metrics.ts';
-import { createLoadShedding, highWaterMarks, type Loads } from '../../src/edge/load-shedding.ts';
+import {
+  addBacklogMetric,
+  createLoadShedding,
+  highWaterMarks,
+  type Loads,
+} from '../../src/edge/load-shedding.ts';
 import { createEdgeMetrics } from '../../src/edge/metrics.ts';
 import { readConfig } from '../../src/platform/config.ts';
 import {
@@ -24,7 +29,8 @@ import { createExportMetric } from '../../workers/sync/segment-exports.ts';
 const zero = () => 0;
 const loads: Loads = {
   depth: { waiting: zero, mostWaiting: zero, known: () => true },
-  memory: { usedPercent: zero, known: () => true },
+  memory: { usedPercent: zero, mostBytes: zero, known: () => true },
+  shares: { partOf: zero, bytesOf: zero },
   loop: { lag: zero },
   reading: { held: zero, small: { held: zero } },
   responses: { held: zero },
@@ -48,6 +54,7 @@ function addInstallationMetrics(registry: Registry): void {
 export function registries(): Record<ProcessName, Registry> {
   const web = createEdgeMetrics().registry;
   createLoadShedding(highWaterMarks(readConfig({}), loads), web);
+  addBacklogMetric(web, zero);
   addInstallationMetrics(web);
   addProxyMetric(web);
   const worker = createWorkerMetrics().registry;

@@ -269,8 +269,8 @@ class Simulation {
     const host = new Host(this.#world, `web ${number}.${this.#started++}`);
     const exports = this.#program.load(host);
     const { laneStore, links } = this.#openLanes(host, exports);
-    const { lanes, kind } = this.#plan.settings;
-    const queue = exports.startWeb({ laneStore, lanes, kind, timeout: ADD_TIMEOUT, log: silent });
+    const { lanes } = this.#plan.settings;
+    const queue = exports.startWeb({ laneStore, lanes, timeout: ADD_TIMEOUT, log: silent });
     this.#webs[number] = {
       ...{ role: 'web', number, host, links: { queue: links, database: [], receiver: [] } },
       running: { exports, queue },
@@ -399,7 +399,7 @@ class Simulation {
       const add = (tries: number): void => {
         const added: Promise<LaneEntry[]> = entries
           ? queue.add(entries, bytes)
-          : queue.enqueue(request, objects, bytes);
+          : queue.enqueue(request, objects, { bytes });
         added.then(
           () => answer(true),
           () => {

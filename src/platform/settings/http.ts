@@ -103,7 +103,7 @@ export const httpSettings = {
 export const loadSettings = {
   MAX_WAITING_ENVELOPES: integer({
     description:
-      'The maximum number of jobs that wait in the queue. Above it, requests that would add a job are answered with 503 until the number has fallen to 90 % of it. Bulk requests and a noisy workspace are refused at half of it, and an import stays below half of it.',
+      'The maximum number of jobs that wait in the queue. Above it, requests that would add a job are answered with 503 until the number has fallen to 90 % of it. Bulk requests are refused at half of it, and an import stays below half of it. A workspace is refused while it has more waiting than is free.',
     ...{ default: 20_000, minimum: 1, maximum: 10_000_000, unit: 'jobs' },
     example: '50000',
     readBy: ['web', 'cli'],
@@ -145,14 +145,14 @@ export const loadSettings = {
   }),
   MAX_PENDING_OBJECTS: integer({
     description:
-      'The maximum number of objects that one web process holds while it adds them to the queue. Above it, requests are answered with 503.',
+      'The maximum number of objects that one web process holds while it adds them to the queue. Above it, requests are answered with 503. A workspace may hold as many as are free.',
     ...{ default: 100_000, minimum: 225, maximum: 10_000_000, unit: 'objects' },
     example: '200000',
     readBy: ['web', 'cli'],
   }),
   MAX_PENDING_BYTES: integer({
     description:
-      'The maximum size of the objects that one web process holds while it adds them to the queue. Above it, requests are answered with 503. Must be at least MAX_BODY_BYTES.',
+      'The maximum size of the objects that one web process holds while it adds them to the queue. Above it, requests are answered with 503. A workspace may hold as much as is free. Must be at least MAX_BODY_BYTES.',
     ...{ default: 33_554_432, minimum: 1024, maximum: 1_073_741_824, unit: 'bytes' },
     example: '67108864',
     readBy: ['web', 'cli'],

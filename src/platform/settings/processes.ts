@@ -36,7 +36,7 @@ export const healthSettings = {
   }),
   MAX_ENVELOPE_AGE_MS: integer({
     description:
-      'The maximum age of the oldest job of a lane. If a job is older, /readyz of the workers answers 503, and /readyz of web and the log name the lane.',
+      'The maximum age of the oldest job of a lane. If a job is older, /readyz of the workers answers 503, and /readyz of web and the log name the lane. The backlog of one workspace that takes effect job by job does not count.',
     ...{ default: 60_000, minimum: 1000, maximum: 86_400_000, unit: 'ms' },
     example: '120000',
     readBy: ['web', 'worker'],

@@ -20,13 +20,12 @@ export { newId } from '../../../src/platform/ids.ts';
 export interface WebOptions {
   laneStore: LaneStore;
   lanes: number;
-  kind: 'redis' | 'postgres';
   timeout: number;
   log: Log;
 }
 
 /** The part of web that hands accepted objects to the lanes. */
-export function startWeb({ laneStore, lanes, kind, timeout, log }: WebOptions) {
+export function startWeb({ laneStore, lanes, timeout, log }: WebOptions) {
   let backlog = 0;
   setInterval(() => {
     void laneStore.waitingInShard(0).then(
@@ -42,7 +41,6 @@ export function startWeb({ laneStore, lanes, kind, timeout, log }: WebOptions) {
     maxPendingObjects: 100_000,
     maxPendingBytes: 64 * 1024 * 1024,
     backlog: () => backlog,
-    flushesAtOnce: kind === 'redis' ? 2 : 1,
   });
 }
 

@@ -1,0 +1,88 @@
+import { v7 as uuidv7 } from 'uuid';
+import { expect, test } from 'vitest';
+import type { LaneStore, StoredEnvelope } from '../../src/queue/lane-store.ts';
+import { envelopeId, tagOf } from '../../src/queue/lanes.ts';
+import { WaitingShares } from '../../src/queue/waiting-shares.ts';
+
+/** An envelope with objects of each workspace. */
+function envelopeOf(counts: Record<string, number>, bytes: number) {
+  const requests = Object.entries(counts).map(([workspace_id, count]) => ({
+    ...{ request_id: uuidv7(), workspace_id, accepted_at: 'now', count },
+  }));
+  return { id: envelopeId(Object.keys(counts)), bytes, data: { requests, objects: [] } };
+}
+
+/** A shard of one lane with these envelopes, of which a look sees the first 256. */
+function sceneOf(envelopes: ReturnType<typeof envelopeOf>[]) {
+  let reads = 0;
+  const store: Pick<LaneStore, 'layout' | 'sample' | 'read'> = {
+    layout: { shards: 1, lanes: 1 },
+    sample: async (_, most) => ({ waiting: envelopes.length, envelopes: envelopes.slice(0, most) }),
+    read: async (_, ids) => {
+      reads += ids.length;
+      return ids.map((id): StoredEnvelope => ({ ...envelopes.find((one) => one.id === id)!, timestamp: 0 }));
+    },
+  };
+  return { shares: new WaitingShares(store), reads: () => reads };
+}
+
+/** Two workspaces whose envelopes have the same tag. */
+function sameTags(): [string, string] {
+  const known = new Map<string, string>();
+  for (;;) {
+    const id = uuidv7();
+    const other = known.get(tagOf(id));
+    if (other) return [other, id];
+    known.set(tagOf(id), id);
+  }
+}
+
+test('the work of a workspace is the part of the bytes that its envelopes take', async () => {
+  const [noisy, quiet] = [uuidv7(), uuidv7()];
+  const { shares } = sceneOf([
+    ...Array.from({ length: 90 }, () => envelopeOf({ [noisy]: 75 }, 1000)),
+    ...Array.from({ length: 10 }, () => envelopeOf({ [quiet]: 1 }, 1000)),
+  ]);
+  await shares.look(0);
+  expect(shares.partOf(noisy, 0)).toBeCloseTo(0.9);
+  expect(shares.partOf(quiet, 0)).toBeCloseTo(0.1);
+  expect(shares.bytesOf(noisy, 0)).toBeCloseTo(90_000);
+  expect(shares.largestPart(0)).toBeCloseTo(0.9);
+  expect(shares.partOf(uuidv7(), 0)).toBe(0);
+});
+
+test('a sample stands for all envelopes that wait', async () => {
+  const noisy = uuidv7();
+  const { shares, reads } = sceneOf(Array.from({ length: 1024 }, () => envelopeOf({ [noisy]: 75 }, 1000)));
+  await shares.look(0);
+  expect(shares.bytesOf(noisy, 0)).toBeCloseTo(1_024_000);
+  expect(reads()).toBe(4);
+});
+
+test('an envelope of several workspaces counts for each by its objects', async () => {
+  const [one, other] = [uuidv7(), uuidv7()];
+  const { shares } = sceneOf([envelopeOf({ [one]: 3, [other]: 1 }, 1000)]);
+  await shares.look(0);
+  expect([shares.partOf(one, 0), shares.partOf(other, 0)]).toEqual([0.75, 0.25]);
+});
+
+test('a workspace is not charged for another one whose envelopes have the same tag', async () => {
+  const [noisy, quiet] = sameTags();
+  const { shares } = sceneOf(Array.from({ length: 100 }, () => envelopeOf({ [noisy]: 75 }, 1000)));
+  await shares.look(0);
+  expect(shares.partOf(noisy, 0)).toBe(1);
+  expect(shares.partOf(quiet, 0)).toBe(0);
+});
+
+test('an envelope is read once, and what is gone or has no requests counts for nobody', async () => {
+  const noisy = uuidv7();
+  const { shares, reads } = sceneOf([
+    envelopeOf({ [noisy]: 1 }, 1000),
+    { ...envelopeOf({ [noisy]: 1 }, 1000), id: 'by-hand', data: { requests: [], objects: [] } },
+  ]);
+  for (let look = 0; look < 3; look++) await shares.look(0);
+  expect(reads()).toBe(2);
+  expect(shares.partOf(noisy, 0)).toBe(0.5);
+  shares.forget(0);
+  expect(shares.partOf(noisy, 0)).toBe(0);
+});
