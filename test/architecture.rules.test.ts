@@ -53,7 +53,17 @@ const rooms: Record<string, string[]> = {
   ],
   board: [
     ...['errors', 'generated', 'platform', 'schemas', 'profile', 'jobs'],
-    ...['preferences', 'integrations', 'store', 'queue', 'processes', 'operations', 'resources', 'streams', 'checks'],
+    ...[
+      'preferences',
+      'integrations',
+      'store',
+      'queue',
+      'processes',
+      'operations',
+      'resources',
+      'streams',
+      'checks',
+    ],
   ],
   admin: [
     ...['platform', 'schemas', 'profile', 'jobs', 'integrations', 'generated'],

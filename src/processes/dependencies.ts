@@ -163,7 +163,11 @@ export function watchDependencies({
 
   function logChanges(confirmed: Lack[], now: number): void {
     for (const { name, reason } of confirmed) {
-      const one = logStates.get(name) ?? { since: now, next: now, repeat: backOff(REPEAT_MS, LONGEST_REPEAT_MS) };
+      const one = logStates.get(name) ?? {
+        since: now,
+        next: now,
+        repeat: backOff(REPEAT_MS, LONGEST_REPEAT_MS),
+      };
       if (one.until !== undefined) one.since = now;
       one.until = undefined;
       logStates.set(name, one);

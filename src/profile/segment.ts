@@ -240,9 +240,7 @@ function toLowerCaseText(value: Json | undefined): Json | undefined {
 function requireOnly(filter: Object_, allowed: string[], position: string): void {
   for (const word of Object.keys(filter))
     if (!allowed.includes(word))
-      throw new InvalidDefinition(
-        `${position}: '${word.slice(0, 60)}' cannot be used with '${allowed[0]}'`,
-      );
+      throw new InvalidDefinition(`${position}: '${word.slice(0, 60)}' cannot be used with '${allowed[0]}'`);
 }
 
 /** Standard attributes that do not identify a user. */

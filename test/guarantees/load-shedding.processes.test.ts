@@ -159,7 +159,7 @@ describe.each(backends)('one workspace sends more than workers apply; queue on %
   });
 });
 
-describe("Redis has reached its share of maxmemory", () => {
+describe('Redis has reached its share of maxmemory', () => {
   let fleet: Fleet;
   beforeAll(async () => {
     fleet = await startFleet('redis', {

@@ -69,9 +69,7 @@ describe('the user of a row', () => {
   });
 
   test('half an alias is rejected', () => {
-    expect(judged({ identifiers: { alias_name: 'a' }, payload: {} })).toBe(
-      'ALIAS_NAME requires ALIAS_LABEL',
-    );
+    expect(judged({ identifiers: { alias_name: 'a' }, payload: {} })).toBe('ALIAS_NAME requires ALIAS_LABEL');
     expect(judged({ identifiers: { alias_label: 'a' }, payload: {} })).toBe(
       'ALIAS_LABEL requires ALIAS_NAME',
     );

@@ -66,7 +66,7 @@ async function enqueue(
   await recordAudit(services.database.pool, actor, [
     { ...entry, subject, workspaceId: workspace.id, detail },
   ]);
-  await services.queue.enqueue(request, objects, JSON.stringify(objects).length);
+  await services.queue.enqueue(request, objects, { bytes: JSON.stringify(objects).length });
   const { log } = services;
   log.info(
     { request_id: requestId, account_id: viewer.accountId, action: entry.action },
