@@ -53,22 +53,12 @@ const rooms: Record<string, string[]> = {
   ],
   board: [
     ...['errors', 'generated', 'platform', 'schemas', 'profile', 'jobs'],
-    ...[
-      'preferences',
-      'integrations',
-      'store',
-      'queue',
-      'processes',
-      'operations',
-      'resources',
-      'streams',
-      'checks',
-    ],
+    ...['preferences', 'integrations', 'store', 'queue', 'processes', 'operations', 'resources', 'checks'],
   ],
   admin: [
     ...['platform', 'schemas', 'profile', 'jobs', 'integrations', 'generated'],
     ...['store', 'queue', 'embedded', 'processes', 'operations', 'import', 'object-store', 'export'],
-    ...['retention', 'resources', 'streams', 'checks'],
+    ...['retention', 'resources', 'checks'],
   ],
   start: [
     'admin',

@@ -88,6 +88,7 @@ const oneSided: Record<string, string> = {
   'invitations.revoke': 'penstock accounts invite replaces the link',
   'accounts.change': 'the identity provider changes accounts',
   'phone_numbers.mark_invalid': 'providers report invalid numbers, not people',
+  'processes.forget': 'a silent process leaves the list of the console by itself after an hour',
   'preference_links.revoke': 'an operator revokes links after a leak',
   'queue.confirm_loss': 'an operator confirms a loss after checking the stores',
   'queue.set_lanes': 'needs a restart of all processes',

@@ -241,14 +241,14 @@ const cases: Case[] = (
       lossOf('empty'),
       'queue-lost',
       'critical',
-      /^Redis came back empty, .* is lost\.$/,
+      /^Redis came back empty, .* are lost\.$/,
     ],
     [
       'Redis went back',
       lossOf('behind'),
       'queue-lost',
       'critical',
-      /^Redis came back with less than it held: .* is lost\.$/,
+      /^Redis came back with less than it held: .* are lost\.$/,
     ],
     [
       'connections are used up',

@@ -36,7 +36,7 @@ describe('columns', () => {
   test.each([
     ['PAYLOAD EXTERNAL_ID', 'there is no column UPDATED_AT'],
     ['UPDATED_AT EXTERNAL_ID', 'there is no column PAYLOAD'],
-    ['UPDATED_AT PAYLOAD', 'there is no column with an identifier'],
+    ['UPDATED_AT PAYLOAD', 'no column has an identifier'],
     ['UPDATED_AT PAYLOAD ALIAS_NAME', 'ALIAS_NAME with ALIAS_LABEL'],
     ['UPDATED_AT PAYLOAD email EMAIL', 'there are several columns EMAIL'],
   ])('%s: %s', (names, rule) => {

@@ -58,8 +58,8 @@ describe('a control belongs to the form that a browser sends it with', () => {
 
 describe('a page whose choices would not be submitted is reported', () => {
   test.each([
-    ['a field in no form', box(NEWS), `the field ${NEWS} stands in no form`],
-    ['a field that names a missing form', form('') + box(NEWS, 'form="f"'), 'stands in no form'],
+    ['a field in no form', box(NEWS), `the field ${NEWS} is outside of every form`],
+    ['a field that names a missing form', form('') + box(NEWS, 'form="f"'), 'is outside of every form'],
     ['a form that is not posted', `<form action="${URL}">${box(NEWS)}</form>`, 'must have method="post"'],
     [
       'a form for another page',

@@ -75,7 +75,7 @@ describe('an invalid filter is rejected with its position and rule', () => {
       "it must be 'subscribed' or 'unsubscribed' or 'opted_in'",
     ],
     ['a text that no row can contain', { event: 'a\u0000b' }, 'definition.event is not valid'],
-    ['too deep', nested(7), 'filters stand in each other more than 5 deep'],
+    ['too deep', nested(7), 'filters are nested more than 5 deep'],
     ['too many', { any: Array(51).fill({ event: 'read' }) }, 'there are more than 50 filters'],
     [
       'false for a purchase',

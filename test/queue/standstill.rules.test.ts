@@ -24,7 +24,11 @@ describe('a fleet stands still', () => {
       { workers: false, active: 1 },
       /no worker is running/,
     ],
-    ['workers are there and take nothing', { workers: true, active: 0 }, /workers are running and take none/],
+    [
+      'workers are there and take nothing',
+      { workers: true, active: 0 },
+      /workers are running but take no jobs/,
+    ],
   ])('when %s', async (_, { workers, active }, reason) => {
     const { lookTwice } = scene(workers);
     expect(await lookTwice(['a'], active)).toBe(true);
