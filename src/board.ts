@@ -11,19 +11,19 @@ import type { QueueLoss } from './store/installation.ts';
 import { openDatabase } from './store/open-database.ts';
 import { BOARD_CONNECTIONS } from './store/pool-sizes.ts';
 
-/** Milliseconds that a page waits for Postgres. */
-const PATIENCE = { connection: 3000, statement: 8000 };
+/** Milliseconds that a page waits for a connection to Postgres, and for a statement. */
+const POSTGRES_TIMEOUTS = { connection: 3000, statement: 8000 };
 
-/** The process `board`: the console, and Bull Board over the queues, behind a sign-in. */
+/** Starts the process `board`: the console, and Bull Board for the queues. Both require a sign-in. */
 async function main(host: Host): Promise<void> {
-  // Whoever signs in as BOARD_USER gets in without it.
+  // The console starts before Postgres is available, because BOARD_USER can sign in without Postgres.
   const { id, config, log, database, connection, services } = await openProcess(
     { host, name: 'board' },
     (url, { DATABASE_POOL_SIZE }) =>
       openDatabase(url, Math.min(BOARD_CONNECTIONS, DATABASE_POOL_SIZE), {
-        patience: PATIENCE,
-        // Who waits no longer leaves nothing behind that goes on.
-        session: { statement_timeout: PATIENCE.statement },
+        patience: POSTGRES_TIMEOUTS,
+        // Postgres cancels a statement when the page stops waiting for it.
+        session: { statement_timeout: POSTGRES_TIMEOUTS.statement },
       }),
   );
   const { pool } = database;
@@ -38,8 +38,8 @@ async function main(host: Host): Promise<void> {
   let clockSkew: () => number | undefined = () => undefined;
   const { placing } = lanes;
   services.push({ name: 'producer', stop: lanes.stop });
-  const unknown = () => Promise.reject(new QueueUnavailable('the number of lanes is not known yet'));
-  let producer: LaneProducer = { add: unknown, ...(placing && { placing: { ...placing, addTo: unknown } }) };
+  const refuse = () => Promise.reject(new QueueUnavailable('the number of lanes is not known yet'));
+  let producer: LaneProducer = { add: refuse, ...(placing && { placing: { ...placing, addTo: refuse } }) };
   const board = await startBoard({
     ...{ config, account, connection, database, lacking, log },
     rejectsWrites: () => rejectsWrites(),
@@ -54,7 +54,7 @@ async function main(host: Host): Promise<void> {
   });
   services.push(board);
   log.info({ url: board.url }, 'ready');
-  // Not a log line: it must be seen at every log level, and be copied without quotes.
+  // Printed instead of logged, so that it appears at every log level and can be copied without quotes.
   if (!config.BOARD_PASSWORD) {
     const line = `Console: ${board.url}  user: ${account.user}  password: ${password}`;
     process.stdout.write(`${line}  (until the next start; BOARD_PASSWORD sets one)\n`);

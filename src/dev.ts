@@ -33,17 +33,17 @@ const SYNC_DELAY_MS = 1000;
  * @returns the exit code
  */
 export async function dev(options: DevOptions): Promise<number> {
-  // Checked before a folder is created.
+  // Validate the options before a folder is created.
   const checked = readDevConfig(options, '.penstock');
   const seed = options.seed === undefined ? undefined : readSeedFile(options.seed);
   const log = createLog('start', checked.LOG_LEVEL, { format: checked.LOG_FORMAT, to: 2 });
   const end = endOfStart(log);
-  // A program that started this one with a channel has ended.
+  // The channel closes when the program that started this one exits.
   process.once('disconnect', () => process.kill(process.pid, 'SIGTERM'));
   const home = await folders.make();
   let postgres: EmbeddedPostgres | undefined;
   const logs: Log[] = [];
-  /** Aborted when sync is needed at once, or nothing is. */
+  /** Aborted when sync must start immediately, or when the program ends. */
   const wanted = new AbortController();
   end.signal.addEventListener('abort', () => wanted.abort(), { once: true });
   let noteStarted = () => {};
@@ -80,8 +80,8 @@ export async function dev(options: DevOptions): Promise<number> {
           return seedDefinitions(stores.database, config);
         },
       },
-      // Nothing is kept, so no service has to finish anything.
-      stopAtEnd: (_services, own) => void logs.push(own),
+      // All data is removed at the end, so services do not have to finish their work.
+      stopAtEnd: (_services, mainLog) => void logs.push(mainLog),
     };
     const run = (name: string, from = mains) =>
       from.get(name)!(host).catch((error: Error) => end.because(`${name}: ${error.message}`, 1));
@@ -92,7 +92,7 @@ export async function dev(options: DevOptions): Promise<number> {
     });
     if (seed !== undefined && !end.signal.aborted) await applySeed(seed, config);
     if (!end.signal.aborted) greet(config, options);
-    // The first requests of a test do not wait until the modules of sync are loaded.
+    // Load sync after a delay, so that loading its modules does not slow down the first requests of a test.
     await rest(SYNC_DELAY_MS, wanted.signal);
     if (end.signal.aborted) return await end.asked;
     const loaded = await collectMains(() => import('../workers/sync.ts'));
@@ -104,8 +104,8 @@ export async function dev(options: DevOptions): Promise<number> {
     throw error;
   } finally {
     end.over();
-    // The services would report that Postgres has stopped.
-    for (const one of logs) one.level = 'silent';
+    // The services are still running, and would log errors because Postgres stops.
+    for (const mainLog of logs) mainLog.level = 'silent';
     await postgres?.stop();
     await rm(home, { recursive: true, force: true });
     await folders.tidy();
@@ -159,8 +159,8 @@ function readSeedFile(file: string): { file: string; text: string } {
 }
 
 /**
- * Applies the seed of the command line, and keeps the result as a snapshot.
- * @throws {ConfigError} naming the positions that were refused
+ * Applies the file of `--seed`, and keeps the result as the snapshot `seed`.
+ * @throws {ConfigError} if the seed is refused. The message lists the refused positions
  */
 async function applySeed({ file, text }: { file: string; text: string }, config: Config): Promise<void> {
   const control = async (path: string, body: string) => {

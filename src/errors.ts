@@ -1,22 +1,22 @@
 import type { Refusal, RefusalCause } from './profile/refusal.ts';
 
-/** An error that a caller can get. */
+/** The texts and the status of an error that an API client can get. */
 interface CatalogueEntry {
   status: number;
-  /** The text of the specification, or of services that speak the same protocol. Clients match on it. */
+  /** The text in the specification, or in services with the same API. Clients compare it. */
   message: string;
-  /** Stable. Absent in errors of SCIM, whose body has the form of RFC 7644. */
+  /** Stable code for clients. Absent in SCIM errors, whose body has the form of RFC 7644. */
   code?: string;
-  /** Shown in `detail` if the place that refuses has no values of its own to give. */
+  /** The first sentence of `detail`, unless the code that refuses the request gives a sentence with values. */
   meaning?: string;
-  /** The end of `detail`. */
+  /** What the client can do: the end of `detail`. */
   remedy?: string;
-  /** Stored for an element that this error refuses; absent if the error never refuses a single element. */
+  /** Reason and field that are stored for a refused element. Absent if the error never refuses a single element. */
   cause?: RefusalCause;
 }
 
 /**
- * Every error that a caller can get, by status. docs/errors.md is generated from the codes, meanings and remedies.
+ * Every error that a client can get, by status. docs/errors.md is generated from the codes, meanings and remedies.
  */
 export const errors = {
   malformedRequest: {
@@ -570,11 +570,11 @@ export const errors = {
 
 export type ErrorName = keyof typeof errors;
 
-/** What the code that refuses a request adds to the entry of the catalogue. */
+/** Values that the code that refuses a request adds to the catalogue entry. */
 interface ErrorOptions {
   /** Replaces the message of the entry. */
   message?: string;
-  /** Follows the message of the entry. */
+  /** Appended to the message of the entry. */
   suffix?: string;
   /** One sentence with the value and the limit; replaces the meaning of the entry in `detail`. */
   fact?: string | undefined;
@@ -583,7 +583,10 @@ interface ErrorOptions {
   rejected?: readonly Rejection[];
 }
 
-/** Ends a request with an entry of the catalogue. It has no stack: making one would take longer than the refusal itself. */
+/**
+ * Ends a request with the error of a catalogue entry. It has no stack trace, because creating one would take longer than
+ * the rest of the refusal.
+ */
 export class ApiError extends Error {
   override name = 'ApiError';
   readonly status: number;
@@ -613,14 +616,14 @@ function withSuffix(message: string, suffix: string): string {
   return isSentence ? `${message} (${suffix})` : `${message}: ${suffix}`;
 }
 
-/** The members beside `message` in the body of an error; none in an error of SCIM. */
+/** Returns the members of an error body other than `message`. Undefined for an error of SCIM. */
 export function explain(entry: ErrorName, fact?: string): { code: string; detail: string } | undefined {
   const { code, meaning, remedy }: CatalogueEntry = errors[entry];
   if (code === undefined) return undefined;
   return { code, detail: `${fact ?? meaning} ${remedy}` };
 }
 
-/** The body of an error that has no more than its entry. */
+/** Returns the body of the error of a catalogue entry. */
 export function errorBodyOf(
   entry: ErrorName,
   fact?: string,
@@ -639,7 +642,7 @@ export class BadRequest extends ApiError {
   }
 }
 
-/** Returns the refusal of a single element by an entry. */
+/** Returns the refusal of a single element for the reason of a catalogue entry. */
 export function refusalBy(entry: ErrorName): Refusal {
   const { message, cause = { reason: 'invalid', field: '' } }: CatalogueEntry = errors[entry];
   return { ...cause, error: message };
@@ -650,7 +653,10 @@ export function refusalOf(error: ApiError): Refusal {
   return error instanceof BadRequest ? error.refusal : { ...refusalBy(error.entry), error: error.message };
 }
 
-/** An entry of `errors` or `warnings` in an answer. A type, since JSON has it as a member. */
+/**
+ * An entry of `errors` or `warnings` in a response body. A type alias, because TypeScript does not assign an interface to
+ * the type of JSON objects.
+ */
 export type RejectionEntry = {
   /** The field and the rule. */
   type: string;
@@ -660,7 +666,7 @@ export type RejectionEntry = {
   index: number;
 };
 
-/** An element of a request's array that cannot be applied. */
+/** An element of an array in the request that cannot be applied. */
 export interface Rejection extends RejectionEntry, RefusalCause {}
 
 export function rejectionOf(
@@ -670,7 +676,7 @@ export function rejectionOf(
   return { type: error, input_array, index, reason, field };
 }
 
-/** Returns the entries that an answer has for refused elements. */
+/** Returns the entries of a response for refused elements. */
 export function entriesOf(rejected: readonly Rejection[]): RejectionEntry[] {
   return rejected.map(({ type, input_array, index }) => ({ type, input_array, index }));
 }

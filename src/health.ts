@@ -2,11 +2,12 @@ import { readConfig } from './platform/config.ts';
 import { reachable } from './platform/lifecycle.ts';
 import { withTimeLimit } from './platform/time-limit.ts';
 
-const PATIENCE_MS = 3000;
+const TIMEOUT_MS = 3000;
 
 /**
- * `node dist/src/health.js web`, for container engines: exits 0 when that process of the same container
- * answers, otherwise 1 with one line that says why. The image has no curl.
+ * Health check for container engines, because the image has no curl. For example, `node dist/src/health.js web`
+ * requests `/healthz` of the process `web` in the same container. Exits with 0 if the response is 2xx. Otherwise,
+ * for example after 3 s without a response, it prints one line with the reason and exits with 1.
  */
 const config = readConfig();
 const processes: Record<string, { host: string; port: number; setting: string }> = {
@@ -22,8 +23,8 @@ async function check(name: string): Promise<void> {
   const { host, port, setting } = process;
   if (port === 0) throw new Error(`${setting} is 0: there is no port to ask`);
   const url = `http://${reachable(host)}:${port}/healthz`;
-  const ask = (signal: AbortSignal) => fetch(url, { signal });
-  const response = await withTimeLimit({ milliseconds: PATIENCE_MS }, ask).catch((error: Error) => {
+  const request = (signal: AbortSignal) => fetch(url, { signal });
+  const response = await withTimeLimit({ milliseconds: TIMEOUT_MS }, request).catch((error: Error) => {
     throw new Error(
       `${url} does not answer: ${(error.cause as Error | undefined)?.message ?? error.message}`,
     );

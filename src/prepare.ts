@@ -10,8 +10,9 @@ import { readSpread, SILENCE_MS } from './store/installation.ts';
 import { openDatabase } from './store/open-database.ts';
 
 /**
- * The step of `npm start` before its processes run: creates the tables and the first workspace with its API key, and follows
- * LANES and SHARDS. It is a process of its own, because the code that it loads takes 60 MB, and `npm start` runs on.
+ * Prepares an installation before `npm start` runs its processes: migrates the database, changes the number of lanes and
+ * shards to LANES and SHARDS, and creates the first workspace with its API key. It runs in its own process, because its
+ * code takes 60 MB of memory, and `npm start` runs as long as the service.
  */
 async function prepare(): Promise<Prepared> {
   const config = readConfig();
@@ -23,7 +24,7 @@ async function prepare(): Promise<Prepared> {
   const url = databaseUrl(config);
   const database = openDatabase(url, 1);
   try {
-    await followLanes({ config, databaseUrl: url, database }, log);
+    await applyLanes({ config, databaseUrl: url, database }, log);
     const { apiKey } = await bootstrap(database, config);
     return { migrations: applied.length, apiKey };
   } finally {
@@ -32,16 +33,17 @@ async function prepare(): Promise<Prepared> {
 }
 
 /**
- * All processes of this machine are about to start with LANES and SHARDS: an installation that is idle follows them.
- * @throws {Refusal} when its lanes still hold something, or somebody else works them
+ * Changes the lanes and shards of an installation to LANES and SHARDS, with which all processes are about to start. A new
+ * installation has no lanes yet, and gets them from its first process.
+ * @throws {Refusal} if the lanes still hold jobs, or if another process still runs after SILENCE_MS + 5 s
  */
-async function followLanes(installation: Installation, log: Log): Promise<void> {
+async function applyLanes(installation: Installation, log: Log): Promise<void> {
   const { LANES, SHARDS } = installation.config as Config;
   const spread = await readSpread(installation.database.pool);
   if (spread === undefined) return;
   const before = spread.lanes / spread.shards;
   if (before === LANES && spread.shards === SHARDS) return;
-  // Processes of an earlier start that was killed count as there for a while.
+  // Processes that were killed count as running until SILENCE_MS after their last heartbeat.
   const wait = SILENCE_MS / 1000 + 5;
   const what =
     before === LANES
@@ -52,12 +54,12 @@ async function followLanes(installation: Installation, log: Log): Promise<void> 
   log.info({ lanes: LANES, before }, 'number of lanes changed');
 }
 
-/** Sends the result to `npm start`, and exits then. */
+/** Sends the result to `npm start`, and then exits. */
 function finish(prepared: Prepared | Failure): void {
   process.send?.(prepared, () => process.exit(0));
 }
 
 process.once('disconnect', () => process.exit(1));
-// Ctrl-C reaches this process as well. A migration that has begun is finished.
+// Ctrl-C also sends SIGINT to this process. Ignore it, so that a migration in progress is finished.
 process.on('SIGINT', () => {});
 prepare().then(finish, (error: unknown) => finish({ failure: describeFailure(error) }));

@@ -11,9 +11,9 @@ import { openDatabase } from './store/open-database.ts';
 import { forgetProcesses, SILENT_SECONDS } from './store/processes.ts';
 
 /**
- * The step before a new version runs. Brings the tables of `DATABASE_URL` up to date, distributes them where
- * `DISTRIBUTE` says so, and makes the first workspace where there is none. It exits 0; otherwise with 1, and one line
- * that says why.
+ * Runs the process `release`, which must succeed before processes of a new version start: migrates the database of
+ * `DATABASE_URL`, distributes its tables if `DISTRIBUTE` is `citus`, and creates the first workspace if none exists.
+ * The process exits with 0. After an error, it prints one line with the reason and exits with 1.
  */
 async function release(): Promise<void> {
   const config = readConfig();
@@ -31,7 +31,7 @@ async function release(): Promise<void> {
   log.info({ migrations: applied.length }, 'migrated');
   await forgetEarlier(config, log);
   await distributeTables(config, log);
-  const apiKey = await makeFirstWorkspace(config);
+  const apiKey = await createFirstWorkspace(config);
   if (apiKey) log.info('created the workspace default');
   if (apiKey && !config.BOOTSTRAP_API_KEY) {
     process.stdout.write(
@@ -40,8 +40,7 @@ async function release(): Promise<void> {
   }
 }
 
-/** Once distributed, tables that a migration has made are as well, whatever the setting says. */
-/** Removes processes that a restored backup lists: they belong to an earlier present of the installation. */
+/** Removes processes that a restored backup lists: they ran before the backup was restored. */
 async function forgetEarlier(config: Config, log: Log): Promise<void> {
   await withPool(directDatabaseUrl(config), async (pool) => {
     const forgotten = await forgetProcesses(pool, SILENT_SECONDS);
@@ -49,6 +48,10 @@ async function forgetEarlier(config: Config, log: Log): Promise<void> {
   });
 }
 
+/**
+ * Distributes the tables that are not distributed yet. If the tables of the database were distributed before, this
+ * includes tables that a migration created since then, whatever `DISTRIBUTE` is.
+ */
 async function distributeTables(config: Config, log: Log): Promise<void> {
   await withPool(directDatabaseUrl(config), async (pool) => {
     if (config.DISTRIBUTE !== 'citus' && !(await isDistributed(pool))) return;
@@ -66,7 +69,8 @@ async function withPool(url: string, work: (pool: Pool) => Promise<void>): Promi
   }
 }
 
-async function makeFirstWorkspace(config: Config): Promise<string | undefined> {
+/** Returns the API key if the workspace was created now. */
+async function createFirstWorkspace(config: Config): Promise<string | undefined> {
   const database = openDatabase(directDatabaseUrl(config), 1);
   try {
     const { apiKey } = await bootstrap(database, config);

@@ -27,8 +27,8 @@ import {
 } from './start/processes.ts';
 
 /**
- * Runs `npm start`, which is everything on one machine: starts the missing parts, migrates, runs the
- * processes of the Procfile until it is stopped, and then stops everything in order.
+ * Runs `npm start`, which runs Penstock on one machine: starts the embedded Postgres if `DATABASE_URL` is empty, migrates,
+ * runs the processes of the Procfile until a signal or an error, and then stops the processes before Postgres.
  * @returns the exit status
  */
 async function start(): Promise<number> {
@@ -43,8 +43,8 @@ async function start(): Promise<number> {
   void warnIfRedisIsDown(config, log);
   try {
     if (config.DEPLOYMENT_FORM === 'embedded') {
-      // Without a database there was no earlier start whose processes may still use the ports, so there is no
-      // wait for them.
+      // If there is no database yet, no processes of an earlier start can still use the ports, so the claim does not
+      // wait for the ports.
       if (!hasEmbeddedPostgres(config.DATA_DIR)) {
         await claimPorts(config, 0);
         log.info({ data_dir: config.DATA_DIR }, 'creating the database of the first start');
@@ -101,16 +101,16 @@ interface RunOptions {
   log: Log;
 }
 
-/** Runs the processes and prints the banner when they are ready. @returns a function that stops them. */
+/** Starts the processes and prints the banner when they are ready. @returns a function that stops the processes */
 function run({ config, ports, apiKey, end, log }: RunOptions): () => Promise<void> {
   const password = config.BOARD_PASSWORD || randomBytes(12).toString('base64url');
   const procfile = readFileSync(path.join(packageRoot, 'Procfile'), 'utf8');
   let ready = false;
   const stop = startProcesses({
-    // `release` migrates and creates the first workspace, which has been done.
+    // `runPreparation` has already done the work of `release`.
     lines: parseProcfile(procfile).filter(({ name }) => name !== 'release'),
     env: environmentWith({
-      // The processes of the embedded form find Postgres and the key in DATA_DIR, as the command line does.
+      // Processes of the embedded form read the address of Postgres and the integration key from DATA_DIR.
       DEPLOYMENT_FORM: config.DEPLOYMENT_FORM,
       DATABASE_POOL_SIZE: String(poolSizeWithin(config)),
       PORT: String(ports.PORT),

@@ -42,7 +42,7 @@ export interface Settled {
   settled: boolean;
   /** Objects that were accepted and could not be applied. */
   dead_letters: Record<string, unknown>[];
-  /** Objects that a response reported as wrong since the last reset, each with its reason in `type`. */
+  /** Objects that responses reported as invalid since the last reset, each with the reason in `type`. */
   rejected: {
     request_id: string;
     operation: string;
@@ -111,7 +111,7 @@ export interface ClockState {
   frozen: boolean;
 }
 
-/** Changes the time in `penstock dev`. What is due at the new time happens before the promise resolves. */
+/** Changes the time in `penstock dev`. Work that is due at the new time is done before the promise resolves. */
 export interface Clock {
   get(): Promise<ClockState>;
   /** Sets the time, for example to `2027-01-31T12:00:00Z`. */
@@ -174,7 +174,7 @@ const OUTPUT_MS = 1000;
 /** Lines of output in messages. */
 const SHOWN_LINES = 20;
 
-// Tests often replace the globals by fakes.
+// Keep the original functions, because tests often replace these globals by fakes.
 const { fetch, setTimeout, clearTimeout } = globalThis;
 
 /** Starts `penstock dev` and waits until it accepts requests. */
@@ -271,7 +271,7 @@ function readConnection(line: string): PenstockConnection {
   };
 }
 
-/** Lets this process end although the other one runs: a test that forgets to stop it must not hang. */
+/** Lets this process exit while `penstock dev` still runs, so that a test that does not stop it does not hang. */
 function detach(child: ChildProcess): void {
   child.unref();
   child.channel?.unref();

@@ -63,13 +63,16 @@ import { openDatabase } from './store/open-database.ts';
 import { ROW_CONNECTIONS } from './store/pool-sizes.ts';
 import { hasWorkers } from './store/processes.ts';
 
-/** Clients give up after 2 s; a Postgres that does not answer must cost them less than that. */
-const PATIENCE = { connection: 1000, statement: 1500 };
+/**
+ * Milliseconds to wait for a connection to Postgres, and for a statement. Clients give up after 2 s, so they must get an
+ * error earlier if Postgres does not answer.
+ */
+const POSTGRES_TIMEOUTS = { connection: 1000, statement: 1500 };
 
-/** Connectors send everyone at once, and wait for half a minute and more. */
+/** SCIM connectors send all users in one burst, and wait 30 s or longer for a response. */
 const SCIM_SEMAPHORE = { mostWaiting: 1000, mostWaitingOfOne: 500, patience: 10_000 };
 
-/** Each may hold tens of MB until it is answered, and a connection for a moment again and again. */
+/** A request with a large response may hold tens of MB until it is answered, and repeatedly uses a Postgres connection. */
 const LARGE_SEMAPHORE = {
   atOnce: 4,
   atOnceOfOne: 2,
@@ -78,22 +81,29 @@ const LARGE_SEMAPHORE = {
   patience: 1500,
 };
 
-/** For as long as a body may take to come, and its answer, a client of large bodies waits anyway. */
+/**
+ * A large body may wait up to 5 s until there is memory for it. Its client has to wait for the upload and the response in
+ * any case.
+ */
 const READING_LIMITS = { mostWaiting: 1000, patience: 5000 };
 
-/** Bytes of request heads on their way, and of long ones in hand: some hundred of the longest. */
+/**
+ * Maximum bytes of all request heads that are arriving, and of the long heads of requests in progress. About 170 heads of
+ * maximum size.
+ */
 const MAX_HEADS_BYTES = 33_554_432;
 
-/** Milliseconds between two samples of the event loop's delay in a program that runs several mains. */
+/** Milliseconds between two samples of the event loop delay in a program that runs several mains, such as `penstock dev`. */
 const SHARED_SAMPLE_MS = 250;
 
-/** The Procfile's `web`: the REST edge. Any number of them may run. */
+/** Starts the process `web`, which serves the REST API. Any number of web processes may run. */
 async function main(host: Host): Promise<void> {
   const opened = await openProcess({ host, name: 'web' }, (url, { DATABASE_POOL_SIZE }) =>
     openDatabase(url, DATABASE_POOL_SIZE, {
-      patience: PATIENCE,
-      // Who waits no longer leaves nothing behind that goes on, and nothing that takes effect later.
-      session: { statement_timeout: PATIENCE.statement - 100 },
+      patience: POSTGRES_TIMEOUTS,
+      // Postgres cancels a statement before web stops waiting for it. Otherwise a statement could take effect after the
+      // client got an error.
+      session: { statement_timeout: POSTGRES_TIMEOUTS.statement - 100 },
     }),
   );
   const { id, config, log, database, connection } = opened;
@@ -129,7 +139,7 @@ async function main(host: Host): Promise<void> {
     maxPendingBytes: config.MAX_PENDING_BYTES,
     backlog: depth.waiting,
   });
-  // Each sample wakes an idle process.
+  // Each sample wakes an idle process, so `penstock dev` takes fewer samples.
   const loop = host.stores ? watchLoopLag(SHARED_SAMPLE_MS) : watchLoopLag();
   const reading = createReading({
     mostBytes: config.MAX_READING_BYTES,
@@ -188,7 +198,7 @@ async function main(host: Host): Promise<void> {
   };
   const { PROXY_UPSTREAM: upstream } = config;
   const services = {
-    // Of a proxied request, this process is the innermost proxy itself.
+    // The proxy of this process adds itself to X-Forwarded-For, so every request has one more hop.
     config: upstream ? { ...config, TRUST_PROXY_HOPS: config.TRUST_PROXY_HOPS + 1 } : config,
     log,
     strangers,
@@ -267,7 +277,7 @@ async function main(host: Host): Promise<void> {
     { ...serverOptions, IncomingMessage: RequestInHand },
     take,
   );
-  // An expectation that we do not know is no reason to refuse; Node alone would, with a bare 417.
+  // Ignore an unknown Expect header. By default, Node answers such a request with 417 and no body.
   server.on('checkExpectation', take);
   limitConnections(server);
   answerBrokenRequests(server, strangers, responses.order);
@@ -309,7 +319,7 @@ async function main(host: Host): Promise<void> {
   log.info({ host: config.HOST, port: config.PORT, lanes, queue: connection.kind }, 'ready');
 }
 
-/** Loads the control endpoints, which no deployment has. */
+/** Loads the control endpoints of `penstock dev`. Deployments do not have them. */
 async function openControl(
   parts: NonNullable<Host['control']>,
   {
@@ -325,11 +335,11 @@ async function openControl(
   });
 }
 
-/** Milliseconds that a response of a process with control endpoints waits for its effects. */
-const EFFECTS_PATIENCE_MS = 5000;
+/** Maximum milliseconds that a response waits for the effects of its request, in a process with control endpoints. */
+const MAX_EFFECTS_WAIT_MS = 5000;
 
-/** The caller of an operation finds its effects when the response arrives. */
+/** Delays the response of a queued operation until its effects can be read, so that tests need not wait. */
 const answeredAfterEffects = (operation: Operation): Operation =>
-  operation.kind === 'queued' ? { readBackWithin: EFFECTS_PATIENCE_MS, ...operation } : operation;
+  operation.kind === 'queued' ? { readBackWithin: MAX_EFFECTS_WAIT_MS, ...operation } : operation;
 
 runMain('web', main);
