@@ -1,14 +1,15 @@
 /**
- * How an installation grows: traffic of many workspaces to fleets of several sizes, on a Postgres, a Redis and processes
- * of their own. Each is measured undisturbed and behind, then workers are killed while the traffic goes on, and in the end what
- * clients were told is compared with what is stored (I1 to I5 of `npm run chaos`).
+ * Measures how throughput grows with the size of an installation. Sends traffic of many workspaces to fleets of several
+ * sizes. Each fleet has its own database, Redis and processes. It is first measured without faults, while it has a backlog.
+ * Then workers are killed under the same traffic. At the end, the stored data is compared with the responses that clients
+ * got (invariants I1 to I5 of `npm run chaos`).
  *
  *   npm run scale                                        1 to 8 workers, then 1 to 1,000 workspaces
- *   npm run scale -- --workers 1,2 --workspaces 1,100    some of them
- *   CITUS_URL=postgres://… npm run scale -- --citus      on a Citus, coordinator and nodes on this machine
+ *   npm run scale -- --workers 1,2 --workspaces 1,100    only these sizes
+ *   CITUS_URL=postgres://… npm run scale -- --citus      on a Citus with coordinator and nodes on this machine
  *   npm run scale -- --cluster --edges 4 --workers 8 --lanes 16 --shards 1,4,16 --workspaces 16
  *
- * Prints objects/s and microseconds of processor time per object. Ends with 1 when an invariant is violated.
+ * Prints objects per second, and microseconds of processor time per object. Exits with 1 if an invariant is violated.
  */
 
 import { endLeftBehind } from '../../test/setup/left-behind.ts';
@@ -19,22 +20,22 @@ import { createRandom } from '../load/random.ts';
 import { readOptions, type ScaleOptions } from './options.ts';
 import { describePoints, measurePoint, type Point, type Shape } from './point.ts';
 
-/** One dimension after the other, while the others stay where they begin; each shape once. */
+/** Returns the shapes to measure, each once: one dimension varies, while the others have their first value. */
 function shapesOf({ workers, lanes, shards, workspaces, edges, cluster }: ScaleOptions): Shape[] {
   const first: Shape = {
     ...{ workers: workers[0]!, lanes: lanes[0]!, shards: shards[0]!, workspaces: workspaces[0]! },
     ...{ edges, cluster },
   };
-  const all = [
+  const shapes = [
     ...workers.map((value) => ({ ...first, workers: value })),
     ...lanes.map((value) => ({ ...first, lanes: value })),
     ...shards.map((value) => ({ ...first, shards: value })),
     ...workspaces.map((value) => ({ ...first, workspaces: value })),
   ];
-  return [...new Map(all.map((shape) => [JSON.stringify(shape), shape])).values()];
+  return [...new Map(shapes.map((shape) => [JSON.stringify(shape), shape])).values()];
 }
 
-/** Distributed databases of the Citus of CITUS_URL. */
+/** Creates distributed databases on the Citus of CITUS_URL. */
 const openCitus = (): Arena => ({
   createDatabase: async () => ({ url: await createDistributedDatabase(), drop: endLeftBehind }),
   stop: endLeftBehind,

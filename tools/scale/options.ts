@@ -1,31 +1,31 @@
 import { Command, InvalidArgumentError } from 'commander';
 
-/** What is varied; each list alone, while the others are at their first value. */
+/** Options of `npm run scale`. One list varies at a time, while the others have their first value. */
 export interface ScaleOptions {
-  /** Worker processes. */
+  /** Numbers of worker processes. */
   workers: number[];
-  /** Of all shards together, so that more shards are no more lanes. */
+  /** Numbers of lanes of all shards together. More shards do not add lanes. */
   lanes: number[];
   shards: number[];
   workspaces: number[];
-  /** Web processes. */
+  /** Number of web processes. */
   edges: number;
-  /** Three primaries with a replica each that is waited for, and not one Redis. */
+  /** Whether to use a Redis Cluster of three primaries, each with a replica that confirms writes, instead of one Redis. */
   cluster: boolean;
-  /** Databases are those of the Citus of CITUS_URL, and not of a Postgres of its own. */
+  /** Whether to create the databases on the Citus of CITUS_URL instead of a new Postgres. */
   citus: boolean;
-  /** Folder of the programs of the Postgres of its own. */
+  /** Folder with the programs of the new Postgres. Default: the programs of the npm package. */
   postgres?: string;
-  /** Objects per request, about. */
+  /** Approximate number of objects per request. */
   objects: number;
-  /** Of each of the two halves of a point: undisturbed, and with kills. */
+  /** Length in seconds of each half of a point: without faults, and with kills. */
   seconds: number;
-  /** Before the first of them; absent: as long as its processes need. */
+  /** Seconds of traffic before the first half. Default: 2 for each web process and worker. */
   warmUp?: number;
   seed: number;
 }
 
-/** `arguments_` as in `process.argv`. Ends the process with a message when something is wrong. */
+/** Parses `arguments_`, which has the form of `process.argv`. Exits with a message if an option is invalid. */
 export function readOptions(arguments_: string[]): ScaleOptions {
   return new Command('npm run scale --')
     .description(

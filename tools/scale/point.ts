@@ -10,10 +10,10 @@ import type { Load } from '../chaos/load/load.ts';
 import { pick } from '../load/random.ts';
 import { createTenants } from './tenants.ts';
 
-/** What an installation is made of. */
+/** The size of an installation. */
 export interface Shape {
   workers: number;
-  /** Of all shards together. */
+  /** Number of lanes of all shards together. */
   lanes: number;
   shards: number;
   workspaces: number;
@@ -21,10 +21,13 @@ export interface Shape {
   cluster: boolean;
 }
 
-/** What was measured of it, undisturbed, and found in it after the kills. */
+/** The measurement of a shape without faults, and the violations that were found after the kills. */
 export interface Point extends Shape {
   objectsPerSecond: number;
-  /** Microseconds of processor time per object: of each kind of process, and `others_cores`. */
+  /**
+   * Microseconds of processor time per object, by kind of process. `others_cores` is the number of cores that other
+   * programs used.
+   */
   cost: Record<string, number>;
   objects: number;
   kills: number;
@@ -33,29 +36,32 @@ export interface Point extends Shape {
 }
 
 /** Milliseconds between two kills. */
-const KILL_EVERY = 1500;
+const KILL_INTERVAL = 1500;
 
-/** Seconds for each web and worker: all of them share the cores while they compile what is called often. */
+/** Seconds of warm-up for each web process and worker: they share the cores while V8 compiles their code. */
 const WARM_UP = 2;
 
-/** How a shape is measured. */
-interface Measuring {
+interface MeasureOptions {
   url: string;
-  /** Per request, about. */
+  /** Approximate number of objects per request. */
   objects: number;
-  /** Of each half. */
+  /** Length in seconds of each half: without faults, and with kills. */
   seconds: number;
+  /** Seconds of traffic before the first half. Default: WARM_UP for each web process and worker. */
   warmUp?: number;
   random: () => number;
 }
 
-/** Findings that are named; there may be as many as objects. */
-const NAMED = 5;
+/** Maximum number of violations that are described. There may be as many as objects. */
+const MAX_EXAMPLES = 5;
 
-/** One shape: traffic until it is applied, then the same traffic while workers are killed, and a look at all that is stored. */
+/**
+ * Measures one shape under traffic, first without faults, while it has a backlog, and then while workers are killed. When
+ * everything is applied, it checks the stored data.
+ */
 export async function measurePoint(
   shape: Shape,
-  { url, objects, seconds, warmUp, random }: Measuring,
+  { url, objects, seconds, warmUp, random }: MeasureOptions,
 ): Promise<Point> {
   const { workers, lanes, shards, edges } = shape;
   const cluster = shape.cluster ? await startRedisCluster({ primaries: 3, replicas: 1 }) : undefined;
@@ -67,7 +73,7 @@ export async function measurePoint(
   try {
     const servers = await findServers(url);
     const tenants = await createTenants(fleet, shape.workspaces, objects);
-    // Before anybody has asked where they are.
+    // Spread the workspaces before a process caches their shard.
     await fleet.pool.query(
       `update workspaces set shard = (place.number % $1::integer)::integer
        from (select id, row_number() over (order by id) as number from workspaces) as place
@@ -76,13 +82,13 @@ export async function measurePoint(
     );
     const loads = tenants.send();
     const stop = () => Promise.all(loads.map((load) => load.stop()));
-    // Prepared statements, compiled code.
+    // Measure only after the statements are prepared and the code is compiled.
     await waitUntil(async () => (await tenants.processed()) > 0, {
       what: 'the first objects',
       deadline: 60_000,
     });
     await sleep((warmUp ?? WARM_UP * (workers + edges)) * 1000);
-    await fallBehind(fleet, seconds);
+    await buildBacklog(fleet, seconds);
     const before = {
       cpu: readCpu(pidsOf(fleet, servers, cluster)),
       objects: await tenants.processed(),
@@ -95,18 +101,18 @@ export async function measurePoint(
       at: performance.now(),
     };
     const rows = after.objects - before.objects;
-    const took = (after.at - before.at) / 1000;
+    const elapsed = (after.at - before.at) / 1000;
     const kills = await killWorkers(fleet, { seconds, random });
     await stop();
     await tenants.drained();
-    const findings = [...(await tenants.check(loads)), ...surprisesOf(loads)];
+    const findings = [...(await tenants.check(loads)), ...wrongRepliesOf(loads)];
     const violations: Point['violations'] = {};
     for (const { invariant } of findings) violations[invariant] = (violations[invariant] ?? 0) + 1;
     return {
-      ...{ ...shape, kills, violations, objectsPerSecond: rows / took },
-      cost: sumOfWorkers(costBetween(before.cpu, after.cpu, 0, { rows, seconds: took })),
+      ...{ ...shape, kills, violations, objectsPerSecond: rows / elapsed },
+      cost: sumByKind(costBetween(before.cpu, after.cpu, 0, { rows, seconds: elapsed })),
       objects: loads.reduce((sum, { journal }) => sum + journal.acknowledged, 0),
-      examples: findings.slice(0, NAMED).map(({ invariant, what }) => `${invariant}: ${what}`),
+      examples: findings.slice(0, MAX_EXAMPLES).map(({ invariant, what }) => `${invariant}: ${what}`),
     };
   } finally {
     await fleet.stop();
@@ -116,16 +122,16 @@ export async function measurePoint(
 }
 
 /**
- * Workers that keep up have small transactions, the smaller the more of them there are, and what those cost says nothing of
- * full load: so they are held until more waits than they apply while they are measured.
+ * Pauses all workers for some seconds, so that they have a backlog during the measurement. Workers without a backlog apply
+ * small transactions, which get smaller with the number of workers. Their cost differs from the cost under full load.
  */
-async function fallBehind({ workers }: Fleet, seconds: number): Promise<void> {
+async function buildBacklog({ workers }: Fleet, seconds: number): Promise<void> {
   for (const { pid } of workers) process.kill(pid, 'SIGSTOP');
   await sleep(seconds * 1000);
   for (const { pid } of workers) process.kill(pid, 'SIGCONT');
 }
 
-/** With SIGKILL, one after the other, each followed by another one. */
+/** Kills workers at random with SIGKILL, one at a time, and starts a new worker after each kill. @returns the number of kills */
 async function killWorkers(
   fleet: Fleet,
   { seconds, random }: { seconds: number; random: () => number },
@@ -135,17 +141,17 @@ async function killWorkers(
   while (performance.now() < end) {
     await fleet.end(pick(random, fleet.workers));
     kills++;
-    await Promise.all([fleet.startWorker(), sleep(KILL_EVERY)]);
+    await Promise.all([fleet.startWorker(), sleep(KILL_INTERVAL)]);
   }
   return kills;
 }
 
-/** A reply that does not fit its request breaks what its client may rely on. */
-function surprisesOf(loads: Load[]) {
+/** Returns a violation of I1 for each reply that does not fit its request. */
+function wrongRepliesOf(loads: Load[]) {
   return loads.flatMap(({ surprises }) => surprises.map((what) => ({ invariant: 'I1' as const, what })));
 }
 
-/** @param servers of Postgres */
+/** Returns the ids of all processes by name, for example `worker0`. @param servers ids of the Postgres servers by name */
 function pidsOf(
   fleet: Fleet,
   servers: Record<string, number>,
@@ -157,8 +163,8 @@ function pidsOf(
   return { ...Object.fromEntries([...webs, ...workers, ...nodes]), ...servers };
 }
 
-/** Names without their prefix, and processes of one kind as one. */
-function sumOfWorkers(cost: Record<string, number>): Record<string, number> {
+/** Adds up the cost of processes of one kind. Omits the load generator, and removes the prefix of the names. */
+function sumByKind(cost: Record<string, number>): Record<string, number> {
   const sums: Record<string, number> = {};
   for (const [key, value] of Object.entries(cost)) {
     const name = key.replace('cpu_us_', '').replace(/\d+$/, '');
@@ -167,7 +173,7 @@ function sumOfWorkers(cost: Record<string, number>): Record<string, number> {
   return sums;
 }
 
-/** The table of what was measured. */
+/** Returns the measured points as a table in plain text. */
 export function describePoints(points: Point[]): string {
   const head = [
     'workers',

@@ -9,25 +9,25 @@ import { readPeople } from '../chaos/check/stored-people.ts';
 import { raiseLimitsOf } from '../chaos/load/limits.ts';
 import { type Load, startLoad } from '../chaos/load/load.ts';
 
-/** Requests on their way at once, over all workspaces: as many for one as for a thousand. */
+/** Maximum number of concurrent requests of all workspaces together: the same for one workspace and for a thousand. */
 const IN_FLIGHT = 32;
 
-/** About three objects are of one person. */
-const OBJECTS_OF_ONE = 3;
+/** Approximate number of objects per user in a request. */
+const OBJECTS_PER_USER = 3;
 
-const LOOK_MS = 50;
+const POLL_MS = 50;
 
-/** Milliseconds in which everything accepted is applied. */
-const PATIENCE = 180_000;
+/** Milliseconds in which all accepted objects must be applied, and for which a request may wait for its turn. */
+const TIMEOUT_MS = 180_000;
 
-/** Workspaces that are compared at once: as many as the fleet's own connections. */
-const AT_ONCE = 4;
+/** Number of workspaces that are checked at a time: the size of the pool of the fleet. */
+const CHECKS_AT_ONCE = 4;
 
-/** So many workspaces of a fleet, each with a load and a journal of its own. */
+/** Creates workspaces in a fleet. Each of them gets its own load and journal. @param objects objects per request */
 export async function createTenants(fleet: Fleet, count: number, objects: number) {
   const semaphore = createSemaphore({
     ...{ atOnce: IN_FLIGHT, atOnceOfOne: IN_FLIGHT, mostWaiting: 1e6, mostWaitingOfOne: 1e6 },
-    ...{ patience: PATIENCE, refusal: (reason) => new Error(reason) },
+    ...{ patience: TIMEOUT_MS, refusal: (reason) => new Error(reason) },
   });
   const fleets = [fleet];
   for (let number = 2; number <= count; number++)
@@ -35,36 +35,36 @@ export async function createTenants(fleet: Fleet, count: number, objects: number
   for (const { workspace } of fleets) await raiseLimitsOf(fleet.pool, workspace.id);
   await fleet.pool.query('analyze');
 
-  /** Sends until told to stop. */
+  /** Starts the load of every workspace. Each load runs until it is stopped. */
   function send(): Load[] {
-    return fleets.map((one) =>
-      startLoad(one, {
+    return fleets.map((tenant) =>
+      startLoad(tenant, {
         clients: Math.max(1, Math.floor(IN_FLIGHT / count)),
-        peoplePerRequest: Math.max(1, Math.round(objects / OBJECTS_OF_ONE)),
+        peoplePerRequest: Math.max(1, Math.round(objects / OBJECTS_PER_USER)),
         mostUnapplied: Number.POSITIVE_INFINITY,
-        pass: (request) => semaphore.use(one.workspace.id, request),
+        pass: (request) => semaphore.use(tenant.workspace.id, request),
       }),
     );
   }
 
-  /** Resolves when nothing waits any more. @throws when that takes too long */
+  /** Resolves when the queue is empty. @throws {Error} if jobs still wait after TIMEOUT_MS */
   async function drained(): Promise<void> {
-    for (const from = Date.now(); ; await sleep(LOOK_MS)) {
+    for (const from = Date.now(); ; await sleep(POLL_MS)) {
       const queue = await countQueue(fleet).catch(() => undefined);
       if (queue?.waiting === 0) return;
-      if (Date.now() - from > PATIENCE) throw new Error(`${queue?.waiting} jobs still wait`);
+      if (Date.now() - from > TIMEOUT_MS) throw new Error(`${queue?.waiting} jobs still wait`);
     }
   }
 
-  /** I1 to I5, workspace by workspace. @param loads as `send` has begun them */
+  /** Checks invariants I1 to I5 in each workspace. @param loads the loads that `send` returned */
   async function check(loads: Load[]): Promise<Finding[]> {
     const findings: Finding[] = [];
-    const left = [...loads.entries()];
+    const remaining = [...loads.entries()];
     await Promise.all(
-      Array.from({ length: AT_ONCE }, async () => {
-        for (let next = left.pop(); next; next = left.pop()) {
-          const [place, { journal }] = next;
-          const stored = await readPeople(fleet.pool, fleets[place]!.workspace.id, journal);
+      Array.from({ length: CHECKS_AT_ONCE }, async () => {
+        for (let next = remaining.pop(); next; next = remaining.pop()) {
+          const [index, { journal }] = next;
+          const stored = await readPeople(fleet.pool, fleets[index]!.workspace.id, journal);
           findings.push(...checkPeople(journal, stored).findings);
         }
       }),

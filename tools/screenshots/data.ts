@@ -26,7 +26,10 @@ const events = [
 ];
 const products = ['notebook', 'fountain-pen', 'desk-lamp', 'backpack'];
 
-/** Users with what they did in the last weeks, subscription groups, an alias that was merged, and keys. */
+/**
+ * Creates users with activity of the last three weeks, subscription groups, a merged alias, an API key and a rate limit.
+ * @returns the ids of the subscription groups by their placeholder in the preference center
+ */
 export async function seedUsers({ call, penstock }: Installation) {
   const group = async (name: string) =>
     (await penstock('groups', 'create', '--workspace', 'default', '--name', name, '--channel', 'email'))
@@ -95,7 +98,7 @@ function activityOf(day: number) {
   };
 }
 
-/** Small requests from here on, so that pages about the flow have one to show; the returned function ends them. */
+/** Sends small requests until the returned function is called, so that pages about throughput have data to show. */
 export function startTrickle({ call }: Installation): () => Promise<void> {
   let ended = false;
   const sending = (async () => {
@@ -113,7 +116,7 @@ export function startTrickle({ call }: Installation): () => Promise<void> {
   };
 }
 
-/** What only time would bring: usage of a month, runs of syncs, and objects that could not be applied. */
+/** Inserts data that would otherwise need time: usage of 29 days, runs of syncs, and dead letters. */
 export async function seedHistory({ pool }: Installation): Promise<void> {
   const query = async (text: string, ...values: unknown[]) => (await pool.query(text, values)).rows;
   const [{ id: workspace }] = (await query(`select id from workspaces where name = 'default'`)) as [
@@ -125,12 +128,12 @@ export async function seedHistory({ pool }: Installation): Promise<void> {
        from generate_series(1, 29) as day`,
     workspace,
   );
-  const letters = [
+  const failures = [
     ['events', 'new row for relation "events" violates check constraint "order_has_total"', 6],
     ['purchases', 'numeric field overflow', 3],
     ['attributes', 'the custom attributes of the user would be too large', 2],
   ] as const;
-  const rows = letters.flatMap(([kind, reason, times]) =>
+  const rows = failures.flatMap(([kind, reason, times]) =>
     Array.from({ length: times }, (_, index) => {
       const identifier = { external_id: idOf(people[index]!) };
       const object = {
@@ -172,7 +175,7 @@ export async function seedHistory({ pool }: Installation): Promise<void> {
   }
 }
 
-/** The preference center of docs/preference-center.html; the link that opens it for a user. */
+/** Creates the preference center of docs/preference-center.html. @returns the link that opens it for a user */
 export async function seedPreferenceCenter(
   { call }: Installation,
   groups: Record<string, string>,
@@ -188,7 +191,7 @@ export async function seedPreferenceCenter(
     confirmation_page_html: template('preference-center-saved.html'),
     options: { 'meta-viewport-content': 'width=device-width, initial-scale=1' },
   });
-  // The worker has made the user when the link can be had.
+  // The link is available as soon as a worker has created the user.
   return waitUntil(
     async () => (await call('GET', `/preference_center/v1/${id}/url/ada.lovelace`)).preference_center_url,
     { what: 'the link of a user' },
@@ -209,7 +212,7 @@ const segments = [
   ['Gold', { custom_attribute: 'plan', in: ['gold', 'platinum'] }],
 ] as const;
 
-/** Accounts, teams, permission sets and segments. @returns the id of a request that has a dead letter */
+/** Creates accounts, teams, permission sets and segments. @returns the id of a request that has a dead letter */
 export async function seedPeople({ pool }: Installation): Promise<{ request: string }> {
   const [{ id: workspace, company_id: company }] = (
     await pool.query("select id, company_id from workspaces where name = 'default'")

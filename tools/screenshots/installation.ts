@@ -13,7 +13,7 @@ import { waitUntil } from '../../test/setup/wait-until.ts';
 
 const PASSWORD = randomBytes(12).toString('hex');
 
-/** `npm start` in a temporary folder, which `stop` takes away again. */
+/** Runs the program of `npm start` with a temporary DATA_DIR. `stop` ends it and removes the folder. */
 export async function startInstallation() {
   const folder = mkdtempSync(path.join(tmpdir(), 'penstock-screenshots-'));
   const key = randomBytes(24).toString('hex');
@@ -30,14 +30,14 @@ export async function startInstallation() {
   const process_ = spawnOnLeash(node('dist/src/start.js'), { cwd: packageRoot, env, stdout: 'ignore' });
   let pool: pg.Pool | undefined;
 
-  const call = async (method: string, where: string, body?: object): Promise<Record<string, string>> => {
-    const response = await fetch(`http://127.0.0.1:${web}${where}`, {
+  const call = async (method: string, target: string, body?: object): Promise<Record<string, string>> => {
+    const response = await fetch(`http://127.0.0.1:${web}${target}`, {
       method,
       headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json' },
       ...(body && { body: JSON.stringify(body) }),
     });
     const text = await response.text();
-    if (!response.ok) throw new Error(`${method} ${where}: ${response.status} ${text}`);
+    if (!response.ok) throw new Error(`${method} ${target}: ${response.status} ${text}`);
     return JSON.parse(text);
   };
 
@@ -62,7 +62,7 @@ export async function startInstallation() {
     ...{ call, stop, pool: opened },
     docs: `http://127.0.0.1:${web}/docs`,
     console: { url: `http://127.0.0.1:${board}`, user: 'admin', password: PASSWORD },
-    /** What `penstock <words> --json` prints. */
+    /** Runs `penstock <words> --json` and returns its output. */
     async penstock(...words: string[]): Promise<Record<string, string>> {
       const [command, ...args] = node('dist/src/cli.js', [...words, '--json']) as [string, ...string[]];
       const { stdout } = await promisify(execFile)(command, args, { env: { DATA_DIR: folder } });

@@ -9,19 +9,23 @@ import { waitUntil } from '../../test/setup/wait-until.ts';
 import { seedHistory, seedPeople, seedPreferenceCenter, seedUsers, startTrickle } from './data.ts';
 import { type Installation, startInstallation } from './installation.ts';
 
-// Writes the pictures of generated/screenshots, of a Penstock with made-up data that this starts in a temporary folder and
-// ends again: npm run build && npm run screenshots. A page that shows the last minutes has more to show with
-// `npm run screenshots -- --warm-up 120`.
+// Writes the pictures in generated/screenshots. Starts an installation with sample data in a temporary folder, and stops it
+// at the end:
+//
+//   npm run build && npm run screenshots
+//
+// By default, traffic runs for 10 s before the first picture. With `npm run screenshots -- --warm-up 120`, pages about the
+// last minutes show more data.
 
 const folder = path.join(packageRoot, 'generated/screenshots');
-const MOST_BYTES = 1_000_000;
+const MAX_BYTES = 1_000_000;
 const WIDE = { width: 1280, height: 800 };
 const LOW = { width: 1280, height: 460 };
 const PHONE = { width: 390, height: 780 };
 
 interface Picture {
   name: string;
-  /** Its address; of the console below its own. */
+  /** URL of the page. */
   at: string;
   scheme?: 'light' | 'dark';
   size?: { width: number; height: number };
@@ -45,9 +49,9 @@ try {
   await browser.close();
   await installation.stop();
 }
-// Only a whole set takes the place of the one before.
+// Replace the existing pictures only if all new pictures were taken.
 const bytes = [...taken.values()].reduce((sum, { length }) => sum + length, 0);
-if (bytes > MOST_BYTES) throw new Error(`the pictures have ${bytes} bytes, more than ${MOST_BYTES}`);
+if (bytes > MAX_BYTES) throw new Error(`the pictures have ${bytes} bytes, more than ${MAX_BYTES}`);
 rmSync(folder, { recursive: true, force: true });
 mkdirSync(folder, { recursive: true });
 for (const [name, picture] of taken) writeFileSync(path.join(folder, `${name}.webp`), picture);
@@ -97,13 +101,13 @@ async function takeAll(penstock: Installation, browser: Browser): Promise<void> 
   await context.close();
 }
 
-/** As WebP, which is a third of what PNG is. */
+/** Takes the picture of a page as WebP, which has a third of the bytes of PNG. */
 async function takePicture(page: Page, { name, at, scheme = 'light', size = WIDE }: Picture): Promise<void> {
   await page.setViewportSize(size);
   await page.emulateMedia({ colorScheme: scheme });
   await page.goto(at, { waitUntil: 'load' });
   const session = await page.context().newCDPSession(page);
-  // Behind a change of size the browser may not have drawn yet.
+  // Try again if the browser has not drawn the page yet after a change of its size.
   const { data } = await waitUntil(
     () =>
       session.send('Page.captureScreenshot', { format: 'webp', quality: 82, captureBeyondViewport: false }),
