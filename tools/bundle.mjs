@@ -40,7 +40,10 @@ const otherCommands = {
     /^\.\/commands\/(?!dev\.js$)|^\.\/start\.js$/.test(source) ? { id: source, external: true } : null,
 };
 
-/** The code requires some packages as CommonJS, which is faster to load as many files, and which a bundler does not see. */
+/**
+ * The code loads some packages with `require`, because packages of many files load faster as CommonJS. The bundler does not
+ * recognize these calls, so this plugin replaces them with exports.
+ */
 const required = {
   name: 'required-packages',
   transform(code, id) {
@@ -70,13 +73,13 @@ const { output } = await build({
 const packages = new Set();
 for (const { modules } of output)
   for (const file of Object.keys(modules ?? {})) {
-    const [found] = /^.*\/node_modules\/(?:@[^/]+\/)?[^/]+/.exec(file) ?? [];
-    if (found && existsSync(path.join(found, 'package.json'))) packages.add(found);
+    const [directory] = /^.*\/node_modules\/(?:@[^/]+\/)?[^/]+/.exec(file) ?? [];
+    if (directory && existsSync(path.join(directory, 'package.json'))) packages.add(directory);
   }
-const notices = [...packages].sort().map((one) => {
-  const { name, version, license } = JSON.parse(readFileSync(path.join(one, 'package.json'), 'utf8'));
-  const files = readdirSync(one).filter((file) => /^(?:licen[cs]e|notice)\b/i.test(file));
-  const texts = files.map((file) => readFileSync(path.join(one, file), 'utf8').trim());
+const notices = [...packages].sort().map((directory) => {
+  const { name, version, license } = JSON.parse(readFileSync(path.join(directory, 'package.json'), 'utf8'));
+  const files = readdirSync(directory).filter((file) => /^(?:licen[cs]e|notice)\b/i.test(file));
+  const texts = files.map((file) => readFileSync(path.join(directory, file), 'utf8').trim());
   return [`${name} ${version} (${license})`, ...texts].join('\n\n');
 });
 mkdirSync(folder, { recursive: true });

@@ -5,15 +5,15 @@ import path from 'node:path';
 import { packageRoot } from '../src/platform/files.ts';
 
 /**
- * `npm run house`: the measures of the house, counted, so that a reader sees whether it is kept. With `-- --tests` the
- * time of the tests too.
+ * Prints measures of the codebase with their limits, for `npm run house`. With `npm run house -- --tests`, it also measures
+ * the time of the tests.
  */
 
-/** Lines up to which a file is a leaf that a reader opens for little. */
-const LEAF = 60;
+/** A file with fewer lines counts as small: opening it tells a reader little. */
+const SMALL_FILE_LINES = 60;
 
-/** Positional arguments that a function has at most. */
-const MOST_ARGUMENTS = 3;
+/** Maximum number of positional arguments of a function. */
+const MAX_ARGUMENTS = 3;
 
 const read = (file: string) => readFileSync(path.join(packageRoot, file), 'utf8');
 const linesOf = (file: string) => read(file).split('\n').length - 1;
@@ -29,9 +29,9 @@ function listSources(): string[] {
     .filter((file) => existsSync(path.join(packageRoot, file)));
 }
 
-/** Groups of files that import each other in circles, by Tarjan's algorithm. */
+/** Returns the groups of files that import each other in a cycle. Uses Tarjan's algorithm. */
 function findCycles(files: string[]): string[][] {
-  const beneath = new Map(files.map((file) => [file, importsOf(file).filter((to) => files.includes(to))]));
+  const imports = new Map(files.map((file) => [file, importsOf(file).filter((to) => files.includes(to))]));
   const index = new Map<string, number>();
   const low = new Map<string, number>();
   const stack: string[] = [];
@@ -40,13 +40,13 @@ function findCycles(files: string[]): string[][] {
     index.set(file, index.size);
     low.set(file, index.get(file)!);
     stack.push(file);
-    for (const next of beneath.get(file)!) {
+    for (const next of imports.get(file)!) {
       if (!index.has(next)) visit(next);
       if (stack.includes(next)) low.set(file, Math.min(low.get(file)!, low.get(next)!));
     }
     if (low.get(file) !== index.get(file)) return;
-    const circle = stack.splice(stack.indexOf(file));
-    if (circle.length > 1) cycles.push(circle);
+    const cycle = stack.splice(stack.indexOf(file));
+    if (cycle.length > 1) cycles.push(cycle);
   };
   for (const file of files) if (!index.has(file)) visit(file);
   return cycles;
@@ -58,12 +58,12 @@ function importsOf(file: string): string[] {
 }
 
 /**
- * Functions with more positional arguments than a reader keeps apart, also in folders where biome.json lets them be. Those
- * with a `biome-ignore` comment are left out, and are counted by `countIgnored`.
+ * Counts functions with more than MAX_ARGUMENTS positional arguments, also in folders where biome.json turns the rule off.
+ * Functions with a `biome-ignore` comment are not included: `countIgnored` counts them.
  */
 function countLongSignatures(): number {
   const folder = mkdtempSync(path.join(tmpdir(), 'house-'));
-  const useMaxParams = { level: 'error', options: { max: MOST_ARGUMENTS } };
+  const useMaxParams = { level: 'error', options: { max: MAX_ARGUMENTS } };
   const rules = { preset: 'none', complexity: { useMaxParams } };
   writeFileSync(path.join(folder, 'biome.json'), JSON.stringify({ linter: { rules } }));
   const args = [
@@ -75,13 +75,16 @@ function countLongSignatures(): number {
   return (stdout.match(/^::.*useMaxParams/gm) ?? []).length;
 }
 
-/** Functions whose comment tells the rule to leave them alone: libraries call them so. */
+/** Counts functions with a comment that disables the rule, because a library calls them with more arguments. */
 function countIgnored(files: string[]): number {
   const comment = /^\s*\/\/ biome-ignore lint\/complexity\/useMaxParams:/gm;
   return files.reduce((sum, file) => sum + (read(file).match(comment) ?? []).length, 0);
 }
 
-/** A list of the architecture test that names who may do what others may not, and why, an entry a line. There is none. */
+/**
+ * Matches a list of exemptions in the architecture test: files or folders to which a rule does not apply, one per line. The
+ * test should have no such list.
+ */
 const EXEMPTIONS =
   /^const \w+(?:: [^=]+)? = (?:new (?:Map|Set)(?:<[^>]*>)?\()?\[\n(.*?)^\]\)?(?: as const)?;/gms;
 
@@ -90,7 +93,7 @@ function countExemptions(): number {
   return lists.reduce((sum, [, entries]) => sum + (entries!.match(/^ {2}\S/gm) ?? []).length, 0);
 }
 
-/** Whole seconds that a command of package.json takes; not a number when it fails. */
+/** Returns the time of an npm script in whole seconds. NaN if the script fails. */
 function secondsOf(script: string): number {
   const started = performance.now();
   const { status } = spawnSync('npm', ['run', '--silent', script], { cwd: packageRoot, stdio: 'ignore' });
@@ -100,7 +103,7 @@ function secondsOf(script: string): number {
 interface Measure {
   name: string;
   value: number;
-  /** What it may be at most; absent: it is only told. */
+  /** Maximum value. If absent, the value is only printed. */
   limit?: number;
 }
 
@@ -109,20 +112,20 @@ function measure(): Measure[] {
   return [
     { name: 'source files', value: files.length, limit: 300 },
     {
-      name: `of them with under ${LEAF} lines`,
-      value: files.filter((file) => linesOf(file) < LEAF).length,
+      name: `of them with under ${SMALL_FILE_LINES} lines`,
+      value: files.filter((file) => linesOf(file) < SMALL_FILE_LINES).length,
       limit: 80,
     },
     { name: 'lines of source', value: files.reduce((sum, file) => sum + linesOf(file), 0) },
     { name: 'import cycles', value: findCycles(files).length, limit: 0 },
     { name: 'entries of the exemption lists of the architecture test', value: countExemptions(), limit: 0 },
     {
-      name: `functions with more than ${MOST_ARGUMENTS} positional arguments, without the ${countIgnored(files)} that a \`biome-ignore\` lets be`,
+      name: `functions with more than ${MAX_ARGUMENTS} positional arguments, without the ${countIgnored(files)} that a \`biome-ignore\` lets be`,
       value: countLongSignatures(),
       limit: 0,
     },
     { name: 'lines of README.md', value: linesOf('README.md'), limit: 110 },
-    // They take the machine for minutes.
+    // The tests load the machine for minutes, so they run only on request.
     ...(process.argv.includes('--tests')
       ? [
           { name: 'seconds of npm run test:rules', value: secondsOf('test:rules'), limit: 20 },

@@ -1,5 +1,5 @@
-// The tests run against a real redis-server. Where there is none on the PATH: installed, if that is possible
-// without asking anyone; else one line that says what to install.
+// Checks that redis-server is on the PATH, because the tests run against a real server. If it is missing, this script
+// installs it with apt-get. If that is not possible, or if the user is not root, it prints what to install and exits with 1.
 import { spawnSync } from 'node:child_process';
 
 const has = (command, flag) => spawnSync(command, [flag], { stdio: 'ignore' }).status === 0;
@@ -14,7 +14,7 @@ function fail() {
 if (!has('redis-server', '--version')) {
   if (process.getuid?.() !== 0 || !has('apt-get', '--version')) fail();
   const env = { ...process.env, DEBIAN_FRONTEND: 'noninteractive' };
-  // Refused by policy-rc.d or not: the tests start servers of their own, on ports of their own.
+  // The service of the package may start, or policy-rc.d may prevent it: the tests use their own servers on other ports.
   for (const args of [['update'], ['install', '--yes', '--no-install-recommends', 'redis-server']]) {
     if (spawnSync('apt-get', ['-qq', ...args], { env, stdio: 'inherit' }).status !== 0) fail();
   }

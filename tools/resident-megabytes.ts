@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 
-/** Resident megabytes of a process; undefined where the system does not tell, or when it has ended. */
+/** Returns the resident memory of a process in megabytes. Undefined if it has ended, or on a system without /proc. */
 export function residentMegabytes(pid: number): number | undefined {
   try {
     const [, kilobytes] = /^VmRSS:\s*(\d+)/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8')) ?? [];

@@ -1,10 +1,11 @@
-// Measures how long a command takes from its start to the first response, and what it takes while it is idle (Linux).
+// Measures the time from the start of a command to its first response, and its processor time and memory, also while it is
+// idle. Linux only.
 //
 //   node tools/start-time.mjs --runs 5 --idle 30 -- node dist/bundle/cli.js dev --port 0 --json
 //   node tools/start-time.mjs --url http://127.0.0.1:3999 -- npx mockoon-cli start --data environment.json
 //
-// Without --url, the address and the key are read from the first line of output. --requests 50 sends five requests per second.
-// For servers of other protocols: --path, --key, and --any, which accepts any status.
+// Without --url, the script reads the address and the API key from the first line of output, which must be JSON.
+// --requests 50 sends 50 requests, five per second. For other servers, set --path and --key. --any accepts every status.
 import { spawn } from 'node:child_process';
 import { readdirSync, readFileSync } from 'node:fs';
 import { createInterface } from 'node:readline';
@@ -21,11 +22,11 @@ const { values, positionals } = parseArgs({
   },
 });
 
-/** Milliseconds between the first response and the figures of memory, and before the idle time begins. */
+/** Milliseconds from the first response to the measurement of memory, and from there to the start of the idle time. */
 const SETTLE_MS = 1500;
 const CALM_MS = 10_000;
 
-/** Clock ticks of /proc, in milliseconds. */
+/** Milliseconds of a clock tick in /proc. */
 const TICK_MS = 10;
 
 function read(file) {
@@ -36,13 +37,16 @@ function read(file) {
   }
 }
 
-/** The fields of /proc/<pid>/stat after the name of the program; 1 is the parent, 11 and 12 are user and system time. */
+/**
+ * Returns the fields of /proc/<pid>/stat after the name of the program. Field 1 is the id of the parent. Fields 11 and 12
+ * are the user and system time, fields 13 and 14 those of children that have ended.
+ */
 const statOf = (pid) =>
   read(`/proc/${pid}/stat`)
     .replace(/^.*\) /s, '')
     .split(' ');
 
-/** The process and all that it has started. */
+/** Returns the ids of a process and of all its descendants. */
 function treeOf(root) {
   const all = readdirSync('/proc').filter((name) => /^\d+$/.test(name));
   const tree = [String(root)];
@@ -50,18 +54,18 @@ function treeOf(root) {
   return tree;
 }
 
-const sum = (numbers) => numbers.reduce((total, one) => total + one, 0);
+const sum = (numbers) => numbers.reduce((total, value) => total + value, 0);
 
-/** Milliseconds of processor time, also of children that have ended. */
+/** Returns the processor time of processes in milliseconds, including their children that have ended. */
 const processorTime = (pids) => TICK_MS * sum(pids.map((pid) => sum(statOf(pid).slice(11, 15).map(Number))));
 
-/** Megabytes, with each shared page counted once. */
+/** Returns the memory of processes in megabytes. A shared page is counted once. */
 const memoryOf = (pids) =>
   Math.round(
     sum(pids.map((pid) => Number(/^Pss:\s+(\d+)/m.exec(read(`/proc/${pid}/smaps_rollup`))?.[1] ?? 0))) / 1024,
   );
 
-/** Percent of a core that a piece of work takes. */
+/** Returns the milliseconds of processor time that a process tree uses during some work, and the percentage of one core. */
 async function shareDuring(root, work) {
   const [before, begin] = [processorTime(treeOf(root)), performance.now()];
   await work();

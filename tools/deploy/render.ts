@@ -8,8 +8,8 @@ import { deploy, digestOf, type Rendering, renderings } from './renderings.ts';
 const run = promisify(execFile);
 
 /**
- * What the tool makes of the sources now.
- * @throws with `code` ENOENT where it is not installed
+ * Returns the output of the tool for the present sources, after two lines with the command and the digest of the sources.
+ * @throws an error with `code` ENOENT if the tool is not installed
  */
 export async function render(rendering: Rendering): Promise<string> {
   const [tool, ...args] = rendering.command;
@@ -21,7 +21,7 @@ export async function render(rendering: Rendering): Promise<string> {
   return `${head.join('\n')}\n${stdout}`;
 }
 
-/** `npm run deploy:render`: needs kubectl and helm on the path. */
+/** Writes all renderings for `npm run deploy:render`. kubectl and helm must be on the PATH. */
 async function main(): Promise<void> {
   mkdirSync(path.join(deploy, 'rendered'), { recursive: true });
   for (const rendering of renderings) {

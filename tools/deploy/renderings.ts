@@ -3,11 +3,11 @@ import { readdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import { packageRoot } from '../../src/platform/files.ts';
 
-/** What a tool makes of the sources of deploy/. */
+/** A file that kubectl or helm creates from sources in deploy/. */
 export interface Rendering {
-  /** Under deploy/. */
+  /** Path of the created file, relative to deploy/. */
   file: string;
-  /** Folders under deploy/ that it is made of. */
+  /** Folders with its sources, relative to deploy/. */
   sources: string[];
   command: [tool: string, ...args: string[]];
 }
@@ -23,16 +23,16 @@ const helm = (values: string): Rendering => ({
   sources: ['helm/penstock'],
   command: [
     ...(['helm', 'template', 'penstock', 'helm/penstock', '--namespace', 'penstock'] as const),
-    // It asks no cluster, and its own guess depends on how it was built.
+    // Without a cluster, helm would assume a version that depends on its build.
     ...['--kube-version', '1.30.0', '--values', `helm/penstock/values-${values}.yaml`],
   ],
 });
 
-export const renderings = ['small', 'production'].flatMap((one) => [kustomize(one), helm(one)]);
+export const renderings = ['small', 'production'].flatMap((size) => [kustomize(size), helm(size)]);
 
 export const deploy = path.join(packageRoot, 'deploy');
 
-/** Of the sources, their names and contents: a rendering names the one that it was made of. */
+/** Returns the SHA-256 of the names and contents of the sources. Each rendering contains the digest of its sources. */
 export function digestOf({ sources }: Pick<Rendering, 'sources'>): string {
   const hash = createHash('sha256');
   for (const source of sources) {

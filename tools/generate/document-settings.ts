@@ -11,22 +11,22 @@ import { rateLimitsPage } from './rate-limits.ts';
 import { envExample, settingsPage } from './settings.ts';
 import { vendorRulesPage } from './vendor-rules.ts';
 
-// Writes what is generated from the settings of src/platform/settings.ts; test/config.rules.test.ts holds it against them.
+// Pages of the settings in src/platform/settings.ts. test/config.rules.test.ts compares them with the settings.
 writeFileSync(path.join(packageRoot, '.env.example'), envExample());
 mkdirSync(path.join(packageRoot, 'docs'), { recursive: true });
 writeFileSync(path.join(packageRoot, 'docs/settings.md'), settingsPage());
-// And the codes of errors, from src/errors.ts: test/edge/error-codes.rules.test.ts.
+// The page of the error codes in src/errors.ts. test/edge/error-codes.rules.test.ts compares the two.
 writeFileSync(path.join(packageRoot, 'docs/errors.md'), errorsPage());
-// Reference pages, which test/docs/reference.rules.test.ts compares with the program.
+// Reference pages. test/docs/reference.rules.test.ts compares them with the program.
 writeFileSync(path.join(packageRoot, 'docs/command-line.md'), await commandLinePage());
 writeFileSync(path.join(packageRoot, 'docs/metrics.md'), metricsPage());
 writeFileSync(path.join(packageRoot, 'docs/permissions.md'), permissionsPage());
 writeFileSync(path.join(packageRoot, 'docs/rate-limits.md'), rateLimitsPage());
 writeFileSync(path.join(packageRoot, 'docs/vendor-rules.md'), vendorRulesPage());
-// Alert rules and the runbook's parts about them, from src/checks: test/checks/documents.rules.test.ts.
+// The alert rules and the parts of the runbook about them, from src/checks. test/checks/documents.rules.test.ts compares them.
 writeFileSync(path.join(packageRoot, 'monitoring/alerts.yml'), alertsFile());
 const runbook = path.join(packageRoot, 'docs/runbook.md');
 writeFileSync(runbook, runbookPage(readFileSync(runbook, 'utf8')));
-// And the packages of production, from package-lock.json: test/supply/packages.rules.test.ts.
+// The list of the production packages in package-lock.json. test/supply/packages.rules.test.ts compares the two.
 mkdirSync(path.join(packageRoot, 'generated'), { recursive: true });
 writeFileSync(path.join(packageRoot, 'generated/packages.md'), packagesPage());

@@ -2,7 +2,7 @@ import { type ErrorName, errors, explain } from '../../src/errors.ts';
 
 const cell = (text: string) => text.replaceAll('|', '\\|');
 
-/** docs/errors.md: every code with its status, meaning and remedy. */
+/** Returns the text of docs/errors.md: every code with its status, meaning and remedy. */
 export function errorsPage(): string {
   const rows = (Object.keys(errors) as ErrorName[]).flatMap((name) => {
     const entry = errors[name];

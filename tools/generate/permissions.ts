@@ -23,9 +23,9 @@ const meanings: Record<Right, string> = {
 
 const code = (names: readonly string[]) => names.map((name) => `\`${name}\``).join(', ');
 
-/** Returns the text of docs/permissions.md: what each permission of an API key and of a console account allows. */
+/** Returns the text of docs/permissions.md: the endpoints and pages that each permission opens. */
 export function permissionsPage(): string {
-  // Of both levels of VENDOR_RULES: `current` has every operation of `spec`.
+  // List the operations of `VENDOR_RULES=current`, which include all operations of `spec`.
   const operations = allOperations(settings.SERVICE_ID_FIELD.default, { rules: rulesOf.current });
   const keys = permissions.map((permission) => {
     const opened = operations.filter((operation) => operation.permission === permission);

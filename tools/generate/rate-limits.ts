@@ -8,7 +8,7 @@ const windows: Record<number, string> = { 1: 'second', 60: 'minute', 3600: 'hour
 
 /** Returns the text of docs/rate-limits.md: how rate limits work, and the default of every bucket. */
 export function rateLimitsPage(): string {
-  // Of both levels of VENDOR_RULES: `current` has every operation of `spec`.
+  // List the operations of `VENDOR_RULES=current`, which include all operations of `spec`.
   const operations = allOperations(settings.SERVICE_ID_FIELD.default, { rules: rulesOf.current });
   const rows = (Object.keys(buckets) as BucketName[]).map((bucket) => {
     const { requests, windowSeconds } = buckets[bucket];

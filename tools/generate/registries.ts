@@ -65,14 +65,14 @@ export function registries(): Record<ProcessName, Registry> {
   new HeldWork(sync);
   new JobAttempts({ pool: {} as never, processId: '', log: {} as never, registry: sync });
   createRetentionMetrics(sync);
-  const found = { web, worker, sync, board: createRegistry('board') };
-  for (const registry of Object.values(found)) {
+  const byProcess = { web, worker, sync, board: createRegistry('board') };
+  for (const registry of Object.values(byProcess)) {
     addDependencyMetric(registry, () => []);
     addClockMetric(registry, () => undefined);
     addLossMetric(registry, () => undefined);
     addSpanMetric(registry, { exported: 0 });
   }
-  return found;
+  return byProcess;
 }
 
 export interface Exported {
@@ -82,7 +82,7 @@ export interface Exported {
   labels: string[];
   /** Processes that export the metric. */
   processes: ProcessName[];
-  /** Web reads the value for the whole installation. */
+  /** Whether web reads the value for the whole installation. */
   isOfInstallation: boolean;
 }
 

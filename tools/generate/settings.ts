@@ -96,7 +96,7 @@ const processTitles: Readonly<Record<ProcessName, string>> = {
   ...{ cli: 'the command `penstock`', start: '`npm start`' },
 };
 
-/** The default, the accepted values, an example, and the processes that read the setting. */
+/** Returns a list with the default, the accepted values, an example, and the processes that read the setting. */
 function factsOf({ default: value, unit, minimum, maximum, enum: values, example, readBy }: Setting): string {
   const amount = minimum === undefined || unit === 'port' ? '' : ` ${unit}`;
   const range = minimum === undefined ? [] : [`Range: ${grouped(minimum)} to ${grouped(maximum!)}`];
@@ -113,7 +113,7 @@ function factsOf({ default: value, unit, minimum, maximum, enum: values, example
 
 const code = (text: string | number) => `\`${text}\``;
 
-/** The description with links to the pages that it names, and with names of settings as code. */
+/** Returns the description with links to the pages that it names, and with names of settings as code. */
 function linked(description: string): string {
   return description
     .replace(/\bdocs\/([\w-]+\.md)/g, '[$1]($1)')

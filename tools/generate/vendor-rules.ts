@@ -1,6 +1,6 @@
 import { vendorRules } from '../../src/schemas/vendor-rules.ts';
 
-/** Returns the text of docs/vendor-rules.md: what each level of VENDOR_RULES does, and the page that it rests on. */
+/** Returns the text of docs/vendor-rules.md: the rules of each level of VENDOR_RULES, and the vendor page for each rule. */
 export function vendorRulesPage(): string {
   const pages = [...new Set(Object.values(vendorRules).map(({ page }) => page))];
   const rows = Object.values(vendorRules).map(

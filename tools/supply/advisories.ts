@@ -5,87 +5,91 @@ import { parse } from 'yaml';
 import { packageRoot } from '../../src/platform/files.ts';
 import type { ProductionPackage } from './packages.ts';
 
-/** An advisory that concerns a package of production. */
+/** An advisory that affects the version of a production package. */
 export interface Advisory {
   package: string;
-  /** As sources call it: CVE, GHSA. */
+  /** Identifiers of the advisory, for example its CVE and GHSA numbers. */
   ids: string[];
   title: string;
 }
 
-/** An advisory of any version of a package, as the database has it. */
-interface Known {
+/** An advisory for any version of a package, as stored in the database. */
+interface StoredAdvisory {
   ids: string[];
   title: string;
-  /** In npm's words. */
+  /** Affected versions, as a version range of npm. */
   affected: string;
 }
 
-/** What a database said of our packages on a day, kept in this repository. */
+/** The advisories of a database for our packages at one date. The repository contains one snapshot. */
 export interface Snapshot {
-  /** Of the database: what was published later is not in it. YYYY-MM-DD. */
+  /** Date of the database, as YYYY-MM-DD. Later advisories are missing. */
   date: string;
   source: string;
-  /** Each package of production by its name, those without an advisory as well: they were looked up. */
-  packages: Record<string, Known[]>;
+  /** Advisories by package name. An empty list shows that the database has no advisory for the package. */
+  packages: Record<string, StoredAdvisory[]>;
 }
 
 export const SNAPSHOT = path.join(packageRoot, 'generated/advisories.json');
 
-/** What a copy of GitLab's advisory database, a folder `npm/<package>/<id>.yml`, has of a package. */
-function readKnown(npm: string, name: string): Known[] {
-  const of = path.join(npm, name);
-  if (!existsSync(of)) return [];
-  return readdirSync(of)
+/** Reads the advisories for a package from the files `<package>/<id>.yml` in the folder `npm` of GitLab's database. */
+function readAdvisories(npm: string, name: string): StoredAdvisory[] {
+  const folder = path.join(npm, name);
+  if (!existsSync(folder)) return [];
+  return readdirSync(folder)
     .filter((file) => file.endsWith('.yml'))
     .sort()
-    .map((file) => parse(readFileSync(path.join(of, file), 'utf8')))
+    .map((file) => parse(readFileSync(path.join(folder, file), 'utf8')))
     .map(({ identifiers, title, affected_range }) => ({ ids: identifiers, title, affected: affected_range }));
 }
 
-function concerning({ name, version }: ProductionPackage, known: readonly Known[]): Advisory[] {
-  return known
+/** Returns the advisories that affect the version of a package. */
+function selectAffecting(
+  { name, version }: ProductionPackage,
+  stored: readonly StoredAdvisory[],
+): Advisory[] {
+  return stored
     .filter(({ affected }) => satisfies(version, affected, { includePrerelease: true }))
     .map(({ ids, title }) => ({ package: `${name} ${version}`, ids, title }));
 }
 
-/** @throws {Error} when there is no such database */
-function npmOf(folder: string): string {
+/** Returns the folder `npm` of a database. @throws {Error} if it does not exist */
+function npmFolderOf(folder: string): string {
   const npm = path.join(folder, 'npm');
   if (!existsSync(npm)) throw new Error(`${npm} is not there: name a copy of GitLab's advisory database`);
   return npm;
 }
 
 /**
- * Looks into a copy of a database on this machine.
- * @throws {Error} when there is no such folder
+ * Returns the advisories that affect the packages, from a copy of the database on this machine.
+ * @throws {Error} if the folder is not a copy of the database
  */
 export function askDatabase(folder: string, packages: readonly ProductionPackage[]): Advisory[] {
-  const npm = npmOf(folder);
-  return packages.flatMap((one) => concerning(one, readKnown(npm, one.name)));
+  const npm = npmFolderOf(folder);
+  return packages.flatMap((entry) => selectAffecting(entry, readAdvisories(npm, entry.name)));
 }
 
 /**
- * What a copy of a database has of our packages, to be kept.
- * @param date of the copy
- * @throws {Error} when there is no such folder
+ * Creates a snapshot of the advisories for the packages from a copy of the database.
+ * @param date date of the copy, as YYYY-MM-DD
+ * @throws {Error} if the folder is not a copy of the database
  */
 export function takeSnapshot(folder: string, packages: readonly ProductionPackage[], date: string): Snapshot {
-  const npm = npmOf(folder);
+  const npm = npmFolderOf(folder);
   const names = [...new Set(packages.map(({ name }) => name))].sort();
   return {
     date,
     source: "GitLab's advisory database",
-    packages: Object.fromEntries(names.map((name) => [name, readKnown(npm, name)])),
+    packages: Object.fromEntries(names.map((name) => [name, readAdvisories(npm, name)])),
   };
 }
 
 export const readSnapshot = (): Snapshot => JSON.parse(readFileSync(SNAPSHOT, 'utf8'));
 
-/** What the snapshot says of packages, and which it was not asked about. */
+/** Returns the advisories that affect the packages, and the names of packages that the snapshot does not cover. */
 export function askSnapshot(snapshot: Snapshot, packages: readonly ProductionPackage[]) {
   return {
-    advisories: packages.flatMap((one) => concerning(one, snapshot.packages[one.name] ?? [])),
+    advisories: packages.flatMap((entry) => selectAffecting(entry, snapshot.packages[entry.name] ?? [])),
     unknown: packages.filter(({ name }) => !Object.hasOwn(snapshot.packages, name)).map(({ name }) => name),
   };
 }

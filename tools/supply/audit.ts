@@ -13,14 +13,14 @@ import {
 } from './advisories.ts';
 import { productionPackages } from './packages.ts';
 
-/** What a source says; `advisories` is undefined where it does not answer. */
+/** The response of a source. If the source did not respond, `reason` is set instead of `advisories`. */
 interface Answer {
   source: string;
   advisories?: Advisory[];
   reason?: string;
 }
 
-/** Asks the registry in use, by npm. */
+/** Runs `npm audit`, which requests the advisories from the configured registry. */
 function askRegistry(): Answer {
   const source = 'npm audit';
   const { stdout } = spawnSync('npm', ['audit', '--omit=dev', '--json'], {
@@ -37,8 +37,8 @@ function askRegistry(): Answer {
   if (!report.vulnerabilities)
     return { source, reason: `the registry answers ${report.statusCode ?? 'with an error'}` };
   type Via = string | { name: string; title: string; url: string };
-  const found = Object.values(report.vulnerabilities as Record<string, { via: Via[] }>);
-  const vias = found.flatMap(({ via }) => via).filter((via) => typeof via !== 'string');
+  const vulnerabilities = Object.values(report.vulnerabilities as Record<string, { via: Via[] }>);
+  const vias = vulnerabilities.flatMap(({ via }) => via).filter((via) => typeof via !== 'string');
   return {
     source,
     advisories: vias.map(({ name, title, url }) => ({ package: name, ids: [path.basename(url)], title })),
@@ -51,6 +51,10 @@ const options = {
   'take-snapshot': { type: 'string' },
 } as const;
 
+/**
+ * Prints the advisories of each source.
+ * @returns the exit status: 0; 1 if docs/evidence/dependencies.md does not explain an advisory; 2 if no source responded
+ */
 function main(): number {
   const { values } = parseArgs({ options });
   const packages = productionPackages();

@@ -6,15 +6,16 @@ import { packageRoot } from '../../src/platform/files.ts';
 export interface ProductionPackage {
   name: string;
   version: string;
-  /** As its package.json says: an SPDX expression, as a rule. */
+  /** Licence in its package.json, usually an SPDX expression. `none` if the package names no licence. */
   license: string;
-  /** Places in the lock file, one or more. */
+  /** Paths of the package in the lock file, for example `node_modules/ajv`. At least one. */
   places: string[];
-  /** It is there for some machines only, or for the command line of Prisma alone, which no process loads. */
+  /** Whether only some machines or only the command line of Prisma need the package. No process loads that command line. */
   optional: boolean;
 }
 
-interface Locked {
+/** The members of an entry of package-lock.json that are used here. */
+interface LockEntry {
   name?: string;
   version: string;
   license?: string;
@@ -23,36 +24,36 @@ interface Locked {
   devOptional?: boolean;
 }
 
-/** All packages for production, by name and version. */
+/** Returns all production packages, sorted by name and version. */
 export function productionPackages(): ProductionPackage[] {
   const lock = JSON.parse(readFileSync(path.join(packageRoot, 'package-lock.json'), 'utf8'));
-  const found = new Map<string, ProductionPackage>();
-  for (const [place, locked] of Object.entries<Locked>(lock.packages)) {
-    if (place === '' || locked.dev) continue;
-    // One that stands for another, by `overrides`, says which it is.
-    const name = locked.name ?? place.slice(place.lastIndexOf('node_modules/') + 'node_modules/'.length);
-    const { version, license = 'none' } = locked;
-    const known = found.get(`${name}@${version}`);
-    if (known) known.places.push(place);
+  const packages = new Map<string, ProductionPackage>();
+  for (const [location, entry] of Object.entries<LockEntry>(lock.packages)) {
+    if (location === '' || entry.dev) continue;
+    // A package that replaces another one through `overrides` has its own name in the entry.
+    const name = entry.name ?? location.slice(location.lastIndexOf('node_modules/') + 'node_modules/'.length);
+    const { version, license = 'none' } = entry;
+    const existing = packages.get(`${name}@${version}`);
+    if (existing) existing.places.push(location);
     else {
-      const optional = (locked.optional || locked.devOptional) === true;
-      found.set(`${name}@${version}`, { name, version, license, places: [place], optional });
+      const optional = (entry.optional || entry.devOptional) === true;
+      packages.set(`${name}@${version}`, { name, version, license, places: [location], optional });
     }
   }
-  return [...found.values()].sort((one, other) => compare(one, other));
+  return [...packages.values()].sort((one, other) => compare(one, other));
 }
 
 function compare(one: ProductionPackage, other: ProductionPackage): number {
   return one.name.localeCompare(other.name, 'en') || one.version.localeCompare(other.version, 'en');
 }
 
-/** What may be passed on with Penstock under Apache-2.0, and asks for no more than that its notice stays. */
+/** Licences whose packages may be distributed with Penstock (Apache-2.0), and that require at most to keep their notice. */
 const ALLOWED = new Set([
   ...['Apache-2.0', 'MIT', 'MIT-0', 'ISC', 'BSD-2-Clause', 'BSD-3-Clause', '0BSD'],
   ...['BlueOak-1.0.0', 'Unlicense', 'CC0-1.0', 'Python-2.0', 'Zlib'],
 ]);
 
-/** Others, each with its reason. */
+/** Packages with another licence that are allowed, with the reason. */
 export const exceptions: Record<string, { license: string; reason: string }> = {
   '@visx/vendor': { license: 'MIT and ISC', reason: 'no SPDX expression, and both are allowed' },
   elkjs: {
@@ -61,20 +62,20 @@ export const exceptions: Record<string, { license: string; reason: string }> = {
   },
 };
 
-/** Whether one of the choices of an SPDX expression, `(MIT OR GPL-2.0)`, is allowed in all its parts. */
+/** Returns whether an SPDX expression, for example `(MIT OR GPL-2.0)`, has a choice that consists of allowed licences. */
 export function isAllowed(expression: string): boolean {
   const bare = expression.replace(/^\((.*)\)$/, '$1');
-  return bare.split(' OR ').some((choice) => choice.split(' AND ').every((one) => ALLOWED.has(one)));
+  return bare.split(' OR ').some((choice) => choice.split(' AND ').every((licence) => ALLOWED.has(licence)));
 }
 
-/** Packages whose licence is neither allowed nor an exception, as `name version: licence`. */
+/** Returns packages whose licence is not allowed and not an exception, each as `name version: licence`. */
 export function forbiddenLicences(packages: ProductionPackage[]): string[] {
   return packages
     .filter(({ name, license }) => !isAllowed(license) && exceptions[name]?.license !== license)
     .map(({ name, version, license }) => `${name} ${version}: ${license}`);
 }
 
-/** The text of generated/packages.md. */
+/** Returns the text of generated/packages.md. */
 export function packagesPage(): string {
   const packages = productionPackages();
   const counts = new Map<string, number>();

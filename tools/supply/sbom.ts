@@ -14,10 +14,11 @@ interface Bom {
 }
 
 /**
- * The software bill of materials of production, CycloneDX 1.5, from the lock file alone.
+ * Returns the software bill of materials of the production packages (CycloneDX 1.5). It reads only the lock file.
  *
- * `npm sbom --omit dev` leaves out what development packages need as well (ajv, commander). So it is asked for all, and
- * what is for development alone is taken away here. npm calls the whole by the name of the folder.
+ * `npm sbom --omit dev` also omits production packages that development packages depend on, for example ajv and commander.
+ * So this function requests all packages, and removes those that are used only in development. It also sets the name,
+ * because npm uses the name of the folder.
  */
 export function billOfMaterials(): Bom {
   const words = ['sbom', '--sbom-format', 'cyclonedx', '--sbom-type', 'application', '--package-lock-only'];
@@ -30,7 +31,7 @@ export function billOfMaterials(): Bom {
   const bom = JSON.parse(text) as Bom;
   bom.metadata.component.name = 'penstock';
   bom.components = bom.components.filter(({ properties = [] }) => !properties.some(isForDevelopment));
-  const kept = new Set([...bom.components, bom.metadata.component].map((one) => one['bom-ref']));
+  const kept = new Set([...bom.components, bom.metadata.component].map((component) => component['bom-ref']));
   bom.dependencies = bom.dependencies
     .filter(({ ref }) => kept.has(ref))
     .map(({ ref, dependsOn }) => ({ ref, dependsOn: dependsOn.filter((other) => kept.has(other)) }));
