@@ -9,7 +9,7 @@ import { packageRoot } from '../src/platform/files.ts';
  * the time of the tests.
  */
 
-/** A file with fewer lines counts as small: opening it tells a reader little. */
+/** A file with fewer lines counts as small. */
 const SMALL_FILE_LINES = 60;
 
 /** Maximum number of positional arguments of a function. */

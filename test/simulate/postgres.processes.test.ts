@@ -7,7 +7,10 @@ import { PathWatcher, rarePathsOf } from '../../tools/simulate/rare-paths.ts';
 import { simulate } from '../../tools/simulate/simulation.ts';
 import { isLong, lengthOf } from '../setup/length.ts';
 
-/** Seeds that find the mutations: `npm run simulate -- --postgres --mutations` prints others. */
+/**
+ * Seeds that find the mutations, by name of the mutation. `npm run simulate -- --postgres --mutations` searches for such
+ * seeds.
+ */
 const FOUND_BY: Readonly<Record<string, number>> = {
   'cursor-before-delivery': 1,
   'cursor-behind-a-part': 1,
@@ -39,7 +42,7 @@ test('every guarantee holds for each seed on Postgres', async () => {
   const watcher = new PathWatcher('postgres');
   const failed: string[] = [];
   for (let seed = 1; seed <= lengthOf({ short: 5, long: 200 }); seed++) {
-    const listen = (line: Parameters<PathWatcher['hear']>[0]) => watcher.hear(line);
+    const listen = (line: Parameters<PathWatcher['observe']>[0]) => watcher.observe(line);
     const { violations } = await simulate(program, postgresPlanOf(seed), { listen, cluster });
     if (violations[0]) failed.push(`seed ${seed}: ${violations[0].guarantee}: ${violations[0].text}`);
   }

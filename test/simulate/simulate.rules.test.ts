@@ -7,7 +7,7 @@ import { shrink } from '../../tools/simulate/shrink.ts';
 import { simulate } from '../../tools/simulate/simulation.ts';
 import { lengthOf } from '../setup/length.ts';
 
-/** Seeds that find the mutations, by their names: `npm run simulate -- --mutations` prints others. */
+/** Seeds that find the mutations, by name of the mutation. `npm run simulate -- --mutations` searches for such seeds. */
 const FOUND_BY: Readonly<Record<string, number>> = {
   'overtakes-own-workspace': 1,
   'batch-in-another-order': 1,
@@ -41,7 +41,7 @@ test('every guarantee holds for each seed', async () => {
   const watcher = new PathWatcher('memory');
   const failed: string[] = [];
   for (let seed = 1; seed <= lengthOf({ short: 12, long: 2000 }); seed++) {
-    const { violations } = await simulate(program, planOf(seed), { listen: (line) => watcher.hear(line) });
+    const { violations } = await simulate(program, planOf(seed), { listen: (line) => watcher.observe(line) });
     if (violations[0]) failed.push(`seed ${seed}: ${violations[0].text}`);
   }
   expect(failed).toEqual([]);

@@ -25,13 +25,14 @@ export interface TransactionState {
   cut: Map<string, number[] | undefined>;
   effects: Effect[];
   savepoints: { name: string; effects: number }[];
-  /** A statement has failed: only a rollback is accepted. */
+  /** Whether a statement has failed. The transaction then accepts only a rollback. */
   isSpoilt: boolean;
   hasEnded: boolean;
   isCommitted: boolean;
   lastUsed: number;
-  /** Waits for another transaction. */
+  /** Whether a statement waits for another transaction. */
   isWaiting: boolean;
+  /** Timeouts in milliseconds. */
   limits: { statement: number; lock: number } | undefined;
 }
 
@@ -107,7 +108,7 @@ export class Database {
     });
   }
 
-  /** Runs a statement. @throws {DatabaseError} when an earlier one has failed or the transaction is gone */
+  /** Runs a statement. @throws {DatabaseError} if an earlier statement has failed, or if the transaction has ended */
   use<Answer>(tx: TransactionState, statement: () => Answer): Answer {
     if (tx.hasEnded)
       throw new DatabaseError('25P03', 'terminating connection due to idle-in-transaction timeout');
@@ -242,12 +243,12 @@ export class Database {
   savepoint(tx: TransactionState, text: string): void {
     const [, action, name] = /^(savepoint|release savepoint|rollback to savepoint) (\w+)$/.exec(text) ?? [];
     if (!action || !name) return;
-    const place = tx.savepoints.findLastIndex((one) => one.name === name);
+    const index = tx.savepoints.findLastIndex((savepoint) => savepoint.name === name);
     if (action === 'savepoint') tx.savepoints.push({ name, effects: tx.effects.length });
-    else if (action === 'release savepoint') tx.savepoints.splice(place);
+    else if (action === 'release savepoint') tx.savepoints.splice(index);
     else {
-      tx.effects.length = tx.savepoints[place]!.effects;
-      tx.savepoints.length = place + 1;
+      tx.effects.length = tx.savepoints[index]!.effects;
+      tx.savepoints.length = index + 1;
       tx.isSpoilt = false;
     }
   }

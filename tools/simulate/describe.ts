@@ -5,8 +5,8 @@ import type { TraceLine } from './trace.ts';
 /** Formats a line of the trace: simulated milliseconds, lane, event and details. */
 export function describeLine({ at, what, details }: TraceLine): string {
   const { lane, ...rest } = details;
-  const place = lane === undefined ? '       ' : `lane ${String(lane).padEnd(2)}`;
-  return `${at.toFixed(2).padStart(10)}  ${place}  ${what} ${JSON.stringify(rest)}`;
+  const laneName = lane === undefined ? '       ' : `lane ${String(lane).padEnd(2)}`;
+  return `${at.toFixed(2).padStart(10)}  ${laneName}  ${what} ${JSON.stringify(rest)}`;
 }
 
 export function describeViolations(violations: readonly Violation[]): string {

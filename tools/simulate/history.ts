@@ -8,9 +8,9 @@ export interface SentObject {
   index: number;
   request: SentRequest;
   workspaceId: string;
-  /** Keys of the users that the object names: workspace and external id. */
+  /** Keys of the users in the object: number of the workspace, and external id or alias. */
   names: string[];
-  /** The object as the client wrote it; absent in a simulation without Postgres. */
+  /** The object in the form that the client sends. Absent in a simulation without Postgres. */
   element?: Element;
 }
 
@@ -84,7 +84,7 @@ function checkOnce(history: History, effects: readonly Effect[]): Violation[] {
 
 /**
  * Checks the order for each user. If object A was acknowledged before object B was sent, A must take effect first. Objects
- * of one request must take effect in the order of the request. Dead letters are not checked, and a replay of them neither.
+ * of one request must take effect in the order of the request. Dead letters and their replays are not checked.
  */
 export function checkOrder(history: History, effects: readonly Effect[]): Violation[] {
   const violations: Violation[] = [];
@@ -110,7 +110,7 @@ export function checkOrder(history: History, effects: readonly Effect[]): Violat
   return violations;
 }
 
-/** Whether the first object must take effect after the second. */
+/** Returns whether the first object must take effect after the second. */
 function isAfter(one: SentObject, other: SentObject): boolean {
   if (one.request === other.request) return one.index > other.index;
   const { acknowledgedAt } = other.request;
@@ -123,8 +123,8 @@ function isLater(one: SentObject, other: SentObject): boolean {
 }
 
 /**
- * Finds the objects whose users a delete may have removed: users that a client deleted, and users who were merged with
- * them.
+ * Returns a function that finds objects whose users a delete may have removed: users that a client deleted, and users that
+ * were merged with them.
  */
 export function isReachedByDelete(
   { requests }: History,

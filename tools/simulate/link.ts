@@ -22,7 +22,7 @@ export class ConnectionLost extends Error {
 /** An answer that the server gives later. Listeners are called synchronously, unlike those of a promise. */
 export class Later<Answer> {
   #outcome: { answer: Answer } | { error: Error } | undefined;
-  #hear: ((outcome: { answer: Answer } | { error: Error }) => void) | undefined;
+  #listener: ((outcome: { answer: Answer } | { error: Error }) => void) | undefined;
 
   answer(answer: Answer): void {
     this.#settle({ answer });
@@ -35,12 +35,12 @@ export class Later<Answer> {
   #settle(outcome: { answer: Answer } | { error: Error }): void {
     if (this.#outcome) return;
     this.#outcome = outcome;
-    this.#hear?.(outcome);
+    this.#listener?.(outcome);
   }
 
-  onOutcome(hear: (outcome: { answer: Answer } | { error: Error }) => void): void {
-    if (this.#outcome) hear(this.#outcome);
-    else this.#hear = hear;
+  onOutcome(listener: (outcome: { answer: Answer } | { error: Error }) => void): void {
+    if (this.#outcome) listener(this.#outcome);
+    else this.#listener = listener;
   }
 }
 
@@ -80,7 +80,7 @@ export class Link {
   readonly #options: LinkOptions;
   readonly #calls = new Set<Call>();
   readonly #onCut: (() => void)[] = [];
-  /** A moment of the simulated time until which the server cannot be reached. */
+  /** Simulated time in milliseconds until which the server cannot be reached. */
   #downUntil = 0;
 
   constructor(name: string, options: LinkOptions) {
@@ -90,9 +90,9 @@ export class Link {
     this.#random = options.host.random.fork(name);
   }
 
-  /** Hears of each lost connection. */
-  onCut(hear: () => void): void {
-    this.#onCut.push(hear);
+  /** Adds a callback for each loss of the connections. */
+  onCut(callback: () => void): void {
+    this.#onCut.push(callback);
   }
 
   get isUp(): boolean {
@@ -173,11 +173,11 @@ export class Link {
   /** Breaks the connections. A command in transit may still arrive, but its answer is lost. */
   cut(milliseconds: number): void {
     this.#downUntil = Math.max(this.#downUntil, this.#world.now + milliseconds);
-    for (const hear of this.#onCut) hear();
-    /** Channels of which a command is lost. Later commands of the channel cannot arrive either. */
+    for (const callback of this.#onCut) callback();
+    /** Channels that have lost a command. Their later commands are lost as well. */
     const lost = new Set<Channel>();
     for (const call of this.#calls) {
-      // A command that is not lost is carried out, and its answer is lost.
+      // If the command is not lost, the server carries it out, and only its answer is lost.
       const isLost = !call.hasArrived && (lost.has(call.channel) || this.#random.chance(0.5));
       if (isLost) lost.add(call.channel);
       call.isDropped = true;

@@ -4,11 +4,11 @@
  *
  *   npm run simulate -- --seeds 1000               1,000 seeds
  *   npm run simulate -- --seed 4711 --trace        one seed; prints what happened in each lane
- *   npm run simulate -- --seed 4711 --shrink       the same with fewer requests and faults, as long as it fails
+ *   npm run simulate -- --seed 4711 --shrink       one failing seed; removes requests and faults while it still fails
  *   npm run simulate -- --postgres --seeds 100     tables in a real Postgres, with streams and upkeep
- *   npm run simulate -- --mutations                puts known faults into the code, and shows that seeds find them
+ *   npm run simulate -- --mutations                puts known faults into the code, and searches for seeds that find them
  *
- * Ends with 1 when a guarantee was not kept, or when an essential rare path was never taken in a long run.
+ * Exits with 1 if a guarantee was not kept, or if no seed of a long run took an essential rare path.
  */
 
 import { availableParallelism } from 'node:os';
@@ -23,20 +23,20 @@ import { runSeeds, type SeedsResult } from './run-seeds.ts';
 import { shrink } from './shrink.ts';
 import { simulate } from './simulation.ts';
 
-/** Least number of seeds of a run that must take every essential rare path. */
+/** Minimum number of seeds with which a run must take every essential rare path. */
 const LONG_RUN: Readonly<Record<StoreKind, number>> = { memory: 5000, postgres: 500 };
 
 const print = (text: string) => process.stdout.write(`${text}\n`);
 
 async function main(): Promise<void> {
   const options = readOptions(process.argv);
-  const isKept =
+  const hasPassed =
     options.seed !== undefined
       ? await runOne(options.seed, options)
       : options.mutations
         ? await runMutations(options)
         : await runMany(options);
-  if (!isKept) process.exitCode = 1;
+  if (!hasPassed) process.exitCode = 1;
 }
 
 const storeOf = ({ postgres }: SimulateOptions): StoreKind => (postgres ? 'postgres' : 'memory');
@@ -89,9 +89,9 @@ function describeRun({ seeds, simulated, seconds, events, objects, failures }: S
   ].join('\n');
 }
 
-/** Puts each known fault into the code, and searches for a seed that finds it. */
+/** Puts each known fault into the code, and searches for a seed that finds it. @returns whether all faults were found */
 async function runMutations(options: SimulateOptions): Promise<boolean> {
-  let isFound = true;
+  let areAllFound = true;
   for (const { name, fault } of mutationsOf(storeOf(options))) {
     if (options.mutation !== undefined && options.mutation !== name) continue;
     const result = await runSeeds({
@@ -100,14 +100,14 @@ async function runMutations(options: SimulateOptions): Promise<boolean> {
       stopsAtFailure: true,
       milliseconds: options.minutes * 60_000,
     });
-    const [found] = result.failures;
-    isFound &&= found !== undefined;
-    const how = found
-      ? `seed ${found.seed}, after ${result.seeds} seeds and ${result.seconds.toFixed(1)} s: ${found.violation}`
+    const [failure] = result.failures;
+    areAllFound &&= failure !== undefined;
+    const description = failure
+      ? `seed ${failure.seed}, after ${result.seeds} seeds and ${result.seconds.toFixed(1)} s: ${failure.violation}`
       : `not found by ${result.seeds} seeds in ${result.seconds.toFixed(1)} s`;
-    print(`${name} (${fault}): ${how}`);
+    print(`${name} (${fault}): ${description}`);
   }
-  return isFound;
+  return areAllFound;
 }
 
 await main();

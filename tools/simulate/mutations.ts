@@ -11,9 +11,9 @@ interface Edit {
 /** A fault that is put into the source to show that simulations find it. */
 export interface Mutation {
   name: string;
-  /** Description for people. */
+  /** Description that is printed. */
   fault: string;
-  /** The form of the simulation that finds the fault; absent: the form in memory. */
+  /** The form of the simulation that finds the fault. Default: `memory`. */
   store?: StoreKind;
   edits: readonly Edit[];
 }

@@ -12,7 +12,10 @@ export interface Element {
 
 const ALIAS_LABEL = 'shop';
 
-/** Times of events are seconds of the day before the simulation begins: web sets later times to its own. */
+/**
+ * The earliest time of an event, in epoch milliseconds. Events occur on the day before the simulation begins, because web
+ * replaces times in the future.
+ */
 const FIRST_TIME = Date.UTC(2029, 11, 31);
 
 const aliasOf = (name: string): { alias_label: string; alias_name: string } => ({
@@ -20,20 +23,20 @@ const aliasOf = (name: string): { alias_label: string; alias_name: string } => (
   alias_name: name,
 });
 
-/** Strings with so many characters in all. */
+/** Returns strings of 250 characters that have at least `size` characters in total. */
 const textsOf = (size: number): string[] =>
   Array.from({ length: Math.ceil(size / 250) }, () => 'x'.repeat(250));
 
-/** Names of the users that an object names, within its workspace. */
+/** Returns the names of the users in an object. A name is unique in its workspace. */
 export function namesOf({ users, alias }: PlannedObject): string[] {
   return [...new Set([...users, ...(alias === undefined ? [] : [`alias ${alias}`])])];
 }
 
-/** Writes an object as an element of a request. @param number differs for each object of a simulation */
+/** Converts an object to an element of a request. @param number a different number for each object of a simulation */
 export function elementOf(object: PlannedObject, number: number): Element {
   const [first, second = first] = object.users;
   const { alias, size = 0 } = object;
-  const who: Wire =
+  const identifier: Wire =
     first === undefined
       ? { user_alias: aliasOf(alias!), _update_existing_only: false }
       : { external_id: first };
@@ -43,17 +46,17 @@ export function elementOf(object: PlannedObject, number: number): Element {
       const properties: Record<string, Json> = { number, ...(size > 0 && { texts: textsOf(size) }) };
       return {
         kind: 'events',
-        wire: { ...who, name: number % 3 === 0 ? 'clicked' : 'seen', time, properties },
+        wire: { ...identifier, name: number % 3 === 0 ? 'clicked' : 'seen', time, properties },
       };
     }
     case 'purchase': {
-      const what = { product_id: number % 2 === 0 ? 'book' : 'lamp', currency: 'EUR', price: 3, quantity: 2 };
-      return { kind: 'purchases', wire: { ...who, ...what, time } };
+      const item = { product_id: number % 2 === 0 ? 'book' : 'lamp', currency: 'EUR', price: 3, quantity: 2 };
+      return { kind: 'purchases', wire: { ...identifier, ...item, time } };
     }
     case 'attributes':
       return {
         kind: 'attributes',
-        wire: { ...who, visits: { inc: 1 }, last: number, seen: { add: [String(number)] } },
+        wire: { ...identifier, visits: { inc: 1 }, last: number, seen: { add: [String(number)] } },
       };
     case 'identify':
       return { kind: 'identify', wire: { external_id: first!, user_alias: aliasOf(alias!) } };
@@ -68,12 +71,12 @@ export function elementOf(object: PlannedObject, number: number): Element {
 }
 
 interface Acceptance {
-  /** Judges an object of `/users/track` with the code of web. */
+  /** Validates an object of `/users/track` with the code of web. */
   accept(kind: 'events' | 'purchases' | 'attributes', wire: Wire, index: number): AcceptedObject;
   newId(): string;
 }
 
-/** Makes the object that web hands to the lanes. */
+/** Converts an element to the object that web adds to the lanes. */
 export function acceptedOf(
   { kind, wire }: Element,
   index: number,

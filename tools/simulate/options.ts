@@ -3,11 +3,13 @@ import { Command, InvalidArgumentError } from 'commander';
 export interface SimulateOptions {
   /** The only seed to run. */
   seed?: number;
+  /** The first of several seeds. */
   from: number;
+  /** Number of seeds. */
   seeds: number;
   /** Real minutes for each mutation. */
   minutes: number;
-  /** Simulations for shrinking. */
+  /** Maximum number of simulations for shrinking. */
   attempts: number;
   threads?: number;
   trace: boolean;
@@ -19,7 +21,7 @@ export interface SimulateOptions {
   mutation?: string;
 }
 
-/** `arguments_` as in `process.argv`. Ends the process with a message when something is wrong. */
+/** Parses `arguments_`, which has the form of `process.argv`. Exits with a message if an option is invalid. */
 export function readOptions(arguments_: string[]): SimulateOptions {
   const command = new Command('npm run simulate --')
     .description('Run web and the workers in simulated processes, and check the guarantees.')

@@ -2,7 +2,7 @@ import { CALM, type Weather } from './link.ts';
 import type { Fault, Plan, PlannedObject, PlannedRequest, Role, Settings } from './plan.ts';
 import { Random } from './random.ts';
 
-/** Makes the plan of a seed for a simulation with a real Postgres: less work in more time, and all kinds of objects. */
+/** Creates the plan of a seed for a simulation with a real Postgres. It has less work, more time and all kinds of objects. */
 export function postgresPlanOf(seed: number): Plan {
   const random = new Random(seed).fork('plan with postgres');
   const settings = settingsOf(random);
@@ -25,7 +25,7 @@ function settingsOf(random: Random): Settings {
   const kind = random.pick(['redis', 'postgres'] as const);
   const lockDuration = random.pick([1000, 3000, 20_000]);
   const workspaces = random.integer(1, 3);
-  const places = Array.from({ length: workspaces }, (_, place) => place);
+  const numbers = Array.from({ length: workspaces }, (_, number) => number);
   return {
     kind,
     lanes: random.pick([1, 2, 4]),
@@ -34,19 +34,19 @@ function settingsOf(random: Random): Settings {
     worksEverything: random.chance(0.4),
     lockDuration,
     stalledInterval: random.pick([500, Math.min(5000, lockDuration)]),
-    perObject: places.map(() => random.pick([0.05, 0.5, 5])),
+    perObject: numbers.map(() => random.pick([0.05, 0.5, 5])),
     length: random.pick([10_000, 20_000, 40_000]),
     hasReplica: kind === 'redis' && random.chance(0.2),
     weather: random.pick(WEATHER),
-    postgres: { syncs: random.integer(1, 2), streamed: places.filter(() => random.chance(0.6)) },
+    postgres: { syncs: random.integer(1, 2), streamed: numbers.filter(() => random.chance(0.6)) },
   };
 }
 
-/** How the objects of a simulation are mixed. */
+/** Numbers of users and aliases, and probabilities of the kinds of objects. */
 interface Mix {
   users: number;
   aliases: number;
-  /** Probabilities by object. */
+  /** Probability that an object is an identify or a merge. */
   identity: number;
   deletes: number;
   poison: number;
@@ -69,11 +69,11 @@ function planRequests(random: Random, { perObject, length }: Settings): PlannedR
     const workspace = random.integer(0, perObject.length - 1);
     const isNoisy = client === noisy;
     const pause = isNoisy ? random.between(50, 200) : random.between(200, 2000);
-    const most = isNoisy ? random.pick([10, 40]) : random.pick([1, 3, 8]);
+    const maxObjects = isNoisy ? random.pick([10, 40]) : random.pick([1, 3, 8]);
     const isRepeated = random.chance(0.4);
     let left = 300;
     for (let at = random.between(0, pause * 2); at < length && left > 0; at += random.between(0, pause * 2)) {
-      const count = random.integer(1, most);
+      const count = random.integer(1, maxObjects);
       left -= count;
       requests.push({
         ...{ at, client, workspace, isRepeated },

@@ -15,10 +15,11 @@ export interface Settings {
   lanes: number;
   workers: number;
   webs: number;
-  /** Whether each worker works every lane. Otherwise each lane has one worker. */
+  /** Whether each worker opens every lane at its start. Otherwise each lane has one worker. */
   worksEverything: boolean;
-  /** Milliseconds. */
+  /** Milliseconds after which the lease of a lane expires. */
   lockDuration: number;
+  /** Milliseconds between two searches for lost leases. */
   stalledInterval: number;
   /** Milliseconds that an object takes, by workspace. */
   perObject: number[];
@@ -28,7 +29,7 @@ export interface Settings {
   hasReplica: boolean;
   /** The network outside of storms. */
   weather: Weather;
-  /** With a real Postgres alone. */
+  /** Present only in a simulation with a real Postgres. */
   postgres?: PostgresSettings;
 }
 
@@ -40,13 +41,13 @@ export interface PostgresSettings {
 }
 
 export interface PlannedObject {
-  /** `purchase`, `attributes` and `identify` are planned with a real Postgres alone. */
+  /** `purchase`, `attributes` and `identify` occur only in a simulation with a real Postgres. */
   kind: 'event' | 'merge' | 'delete' | 'purchase' | 'attributes' | 'identify';
   /** External ids of the users that the object names. */
   users: string[];
   /** Name of a user alias that the object names. */
   alias?: string;
-  /** Failure of the database or the process on this object; absent if the object can be applied. */
+  /** Failure of the database or the process that this object causes. Absent if the object can be applied. */
   poison?: 'refused' | 'slow' | 'ends the process';
   /** Characters of the properties. */
   size?: number;
@@ -83,9 +84,9 @@ export type Fault = { at: number } & (
 
 export type Server = 'queue' | 'database' | 'receiver';
 
-/** Limits for the work of one client: objects, and milliseconds in the database. */
-const MOST_OBJECTS = 1500;
-const MOST_MS = 3000;
+/** Maximum work of one client: objects, and milliseconds in the database. */
+const MAX_CLIENT_OBJECTS = 1500;
+const MAX_CLIENT_MS = 3000;
 
 /** Workloads: a mix, a backlog of one workspace, and rival workspaces with large and small requests. */
 const PROFILES = [
@@ -94,7 +95,7 @@ const PROFILES = [
   { settings: rivalSettings, requests: planRivals },
 ] as const;
 
-/** Makes the plan of a seed. */
+/** Creates the plan of a seed. */
 export function planOf(seed: number): Plan {
   const random = new Random(seed).fork('plan');
   const profile = random.pick(PROFILES);
@@ -175,13 +176,14 @@ function planMix(random: Random, { perObject, length }: Settings): PlannedReques
       ...planClient(random, {
         ...{ client, workspace, users, identity, poison, endsProcesses, perObject: perObject[workspace]! },
         pause: isFlood ? random.between(5, 40) : random.between(20, 500),
-        most: isFlood ? random.pick([20, 75, 200]) : random.pick([1, 3, 10]),
+        maxObjects: isFlood ? random.pick([20, 75, 200]) : random.pick([1, 3, 10]),
         from: isBurst ? random.between(0, length / 2) : 0,
         to: isBurst ? random.between(length / 2, length) : length,
       }),
     );
   }
-  // Each such object ends several processes. Afterwards the lane is applied one object at a time.
+  // Keep only two objects that end processes: each of them ends several processes, until the lane is applied one object at
+  // a time.
   let deadly = 0;
   for (const { objects } of requests)
     for (const object of objects)
@@ -204,7 +206,7 @@ function planBacklog(random: Random, { perObject, length }: Settings): PlannedRe
         ...{ client, workspace, identity, poison, endsProcesses: false, perObject: perObject[workspace]! },
         users: isFlood ? random.pick([3, 40]) : random.integer(1, 3),
         pause: isFlood ? random.between(3, 25) : random.between(5, 80),
-        most: isFlood ? random.pick([20, 75]) : random.pick([1, 3, 20]),
+        maxObjects: isFlood ? random.pick([20, 75]) : random.pick([1, 3, 20]),
         ...{ from: 0, to: length },
       }),
     );
@@ -230,7 +232,7 @@ function planRivals(random: Random, { perObject, length }: Settings): PlannedReq
           endsProcesses: false,
           perObject: perObject[workspace]!,
         },
-        ...{ pause: random.between(5, 60), most: random.pick([4, 100, 400]), from: 0, to: length },
+        ...{ pause: random.between(5, 60), maxObjects: random.pick([4, 100, 400]), from: 0, to: length },
       }),
     );
   }
@@ -243,23 +245,23 @@ interface PlannedClient extends PlannedMix {
   perObject: number;
   /** Average milliseconds between two requests. */
   pause: number;
-  /** Most objects of a request. */
-  most: number;
+  /** Maximum number of objects in a request. */
+  maxObjects: number;
   from: number;
   to: number;
 }
 
 function planClient(random: Random, planned: PlannedClient): PlannedRequest[] {
-  const { client, workspace, perObject, pause, most, from, to } = planned;
+  const { client, workspace, perObject, pause, maxObjects, from, to } = planned;
   const isRepeated = random.chance(0.4);
   const requests: PlannedRequest[] = [];
-  let left = Math.min(MOST_OBJECTS, MOST_MS / perObject);
+  let left = Math.min(MAX_CLIENT_OBJECTS, MAX_CLIENT_MS / perObject);
   for (
     let at = from + random.between(0, pause * 2);
     at < to && left > 0;
     at += random.between(0, pause * 2)
   ) {
-    const count = random.integer(1, random.pick([most, most, Math.min(most, 3)]));
+    const count = random.integer(1, random.pick([maxObjects, maxObjects, Math.min(maxObjects, 3)]));
     left -= count;
     requests.push({
       ...{ at, client, workspace, isRepeated },
@@ -305,7 +307,7 @@ function planFaults(random: Random, settings: Settings): Fault[] {
     'slow database',
     'clock',
   ] as const;
-  // Few kinds of faults per run make combinations of them likely.
+  // Use few kinds of faults in a run, because combinations of them are then more likely.
   const chosen = kinds.filter(() => random.chance(0.5));
   const faults: Fault[] = [];
   for (let at = random.between(0, pause * 2); at < length; at += random.between(0, pause * 2)) {

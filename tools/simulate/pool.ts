@@ -6,7 +6,7 @@ import type { Host } from './world.ts';
 export interface DatabasePace {
   /** Milliseconds to load and write the user of an object. */
   perObject(workspaceId: string): number;
-  /** The error with which the database refuses an object, or the end of the process; undefined for a sound object. */
+  /** Returns the error with which an object fails in the database, or that it ends the process. Undefined for a valid object. */
   refuses(objectId: string): { code: string; message: string } | 'ends the process' | undefined;
 }
 
@@ -79,7 +79,7 @@ export class SimulatedTransaction {
     }
   }
 
-  /** Notes that the connection is lost. The server then ends the transaction. */
+  /** Marks the connection as lost. The server rolls the transaction back up to 20 ms later. */
   #break(): void {
     if (this.#isBroken) return;
     this.#isBroken = true;

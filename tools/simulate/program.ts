@@ -14,7 +14,7 @@ import type { Host } from './world.ts';
 export type ProgramExports = typeof Program;
 export type PostgresExports = typeof PostgresProgram;
 
-/** Where a simulation has its tables: in memory, or in a real Postgres. */
+/** The store of the tables of a simulation: memory, or a real Postgres. */
 export type StoreKind = 'memory' | 'postgres';
 
 const require = createRequire(import.meta.url);
@@ -25,7 +25,7 @@ interface ProgramParts {
   entry: string;
   /** Modules of Penstock, and the modules of `program` that replace them in the bundle. */
   replaced: Readonly<Record<string, string>>;
-  /** Packages with timers or times, which become part of the bundle. */
+  /** Packages that use timers or the time. They become part of the bundle, and so use the simulated ones. */
   bundled: readonly string[];
 }
 
@@ -48,7 +48,7 @@ const PARTS: Readonly<Record<StoreKind, ProgramParts>> = {
     },
     bundled: [],
   },
-  // The modules are wrapped, to note the objects of each transaction.
+  // Modules are wrapped by modules that record the objects of each transaction.
   postgres: {
     entry: 'postgres-main.ts',
     replaced: {
@@ -61,12 +61,12 @@ const PARTS: Readonly<Record<StoreKind, ProgramParts>> = {
   },
 };
 
-/** A module that all simulated processes share. It has no state, and compiling schemas takes long. */
+/** A module that all simulated processes share, because it has no state and compiling schemas takes long. */
 const SHARED = 'src/schemas/compile.ts';
 
 /**
- * The code of Penstock, bundled for simulated processes. Each process runs the bundle once and so has its own modules,
- * with the globals of the simulation.
+ * The code of Penstock, bundled for simulated processes. Each process runs the bundle once. So it has its own modules, which
+ * use the globals of the simulation.
  */
 export interface SimulatedProgram {
   store: StoreKind;
@@ -78,7 +78,7 @@ export interface SimulatedProgram {
  * Bundles the source.
  *
  * @param mutations faults to put into the source
- * @throws when the text of a mutation does not occur exactly once
+ * @throws {Error} if the text of a mutation does not occur exactly once
  */
 export async function bundleProgram(
   mutations: readonly Mutation[] = [],
@@ -162,8 +162,8 @@ function createSharedCompile(): typeof compile {
   const compiled = new Map<string, ReturnType<typeof compile>>();
   return ((schema: object) => {
     const text = JSON.stringify(schema);
-    const known = compiled.get(text) ?? compile(schema);
-    compiled.set(text, known);
-    return known;
+    const validator = compiled.get(text) ?? compile(schema);
+    compiled.set(text, validator);
+    return validator;
   }) as typeof compile;
 }

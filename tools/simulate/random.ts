@@ -24,13 +24,13 @@ export class Random {
   }
 
   /** Returns a number between two bounds. */
-  between(least: number, most: number): number {
-    return least + (most - least) * this.#next();
+  between(min: number, max: number): number {
+    return min + (max - min) * this.#next();
   }
 
-  /** Returns a whole number from `least` to `most`, both included. */
-  integer(least: number, most: number): number {
-    return least + Math.floor(this.#next() * (most - least + 1));
+  /** Returns a whole number from `min` to `max`, both included. */
+  integer(min: number, max: number): number {
+    return min + Math.floor(this.#next() * (max - min + 1));
   }
 
   chance(probability: number): boolean {

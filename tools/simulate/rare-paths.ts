@@ -1,7 +1,7 @@
 import type { StoreKind } from './program.ts';
 import type { TraceLine } from './trace.ts';
 
-/** Ids of envelopes, lanes and processes, as they occur in lines of the trace. */
+/** Details of a line of the trace, for example ids of envelopes, lanes and processes. */
 interface Details {
   lane?: number;
   job?: string;
@@ -38,13 +38,13 @@ interface RarePath {
   name: string;
   /** A long run fails if no seed takes an essential path. */
   isEssential: boolean;
-  /** The form of the simulation that has the path; absent: both. */
+  /** The form of the simulation that can take the path. If absent, both can. */
   store?: StoreKind;
-  /** Whether a line of the trace shows this path. */
+  /** Returns whether a line of the trace shows this path. */
   isTaken(line: TraceLine & { details: Details }, seen: Seen): boolean;
 }
 
-/** The state that follows from the earlier lines of the trace. */
+/** State that is derived from the earlier lines of the trace. */
 class Seen {
   /** The last lease of each lane. */
   readonly holders = new Map<number, { token: string; job: string }>();
@@ -448,7 +448,8 @@ export class PathWatcher {
     this.#paths = rarePathsOf(kind);
   }
 
-  hear(line: TraceLine): void {
+  /** Checks whether a line of the trace shows a path. Call it with every line, in order. */
+  observe(line: TraceLine): void {
     for (const { name, isTaken } of this.#paths)
       if (!this.taken.has(name) && isTaken(line, this.#seen)) this.taken.add(name);
     this.#seen.note(line);

@@ -44,7 +44,7 @@ export async function runSeeds(options: RunSeedsOptions): Promise<SeedsResult> {
     ...{ failures: [], paths: new Set() },
   };
   let next = from;
-  const mayGoOn = () =>
+  const mayContinue = () =>
     next < from + seeds &&
     performance.now() - started < milliseconds &&
     !(stopsAtFailure && result.failures.length > 0);
@@ -70,7 +70,7 @@ export async function runSeeds(options: RunSeedsOptions): Promise<SeedsResult> {
       });
       worker.on('message', (done: SeedDone | 'ready') => {
         if (done !== 'ready') note(done);
-        if (mayGoOn()) worker.postMessage(next++);
+        if (mayContinue()) worker.postMessage(next++);
         else worker.postMessage('stop');
       });
       worker.on('exit', () => resolve());

@@ -6,14 +6,16 @@ import { bundleProgram, type StoreKind } from './program.ts';
 import { PathWatcher } from './rare-paths.ts';
 import { type SimulationOptions, simulate } from './simulation.ts';
 
-/** How the simulation of a seed ended. */
+/** The result of the simulation of a seed. */
 export interface SeedDone {
   seed: number;
   /** The first guarantee that was not kept. */
   violation: string | undefined;
+  /** Simulated milliseconds. */
   simulated: number;
   events: number;
   objects: number;
+  /** Names of the rare paths that were taken. */
   paths: string[];
 }
 
@@ -24,7 +26,7 @@ const cluster = store === 'postgres' ? await startCluster() : undefined;
 
 async function run(seed: number): Promise<SeedDone> {
   const watcher = new PathWatcher(store);
-  const listen: SimulationOptions['listen'] = (line) => watcher.hear(line);
+  const listen: SimulationOptions['listen'] = (line) => watcher.observe(line);
   const outcome = await simulate(program, planFor(store, seed), { listen, cluster });
   const [violation] = outcome.violations;
   return {

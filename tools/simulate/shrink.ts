@@ -6,7 +6,7 @@ import { simulate } from './simulation.ts';
 /**
  * Removes requests, objects and faults from a plan as long as it fails with the same guarantee.
  *
- * @param given.attempts most simulations: the shrunk plan depends on nothing else, in particular not on the machine
+ * @param options.attempts maximum number of simulations. A limit of real time would make the result depend on the machine
  */
 export async function shrink(
   program: SimulatedProgram,
@@ -17,10 +17,10 @@ export async function shrink(
     cluster,
   }: { attempts: number; print(line: string): void; cluster?: Cluster | undefined },
 ): Promise<Plan> {
-  let left = attempts;
-  const failureOf = async (one: Plan) => {
-    left--;
-    return (await simulate(program, one, { cluster })).violations[0]?.guarantee;
+  let attemptsLeft = attempts;
+  const failureOf = async (candidate: Plan) => {
+    attemptsLeft--;
+    return (await simulate(program, candidate, { cluster })).violations[0]?.guarantee;
   };
   const failure = await failureOf(plan);
   if (failure === undefined) return plan;
@@ -33,7 +33,7 @@ export async function shrink(
   ): Promise<readonly Member[]> {
     let kept = members;
     for (let size = Math.ceil(kept.length / 2); size >= 1; size = size === 1 ? 0 : Math.ceil(size / 2)) {
-      for (let from = 0; from < kept.length && left > 0; ) {
+      for (let from = 0; from < kept.length && attemptsLeft > 0; ) {
         const fewer = [...kept.slice(0, from), ...kept.slice(from + size)];
         const tried = planWith(fewer);
         if ((await failureOf(tried)) === failure) {
@@ -48,14 +48,14 @@ export async function shrink(
   const before = describe(smallest);
   await remove(smallest.faults, (faults) => ({ ...smallest, faults: [...faults] }));
   await remove(smallest.requests, (requests) => ({ ...smallest, requests: [...requests] }));
-  for (let place = 0; place < smallest.requests.length && left > 0; place++) {
+  for (let number = 0; number < smallest.requests.length && attemptsLeft > 0; number++) {
     const withObjects = (objects: readonly Plan['requests'][number]['objects'][number][]) => ({
       ...smallest,
       requests: smallest.requests.map((request, index) =>
-        index === place ? { ...request, objects: [...objects] } : request,
+        index === number ? { ...request, objects: [...objects] } : request,
       ),
     });
-    const { objects } = smallest.requests[place]!;
+    const { objects } = smallest.requests[number]!;
     if (objects.length > 1) await remove(objects, withObjects);
   }
   print(`shrunk from ${before} to ${describe(smallest)}`);

@@ -23,16 +23,16 @@ import { Host, World } from './world.ts';
 const ADD_TIMEOUT = 700;
 const DRAIN_MS = 180_000;
 
-/** Milliseconds between two looks whether work is left in Postgres. */
-const LOOK_MS = 1000;
+/** Milliseconds between two checks for work that is left in Postgres. */
+const WORK_POLL_MS = 1000;
 
-/** Connections of a process to Postgres. */
+/** Maximum number of connections of a process to Postgres. */
 const POOL_SIZE = 6;
 
 /** Milliseconds of silence after which another worker takes the lanes of a worker. */
 const TAKE_OVER_MS = 2000;
 
-/** How a simulation ended. */
+/** The result of a simulation. */
 export interface Outcome {
   seed: number;
   violations: Violation[];
@@ -51,7 +51,7 @@ export interface SimulationOptions {
   keepsTrace?: boolean;
   /** The server of a simulation with Postgres. */
   cluster?: Cluster | undefined;
-  /** Hears of each line of the trace. */
+  /** Called with each line of the trace. */
   listen?(line: TraceLine): void;
 }
 
@@ -110,7 +110,7 @@ class Simulation {
   #unanswered = 0;
   #objects = 0;
   #isOver = false;
-  /** The work that was left in Postgres at the last look; undefined while something waits in the lanes. */
+  /** Work that was left in Postgres at the last check. Undefined while requests, lanes or transactions are in progress. */
   #work: Work | undefined;
 
   constructor(
@@ -128,9 +128,9 @@ class Simulation {
     const { lanes, kind, lockDuration } = plan.settings;
     this.#lanes = new LaneServer(this.#world, { lanes, kind, trace: this.trace });
     const options = { idleTimeout: lockDuration, trace: this.trace };
-    this.#workspaces = plan.settings.perObject.map((_, place) => ({
-      id: workspaceId(place),
-      destination: plan.settings.postgres?.streamed.includes(place) ? destinationId(place) : undefined,
+    this.#workspaces = plan.settings.perObject.map((_, number) => ({
+      id: workspaceId(number),
+      destination: plan.settings.postgres?.streamed.includes(number) ? destinationId(number) : undefined,
     }));
     if (!cluster) this.#database = new Database(this.#world, options);
     else {
@@ -164,10 +164,10 @@ class Simulation {
       const own = this.#clients.get(request.client) ?? [];
       this.#clients.set(request.client, [...own, request]);
     }
-    for (const client of this.#clients.keys()) this.#goOn(client);
+    for (const client of this.#clients.keys()) this.#scheduleNext(client);
     for (const fault of faults) this.#world.schedule(fault.at, () => this.#inject(fault));
     const isOver = () => this.#world.crashes.length > 0 || (this.#isSent() && this.#isDrained());
-    const lost = onUnhandledRejections((error) => {
+    const stopListening = onUnhandledRejections((error) => {
       this.#world.crashes.push({ host: 'unknown', error });
     });
     const deadline = settings.length + DRAIN_MS;
@@ -178,11 +178,11 @@ class Simulation {
       this.#databaseFactor = 1;
       if (this.#postgres) {
         this.#postgres.receivers.failing = 0;
-        this.#lookForWork();
+        this.#pollWork();
       }
       isDrained = await this.#world.run(isOver, deadline);
     } finally {
-      lost();
+      stopListening();
       this.#isOver = true;
       for (const { host } of this.#processes) host.kill();
       await this.#postgres?.gate.close();
@@ -190,16 +190,16 @@ class Simulation {
     return this.#outcome(isDrained);
   }
 
-  /** Checks again and again whether something is left to do in Postgres. */
-  #lookForWork(): void {
+  /** Checks once per WORK_POLL_MS whether work is left in Postgres. */
+  #pollWork(): void {
     const { cluster, gate } = this.#postgres!;
-    const look = async () => {
+    const countWork = async () => {
       this.#work = undefined;
       if (this.#isSent() && this.#lanes.isEmpty() && gate.isIdle) this.#work = await readWork(cluster);
     };
-    this.#world.schedule(LOOK_MS, () => {
-      this.#world.hold(look());
-      this.#lookForWork();
+    this.#world.schedule(WORK_POLL_MS, () => {
+      this.#world.hold(countWork());
+      this.#pollWork();
     });
   }
 
@@ -297,7 +297,7 @@ class Simulation {
     };
     host.onEnd(() => {
       this.trace.note('worker ended', { worker: host.name });
-      // A supervisor starts another worker.
+      // Start another worker, as a supervisor does.
       const restart = () => this.#workers[number]?.host === host && this.#startWorker(number);
       if (!this.#isOver) this.#world.schedule(this.#world.random.between(50, 2000), restart);
       this.#takeOver(number);
@@ -341,7 +341,7 @@ class Simulation {
 
   #pace(host: Host): DatabasePace {
     const { perObject } = this.#plan.settings;
-    const workspaces = new Map(perObject.map((cost, place) => [workspaceId(place), cost]));
+    const workspaces = new Map(perObject.map((cost, number) => [workspaceId(number), cost]));
     return {
       perObject: (id) => (workspaces.get(id) ?? 0) * this.#databaseFactor * host.random.between(0.5, 1.5),
       refuses: (id) => {
@@ -355,9 +355,9 @@ class Simulation {
   }
 
   /** Schedules the next request of a client. Called when the previous request is answered. */
-  #goOn(client: number): void {
-    const own = this.#clients.get(client) ?? [];
-    const next = own.shift();
+  #scheduleNext(client: number): void {
+    const remaining = this.#clients.get(client) ?? [];
+    const next = remaining.shift();
     if (!next) {
       this.#clients.delete(client);
       return;
@@ -391,7 +391,7 @@ class Simulation {
       isAnswered = true;
       this.#unanswered--;
       if (isAcknowledged) sent.acknowledgedAt = this.#world.now;
-      this.#goOn(client);
+      this.#scheduleNext(client);
     };
     web.host.onEnd(() => this.#world.schedule(1, () => answer(false)));
     web.host.schedule(0, () => {
@@ -461,9 +461,9 @@ class Simulation {
     this.trace.note('fault', { ...fault });
     switch (fault.kind) {
       case 'kill': {
-        const its = this.#processOf(fault);
-        if (!its?.host.isAlive) return;
-        its.host.kill();
+        const target = this.#processOf(fault);
+        if (!target?.host.isAlive) return;
+        target.host.kill();
         if (fault.role === 'web') this.#world.schedule(fault.for, () => this.#startWeb(fault.process));
         return;
       }
@@ -496,16 +496,16 @@ class Simulation {
         this.#moveLane(fault);
         return;
       case 'clock': {
-        const its = this.#processOf(fault);
-        if (its) its.host.clockOffset += fault.by;
+        const target = this.#processOf(fault);
+        if (target) target.host.clockOffset += fault.by;
         return;
       }
       case 'fail over':
         this.#failOver();
         return;
       case 'end sessions': {
-        const its = this.#processOf(fault);
-        if (its) this.#postgres?.gate.endSessionsOf(its.host.name);
+        const target = this.#processOf(fault);
+        if (target) this.#postgres?.gate.endSessionsOf(target.host.name);
         return;
       }
       case 'receiver fails': {
@@ -529,7 +529,7 @@ class Simulation {
     if (deletes.length > 0) this.trace.note('deleted', { ids: deletes });
   }
 
-  /** Replays all dead letters that wait, as an operator does with the command line. */
+  /** Replays all waiting dead letters, as an operator does with the command line. */
   #replay(process: number): void {
     const worker = this.#workers[process];
     if (!this.#postgres || !worker?.host.isAlive || !('replay' in worker.running)) return;
@@ -544,7 +544,7 @@ class Simulation {
     worker.host.schedule(0, () => void replay([...waiting]).catch(() => {}));
   }
 
-  /** Opens each lane that no worker works, as the sharing of lanes does. */
+  /** Opens each lane that no running worker has open, as the sharing of lanes between real workers does. */
   #shareLanes(): void {
     const { lanes } = this.#plan.settings;
     const alive = this.#workers.filter(({ host }) => host.isAlive && host.frozenUntil <= this.#world.now);
@@ -557,14 +557,14 @@ class Simulation {
     this.#world.schedule(TAKE_OVER_MS, () => this.#shareLanes());
   }
 
-  /** Lets other workers take the lanes of a silent worker. */
-  #takeOver(silentOne: number): void {
+  /** Moves the lanes of a silent worker to the next worker after TAKE_OVER_MS. */
+  #takeOver(silentWorker: number): void {
     const { lanes, workers } = this.#plan.settings;
     this.#world.schedule(TAKE_OVER_MS, () => {
       for (let lane = 0; lane < lanes; lane++) {
-        if (lane % workers !== silentOne) continue;
-        const other = this.#workers[(silentOne + 1) % workers];
-        if (!other?.host.isAlive || other.number === silentOne) continue;
+        if (lane % workers !== silentWorker) continue;
+        const other = this.#workers[(silentWorker + 1) % workers];
+        if (!other?.host.isAlive || other.number === silentWorker) continue;
         other.host.schedule(0, () => other.running.open(lane));
         this.#lanes.endLease(lane);
       }
@@ -590,16 +590,16 @@ class Simulation {
   }
 }
 
-function destinationId(place: number): string {
-  return `00000000-0000-4000-9000-00000000000${place + 1}`;
+function destinationId(number: number): string {
+  return `00000000-0000-4000-9000-00000000000${number + 1}`;
 }
 
-function workspaceId(place: number): string {
-  return `00000000-0000-4000-8000-00000000000${place + 1}`;
+function workspaceId(number: number): string {
+  return `00000000-0000-4000-8000-00000000000${number + 1}`;
 }
 
-/** Listens to rejected promises of simulated processes that have no handler. */
-function onUnhandledRejections(hear: (error: unknown) => void): () => void {
-  process.on('unhandledRejection', hear);
-  return () => process.off('unhandledRejection', hear);
+/** Listens to promises of simulated processes that are rejected without a handler. @returns a function that stops it */
+function onUnhandledRejections(listener: (error: unknown) => void): () => void {
+  process.on('unhandledRejection', listener);
+  return () => process.off('unhandledRejection', listener);
 }

@@ -8,7 +8,7 @@ export interface TraceLine {
   details: Record<string, unknown>;
 }
 
-/** The events of a simulation. Two runs with the same hash were the same. */
+/** The events of a simulation. Two runs with the same hash had the same events at the same times. */
 export class Trace {
   readonly #world: World;
   readonly #keepsLines: boolean;

@@ -66,7 +66,7 @@ export class World {
     };
   }
 
-  /** Lets no further event run until real work has ended, such as a statement of Postgres. */
+  /** Delays further events until real work has ended, for example a statement of Postgres. */
   hold(work: Promise<void>): void {
     this.#held.push(work);
   }
@@ -131,7 +131,7 @@ export class Host {
   readonly random: Random;
   readonly startedAt: number;
   isAlive = true;
-  /** Simulated milliseconds. */
+  /** Simulated time in milliseconds until which the process is frozen. */
   frozenUntil = 0;
   /** Milliseconds by which the wall clock of the machine is ahead. */
   clockOffset = 0;
@@ -167,9 +167,9 @@ export class Host {
     this.frozenUntil = Math.max(this.frozenUntil, this.world.now + milliseconds);
   }
 
-  /** Calls `hear` when the process ends, as servers notice closed connections. */
-  onEnd(hear: () => void): void {
-    this.#onEnd.push(hear);
+  /** Adds a callback for the end of the process. Servers notice closed connections by it. */
+  onEnd(callback: () => void): void {
+    this.#onEnd.push(callback);
   }
 }
 
@@ -179,15 +179,15 @@ class EventQueue {
 
   push(event: Event): void {
     const events = this.#events;
-    let place = events.length;
+    let index = events.length;
     events.push(event);
-    while (place > 0) {
-      const parent = (place - 1) >> 1;
+    while (index > 0) {
+      const parent = (index - 1) >> 1;
       if (!isBefore(event, events[parent]!)) break;
-      events[place] = events[parent]!;
-      place = parent;
+      events[index] = events[parent]!;
+      index = parent;
     }
-    events[place] = event;
+    events[index] = event;
   }
 
   pop(): Event | undefined {
@@ -195,16 +195,16 @@ class EventQueue {
     const first = events[0];
     const last = events.pop();
     if (first === undefined || last === undefined || events.length === 0) return first;
-    let place = 0;
+    let index = 0;
     for (;;) {
-      let child = 2 * place + 1;
+      let child = 2 * index + 1;
       if (child >= events.length) break;
       if (child + 1 < events.length && isBefore(events[child + 1]!, events[child]!)) child++;
       if (!isBefore(events[child]!, last)) break;
-      events[place] = events[child]!;
-      place = child;
+      events[index] = events[child]!;
+      index = child;
     }
-    events[place] = last;
+    events[index] = last;
     return first;
   }
 }

@@ -9,9 +9,11 @@ export interface Job {
   /** The JSON text of its data. */
   text: string;
   timestamp: number;
-  /** Orders all envelopes of the server. */
+  /** Position in the order of all envelopes of the server. */
   sequence: number;
+  /** Number of leases of the envelope that were lost. */
   stalled: number;
+  /** The lease of the envelope. `until` is in simulated milliseconds. */
   lock: { token: string; until: number } | undefined;
 }
 
@@ -19,13 +21,13 @@ export interface Job {
 interface Lane {
   isLimited: boolean;
   isPaused: boolean;
-  /** In the order of the lane. */
+  /** Waiting envelopes in the order of the lane. */
   waiting: Job[];
   active: Job[];
   failed: Job[];
   /** Ids of active envelopes that the next search for lost leases checks. */
   marked: Set<string>;
-  /** Simulated milliseconds before which no search runs. */
+  /** Simulated time in milliseconds of the next search for lost leases. Earlier calls of `search` do nothing. */
   nextSearch: number;
 }
 
@@ -33,10 +35,11 @@ interface Lane {
 export interface HandedOut {
   id: string;
   data: WireEnvelope;
+  /** Number of earlier leases of the envelope that were lost. */
   stalled: number;
 }
 
-/** The worker does not hold the lock. */
+/** Thrown if the token does not hold the lock of an envelope. */
 export class LockMissing extends Error {
   override name = 'LockMissing';
 }
@@ -54,7 +57,8 @@ const newLane = (): Lane => ({
 export interface LaneServerOptions {
   lanes: number;
   /**
-   * `postgres`: an add takes its numbers when it arrives and is seen when it commits, so a later add may be seen first.
+   * With `postgres`, an add takes its numbers when it arrives, and becomes visible when it commits. So a later add may become
+   * visible first.
    */
   kind: 'redis' | 'postgres';
   trace: Trace;
@@ -81,9 +85,9 @@ export class LaneServer {
   }
 
   #lane(lane: number): Lane {
-    const found = this.#lanes[lane];
-    if (!found) throw new Error(`there is no lane ${lane}`);
-    return found;
+    const state = this.#lanes[lane];
+    if (!state) throw new Error(`there is no lane ${lane}`);
+    return state;
   }
 
   limit(lane: number): void {
@@ -104,7 +108,7 @@ export class LaneServer {
     for (const job of this.#lane(lane).active) job.lock = undefined;
   }
 
-  /** Forgets everything, as a restart without a disk does. */
+  /** Removes all envelopes and limits, as a restart of a server without a disk does. */
   comeBackEmpty(): void {
     this.#lanes = this.#lanes.map(newLane);
   }
@@ -115,7 +119,7 @@ export class LaneServer {
 
   /** Takes numbers for an add. `commit` makes all of its envelopes visible at once. */
   prepareAdd(entries: readonly LaneEntry[]): { commit(): void } {
-    // BullMQ refuses whole numbers, which are its own ids.
+    // BullMQ refuses ids that are whole numbers, because it generates such ids.
     for (const { id } of entries) if (/^\d+$/.test(id)) throw new Error(`the id ${id} is refused`);
     const numbered = entries.map((entry) => ({ ...entry, sequence: this.#sequence++ }));
     return {
@@ -148,7 +152,7 @@ export class LaneServer {
     return [waiting, active, failed].some((jobs) => jobs.some((job) => job.id === id));
   }
 
-  /** Calls `wake` once when an envelope may be available. */
+  /** Calls `wake` once when an envelope may be available. @returns a function that removes the callback */
   sleep(lane: number, wake: () => void): () => void {
     const sleepers = this.#sleepers[lane]!;
     sleepers.add(wake);
@@ -175,7 +179,7 @@ export class LaneServer {
     return { id: job.id, data: JSON.parse(job.text), stalled: job.stalled };
   }
 
-  /** Extends a lock. @returns false when it is lost */
+  /** Extends a lock. @returns false if the token does not hold the lock */
   renew(lane: number, { id, token }: { id: string; token: string }, lockDuration: number): boolean {
     const its = this.#lane(lane);
     const job = its.active.find((one) => one.id === id);
@@ -189,7 +193,7 @@ export class LaneServer {
     return job.lock !== undefined && job.lock.token === token && job.lock.until > this.#world.now;
   }
 
-  /** Finishes an envelope. @throws {LockMissing} */
+  /** Removes a leased envelope that was handled. @throws {LockMissing} */
   finish(lane: number, { id, token }: { id: string; token: string }): void {
     const its = this.#lane(lane);
     const job = its.active.find((one) => one.id === id);
@@ -203,7 +207,7 @@ export class LaneServer {
     this.#wake(lane);
   }
 
-  /** Sets an envelope aside whose handler threw. @throws {LockMissing} */
+  /** Moves an envelope whose handler threw an error to the failed envelopes. @throws {LockMissing} */
   fail(lane: number, { id, token }: { id: string; token: string }): void {
     const its = this.#lane(lane);
     const job = its.active.find((one) => one.id === id);
@@ -215,7 +219,7 @@ export class LaneServer {
     this.#wake(lane);
   }
 
-  /** Puts an envelope back to the head of its lane. @throws {LockMissing} */
+  /** Returns an envelope to the head of its lane. @throws {LockMissing} */
   giveBack(lane: number, { id, token }: { id: string; token: string }): void {
     const its = this.#lane(lane);
     const job = its.active.find((one) => one.id === id);
@@ -246,6 +250,7 @@ export class LaneServer {
     if (its.waiting.length > 0) this.#wake(lane);
   }
 
+  /** Ends the lease of a lane. The next search returns its envelope to the lane. */
   endLease(lane: number): void {
     const its = this.#lane(lane);
     for (const job of its.active) {
@@ -256,20 +261,21 @@ export class LaneServer {
     this.#trace.note('lease ended', { lane });
   }
 
-  head(lane: number, most: number): string[] {
+  /** Returns the ids of the first waiting envelopes. */
+  head(lane: number, max: number): string[] {
     return this.#lane(lane)
-      .waiting.slice(0, most)
+      .waiting.slice(0, max)
       .map(({ id }) => id);
   }
 
-  /** @returns undefined when the token does not hold the envelope */
-  window(lane: number, { id, token }: { id: string; token: string }, most: number): string[] | undefined {
+  /** Returns the ids of the first waiting envelopes. Undefined if the token does not hold the lease. */
+  window(lane: number, { id, token }: { id: string; token: string }, max: number): string[] | undefined {
     const job = this.#lane(lane).active.find((one) => one.id === id);
     if (!job || !this.#holds(job, token)) {
       this.#trace.note('window refused', { lane, job: id, by: token });
       return undefined;
     }
-    const ids = this.head(lane, most);
+    const ids = this.head(lane, max);
     this.#trace.note('window', { lane, job: id, by: token, waiting: ids.length, first: ids.slice(0, 8) });
     return ids;
   }
@@ -277,13 +283,13 @@ export class LaneServer {
   find(lane: number, id: string): Job | undefined {
     const { waiting, active, failed } = this.#lane(lane);
     for (const jobs of [waiting, active, failed]) {
-      const found = jobs.find((job) => job.id === id);
-      if (found) return found;
+      const match = jobs.find((job) => job.id === id);
+      if (match) return match;
     }
     return undefined;
   }
 
-  /** Removes envelopes that wait. @returns false when the token does not hold the lease */
+  /** Removes waiting envelopes. @returns false if the token does not hold the lease */
   complete(lane: number, { id, token }: { id: string; token: string }, ids: readonly string[]): boolean {
     const its = this.#lane(lane);
     const job = its.active.find((one) => one.id === id);
@@ -291,8 +297,8 @@ export class LaneServer {
       this.#trace.note('complete refused', { lane, job: id, by: token });
       return false;
     }
-    const gone = new Set(ids);
-    its.waiting = its.waiting.filter((one) => !gone.has(one.id));
+    const completed = new Set(ids);
+    its.waiting = its.waiting.filter((one) => !completed.has(one.id));
     this.#trace.note('completed', { lane, jobs: [...ids], by: token });
     return true;
   }
@@ -331,9 +337,9 @@ export class LaneServer {
     return this.#lane(lane).isPaused;
   }
 
-  failed(lane: number, most: number): string[] {
+  failed(lane: number, max: number): string[] {
     return this.#lane(lane)
-      .failed.slice(0, most)
+      .failed.slice(0, max)
       .map(({ id }) => id);
   }
 
@@ -371,12 +377,12 @@ export class LaneServer {
 }
 
 /**
- * Inserts by sequence. An add with an earlier number may commit later.
+ * Inserts a job by its sequence number. An add may commit later than one with a higher number.
  * @returns whether the job is the last one
  */
 function insert(jobs: Job[], job: Job): boolean {
-  let place = jobs.length;
-  while (place > 0 && jobs[place - 1]!.sequence > job.sequence) place--;
-  jobs.splice(place, 0, job);
-  return place === jobs.length - 1;
+  let index = jobs.length;
+  while (index > 0 && jobs[index - 1]!.sequence > job.sequence) index--;
+  jobs.splice(index, 0, job);
+  return index === jobs.length - 1;
 }

@@ -15,14 +15,14 @@ import type { Random } from '../random.ts';
 import type { Cancel, Host } from '../world.ts';
 import { type HandedOut, type LaneServer, LockMissing } from './server.ts';
 
-/** Milliseconds between two looks of an idle worker at its lane. */
+/** Milliseconds between two polls of its lane by an idle worker. */
 const IDLE_MS = 500;
 
-/** Milliseconds before a worker asks again after an error. */
+/** Milliseconds before a worker retries after an error. */
 const RETRY_MS = 250;
 
-/** Attempts to remove an envelope that has taken effect and could not be finished. */
-const MOST_REMOVALS = 6;
+/** Maximum number of attempts to remove an envelope that has taken effect and could not be finished. */
+const MAX_REMOVALS = 6;
 
 export interface MemoryStoreOptions {
   host: Host;
@@ -38,7 +38,7 @@ export interface MemoryStoreOptions {
   unavailable(message: string, cause?: unknown): Error;
 }
 
-/** The lanes of a simulated server, as one process uses them. */
+/** The lane store of one process, on a simulated server. */
 export class MemoryLaneStore implements LaneStore {
   readonly layout: LaneStore['layout'];
   readonly #options: MemoryStoreOptions;
@@ -103,7 +103,7 @@ export class MemoryLaneStore implements LaneStore {
     return { add, additions: [] as Additions[], ping: async () => {}, stop: async () => {} };
   }
 
-  /** Stores an add at the server. */
+  /** Stores an add at the server. The answer comes after the commit and, if there is a replica, after the copy to it. */
   #store(entries: readonly LaneEntry[]): Later<undefined> {
     const { host, server, hasReplica } = this.#options;
     const { world } = host;
@@ -148,12 +148,12 @@ export class MemoryLaneStore implements LaneStore {
     return this.#send((server) => server.endLease(lane));
   }
 
-  head(lane: number, most: number): Promise<string[]> {
-    return this.#send((server) => server.head(lane, most));
+  head(lane: number, max: number): Promise<string[]> {
+    return this.#send((server) => server.head(lane, max));
   }
 
-  window(lease: Lease, most: number): Promise<string[] | undefined> {
-    return this.#send((server) => server.window(lease.lane, lease, most));
+  window(lease: Lease, max: number): Promise<string[] | undefined> {
+    return this.#send((server) => server.window(lease.lane, lease, max));
   }
 
   async read(
@@ -163,17 +163,17 @@ export class MemoryLaneStore implements LaneStore {
   ): Promise<(StoredEnvelope | undefined)[]> {
     if (ids.length === 0) return [];
     return this.#send((server) => {
-      const found: (StoredEnvelope | undefined)[] = [];
-      let left = bytes;
+      const envelopes: (StoredEnvelope | undefined)[] = [];
+      let bytesLeft = bytes;
       for (const id of ids) {
-        if (left <= 0) break;
+        if (bytesLeft <= 0) break;
         const job = server.find(lane, id);
-        left -= job?.text.length ?? 0;
-        found.push(
+        bytesLeft -= job?.text.length ?? 0;
+        envelopes.push(
           job && { id, data: JSON.parse(job.text), timestamp: job.timestamp, characters: job.text.length },
         );
       }
-      return found;
+      return envelopes;
     });
   }
 
@@ -233,8 +233,8 @@ export class MemoryLaneStore implements LaneStore {
     return this.#send((server) => server.isPaused(lane));
   }
 
-  failed(lane: number, most: number): Promise<string[]> {
-    return this.#send((server) => server.failed(lane, most));
+  failed(lane: number, max: number): Promise<string[]> {
+    return this.#send((server) => server.failed(lane, max));
   }
 
   remove(lane: number, id: string): Promise<void> {
@@ -251,7 +251,7 @@ interface WorkerOptions extends MemoryStoreOptions {
   lease: LeaseOptions;
 }
 
-/** Works a lane by the rules of BullMQ's worker with one job at a time. */
+/** Processes the envelopes of a lane by the rules of a BullMQ worker with a concurrency of 1. */
 class MemoryLaneWorker {
   readonly #options: WorkerOptions;
   #isClosing = false;
@@ -278,7 +278,7 @@ class MemoryLaneWorker {
     return link.send(() => run(server));
   }
 
-  /** Calls again and again, the first time at once. */
+  /** Calls a function immediately, and then once per interval. @returns a function that stops the calls */
   #repeat(interval: number, call: () => unknown): Cancel {
     const { host } = this.#options;
     let stop: Cancel = () => {};
@@ -296,16 +296,16 @@ class MemoryLaneWorker {
     });
   }
 
-  /** Waits until the server has an envelope, or for half a second. */
+  /** Waits until the server may have an envelope, and at most IDLE_MS. */
   #idle(): Promise<void> {
     const { host, server, lane } = this.#options;
     return new Promise((resolve) => {
       const done = () => {
-        forget();
+        removeSleeper();
         stop();
         resolve();
       };
-      const forget = server.sleep(lane, () => host.schedule(host.random.between(0.05, 0.6), done));
+      const removeSleeper = server.sleep(lane, () => host.schedule(host.random.between(0.05, 0.6), done));
       const stop = host.schedule(IDLE_MS, done);
       this.#wake = done;
     });
@@ -330,7 +330,10 @@ class MemoryLaneWorker {
     this.#stopSearching();
   }
 
-  /** Works an envelope. @returns the next envelope, which the server hands out in the same command */
+  /**
+   * Runs the handler for an envelope, and sends the result to the server.
+   * @returns the next envelope, if the server hands one out in the command that finishes this one
+   */
   async #work({ id, data, stalled }: HandedOut): Promise<HandedOut | undefined> {
     const { lane, token, handler, lease } = this.#options;
     const held = { lane, id, token };
@@ -361,12 +364,12 @@ class MemoryLaneWorker {
 
   async #removeFinished(id: string): Promise<void> {
     const { lane } = this.#options;
-    for (let times = 0; times < MOST_REMOVALS && !this.#isClosing; times++) {
+    for (let times = 0; times < MAX_REMOVALS && !this.#isClosing; times++) {
       if (times > 0) await this.#rest(Math.min(800, 50 * 2 ** times));
       try {
         return await this.#send((server) => server.remove(lane, id));
       } catch {
-        // Tried again.
+        // The next iteration tries again.
       }
     }
   }

@@ -17,8 +17,8 @@ export interface Backend {
 }
 
 /**
- * Settings of the server. Only the simulation may start something: no autovacuum, and no search for deadlocks after a real
- * second, which the gate does in simulated time.
+ * Settings of the server. Only the simulation may start work in it. So autovacuum is off, and Postgres does not search for
+ * deadlocks after a real second: the gate does so after a simulated one.
  */
 const SETTINGS = {
   fsync: 'off',
@@ -52,17 +52,20 @@ const SIMULATED_FUNCTIONS = `
   create function public.gen_random_uuid() returns uuid language sql volatile as
     $$ select md5('simulated ' || nextval('public.simulated_uuids'))::uuid $$;`;
 
-/** A Postgres server of a simulation. Each thread has its own: transactions of one seed hold back snapshots of all others. */
+/**
+ * A Postgres server for simulations. Each thread has its own server, because the transactions of a seed would hold back the
+ * snapshots of all other seeds.
+ */
 export class Cluster {
   readonly #url: string;
   readonly #stopServer: () => Promise<void>;
   readonly #idle: Backend[] = [];
   readonly #all: Backend[] = [];
-  /** Connection that looks at locks and cancels statements. It takes no transaction id. */
+  /** Connection that reads locks and cancels statements. During a simulation, it takes no transaction id. */
   readonly control: pg.Client;
   /** Tables that are empty when a simulation begins. */
   readonly #tables: string[];
-  /** Names of prepared statements, by text: mutations give one name several texts. */
+  /** Names of prepared statements, by text. Mutations can give one name several texts. */
   readonly #names = new Map<string, string>();
 
   constructor(given: { url: string; control: pg.Client; tables: string[]; stopServer(): Promise<void> }) {
@@ -72,6 +75,7 @@ export class Cluster {
     this.#stopServer = given.stopServer;
   }
 
+  /** Returns an idle server process with its connection, or a new one. */
   async take(): Promise<Backend> {
     const idle = this.#idle.shift();
     if (idle) return idle;
@@ -88,14 +92,15 @@ export class Cluster {
     this.#idle.push(backend);
   }
 
-  /** Whether the server process belongs to a session of a simulation. */
+  /** Returns whether the server process was created for sessions of a simulation. */
   has(pid: number): boolean {
     return this.#all.some((backend) => backend.pid === pid);
   }
 
+  /** Returns a name for a prepared statement that belongs to only one text. */
   nameOf({ name, text }: { name: string; text: string }): string {
-    const known = this.#names.get(text);
-    if (known) return known;
+    const existing = this.#names.get(text);
+    if (existing) return existing;
     const isTaken = [...this.#names.values()].includes(name);
     const unique = isTaken ? `${name}-${this.#names.size}` : name;
     this.#names.set(text, unique);
@@ -116,7 +121,7 @@ export class Cluster {
       name: 'restart-sequences',
       text: "select setval(seqrelid::regclass, 1, false) from pg_sequence where seqrelid::regclass::text !~ 'migration'",
     });
-    // The order in which sessions take server processes is part of the schedule.
+    // Sort, because the order in which sessions take server processes is part of the schedule.
     this.#idle.sort((one, other) => one.pid - other.pid);
   }
 

@@ -35,7 +35,7 @@ export class GateError extends Error {
   }
 }
 
-/** Real milliseconds before the gate checks whether a statement waits for a lock. */
+/** Real milliseconds until the gate checks whether a statement waits for a lock, and the longest pause between checks. */
 const FIRST_CHECK_MS = 3;
 const LONGEST_CHECK_MS = 50;
 
@@ -96,7 +96,7 @@ export class Gate {
     return session;
   }
 
-  /** Whether no transaction of a process is open. */
+  /** Whether no process has an open transaction or a running statement. */
   get isIdle(): boolean {
     return [...this.#sessions].every(({ transaction, running }) => !transaction && !running);
   }
@@ -105,7 +105,7 @@ export class Gate {
     return ++this.#transactions;
   }
 
-  /** Runs a statement. The world waits until it has ended or waits for a lock. */
+  /** Runs a statement. Simulated time stands still until the statement has ended, or waits for a lock. */
   run(session: Session, statement: Statement): Later<Result> {
     const answer = new Later<Result>();
     this.options.world.hold(this.#run(session, statement, answer));
@@ -135,7 +135,7 @@ export class Gate {
     await this.#continueParked();
   }
 
-  /** Waits until a statement has ended, or parks it when it waits for a lock of another session. */
+  /** Waits until a statement has ended. Parks the statement if it waits for a lock of another session. */
   async #watch(running: Running): Promise<void> {
     const { cluster } = this.options;
     for (let pause = FIRST_CHECK_MS; ; pause = Math.min(2 * pause, LONGEST_CHECK_MS)) {
@@ -228,14 +228,14 @@ export class Gate {
   /** Cancels a parked statement if it waits for itself through other sessions. */
   async #endDeadlock(running: Running): Promise<void> {
     const pids = this.#parked.map(({ session }) => session.backend!.pid);
-    const waits = new Map((await this.#blockersOf(pids)).map(({ pid, blockers }) => [pid, blockers]));
+    const blockersByPid = new Map((await this.#blockersOf(pids)).map(({ pid, blockers }) => [pid, blockers]));
     const own = running.session.backend!.pid;
     const reached = new Set<number>();
-    const next = [...(waits.get(own) ?? [])];
+    const next = [...(blockersByPid.get(own) ?? [])];
     for (let pid = next.pop(); pid !== undefined; pid = next.pop()) {
       if (reached.has(pid)) continue;
       reached.add(pid);
-      next.push(...(waits.get(pid) ?? []));
+      next.push(...(blockersByPid.get(pid) ?? []));
     }
     if (!reached.has(own)) return;
     const { trace } = this.options;
@@ -305,7 +305,7 @@ export class Session {
   readonly #gate: Gate;
   backend: Backend | undefined;
   running: Running | undefined;
-  /** Why the session has ended. */
+  /** The error with which the session ended. Undefined while it is open. */
   ending: Error | undefined;
   transaction: Transaction | undefined;
   /** Limits of the transaction in simulated milliseconds; 0 for none. */
@@ -313,7 +313,7 @@ export class Session {
   lastUsed = 0;
   /** Whether the last transaction was rolled back. */
   isRolledBack = false;
-  /** The simulated times that the server has, as epoch milliseconds. */
+  /** Simulated times that were sent to the server, in epoch milliseconds. NaN if they must be sent again. */
   #clocks = { transaction: Number.NaN, statement: Number.NaN };
 
   constructor(gate: Gate, client: string, onEnd: (error: Error) => void) {
@@ -326,9 +326,9 @@ export class Session {
     return this.#gate.run(this, statement);
   }
 
-  /** Sends a statement to the server, after the simulated time if the statement may use it. */
+  /** Sends a statement to the server. If the statement may use the time, it sends the simulated time first. */
   async send({ text: given, name, values }: Statement): Promise<Result> {
-    // Statements about processes name the clock of the machine, which is simulated as well.
+    // Statements about processes call the clock of the machine in pg_catalog. It is simulated as well.
     const text = given.replace(MACHINE_CLOCK, 'public.$1(');
     const { cluster, world } = this.#gate.options;
     const { client } = this.backend!;
@@ -340,7 +340,7 @@ export class Session {
       this.#clocks = { transaction, statement: now };
       const times = [transaction, now].map((time) => new Date(time).toISOString());
       const set = client.query({ name: 'simulated-time', text: SET_TIMES, values: times });
-      // In a transaction that has failed.
+      // The transaction has failed, and accepts no statement that sets the time.
       set.catch(() => {
         this.#clocks.statement = Number.NaN;
       });
@@ -369,7 +369,7 @@ export class Session {
       this.#forgetTransaction();
     } else if (result.command === 'ROLLBACK' && !/^rollback to/i.test(text)) this.rolledBack();
     else {
-      // A rollback to a savepoint also takes back the time of the statement.
+      // A rollback to a savepoint also reverts the time of the statement.
       if (/^rollback to/i.test(text)) this.#clocks.statement = Number.NaN;
       transaction.note(statement, result);
     }
@@ -395,7 +395,7 @@ export class Session {
     this.#clocks = { transaction: Number.NaN, statement: Number.NaN };
   }
 
-  /** Ends the session when its transaction is silent for too long. */
+  /** Ends the session if its transaction runs no statement for `idleTimeout`. */
   #watchIdle(transaction: Transaction): void {
     const { world, trace, idleTimeout } = this.#gate.options;
     world.schedule(Math.max(1, this.lastUsed + idleTimeout - world.now), () => {
@@ -409,7 +409,7 @@ export class Session {
     });
   }
 
-  /** Returns the server process, for the next session. */
+  /** Returns the server process to the cluster, for the next session. */
   async leave(): Promise<void> {
     const { cluster } = this.#gate.options;
     const backend = this.backend!;
@@ -422,10 +422,10 @@ export class Session {
 
 const BEGIN = /^\s*begin(?: isolation level [a-z ]+?)?(?: read only)?(?=;|$)/i;
 
-/** A function of the clock of the machine, which the functions of the simulation do not hide. */
+/** Matches calls of clock functions with the schema pg_catalog, which the functions of the simulation cannot hide. */
 const MACHINE_CLOCK = /\bpg_catalog\.(now|(?:clock|statement|transaction)_timestamp)\(/g;
 
-/** Statements without the time of the transaction. */
+/** Statements that do not need the time of the transaction, unless they match USES_TIME. */
 const TIMELESS = /^\s*(?:select|commit|rollback|savepoint|release)\b/i;
 const USES_TIME = /\bnow\(\)|_timestamp\(\)|ensure_/i;
 /** Functions with a time that changes within a transaction. */
@@ -436,7 +436,7 @@ function limitsOf(text: string): { statement: number; lock: number } {
   return { statement: limitOf('statement_timeout'), lock: limitOf('lock_timeout') };
 }
 
-/** Resolves when the promise has, or after real milliseconds. */
+/** Resolves when the promise resolves, or after real milliseconds. */
 function endedWithin(promise: Promise<unknown>, milliseconds: number): Promise<void> {
   return new Promise((resolve) => {
     const timer = setTimeout(resolve, milliseconds);

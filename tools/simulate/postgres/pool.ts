@@ -10,7 +10,7 @@ export interface GatedPoolOptions {
   link: Link;
   pace: DatabasePace;
   host: Host;
-  /** Most connections. */
+  /** Maximum number of connections. */
   max: number;
 }
 
@@ -55,13 +55,13 @@ export class GatedPool extends EventEmitter {
       return client;
     } catch (error) {
       this.#clients.delete(client);
-      this.#next();
+      this.#openForWaiting();
       throw error;
     }
   }
 
-  /** Gives a free place to the caller who has waited longest. */
-  #next(): void {
+  /** Opens a connection for the caller that has waited longest, if the maximum is not reached. */
+  #openForWaiting(): void {
     if (this.#waiting.length > 0 && this.#clients.size < this.options.max)
       this.#waiting.shift()!(this.#open());
   }
@@ -70,7 +70,7 @@ export class GatedPool extends EventEmitter {
     if (error || client.isBroken) {
       client.lose(error instanceof Error ? error : new Error('Connection terminated'));
       this.#clients.delete(client);
-      this.#next();
+      this.#openForWaiting();
       return;
     }
     const next = this.#waiting.shift();
@@ -97,7 +97,7 @@ export class GatedPool extends EventEmitter {
 /** A connection of a simulated process. */
 export class GatedClient extends EventEmitter {
   readonly pool: GatedPool;
-  /** The part of the connection of `pg` by which Penstock writes several statements at once. */
+  /** The part of the connection of `pg` that Penstock uses to write several statements at once. */
   readonly connection = { stream: { cork() {}, uncork() {}, writableLength: 0 } };
   readonly #channel = new Channel();
   #session: Session | undefined;
@@ -151,7 +151,7 @@ export class GatedClient extends EventEmitter {
     return this.pool.gated.link.send(run, this.#channel);
   }
 
-  /** Notes objects that take effect with the transaction. An object that the database refuses spoils the transaction. */
+  /** Records objects that take effect if the transaction commits. An object that the database refuses fails it. */
   record(effects: readonly Effect[]): Promise<void> {
     const { pace, host } = this.pool.gated;
     const session = this.#session!;
@@ -174,7 +174,7 @@ export class GatedClient extends EventEmitter {
     this.pool.giveBack(this, error);
   }
 
-  /** The connection is lost. The server ends the session later. */
+  /** Marks the connection as lost. The server ends the session later. */
   lose(error: Error): void {
     if (this.#lost) return;
     this.#lost = error;
@@ -198,7 +198,7 @@ function refused(session: Session, { code, message }: { code: string; message: s
   const later = new Later<void>();
   const raise = `do $$ begin raise exception using errcode = '${code}', message = '${message}'; end $$`;
   session.run({ text: raise }).onOutcome((outcome) => {
-    // In a transaction that has failed before, Postgres reports that instead.
+    // If the transaction has failed before, Postgres reports another error, which is kept.
     later.fail('error' in outcome ? outcome.error : new GateError(code, message));
   });
   return later;

@@ -4,7 +4,7 @@ import type { Random } from '../random.ts';
 import type { Trace } from '../trace.ts';
 import type { Host } from '../world.ts';
 
-/** A message that a receiver has got. */
+/** A message that arrived at a receiver. */
 export interface Received {
   id: string;
   type: string;
@@ -12,7 +12,7 @@ export interface Received {
   key: string;
 }
 
-/** The receivers of all destinations, outside of Penstock. */
+/** The receivers of all destinations. They are not part of Penstock. */
 export class Receivers {
   /** Messages in the order in which they arrived, by destination. */
   readonly received = new Map<string, Received[]>();

@@ -45,19 +45,19 @@ const workStatement = `
         select coalesce(max(stream_log.id), 0) from stream_log
         where stream_log.workspace_id = stream_destinations.workspace_id))::integer as behind`;
 
-/** Numbers of rows with work that is left. */
+/** The remaining work: profiles to clean up, and destinations with undelivered changes. */
 export interface Work {
   removed: number;
   behind: number;
 }
 
-/** Counts the profiles that are to be cleaned up and the destinations that have not received all changes. */
+/** Counts the profiles to clean up, and the destinations that have not received all changes. */
 export async function readWork({ control }: Cluster): Promise<Work> {
   const { rows } = await control.query({ name: 'work', text: workStatement });
   return rows[0];
 }
 
-/** What a simulation has done. */
+/** The requests, effects and deliveries of a simulation. */
 export interface Done {
   history: History;
   effects: readonly Effect[];
@@ -84,7 +84,7 @@ export async function checkState(
         text: `workspace ${workspace.id}: ${describeDifference(stored, expected)}`,
       });
   }
-  // Half an hour later, workers do this by themselves.
+  // Workers would do this half an hour later.
   for (const { id } of done.workspaces) await eraseDeletedFromLog(control, id);
   violations.push(...(await checkRemains(cluster)), ...checkDeliveries(done));
   for (const [destination, messages] of done.received)
@@ -103,11 +103,11 @@ function modelOf({ history, effects }: Done, workspaceId: string): IdentityModel
   return model;
 }
 
-/** The first difference of two JSON texts, with its surroundings. */
+/** Returns the first difference of two JSON texts, with the characters around it. */
 function describeDifference(stored: string, expected: string): string {
-  let place = 0;
-  while (stored[place] === expected[place]) place++;
-  const around = (text: string) => text.slice(Math.max(0, place - 200), place + 100);
+  let index = 0;
+  while (stored[index] === expected[index]) index++;
+  const around = (text: string) => text.slice(Math.max(0, index - 200), index + 100);
   return `stored …${around(stored)}…\n  expected …${around(expected)}…`;
 }
 
@@ -138,7 +138,7 @@ const remainsStatement = [
       and ${isMissing('own.workspace_id', 'entry.profile')}`,
 ].join(' union all ');
 
-/** Checks that nothing is left of deleted users. */
+/** Checks that the tables contain no rows of deleted users. */
 async function checkRemains({ control }: Cluster): Promise<Violation[]> {
   const { rows } = await control.query<{ name: string; count: number }>({
     name: 'remains',
@@ -157,9 +157,9 @@ async function checkRemains({ control }: Cluster): Promise<Violation[]> {
 }
 
 /**
- * Checks what receivers got. A message that comes for the first time comes after all messages before it; others are
- * repetitions. Every event and purchase is delivered, unless a later delete may have removed it. The order for each
- * user is the order of the effects.
+ * Checks the messages that arrived at receivers. A new message must have a higher position than all earlier messages. A
+ * repeated message may arrive at any time, with the same id. Every event and purchase must be delivered, unless a delete may
+ * have removed it. The order of the messages for each user must be an order that `checkOrder` accepts.
  */
 function checkDeliveries({ history, effects, workspaces, received }: Done): Violation[] {
   const violations: Violation[] = [];

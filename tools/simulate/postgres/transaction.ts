@@ -2,14 +2,14 @@ import type { Effect } from '../database.ts';
 import type { Trace } from '../trace.ts';
 import type { Result, Statement } from './gate.ts';
 
-/** What an open transaction has done, as its statements show it. */
+/** The claims and effects of an open transaction, derived from its statements. */
 export class Transaction {
   readonly id: number;
   readonly client: string;
   readonly #trace: Trace;
   readonly #claimed = new Set<string>();
   readonly #released = new Set<string>();
-  /** Envelopes that are cut, with whether something is left of them. */
+  /** Whether objects of an envelope are left, by id of the cut envelope. */
   readonly #cut = new Map<string, boolean>();
   readonly #effects: Effect[] = [];
   readonly #savepoints: { name: string; effects: number }[] = [];
@@ -20,7 +20,7 @@ export class Transaction {
     this.#trace = trace;
   }
 
-  /** Notes objects that take effect if the transaction commits. */
+  /** Records objects that take effect if the transaction commits. */
   record(effects: readonly Effect[]): void {
     this.#effects.push(...effects);
   }
@@ -49,11 +49,11 @@ export class Transaction {
 
   #noteSavepoint(action: string, name: string): void {
     if (action === 'savepoint') this.#savepoints.push({ name, effects: this.#effects.length });
-    const place = this.#savepoints.findLastIndex((one) => one.name === name);
-    if (action === 'release savepoint') this.#savepoints.splice(place);
+    const index = this.#savepoints.findLastIndex((savepoint) => savepoint.name === name);
+    if (action === 'release savepoint') this.#savepoints.splice(index);
     if (action !== 'rollback to savepoint') return;
-    this.#effects.length = this.#savepoints[place]!.effects;
-    this.#savepoints.length = place + 1;
+    this.#effects.length = this.#savepoints[index]!.effects;
+    this.#savepoints.length = index + 1;
   }
 
   commit(effects: Effect[]): void {

@@ -24,7 +24,7 @@ export interface WebOptions {
   log: Log;
 }
 
-/** The part of web that hands accepted objects to the lanes. */
+/** Starts the part of web that adds accepted objects to the lanes. */
 export function startWeb({ laneStore, lanes, timeout, log }: WebOptions) {
   let backlog = 0;
   setInterval(() => {
@@ -55,7 +55,7 @@ export interface WorkerOptions {
   onTombstones?(): void;
 }
 
-/** A worker process, which applies the envelopes of its open lanes. */
+/** Starts a worker, which applies the envelopes of its open lanes. */
 export function startWorker({
   laneStore,
   pool,
@@ -80,9 +80,9 @@ export function startWorker({
         open.set(lane, new LaneWorker(lane, { laneStore, scheduler, fences, config, log }));
     },
     async close(lane: number): Promise<void> {
-      const its = open.get(lane);
+      const laneWorker = open.get(lane);
       open.delete(lane);
-      await its?.stop();
+      await laneWorker?.stop();
     },
     isOpen: (lane: number) => open.has(lane),
     /** Stops all lanes. After 6 s, unapplied envelopes are left to other workers. */

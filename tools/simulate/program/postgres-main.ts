@@ -19,7 +19,7 @@ export * from './main.ts';
 
 const accepts = createAccept('service_id', { longStrings: 'refuse' });
 
-/** Judges an object of `/users/track` as web does. @throws when the object is refused */
+/** Validates an object of `/users/track` as web does. @throws {Error} if the object is refused */
 export function accept(
   kind: 'events' | 'purchases' | 'attributes',
   wire: Record<string, Json>,
@@ -33,7 +33,7 @@ export function accept(
   return accepted.object;
 }
 
-/** A worker with its cleanup of merged and deleted profiles and its maintenance. */
+/** Starts a worker with its cleanup of merged and deleted profiles, and its maintenance. */
 export function startWholeWorker(options: WorkerOptions) {
   const { pool, laneStore, lanes, log } = options;
   const settling = startSettling(pool, log);
@@ -64,7 +64,7 @@ export interface SyncOptions {
   open(destinationId: string): Destination;
 }
 
-/** The part of `sync` that delivers streams. */
+/** Starts the part of `sync` that delivers streams. */
 export function startSync({ pool, processId, log, open }: SyncOptions): void {
   const registry = new Registry();
   startStreams({

@@ -4,7 +4,7 @@ import { gated } from './client.ts';
 
 export * from '../../../../src/store/failed-objects.ts';
 
-/** Inserts dead letters, and notes them in the transaction. */
+/** Inserts dead letters, and records them in the transaction. */
 export async function insertDeadLetters(...given: Parameters<typeof realInsert>): Promise<void> {
   const [tx, failed] = given;
   const noted = gated(tx as Connection).record(

@@ -1,7 +1,7 @@
 import { loadProfiles as realLoad } from '../../../../workers/batch/load-profiles.ts';
 import { gated } from './client.ts';
 
-/** Loads profiles, in a time that depends on their number. */
+/** Loads profiles, and then waits in proportion to the number of objects and the cost of their workspaces. */
 export async function loadProfiles(...given: Parameters<typeof realLoad>): ReturnType<typeof realLoad> {
   const [tx, items] = given;
   const { pace } = gated(tx).pool;

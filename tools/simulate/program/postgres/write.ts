@@ -4,7 +4,7 @@ import { writeChanges as realWrite } from '../../../../workers/batch/write.ts';
 import { folded } from '../store/fold.ts';
 import { gated } from './client.ts';
 
-/** Writes a round, and notes in the transaction the objects that take effect with it. */
+/** Writes a round, and records its objects in the transaction, with which they take effect. */
 export function writeChanges(tx: Connection, changes: Changes, now: string): ReturnType<typeof realWrite> {
   const refused = new Set(changes.refused.map(({ item }) => item.object.id));
   const applied = (folded.get(changes) ?? [])
@@ -12,7 +12,7 @@ export function writeChanges(tx: Connection, changes: Changes, now: string): Ret
     .map(({ object }) => ({ objectId: object.id, kind: 'applied' as const }));
   const noted = gated(tx).record(applied);
   const sent = realWrite(tx, changes, now);
-  // The other statements of a refused round fail after the statement that notes its objects.
+  // If an object is refused, the other statements of the round fail after the statement that records the objects.
   sent.stored.catch(() => {});
   return { ...sent, stored: noted.then(() => sent.stored) };
 }

@@ -1,7 +1,7 @@
 import type { Changes } from '../../../../workers/batch/changes.ts';
 import type { WorkItem } from '../../../../workers/batch/work-item.ts';
 
-/** The objects that a round applies, in their order. */
+/** The objects that each round applies, in their order. */
 export const folded = new WeakMap<Changes, WorkItem[]>();
 
 export async function fold(

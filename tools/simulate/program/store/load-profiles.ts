@@ -3,7 +3,7 @@ import { Profiles } from '../../../../workers/batch/profiles.ts';
 import type { WorkItem } from '../../../../workers/batch/work-item.ts';
 import { simulated } from './transactions.ts';
 
-/** Waits in proportion to the size of the users. */
+/** Waits in proportion to the number of objects and the cost of their workspaces. */
 export async function loadProfiles(tx: Connection, items: WorkItem[], now: number) {
   const its = simulated(tx);
   const { pace } = its.pool;
