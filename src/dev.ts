@@ -44,8 +44,8 @@ export async function dev(options: DevOptions): Promise<number> {
   let postgres: EmbeddedPostgres | undefined;
   const logs: Log[] = [];
   /** Aborted when sync must start immediately, or when the program ends. */
-  const wanted = new AbortController();
-  end.signal.addEventListener('abort', () => wanted.abort(), { once: true });
+  const syncStart = new AbortController();
+  end.signal.addEventListener('abort', () => syncStart.abort(), { once: true });
   let noteStarted = () => {};
   const everythingRuns = new Promise<void>((resolve) => {
     noteStarted = resolve;
@@ -72,7 +72,7 @@ export async function dev(options: DevOptions): Promise<number> {
         ...createControlSignals(),
         apiKey: config.BOOTSTRAP_API_KEY,
         startAll() {
-          wanted.abort();
+          syncStart.abort();
           return everythingRuns;
         },
         async definitions() {
@@ -93,7 +93,7 @@ export async function dev(options: DevOptions): Promise<number> {
     if (seed !== undefined && !end.signal.aborted) await applySeed(seed, config);
     if (!end.signal.aborted) greet(config, options);
     // Load sync after a delay, so that loading its modules does not slow down the first requests of a test.
-    await rest(SYNC_DELAY_MS, wanted.signal);
+    await rest(SYNC_DELAY_MS, syncStart.signal);
     if (end.signal.aborted) return await end.asked;
     const loaded = await collectMains(() => import('../workers/sync.ts'));
     await run('sync', loaded);

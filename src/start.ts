@@ -27,8 +27,8 @@ import {
 } from './start/processes.ts';
 
 /**
- * Runs `npm start`, which runs Penstock on one machine: starts the embedded Postgres if `DATABASE_URL` is empty, migrates,
- * runs the processes of the Procfile until a signal or an error, and then stops the processes before Postgres.
+ * Runs `npm start`, which runs Penstock on one machine: in the embedded form, starts Postgres; migrates; runs the processes of
+ * the Procfile until a signal or an error; then stops the processes, and Postgres last.
  * @returns the exit status
  */
 async function start(): Promise<number> {

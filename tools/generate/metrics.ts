@@ -24,14 +24,16 @@ const sections: { title: string; text: string; has(metric: Exported): boolean }[
 
 /** Returns the text of docs/metrics.md: every metric with its type, labels and meaning. */
 export function metricsPage(): string {
-  const ours = exported().filter(({ name }) => name.startsWith('penstock_'));
+  const penstockMetrics = exported().filter(({ name }) => name.startsWith('penstock_'));
   const parts = sections.map(({ title, text, has }) => {
-    const rows = ours.filter(has).map(({ name, type, labels, help, processes, isOfInstallation }) => {
-      const others = isOfInstallation || processes.length === 4 ? [] : processes.slice(1);
-      const also = others.length === 0 ? '' : ` Also exported by ${others.join(' and ')}.`;
-      const names = labels.map((label) => `\`${label}\``).join(', ');
-      return `| \`${name}\` | ${type} | ${names} | ${cell(help)}${also} |`;
-    });
+    const rows = penstockMetrics
+      .filter(has)
+      .map(({ name, type, labels, help, processes, isOfInstallation }) => {
+        const others = isOfInstallation || processes.length === 4 ? [] : processes.slice(1);
+        const also = others.length === 0 ? '' : ` Also exported by ${others.join(' and ')}.`;
+        const names = labels.map((label) => `\`${label}\``).join(', ');
+        return `| \`${name}\` | ${type} | ${names} | ${cell(help)}${also} |`;
+      });
     return `## ${title}
 
 ${text}

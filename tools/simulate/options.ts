@@ -25,12 +25,16 @@ export interface SimulateOptions {
 export function readOptions(arguments_: string[]): SimulateOptions {
   const command = new Command('npm run simulate --')
     .description('Run web and the workers in simulated processes, and check the guarantees.')
-    .option('--seed <number>', 'run this seed alone', whole)
-    .option('--from <number>', 'the first seed', whole, 1)
-    .option('--seeds <number>', 'how many seeds to run', whole, 1000)
-    .option('--minutes <number>', 'minutes for each mutation', positive, 10)
-    .option('--attempts <number>', 'simulations for shrinking', whole, 1000)
-    .option('--threads <number>', 'threads that run seeds; without it, one for each processor', whole)
+    .option('--seed <number>', 'run this seed alone', parseWholeNumber)
+    .option('--from <number>', 'the first seed', parseWholeNumber, 1)
+    .option('--seeds <number>', 'how many seeds to run', parseWholeNumber, 1000)
+    .option('--minutes <number>', 'minutes for each mutation', parsePositiveNumber, 10)
+    .option('--attempts <number>', 'simulations for shrinking', parseWholeNumber, 1000)
+    .option(
+      '--threads <number>',
+      'threads that run seeds; without it, one for each processor',
+      parseWholeNumber,
+    )
     .option('--trace', 'with --seed: print what happened in each lane', false)
     .option('--shrink', 'with --seed: remove work and faults as long as the seed fails', false)
     .option('--mutations', 'put known faults into the code, and look for a seed that finds each', false)
@@ -44,13 +48,13 @@ export function readOptions(arguments_: string[]): SimulateOptions {
   return command.opts<SimulateOptions>();
 }
 
-function whole(text: string): number {
+function parseWholeNumber(text: string): number {
   const value = Number(text);
   if (!Number.isInteger(value) || value < 0) throw new InvalidArgumentError('It is a whole number.');
   return value;
 }
 
-function positive(text: string): number {
+function parsePositiveNumber(text: string): number {
   const value = Number(text);
   if (!(value > 0)) throw new InvalidArgumentError('It is a positive number.');
   return value;

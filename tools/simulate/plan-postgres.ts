@@ -71,10 +71,14 @@ function planRequests(random: Random, { perObject, length }: Settings): PlannedR
     const pause = isNoisy ? random.between(50, 200) : random.between(200, 2000);
     const maxObjects = isNoisy ? random.pick([10, 40]) : random.pick([1, 3, 8]);
     const isRepeated = random.chance(0.4);
-    let left = 300;
-    for (let at = random.between(0, pause * 2); at < length && left > 0; at += random.between(0, pause * 2)) {
+    let objectsLeft = 300;
+    for (
+      let at = random.between(0, pause * 2);
+      at < length && objectsLeft > 0;
+      at += random.between(0, pause * 2)
+    ) {
       const count = random.integer(1, maxObjects);
-      left -= count;
+      objectsLeft -= count;
       requests.push({
         ...{ at, client, workspace, isRepeated },
         objects: Array.from({ length: count }, () => planObject(random, mix)),
@@ -126,49 +130,49 @@ function planFaults(random: Random, settings: Settings): Fault[] {
     const target = targetOf(random, settings);
     const shortly = random.between(1, 200);
     const long = random.between(lockDuration * 0.5, Math.min(40_000, lockDuration * 3));
-    const what = random.pick(chosen);
-    switch (what) {
+    const faultKind = random.pick(chosen);
+    switch (faultKind) {
       case 'kill':
-        faults.push({ at, kind: what, ...target, for: random.between(50, 2000) });
+        faults.push({ at, kind: faultKind, ...target, for: random.between(50, 2000) });
         break;
       case 'freeze':
-        faults.push({ at, kind: what, ...target, for: random.pick([shortly, long]) });
+        faults.push({ at, kind: faultKind, ...target, for: random.pick([shortly, long]) });
         break;
       case 'cut': {
         const servers =
           target.role === 'sync' ? (['database', 'receiver'] as const) : (['queue', 'database'] as const);
         faults.push({
-          ...{ at, kind: what, ...target, server: random.pick(servers) },
+          ...{ at, kind: faultKind, ...target, server: random.pick(servers) },
           for: random.pick([0, shortly, long]),
         });
         break;
       }
       case 'storm':
         faults.push({
-          ...{ at, kind: what, for: random.between(100, 3000), slow: random.pick([0.05, 0.3]) },
+          ...{ at, kind: faultKind, for: random.between(100, 3000), slow: random.pick([0.05, 0.3]) },
           ...{ slowest: random.pick([100, 800, 3000]), cut: random.pick([0, 0.005, 0.02]) },
         });
         break;
       case 'move lane':
         faults.push({
-          ...{ at, kind: what, lane: random.integer(0, lanes - 1), to: random.integer(0, workers - 1) },
+          ...{ at, kind: faultKind, lane: random.integer(0, lanes - 1), to: random.integer(0, workers - 1) },
           endsLease: random.chance(0.6),
         });
         break;
       case 'slow database':
-        faults.push({ at, kind: what, for: random.between(200, 4000), factor: random.pick([3, 20]) });
+        faults.push({ at, kind: faultKind, for: random.between(200, 4000), factor: random.pick([3, 20]) });
         break;
       case 'clock':
-        faults.push({ at, kind: what, ...target, by: random.pick([-3_600_000, -50, 50, 3_600_000]) });
+        faults.push({ at, kind: faultKind, ...target, by: random.pick([-3_600_000, -50, 50, 3_600_000]) });
         break;
       case 'end sessions':
-        faults.push({ at, kind: what, ...target });
+        faults.push({ at, kind: faultKind, ...target });
         break;
       case 'receiver fails':
-        faults.push({ at, kind: what, for: random.between(100, 5000), chance: random.pick([0.2, 1]) });
+        faults.push({ at, kind: faultKind, for: random.between(100, 5000), chance: random.pick([0.2, 1]) });
         break;
       case 'replay dead letters':
-        faults.push({ at, kind: what, process: random.integer(0, workers - 1) });
+        faults.push({ at, kind: faultKind, process: random.integer(0, workers - 1) });
         break;
     }
   }

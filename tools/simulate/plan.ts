@@ -17,7 +17,7 @@ export interface Settings {
   webs: number;
   /** Whether each worker opens every lane at its start. Otherwise each lane has one worker. */
   worksEverything: boolean;
-  /** Milliseconds after which the lease of a lane expires. */
+  /** Milliseconds after which the lease of a lane expires unless it is renewed. */
   lockDuration: number;
   /** Milliseconds between two searches for lost leases. */
   stalledInterval: number;
@@ -255,14 +255,14 @@ function planClient(random: Random, planned: PlannedClient): PlannedRequest[] {
   const { client, workspace, perObject, pause, maxObjects, from, to } = planned;
   const isRepeated = random.chance(0.4);
   const requests: PlannedRequest[] = [];
-  let left = Math.min(MAX_CLIENT_OBJECTS, MAX_CLIENT_MS / perObject);
+  let objectsLeft = Math.min(MAX_CLIENT_OBJECTS, MAX_CLIENT_MS / perObject);
   for (
     let at = from + random.between(0, pause * 2);
-    at < to && left > 0;
+    at < to && objectsLeft > 0;
     at += random.between(0, pause * 2)
   ) {
     const count = random.integer(1, random.pick([maxObjects, maxObjects, Math.min(maxObjects, 3)]));
-    left -= count;
+    objectsLeft -= count;
     requests.push({
       ...{ at, client, workspace, isRepeated },
       objects: Array.from({ length: count }, () => planObject(random, planned)),
@@ -315,29 +315,31 @@ function planFaults(random: Random, settings: Settings): Fault[] {
     const target = isWeb
       ? ({ role: 'web', process: random.integer(0, webs - 1) } as const)
       : ({ role: 'worker', process: random.integer(0, workers - 1) } as const);
-    const what = chosen.length === 0 ? 'freeze' : random.pick(chosen);
+    const faultKind = chosen.length === 0 ? 'freeze' : random.pick(chosen);
     const shortly = random.between(1, 200);
     const long = random.between(lockDuration * 0.5, lockDuration * 3);
     if (hasReplica && kind === 'redis' && random.chance(0.15)) faults.push({ at, kind: 'fail over' });
-    else if (what === 'kill') faults.push({ at, kind: what, ...target, for: random.between(50, 2000) });
-    else if (what === 'freeze') faults.push({ at, kind: what, ...target, for: random.pick([shortly, long]) });
-    else if (what === 'cut')
+    else if (faultKind === 'kill')
+      faults.push({ at, kind: faultKind, ...target, for: random.between(50, 2000) });
+    else if (faultKind === 'freeze')
+      faults.push({ at, kind: faultKind, ...target, for: random.pick([shortly, long]) });
+    else if (faultKind === 'cut')
       faults.push({
-        ...{ at, kind: what, ...target, server: random.pick(['queue', 'database'] as const) },
+        ...{ at, kind: faultKind, ...target, server: random.pick(['queue', 'database'] as const) },
         for: random.pick([0, shortly, long]),
       });
-    else if (what === 'storm')
+    else if (faultKind === 'storm')
       faults.push({
-        ...{ at, kind: what, for: random.between(100, 3000), slow: random.pick([0.05, 0.3]) },
+        ...{ at, kind: faultKind, for: random.between(100, 3000), slow: random.pick([0.05, 0.3]) },
         ...{ slowest: random.pick([100, 800, 3000]), cut: random.pick([0, 0.002, 0.02]) },
       });
-    else if (what === 'move lane')
+    else if (faultKind === 'move lane')
       faults.push({
-        ...{ at, kind: what, lane: random.integer(0, lanes - 1), to: random.integer(0, workers - 1) },
+        ...{ at, kind: faultKind, lane: random.integer(0, lanes - 1), to: random.integer(0, workers - 1) },
         endsLease: random.chance(0.6),
       });
-    else if (what === 'slow database')
-      faults.push({ at, kind: what, for: random.between(200, 4000), factor: random.pick([3, 20]) });
+    else if (faultKind === 'slow database')
+      faults.push({ at, kind: faultKind, for: random.between(200, 4000), factor: random.pick([3, 20]) });
     else faults.push({ at, kind: 'clock', ...target, by: random.pick([-3_600_000, -50, 50, 3_600_000]) });
   }
   return faults;

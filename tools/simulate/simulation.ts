@@ -161,8 +161,8 @@ class Simulation {
     for (let number = 0; number < (settings.postgres?.syncs ?? 0); number++) this.#startSync(number);
     this.#world.schedule(TAKE_OVER_MS, () => this.#shareLanes());
     for (const request of requests) {
-      const own = this.#clients.get(request.client) ?? [];
-      this.#clients.set(request.client, [...own, request]);
+      const earlier = this.#clients.get(request.client) ?? [];
+      this.#clients.set(request.client, [...earlier, request]);
     }
     for (const client of this.#clients.keys()) this.#scheduleNext(client);
     for (const fault of faults) this.#world.schedule(fault.at, () => this.#inject(fault));

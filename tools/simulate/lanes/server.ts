@@ -169,23 +169,23 @@ export class LaneServer {
 
   /** Hands out the first envelope of a lane, if the limit allows. */
   take(lane: number, token: string, lockDuration: number): HandedOut | undefined {
-    const its = this.#lane(lane);
-    if (its.isPaused || (its.isLimited && its.active.length > 0)) return undefined;
-    const job = its.waiting.shift();
+    const laneState = this.#lane(lane);
+    if (laneState.isPaused || (laneState.isLimited && laneState.active.length > 0)) return undefined;
+    const job = laneState.waiting.shift();
     if (!job) return undefined;
     job.lock = { token, until: this.#world.now + lockDuration };
-    its.active.push(job);
+    laneState.active.push(job);
     this.#trace.note('handed out', { lane, job: job.id, to: token, stalled: job.stalled });
     return { id: job.id, data: JSON.parse(job.text), stalled: job.stalled };
   }
 
   /** Extends a lock. @returns false if the token does not hold the lock */
   renew(lane: number, { id, token }: { id: string; token: string }, lockDuration: number): boolean {
-    const its = this.#lane(lane);
-    const job = its.active.find((one) => one.id === id);
+    const laneState = this.#lane(lane);
+    const job = laneState.active.find((one) => one.id === id);
     if (!job || !this.#holds(job, token)) return false;
     job.lock = { token, until: this.#world.now + lockDuration };
-    its.marked.delete(id);
+    laneState.marked.delete(id);
     return true;
   }
 
@@ -195,69 +195,69 @@ export class LaneServer {
 
   /** Removes a leased envelope that was handled. @throws {LockMissing} */
   finish(lane: number, { id, token }: { id: string; token: string }): void {
-    const its = this.#lane(lane);
-    const job = its.active.find((one) => one.id === id);
+    const laneState = this.#lane(lane);
+    const job = laneState.active.find((one) => one.id === id);
     if (!job || !this.#holds(job, token)) {
       this.#trace.note('finish refused', { lane, job: id, to: token });
       throw new LockMissing(`the lock of ${id} is missing`);
     }
-    its.active = its.active.filter((one) => one !== job);
-    its.marked.delete(id);
+    laneState.active = laneState.active.filter((one) => one !== job);
+    laneState.marked.delete(id);
     this.#trace.note('finished', { lane, job: id, by: token });
     this.#wake(lane);
   }
 
   /** Moves an envelope whose handler threw an error to the failed envelopes. @throws {LockMissing} */
   fail(lane: number, { id, token }: { id: string; token: string }): void {
-    const its = this.#lane(lane);
-    const job = its.active.find((one) => one.id === id);
+    const laneState = this.#lane(lane);
+    const job = laneState.active.find((one) => one.id === id);
     if (!job || !this.#holds(job, token)) throw new LockMissing(`the lock of ${id} is missing`);
-    its.active = its.active.filter((one) => one !== job);
+    laneState.active = laneState.active.filter((one) => one !== job);
     job.lock = undefined;
-    its.failed.push(job);
+    laneState.failed.push(job);
     this.#trace.note('failed', { lane, job: id });
     this.#wake(lane);
   }
 
   /** Returns an envelope to the head of its lane. @throws {LockMissing} */
   giveBack(lane: number, { id, token }: { id: string; token: string }): void {
-    const its = this.#lane(lane);
-    const job = its.active.find((one) => one.id === id);
+    const laneState = this.#lane(lane);
+    const job = laneState.active.find((one) => one.id === id);
     if (!job || !this.#holds(job, token)) throw new LockMissing(`the lock of ${id} is missing`);
-    its.active = its.active.filter((one) => one !== job);
-    its.marked.delete(id);
+    laneState.active = laneState.active.filter((one) => one !== job);
+    laneState.marked.delete(id);
     job.lock = undefined;
-    its.waiting.unshift(job);
+    laneState.waiting.unshift(job);
     this.#trace.note('given back', { lane, job: id, by: token });
     this.#wake(lane);
   }
 
   /** Searches for lost leases. An envelope waits again if the previous search marked it and it has no lock. */
   search(lane: number, interval: number): void {
-    const its = this.#lane(lane);
-    if (this.#world.now < its.nextSearch) return;
-    its.nextSearch = this.#world.now + interval;
-    for (const id of its.marked) {
-      const job = its.active.find((one) => one.id === id);
+    const laneState = this.#lane(lane);
+    if (this.#world.now < laneState.nextSearch) return;
+    laneState.nextSearch = this.#world.now + interval;
+    for (const id of laneState.marked) {
+      const job = laneState.active.find((one) => one.id === id);
       if (!job || (job.lock && job.lock.until > this.#world.now)) continue;
-      its.active = its.active.filter((one) => one !== job);
+      laneState.active = laneState.active.filter((one) => one !== job);
       job.lock = undefined;
       job.stalled++;
-      its.waiting.unshift(job);
+      laneState.waiting.unshift(job);
       this.#trace.note('stalled', { lane, job: id });
     }
-    its.marked = new Set(its.active.map(({ id }) => id));
-    if (its.waiting.length > 0) this.#wake(lane);
+    laneState.marked = new Set(laneState.active.map(({ id }) => id));
+    if (laneState.waiting.length > 0) this.#wake(lane);
   }
 
   /** Ends the lease of a lane. The next search returns its envelope to the lane. */
   endLease(lane: number): void {
-    const its = this.#lane(lane);
-    for (const job of its.active) {
+    const laneState = this.#lane(lane);
+    for (const job of laneState.active) {
       job.lock = undefined;
-      its.marked.add(job.id);
+      laneState.marked.add(job.id);
     }
-    its.nextSearch = 0;
+    laneState.nextSearch = 0;
     this.#trace.note('lease ended', { lane });
   }
 
@@ -291,26 +291,26 @@ export class LaneServer {
 
   /** Removes waiting envelopes. @returns false if the token does not hold the lease */
   complete(lane: number, { id, token }: { id: string; token: string }, ids: readonly string[]): boolean {
-    const its = this.#lane(lane);
-    const job = its.active.find((one) => one.id === id);
+    const laneState = this.#lane(lane);
+    const job = laneState.active.find((one) => one.id === id);
     if (!job || !this.#holds(job, token)) {
       this.#trace.note('complete refused', { lane, job: id, by: token });
       return false;
     }
     const completed = new Set(ids);
-    its.waiting = its.waiting.filter((one) => !completed.has(one.id));
+    laneState.waiting = laneState.waiting.filter((one) => !completed.has(one.id));
     this.#trace.note('completed', { lane, jobs: [...ids], by: token });
     return true;
   }
 
   /** Removes an envelope unless it is locked. */
   remove(lane: number, id: string): void {
-    const its = this.#lane(lane);
+    const laneState = this.#lane(lane);
     const isLocked = (job: Job) => job.lock !== undefined && job.lock.until > this.#world.now;
     const keep = (job: Job) => job.id !== id || isLocked(job);
-    its.waiting = its.waiting.filter(keep);
-    its.active = its.active.filter(keep);
-    its.failed = its.failed.filter(keep);
+    laneState.waiting = laneState.waiting.filter(keep);
+    laneState.active = laneState.active.filter(keep);
+    laneState.failed = laneState.failed.filter(keep);
     this.#trace.note('removed', { lane, job: id });
     this.#wake(lane);
   }

@@ -229,15 +229,15 @@ export class Gate {
   async #endDeadlock(running: Running): Promise<void> {
     const pids = this.#parked.map(({ session }) => session.backend!.pid);
     const blockersByPid = new Map((await this.#blockersOf(pids)).map(({ pid, blockers }) => [pid, blockers]));
-    const own = running.session.backend!.pid;
+    const ownPid = running.session.backend!.pid;
     const reached = new Set<number>();
-    const next = [...(blockersByPid.get(own) ?? [])];
+    const next = [...(blockersByPid.get(ownPid) ?? [])];
     for (let pid = next.pop(); pid !== undefined; pid = next.pop()) {
       if (reached.has(pid)) continue;
       reached.add(pid);
       next.push(...(blockersByPid.get(pid) ?? []));
     }
-    if (!reached.has(own)) return;
+    if (!reached.has(ownPid)) return;
     const { trace } = this.options;
     trace.note('deadlock', { tx: running.session.transaction?.id, by: running.session.client });
     await this.#cancel(running, new GateError('40P01', 'deadlock detected'));

@@ -6,15 +6,15 @@ import { simulated, simulatedPool } from './transactions.ts';
 export const SHARED = NIL_UUID;
 
 export async function claimEnvelopes(tx: Connection, envelopes: EnvelopeKey[]) {
-  const its = simulated(tx);
+  const memoryTx = simulated(tx);
   const ids = envelopes.map(({ id }) => id).sort();
-  const claimed = await its.send((state) => its.pool.database.claim(state, ids));
+  const claimed = await memoryTx.send((state) => memoryTx.pool.database.claim(state, ids));
   return { claimed: new Set(claimed), now: new Date().toISOString(), streamed: new Set<string>() };
 }
 
 export function readCutEnvelopes(tx: Connection, keys: EnvelopeKey[]) {
-  const its = simulated(tx);
-  return its.send(() => its.pool.database.left(keys.map(({ id }) => id)));
+  const memoryTx = simulated(tx);
+  return memoryTx.send(() => memoryTx.pool.database.left(keys.map(({ id }) => id)));
 }
 
 export function releaseEnvelopes(tx: Connection, keys: EnvelopeKey[]): Promise<void> {
@@ -36,6 +36,6 @@ export function dropCutEnvelopes(tx: Connection, keys: EnvelopeKey[]): Promise<v
 }
 
 export function readApplied(pool: Pool, ids: string[]): Promise<Set<string>> {
-  const its = simulatedPool(pool);
-  return its.send(() => new Set(ids.filter((id) => its.database.isApplied(id))));
+  const memoryPool = simulatedPool(pool);
+  return memoryPool.send(() => new Set(ids.filter((id) => memoryPool.database.isApplied(id))));
 }

@@ -10,8 +10,8 @@ export async function inTransaction<T>(
   work: (tx: Connection, commit: () => Promise<unknown>) => Promise<T>,
   limits?: Limits,
 ): Promise<T> {
-  const its = simulatedPool(pool);
-  const tx = await its.begin(limits);
+  const memoryPool = simulatedPool(pool);
+  const tx = await memoryPool.begin(limits);
   let committed: Promise<unknown> | undefined;
   const commit = () => {
     committed ??= tx.commit();
@@ -25,7 +25,7 @@ export async function inTransaction<T>(
     await tx.rollback();
     throw error;
   } finally {
-    its.release();
+    memoryPool.release();
   }
 }
 
