@@ -25,7 +25,7 @@ const IDLE_MS = 3000;
 const IDLE_FACTOR = 10;
 const LONGEST_IDLE_MS = 15_000;
 
-/** Milliseconds after which sync starts: it has nothing to do for most requests. */
+/** Milliseconds until sync starts. Most tests do not need it. */
 const SYNC_DELAY_MS = 1000;
 
 /**

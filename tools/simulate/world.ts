@@ -20,8 +20,8 @@ export const EPOCH = Date.UTC(2030, 0, 1);
 export type Cancel = () => void;
 
 /**
- * The simulated machines with one clock. Time passes only between events: it jumps to the next event when every process
- * waits. The seed determines all delays, and so the order of all events.
+ * The simulated machines, which share one clock. When every process waits, time jumps to the next event. The seed determines
+ * all delays, and so the order of all events.
  */
 export class World {
   readonly random: Random;

@@ -71,9 +71,9 @@ export interface GateOptions {
 }
 
 /**
- * The only way from simulated processes to Postgres. One statement runs at a time, and simulated time stands still
- * meanwhile. A statement that waits for a lock is parked: its server process is stopped, so that it does not continue
- * at a moment that the operating system chooses. It continues when the seed selects it among those whose lock is free.
+ * Runs all statements of simulated processes on Postgres. One statement runs at a time, and simulated time does not advance
+ * meanwhile. If a statement waits for a lock, the gate parks it: it stops the server process, because otherwise the operating
+ * system would choose when the statement continues. When locks become free, the seed selects the statement that continues.
  */
 export class Gate {
   readonly options: GateOptions;
@@ -105,7 +105,7 @@ export class Gate {
     return ++this.#transactions;
   }
 
-  /** Runs a statement. Simulated time stands still until the statement has ended, or waits for a lock. */
+  /** Runs a statement. Simulated time does not advance until the statement has ended, or waits for a lock. */
   run(session: Session, statement: Statement): Later<Result> {
     const answer = new Later<Result>();
     this.options.world.hold(this.#run(session, statement, answer));
