@@ -81,7 +81,7 @@ const ofQueues = securityHeaders({
   baseUri: ["'self'"],
 });
 
-export interface BoardAppOptions extends SignInOptions {
+export interface BoardAppOptions extends Omit<SignInOptions, 'isPostgresAway'> {
   /** The pages of the console. */
   pages: Router;
   /** What of them changes by itself. */
@@ -152,7 +152,7 @@ export function createBoardApp({
   app.use('/assets', createAssets());
   app.use(refuseOtherOrigins);
   app.use(refusePacked);
-  app.use(createSignIn(signIn));
+  app.use(createSignIn({ ...signIn, isPostgresAway: () => missing().includes('postgres') }));
   app.route('/events').get(live.serve).all(refuseOtherMethods);
   app.use(pages);
   // Bull Board takes its API in any case.

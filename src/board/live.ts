@@ -71,7 +71,7 @@ export function createLive({
   async function chartsOf(range: RangeName): Promise<string> {
     const last = drawn.get(range);
     if (last && performance.now() - last.at < CHART_MS) return last.text;
-    const { text } = await charts(pool, range);
+    const { text } = await charts(pool, { range });
     drawn.set(range, { at: performance.now(), text });
     return text;
   }

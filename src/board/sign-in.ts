@@ -1,6 +1,7 @@
 import { createHash, timingSafeEqual } from 'node:crypto';
 import type { Request, Response, Router } from 'express';
 import express from 'express';
+import { unlessAway } from '../platform/lifecycle.ts';
 import type { Log, StrangersLog } from '../platform/log.ts';
 import { storable } from '../store/database.ts';
 import { namelessOperator, type Viewer } from './access.ts';
@@ -88,6 +89,8 @@ export interface SignInOptions {
   failures: FailedSignIns;
   /** Of the OpenID provider, if there is one. */
   oidc: OidcConfig;
+  /** Whether the process has seen that Postgres does not answer. */
+  isPostgresAway(): boolean;
   log: Log;
   /** For what is asked by nobody who is known. */
   strangers: StrangersLog;
@@ -104,6 +107,7 @@ export function createSignIn({
   lockouts,
   failures,
   oidc,
+  isPostgresAway,
   log,
   strangers,
 }: SignInOptions): Router {
@@ -114,7 +118,9 @@ export function createSignIn({
     const client = clientOf(request);
     const session = operators.find(secret, client);
     if (!session) return accounts.arrived(secret, client);
-    const viewer = await accounts.operator(account.user).catch(() => namelessOperator(account.user));
+    const viewer = await unlessAway(isPostgresAway, accounts.operator(account.user)).catch(() =>
+      namelessOperator(account.user),
+    );
     return { ...viewer, sessionId: session.id };
   }
 

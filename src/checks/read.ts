@@ -1,5 +1,5 @@
 import { readDisk } from '../platform/disk.ts';
-import { within } from '../platform/lifecycle.ts';
+import { unlessAway, within } from '../platform/lifecycle.ts';
 import { rest } from '../platform/poll.ts';
 import type { QueueConnection } from '../queue/connection.ts';
 import { createLaneDepths, type LaneNow } from '../queue/depth.ts';
@@ -117,13 +117,17 @@ export function createReader(options: ReaderOptions): Reader {
     createLaneDepths(connection!.laneStore, { lanes, timeout: patience }).look(),
   );
 
+  const isPostgresAway = () => options.lacking?.().some(({ name }) => name === 'postgres') ?? false;
+
   const inTime = <T>(work: Promise<T>, milliseconds = patience) =>
     within(milliseconds, work).catch(() => undefined);
 
   /** Undefined: Postgres does not answer. The other statements may take longer than the first one. */
   async function readPostgres(): Promise<Stored | undefined> {
     const first = await inTime(askProcesses());
-    return first && { processes: first.processes, ...(await inTime(askStored(first.latency), STORED_MS)) };
+    if (!first) return undefined;
+    const others = await inTime(unlessAway(isPostgresAway, askStored(first.latency)), STORED_MS);
+    return others === undefined && isPostgresAway() ? undefined : { processes: first.processes, ...others };
   }
 
   async function readLanes(lanes: number | undefined): Promise<LaneNow[] | undefined> {

@@ -94,6 +94,28 @@ interface Limits {
   late?: () => Error;
 }
 
+/** Milliseconds between two questions whether a store is known to be unavailable. */
+const AWAY_CHECK_MS = 50;
+
+/**
+ * Waits for an answer of a store, unless the process knows or finds out meanwhile that the store is unavailable.
+ * @throws {Error} as soon as `isAway` returns true
+ */
+export async function unlessAway<T>(isAway: () => boolean, work: Promise<T>): Promise<T> {
+  let timer: NodeJS.Timeout | undefined;
+  const away = new Promise<never>((_resolve, reject) => {
+    const check = () => isAway() && reject(new Error('the store is unavailable'));
+    timer = setInterval(check, AWAY_CHECK_MS);
+    check();
+  });
+  try {
+    return await Promise.race([work, away]);
+  } finally {
+    clearInterval(timer);
+    work.catch(() => {});
+  }
+}
+
 /**
  * Returns the result of the work if it arrives in time. The work itself is not cancelled.
  * @throws {Error} when the work takes longer, or the reason of the signal

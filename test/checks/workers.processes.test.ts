@@ -3,9 +3,13 @@ import { spawnPenstock } from '../admin/spawn-penstock.ts';
 import { type Fleet, type Member, startFleet } from '../guarantees/fleet.ts';
 import { createClient } from '../guarantees/keep-alive-client.ts';
 import { waitUntil } from '../setup/fixtures.ts';
+import { createWorkspace } from '../setup/workspace.ts';
 import { CONSOLE, surfacesOf } from './surfaces.ts';
 
 const MOST_WAITING = 300;
+
+/** Workspaces that fill the queue together. */
+const SENDERS = 40;
 
 let fleet: Fleet;
 let surfaces: ReturnType<typeof surfacesOf>;
@@ -68,10 +72,17 @@ test('without a worker the list says so until one runs; then it says how long th
   const [last, ...others] = fleet.workers as [Member, ...Member[]];
   for (const worker of others) await fleet.end(worker, 'SIGTERM');
   await fleet.end(last);
-  const client = createClient(fleet.workspace.key);
+  // Each sender has a share of the queue that is too small to be limited by itself.
+  const senders = await Promise.all(
+    Array.from({ length: SENDERS }, (_, index) => createWorkspace(fleet.pool, `sender ${index}`)),
+  );
+  const clients = senders.map(({ key }) => createClient(key));
   const [web] = fleet.edges as [Member];
+  let sent = 0;
   const post = () =>
-    client.post(web.port, '/users/track', { attributes: [{ external_id: 'ada', seen: true }] });
+    clients[sent++ % SENDERS]!.post(web.port, '/users/track', {
+      attributes: [{ external_id: 'ada', seen: true }],
+    });
   let refused = false;
   while (!refused) refused = (await post()).status === 503;
   let left = false;
@@ -100,7 +111,7 @@ test('without a worker the list says so until one runs; then it says how long th
   } finally {
     left = true;
     await knocking;
-    client.close();
+    for (const client of clients) client.close();
   }
   await fleet.pool.query(`
     create function wait_a_little() returns trigger language plpgsql as $$ begin perform pg_sleep(0.1); return new; end $$;

@@ -40,7 +40,8 @@ const show: Page<PageServices> = {
     const range = rangeOf(query('range'));
     const now = await services.fleet.look();
     const parts = healthParts(now, services.connection.kind);
-    const drawn = now.processes ? await charts(services.database.pool, range) : undefined;
+    const isAway = () => services.lacking().some(({ name }) => name === 'postgres');
+    const drawn = now.processes ? await charts(services.database.pool, { range, isAway }) : undefined;
     const body = html`<h1>Health</h1>
 <p class="faint live" data-live-from="/events?range=${range}"><span data-live="as_of">${parts.as_of}</span> <span data-live-state></span></p>
 ${part('problems', parts.problems!)}${part('figures', parts.figures!)}

@@ -1,5 +1,6 @@
 import { grouped } from '../../platform/format.ts';
 import { type Html, html, type Part } from '../../platform/html.ts';
+import { unlessAway } from '../../platform/lifecycle.ts';
 import type { Pool } from '../../store/database.ts';
 import { lineChart, sparkline } from '../chart.ts';
 import type { Page, PageServices } from '../console.ts';
@@ -69,8 +70,11 @@ export const chartsHead = (range: RangeName): Html =>
   html`<h2 id="history">History</h2>${rangeTabs('/', range, '#history')}`;
 
 /** Charts of a range; says so where there is nothing to draw. */
-export async function charts(pool: Pool, range: RangeName): Promise<Html> {
-  const points = await readHistory(pool, range).catch(() => undefined);
+export async function charts(
+  pool: Pool,
+  { range, isAway = () => false }: { range: RangeName; isAway?(): boolean },
+): Promise<Html> {
+  const points = await unlessAway(isAway, readHistory(pool, range)).catch(() => undefined);
   if (!points) return empty('Unknown', 'Postgres does not answer. The stored history is not lost.');
   if (!points.some(({ workers }) => workers !== undefined))
     return empty(
