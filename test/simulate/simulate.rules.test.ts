@@ -11,7 +11,6 @@ import { lengthOf } from '../setup/length.ts';
 const FOUND_BY: Readonly<Record<string, number>> = {
   'overtakes-own-workspace': 1,
   'batch-in-another-order': 1,
-  'window-without-lease': 287,
   'share-taken-from-the-middle': 1,
   'completed-with-objects-left': 1,
   'cut-envelope-from-the-start': 1,

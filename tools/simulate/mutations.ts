@@ -47,23 +47,6 @@ export const mutations: readonly Mutation[] = [
     ],
   },
   {
-    name: 'window-without-lease',
-    fault:
-      'a worker whose lease was lost takes envelopes from the lane, in front of which another worker has some',
-    edits: [
-      {
-        file: 'workers/lane/lane-window.ts',
-        find: 'const ids = await laneStore.window(lease, most);',
-        replace: 'const ids = await laneStore.head(lease.lane, most);',
-      },
-      {
-        file: 'workers/lane/lane-worker.ts',
-        find: 'laneStore.complete(lease, done).catch(() => true);',
-        replace: 'laneStore.complete(lease, done).then(() => true, () => true);',
-      },
-    ],
-  },
-  {
     name: 'share-taken-from-the-middle',
     fault: 'a workspace gets other objects of an envelope than its first ones',
     edits: [
