@@ -104,7 +104,7 @@ ${
   html`<header class="side">
 <a class="brand" href="/">Penstock</a>
 <nav aria-label="Pages">${menu(viewer, isPresent)}</nav>
-<div class="who"><button type="button" class="quiet" data-theme-toggle hidden>Theme</button>
+<div class="who"><button type="button" class="quiet" data-theme-toggle hidden>Dark or light theme</button>
 <a href="/sessions">Sessions</a> <a href="/sign-out" title="${viewer.user}">Sign out</a></div>
 </header>`
 }

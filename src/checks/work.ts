@@ -125,7 +125,7 @@ export const workChecks: readonly Check[] = [
         '- Fix the destination, then run `penstock streams resume`, which tries at once.',
         '- End the long transaction.',
         '- Remove a destination that is not needed: `penstock streams remove`.',
-        '- For files, the error names the folder or bucket. `… is no folder that is there`: mount its disk. `its disk is full`: free space there, or in `TMPDIR` of `sync` if the error names that folder. `has not come back yet`: a network disk does not answer.',
+        '- For files, the error names the folder or bucket. `… is not an existing folder`: mount its disk. `its disk is full`: free space there, or in `TMPDIR` of `sync` if the error names that folder. `still has an earlier write in progress`: a network disk does not answer.',
       ],
     },
   },

@@ -98,7 +98,7 @@ describe('the console in a browser', () => {
     await settles('a count');
     await page.goto(`${url}/keys?workspace=${scene.hall}`);
     await page.locator('summary', { hasText: 'Create key' }).click();
-    await page.getByLabel('Name').fill(hostile);
+    await page.getByRole('textbox', { name: 'Name' }).fill(hostile);
     await page.getByRole('checkbox', { name: 'users.track', exact: true }).check();
     await page.getByRole('button', { name: 'Create key' }).click();
     await page.getByText('Copy the secret now').waitFor();
@@ -109,7 +109,7 @@ describe('the console in a browser', () => {
     await settles('an invitation that is shown once');
     await page.goto(`${url}/permission-sets`);
     await page.locator('summary', { hasText: 'Create permission set' }).click();
-    await page.getByLabel('Name').fill('Analysts');
+    await page.getByRole('textbox', { name: 'Name' }).fill('Analysts');
     await page.getByRole('button', { name: 'Create permission set' }).click();
     await page.getByText('Permissions is required').waitFor();
     await settles('a sentence about what will not do');

@@ -87,7 +87,7 @@ test('options that contradict each other are rejected before any write', async (
   const refused = async (rule: string, ...args: string[]) =>
     expectRefusal(await on.run([...command, '--to', folder, ...args]), rule);
   await refused('--fields needs --what profiles', '--fields', 'email');
-  await refused('--from and --until need', '--what', 'states', '--from', '2026-01-01');
+  await refused('--from and --until require', '--what', 'states', '--from', '2026-01-01');
   await refused('must be later than', '--from', '2026-01-02', '--until', '2026-01-02');
   await refused('A time must be written', '--from', 'yesterday');
   await refused('ends in .parquet', '--to', `${folder}.parquet`, '--format', 'ndjson');

@@ -132,12 +132,12 @@ describe.each([
     ]) {
       expect(await errorOf(store.put(key, of('x')))).toEqual([
         'config',
-        expect.stringContaining('is no key'),
+        expect.stringContaining('is not a valid key'),
       ]);
-      expect(await errorOf(store.get(key))).toEqual(['config', expect.stringContaining('is no key')]);
-      expect(await errorOf(store.remove(key))).toEqual(['config', expect.stringContaining('is no key')]);
+      expect(await errorOf(store.get(key))).toEqual(['config', expect.stringContaining('is not a valid key')]);
+      expect(await errorOf(store.remove(key))).toEqual(['config', expect.stringContaining('is not a valid key')]);
     }
-    await expect(store.list('../')).rejects.toThrow('is no key');
+    await expect(store.list('../')).rejects.toThrow('is not a valid key');
   });
 });
 

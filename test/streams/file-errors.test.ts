@@ -122,7 +122,7 @@ test('a hanging target is given up after a timeout, and skipped until the call h
   });
   const files = opened(`file://${folder}`, { milliseconds: 50 });
   await expect(files.check(signal)).rejects.toThrow('was not put within 0.05 s');
-  await expect(files.check(signal)).rejects.toThrow('has not come back yet');
+  await expect(files.check(signal)).rejects.toThrow('still has an earlier write in progress');
   hanging.mockRestore();
   for (const release of releases) release();
   await vi.waitFor(() => files.check(signal), { timeout: 10_000 });

@@ -190,7 +190,7 @@ describe.each(eitherBackend)('a run of a sync, with the queue in %s', (kind) => 
       'without an identifier',
       'events',
       ['UPDATED_AT', 'PAYLOAD'],
-      /no column with an identifier; one of EXTERNAL_ID/,
+      /no column has an identifier; one of EXTERNAL_ID/,
     ],
     ['without PAYLOAD', 'purchases', ['UPDATED_AT', 'EXTERNAL_ID'], /there is no column PAYLOAD/],
     ['with PAYLOAD in a deletes sync', 'deletes', ['UPDATED_AT', 'EXTERNAL_ID', 'PAYLOAD'], /must not have/],
