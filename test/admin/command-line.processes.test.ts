@@ -80,7 +80,7 @@ test('status --watch shows the fleet again and again, and ends with 0 at Ctrl-C'
     shown += chunk;
   });
   const ended = new Promise((resolve) => child.once('exit', resolve));
-  await waitUntil(() => shown.split('! no web runs').length > 2, { what: 'two screens' });
+  await waitUntil(() => shown.split('! No web is running').length > 2, { what: 'two screens' });
   child.kill('SIGINT');
   expect(await ended).toBe(0);
 });

@@ -32,7 +32,10 @@ describe('what moves, what must not, and what the keyboard does, in a browser', 
     await page.getByRole('link', { name: 'Last week' }).focus();
     await page.evaluate(`document.querySelector('[data-live=lanes] table').kept = true;
       document.querySelector('[data-live=lanes] .scroll').scrollLeft = 9`);
-    const top = await page.evaluate('scrollY');
+    // A problem that appears above moves the page; what is looked at stays where it is on the screen.
+    const topOfFocused = () =>
+      page.evaluate<number>('document.activeElement.getBoundingClientRect().top');
+    const top = await topOfFocused();
     const letters = page.locator('.figures div', { hasText: /^Dead letters/ }).locator('dd');
     const before = Number(await letters.textContent());
     await letterIn(shop, { reason: 'while somebody looks' });
@@ -43,8 +46,9 @@ describe('what moves, what must not, and what the keyboard does, in a browser', 
       .waitFor();
     expect(
       await page.evaluate(`[document.querySelector('[data-live=lanes] table').kept,
-        document.querySelector('[data-live=lanes] .scroll').scrollLeft, document.activeElement.textContent, scrollY]`),
-    ).toEqual([true, 9, 'Last week', top]);
+        document.querySelector('[data-live=lanes] .scroll').scrollLeft, document.activeElement.textContent]`),
+    ).toEqual([true, 9, 'Last week']);
+    expect(Math.abs((await topOfFocused()) - top)).toBeLessThan(2);
     await charts.first().scrollIntoViewIfNeeded();
     await charts.first().locator('svg').hover();
     expect(await charts.first().locator('[data-point]').textContent()).toMatch(
@@ -102,7 +106,7 @@ describe('what moves, what must not, and what the keyboard does, in a browser', 
     await page.getByRole('heading', { name: 'Users found' }).waitFor();
     await tabTo(page, 'user-1');
     await page.keyboard.press('Enter');
-    await page.getByRole('heading', { name: 'user-1', exact: true }).waitFor();
+    await page.getByRole('heading', { name: 'Ada Lovelace', exact: true }).waitFor();
     await page.close();
   });
 

@@ -154,7 +154,7 @@ describe.each(eitherBackend)('creating preference centers, with the queue in %s'
     test('a page whose choices would not be submitted is rejected, with the reason', async () => {
       const { news } = centers.scene.groups;
       const box = `<input type="checkbox" name="{% form_field_name :subscription_group ${news} %}" value="subscribed" form="later">`;
-      const lost = `'preference_center_page_html' is not valid: the field subscription_group_${news} stands in no form`;
+      const lost = `'preference_center_page_html' is not valid: the field subscription_group_${news} is outside of every form`;
       expectRefusal(await page(box), new RegExp(`^${lost}`));
       expectRefusal(
         await page(`${box}<form id="later" action="{{preference_center_submit_url}}"></form>`),
