@@ -76,7 +76,7 @@ test('a full or unmounted disk loses no message: all are written in order once t
   const again = () => pool.query('update stream_destinations set next_try_at = null where id = $1', [id]);
   await apply(workspace, event('ada', 'one'));
   const running = deliverStreams();
-  await soon(async () => /no folder/.test((await state()).lastError ?? ''));
+  await soon(async () => /not an existing folder/.test((await state()).lastError ?? ''));
   mkdirSync(folder);
   const full = vi
     .spyOn(await handlePrototype(), 'write')
