@@ -6,22 +6,22 @@ import { type Layout, laneName, prefixOf, shardOfLane } from './lanes.ts';
 import type { RedisClient } from './open-redis.ts';
 import type { Replication } from './replicas.ts';
 
-/** Arguments with which BullMQ's classes reach the queue: `options` and, as the last argument, `factory`. */
+/** Arguments with which BullMQ's classes connect to the queue: `options` and, as the last argument, `factory`. */
 export interface QueueAccess {
   kind: Config['QUEUE'];
   options: Pick<QueueOptions, 'connection' | 'prefix' | 'skipVersionCheck'>;
   layout: Layout;
   /** Typed as absent, because BullMQ's types tie each class to one backend, and Penstock uses both alike. */
   factory: undefined;
-  /** Absent when the queue lives in Postgres. */
+  /** Absent if the queue is in Postgres. */
   redis: RedisClient | undefined;
   /** Absent: an add is answered when the server has it on disk. */
   replication?: Replication;
-  /** False while it is known that an add would not be stored now. */
+  /** False while an add is known to fail. */
   ready(): boolean;
 }
 
-/** The schema that BullMQ's own tables live in. */
+/** The schema of BullMQ's own tables. */
 export const QUEUE_SCHEMA = 'bullmq';
 
 /** Private members in which BullMQ's classes cache their first query. */
@@ -74,7 +74,7 @@ export async function limitLane(access: QueueAccess, lane: number): Promise<void
   await queue.setGlobalConcurrency(1).finally(() => queue.close());
 }
 
-/** Entries that BullMQ keeps in the event stream of a queue. Its default is 10,000, and Penstock does not read them. */
+/** Maximum entries in the event stream of a queue. BullMQ's default is 10,000, and Penstock does not read them. */
 const MAX_EVENTS = 200;
 
 /** Opens a queue to read from or add to. Opening a handle writes its options into the settings of the queue. */
@@ -86,20 +86,21 @@ export function openQueue<Data>(
   return openBy(access, name, { ...where, streams: { events: { maxLen: MAX_EVENTS } } });
 }
 
-/** Opens a queue to show it. Its settings stay those of the process that adds to it. */
+/** Opens a queue for display without writing its settings, which belong to the process that adds to it. */
 export function openQueueToShow(access: QueueAccess, name: string, where = access.options): Queue {
   return openBy(access, name, { ...where, skipMetasUpdate: true });
 }
 
 function openBy<Data>({ factory }: QueueAccess, name: string, options: QueueOptions): Queue<Data> {
-  // BullMQ caches a failed first answer for the lifetime of the handle, which is shared and lives as long as its connection.
+  // BullMQ caches a failed first answer for the lifetime of the handle, which is shared and lives as long as its
+  // connection.
   const queue = new Queue<Data>(name, { ...options, skipVersionCheck: true }, factory);
   // Errors come back from the calls themselves; without a listener this event would end the process.
   queue.on('error', () => {});
   return queue;
 }
 
-/** Most finished jobs that one call removes. */
+/** Maximum number of finished jobs that one call removes. */
 const FINISHED_AT_ONCE = 1000;
 
 /**

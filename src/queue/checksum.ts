@@ -2,8 +2,9 @@ import { crc32 } from 'node:zlib';
 import type { WireEnvelope } from './wire.ts';
 
 /**
- * The checksum of a job in Redis. Redis has checksums for its snapshots only: a flipped bit in a command of the append-only
- * file would be served. Earlier releases ignore the member. Postgres has checksums of its own (`data_checksums`).
+ * The checksum of a job in Redis. Redis has checksums for its snapshots only: a flipped bit in a command of the
+ * append-only file would be served. Earlier releases ignore the member. Postgres has checksums of its own
+ * (`data_checksums`).
  */
 const MEMBER = ',"checksum":';
 

@@ -8,22 +8,26 @@ import { openRedisLanes } from './lane-store-redis.ts';
 import { layoutOf, prefixOf } from './lanes.ts';
 import { openRedis, type Patience, pingRedis, type RedisClient } from './open-redis.ts';
 
-/** Where the queue lives, and the lanes in it. Only BullMQ's own files know which of the two backends it is. */
+/**
+ * The connection to the queue, and the lanes in it. Only BullMQ's own files depend on which of the two backends it
+ * is.
+ */
 export interface QueueConnection extends QueueAccess {
   /** The lanes, through this connection. */
   laneStore: LaneStore;
   /**
-   * @param patience milliseconds after which a connection of the Postgres pool is given up; a connection to
-   *   Redis has a patience of its own, or none
-   * @throws when the queue does not answer, or has no tables in Postgres
+   * Checks the connection.
+   * @param patience milliseconds after which a connection of the Postgres pool is given up; a connection to Redis has
+   *   its own timeout, or none
+   * @throws if the queue does not answer, or has no tables in Postgres
    */
   ping(patience: number): Promise<void>;
   stop(): Promise<void>;
 }
 
 /**
- * For producers and the dashboard: fails at once while the queue is away, so that a request is answered
- * with 503 and never hangs.
+ * Connects producers and the console. Commands fail at once while the queue is unavailable, so that a request gets a
+ * 503 instead of hanging.
  */
 export function connectProducer(config: Config, databaseUrl: string): QueueConnection {
   return connect(config, databaseUrl, producerPatience(config));
@@ -34,12 +38,12 @@ const producerPatience = ({ QUEUE_TIMEOUT_MS }: Config): Patience => ({
   waits: false,
 });
 
-/** The Redis of the settings as producers use it: a command fails at once while it is away. */
+/** Opens the configured Redis for a producer: a command fails at once while Redis is unavailable. */
 export function openProducerRedis(config: Config): RedisClient {
   return openRedis(config, producerPatience(config));
 }
 
-/** For workers: waits for the queue to come back. */
+/** Connects workers. Commands wait until the queue is available again. */
 export function connectWorker(config: Config, databaseUrl: string): QueueConnection {
   return connect(config, databaseUrl, { waits: true });
 }
@@ -76,9 +80,9 @@ function connect(config: Config, databaseUrl: string, patience: Patience): Queue
     Client: PostgresClient,
     connectionString: config.DATABASE_DIRECT_URL || databaseUrl,
     session: { search_path: QUEUE_SCHEMA },
-    // BullMQ listens, and finds its tables by the search path.
+    // BullMQ uses LISTEN and finds its tables by the search path, so it needs a session.
     verify: requireSession('the queue in Postgres'),
-    // A worker of BullMQ holds a connection that listens. A producer holds none, and may need two at the same time.
+    // A BullMQ worker holds a connection for LISTEN. A producer holds none, but may need two at the same time.
     max: patience.waits ? config.DATABASE_POOL_SIZE + config.LANES : Math.max(2, config.DATABASE_POOL_SIZE),
     idleTimeoutMillis: IDLE_TIMEOUT,
     keepAlive: true,

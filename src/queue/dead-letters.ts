@@ -16,13 +16,13 @@ import {
 import { type LaneEntry, type LaneProducer, laneOf } from './lanes.ts';
 import { concernedLanes, fenceEntries } from './pack.ts';
 
-/** A job of the dead-letter queue: what the dashboard shows of a dead letter. */
+/** A job of the dead-letter queue: the view of a dead letter in the console. */
 export interface DeadLetterJob {
   dead_letter_id: string;
   request_id: string;
   workspace_id: string;
   reason: string;
-  /** Without its place in an envelope that is gone. */
+  /** The object without its position in an envelope that no longer exists. */
   object: Json;
 }
 
@@ -38,54 +38,54 @@ export function toDeadLetterJob({ id, requestId, workspaceId, reason, object }: 
   });
 }
 
-/** An escape, with the backslashes before it, that jsonb refuses: U+0000 or one half of a surrogate pair. */
+/** A JSON escape that jsonb refuses, with the backslashes before it: U+0000 or half of a surrogate pair. */
 const unstorable = /(?<!\\)((?:\\\\)*)\\u(?:0000|d[89a-f][0-9a-f]{2})/g;
 
 /**
- * On Postgres the queue keeps job data as jsonb, which cannot hold everything that an object can. What it
- * refuses is shown as U+FFFD; a replay takes the object from the table, as it came.
+ * Replaces what jsonb refuses by U+FFFD, because the queue on Postgres stores job data as jsonb. A replay uses the
+ * unchanged object from the table.
  */
 function displayable(data: DeadLetterJob): DeadLetterJob {
   return JSON.parse(JSON.stringify(data).replace(unstorable, '$1\\ufffd'));
 }
 
-/** Dead letters in one add. Each may hold 50 KB of properties: 5 MB at most. */
+/** Dead letters per add. Each may hold 50 KB of properties: 5 MB at most. */
 const CHUNK = 100;
 
 export interface ReplayContext {
   database: Pick<Database, 'pool'>;
   producer: LaneProducer;
-  /** LANES. */
+  /** The setting LANES. */
   lanes: number;
-  /** For the audit. */
+  /** Recorded in the audit log. */
   actor: Actor;
 }
 
-/** What became of the ids, each in one of the lists. */
+/** Ids by result. Each id is in exactly one list. */
 export interface ReplayResult {
-  /** In their lanes again. */
+  /** Added to their lanes again. */
   enqueued: string[];
   /** Had taken effect before. */
   alreadyReplayed: string[];
-  /** Were given up by a person, and stay so. */
+  /** Were discarded by an operator, and stay discarded. */
   discarded: string[];
-  /** No dead letter has this id. */
+  /** Do not match any dead letter. */
   unknown: string[];
 }
 
 /**
- * Hands dead letters to the workers again. Each takes effect once, however often and from wherever this is called: a
- * claim gives the replay its number, the number its envelope id, and the ledger knows envelope ids. One that was
- * claimed before and has not been applied yet is enqueued again under the same envelope id. Whoever claimed it may have
- * died before it reached its lane.
- * @throws {QueueUnavailable} when it is not known that all are stored; calling again is safe and goes on.
+ * Sends dead letters to the workers again. Each takes effect once, even if several callers replay it: a claim assigns
+ * the replay number, the envelope id is derived from that number, and the ledger stores envelope ids. A dead letter
+ * that was claimed before but not applied is enqueued again under the same envelope id, because the process that
+ * claimed it may have died before it added the envelope.
+ * @throws {QueueUnavailable} if the queue does not confirm every add; calling again is safe and continues.
  */
 export async function replayDeadLetters(
   context: ReplayContext,
   ids: readonly string[],
 ): Promise<ReplayResult> {
   const result: ReplayResult = { enqueued: [], alreadyReplayed: [], discarded: [], unknown: [] };
-  // In the order in which the objects were accepted: an id begins with its time.
+  // Ids begin with their time, so sorting restores the order in which the objects were accepted.
   const ordered = [...new Set(ids.map((id) => id.toLowerCase()))].sort();
   for (let start = 0; start < ordered.length; start += CHUNK) {
     await replayChunk(context, ordered.slice(start, start + CHUNK), result);
@@ -109,7 +109,7 @@ async function replayChunk(
   for (const { id, state } of found) {
     if (state === 'discarded') result.discarded.push(id);
     else if (state === 'replayed') result.alreadyReplayed.push(id);
-    // One that waits again already was in its lane, and has failed again, since it was claimed.
+    // A dead letter in state `waiting` was enqueued after its claim and has failed again.
     else result.enqueued.push(id);
   }
   const known = new Set(found.map(({ id }) => id));
@@ -117,9 +117,9 @@ async function replayChunk(
 }
 
 /**
- * An envelope of its own for each dead letter, in the lane of its identifier, or as a fence in those of all that it
- * names. One that fails again fails alone. It goes under the dead letter's id, by which the worker settles it or lets
- * it wait again.
+ * Creates one envelope per dead letter, so that an object that fails again fails alone. It goes to the lane of its
+ * identifier, or to the lanes of all identifiers as a fence. The object has the dead letter's id, by which the worker
+ * marks it as replayed or as waiting again.
  */
 function laneEntries(deadLetter: DeadLetter, lanes: number): LaneEntry[] {
   const { id: letterId, workspaceId, requestId, object, replays } = deadLetter;
@@ -138,7 +138,10 @@ function laneEntries(deadLetter: DeadLetter, lanes: number): LaneEntry[] {
     : [{ lane: concerned[0]!, id, envelope }];
 }
 
-/** Ascending. An object that broke its contract, so that no identifier can be read, goes by its id. */
+/**
+ * Lists the lanes in ascending order. If the object is so malformed that no identifier can be read, its id determines
+ * the lane.
+ */
 function lanesOf(object: AcceptedObject, workspaceId: string, lanes: number): number[] {
   try {
     return [...new Set(concernedLanes(object, workspaceId, lanes))].sort((one, other) => one - other);
@@ -147,26 +150,26 @@ function lanesOf(object: AcceptedObject, workspaceId: string, lanes: number): nu
   }
 }
 
-/** The edge's ids are UUIDv7, which begin with their time. */
+/** Ids created by web are UUIDv7, which begin with their time. */
 function acceptedAt({ id, failedAt }: DeadLetter): string {
   if (version(id) !== 7) return failedAt.toISOString();
   return new Date(millisecondsOf(id)).toISOString();
 }
 
-/** Bytes of JSON of an object that can be mended: no edge lets a larger one through for long. */
+/** Maximum bytes of JSON of a corrected object, well above what web accepts. */
 export const MAX_MENDED_BYTES = 1_048_576;
 
-/** Why an object cannot take the place of the one that failed; one sentence for a person. */
+/** The rule that a corrected object breaks, in one sentence for the operator. */
 export class NotMended extends Error {
   override name = 'NotMended';
 }
 
 /**
- * Puts a mended object into the place of one that waits, and replays it. What came first is kept beside it.
+ * Replaces the object of a waiting dead letter by a corrected one and replays it. The original object is kept.
  *
- * @param text JSON, of an object of the same kind
- * @param by who mends it
- * @throws {NotMended} with the rule that is broken; {QueueUnavailable}: it is mended, and may not be replayed yet
+ * @param text JSON of an object of the same kind
+ * @param by the operator who corrects it
+ * @throws {NotMended} with the rule that is broken; {QueueUnavailable} if it is corrected but may not be enqueued yet
  */
 export async function mendAndReplay(
   context: ReplayContext,
@@ -201,7 +204,7 @@ function readMended(text: string, kind: string): AcceptedObject {
   return object as AcceptedObject;
 }
 
-/** Whom an object is about, as far as it can be read: it may still break its contract. */
+/** The identifiers of an object, or an empty list if they cannot be read: the object may still be malformed. */
 function namesIn(object: AcceptedObject): string[] {
   try {
     const named = object.kind === 'attributes' ? [object.identifier!] : namedIdentifiers(object);

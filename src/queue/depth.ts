@@ -3,26 +3,26 @@ import { poll } from '../platform/poll.ts';
 import type { LaneStore } from './lane-store.ts';
 import { everyLane, everyShard, laneName, shardOfLane } from './lanes.ts';
 
-/** Milliseconds between two looks while requests ask for the depth, and otherwise. */
+/** Milliseconds between two readings: while requests use the depth, and otherwise. */
 const DEPTH_REFRESH_MS = 200;
 const IDLE_REFRESH_MS = 2000;
 
-/** Milliseconds for which a look at the queue counts as a look at what is. */
+/** Milliseconds for which a reading of the queue counts as current. */
 export const FRESH_MS = 5000;
 
 export interface LaneDepth {
   lane: string;
-  /** Absent: the first. */
+  /** Absent: shard 0. */
   shard?: number;
-  /** Jobs that wait or are in work. */
+  /** Jobs that wait or are active. */
   depth: number;
 }
 
 /**
- * How much waits in the lanes: asked for five times a second while requests come, so that a request can be refused at once
- * without a question to the queue. An idle process asks less often.
+ * Reads how many jobs wait in the lanes, five times a second while requests arrive, so that a request can be refused
+ * at once without a query to the queue. An idle process reads less often.
  *
- * @param onLook called after each look at a shard
+ * @param onLook called after each reading of a shard
  */
 export function watchDepth(
   store: LaneStore,
@@ -42,7 +42,7 @@ export function watchDepth(
     await onLook?.(one.shard, one.waiting);
   }
 
-  // While a shard is away its last figure stands, and adding fails by itself.
+  // While a shard is unavailable its last count is kept, and adding fails by itself.
   const pollers = shards.map((one) =>
     poll(DEPTH_REFRESH_MS, async () => {
       if (!isWanted && performance.now() - one.seenAt < IDLE_REFRESH_MS) return;
@@ -64,14 +64,17 @@ export function watchDepth(
   };
   return {
     ...service,
-    /** Jobs that waited in all lanes, or in those of one shard, at most 200 ms ago; of an idle process, at most 2 s ago. */
+    /**
+     * Jobs that waited in all lanes, or in the lanes of one shard, at most 200 ms ago; in an idle process, at most 2
+     * s ago.
+     */
     waiting: (shard?: number) =>
       shard === undefined ? shards.reduce((sum, one) => sum + waitingIn(one.shard), 0) : waitingIn(shard),
-    /** Those of the shard that has most. */
+    /** Waiting jobs of the shard that has most. */
     mostWaiting: () => Math.max(...shards.map((one) => waitingIn(one.shard))),
-    /** Whether that is known: the queue has told it a moment ago. */
+    /** Whether these values are current: every shard was read within the last 5 s. */
     known: () => shards.every(({ seenAt }) => performance.now() - seenAt < FRESH_MS),
-    /** Jobs that wait or are in work, of each lane; those of a shard that does not answer are left out. */
+    /** Jobs that wait or are active, by lane. Lanes of a shard that does not answer are omitted. */
     lanes: async () => {
       const read = await Promise.allSettled(everyLane(lanes).map(readLane));
       const found = read.flatMap((one) => (one.status === 'fulfilled' ? [one.value] : []));
@@ -92,15 +95,15 @@ async function depthOf(store: LaneStore, lane: number): Promise<number> {
   return waiting + active;
 }
 
-/** A lane at one moment. */
+/** State of a lane at one moment. */
 export interface LaneNow extends LaneDepth {
-  /** Seconds since the oldest of its jobs was accepted; 0: it is empty. */
+  /** Age of its oldest job in seconds; 0 if the lane is empty. */
   oldestSeconds: number;
-  /** Its shard does not answer: the figures are none. */
+  /** The lane could not be read in time: its figures are not valid. */
   away?: true;
 }
 
-/** What each lane has before it, for who asks now and then: nothing is asked of the queue meanwhile. */
+/** Reads the state of each lane on demand, for callers that need it rarely; the queue is not polled in between. */
 export function createLaneDepths(store: LaneStore, { lanes, timeout }: { lanes: number; timeout: number }) {
   const { layout } = store;
 
@@ -128,9 +131,12 @@ export function createLaneDepths(store: LaneStore, { lanes, timeout }: { lanes: 
   }
 
   return {
-    /** In the order of the lanes. @throws when no lane says anything within `timeout` milliseconds */
+    /**
+     * The state of each lane, in the order of the lanes. @throws if every lane fails to answer within `timeout`
+     * milliseconds
+     */
     look,
-    /** The same; undefined: the queue did not say. */
+    /** Reads the state of each lane; undefined if the queue did not answer. */
     async read(): Promise<LaneNow[] | undefined> {
       return store.ready() ? look().catch(() => undefined) : undefined;
     },
@@ -139,10 +145,10 @@ export function createLaneDepths(store: LaneStore, { lanes, timeout }: { lanes: 
 
 export type LaneDepths = ReturnType<typeof createLaneDepths>;
 
-/** Milliseconds that a single look waits for the queue. */
+/** Milliseconds that a single reading waits for the queue. */
 const PATIENCE_MS = 5000;
 
-/** Looks at every lane once. @throws when the queue does not answer */
+/** Reads every lane once. @throws if the queue does not answer */
 export function lookAtLanes(store: LaneStore, lanes: number): Promise<LaneNow[]> {
   return createLaneDepths(store, { lanes, timeout: PATIENCE_MS }).look();
 }

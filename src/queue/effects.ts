@@ -4,27 +4,27 @@ import type { Pool } from '../store/database.ts';
 import { readApplied } from '../store/ledger.ts';
 import { readOutcomes } from '../store/outcomes.ts';
 
-/** Milliseconds before the first look, which is about what a worker at rest takes; each further one waits longer. */
+/** Milliseconds before the first check, about the time of an idle worker. Each further check waits longer. */
 const FIRST_PAUSE_MS = 3;
-/** Milliseconds between two looks at most, while nobody new waits. */
+/** Maximum milliseconds between two checks while no new caller arrives. */
 const LONGEST_PAUSE_MS = 25;
 
 export interface Watching {
-  /** Milliseconds. */
+  /** Milliseconds to wait. */
   patience: number;
-  /** Ends the wait. */
+  /** Aborts the wait. */
   leaving?: AbortSignal;
-  /** Hears of each look that the store did not answer. */
+  /** Called for each check that the store did not answer. */
   onTrouble?(error: unknown): void;
 }
 
-/** What was seen when the wait ended. */
+/** The result when the wait ended. */
 export interface Watched<End> {
-  /** By id, of those that have ended. */
+  /** Results of the finished ids. */
   ends: Map<string, End>;
-  /** The ids of those that have not. */
+  /** Ids that have not finished. */
   missing: Set<string>;
-  /** Why the store did not answer the last look; absent: it did. */
+  /** Error of the last check; absent if the store answered. */
   trouble?: unknown;
 }
 
@@ -34,11 +34,12 @@ interface Waiter<End> extends Watched<End> {
 }
 
 /**
- * A watcher of effects: waits until what was put into the lanes has ended. However many wait, the store is asked one
- * question at a time.
+ * Creates a watcher that waits until jobs in the lanes have finished. The store gets one query at a time, regardless
+ * of the number of waiting callers.
  *
- * @param ask those of the ids that have ended by now, with how
- * @returns waits until all of the ids have ended, `patience` is over or `leaving` is aborted; never rejects
+ * @param ask returns the finished ids with their results
+ * @returns a function that waits until all ids have finished, `patience` is over or `leaving` is aborted; it never
+ *   rejects
  */
 export function createWatcher<End>(ask: (ids: string[]) => Promise<Map<string, End>>) {
   const waiters = new Set<Waiter<End>>();
@@ -100,12 +101,12 @@ export function createWatcher<End>(ask: (ids: string[]) => Promise<Map<string, E
   };
 }
 
-/** Waits for envelopes to take effect. */
+/** Waits until envelopes have taken effect. */
 export function watchApplied(pool: Pool) {
   return createWatcher(async (ids) => new Map([...(await readApplied(pool, ids))].map((id) => [id, true])));
 }
 
-/** Waits until the workers have written down how objects ended: with an error, or null where one took effect. */
+/** Waits until the workers have recorded the outcome of objects: an error, or null for success. */
 function watchOutcomes(pool: Pool) {
   return createWatcher(
     async (ids) => new Map((await readOutcomes(pool, ids)).map(({ objectId, error }) => [objectId, error])),
@@ -114,29 +115,29 @@ function watchOutcomes(pool: Pool) {
 
 export type WatchApplied = ReturnType<typeof watchApplied>;
 
-/** Milliseconds that a request waits for the workers: clients give up after 2 s. */
+/** Milliseconds that a request waits for the workers. Clients time out after 2 s. */
 const DEADLINE = 1500;
 
-/** What the log says of a request whose answer could wait no longer. */
+/** Logged if the response could not wait longer. */
 export const UNDECIDED = 'the workers have not come to it yet';
 
-/** How all objects have ended, or why that is not known. */
+/** The errors of all objects, or the reason why the outcome is not known. */
 export type Settled = { errors: ReadonlyMap<string, string> } | { unknown: string };
 
 /**
- * Waits for what a request has put on disk. Never rejects: a store that cannot be asked only means that the end is not
- * known yet.
+ * Waits for objects that a request has stored in the queue. Never rejects: if the store does not answer, the outcome
+ * is not known yet.
  */
 export function createEffects(pool: Pool) {
   const applied = watchApplied(pool);
   const outcomes = watchOutcomes(pool);
   return {
-    /** @returns whether all of the envelopes have taken effect within so many milliseconds */
+    /** @returns whether all envelopes have taken effect within `patience` milliseconds */
     async awaited(envelopeIds: string[], patience: number): Promise<boolean> {
       return (await applied(envelopeIds, { patience })).missing.size === 0;
     },
 
-    /** @returns by the id of each object that did not take effect, why; `unknown` when it took too long */
+    /** @returns the error of each object that did not take effect, by object id; `unknown` after a time-out */
     async outcomes(objectIds: string[]): Promise<Settled> {
       const { ends, missing, trouble } = await outcomes(objectIds, { patience: DEADLINE });
       if (missing.size > 0) return { unknown: trouble === undefined ? UNDECIDED : messageOf(trouble) };

@@ -7,25 +7,25 @@ import { traceFlush } from './spans.ts';
 import { FlushTurns, type Loose, Neighbours, packablesOf, type WaitingRequest } from './turns.ts';
 
 export interface GroupCommitOptions {
-  /** Of each shard. */
+  /** Number of lanes in each shard. */
   lanes: number;
-  /** Most objects in one envelope. */
+  /** Maximum number of objects in one envelope. */
   maxEnvelopeObjects: number;
-  /** Most objects held in memory, and most bytes of them; with more, requests are refused. */
+  /** Maximum number of objects and of bytes held in memory. Requests above a limit are refused. */
   maxPendingObjects: number;
   maxPendingBytes: number;
-  /** Jobs that wait in the lanes of a shard, as last seen. */
+  /** Jobs that wait in the lanes of a shard, as last read. */
   backlog(shard: number): number;
 }
 
 export interface EnqueueOptions {
-  /** Bytes of the objects' JSON text, about; they are shared over the objects. */
+  /** Approximate bytes of the objects' JSON text, divided evenly among the objects. */
   bytes: number;
-  /** The response waits until the objects have taken effect: no other request shares their envelopes. */
+  /** The response waits until the objects have taken effect, so no other request shares their envelopes. */
   isAwaited?: boolean;
 }
 
-/** What one workspace has waiting for the queue in this process. */
+/** Waiting requests of one workspace in this process. */
 interface Pending {
   requests: number;
   objects: number;
@@ -33,23 +33,23 @@ interface Pending {
 }
 
 /**
- * Requests that arrive while a flush is on its way wait and leave together in the next one: one durable add
- * for all of them. Unless the workers are behind there is no timer: alone, a request leaves at once. Each workspace has a
- * share of a flush (src/queue/turns.ts), also where the others send to other shards. Each shard has flushes of its own:
- * one that does not answer keeps nobody else waiting.
+ * Collects requests that arrive during a flush and stores them together in the next flush, with one durable add.
+ * There is no timer unless the workers are behind: a single request is sent at once. Each workspace has a share of a
+ * flush (src/queue/turns.ts), even if the other workspaces use other shards. Each shard has its own flushes, so that
+ * a shard that does not answer delays only its own requests.
  *
- * A workspace may have as much waiting here as is still free. So one sender gets at most half of the memory, two get a third
- * each, and there is room for whoever sends next.
+ * A workspace may have as much waiting here as is still free. So one sender gets at most half of the memory, two get
+ * a third each, and the next sender always has room.
  */
 export function createGroupCommit(producer: LaneProducer, options: GroupCommitOptions) {
   const { placing } = producer;
-  /** By shard, as far as one was needed. */
+  /** One group commit per shard, created at first use. */
   const shards: ShardCommit[] = [];
   let pendingObjects = 0;
   let pendingBytes = 0;
-  /** By workspace. */
+  /** Waiting requests by workspace. */
   const pending = new Map<string, Pending>();
-  /** Of all shards. */
+  /** Shared by all shards. */
   const neighbours = new Neighbours();
 
   const isBehind = (shard: number) => options.backlog(shard) >= BEHIND * options.lanes;
@@ -66,8 +66,8 @@ export function createGroupCommit(producer: LaneProducer, options: GroupCommitOp
 
   /**
    * Resolves when the objects are on disk.
-   * @returns the envelopes of its flush, of which `envelopesOf` tells its own
-   * @throws {QueueUnavailable} when that is not known, or at once when too much is waiting already.
+   * @returns the envelopes of the whole flush; `envelopesOf` selects those of the request
+   * @throws {QueueUnavailable} if the queue does not confirm the add, or at once if too much is waiting already.
    */
   function enqueue(
     request: EnvelopeRequest,
@@ -78,8 +78,8 @@ export function createGroupCommit(producer: LaneProducer, options: GroupCommitOp
   }
 
   /**
-   * As `enqueue`, for envelopes that have been packed, and perhaps added, before: those that the queue holds already
-   * stay as they are.
+   * Does the same as `enqueue` for envelopes that are packed already and may have been added before. Envelopes that
+   * the queue holds already are not changed.
    */
   function add(entries: LaneEntry[], bytes: number): Promise<LaneEntry[]> {
     const count = entries.reduce((sum, { envelope }) => sum + envelope.objects.length, 0);
@@ -100,7 +100,7 @@ export function createGroupCommit(producer: LaneProducer, options: GroupCommitOp
       );
     }
     const own = pending.get(owner);
-    // Always accepted alone, as long as there is room: it may be more than half of the limit.
+    // The first request of a workspace is accepted if there is room, even if it takes more than half of the limit.
     if (own && isOverShare(own, count, bytes)) {
       return Promise.reject(
         new QueueUnavailable('the workspace has more waiting for the queue than is still free', {
@@ -118,7 +118,7 @@ export function createGroupCommit(producer: LaneProducer, options: GroupCommitOp
     return new Promise((resolve, reject) => enter({ ...what, resolve, reject }));
   }
 
-  /** Whether a workspace would have more waiting than is free, with these objects. */
+  /** Whether a workspace would then have more waiting than is left free. */
   function isOverShare({ objects, bytes }: Pending, more: number, moreBytes: number): boolean {
     return (
       objects + more > options.maxPendingObjects - pendingObjects - more ||
@@ -126,7 +126,7 @@ export function createGroupCommit(producer: LaneProducer, options: GroupCommitOp
     );
   }
 
-  /** Into the line of its shard. What moves to another waits until it is there. */
+  /** Queues a request for its shard. While its workspace moves to another shard, the request waits for the move. */
   function enter(one: WaitingRequest): void {
     const shard = placing ? placing.now(one.owner) : 0;
     if (shard !== undefined) {
@@ -156,20 +156,20 @@ export function createGroupCommit(producer: LaneProducer, options: GroupCommitOp
   return {
     enqueue,
     add,
-    /** One request in envelopes of its own, which are not added yet. */
+    /** Packs one request into envelopes of its own without adding them. */
     pack: (request: EnvelopeRequest, objects: AcceptedObject[], bytes: number): LaneEntry[] =>
       pack([{ request, objects, bytes }], options.lanes, options.maxEnvelopeObjects),
-    /** The shard that a workspace is known to have; undefined: it is not known yet, or there is one alone. */
+    /** The shard of a workspace; undefined if it is not known yet or there is only one shard. */
     shardOf: (workspaceId: string) => placing?.now(workspaceId),
-    /** Objects that wait for the queue, those of the flush on its way included. */
+    /** Number of objects that wait for the queue, including the running flush. */
     pending: () => pendingObjects,
-    /** Bytes of them. */
+    /** Bytes of the waiting objects. */
     pendingBytes: () => pendingBytes,
-    /** Resolves when nothing waits any more. */
+    /** Resolves when all waiting requests are finished. */
     async drain(): Promise<void> {
       while (pendingObjects > 0 || shards.some((shard) => shard?.isFlushing())) {
         await Promise.all(shards.map((shard) => shard?.flushed()));
-        // What is held while its workspace moves is in no flush.
+        // Requests held while their workspace moves are in no flush.
         if (pendingObjects > 0) await sleep(LINGER);
       }
     },
@@ -179,16 +179,16 @@ export function createGroupCommit(producer: LaneProducer, options: GroupCommitOp
 export type GroupCommit = ReturnType<typeof createGroupCommit>;
 
 /**
- * Most objects in one flush, and most bytes unless one request has more: bounds the size of one command and the
- * time that a late comer waits. 4 MB take 80 to 130 ms on Redis and 300 to 400 ms on Postgres, of the 700 ms that
- * QUEUE_TIMEOUT_MS gives an add; 12 MB take Postgres 750 ms.
+ * Limits of one flush. A single request may exceed the limit of bytes. They bound the size of one command and the
+ * time that a later request waits. 4 MB take 80 to 130 ms on Redis and 300 to 400 ms on Postgres, of the 700 ms that
+ * QUEUE_TIMEOUT_MS allows for an add; 12 MB take Postgres 750 ms.
  */
 const MAX_FLUSH_OBJECTS = 16_000;
 const MAX_FLUSH_BYTES = 4_194_304;
 
 /**
- * Milliseconds that a flush lets more requests join while the workers are behind. What waits here would wait
- * in its lane otherwise, and the workers pay per envelope: fewer and larger ones let them catch up.
+ * Milliseconds for which a flush waits for more requests while the workers are behind. The requests would otherwise
+ * wait in their lane, and the cost for workers is per envelope: fewer and larger envelopes let them catch up.
  */
 const LINGER = 2;
 
@@ -197,17 +197,17 @@ interface ShardOptions {
   placing: Placing | undefined;
   options: { lanes: number; maxEnvelopeObjects: number };
   neighbours: Neighbours;
-  /** Whether more waits in the lanes of a shard than its workers have in hand. */
+  /** Whether more jobs wait in the lanes of a shard than its workers have in progress. */
   isBehind(shard: number): boolean;
   fillsEnvelope(): boolean;
-  /** Into the line of whatever shard it has by now. */
+  /** Queues a request for the current shard of its workspace. */
   enter(one: WaitingRequest): void;
   settle(batch: WaitingRequest[], result: LaneEntry[] | Error): void;
 }
 
 type ShardCommit = ReturnType<typeof createShardCommit>;
 
-/** The flushes to the lanes of one shard, one after the other. */
+/** Runs the flushes to the lanes of one shard, one after the other. */
 export function createShardCommit(shard: number, { producer, placing, options, ...shared }: ShardOptions) {
   const { lanes, maxEnvelopeObjects } = options;
   const { neighbours, settle } = shared;
@@ -215,7 +215,7 @@ export function createShardCommit(shard: number, { producer, placing, options, .
   let flushing: Promise<void> | undefined;
 
   async function flushAll(): Promise<void> {
-    // Let the requests of the present turn of the event loop join the first flush.
+    // Let the requests of the current turn of the event loop join the first flush.
     await new Promise(setImmediate);
     while (!waiting.isEmpty()) {
       if (shared.isBehind(shard) && !shared.fillsEnvelope()) await sleep(LINGER);
@@ -235,14 +235,14 @@ export function createShardCommit(shard: number, { producer, placing, options, .
             new QueueUnavailable(MOVED),
           );
       } catch (error) {
-        // What waited behind this flush would wait as long again; it is refused with it.
+        // Requests that waited for this flush would have to wait as long again, so they are refused with it.
         settle([...batch, ...waiting.takeAll()], error as Error);
       }
     }
     flushing = undefined;
   }
 
-  /** Those whose workspace moves wait for their next shard. */
+  /** Removes requests whose workspace has left the shard; they wait for their new shard. */
   function leaveOutMoved(batch: WaitingRequest[], { now }: Placing): WaitingRequest[] {
     const isHere = ({ owner }: WaitingRequest) => now(owner) === shard;
     if (batch.every(isHere)) return batch;
@@ -258,7 +258,7 @@ export function createShardCommit(shard: number, { producer, placing, options, .
 
   const packLoose = (loose: Loose[]): LaneEntry[] => pack(packablesOf(loose), lanes, maxEnvelopeObjects);
 
-  /** @returns workspaces that have moved to another shard meanwhile, of which nothing was added */
+  /** @returns workspaces that have moved to another shard meanwhile; their entries are not accepted */
   async function add(entries: LaneEntry[]): Promise<ReadonlySet<string>> {
     if (placing) return placing.addTo(shard, entries);
     await producer.add(entries);

@@ -27,52 +27,52 @@ import {
 import { type Additions, describeLoss, printedLoss, watchForLoss } from './loss.ts';
 import { whenConnected } from './open-redis.ts';
 
-/** Between two looks. What a process added since the last one, and nobody has applied, can be lost without a trace of it. */
+/** Milliseconds between two checks. Objects added after the last check and not applied yet can be lost undetected. */
 const LOOK_MS = 2000;
 
-/** Between two looks where the queue is in the Postgres of the tables, and cannot be lost without them. */
+/** Milliseconds between two checks if the queue is in the Postgres of the tables and can only be lost with them. */
 const CALM_LOOK_MS = 10_000;
 
-/** Milliseconds for one look. */
+/** Milliseconds for one check. */
 const PATIENCE_MS = 10_000;
 
-/** Milliseconds for the last look: the process has little time to stop. */
+/** Milliseconds for the final check: the process has little time to stop. */
 const FAREWELL_MS = 1000;
 
-/** Between two lines about a loss that nobody has confirmed. */
+/** Milliseconds between two log lines about an unconfirmed loss. */
 const REPEAT_MS = 300_000;
 
 export interface Joining {
-  /** The process. */
+  /** Name of the process. */
   name: string;
   config: LayoutSettings;
   pool: Pool;
   connection: QueueConnection;
   log: Log;
-  /** Of the process's own producer, by shard. */
+  /** Counts of the process's own producer, by shard. */
   additions?: Additions[] | undefined;
-  /** Called after each loss of the queue. */
+  /** Called after each loss of queue data. */
   onLoss?(): void;
-  /** Called when the installation has another number of lanes than the process, and the process is running already. */
+  /** Called if the installation has another number of lanes while the process is already running. */
   exit?(): void;
 }
 
 export interface Installation extends Service {
   /** Resolves when the installation is known to have the process's number of lanes. */
   confirmed: Promise<void>;
-  /** What the queue has lost and nobody has confirmed. */
+  /** The losses of the queue that an operator has not confirmed. */
   loss(): QueueLoss | undefined;
-  /** A producer that adds nothing before the number of lanes is confirmed. */
+  /** Wraps a producer so that it adds only after the number of lanes is confirmed. */
   guard(producer: LaneProducer): LaneProducer;
 }
 
 /**
- * Makes the process a member of its installation: only with that one's number of lanes, since two that spread objects
- * over different lanes break their order. From then on it says every few seconds that it is there, and looks whether
- * Redis still holds what it held.
+ * Registers the process as a member of its installation. The number of lanes must match, because two processes that
+ * spread objects over different lanes break their order. The process then sends a heartbeat every few seconds and
+ * checks whether Redis still holds its data.
  *
- * While the store is away this resolves, and the process is confirmed later.
- * @throws {ConfigError} when the installation has another number of lanes
+ * If the store is unavailable, the promise resolves and the process is confirmed later.
+ * @throws {ConfigError} if the installation has another number of lanes
  */
 export async function joinInstallation(joining: Joining): Promise<Installation> {
   const { name, config, pool, connection, log, additions = [], exit = () => process.exit(1) } = joining;
@@ -96,7 +96,7 @@ export async function joinInstallation(joining: Joining): Promise<Installation> 
     confirm = resolve;
   });
 
-  /** @returns whether everything could be looked at */
+  /** @returns whether every shard could be checked */
   async function lookOnce(last: boolean): Promise<boolean> {
     let state = await meetInstallation(pool, member, spread);
     if (state.lanes !== spread.lanes || state.shards !== shards)
@@ -109,7 +109,7 @@ export async function joinInstallation(joining: Joining): Promise<Installation> 
     return seen.every((one) => one === 'seen');
   }
 
-  /** Side by side: one that does not answer keeps nobody from looking at the others. */
+  /** Checks all shards concurrently, so that one that does not answer does not delay the others. */
   async function lookAtShards(first: QueueState, last: boolean) {
     if (watches.length < 2) return Promise.all(watches.map((watch) => watch.look(first, last)));
     const others = await meetShards(pool, shards);
@@ -135,7 +135,7 @@ export async function joinInstallation(joining: Joining): Promise<Installation> 
   let again = false;
   let warned = false;
 
-  /** One at a time; who asks meanwhile has another one follow. Never rejects. */
+  /** Runs one check at a time. A call during a check starts another one afterwards. Never rejects. */
   function look(): void {
     again = true;
     looking ??= lookWhileAsked().finally(() => {
@@ -194,9 +194,10 @@ export async function joinInstallation(joining: Joining): Promise<Installation> 
       void looks.stop();
       forget?.();
       again = false;
-      // A store that hangs is not waited for.
+      // Do not wait for a store that hangs.
       await within(FAREWELL_MS, Promise.resolve(looking)).catch(() => {});
-      // One whose last look failed may have added what nobody has seen: it stays, and its silence is noticed.
+      // If the final check fails, the process may have added objects that no check has seen. It stays a member, and
+      // its missing heartbeats are noticed.
       if (await within(FAREWELL_MS, lookOnce(true))) await leaveInstallation(pool, member.id);
     },
   };
@@ -211,8 +212,8 @@ function otherSpread(mine: Spread, theirs: Spread): string {
 }
 
 /**
- * Entries that were packed when there may have been more lanes. What would stand in a lane that nobody works any more
- * goes to the first one, as if there had been no others. Envelopes keep their ids, which the ledger knows them by.
+ * Adapts entries that were packed when there may have been more lanes. If an entry uses a lane that no longer exists,
+ * all entries go to the first lane. Envelopes keep their ids, by which the ledger recognizes them.
  */
 export function inPresentLanes(entries: LaneEntry[], lanes: number): LaneEntry[] {
   const isPresent = ({ lane, envelope: { fence } }: LaneEntry) =>

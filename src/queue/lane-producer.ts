@@ -14,30 +14,33 @@ import { addWhereTheLanesAre, waitForReplicas } from './replicas.ts';
 import { createServerClock, readPostgresClock, readRedisClock } from './server-clock.ts';
 import { encodeEnvelope, type WireEnvelope } from './wire.ts';
 
-/** A finished job is removed at once: it would keep personal data of users who are deleted later. The ledger knows its id. */
+/**
+ * A finished job is removed at once, because it would keep personal data of users who are deleted later. Its id
+ * remains in the ledger.
+ */
 const OPTIONS = { attempts: 1, removeOnComplete: true };
 
-/** What the backend answered for a lane entry: `[error, id]`. */
+/** The backend's answer for a lane entry: `[error, id]`. */
 type FlowAnswer = [Error | null, string | number] | undefined;
 
-/** What a flow adds to one lane: a job whose data is JSON text. */
+/** The entry of a flow for one lane: a job whose data is JSON text. */
 interface FlowEntry {
   jobData: { data: string };
 }
 
-/** The part of BullMQ's backends that adds what a flow holds, and, on Redis, puts one envelope into a transaction. */
+/** The part of BullMQ's backends that adds the entries of a flow, and, on Redis, adds one job to a transaction. */
 interface FlowBackend {
   addFlow(entries: FlowEntry[]): Promise<FlowAnswer[]>;
   addJobToTransaction?(multi: ChainableCommander, ...given: unknown[]): Promise<unknown>;
 }
 
 /**
- * Adds envelopes to lanes in one atomic step (one MULTI on Redis, one statement on Postgres), and to several shards in
- * one step each, side by side.
+ * Adds envelopes to the lanes of a shard in one atomic step (one MULTI on Redis, one statement on Postgres), and to
+ * several shards concurrently in one step each.
  *
- * BullMQ's FlowProducer does not report entries that the backend refused, so every entry's answer is checked
- * here before anything is acknowledged. `timeout` is in milliseconds: BullMQ waits without end for a
- * connection that is not there.
+ * BullMQ's FlowProducer does not report entries that the backend refused, so every entry's answer is checked here
+ * before anything is acknowledged. `timeout` is in milliseconds: without it, BullMQ waits indefinitely for a
+ * connection.
  */
 export function createLaneProducer(access: QueueAccess, timeout: number, log: Log): StoreProducer {
   const own = access.replication?.open();
@@ -45,8 +48,8 @@ export function createLaneProducer(access: QueueAccess, timeout: number, log: Lo
   const shards = everyShard(layout.shards).map((shard) => openShard(shard, { access, own, timeout }));
 
   /**
-   * Lanes known to let one job through at a time. A Redis that comes back empty has forgotten that too. It would hand
-   * out what is added to it to several workers at once until one of them says so again.
+   * Lanes known to be limited to one active job. A Redis that comes back empty has lost the limits. It would hand out
+   * the jobs of a lane to several workers at once until one of them sets the limit again.
    */
   const limited = new Set<number>();
   for (const redis of [access.redis, own]) if (redis) whenDisconnected(redis, () => limited.clear());
@@ -57,7 +60,7 @@ export function createLaneProducer(access: QueueAccess, timeout: number, log: Lo
     for (const lane of lanes) limited.add(lane);
   }
 
-  /** Shards whose last add failed: the cause is logged once. */
+  /** Shards whose last add failed, so that the cause is logged once. */
   const failing = new Set<number>();
 
   async function addTo(shard: number, entries: LaneEntry[]): Promise<void> {
@@ -104,7 +107,9 @@ export function createLaneProducer(access: QueueAccess, timeout: number, log: Lo
     }
   }
 
-  /** By an envelope of nothing: one entry of a fence alone would stand in another order than those that follow. */
+  /**
+   * Adds an empty envelope. A plain add of a fence entry would give it another position than the rest of the fence.
+   */
   async function loadScripts(lane: number): Promise<void> {
     const queue = openLane<WireEnvelope>(access, lane);
     const nothing = { requests: [], objects: [] };
@@ -136,12 +141,12 @@ export function createLaneProducer(access: QueueAccess, timeout: number, log: Lo
 
 interface Opening {
   access: QueueAccess;
-  /** A client of the producer's own, where replicas are waited for. */
+  /** A client for the producer alone, if it waits for replicas. */
   own: RedisClient | undefined;
   timeout: number;
 }
 
-/** What adds to the lanes of one shard. */
+/** Opens the producer of one shard. */
 function openShard(shard: number, { access, own, timeout }: Opening) {
   const { layout, factory, replication } = access;
   const options = optionsOfLane(access, shard * layout.lanes);
@@ -165,14 +170,14 @@ function openShard(shard: number, { access, own, timeout }: Opening) {
 }
 
 /**
- * A backend of BullMQ that sends each transaction of a flow by a function of ours, and throws where an entry was refused.
- * The one given stays as it is.
+ * Wraps a BullMQ backend so that each transaction of a flow is sent by `execOf` and a refused entry throws. The given
+ * backend is not changed.
  *
- * @param execOf what sends a transaction
+ * @param execOf returns the function that sends a transaction
  */
 function wrapped(backend: FlowBackend, execOf: (multi: ChainableCommander) => Exec): FlowBackend {
   const addFlow = async (entries: FlowEntry[]) => {
-    // In Redis alone: Postgres stores values and not their text.
+    // Only in Redis: Postgres stores values, not their text.
     if (backend.addJobToTransaction) for (const { jobData } of entries) jobData.data = seal(jobData.data);
     const answers = await inOneTransaction(backend, execOf).addFlow(entries);
     for (let index = 0; index < entries.length; index++) {
@@ -182,13 +187,16 @@ function wrapped(backend: FlowBackend, execOf: (multi: ChainableCommander) => Ex
     }
     return answers;
   };
-  // All else is the backend's own, whose members BullMQ sets as well.
+  // All other members are passed through, including members that BullMQ sets.
   return new Proxy(backend, {
     get: (target, name, self) => (name === 'addFlow' ? addFlow : Reflect.get(target, name, self)),
   });
 }
 
-/** A view of a backend for one flow, which has one transaction. On Postgres it is one statement, and sent as it is. */
+/**
+ * A view of a backend for one flow, which has one transaction. On Postgres a flow is one statement and is sent
+ * unchanged.
+ */
 function inOneTransaction(backend: FlowBackend, execOf: (multi: ChainableCommander) => Exec): FlowBackend {
   if (!backend.addJobToTransaction) return backend;
   let isOurs = false;

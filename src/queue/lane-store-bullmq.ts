@@ -29,8 +29,8 @@ export interface LaneBackend {
   oldest(queue: LaneQueue): Promise<OldestEnvelope | undefined>;
   endLease(queue: LaneQueue): Promise<void>;
   /**
-   * Replaces active jobs that cannot be parsed, so that the lane can hand them out. Returns their ids. Absent: the server
-   * stores values and not their text.
+   * Replaces active jobs that cannot be parsed, so that the lane can hand them out. Returns their ids. Absent: the
+   * server stores values and not their text.
    */
   makeReadable?(queue: LaneQueue): Promise<string[]>;
   /** @param queues lanes of one shard */
@@ -108,7 +108,9 @@ const DRAIN_DELAY = 0.5;
 /** Milliseconds before BullMQ asks for a job again after an error. */
 const RUN_RETRY_DELAY = 250;
 
-/** Attempts to remove a finished job, and milliseconds between them. After these attempts the upkeep removes the job. */
+/**
+ * Attempts to remove a finished job, and milliseconds between them. After these attempts the upkeep removes the job.
+ */
 const MOST_REMOVALS = 6;
 const FIRST_REMOVAL_MS = 50;
 const LONGEST_REMOVAL_MS = 800;
@@ -125,8 +127,9 @@ interface Leasing extends LeaseOptions {
 }
 
 /**
- * Runs BullMQ's worker for a lane. BullMQ completes a finished job in the command that fetches the next job. A job that is
- * given back returns to the head of the lane: on Redis BullMQ puts it there, and on Postgres it keeps its `seq`.
+ * Runs BullMQ's worker for a lane. BullMQ completes a finished job in the command that fetches the next job. A job
+ * that is given back returns to the head of the lane: on Redis BullMQ puts it there, and on Postgres it keeps its
+ * `seq`.
  */
 function leaseLane(
   access: QueueAccess,

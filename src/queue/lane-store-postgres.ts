@@ -11,15 +11,15 @@ export function openPostgresLanes(access: QueueAccess): LaneStore {
 const selectIds = `
   select id from job where queue = $1 and state = 'waiting' order by priority, seq limit $2`;
 
-/** Selects the same ids behind a lease. Returns no row when the token does not hold the lease. */
+/** Selects the same ids under a lease. Returns no row if the token does not hold the lease. */
 const selectWindow = `
   select array(${selectIds}) as ids
   from job held
   where held.queue = $1 and held.id = $3 and held.state = 'active' and held.lock_token = $4`;
 
 /**
- * Selects a job from each of $2 equal sections of the waiting jobs, with the size of its stored data, and in each row the
- * number of all waiting jobs. The place within a section is random, as on Redis.
+ * Selects a job from each of $2 equal sections of the waiting jobs, with the size of its stored data, and in each row
+ * the number of all waiting jobs. The place within a section is random, as on Redis.
  */
 const selectSample = `
   select distinct on (section) id, bytes, waiting
@@ -38,8 +38,8 @@ const selectSample = `
   order by section, random()`;
 
 /**
- * Selects jobs by primary key until their data has $3 bytes. The size is that of the stored form. Compressed data counts
- * as at least $4 bytes, because Postgres has to decompress a value to measure it.
+ * Selects jobs by primary key until their data has $3 bytes. The size is that of the stored form. Compressed data
+ * counts as at least $4 bytes, because Postgres has to decompress a value to measure it.
  */
 const selectJobs = `
   select sized.id, sized.data, sized.timestamp
@@ -56,12 +56,12 @@ const selectJobs = `
   where coalesce(sized.before, 0) < $3::float8
   order by sized.place`;
 
-/** Bytes for which a compressed envelope counts at least: 4 MB, the usual limit of an envelope, divided by 32. */
+/** Minimum size that a compressed envelope counts for: 4 MB, the usual limit of an envelope, divided by 32. */
 const COMPRESSED_BYTES = 131_072;
 
 /**
- * Removes jobs with BullMQ's own function, which keeps a job that is locked. Returns no row, and removes no job, when the
- * lease is lost.
+ * Removes jobs with BullMQ's own function, which keeps a job that is locked. Returns no row, and removes no job, if
+ * the lease is lost.
  */
 const completeJobs = `
   select remove($1, ids.id, false) from unnest($2::text[]) as ids (id)
@@ -69,7 +69,7 @@ const completeJobs = `
     select from job where queue = $1 and id = $3 and state = 'active' and lock_token = $4
   )`;
 
-/** Puts active jobs into the state that the next search for stalled jobs acts on: marked, with an expired lock. */
+/** Prepares active jobs for the next search for stalled jobs: they are marked, and their locks are expired. */
 const endLeases = `
   with ended as (
     update job set lock_token = null, locked_until_ms = 0, stalled_marked = true
@@ -89,8 +89,8 @@ const selectOldest = `
     where queue = $1 and state = 'waiting' order by priority, seq limit 1)`;
 
 /**
- * Reads jobs with statements of its own. For the first n waiting jobs, `getRanges` of BullMQ's Postgres backend returns the
- * last n, because `get_range` counts from the newest job. It also reads one job per statement.
+ * Reads jobs with statements of its own. For the first n waiting jobs, `getRanges` of BullMQ's Postgres backend
+ * returns the last n, because `get_range` counts from the newest job. It also reads one job per statement.
  */
 function createPostgresBackend(access: QueueAccess): LaneBackend {
   const pool = queuePool(access);

@@ -27,9 +27,9 @@ const readJobs = `
   return found`;
 
 /**
- * Removes jobs that wait behind the lease, and returns the ids that are not in the list. The next job of the lane is the
+ * Removes waiting jobs under a lease, and returns the ids that are not in the list. The next job of the lane is the
  * last element of the list, so a search from that end finds these jobs at once. BullMQ searches from the other end,
- * through the whole list. When the lease is lost, the script removes nothing and returns false.
+ * through the whole list. If the lease is lost, the script removes no job and returns false.
  * KEYS: the lock, the list, the jobs; ARGV: token, their ids
  */
 const completeWaiting = `
@@ -45,19 +45,19 @@ const completeWaiting = `
   return missing`;
 
 /**
- * Reads the ids of the first waiting jobs if the token holds the lease. The next job of the lane is the last element of
- * the list.
- * KEYS: the lock, the list; ARGV: token, how many
+ * Reads the ids of the first waiting jobs if the token holds the lease. The next job of the lane is the last element
+ * of the list.
+ * KEYS: the lock, the list; ARGV: token, maximum number
  */
 const readWindow = `
   if redis.call('GET', KEYS[1]) ~= ARGV[1] then return false end
   return redis.call('LRANGE', KEYS[2], -tonumber(ARGV[2]), -1)`;
 
 /**
- * Reads a job from each of some equal sections of the list, and the lengths of their data, without reading the data. The
- * next job of the lane is the last element of the list. The place within a section is random: workspaces that take turns
- * would be missed at even distances.
- * KEYS: the list; ARGV: what the keys of the lane begin with, how many
+ * Reads a job from each of several equal sections of the list, and the length of its data, without reading the data.
+ * The next job of the lane is the last element of the list. The position within a section is random, because even
+ * distances would miss workspaces that take turns.
+ * KEYS: the list; ARGV: prefix of the lane's keys, maximum number
  */
 const sampleJobs = `
   local length, most = redis.call('LLEN', KEYS[1]), tonumber(ARGV[2])
@@ -81,8 +81,9 @@ const readTimes = `
   return { added, string.format('%.0f', tonumber(clock[1]) * 1000 + math.floor(tonumber(clock[2]) / 1000)) }`;
 
 /**
- * Deletes the locks of active jobs, marks the jobs as stalled, and lets the next search for stalled jobs start at once.
- * KEYS: active jobs, stalled jobs, mark of the last check; ARGV: what the keys of the lane begin with
+ * Deletes the locks of active jobs, marks the jobs as stalled, and lets the next search for stalled jobs start at
+ * once.
+ * KEYS: active jobs, stalled jobs, mark of the last check; ARGV: prefix of the lane's keys
  */
 const endLease = `
   for _, job in ipairs(redis.call('LRANGE', KEYS[1], 0, -1)) do
@@ -91,7 +92,10 @@ const endLease = `
   end
   return redis.call('DEL', KEYS[3])`;
 
-/** Most jobs that one command removes. Redis runs no other command during a script, and finding a job costs its place in the list. */
+/**
+ * Maximum number of jobs that one command removes. Redis runs no other command during a script, and finding a job
+ * costs time in proportion to its position in the list.
+ */
 const REMOVED_AT_ONCE = 32;
 
 interface Commands {
@@ -105,7 +109,7 @@ interface Commands {
 
 /** Sends the commands of one turn of the event loop in one write. A write for each command costs more system calls. */
 async function inOneWrite<Answer>(redis: RedisClient, send: () => Promise<Answer>): Promise<Answer> {
-  // A cluster client has a connection to each server, and no stream of its own.
+  // A cluster client has one connection per server, and no stream of its own.
   const stream = isCluster(redis) ? undefined : (redis as unknown as { stream?: Writable }).stream;
   stream?.cork();
   const answer = send();
@@ -113,7 +117,10 @@ async function inOneWrite<Answer>(redis: RedisClient, send: () => Promise<Answer
   return answer;
 }
 
-/** Attempts to read the first jobs of all lanes: a job may leave its lane between the command that finds it and the next. */
+/**
+ * Attempts to read the first jobs of all lanes: a job may leave its lane between the command that finds it and the
+ * next.
+ */
 const MOST_ATTEMPTS = 5;
 
 function createRedisBackend(client: RedisClient): LaneBackend {
@@ -165,7 +172,7 @@ function createRedisBackend(client: RedisClient): LaneBackend {
         removed.push(redis.completeWaiting(keys.length, ...keys, token, ...some));
       }
       const answers = await Promise.all(removed);
-      // These jobs are gone, or BullMQ keeps them in another list.
+      // These jobs no longer exist, or BullMQ keeps them in another list.
       const missing = answers.flatMap((answer) => answer ?? []);
       await inOneWrite(redis, () =>
         Promise.all(missing.map((one) => queue.remove(one, { removeChildren: false }))),
@@ -205,7 +212,9 @@ function createRedisBackend(client: RedisClient): LaneBackend {
       }
       return made;
     },
-    /** Uses one round trip. With a command for each of some hundred lanes web would spend a tenth of its CPU time on it. */
+    /**
+     * Uses one round trip. With a command for each of some hundred lanes web would spend a tenth of its CPU time on it.
+     */
     async countWaiting(queues) {
       const asked = redis.pipeline();
       for (const queue of queues) asked.llen(queue.toKey('wait'));
@@ -221,7 +230,7 @@ function createRedisBackend(client: RedisClient): LaneBackend {
         const keys = await oldestKeys(queues);
         if (keys.length === 0) return undefined;
         const times = await Promise.all(keys.map((key) => redis.hget(key, 'timestamp')));
-        // The age of a job that has left the lane in between is unknown, and so is that of the job after it.
+        // The age of a job that left its lane in the meantime is unknown, and so is that of the job after it.
         if (times.every((time) => time !== null)) return Math.min(...times.map(Number));
       }
       throw new Error('the lanes move too fast to be looked at');
@@ -229,7 +238,7 @@ function createRedisBackend(client: RedisClient): LaneBackend {
   };
 }
 
-/** A field that is missing is read as an empty object. */
+/** Whether a field is valid JSON. A missing field counts as an empty object. */
 function isJson(text: string | null | undefined): boolean {
   try {
     JSON.parse(text || '{}');

@@ -42,7 +42,7 @@ export interface LeasedEnvelope {
 /** What becomes of the envelope that was handed out: it leaves its lane, or goes back to the head of the lane. */
 export type LeaseEnd = 'finish' | 'giveBack';
 
-/** Works the envelope that a lease is for. It must not throw: the envelope would be set aside as failed. */
+/** Handles the envelope of a lease. It must not throw: the envelope would be set aside as failed. */
 export type LeaseHandler = (leased: LeasedEnvelope) => Promise<LeaseEnd>;
 
 export interface LeaseOptions {
@@ -53,31 +53,31 @@ export interface LeaseOptions {
   log: Log;
 }
 
-/** A worker of a lane. */
+/** A worker of one lane. */
 export interface LaneWorker {
-  /** Takes no more envelopes. Resolves when the handler has ended and the store knows how. */
+  /** Stops taking envelopes. Resolves when the handler has ended and the store has recorded the result. */
   close(): Promise<void>;
 }
 
-/** Envelopes that wait, and those that are leased: at most one. */
+/** Number of envelopes that wait and that are leased (at most one). */
 export interface LaneDepth {
   waiting: number;
   active: number;
 }
 
-/** Waiting envelopes of a lane that stand for all of them. */
+/** A sample of the waiting envelopes of a lane. */
 export interface LaneSample {
-  /** All envelopes that wait. */
+  /** Number of all waiting envelopes. */
   waiting: number;
-  /** Some of them, in the order of the lane, with the bytes that each takes in the store. */
+  /** The sampled envelopes, in the order of the lane, with the bytes of each in the store. */
   envelopes: { id: string; bytes: number }[];
 }
 
-/** Adds envelopes to lanes by the numbers that the lanes have among all shards. */
+/** Adds envelopes to lanes. Lanes are numbered through all shards. */
 export interface StoreProducer extends Pick<LaneProducer, 'add'> {
-  /** What the adds to each shard were answered. */
+  /** Counts of additions by shard, from the answers to the adds. */
   additions: Additions[];
-  /** @throws when an add would fail now because a connection of the producer is not open */
+  /** @throws if an add would fail now because a connection of the producer is not open */
   ping(): Promise<void>;
   stop(): Promise<void>;
 }
@@ -89,83 +89,84 @@ export interface StoreProducerOptions {
 }
 
 /**
- * The lanes in the store that keeps them. Everything that web, workers, the console and `penstock` ask of a lane goes
- * through this interface; only its implementations know the keys, tables and scripts of BullMQ. docs/adr/0049 gives the
+ * The lanes of the queue, in Redis or Postgres. Web, workers, the console and `penstock` access lanes only through
+ * this interface; only its implementations know the keys, tables and scripts of BullMQ. docs/adr/0049 gives the
  * reasons, and test/queue/lane-store.*.test.ts checks the contract on each store.
  *
- * Lanes are numbered through all shards. No method waits longer than its connection does: callers give it a deadline.
+ * Lanes are numbered through all shards. A method may wait as long as its connection does, so callers set a deadline.
  */
 export interface LaneStore {
   readonly layout: Layout;
-  /** False while it is known that the store does not answer. */
+  /** False while the store is known not to answer. */
   ready(): boolean;
 
   /**
-   * Opens what adds envelopes. An add of entries for one shard is atomic, and on disk when it is answered; entries for
-   * several shards are one add for each. An id that the lane holds already is not added again. Before the first add to
+   * Opens a producer. An add of entries for one shard is atomic, and on disk when it is answered; entries for several
+   * shards are one add for each shard. An id that the lane holds already is not added again. Before the first add to
    * a lane, and after each lost connection, the lane gets its limit.
    */
   createProducer(options: StoreProducerOptions): StoreProducer;
 
-  /** Gives a lane its limit of one lease at a time. A store that came back empty has forgotten it. */
+  /** Limits a lane to one lease at a time. A store that came back empty has lost this limit. */
   limit(lane: number): Promise<void>;
   isLimited(lane: number): Promise<boolean>;
 
   /**
-   * Works a lane: hands its first envelope to the handler, then the next one, in the order in which they were added. An
+   * Runs a worker of a lane: hands its envelopes to the handler one by one, in the order in which they were added. An
    * envelope whose lease is lost goes back to the head of its lane, and its `stalled` count grows.
    */
   lease(lane: number, handler: LeaseHandler, options: LeaseOptions): LaneWorker;
   /**
-   * Ends the lease of a lane whose holder is gone, so that the next search for lost leases finds it. A holder that is
-   * alive finds it lost.
+   * Ends the lease of a lane whose holder no longer runs, so that the next search for lost leases finds it. If the
+   * holder still runs, it loses the lease.
    */
   endLease(lane: number): Promise<void>;
 
-  /** Ids of the first envelopes that wait, in the order of the lane. */
+  /** Ids of the first waiting envelopes, in the order of the lane. */
   head(lane: number, most: number): Promise<string[]>;
   /**
-   * Ids of the first envelopes that wait behind a lease; undefined when the lease is lost. Another worker may have been
-   * handed envelopes since, which then wait no longer: what waits would have a gap in front that only the store can see.
+   * Ids of the first envelopes that wait after the leased one; undefined if the lease is lost. Another worker may
+   * then have been handed envelopes that no longer wait, so the list would start after a gap that only the store can
+   * see.
    */
   window(lease: Lease, most: number): Promise<string[] | undefined>;
   /**
    * Reads envelopes that wait, are leased or have failed.
-   * @param bytes of data that are enough: envelopes behind those are left out; absent: all of them are read
-   * @returns them in the order of the ids; undefined in the place of each that is gone
+   * @param bytes reads until the data has this many bytes and omits later envelopes; absent: reads all
+   * @returns the envelopes in the order of the ids; undefined in the place of each that no longer exists
    */
   read(lane: number, ids: string[], bytes?: number): Promise<(StoredEnvelope | undefined)[]>;
   /**
-   * Removes envelopes that took effect behind a lease, as far as they wait.
-   * @returns false when the lease is lost: some may be left, and another worker may have been handed them
+   * Removes waiting envelopes that took effect together with the leased one.
+   * @returns false if the lease is lost: some envelopes may be left, and another worker may have been handed them
    */
   complete(lease: Lease, ids: string[]): Promise<boolean>;
 
   /**
-   * Reads ids and sizes of waiting envelopes, one from each of `most` equal sections of the lane: of all envelopes if there
-   * are no more than `most`. The cost does not grow with the data of the envelopes.
+   * Reads ids and sizes of waiting envelopes, one from each of `most` equal sections of the lane: of all envelopes if
+   * there are no more than `most`. The cost does not grow with the data of the envelopes.
    */
   sample(lane: number, most: number): Promise<LaneSample>;
 
   depth(lane: number): Promise<LaneDepth>;
-  /** Envelopes that wait in all lanes of a shard. */
+  /** Number of envelopes that wait in all lanes of a shard. */
   waitingInShard(shard: number): Promise<number>;
-  /** The envelope that is leased, else the first that waits. */
+  /** The leased envelope, or else the first waiting one. */
   oldest(lane: number): Promise<OldestEnvelope | undefined>;
   /**
-   * When the oldest envelope of a shard was added, in epoch milliseconds; undefined: its lanes are empty.
-   * @throws when the lanes move too fast to be looked at
+   * When the oldest envelope of a shard was added, in epoch milliseconds; undefined if its lanes are empty.
+   * @throws if the lanes change too fast to be read
    */
   oldestInShard(shard: number): Promise<number | undefined>;
-  /** Ids of the envelopes that wait or are leased and lie in a range of ids, both ends included; sorted. */
+  /** Ids of the envelopes that wait or are leased and are in a range of ids, both ends included; sorted. */
   find(lane: number, range: [from: string, to: string]): Promise<string[]>;
-  /** Whether an operator has paused the lane: it hands out nothing. */
+  /** Whether an operator has paused the lane. A paused lane hands out no envelopes. */
   isPaused(lane: number): Promise<boolean>;
 
   /** Ids of the first envelopes that were set aside as failed. */
   failed(lane: number, most: number): Promise<string[]>;
-  /** Removes an envelope that has failed or waits. One that is leased stays. */
+  /** Removes an envelope that has failed or waits. A leased envelope is kept. */
   remove(lane: number, id: string): Promise<void>;
-  /** Removes finished envelopes that a process of an earlier release has kept; 1,000 at most. */
+  /** Removes finished envelopes that a process of an earlier release has kept; at most 1,000. */
   forgetFinished(lane: number): Promise<void>;
 }

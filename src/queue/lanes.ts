@@ -4,18 +4,20 @@ import type { Config } from '../platform/config.ts';
 import { newId } from '../platform/ids.ts';
 import type { Identifier } from '../profile/identifier.ts';
 
-/** A lane is a queue of which one job at a time is in work over the whole fleet: what it holds takes effect first in, first out. */
+/**
+ * A lane is a queue in which one job at a time is active in the whole fleet: jobs take effect first in, first out.
+ */
 export function laneName(lane: number): string {
   return `lane-${lane}`;
 }
 
-/** Jobs that wait in each lane from which on the workers count as behind. */
+/** Workers count as behind when this many jobs wait in each lane. */
 export const BEHIND = 3;
 
-/** The queue in which the dashboard shows the dead letters; a retry there replays one. */
+/** The queue in which the console shows dead letters. A retry there replays the dead letter. */
 export const DEAD_LETTER_QUEUE = 'dead-letters';
 
-/** Two operations of one workspace on one identifier meet in one lane. */
+/** Two operations of one workspace on the same identifier always get the same lane. */
 export function laneOf(workspaceId: string, identifier: string, lanes: number): number {
   return lanes === 1 ? 0 : crc32(`${workspaceId}\0${identifier}`) % lanes;
 }
@@ -30,41 +32,44 @@ export function identifierKey(identifier: Identifier): string {
   return `p:${identifier.phone}`;
 }
 
-/** One envelope on its way into one lane. `id` is a UUID: the job's id and the key of its ledger row. */
+/** One envelope for one lane. `id` is a UUID: the job's id and the key of its ledger row. */
 export interface LaneEntry {
   lane: number;
   id: string;
   envelope: Envelope;
 }
 
-/** Puts envelopes into lanes: all of them or none, on disk when the promise resolves. */
+/** Adds envelopes to lanes, all or none. They are on disk when the promise resolves. */
 export interface LaneProducer {
   /**
-   * Lanes are those of one shard, counted from 0: each workspace's envelopes go to its own shard.
-   * @throws {QueueUnavailable} when it is not known that every entry is stored.
+   * Lanes are counted from 0 in each shard: each workspace's envelopes go to its own shard.
+   * @throws {QueueUnavailable} if the queue does not confirm that every entry is stored.
    */
   add(entries: LaneEntry[]): Promise<void>;
-  /** For whoever gathers envelopes by shard; absent: there is one shard. */
+  /** For callers that group envelopes by shard; absent if there is one shard. */
   placing?: Placing;
 }
 
-/** Knows the shards of workspaces, which may move (src/queue/producer.ts). */
+/** Finds the shards of workspaces, which may move (src/queue/producer.ts). */
 export interface Placing {
-  /** The shard of a workspace; undefined: it is not known here, or moves at this moment. */
+  /** The shard of a workspace; undefined if it is not known here or is moving right now. */
   now(workspaceId: string): number | undefined;
-  /** The same, as soon as it is known. @throws {QueueUnavailable} */
+  /** Resolves to the shard of a workspace as soon as it is known. @throws {QueueUnavailable} */
   settled(workspaceId: string): Promise<number>;
-  /** Resolves when the moves from a shard are known as they were a moment ago; undefined: they are. @throws {QueueUnavailable} */
+  /**
+   * Resolves when the moves from a shard have been read recently; undefined if they are recent already. @throws
+   * {QueueUnavailable}
+   */
   fresh(shard: number): Promise<void> | undefined;
   /**
-   * Adds to the lanes of a shard, counted from 0, what is known to belong there. All or none.
-   * @returns workspaces that have moved meanwhile: theirs is not accepted, and may take effect all the same
+   * Adds entries to the lanes of a shard, counted from 0, all or none. Their workspaces must belong to the shard.
+   * @returns workspaces that have moved meanwhile: their entries are not accepted, but may still take effect
    * @throws {QueueUnavailable}
    */
   addTo(shard: number, entries: LaneEntry[]): Promise<ReadonlySet<string>>;
 }
 
-/** The queue did not confirm that it stored what it was given. */
+/** The queue did not confirm that it stored the entries. */
 export class QueueUnavailable extends Error {
   override name = 'QueueUnavailable';
   /** Name of the limit that was reached; absent if the queue did not answer. */
@@ -83,7 +88,7 @@ export class QueueUnavailable extends Error {
  */
 export interface Layout {
   shards: number;
-  /** Of each shard. */
+  /** Number of lanes in each shard. */
   lanes: number;
 }
 
@@ -98,38 +103,42 @@ export const laneCount = (settings: LayoutSettings): number => settings.LANES * 
 export const shardOfLane = ({ shards, lanes }: Layout, lane: number): number =>
   shards === 1 ? 0 : Math.floor(lane / lanes);
 
-/** How people are told of a lane. */
+/** The lane's number as shown to operators, with the shard if there are several. */
 export const laneTitle = (layout: Layout, lane: number): string =>
   layout.shards === 1 ? String(lane) : `${lane} (shard ${shardOfLane(layout, lane)})`;
 
 /**
- * What the keys of a shard begin with. The first has the tag that an installation without shards has. The others have
- * tags whose slots are far apart: three primaries have 6, 5 and 5 of 16 shards, four have 4 each.
+ * The prefix of a shard's keys. Shard 0 has the tag of an installation without shards. The other tags have slots that
+ * are far apart: three primaries have 6, 5 and 5 of 16 shards, four have 4 each.
  */
 export const prefixOf = (shard: number): string => (shard === 0 ? '{penstock}' : `{penstock_${shard}}`);
 
-/** Of no meaning for what it holds: asked for where a shard is, it tells whether that server answers. */
+/**
+ * A key of each shard, whose value is a random id. It serves to find the server of a shard, to test whether the
+ * server answers, and to detect that Redis was emptied or replaced.
+ */
 export const markOf = (shard: number): string => `${prefixOf(shard)}:mark`;
 
-/** The numbers of all shards, in their order. */
+/** Lists the shard numbers in ascending order. */
 export const everyShard = (shards: number): number[] => Array.from({ length: shards }, (_, shard) => shard);
 
-/** The numbers of so many lanes, in their order. */
+/** Lists the lane numbers in ascending order. */
 export const everyLane = (lanes: number): number[] => Array.from({ length: lanes }, (_, lane) => lane);
 
-/** Where the version of a UUID stands in its text, and where its last four digits begin. */
+/** Index of the version digit in the text of a UUID, and of its last four digits. */
 const VERSION = 14;
 const TAG = 32;
 
-/** Of an envelope that holds objects of several workspaces. */
+/** Tag of an envelope that holds objects of several workspaces. */
 export const SHARED = '0000';
 
 /**
- * An id for an envelope that tells whose it is: a UUIDv8 (RFC 9562, 5.8). It begins as `newId` does, so that ids of one
- * process are in the order in which they were made. It ends with a tag of the workspace. So a worker sees from the ids
- * of a lane alone what may take effect before what (workers/lane/next-batch.ts). 40 random bits tell processes apart.
+ * Creates an envelope id that identifies the workspace: a UUIDv8 (RFC 9562, 5.8). It begins like `newId`, so the ids
+ * of one process sort in the order of their creation. It ends with a tag of the workspace. A worker can see from the
+ * ids of a lane alone which envelopes may take effect before others (workers/lane/next-batch.ts). 40 random bits
+ * distinguish processes.
  *
- * @param workspaceIds of all of its requests
+ * @param workspaceIds the workspaces of all its requests
  */
 export function envelopeId(workspaceIds: Iterable<string>): string {
   const [owner, ...others] = new Set(workspaceIds);
@@ -138,12 +147,14 @@ export function envelopeId(workspaceIds: Iterable<string>): string {
   return `${id.slice(0, VERSION)}8${id.slice(VERSION + 1, TAG)}${tag}`;
 }
 
-/** Four hexadecimal digits, never those of `SHARED`. Two workspaces may have the same, and then wait for each other. */
+/**
+ * Four hexadecimal digits, never equal to `SHARED`. If two workspaces have the same tag, they wait for each other.
+ */
 export function tagOf(workspaceId: string): string {
   return ((crc32(workspaceId) % 65_535) + 1).toString(16).padStart(4, '0');
 }
 
-/** The tag of an envelope's id; undefined where the id tells nothing: that of a fence, a replay or an earlier release. */
+/** The tag in an envelope's id; undefined if the id has no tag (a fence, a replay, or an earlier release). */
 export function tagIn(id: string): string | undefined {
   return id.length === TAG + 4 && id[VERSION] === '8' ? id.slice(TAG) : undefined;
 }

@@ -13,10 +13,13 @@ import type { Exec, RedisClient } from './open-redis.ts';
 /** Milliseconds for each answer of Redis. */
 const PATIENCE_MS = 2000;
 
-/** Looks within so many milliseconds remember nothing new: any number of processes write once a second. */
+/** The state is stored at most once in this many milliseconds, whatever the number of processes. */
 const OFTEN_ENOUGH_MS = 1000;
 
-/** A request is accepted a while before its envelope is made: it waits for the flush before, and no longer than clients do. */
+/**
+ * A request is accepted before its envelope is created. It waits for the previous flush, but not longer than clients
+ * wait.
+ */
 const ACCEPTED_BEFORE_MS = 2000;
 
 export interface LossWatch {
@@ -25,30 +28,31 @@ export interface LossWatch {
   shard: number;
   /** When the oldest envelope of the shard was added, in epoch milliseconds; undefined: it has none. */
   oldest(): Promise<number | undefined>;
-  /** The process. */
+  /** Name of the process. */
   name: string;
   log: Log;
-  /** Of the process's own producer. */
+  /** Counts of the process's own producer. */
   additions: Additions | undefined;
   /** Called after each loss. */
   onLoss(): void;
 }
 
 /**
- * Compares what Redis holds with what the installation knew of it, and what this process has been answered. Another
- * mark, or none: Redis came back empty, or was replaced by another one. A count of additions that is lower than
- * before: it went back in time.
+ * Compares the contents of Redis with what the installation has recorded about it and with the answers that this
+ * process received. A different or missing mark means that Redis came back empty or was replaced. A lower count of
+ * additions means that Redis lost its latest writes.
  *
- * The order of the steps is what makes it right: what is known is read first, then Redis. What one process reads there
- * can be no less than what another had seen before, unless something is lost.
+ * The recorded state must be read first, then Redis. Redis then cannot show less than another process recorded
+ * before, unless data was lost.
  */
 export function watchForLoss({ pool, redis, shard, oldest, name, log, additions, onLoss }: LossWatch) {
   let generation: number | undefined;
 
   /**
-   * @param state as it was read a moment ago
-   * @param last whether this process looks no more
-   * @returns 'away' when Redis was not there to be looked at, 'lost' when it has lost something
+   * Checks the shard once, and records its state if that is due.
+   * @param state as read a moment ago
+   * @param last whether this is the final check of the process
+   * @returns 'away' if Redis is not connected, 'lost' if it has lost data
    */
   async function look(state: QueueState, last: boolean): Promise<'away' | 'seen' | 'lost'> {
     if (generation !== state.generation) begin(state.generation);
@@ -89,14 +93,14 @@ async function readRedis(redis: RedisClient, shard: number): Promise<{ mark: str
   const keys = [markOf(shard), additionsOf(shard)];
   let [mark, additions] = await redis.mget(keys);
   if (!mark) {
-    // Holds an id that the first of our processes leaves: with another one, or none, what the Redis held is gone.
+    // The first process stores a random id. If the id differs or is missing later, the contents of Redis are gone.
     await redis.set(markOf(shard), newId(), 'NX');
     [mark, additions] = await redis.mget(keys);
   }
   return { mark: mark ?? '', additions: Number(additions ?? 0) };
 }
 
-/** What has happened and what is lost by it, without a full stop. */
+/** Describes the event and the lost objects, without a full stop. */
 export function whatIsLost({ found, shard, acceptedFrom, acceptedUntil }: QueueLoss): string {
   const what =
     found === 'empty'
@@ -106,16 +110,16 @@ export function whatIsLost({ found, shard, acceptedFrom, acceptedUntil }: QueueL
   return `${what}${whose}: objects that were accepted from ${acceptedFrom} to ${acceptedUntil} and not applied are lost`;
 }
 
-/** What an operator has to know and to do, in one sentence. */
+/** Describes the loss and the command to confirm it, in one sentence. */
 export const describeLoss = (loss: QueueLoss) =>
   `${whatIsLost(loss)}; penstock queue confirm-loss ${loss.latest} ends this message`;
 
-/** As log lines and the pages of processes spell it. */
+/** Formats a loss for log lines and status pages. */
 export function printedLoss({ acceptedFrom, acceptedUntil, ...loss }: QueueLoss) {
   return { ...loss, accepted_from: acceptedFrom, accepted_until: acceptedUntil };
 }
 
-/** Shows in a process's metrics whether the queue has lost something that nobody has confirmed. */
+/** Adds a metric with the number of losses that an operator has not confirmed yet. */
 export function addLossMetric(registry: Registry, loss: () => QueueLoss | undefined): void {
   new Gauge({
     name: 'penstock_queue_losses_unconfirmed',
@@ -127,17 +131,17 @@ export function addLossMetric(registry: Registry, loss: () => QueueLoss | undefi
   });
 }
 
-/** How many times envelopes were added, in Redis: it only grows there, and a smaller one shows that Redis went back in time. */
+/** Key of the number of adds, in Redis. It only grows there, so a lower value shows that Redis went back in time. */
 const additionsOf = (shard: number): string => `${prefixOf(shard)}:additions`;
 export const ADDITIONS = additionsOf(0);
 
-/** What a producer knows of the count, from the answers to its own adds. */
+/** The producer's view of the count, from the answers to its own adds. */
 export interface Additions {
-  /** The highest count that was answered; 0: none yet. */
+  /** The highest count received; 0 before the first answer. */
   highest(): number;
-  /** Whether a count was answered that had been reached before. */
+  /** Whether an answer had a count that was reached before. */
   fell(): boolean;
-  /** Begins anew, when the count is known to have been lost. */
+  /** Starts again at 0 after a loss was recorded. */
   reset(): void;
   /** Called when a count falls. */
   onFall(listener: () => void): void;
@@ -145,15 +149,15 @@ export interface Additions {
   movesSeen(): string | undefined;
 }
 
-/** Counts as adds are sent. */
+/** Increments the count with each add. */
 export interface AdditionCounter extends Additions {
-  /** @returns what sends a transaction, which it sends by `exec`, with its count */
+  /** @returns a function that sends the transaction through `exec` and increments the count in it */
   counted(multi: ChainableCommander, exec: Exec): Exec;
 }
 
 /**
- * Counts what is added in the very transaction that adds it, so that both are on disk or neither: one command more for a
- * flush.
+ * Counts adds in the same transaction that adds, so that both are on disk or both are missing. This costs one more
+ * command per flush.
  */
 export function countAdditions({ shard, shards }: { shard: number; shards: number }): AdditionCounter {
   let highest = 0;
@@ -182,7 +186,7 @@ export function countAdditions({ shard, shards }: { shard: number; shards: numbe
   return {
     counted(multi, exec) {
       let isAgain = false;
-      // Led to another server of a cluster, a transaction is sent once more as it is: by this very function.
+      // If a cluster redirects the transaction, ioredis calls this function again to send it unchanged.
       return () => {
         if (isAgain) return exec();
         isAgain = true;

@@ -3,24 +3,27 @@ import { prefixOf } from './lanes.ts';
 import type { RedisClient } from './open-redis.ts';
 
 /**
- * Milliseconds for which a producer may add to a shard without having asked who moves from there. Whoever moves a
- * workspace waits for as long before it looks what waits: from then on nobody adds who does not know.
+ * Milliseconds for which a producer may add to a shard without reading the shard's moves again. A process that moves
+ * a workspace waits this long before it reads the shard's lanes, so that every producer knows of the move by then.
  */
 export const KNOWN_MS = 300;
 
-/** Milliseconds for which requests of a workspace may be held while it moves. */
+/** Maximum milliseconds for which requests of a workspace are held while it moves. */
 export const HOLD_MS = 900;
 
-/** A workspace that leaves a shard, or has left it. */
+/** A running or completed move of a workspace from a shard. */
 export interface Move {
   to: number;
-  /** Its how many-th move: a later one says more. */
+  /** Sequence number among the workspace's moves. The highest number is the latest move. */
   number: number;
-  /** Epoch milliseconds by the Redis of the shard until when it is under way; absent: it has taken place. */
+  /** Deadline in epoch milliseconds, by the clock of the shard's Redis; absent after the move is completed. */
   until?: number;
 }
 
-/** Both in the slot of the shard that is left: hash of moves by workspace, and a number that grows with each change. */
+/**
+ * Keys in the slot of the shard that a workspace leaves: a hash of moves by workspace, and a version that grows with
+ * each change.
+ */
 const keysOf = (shard: number): [string, string] => [
   `${prefixOf(shard)}:moves`,
   `${prefixOf(shard)}:moves-version`,
@@ -32,13 +35,16 @@ const clock = `
   local clock = redis.call('TIME')
   local now = tonumber(clock[1]) * 1000 + math.floor(tonumber(clock[2]) / 1000)`;
 
-/** KEYS: moves, version; ARGV: version that is known. Returns version, time, and the moves where they are others. */
+/** KEYS: moves, version; ARGV: known version. Returns version, time, and the moves if the version has changed. */
 const read = `${clock}
   local version = redis.call('GET', KEYS[2]) or '0'
   if version == ARGV[1] then return { version, now } end
   return { version, now, redis.call('HGETALL', KEYS[1]) }`;
 
-/** ARGV: workspace, to, number, milliseconds of the hold. Returns 0 while another move of it is under way. */
+/**
+ * Starts a move. ARGV: workspace, to, number, milliseconds of the hold. Returns 0 while another move of the workspace
+ * is running.
+ */
 const begin = `${clock}
   local there = redis.call('HGET', KEYS[1], ARGV[1])
   local before = there and cjson.decode(there)
@@ -47,7 +53,7 @@ const begin = `${clock}
   redis.call('HSET', KEYS[1], ARGV[1], cjson.encode(move))
   return redis.call('INCR', KEYS[2])`;
 
-/** ARGV: workspace, number. The moment at which it has moved. Returns 0 when its time was over. */
+/** Completes a move. ARGV: workspace, number. Returns 0 if the deadline has passed. */
 const end = `${clock}
   local there = redis.call('HGET', KEYS[1], ARGV[1])
   local move = there and cjson.decode(there)
@@ -55,7 +61,7 @@ const end = `${clock}
   redis.call('HSET', KEYS[1], ARGV[1], cjson.encode({ to = move.to, number = move.number }))
   return redis.call('INCR', KEYS[2])`;
 
-/** ARGV: workspace, number. It stays where it was. */
+/** Cancels a move; the workspace stays in its shard. ARGV: workspace, number. */
 const giveUp = `
   local there = redis.call('HGET', KEYS[1], ARGV[1])
   local move = there and cjson.decode(there)
@@ -72,7 +78,7 @@ interface Commands {
   giveUpMove(...given: Argument[]): Promise<number>;
 }
 
-/** The moves from each shard, as Redis has them: atomic with what is added to the shard's lanes. */
+/** Reads and changes the moves from each shard in Redis, atomically with adds to the shard's lanes. */
 export function openMoves(redis: RedisClient, timeout: number) {
   const scripts = { readMoves: read, beginMove: begin, endMove: end, giveUpMove: giveUp };
   for (const [name, lua] of Object.entries(scripts)) redis.defineCommand(name, { numberOfKeys: 2, lua });
@@ -80,20 +86,24 @@ export function openMoves(redis: RedisClient, timeout: number) {
 
   return {
     /**
-     * @param known version whose moves are known
-     * @returns `moves` undefined: they are those of that version
-     * @throws when the shard does not answer
+     * Reads the moves from a shard.
+     * @param known the version that the caller has
+     * @returns `moves` is undefined if that version is current
+     * @throws if the shard does not answer
      */
     async read(shard: number, known: string) {
       const [version, now, told] = await within(timeout, commands.readMoves(...keysOf(shard), known));
       return { version, now, moves: told && movesIn(told) };
     },
-    /** Has a workspace held by all producers of its shard, those that know of it at once. @returns false: another moves it */
+    /**
+     * Starts a move: producers hold the workspace's requests as soon as they have read it. @returns false if another
+     * move of it is running
+     */
     async begin(shard: number, workspaceId: string, { to, number }: Move): Promise<boolean> {
       const given = [workspaceId, to, number, HOLD_MS] as const;
       return (await within(timeout, commands.beginMove(...keysOf(shard), ...given))) > 0;
     },
-    /** @returns whether it has moved; else it stays, and is held no longer */
+    /** @returns whether the move is completed; otherwise the workspace stays, and is no longer held */
     async end(shard: number, workspaceId: string, number: number): Promise<boolean> {
       return (await within(timeout, commands.endMove(...keysOf(shard), workspaceId, number))) > 0;
     },
@@ -105,7 +115,7 @@ export function openMoves(redis: RedisClient, timeout: number) {
 
 export type Moves = ReturnType<typeof openMoves>;
 
-/** Of what HGETALL says. */
+/** Parses the reply of HGETALL. */
 function movesIn(told: string[]): Map<string, Move> {
   const moves = new Map<string, Move>();
   for (let at = 0; at < told.length; at += 2) moves.set(told[at]!, JSON.parse(told[at + 1]!) as Move);

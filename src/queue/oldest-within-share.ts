@@ -1,22 +1,25 @@
 import type { LaneStore, OldestEnvelope, StoredEnvelope } from './lane-store.ts';
 import { SHARED, tagIn, tagOf } from './lanes.ts';
 
-/** Waiting envelopes of a lane that take part in the scheduler's choice, and some of those behind them. */
+/** Waiting envelopes of a lane that take part in the scheduler's choice, and the size of the sample of later ones. */
 const WINDOW = 4096;
 const SAMPLED = 256;
 
-/** The part of a lane's envelopes that a workspace may have. With more, its backlog is as old as it makes it. */
+/**
+ * Part of a lane's envelopes up to which a workspace is within its share. The backlog of a larger workspace is as old
+ * as that workspace makes it.
+ */
 const SHARE = 1 / 8;
 
 /** Envelopes without a workspace's tag that are read to find their workspaces. */
 const MOST_READ = 16;
 
 /**
- * Finds the oldest envelope of the workspaces that have at most their share of a lane. Workspaces with more wait for their
- * own backlog. An envelope of several workspaces counts unless one of them has more than its share.
+ * Finds the oldest envelope of the workspaces that have at most their share of a lane. Larger workspaces wait for
+ * their own backlog. An envelope of several workspaces counts unless one of them has more than its share.
  *
- * @param oldest of the whole lane
- * @returns undefined if each envelope that was looked at belongs to a workspace with more than its share
+ * @param oldest envelope of the whole lane
+ * @returns undefined if each envelope that was checked belongs to a workspace with more than its share
  */
 export async function oldestWithinShare(
   store: Pick<LaneStore, 'head' | 'sample' | 'read'>,

@@ -6,17 +6,17 @@ import type { LaneStore, OldestEnvelope } from './lane-store.ts';
 import { everyLane, laneName, shardOfLane } from './lanes.ts';
 import { oldestWithinShare } from './oldest-within-share.ts';
 
-/** Milliseconds between two looks at the heads of the lanes. */
+/** Milliseconds between two checks of the oldest envelope of each lane. */
 const LOOK_MS = 2000;
 
-/** Milliseconds between two lines about the same envelope, or the same standstill. */
+/** Milliseconds before a warning about the same envelope or the same standstill is logged again. */
 const WARN_MS = 60_000;
 
-/** An envelope that stands where everything behind it in its lane has to wait. */
+/** The oldest envelope of a lane. All later envelopes of the lane wait for it. */
 export interface OldEnvelope {
   lane: number;
   envelope: string;
-  /** Since it was accepted. */
+  /** Age since the envelope was accepted. */
   seconds: number;
 }
 
@@ -24,31 +24,31 @@ export interface WatchOldestOptions {
   lanes: number;
   maxAgeMs: number;
   log: Log;
-  /** Whoever sees the whole fleet is told when it stands still. */
+  /** Standstill detection. Set only in processes that can see the whole fleet. */
   standstill?: StandstillOptions;
 }
 
-/** An envelope of a lane; times by `performance.now()`. */
+/** The oldest envelope of a lane as last read. Times are values of `performance.now()`. */
 interface Seen {
   lane: number;
   envelope: string;
   addedAt: number;
-  /** When it was found to be the oldest of its lane. */
+  /** When this envelope was first seen as the oldest of its lane. */
   foundAt: number;
 }
 
 /**
- * Looks now and then for how long the oldest envelope of each lane has been there, and logs it when it is too long. A lane
- * whose oldest envelopes are the backlog of one sender is no problem as long as they take effect one after the other, and
- * those of the workspaces within their share do not wait too long.
+ * Checks the age of the oldest envelope of each lane every 2 s and logs an error when it exceeds `maxAgeMs`. A lane
+ * that holds the backlog of one workspace is not reported as long as its oldest envelope keeps changing and envelopes
+ * of workspaces within their share do not exceed that age.
  */
 export function watchOldest(
   store: LaneStore,
   { lanes, maxAgeMs, log, standstill: watched }: WatchOldestOptions,
 ) {
-  /** By lane, in the order of the lanes. */
+  /** The oldest envelopes, in the order of the lanes. */
   let oldest: Seen[] = [];
-  /** Those that are too old. */
+  /** The envelopes that exceed `maxAgeMs`, one per stuck lane. */
   let stuck: Seen[] = [];
   const warned = new Map<number, { envelope: string; at: number }>();
   let seenAt = Number.NEGATIVE_INFINITY;
@@ -58,7 +58,7 @@ export function watchOldest(
     return depths.reduce((sum, one) => sum + (one.status === 'fulfilled' ? one.value.active : 0), 0);
   };
 
-  // While the queue is away, or a shard of it, what is known of it stands, and grows older.
+  // While the queue or a shard is unavailable, the last known envelopes are kept and keep aging.
   const looks = poll(LOOK_MS, async () => {
     if (!store.ready()) return standstill?.forget();
     const before = new Map(oldest.map((one) => [one.lane, one]));
@@ -85,7 +85,10 @@ export function watchOldest(
     );
   });
 
-  /** @returns the envelope for which a lane is stuck; nothing if only workspaces with a large backlog wait, and not in vain */
+  /**
+   * Finds the envelope that makes a lane count as stuck.
+   * @returns an empty list if only workspaces with a large backlog wait and the lane still makes progress
+   */
   async function stuckIn(one: Seen, found: PromiseSettledResult<OldestEnvelope | undefined> | undefined) {
     if (found?.status !== 'fulfilled' || !found.value) return [one];
     const now = performance.now();
@@ -122,9 +125,12 @@ export function watchOldest(
   return {
     ...service,
     look: looks.now,
-    /** Those that are older than an envelope may be. */
+    /** The oldest envelopes that exceed `maxAgeMs`. */
     tooOld,
-    /** Seconds by lane, with its shard, 0 where it is empty; undefined: the queue has told nothing for a while. */
+    /**
+     * Seconds by lane, with the shard of the lane; 0 if the lane is empty. Returns undefined if the queue has not
+     * answered recently.
+     */
     ages: () => {
       if (performance.now() - seenAt > FRESH_MS) return undefined;
       const found = new Map(aged(oldest).map(({ lane, seconds }) => [lane, seconds]));
@@ -133,7 +139,7 @@ export function watchOldest(
         seconds: found.get(lane) ?? 0,
       }));
     },
-    /** Seconds for which the fleet has stood still; 0: it moves, or nobody looks. */
+    /** Seconds for which the fleet has stood still; 0 if jobs are being taken or standstill detection is off. */
     standstill: () => standstill?.seconds() ?? 0,
   };
 }
@@ -141,21 +147,21 @@ export function watchOldest(
 export type Oldest = ReturnType<typeof watchOldest>;
 
 export interface StandstillOptions {
-  /** Milliseconds for which jobs may wait while nobody takes any. */
+  /** Milliseconds for which jobs may wait without a worker taking one. */
   afterMs: number;
-  /** Whether any worker has said a moment ago that it is there. */
+  /** Whether any worker has sent a heartbeat recently. */
   hasWorkers(): Promise<boolean>;
 }
 
 /**
- * A fleet stands still when jobs wait and nobody takes any: there is no worker, or none that works. The heads of the
- * lanes do not change then, and none is in work; or one is, in the hands of a worker that is gone. A batch that takes long
- * is no standstill.
+ * Detects a standstill: jobs wait, but no worker takes one, because workers are not running or do not work. The
+ * oldest envelope of every lane then stays the same, and no job is active (or the only active jobs belong to workers
+ * that are gone). A batch that takes long is not a standstill.
  */
 export function createStandstill({ afterMs, hasWorkers }: StandstillOptions, log: Log) {
   let heads = '';
   let movedAt = performance.now();
-  /** By `performance.now()`; undefined: it moves. */
+  /** Start of the standstill by `performance.now()`; undefined while jobs are being taken. */
   let since: number | undefined;
   let toldAt = Number.NEGATIVE_INFINITY;
   let toldWorkers: boolean | undefined;
@@ -169,8 +175,9 @@ export function createStandstill({ afterMs, hasWorkers }: StandstillOptions, log
   }
 
   /**
-   * @param ids of the head of each lane that has one
-   * @param countActive jobs in work, of all lanes
+   * Compares the oldest envelopes with the previous check.
+   * @param ids id of the oldest envelope of each lane that is not empty
+   * @param countActive number of active jobs in all lanes
    */
   async function look(ids: string[], countActive: () => Promise<number>): Promise<void> {
     const found = ids.join();
@@ -183,7 +190,7 @@ export function createStandstill({ afterMs, hasWorkers }: StandstillOptions, log
     if (workers && (await countActive()) > 0) return moves();
     since ??= movedAt;
     const now = performance.now();
-    // A worker that was killed counts as running for some seconds.
+    // A worker that was killed still counts as running for some seconds, so the cause may change.
     if (now - toldAt < WARN_MS && workers === toldWorkers) return;
     toldAt = now;
     toldWorkers = workers;
@@ -198,9 +205,9 @@ export function createStandstill({ afterMs, hasWorkers }: StandstillOptions, log
 
   return {
     look,
-    /** The queue does not answer: nothing is known, and its being away is told elsewhere. */
+    /** Resets the detection. Call it when the queue does not answer; that failure is reported elsewhere. */
     forget: moves,
-    /** 0: it moves. */
+    /** Seconds for which the fleet has stood still; 0 if jobs are being taken. */
     seconds: () => (since === undefined ? 0 : (performance.now() - since) / 1000),
   };
 }

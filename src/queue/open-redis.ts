@@ -6,10 +6,10 @@ import { everyShard, markOf } from './lanes.ts';
 /** A client of one Redis, or of a Redis Cluster: both take the same commands. */
 export type RedisClient = Redis | Cluster;
 
-/** Sends a transaction, and gives the answers to its commands. */
+/** Sends a transaction and returns the answers to its commands. */
 export type Exec = ChainableCommander['exec'];
 
-/** The settings that say where Redis is. */
+/** The settings that contain the address of Redis. */
 export type RedisAddress = Pick<
   Config,
   'REDIS_URL' | 'REDIS_SENTINELS' | 'REDIS_SENTINEL_NAME' | 'REDIS_CLUSTER_NODES'
@@ -17,18 +17,18 @@ export type RedisAddress = Pick<
 
 /** How a client behaves while its server is away. */
 export interface Patience {
-  /** Milliseconds for one command; absent: as long as it takes. */
+  /** Milliseconds for one command; absent: no limit. */
   commandTimeout?: number;
-  /** Whether commands wait for the server; else they fail at once. */
+  /** Whether commands wait for the server; otherwise they fail at once. */
   waits: boolean;
 }
 
-/** A command that Redis did not carry out: the server cannot be reached, or refuses commands for now. */
+/** A command failed because the server cannot be reached or refuses commands for now. */
 export class RedisUnavailable extends Error {
   override name = 'RedisUnavailable';
 }
 
-/** How Redis begins an error about its own state: full, starting, or not the server that writes. */
+/** Prefixes of Redis errors that are temporary, for example out of memory, loading, or read-only. */
 const NOT_NOW = /^(OOM|LOADING|MISCONF|READONLY|MASTERDOWN|NOREPLICAS|CLUSTERDOWN|TRYAGAIN|BUSY)\b/;
 
 /**
@@ -48,8 +48,8 @@ export async function answerOf<T>(command: Promise<T>): Promise<T> {
 const soonAgain = (attempt: number) => Math.min(attempt * 50, 1000);
 
 /**
- * Opens a client of the Redis that the settings name. Every client of the code is opened here, so that nothing else
- * knows whether that is one server, one behind Sentinels, or a cluster.
+ * Opens a client of the configured Redis. All clients are opened here, so that the rest of the code is independent of
+ * whether Redis is one server, a server monitored by Sentinels, or a cluster.
  */
 export function openRedis(address: RedisAddress, patience: Patience): RedisClient {
   const redis = address.REDIS_CLUSTER_NODES ? openCluster(address, patience) : openOne(address, patience);
@@ -72,13 +72,16 @@ function openOne(address: RedisAddress, patience: Patience): Redis {
   });
 }
 
-/** Milliseconds between two looks at who serves which slot: a server that went silent says nothing of its successor. */
+/**
+ * Milliseconds between two refreshes of the slot map: a server that stopped responding does not announce its
+ * successor.
+ */
 const SLOTS_MS = 2000;
 
-/** The same of clients that are many, one for each lane that is worked. */
+/** The interval for worker clients, of which there is one for each lane. */
 const SLOTS_OF_WORKERS_MS = 5000;
 
-/** REDIS_URL gives user, password and TLS; its host and port are not used. */
+/** Opens a cluster client. User, password and TLS come from REDIS_URL; its host and port are not used. */
 function openCluster({ REDIS_URL, REDIS_CLUSTER_NODES }: RedisAddress, patience: Patience): Cluster {
   const { username, password, protocol } = new URL(REDIS_URL);
   const isEncrypted = protocol === 'rediss:';
@@ -97,7 +100,7 @@ function openCluster({ REDIS_URL, REDIS_CLUSTER_NODES }: RedisAddress, patience:
   });
 }
 
-/** Host and port of each, of a list with commas between. */
+/** Parses a comma-separated list of hosts with optional ports. */
 export function addressesOf(list: string, usual: number): { host: string; port: number }[] {
   return list.split(',').map((address) => {
     const { hostname, port } = new URL(`redis://${address.trim()}`);
@@ -105,10 +108,10 @@ export function addressesOf(list: string, usual: number): { host: string; port: 
   });
 }
 
-/** Milliseconds that one Sentinel may take to name the primary before the next is asked. */
+/** Milliseconds that one Sentinel may take to name the primary before the next one is asked. */
 const SENTINEL_PATIENCE = 1000;
 
-/** How the primary is found where Sentinels know it: what they name stands for the host and port of REDIS_URL. */
+/** Options to find the primary through Sentinels. The address they return replaces the host and port of REDIS_URL. */
 function sentinelOptions({ REDIS_URL, REDIS_SENTINELS, REDIS_SENTINEL_NAME }: RedisAddress) {
   if (REDIS_SENTINELS === '') return {};
   return {
@@ -117,16 +120,16 @@ function sentinelOptions({ REDIS_URL, REDIS_SENTINELS, REDIS_SENTINEL_NAME }: Re
     sentinelRetryStrategy: soonAgain,
     sentinelCommandTimeout: SENTINEL_PATIENCE,
     enableTLSForSentinelMode: REDIS_URL.startsWith('rediss:'),
-    // A primary that hangs keeps its connections: they leave it when the Sentinels do.
+    // Connections to a primary that hangs stay open. With this option they close when the Sentinels fail over.
     failoverDetector: true,
     sentinelReconnectStrategy: soonAgain,
   };
 }
 
-/** Why a Redis could not be connected to, until it is. */
+/** The last connection error of each client that is not connected. */
 const troubles = new WeakMap<RedisClient, Error>();
 
-/** A cluster says that it could not be looked at, and keeps to itself why. */
+/** The error of a cluster only states that the refresh failed; its `lastNodeError` has the reason. */
 function reasonOf(error: Error & { lastNodeError?: Error }): Error {
   return error.lastNodeError ?? error;
 }
@@ -134,8 +137,8 @@ function reasonOf(error: Error & { lastNodeError?: Error }): Error {
 export const isCluster = (redis: RedisClient): redis is Cluster => redis instanceof Cluster;
 
 /**
- * Asks the servers that have lanes. One that is away takes its shards with it, and none of the others.
- * @throws when none of them answers
+ * Pings the servers that have lanes. One that is unavailable affects only its own shards.
+ * @throws if all of them fail to answer
  */
 export async function pingRedis(redis: RedisClient, shards: number): Promise<void> {
   if (redis.status !== 'ready') throw troubles.get(redis) ?? new Error('not connected');
@@ -149,31 +152,31 @@ export async function pingRedis(redis: RedisClient, shards: number): Promise<voi
 
 const slotOf = (key: string): number => Number(new Command('get', [key]).getSlot());
 
-/** The server that has a key; undefined: nobody is known to. A replica is one that can be asked, no more. */
+/** The server that has a key; undefined if it is unknown. With a cluster this is the primary of the slot. */
 export function serverOf(redis: RedisClient, key: string): Redis | undefined {
   if (!isCluster(redis)) return redis;
   const [primary] = redis.slots[slotOf(key)] ?? [];
   return redis.nodes('all').find(({ options }) => `${options.host}:${options.port}` === primary);
 }
 
-/** The servers that have lanes, each once. @throws when nobody is known to have those of a shard */
+/** The servers that have lanes, each once. @throws if the server of a shard is unknown */
 export function laneServers(redis: RedisClient, shards: number): Redis[] {
   return [...new Set(everyShard(shards).map((shard) => serverOfShard(redis, shard)))];
 }
 
-/** @throws when nobody is known to have its lanes */
+/** @throws if the server of the shard is unknown */
 export function serverOfShard(redis: RedisClient, shard: number): Redis {
   const server = serverOf(redis, markOf(shard));
   if (!server) throw new Error(`no server is known to have the lanes of shard ${shard}`);
   return server;
 }
 
-/** All servers that this client knows, replicas included: each may have the lanes one day. */
+/** All servers known to this client, including replicas: each may have the lanes one day. */
 export const allServers = (redis: RedisClient): Redis[] => (isCluster(redis) ? redis.nodes('all') : [redis]);
 
 export const nameOf = ({ options }: Redis): string => `${options.host}:${options.port}`;
 
-/** Calls `listener` whenever a server is connected to, and who it is. @returns what ends that */
+/** Calls `listener` with each server that connects. @returns a function that removes the listener */
 export function whenConnected(redis: RedisClient, listener: (server: Redis) => void): () => void {
   if (!isCluster(redis)) {
     const tell = () => listener(redis);

@@ -1,6 +1,6 @@
 import { backOff, rest } from '../platform/poll.ts';
 
-/** Milliseconds before a worker that could not be opened is opened again, and at most. */
+/** Milliseconds before a worker that could not be opened is opened again: the first and the longest pause. */
 const FIRST_PAUSE_MS = 250;
 const LONGEST_PAUSE_MS = 10_000;
 
@@ -11,13 +11,13 @@ interface OpenedWorker {
   close(force?: boolean): Promise<void>;
 }
 
-/** `autorun` off, as `runWorker` needs it. */
+/** Worker option for `runWorker`, which starts the worker itself. */
 export const NOT_RUNNING = { autorun: false } as const;
 
 /**
- * Runs a BullMQ worker once it is open, and replaces it as long as it cannot be opened. BullMQ keeps the failure of a
- * first reply for as long as the worker lives. Such a worker never takes a job, and once it runs it asks for jobs without
- * a pause and so stops its whole process.
+ * Runs a BullMQ worker once it is open, and replaces it as long as it cannot be opened. BullMQ caches the failure of
+ * a first reply for the lifetime of the worker. Such a worker never takes a job, and once it runs it requests jobs in
+ * a tight loop and so blocks its whole process.
  *
  * @param open opens a worker that does not run, see `NOT_RUNNING`, and attaches its listeners
  */
@@ -29,13 +29,13 @@ export function runWorker(open: () => OpenedWorker): Pick<OpenedWorker, 'close'>
   async function runOnceOpen(): Promise<void> {
     const nextPause = backOff(FIRST_PAUSE_MS, LONGEST_PAUSE_MS);
     while (!(await isOpened())) {
-      // One whose server does not answer may never be closed; its successor does not wait for it.
+      // A worker whose server does not answer may never close, so its successor does not wait for it.
       void worker.close(true).catch(() => {});
       await rest(nextPause(), stopping.signal);
       if (stopping.signal.aborted) return;
       worker = open();
     }
-    // Its errors come as events.
+    // The worker reports its errors as events.
     if (!stopping.signal.aborted) await worker.run().catch(() => {});
   }
 
@@ -55,8 +55,8 @@ export function runWorker(open: () => OpenedWorker): Pick<OpenedWorker, 'close'>
 }
 
 /**
- * Returns how many seconds a worker of BullMQ waits for a job before it asks again. Postgres notifies a waiting worker of each
- * job, except of a stalled one that the search of another worker gives back.
+ * Returns how many seconds a worker of BullMQ waits for a job before it asks again. Postgres notifies a waiting
+ * worker of each job, except of a stalled one that the search of another worker gives back.
  */
 export function drainDelayOf(
   { kind }: { kind: 'redis' | 'postgres' },

@@ -10,22 +10,24 @@ import type { PackedEnvelope } from '../store/idempotency-keys.ts';
 import { envelopeId, identifierKey, type LaneEntry, laneOf } from './lanes.ts';
 
 /**
- * The lanes that an object is ordered with, the one that it belongs to first. A delete concerns all of them: it
- * reaches whatever was done to its user, also by an identifier that the object does not name.
- * @throws when the object is not as its contract says
+ * Lists the lanes in which an object must keep its order; the object itself is stored in the first one. A delete
+ * concerns all lanes, because earlier operations on its user may have used identifiers that the delete does not
+ * contain.
+ * @throws if the object does not have the form of its kind
  */
 export function concernedLanes(object: AcceptedObject, workspaceId: string, lanes: number): number[] {
   if (object.kind === 'delete') return Array.from({ length: lanes }, (_, lane) => lane);
   const identifiers = namedIdentifiers(object);
-  // What names nobody meets no other operation: its id only spreads it.
+  // An object without identifiers has no order with other operations. Its id only spreads the load.
   if (identifiers.length === 0) return [laneOf(workspaceId, object.id, lanes)];
   return identifiers.map((identifier) => laneOf(workspaceId, identifierKey(identifier), lanes));
 }
 
 /**
- * One envelope that stands in several lanes: whole in the first, as a mark in the others.
- * @param id of the envelope, a UUID; the ids of the marks follow from it (`markOfFence`)
- * @param lanes ascending, two at least
+ * Builds the entries of a fence, an envelope that is ordered in several lanes: the envelope in the first lane, and a
+ * mark without objects in each other lane.
+ * @param id of the envelope, a UUID; `markOfFence` derives the ids of the marks from it
+ * @param lanes at least two, ascending
  */
 export function fenceEntries(id: string, lanes: number[], envelope: Envelope): LaneEntry[] {
   const fence = { id, lanes };
@@ -39,51 +41,55 @@ export function fenceEntries(id: string, lanes: number[], envelope: Envelope): L
 /** Returns the id of the mark of a fence in a lane. */
 export const markOfFence = (fenceId: string, lane: number): string => uuidv5(String(lane), fenceId);
 
-/** The accepted objects of one request, and the bytes of their JSON text, about. */
+/** The accepted objects of one request, and the approximate bytes of their JSON text. */
 export interface Packable {
   request: EnvelopeRequest;
   objects: AcceptedObject[];
   bytes: number;
-  /** Its workspace has envelopes of its own. */
+  /** The workspace shares no envelope with other workspaces. */
   apart?: boolean;
-  /** Its envelopes hold no other request; its workspace stands apart. */
+  /** The request shares no envelope with other requests. Requires `apart`. */
   alone?: boolean;
 }
 
-/** Most bytes in one envelope, unless one object has more: bounds what a worker takes in hand at once. */
+/** Maximum bytes in one envelope, unless a single object is larger. Bounds how much a worker processes at once. */
 export const MAX_ENVELOPE_BYTES = 4_194_304;
 
 /** The envelope of a lane that is being filled. */
 interface Open {
   lane: number;
   requests: (EnvelopeRequest & { count: number })[];
-  /** The API key of the last of them. */
+  /** The API key of the last request in it. */
   key: string | null | undefined;
   objects: AcceptedObject[];
   bytes: number;
 }
 
-/** Where each object of a batch goes, in the batch's order. */
+/** The lane of each object of a batch, in the order of the batch. */
 interface Places {
   lanes: Uint8Array;
-  /** Lanes that some object of the batch is ordered with together, ascending; empty: no object needs two. */
+  /**
+   * The lanes that objects of the batch connect by identifiers in several lanes, ascending; empty if every object has
+   * one lane.
+   */
   fence: number[];
 }
 
 /**
- * Packs requests into as few envelopes as possible, in their order within each lane. Objects of the lanes that meet
- * in some object share fences over all of these lanes, so that they too keep their order.
+ * Packs requests into as few envelopes as possible and keeps their order within each lane. If some object has
+ * identifiers in several lanes, all objects of these lanes share fences over all of them, so that they keep their
+ * order too.
  */
 export function pack(batch: readonly Packable[], lanes: number, maxObjects: number): LaneEntry[] {
   const filled: Open[] = [];
-  /** By lane; by workspace where that stands apart, and by request where that stands alone. */
+  /** Open envelopes by lane, also by workspace if it is `apart`, and by request if it is `alone`. */
   const open = new Map<number | string, Open>();
   const places = lanes === 1 ? undefined : placeAll(batch, lanes);
   let place = 0;
   for (const { request, objects, bytes, apart, alone } of batch) {
     const own = (lane: number) => `${lane} ${request.workspace_id}`;
     const suffix = alone ? ` ${request.request_id}` : '';
-    // What the workspace sends after this request must not join an envelope before it.
+    // Later requests of the workspace must not join an envelope from before this request.
     if (alone) for (let lane = 0; lane < lanes; lane++) open.delete(own(lane));
     const share = bytes / objects.length;
     const parts = new Map<Open, EnvelopeRequest & { count: number }>();
@@ -101,7 +107,7 @@ export function pack(batch: readonly Packable[], lanes: number, maxObjects: numb
         }
         part = parts.get(envelope);
         if (!part) {
-          // Mostly that of the request before, which is left out.
+          // Usually equal to the key of the previous request and then omitted.
           const key_id = request.key_id === envelope.key ? undefined : (request.key_id ?? null);
           part = partOf(request, key_id);
           envelope.key = request.key_id;
@@ -113,7 +119,7 @@ export function pack(batch: readonly Packable[], lanes: number, maxObjects: numb
       envelope.objects.push(object);
       envelope.bytes += share;
     }
-    // Every part says how many objects the whole request had.
+    // Each part contains the number of objects of the whole request.
     if (parts.size > 1) for (const one of parts.values()) one.objects = objects.length;
   }
   return filled.flatMap(({ lane, requests, objects }) => {
@@ -125,7 +131,7 @@ export function pack(batch: readonly Packable[], lanes: number, maxObjects: numb
 
 const ownerOf = ({ workspace_id }: EnvelopeRequest): string => workspace_id;
 
-/** Member by member: each request has one, and most are of one object. */
+/** Copies member by member for speed: each request has a part, and most requests have one object. */
 function partOf(
   { request_id, workspace_id, accepted_at, objects, traceparent }: EnvelopeRequest,
   key_id: string | null | undefined,
@@ -154,8 +160,8 @@ export const shapeOf = (entries: LaneEntry[]): PackedEnvelope[] =>
   entries.map(({ id, lane, envelope }) => [id, lane, envelope.objects.length]);
 
 /**
- * Gives the envelopes of a repeated request the ids of the first request's envelopes, so that the ledger skips envelopes
- * that have taken effect.
+ * Gives the envelopes of a repeated request the ids of the first request's envelopes, so that the ledger skips
+ * envelopes that have taken effect.
  *
  * @param first the envelopes of the first request
  * @returns undefined when the repeated request is packed differently, for example for another number of lanes
@@ -172,7 +178,7 @@ export function withIdsOf(first: PackedEnvelope[], entries: LaneEntry[]): LaneEn
   });
 }
 
-/** Each object into its own lane; those of lanes that meet, into the first of these. */
+/** Assigns each object its own lane. Objects in lanes that a fence connects get the first of these lanes. */
 function placeAll(batch: readonly Packable[], lanes: number): Places {
   const places = new Uint8Array(batch.reduce((sum, { objects }) => sum + objects.length, 0));
   const fenced = new Set<number>();
@@ -194,7 +200,7 @@ function placeAll(batch: readonly Packable[], lanes: number): Places {
   return { lanes: places, fence };
 }
 
-/** Whether an object of so many bytes needs an envelope of its own; no envelope is opened for nothing. */
+/** Whether an object of this size has no room left in the envelope. Envelopes are opened only for an object. */
 function isFull({ objects, bytes }: Open, more: number, maxObjects: number): boolean {
   return objects.length >= maxObjects || bytes + more > MAX_ENVELOPE_BYTES;
 }

@@ -3,16 +3,20 @@ import { jobs } from '../jobs/catalog.ts';
 import { runMigrations } from './bullmq.ts';
 import { QUEUE_SCHEMA } from './bullmq-queues.ts';
 
-/** Both halves of the advisory lock's key: "pstk", then "fnce" in ASCII, which is no lane's lease. */
+/**
+ * Both halves of the advisory lock's key: "pstk" and "fnce" in ASCII. The second half differs from that of every
+ * lane's lease.
+ */
 const LOCK = [0x7073746b, 0x666e6365].join(', ');
 
 /**
- * BullMQ's Postgres backend hands out waiting jobs by `seq`, which an add takes long before it commits. Two adds at
- * once could take theirs crosswise, the one before the other in one lane and behind it in another: two fences that wait
- * for each other for ever. So an add that holds a fence waits here until no other is on its way, and takes its `seq`
- * only then. Every fence is in all its lanes before the next one has a number.
+ * BullMQ's Postgres backend hands out waiting jobs by `seq`, which an add takes long before it commits. Two
+ * concurrent adds could take their numbers crosswise, so that one comes first in one lane and second in another: two
+ * fences that wait for each other indefinitely. An add that contains a fence therefore waits for this lock until no
+ * other such add is running, and takes its `seq` only then. Every fence is in all its lanes before the next one gets
+ * a number.
  *
- * The lock ends with the transaction. `when` is checked without a call of the function, so that other jobs cost
+ * The lock ends with the transaction. The `when` condition is checked without a function call, so other jobs cost
  * next to nothing.
  */
 const createFenceFunction = `
@@ -30,12 +34,12 @@ create trigger penstock_order_fences before insert on ${QUEUE_SCHEMA}.job
 for each row when (new.name = '${jobs.fence}')
 execute function ${QUEUE_SCHEMA}.penstock_order_fences()`;
 
-/** Looked up first: creating a trigger would wait for every transaction that writes to the table. */
+/** Checked first, because creating a trigger would wait for every transaction that writes to the table. */
 const findFenceTrigger = `
 select from pg_trigger
  where tgname = 'penstock_order_fences' and tgrelid = '${QUEUE_SCHEMA}.job'::regclass`;
 
-/** Lets all fences stand in one order in every lane. Needs BullMQ's tables; safe to repeat. */
+/** Makes all lanes agree on the order of fences. Needs BullMQ's tables; safe to repeat. */
 async function orderFences(client: ClientBase): Promise<void> {
   await client.query(createFenceFunction);
   const { rowCount } = await client.query(findFenceTrigger);
@@ -43,12 +47,12 @@ async function orderFences(client: ClientBase): Promise<void> {
 }
 
 /**
- * BullMQ's Postgres backend hands out waiting jobs by `seq`. When the worker of an active job goes silent,
- * `move_stalled_jobs_to_wait` sets the job back to waiting with `seq = nextval('job_seq')`. It would go to the tail,
- * behind jobs of the same users that were accepted later; on Redis it goes to the head. With its old `seq` it is the
- * smallest of its lane again, since a lane has one job in work at a time.
+ * BullMQ's Postgres backend hands out waiting jobs by `seq`. When the worker of an active job stops responding,
+ * `move_stalled_jobs_to_wait` sets the job back to waiting with `seq = nextval('job_seq')`. The job would go to the
+ * tail, after jobs of the same users that were accepted later; on Redis it goes to the head. With its old `seq` it is
+ * the first of its lane again, because a lane has one active job at a time.
  *
- * `when` is checked without a call of the function, so every other update costs next to nothing.
+ * The `when` condition is checked without a function call, so every other update costs next to nothing.
  */
 const createOrderFunction = `
 create or replace function ${QUEUE_SCHEMA}.penstock_keep_order() returns trigger
@@ -64,14 +68,14 @@ create trigger penstock_keep_order before update on ${QUEUE_SCHEMA}.job
 for each row when (old.state = 'active' and new.state = 'waiting')
 execute function ${QUEUE_SCHEMA}.penstock_keep_order()`;
 
-/** Looked up first: creating a trigger would wait for every transaction that writes to the table. */
+/** Checked first, because creating a trigger would wait for every transaction that writes to the table. */
 const findOrderTrigger = `
 select from pg_trigger
  where tgname = 'penstock_keep_order' and tgrelid = '${QUEUE_SCHEMA}.job'::regclass`;
 
 /**
- * Lets a job that goes back from active to waiting keep its place, and all fences stand in one order in every lane.
- * Needs BullMQ's tables; safe to repeat.
+ * Lets a job that goes back from active to waiting keep its position, and makes all lanes agree on the order of
+ * fences. Needs BullMQ's tables; safe to repeat.
  */
 async function keepOrder(client: ClientBase): Promise<void> {
   await client.query(createOrderFunction);
@@ -81,9 +85,10 @@ async function keepOrder(client: ClientBase): Promise<void> {
 }
 
 /**
- * Each job leaves four dead rows in a table of a few dozen live ones, and every look at the queue walks past them.
- * After a minute at full load a count of what waits took 60 ms. A fifth of a table, Postgres's measure, says nothing
- * here; a thousand rows are a few seconds. What is to be read is in memory, so that vacuum need not pause.
+ * Each job leaves four dead rows in a table of a few dozen live ones, and every query on the queue scans them. After
+ * a minute at full load, counting the waiting jobs took 60 ms. The default threshold of Postgres, a fifth of the
+ * table, does not suit such a small table; a thousand rows are a few seconds of work. The table is in memory, so
+ * vacuum need not pause.
  */
 const statement = `
 alter table ${QUEUE_SCHEMA}.job set (
@@ -92,26 +97,26 @@ alter table ${QUEUE_SCHEMA}.job set (
   autovacuum_vacuum_cost_delay = 0
 )`;
 
-/** Looked up first: the change would wait for a vacuum that is at work. */
+/** Checked first, because the change would wait for a running vacuum. */
 const findSetting = `
 select from pg_class
  where oid = '${QUEUE_SCHEMA}.job'::regclass
    and 'autovacuum_vacuum_threshold=1000' = any (reloptions)`;
 
-/** Has the jobs' table vacuumed as soon as the server looks at it. Needs BullMQ's tables; safe to repeat. */
+/** Lets autovacuum process the jobs' table on every run of the daemon. Needs BullMQ's tables; safe to repeat. */
 async function vacuumOften(client: ClientBase): Promise<void> {
   const { rowCount } = await client.query(findSetting);
   if (!rowCount) await client.query(statement);
 }
 
-/** Makes the tables of the queue, or brings them up to date. Safe to repeat. */
+/** Creates or upgrades the tables of the queue. Safe to repeat. */
 export async function migrateQueue(client: ClientBase): Promise<void> {
   await runMigrations(client as PoolClient, QUEUE_SCHEMA);
   await keepOrder(client);
   await vacuumOften(client);
 }
 
-/** Whether there are tables for a queue. */
+/** Whether the schema of the queue exists. */
 export async function hasQueueTables(pool: Pool): Promise<boolean> {
   const { rows } = await pool.query<{ found: boolean }>('select to_regnamespace($1) is not null as found', [
     QUEUE_SCHEMA,

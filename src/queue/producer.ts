@@ -9,13 +9,16 @@ import type { StoreProducer } from './lane-store.ts';
 import { type LaneEntry, type LaneProducer, type Placing, QueueUnavailable } from './lanes.ts';
 import { KNOWN_MS, type Move, type Moves, openMoves } from './moves.ts';
 
-/** Where a process hands its envelopes to: lanes of one shard, counted from 0, whose the workspace of each says. */
+/**
+ * The producer of a process. Lanes are counted from 0 in one shard; the workspace of an envelope determines the
+ * shard.
+ */
 export interface PlacedProducer extends LaneProducer, Pick<StoreProducer, 'additions' | 'ping' | 'stop'> {
-  /** The queue has lost something. */
+  /** Forgets all known shards, after the queue has lost data. */
   forget(): void;
-  /** The shard of a workspace, and its how many-th that is. @throws {QueueUnavailable} */
+  /** The shard of a workspace and the number of moves so far. @throws {QueueUnavailable} */
   homeOf(workspaceId: string): Promise<Home>;
-  /** Where it was last heard of, or 0; absent: there is one shard. @throws {QueueUnavailable} */
+  /** The last known shard of a workspace, or 0; absent if there is one shard. @throws {QueueUnavailable} */
   lastShardOf?(workspaceId: string): Promise<number>;
 }
 
@@ -28,7 +31,7 @@ interface Opening {
   log: Log;
 }
 
-/** The producer of a process. With one shard nobody is asked where a workspace is. */
+/** Opens the producer of a process. With one shard, the shards of workspaces are never queried. */
 export function openProducer(connection: QueueConnection, { pool, timeout, log }: Opening): PlacedProducer {
   const producer = connection.laneStore.createProducer({ timeout, log });
   const { additions, ping, stop } = producer;
@@ -40,21 +43,21 @@ export function openProducer(connection: QueueConnection, { pool, timeout, log }
   return { ...placing, additions, ping, stop };
 }
 
-/** Workspaces whose shard a process remembers: some hundred bytes each. */
+/** Maximum number of workspaces whose shard is cached: some hundred bytes each. */
 const MOST_HOMES = 10_000;
 
-/** Workspaces whose shard is asked for at once, at most. */
+/** Maximum number of workspaces per query. */
 const MOST_TOGETHER = 1000;
 
-/** Milliseconds between two looks whether a workspace that is held has moved. */
+/** Milliseconds between two checks whether a moving workspace has arrived. */
 const HELD_MS = 15;
 
-/** What this process knows of the moves from a shard. */
+/** The known moves from a shard. */
 interface Known {
   version: string;
-  /** When it was asked for, by `performance.now()`. */
+  /** When the request was sent, by `performance.now()`. */
   at: number;
-  /** As of then; `until` by `performance.now()`. */
+  /** The moves at that time; `until` by `performance.now()`. */
   moves: Map<string, Move>;
   asking: Promise<void> | undefined;
 }
@@ -63,15 +66,15 @@ interface PlacingOptions {
   pool: Pool;
   moves: Moves;
   shards: number;
-  /** Of each shard. */
+  /** Number of lanes in each shard. */
   lanes: number;
   producer: StoreProducer;
 }
 
 /**
- * Sends each workspace's envelopes to its shard, also while it moves to another (src/admin/move-workspace.ts has the
- * order of a move). What a shard was last known to be is remembered without end. Whoever comes to one that the
- * workspace has left finds there where it went, since the moves lie where the lanes do.
+ * Sends each workspace's envelopes to its shard, also while it moves to another (src/admin/move-workspace.ts
+ * documents the order of a move). A cached shard does not expire: if the workspace has left it, the moves stored with
+ * that shard's lanes give the new one.
  */
 function createPlacing({ pool, moves, shards, lanes, producer }: PlacingOptions) {
   const homes = new LRUCache<string, Home>({ max: MOST_HOMES });
@@ -81,7 +84,7 @@ function createPlacing({ pool, moves, shards, lanes, producer }: PlacingOptions)
     return ids.map((id) => found.get(id));
   }, MOST_TOGETHER);
 
-  /** The move of a workspace from a shard, if it is later than what is known of its home. */
+  /** The move of a workspace from its known shard, if it is later than that knowledge. */
   function leaves(id: string, { shard, moves: count }: Home): Move | undefined {
     const move = known[shard]?.moves.get(id);
     return move && move.number > count ? move : undefined;
@@ -91,11 +94,11 @@ function createPlacing({ pool, moves, shards, lanes, producer }: PlacingOptions)
     for (let home = homes.get(id); home; ) {
       const move = leaves(id, home);
       if (!move) return home.shard;
-      // Asked before its time was over, it may have been over in time.
+      // If the moves were read before the deadline of this one, it may still have completed in time.
       if (move.until !== undefined) return move.until > known[home.shard]!.at ? undefined : home.shard;
       home = { shard: move.to, moves: move.number };
       homes.set(id, home);
-      // Whoever moved it may have been killed before it was written down.
+      // The process that moved the workspace may have been killed before it recorded the new shard.
       void recordHome(pool, id, home).catch(() => {});
     }
     return undefined;
@@ -107,9 +110,9 @@ function createPlacing({ pool, moves, shards, lanes, producer }: PlacingOptions)
         const found = await find(id).catch((error: unknown) => {
           throw new QueueUnavailable('it is not known which shard the workspace has', { cause: error });
         });
-        // What belongs to no workspace goes to the first.
+        // An unknown workspace uses the first shard.
         if (!found) return 0;
-        // One that another shard of these settings has is not there any more.
+        // With fewer shards than before, a shard that no longer exists is replaced by the first one.
         homes.set(id, found.shard < shards ? found : { ...found, shard: 0 });
       }
       const { shard } = homes.get(id) ?? { shard: 0 };
@@ -126,7 +129,7 @@ function createPlacing({ pool, moves, shards, lanes, producer }: PlacingOptions)
     return performance.now() - known[shard]!.at < KNOWN_MS / 2 ? undefined : ask(shard);
   }
 
-  /** One question at a time; who asks meanwhile shares its answer, which is no older than its question. */
+  /** Runs one query at a time. Callers that arrive during a query share the next answer. */
   function ask(shard: number): Promise<void> {
     const its = known[shard]!;
     its.asking ??= askOnce(shard).finally(() => {
@@ -140,7 +143,7 @@ function createPlacing({ pool, moves, shards, lanes, producer }: PlacingOptions)
     const at = performance.now();
     try {
       const answer = await moves.read(shard, its.version);
-      // By the clock of this process it is over no sooner than by that of Redis.
+      // Convert to the clock of this process so that the deadline is never earlier than by the clock of Redis.
       const ahead = performance.now() - answer.now;
       if (Number(answer.version) < Number(its.version)) homes.clear();
       its.version = answer.version;
@@ -164,11 +167,11 @@ function createPlacing({ pool, moves, shards, lanes, producer }: PlacingOptions)
     await producer.add(inShard(entries, shard, lanes));
     const answered = producer.additions[shard]!.movesSeen();
     if (answered === version) {
-      // In the very moment of the add nobody else had begun to move.
+      // The version shows that no move had begun by the time of the add.
       if (its.version === version) its.at = Math.max(its.at, sent);
       return NOBODY;
     }
-    // Whoever began to move something since waits for as long as this before it looks what is here.
+    // A move that began since waits this long before it checks what is in this shard, so it sees the add.
     if (performance.now() - at < KNOWN_MS) {
       its.at = Number.NEGATIVE_INFINITY;
       return NOBODY;
@@ -197,7 +200,7 @@ function createPlacing({ pool, moves, shards, lanes, producer }: PlacingOptions)
     const moved = await Promise.all(
       [...byShard].map(async ([shard, its]) => {
         await fresh(shard);
-        // Another has begun to move while the others were asked for.
+        // Another workspace may have begun to move during the queries.
         if (its.some((entry) => ownersOf(entry).some((id) => homes.has(id) && now(id) !== shard)))
           throw new QueueUnavailable('a workspace moves to another shard at this moment');
         return addTo(shard, its);
@@ -211,7 +214,7 @@ function createPlacing({ pool, moves, shards, lanes, producer }: PlacingOptions)
   return {
     add,
     placing,
-    /** The shard of a workspace as it was last heard of, or 0. @throws {QueueUnavailable} */
+    /** The last known shard of a workspace, or 0. @throws {QueueUnavailable} */
     async lastShardOf(id: string): Promise<number> {
       return homes.get(id)?.shard ?? settled(id);
     },
@@ -219,7 +222,7 @@ function createPlacing({ pool, moves, shards, lanes, producer }: PlacingOptions)
       const shard = await settled(id);
       return homes.get(id) ?? { shard, moves: 0 };
     },
-    /** The queue has lost something: where workspaces went may be among it. */
+    /** Forgets all shards after the queue has lost data: the moves may be among it. */
     forget(): void {
       homes.clear();
       for (const shard of known.keys()) known[shard] = unknown();
@@ -237,7 +240,7 @@ const ownersOf = ({ envelope }: LaneEntry): string[] => [
   ...new Set(envelope.requests.map(({ workspace_id }) => workspace_id)),
 ];
 
-/** Entries for the lanes of a shard, counted from 0, by the numbers that these have among all. */
+/** Converts lanes counted from 0 in a shard to lane numbers among all lanes. */
 function inShard(entries: LaneEntry[], shard: number, lanes: number): LaneEntry[] {
   const first = shard * lanes;
   if (first === 0) return entries;

@@ -17,29 +17,30 @@ import {
   whenConnected,
 } from './open-redis.ts';
 
-/** The settings of a Redis that our promises rest on; undefined: it does not let us read this one. */
+/** The Redis settings that the guarantees rest on; undefined if Redis does not let us read the setting. */
 interface RedisSettings {
   evicts: string | undefined;
   appends: string | undefined;
   syncs: string | undefined;
 }
 
-/** How many shards there are, and which server of a cluster is looked at; undefined: it is no cluster. */
+/** The number of shards and the checked cluster node; `node` is undefined without a cluster. */
 interface Looked {
   shards: number;
   node: string | undefined;
 }
 
-/** Milliseconds that a start waits for a Redis that takes the connection and says nothing. */
+/** Milliseconds that the start waits for a Redis that accepts the connection and does not respond. */
 const PATIENCE_MS = 2000;
 
 /**
- * Holds the Redis of `connection` against what a 2xx promises: once before it resolves, and again whenever the
- * connection comes back, since another server may answer then. One that is away now is looked at when it comes.
+ * Checks the settings of Redis against what a 2xx response promises: once before the returned promise resolves, and
+ * again after each reconnect, because another server may answer then. A server that is unavailable now is checked
+ * once it connects.
  *
- * A Redis that evicts ends the process: it throws accepted objects away without a word. One that can lose its
- * last writes in a crash is warned about and used, since managed services have promises of their own.
- * @throws {ConfigError} when it evicts
+ * A Redis with an eviction policy ends the process, because it drops accepted objects silently. A Redis that can lose
+ * its last writes in a crash is used with a warning, because managed services have guarantees of their own.
+ * @throws {ConfigError} if Redis has an eviction policy
  */
 export async function requireRedisSettings({ redis, layout }: QueueConnection, log: Log): Promise<void> {
   if (!redis) return;
@@ -60,7 +61,7 @@ export async function requireRedisSettings({ redis, layout }: QueueConnection, l
     log.fatal(error.message);
     process.exit(1);
   };
-  /** Looks until the settings could be read. After a new connection, the listener below looks anew. */
+  /** Retries until the settings could be read. After a reconnect, the listener below checks again. */
   const lookAgain = async (server: Redis) => {
     const nextPause = backOff(FIRST_PAUSE_MS, LONGEST_PAUSE_MS);
     let read = false;
@@ -81,7 +82,7 @@ export async function requireRedisSettings({ redis, layout }: QueueConnection, l
   });
 }
 
-/** Milliseconds before settings that could not be read are read again, and at most. */
+/** Milliseconds before unreadable settings are read again: the first and the longest pause. */
 const FIRST_PAUSE_MS = 500;
 const LONGEST_PAUSE_MS = 30_000;
 
@@ -116,16 +117,19 @@ async function check(redis: Redis, { shards, node }: Looked, log: Log): Promise<
   return true;
 }
 
-/** What shards are for, and a server of a cluster does not give unless told. */
+/** Shards are meant to fail independently. A cluster with its default settings does not allow that. */
 export const REFUSES_FOR_OTHERS =
   'cluster-require-full-coverage is yes: if the primary of one shard is unavailable, this server also stops serving its own slots';
 
-/** Whether a server of a cluster answers only while every slot is served; false where a managed service does not tell. */
+/**
+ * Whether a cluster node answers only while every slot is served; false if a managed service does not return the
+ * setting.
+ */
 export async function refusesForOthers(server: Redis): Promise<boolean> {
   return (await configured(server, 'cluster-require-full-coverage')) === 'yes';
 }
 
-/** What is lost in a crash of a Redis with these settings, and what to set. */
+/** Describes what a crash of a Redis with these settings loses, and what to set. */
 export function whatACrashLoses({ appends, syncs }: RedisSettings): string {
   const advice = 'set appendonly yes and appendfsync always';
   if (appends === 'no')
@@ -138,8 +142,8 @@ export function whatACrashLoses({ appends, syncs }: RedisSettings): string {
 }
 
 /**
- * By CONFIG GET; managed services often refuse it, and tell some of it in INFO.
- * @throws when Redis goes away meanwhile
+ * Reads the settings by CONFIG GET. Managed services often refuse that command but return some of the values in INFO.
+ * @throws if the connection to Redis is lost
  */
 export async function readRedisSettings(redis: Redis): Promise<RedisSettings> {
   const [evicts, appends, syncs] = await Promise.all(
@@ -164,7 +168,7 @@ async function told(redis: Redis, section: string, name: string): Promise<string
   return text && new RegExp(`^${name}:(\\S+)`, 'm').exec(text)?.[1];
 }
 
-/** Undefined: the server answered, and said that this command is not for us. */
+/** Resolves to undefined if the server refused the command. */
 async function unlessRefused<T>(answer: Promise<T>): Promise<T | undefined> {
   try {
     return await answer;
@@ -174,36 +178,36 @@ async function unlessRefused<T>(answer: Promise<T>): Promise<T | undefined> {
   }
 }
 
-/** Looks without an answer after which a connection is made anew. */
+/** Unanswered checks in a row after which the connection is replaced. */
 const PATIENCE = 2;
 
 /**
- * Makes the connection to Redis anew when it does not answer any more. A host that vanishes leaves connections that
- * look sound for a quarter of an hour and longer; one to a Redis that hangs may find its successor. What was asked
- * and not answered is asked again, or fails, as the connection has it.
+ * Replaces the connection to Redis when it no longer answers. A connection to a host that vanished looks healthy for
+ * 15 minutes and longer. If a Redis hangs, the new connection may reach its successor. Pending commands are sent
+ * again or fail, depending on the options of the connection.
  *
- * @param every milliseconds between two looks, and for an answer
+ * @param every milliseconds between two checks, and for an answer
  */
 export function keepAnswering({ redis, layout }: QueueConnection, every: number, log: Log): Service {
   let unanswered = 0;
   let heard = bytesFrom(redis);
 
   async function answers(): Promise<boolean> {
-    // Connected, and kept from being ready by a Redis that does not say who it is.
+    // The connection is open, but Redis does not answer the handshake.
     if (redis?.status === 'connect') return false;
-    // One that is being made takes care of itself.
+    // A connection that is being opened has its own retries.
     if (redis?.status !== 'ready') return true;
     const asked = within(every, pingRedis(redis, layout.shards));
     return asked.then(
       () => true,
-      // That of a cluster which serves no slot is an answer, too.
+      // A cluster that serves no slot still answers.
       (error: Error) => /CLUSTERDOWN|TRYAGAIN/.test(error.message),
     );
   }
 
   async function look(): Promise<void> {
     const answered = await answers();
-    // Over a slow network the answer may come behind many others: to begin again would be to begin them again.
+    // On a slow network the answer may wait after many others; a new connection would send all of them again.
     const moved = bytesFrom(redis) !== heard;
     heard = bytesFrom(redis);
     unanswered = answered || moved ? 0 : unanswered + 1;
@@ -217,31 +221,31 @@ export function keepAnswering({ redis, layout }: QueueConnection, every: number,
   return {
     name: 'queue connection watch',
     async stop() {
-      // A look may wait for Redis.
+      // Not awaited: a running check may wait for Redis.
       void looks.stop();
     },
   };
 }
 
-/** What has come from Redis on the present connection. */
+/** Bytes received from Redis on the current connections. */
 function bytesFrom(redis: RedisClient | undefined): number {
   if (!redis) return 0;
   const read = (server: Redis) => (server as unknown as { stream?: Socket }).stream?.bytesRead ?? 0;
   return allServers(redis).reduce((sum, server) => sum + read(server), 0);
 }
 
-/** Milliseconds for which a look counts as a look at what is. */
+/** Milliseconds for which a reading counts as current. */
 const FRESH_MS = 5000;
 
 const MEMORY_REFRESH_MS = 200;
 
-/** Bytes that a server uses and may use, by its INFO; `most` is 0 where that has no bound. */
+/** Used and maximum bytes of a server, from its INFO; `most` is 0 without a limit. */
 export function memoryOf(info: string): { used: number; most: number } {
   const read = (name: string) => Number(new RegExp(`^${name}:(\\d+)`, 'm').exec(info)?.[1] ?? 0);
   return { used: read('used_memory'), most: read('maxmemory') };
 }
 
-/** How full the server of each shard is: asked for five times a second, so that a request can be refused at once. */
+/** Reads the memory use of each shard's server five times a second, so that a request can be refused at once. */
 export function watchMemory({ redis, layout }: QueueConnection) {
   const shards = everyShard(layout.shards).map(() => ({
     used: 0,
@@ -249,7 +253,7 @@ export function watchMemory({ redis, layout }: QueueConnection) {
     seenAt: Number.NEGATIVE_INFINITY,
   }));
 
-  /** Shards of one server are told by one question. */
+  /** Reads each server once, also if it has several shards. */
   async function look(of: RedisClient): Promise<void> {
     const servers = new Map<Redis, number[]>();
     for (const shard of everyShard(layout.shards)) {
@@ -268,7 +272,7 @@ export function watchMemory({ redis, layout }: QueueConnection) {
     if (failed) throw failed.reason;
   }
 
-  // While Redis is away, or does not tell, adding fails by itself.
+  // Without a connection or a reading, adding fails by itself.
   const looks = poll(MEMORY_REFRESH_MS, async () => {
     if (redis?.status === 'ready') await look(redis);
   });
@@ -281,28 +285,31 @@ export function watchMemory({ redis, layout }: QueueConnection) {
   return {
     ...service,
     /**
-     * Percent of its maxmemory that the Redis of a shard has used, or the fullest of all, at most 200 ms ago. It is 0
-     * where there is no maxmemory, or the Redis does not tell.
+     * Percent of maxmemory used by the Redis of a shard, or by the fullest one, at most 200 ms ago; 0 if maxmemory is
+     * not set or cannot be read.
      */
     usedPercent: (shard?: number) =>
       100 * (shard === undefined ? Math.max(...shards.map(({ used }) => used)) : shards[shard]!.used),
-    /** Bytes of the maxmemory of a shard's Redis; 0 where there is none. */
+    /** The maxmemory of a shard's Redis in bytes; 0 if it is not set. */
     mostBytes: (shard: number) => shards[shard]!.most,
-    /** Whether that is known: each Redis has a maxmemory, and has told it a moment ago. */
+    /** Whether the values above are current: each Redis has a maxmemory and has reported it within the last 5 s. */
     known: () => shards.every(({ seenAt }) => performance.now() - seenAt < FRESH_MS),
   };
 }
 
-/** How Redis says it is. */
+/** Health of a Redis server, as INFO reports it. */
 export interface RedisHealth {
-  /** Whether its last writes to disk went well. */
+  /** Whether its last writes to disk succeeded. */
   writes: boolean;
-  /** Of the slowest replica that is online; absent: there is none. */
+  /** Lag of the slowest replica that is online; absent without a replica. */
   lagSeconds?: number;
   lagBytes?: number;
 }
 
-/** How the servers are that have lanes, by the worst of them, and the memory of the fullest. @throws when one is away */
+/**
+ * Reads the health of the servers that have lanes, by the worst of them, and the memory of the fullest. @throws if
+ * one does not answer
+ */
 export async function readHealth(
   redis: RedisClient,
   shards: number,
@@ -324,7 +331,7 @@ export async function readHealth(
   };
 }
 
-/** Of what INFO says. */
+/** Parses the health of a server from its INFO. */
 export function healthOf(info: string): RedisHealth {
   const read = (name: string) => new RegExp(`^${name}:(\\S+)`, 'm').exec(info)?.[1];
   const failed = ['aof_last_write_status', 'aof_last_bgrewrite_status', 'rdb_last_bgsave_status'].some(

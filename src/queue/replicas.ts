@@ -4,15 +4,15 @@ import type { Redis } from './ioredis.ts';
 import { markOf } from './lanes.ts';
 import { type Exec, isCluster, type RedisClient, serverOf } from './open-redis.ts';
 
-/** What an acknowledgement waits for beside the disk of the primary. */
+/** Replication that an acknowledgement waits for, in addition to the disk of the primary. */
 export interface Replication {
-  /** Replicas that have to hold what was added. */
+  /** Number of replicas that must hold what was added. */
   replicas: number;
-  /** A client of the producer's own: whoever waits keeps all others of a connection waiting. */
+  /** Opens a client for the producer alone, because a waiting command blocks all others on its connection. */
   open(): RedisClient;
 }
 
-/** What was added may be lost with its primary: it is stored there, and too few replicas have said that they hold it. */
+/** The primary stored the add, but too few replicas confirmed it. It may be lost with its primary. */
 export class TooFewReplicas extends Error {
   override name = 'TooFewReplicas';
   constructor(found: number, wanted: number, where: 'memory' | 'disk' = 'memory') {
@@ -22,50 +22,51 @@ export class TooFewReplicas extends Error {
   }
 }
 
-/** Part of the time of an add that replicas have; the rest is for the add itself. */
+/** Share of an add's timeout that is reserved for replicas; the rest is for the add itself. */
 const SHARE_OF_TIMEOUT = 0.5;
 
-/** Milliseconds for replicas to catch up before anything is added again. */
+/** Milliseconds for replicas to catch up before the next add. */
 const PROBE_MS = 50;
 
-/** Milliseconds between two questions whether replicas confirm their disks, while they do not. */
+/** Milliseconds between two probes for disk confirmations while replicas do not confirm them. */
 const ASK_DISKS_MS = 10_000;
 
-/** Adds in a row without the confirmation of enough disks after which disks do not count for a while. */
+/** Adds in a row without enough disk confirmations after which disks are no longer required for a while. */
 const MAX_MISSED = 3;
 
 /**
- * Lets adds be answered only once so many replicas hold them. `WAIT` goes behind `EXEC` in the same pipeline: it asks
- * for what its own connection wrote, and does not wait inside of a transaction.
+ * Delays the answer to an add until enough replicas hold it. `WAIT` follows `EXEC` in the same pipeline, because it
+ * covers the writes of its own connection and does not wait inside a transaction.
  *
  * `WAIT` counts memory, and `WAITAOF` (Redis 7.2, Valkey) counts disks. Replicas without an append-only file, or with
- * `appendfsync everysec`, do not confirm in time under load. So disks count from an add that enough of them confirm at once, until
- * three adds in a row are confirmed by memory alone: those fail, and later ones are not refused for disks that cannot keep up.
+ * `appendfsync everysec`, do not confirm in time under load. Disk confirmations are therefore required from the first
+ * add that enough disks confirm at once, until three adds in a row are confirmed by memory alone: those three fail,
+ * and later adds are not refused for disks that cannot keep up.
  *
- * @param redis which nobody else writes to
- * @param timeout milliseconds of a whole add
+ * @param redis a client that only this producer writes to
+ * @param timeout milliseconds for a whole add
  */
 export function waitForReplicas(
   redis: RedisClient,
   { replicas, timeout, shard }: { replicas: number; timeout: number; shard: number },
 ) {
   let isBehind = false;
-  /** Undefined: the server was not asked yet whether it has the command. */
+  /** Undefined until the server was asked whether it has the command. */
   let hasWaitAof: boolean | undefined;
   let disksCount = false;
   let askedAt = Number.NEGATIVE_INFINITY;
   let missed = 0;
 
-  /** Milliseconds for `WAITAOF` behind the next add; undefined: it is not sent. */
+  /** Milliseconds for the `WAITAOF` after the next add; undefined if it is not sent. */
   function timeForDisks(): number | undefined {
     if (!hasWaitAof) return undefined;
     if (disksCount) return Math.ceil(timeout * SHARE_OF_TIMEOUT);
     return performance.now() - askedAt < ASK_DISKS_MS ? undefined : PROBE_MS;
   }
 
-  /** @param answer of `WAITAOF`: servers and replicas, by their disks */
+  /** @param answer to `WAITAOF`: the number of servers and of replicas with the add on disk */
   function noteDisks([error, counts]: [Error | null, unknown]): void {
-    // After a failover the new primary may be older.
+    // After a failover the new primary may run an older version.
     if (error) {
       hasWaitAof = /unknown command/i.test(error.message) ? false : hasWaitAof;
       disksCount &&= hasWaitAof === true;
@@ -76,7 +77,10 @@ export function waitForReplicas(
     judgeDisks(Number((counts as unknown[])[1]));
   }
 
-  /** @param held number of replicas that have the last add on disk; @throws {TooFewReplicas} if disks count and too few have */
+  /**
+   * @param held number of replicas that have the last add on disk
+   * @throws {TooFewReplicas} if disks are required and too few have it
+   */
   function judgeDisks(held: number): void {
     askedAt = performance.now();
     if (held >= replicas) {
@@ -91,7 +95,7 @@ export function waitForReplicas(
   }
 
   async function execAndWait(multi: ChainableCommander, send: Exec): ReturnType<Exec> {
-    // The first call of a transaction puts EXEC into the pipeline, the second one sends all of it.
+    // The first call of a transaction puts EXEC into the pipeline, the second one sends the whole pipeline.
     void send.call(multi);
     multi.call('WAIT', replicas, Math.ceil(timeout * SHARE_OF_TIMEOUT));
     const disks = timeForDisks();
@@ -112,11 +116,11 @@ export function waitForReplicas(
   }
 
   return {
-    /** @returns what sends a transaction, and waits for replicas */
+    /** @returns a function that sends a transaction and waits for replicas */
     replicated(multi: ChainableCommander): Exec {
       const send: Exec = Object.getPrototypeOf(multi).exec;
       let isAgain = false;
-      // What lost its server is sent once more as it is: by this very function.
+      // After a lost connection, ioredis calls this function again to send the pipeline unchanged.
       return () => {
         if (isAgain) return send.call(multi);
         isAgain = true;
@@ -125,8 +129,8 @@ export function waitForReplicas(
     },
 
     /**
-     * After an add that too few replicas took, nothing is added before they have caught up. Who was answered 503 asks
-     * again, and each time the same would be stored anew.
+     * Refuses to add after an add that too few replicas confirmed, until they have caught up. Clients repeat a
+     * request after a 503, and each attempt would store the same objects again.
      * @throws {TooFewReplicas}
      */
     async caughtUp(): Promise<void> {
@@ -144,7 +148,10 @@ export function waitForReplicas(
   };
 }
 
-/** Returns undefined while the server does not answer. A user who may not ask is treated as if the server had no such command. */
+/**
+ * Returns undefined while the server does not answer. If the user may not run the query, the command counts as
+ * missing.
+ */
 async function knowsWaitAof(server: Redis): Promise<boolean | undefined> {
   try {
     const [found] = (await server.call('COMMAND', 'INFO', 'WAITAOF')) as unknown[];
@@ -154,23 +161,24 @@ async function knowsWaitAof(server: Redis): Promise<boolean | undefined> {
   }
 }
 
-/** Whether a server says that another one has the slot, or will have. What was to be added is not stored. */
+/** Whether a server reports that another server has the slot, or will have it. The add was not stored. */
 const isElsewhere = (error: unknown): boolean =>
   /^(MOVED|ASK|TRYAGAIN)\b/.test((error as Error | undefined)?.message ?? '');
 
-/** Asks anew who serves which slot. A pipeline with WAIT in it is not led elsewhere by ioredis. */
+/** Refreshes the slot map. ioredis does not redirect a pipeline that contains WAIT. */
 function lookForSlots(redis: RedisClient): Promise<void> {
   return isCluster(redis)
     ? new Promise((resolve) => redis.refreshSlotsCache(() => resolve()))
     : Promise.resolve();
 }
 
-/** Milliseconds before an add is tried again whose lanes another server has, or will have in a moment. */
+/** Milliseconds before an add is retried whose lanes are moving or have moved to another server. */
 const ELSEWHERE_MS = 20;
 
 /**
- * Adds where the lanes are by now: what is added again under the same ids is stored once.
- * @param timeout milliseconds after which what the last try threw is thrown
+ * Retries an add until it reaches the server that has the lanes now. Entries added twice under the same ids are
+ * stored once.
+ * @param timeout milliseconds after which the error of the last attempt is thrown
  */
 export async function addWhereTheLanesAre(
   redis: RedisClient,

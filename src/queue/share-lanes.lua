@@ -1,23 +1,23 @@
 --[[
-  One heartbeat of a worker, and what follows from it: which lanes are its own now. Every worker computes the same even
-  shares; two shares differ by one lane at most. It is atomic, so that no lane is given twice, and returns early while
-  nothing has changed.
+  Records the heartbeat of a worker and returns the lanes that it owns now. Every worker computes the same even shares,
+  which differ by at most one lane. The script is atomic, so that a lane never has two owners, and returns early if the
+  assignment has not changed.
 
-  KEYS[1]  workers: sorted set of their ids, with `-` in front of one that leaves, by the millisecond at which each expires
-  KEYS[2]  lanes: hash of the id that each lane belongs to, with `-` in front while it is to be given back
-  KEYS[3]  later: hash of lanes that wait for workers of a later release, as `<version> <millisecond of its end>`
+  KEYS[1]  workers: sorted set of worker ids by the millisecond at which each expires; prefix `-` while it leaves
+  KEYS[2]  lanes: hash of lane to owner id, with the prefix `-` while the owner must give the lane back
+  KEYS[3]  later: hash of lanes that wait for workers of a later release, as `<version> <millisecond at which it ends>`
   KEYS[4]  version: grows with every change
   ARGV[1]  id of the worker
-  ARGV[2]  milliseconds after which it expires
+  ARGV[2]  milliseconds after which the worker expires
   ARGV[3]  number of lanes
-  ARGV[4]  version that it knows
-  ARGV[5]  latest version of envelopes that it reads
-  ARGV[6]  `leaves`: it is to have no lane any more
-  ARGV[7]  lanes that it has open or is closing, with commas before, between and behind
+  ARGV[4]  version of the worker's last answer
+  ARGV[5]  latest version of envelopes that the worker reads
+  ARGV[6]  `leaves` if the worker must give back all lanes
+  ARGV[7]  lanes that the worker has open or is closing, with a comma before and after each
 
-  Returns the version and then the lanes of the worker, with `-` in front of those that somebody who is gone had a moment
-  ago; nothing: what it knows still holds. While a lane has no living owner the version is empty, so that the worker's next
-  heartbeat shares the lanes again instead of returning early
+  Returns the version and then the worker's lanes. A lane just taken from a worker that no longer lives has the prefix
+  `-`. An empty answer means that the last answer still holds. While a lane has no living owner, the version is
+  empty, so that the worker's next heartbeat computes the shares again instead of returning early.
 ]]
 local id, lease, lanes = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local leaves = ARGV[6] == 'leaves'
@@ -30,7 +30,7 @@ local version = redis.call('GET', KEYS[4])
 local is_calm = was_there and version == ARGV[4]
   and redis.call('ZCOUNT', KEYS[1], '-inf', now) == 0
   and redis.call('EXISTS', KEYS[3]) == 0
--- Each write waits for the disk: most heartbeats make none.
+-- A write waits for the disk, so most heartbeats do not write.
 if is_calm and tonumber(was_there) - now > 0.7 * lease then return {} end
 if leaves then redis.call('ZREM', KEYS[1], id) end
 redis.call('ZADD', KEYS[1], now + lease, self)
@@ -49,7 +49,7 @@ for _, name in ipairs(redis.call('ZRANGE', KEYS[1], 0, -1)) do
   end
 end
 
--- Lanes that wait for a later release count for nobody's share while they do.
+-- While a lane waits for a later release, it does not count in any worker's share.
 local later, shared = {}, lanes
 local waits = redis.call('HGETALL', KEYS[3])
 for at = 1, #waits, 2 do
@@ -74,7 +74,7 @@ local function set(lane, value)
   changed = true
 end
 
--- One that the worker does not have open, since it never heard of it, is nothing to wait for.
+-- A lane that the worker has not opened (it did not receive the assignment) is free at once.
 local function give(lane)
   if is_open(lane) then
     set(lane, '-' .. id)
@@ -104,7 +104,7 @@ for lane = 0, lanes - 1 do
       if leaves then give(lane) else own[lane] = true end
     end
     if later[lane] then
-      -- Its turn is not counted.
+      -- The lane waits for a later release and does not count.
     elseif closes or not counts[who] then
       coming = coming + 1
     else
@@ -123,7 +123,7 @@ if not leaves then
   for name, count in pairs(counts) do
     if name ~= id then
       lacking = lacking + math.max(0, least - count)
-      -- What others have too much of they give by themselves.
+      -- Workers with too many lanes give the surplus back at their next heartbeat.
       coming = coming + math.max(0, count - most)
     end
   end
@@ -136,7 +136,7 @@ if not leaves then
       left = left - 1
     end
   end
-  -- One that has been away, or whose Redis has forgotten all, first asks for no more than it had: so do the others.
+  -- After an absence of the worker, or a loss of Redis, each worker first takes back only the lanes that it has open.
   for _, lane in ipairs(free) do if is_open(lane) then try(lane) end end
   if was_there or ARGV[7] == ',' then
     for _, lane in ipairs(free) do if not is_open(lane) then try(lane) end end

@@ -2,18 +2,18 @@ import type { Envelope } from '../jobs/envelope.ts';
 import { inSpan, tracing } from '../platform/tracing.ts';
 import type { LaneEntry } from './lanes.ts';
 
-/** Requests that one span is linked to; one transaction may hold objects of thousands. */
+/** Maximum number of linked requests per span; one transaction may hold objects of thousands of requests. */
 export const MOST_LINKS = 128;
 
-/** What BullMQ keeps them in, as OpenTelemetry's messaging conventions want to know. */
+/** The messaging system, an attribute of OpenTelemetry's messaging conventions. */
 const system = { 'messaging.system': 'bullmq' };
 
-/** Spans of requests, as `traceparent`, each once, and how many requests there are. */
+/** Collects the distinct `traceparent` values of the requests, and counts the requests. */
 function tracedRequests(envelopes: Iterable<Envelope | undefined>): { links: string[]; requests: number } {
   const links = new Set<string>();
   let requests = 0;
   for (const envelope of envelopes) {
-    // Whatever a lane held: an envelope of another release may have a shape of its own.
+    // Envelopes of another release may have a different form.
     if (!Array.isArray(envelope?.requests)) continue;
     requests += envelope.requests.length;
     for (const request of envelope.requests) {
@@ -25,15 +25,15 @@ function tracedRequests(envelopes: Iterable<Envelope | undefined>): { links: str
 }
 
 /**
- * Adds entries to their lanes, as a PRODUCER span if a traced request is among them. It is part of the first one's trace,
- * and linked to the others: they share one durable write.
+ * Adds entries to their lanes, in a PRODUCER span if a traced request is among them. The span is part of the first
+ * request's trace and is linked to the other requests, because they share one durable write.
  */
 export function traceFlush<Added>(entries: LaneEntry[], add: () => Promise<Added>): Promise<Added> {
   const sdk = tracing;
   if (!sdk) return add();
   const { links, requests } = tracedRequests(entries.map(({ envelope }) => envelope));
   const [parent, ...others] = links;
-  // Who began this flush may be another request than those in it.
+  // Outside of any span: the request that started this flush may not be in it.
   if (parent === undefined) return sdk.within(undefined, add);
   const span = sdk.begin('send lanes', { kind: 'PRODUCER', parent, links: others });
   if (!span.isRecording()) return sdk.within(undefined, add);
@@ -49,18 +49,18 @@ export function traceFlush<Added>(entries: LaneEntry[], add: () => Promise<Added
   return inSpan(sdk, span, add);
 }
 
-/** Envelopes that a worker has in hand. */
+/** An envelope that a worker processes. */
 interface InHand {
   lane: number;
   envelope: Envelope;
 }
 
 /**
- * Applies envelopes in one transaction, as a CONSUMER span: the beginning of a trace, linked to the requests in it. It is
- * sampled where the first of them was; of others the sampler decides.
+ * Applies envelopes in one transaction, in a CONSUMER span that starts a trace and is linked to the traces of their
+ * requests. It is sampled if the first request was sampled; without traced requests the sampler decides.
  *
- * @param describe what is to be said of the result
- * @returns the ids by which a line of the log names the span, beside the result
+ * @param describe returns the attributes for a result
+ * @returns the result, and the ids with which log lines name the span
  */
 export async function traceTransaction<Result>(
   deliveries: InHand[],
@@ -91,7 +91,7 @@ export async function traceTransaction<Result>(
   return { result, ids };
 }
 
-/** The lane, where it is one. */
+/** The name of the lane, if all entries have the same one. */
 function destination(lanes: number[]): Record<string, string> {
   const [first] = lanes;
   return lanes.every((lane) => lane === first) ? { 'messaging.destination.name': `lane-${first}` } : {};

@@ -3,7 +3,7 @@ import type { Redis } from './ioredis.ts';
 import { type Layout, prefixOf } from './lanes.ts';
 import { type RedisClient, serverOfShard } from './open-redis.ts';
 
-/** Keys that one command reads, and keys that a search reads at most. */
+/** Keys per command, and the maximum number of keys per search. */
 const KEYS_AT_ONCE = 1000;
 const MOST_KEYS = 200_000;
 
@@ -15,8 +15,8 @@ const SORTED = ['completed', 'failed', 'delayed', 'prioritized', 'waiting-childr
 const JOB = /^(.*:lane-\d+):([^:]+)$/;
 
 /**
- * Finds jobs in Redis that are in no list of their lane. No worker is ever handed such a job. They are the result of
- * damage: Redis removes and adds a job and its place in a list in one step.
+ * Finds jobs in Redis that are in no list of their lane. Such a job is never handed to a worker. It is the result of
+ * damage: Redis adds or removes a job and its list entry in one step.
  *
  * @returns keys of the jobs
  */
@@ -53,7 +53,7 @@ async function readJobKeys(server: Redis, shard: number): Promise<string[]> {
   return keys;
 }
 
-/** Of these jobs, those that exist and are in no list. */
+/** Filters the jobs that exist and are in no list. */
 async function withoutPlace(server: Redis, keys: string[]): Promise<string[]> {
   if (keys.length === 0) return [];
   const queues = new Set(keys.map((key) => JOB.exec(key)![1]!));

@@ -4,22 +4,21 @@ import type { Log } from '../platform/log.ts';
 import { openQueue, type QueueAccess } from './bullmq-queues.ts';
 import { QueueUnavailable } from './lanes.ts';
 
-/** When an integration is to run. */
+/** The schedule of an integration. */
 export interface SyncSchedule {
-  /** Of the integration. */
+  /** Id of the integration. */
   id: string;
   /** A cron expression of five fields, in UTC. */
   pattern: string;
 }
 
-/** Nothing is kept of a job that has ended: another may come under the same id, and the tables know more. */
+/** Finished jobs are removed: another job may use the same id, and the tables have the details. */
 const FORGOTTEN = { attempts: 1, removeOnComplete: true, removeOnFail: true } as const;
 
 /**
- * The queue of sync runs and the schedulers of integrations, for those who fill it. Whatever is asked twice is done
- * once.
+ * Opens the queue of sync runs and the schedulers of integrations for producers. Every operation is idempotent.
  *
- * @param timeout milliseconds, after which any of these gives up with QueueUnavailable
+ * @param timeout milliseconds after which an operation fails with QueueUnavailable
  */
 export function createSyncQueue(connection: QueueAccess, timeout: number) {
   const queue = openQueue<SyncJobData | ScheduledJobData>(connection, SYNC_QUEUE);
@@ -33,7 +32,7 @@ export function createSyncQueue(connection: QueueAccess, timeout: number) {
     }
   }
 
-  /** Every scheduler that there is. */
+  /** Lists all schedulers. */
   const scheduled = (): Promise<SyncSchedule[]> =>
     patient(async () => {
       const schedulers = await queue.getJobSchedulers(0, -1, true);
@@ -41,8 +40,8 @@ export function createSyncQueue(connection: QueueAccess, timeout: number) {
     });
 
   /**
-   * Makes the integration's scheduler, or changes it. One that has the pattern already is left alone: made anew it
-   * would forget a run that is due and was not taken yet.
+   * Creates or updates the integration's scheduler. A scheduler that has the pattern already is not replaced, because
+   * that would drop a run that is due but not taken yet.
    */
   const schedule = ({ id, pattern }: SyncSchedule): Promise<void> =>
     patient(async () => {
@@ -63,15 +62,15 @@ export function createSyncQueue(connection: QueueAccess, timeout: number) {
     schedule,
     unschedule,
 
-    /** Says that a run waits; of one whose job is there nothing happens. */
+    /** Enqueues a run. Does nothing if its job exists already. */
     add: (runId: string): Promise<void> =>
       patient(async () => {
         await queue.add(syncJobs.sync, { job_id: runId }, { jobId: runId, ...FORGOTTEN });
       }),
 
     /**
-     * Makes the schedulers those of `wanted`, and no others.
-     * @returns how many were made, changed or taken away, and of which integrations there was none
+     * Creates, updates and removes schedulers so that they match `wanted`.
+     * @returns the number of changes, and the ids of integrations that had no scheduler
      */
     async follow(wanted: readonly SyncSchedule[]): Promise<{ changed: number; made: string[] }> {
       const found = new Map((await scheduled()).map(({ id, pattern }) => [id, pattern]));
@@ -89,10 +88,7 @@ export function createSyncQueue(connection: QueueAccess, timeout: number) {
 
 export type SyncQueue = ReturnType<typeof createSyncQueue>;
 
-/**
- * Tells the sync processes of a run that has begun. Never rejects: the run stands in its table, where they find it by
- * themselves within seconds.
- */
+/** Notifies the sync processes of a new run. Never rejects: they find the run in its table within seconds anyway. */
 export function createAnnouncer({ add }: Pick<SyncQueue, 'add'>, log: Log) {
   return function announceRun(runId: string): Promise<void> {
     return add(runId).catch((error) => {

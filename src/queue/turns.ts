@@ -1,34 +1,36 @@
 import type { LaneEntry } from './lanes.ts';
 import type { Packable } from './pack.ts';
 
-/** What waits for a flush, and how much of one it is. */
+/** An item that waits for a flush, with its size. */
 interface InLine {
-  /** Whose it is: a workspace. */
+  /** The workspace. */
   owner: string;
   count: number;
   bytes: number;
 }
 
-/** Most of a flush, unless the first that waits is more. */
+/** Maximum size of a flush, unless its first item is larger. */
 interface FlushLimits {
   objects: number;
   bytes: number;
 }
 
 /**
- * Units that one workspace gets in each flush while others send as well: some milliseconds of the queue's time, and of a
- * worker's. A unit is an object or 1,024 bytes of JSON text, whichever is more.
+ * Units that a workspace gets in each flush while other workspaces send as well: some milliseconds of the queue's
+ * time and of a worker's time. A unit is an object or 1,024 bytes of JSON text, whichever is more.
  */
 const SHARE = 500;
 const BYTES_PER_UNIT = 1024;
 
 /**
- * Milliseconds for which another workspace that has sent something counts as one that sends, and at a worker one of which
- * something was found to wait.
+ * Milliseconds for which a workspace counts as active after it has sent something. In a worker: after something of it
+ * was seen waiting.
  */
 export const NEIGHBOURS_MS = 10_000;
 
-/** Notes which workspaces send, to tell whether one sends alone or others have sent something in the last 10 s. */
+/**
+ * Records which workspaces send, to detect whether one sends alone or others have sent something in the last 10 s.
+ */
 export class Neighbours {
   readonly #clock: () => number;
   #last: string | undefined;
@@ -48,21 +50,21 @@ export class Neighbours {
   }
 }
 
-/** What one workspace has waiting for a flush, in the order in which it was sent. */
+/** The items of one workspace that wait for a flush, in the order in which they were sent. */
 interface Line<Item> {
   items: Item[];
-  /** Units that it may still take, saved while its first item was larger than its share. */
+  /** Units that the workspace may still take, saved while its first item was larger than its share. */
   credit: number;
 }
 
 /**
- * The share of a flush: deficit round robin over the workspaces that wait for one. Each flush gives every workspace that
- * waits a share. A workspace whose next request is larger saves its shares until they are enough. A workspace that sends
+ * Shares flushes by deficit round robin among the workspaces that wait. Each flush gives every waiting workspace a
+ * share. A workspace whose next request is larger saves its shares until they are enough. A workspace that sends
  * alone gets whole flushes.
  */
 export class FlushTurns<Item extends InLine> {
   readonly #neighbours: Pick<Neighbours, 'areThere'>;
-  /** In the order of their turns. */
+  /** Waiting items by workspace, in the order of the turns. */
   readonly #lines = new Map<string, Line<Item>>();
 
   constructor(neighbours: Pick<Neighbours, 'areThere'>) {
@@ -75,12 +77,12 @@ export class FlushTurns<Item extends InLine> {
     else this.#lines.set(item.owner, { items: [item], credit: 0 });
   }
 
-  /** Takes the next flush: empty only if nothing waits. */
+  /** Takes the items of the next flush. The result is empty only if the line is empty. */
   take(limits: FlushLimits): Item[] {
     const share = this.#neighbours.areThere() ? SHARE : Number.POSITIVE_INFINITY;
     const taken: Item[] = [];
     let [objects, bytes] = [0, 0];
-    // In each pass every line saves a share, so that some line has enough for its first item in the end.
+    // In each pass every workspace saves a share, so that eventually one has enough for its first item.
     while (taken.length === 0 && this.#lines.size > 0) {
       for (const [owner, line] of [...this.#lines]) {
         let credit = line.credit + share;
@@ -111,7 +113,7 @@ export class FlushTurns<Item extends InLine> {
     return taken;
   }
 
-  /** Takes everything that waits. */
+  /** Takes all waiting items. */
   takeAll(): Item[] {
     const all = [...this.#lines.values()].flatMap(({ items }) => items);
     this.#lines.clear();
@@ -123,9 +125,9 @@ export class FlushTurns<Item extends InLine> {
   }
 }
 
-/** A request that waits for a flush, or what waits in envelopes of its own. */
+/** A request that waits for a flush, or envelopes that are packed already. */
 export interface WaitingRequest extends InLine, Partial<Omit<Packable, 'bytes' | 'apart' | 'alone'>> {
-  /** Those envelopes; else there are `request` and `objects`. */
+  /** The packed envelopes; if absent, `request` and `objects` are set. */
   entries?: LaneEntry[];
   /** Its response waits until the objects have taken effect. */
   isAwaited?: boolean;
@@ -133,17 +135,17 @@ export interface WaitingRequest extends InLine, Partial<Omit<Packable, 'bytes' |
   reject(error: Error): void;
 }
 
-/** What waits to be packed. */
+/** A request that is not packed yet. */
 export type Loose = WaitingRequest & Packable;
 
-/** Objects, and bytes of their JSON text, from which on a workspace has envelopes of its own in a flush. */
+/** A workspace with at least this many objects or bytes of JSON text in a flush gets its own envelopes. */
 const OWN_OBJECTS = 64;
 const OWN_BYTES = 65_536;
 
 /**
- * Prepares a flush for packing. A workspace that has much in a flush with others gets envelopes of its own: in envelopes
- * that they shared, a few objects of the others would be applied in parts. A request whose response waits for its effects
- * gets envelopes that hold no other request.
+ * Prepares a flush for packing. A workspace that has much in a flush with others gets its own envelopes: in shared
+ * envelopes, a few objects of the others would be applied in parts. A request whose response waits for its effects
+ * gets envelopes without other requests.
  */
 export function packablesOf(loose: readonly Loose[]): readonly Packable[] {
   const apart = largeOwners(loose);

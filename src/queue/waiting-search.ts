@@ -4,24 +4,27 @@ import type { LaneStore } from './lane-store.ts';
 import { everyLane, QueueUnavailable } from './lanes.ts';
 import { decodeEnvelope } from './wire.ts';
 
-/** Envelopes that are read at once: one may have 4 MB. */
+/** Envelopes that are read at once: each may have 4 MB. */
 const AT_ONCE = 8;
 
-/** Envelopes of a lane that are counted before one. */
+/** Maximum number of envelopes that are counted before an envelope. */
 export const MOST_COUNTED = 1000;
 
-/** Where an envelope stands in its lane. */
+/** Position of an envelope in its lane. */
 export interface Standing {
-  /** Envelopes before it; undefined: more than are counted, or it has just left. */
+  /** Number of envelopes before it; undefined if there are more than are counted, or if it has just left the lane. */
   ahead: number | undefined;
-  /** The one that the lane works, or will work next. */
+  /** The active envelope of the lane, or else the next one. */
   first: { id: string; timestamp: number } | undefined;
 }
 
-/** Looks for requests in what waits in the lanes or is in work: ids first, then the envelopes of the time in question. */
+/**
+ * Searches for requests in the waiting and active envelopes: first by the ids of the time in question, then in the
+ * data of the envelopes found.
+ */
 export function createWaitingSearch(store: LaneStore, lanes: number, timeout: number) {
   /**
-   * The envelopes with ids of the range that carry objects of the request.
+   * Finds the envelopes with ids of the range that contain objects of the request.
    * @throws {QueueUnavailable}
    */
   async function find(
@@ -52,7 +55,7 @@ export function createWaitingSearch(store: LaneStore, lanes: number, timeout: nu
   }
 
   /**
-   * What stands before an envelope in its lane.
+   * Counts the envelopes before an envelope in its lane.
    * @throws {QueueUnavailable}
    */
   async function standing(lane: number, envelopeId: string): Promise<Standing> {

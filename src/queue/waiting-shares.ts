@@ -3,24 +3,26 @@ import type { EnvelopeRequest } from '../jobs/envelope.ts';
 import type { LaneStore } from './lane-store.ts';
 import { SHARED, tagIn } from './lanes.ts';
 
-/** Envelopes of a shard that are looked at, and the fewest of each lane. */
+/** Envelopes of a shard that are sampled, and the minimum for each lane. */
 const SAMPLED = 256;
 const LEAST_OF_LANE = 16;
 
-/** The part of a sample below which nobody asks whose envelopes they are: so little is within every share. */
+/** Part of a sample below which the workspaces of a group are not looked up: so little is within every share. */
 const SMALL = 1 / 32;
 
-/** Envelopes of one tag that are read to find out whose they are, and bytes of data that one look reads from a lane. */
+/**
+ * Envelopes of one tag that are read to find their workspaces, and bytes of data that one reading takes from a lane.
+ */
 const READ_OF_TAG = 4;
 const READ_BYTES = 262_144;
 
-/** Envelopes whose workspaces are remembered. */
+/** Envelopes whose workspaces are cached. */
 const MOST_KNOWN = 4096;
 
-/** Parts of the objects of an envelope by workspace; together 1. */
+/** Parts of an envelope's objects by workspace; their sum is 1. */
 type Owners = ReadonlyMap<string, number>;
 
-/** A sampled envelope, with the bytes of the envelopes that it stands for. */
+/** A sampled envelope. `weighed` is its share of the bytes of all waiting envelopes in its lane. */
 interface Sampled {
   lane: number;
   id: string;
@@ -28,7 +30,7 @@ interface Sampled {
   weighed: number;
 }
 
-/** The work that waits in a shard, in bytes of the store. */
+/** Waiting work of a shard, in bytes of the store. */
 interface ShardWork {
   bytes: number;
   byWorkspace: ReadonlyMap<string, number>;
@@ -37,10 +39,10 @@ interface ShardWork {
 const NO_WORK: ShardWork = { bytes: 0, byWorkspace: new Map() };
 
 /**
- * Estimates how much of the work that waits in the lanes of a shard each workspace has, in bytes of the store. A look reads
- * the ids and sizes of a few envelopes, spread over each lane. The tags in the ids group them, and a few envelopes of each large
- * group are read once to find the workspaces by their true ids. So all web processes see the same, whichever of them added
- * an envelope, and whatever removed one.
+ * Estimates each workspace's part of the work that waits in the lanes of a shard, in bytes of the store. A reading
+ * takes the ids and sizes of a few envelopes, spread over each lane. The tags in the ids group them, and a few
+ * envelopes of each large group are read once to find the workspaces by their full ids. So all web processes get the
+ * same estimate, whichever of them added an envelope and however envelopes are removed.
  */
 export class WaitingShares {
   readonly #store: Pick<LaneStore, 'layout' | 'sample' | 'read'>;
@@ -51,7 +53,7 @@ export class WaitingShares {
     this.#store = store;
   }
 
-  /** Looks at the lanes of a shard. */
+  /** Samples the lanes of a shard. */
   async look(shard: number): Promise<void> {
     const { lanes } = this.#store.layout;
     const most = Math.max(LEAST_OF_LANE, Math.ceil(SAMPLED / lanes));
@@ -71,7 +73,7 @@ export class WaitingShares {
     delete this.#shards[shard];
   }
 
-  /** The part of the work of a shard that is the workspace's, from 0 to 1. */
+  /** The workspace's part of the work of a shard, from 0 to 1. */
   partOf(workspaceId: string, shard: number): number {
     const { bytes } = this.#work(shard);
     return bytes === 0 ? 0 : this.bytesOf(workspaceId, shard) / bytes;
@@ -100,7 +102,7 @@ export class WaitingShares {
     const byWorkspace = new Map<string, number>();
     for (const group of large) {
       const known = group.filter(({ id }) => this.#owners.has(id));
-      // The group is divided as those are that have been read.
+      // The whole group is divided in proportion to the envelopes that were read.
       const factor = sumOf(group) / sumOf(known);
       for (const { id, weighed } of known)
         for (const [workspaceId, part] of this.#owners.get(id)!)
@@ -109,13 +111,13 @@ export class WaitingShares {
     return { bytes, byWorkspace };
   }
 
-  /** The envelopes of a group that are worth reading: the smallest. */
+  /** The envelopes of a group to read: the smallest ones whose workspaces are not cached. */
   #unknownOf(group: readonly Sampled[]): Sampled[] {
     const unknown = group.filter(({ id }) => !this.#owners.has(id));
     return unknown.toSorted((one, other) => one.bytes - other.bytes).slice(0, READ_OF_TAG);
   }
 
-  /** Reads whose envelopes these are. */
+  /** Reads and caches the workspaces of envelopes. */
   async #learn(envelopes: readonly Sampled[]): Promise<void> {
     const byLane = groupBy(envelopes, ({ lane }) => lane);
     await Promise.all(

@@ -4,50 +4,55 @@ import type { Identifier } from '../profile/identifier.ts';
 import { type Json, JsonText } from '../profile/json.ts';
 
 /**
- * Envelopes as they lie in the lanes. An object of /users/track is a row of values there instead of members with names,
- * which takes two thirds of the bytes and half of the time to be read. Identity operations and subscription states are
- * few, and stand as they are. So does every object that an earlier release wrote.
+ * An envelope as stored in a lane. Objects of /users/track are stored as arrays of values without member names, which
+ * takes two thirds of the bytes and half of the parse time. Identity operations and subscription states are rare and
+ * are stored as plain objects. So are all objects that earlier releases wrote.
  *
- * Codes and places are permanent, and rows only grow: a worker meets what an older edge wrote.
+ * Codes and array positions are permanent, and rows only grow at the end, because a worker also reads what an older
+ * web process wrote.
  */
 export interface WireEnvelope extends Omit<Envelope, 'objects'> {
-  /** Of how it lies in the lane; absent: 1. */
+  /** Version of the stored form; absent: 1. */
   version?: number;
   objects: (AcceptedObject | Row)[];
 }
 
 /**
- * The version that is written. 1: objects with the names of their members; 2: rows. A new form of a row, a new kind of
- * object, whatever a worker of the release before would not apply as it is meant, is a new version. A release writes
- * only what the workers of the release before it read: first one reads it, the next one writes it. So their processes
- * can be replaced in any order, forward and back (test/upgrade/previous.rules.test.ts).
+ * The version that is written. 1: objects with member names; 2: rows. Anything that a worker of the previous release
+ * would not apply as intended needs a new version, for example a new form of a row or a new kind of object. A release
+ * writes only what the workers of the previous release can read: one release reads a new version, and the next
+ * release writes it. Processes can then be replaced in any order, forward and back
+ * (test/upgrade/previous.rules.test.ts).
  */
 export const WRITES = 2;
 
-/** The latest version that is read. */
+/** The latest version that this release reads. */
 export const READS = 2;
 
-/** Of an envelope as it lies in a lane. What names no version is of the first, whatever it is. */
+/** Reads the version of a stored envelope. Without a valid version it is 1. */
 export function versionOf(wire: unknown): number {
   const version = (wire as { version?: unknown } | null | undefined)?.version;
   return Number.isSafeInteger(version) ? (version as number) : 1;
 }
 
-/** Code, id, index, identifier, and what the kind has. What is absent at a row's end is left out; elsewhere it is 0. */
+/**
+ * Code, id, index, identifier, then the members of the kind. Absent values are omitted at the end of a row and are 0
+ * elsewhere.
+ */
 type Row = unknown[];
 
 const CODES = { attributes: 1, events: 2, purchases: 3 } as const;
 
-/** Of an object that makes no new profile. */
+/** Marks an object that must not create a profile. */
 const NO_NEW = 1;
 
 /**
- * Writes the objects of an envelope as rows. What another release may have accepted stands as it is: what is replayed, and
- * what it packed itself.
+ * Writes the objects of an envelope as rows. Replays and envelopes without counts are kept as they are, because
+ * another release may have accepted or packed them.
  */
 export function encodeEnvelope(envelope: Envelope): WireEnvelope {
   const { replay, requests, objects } = envelope;
-  // A fence mark holds nothing that would have a form.
+  // A fence mark has no objects to encode.
   if (objects.length === 0) return envelope;
   if (replay || requests.some(isUncounted)) return envelope;
   return { version: WRITES, ...envelope, objects: objects.map(encodeObject) };
@@ -71,7 +76,7 @@ function encodeObject(object: AcceptedObject): AcceptedObject | Row {
       const { kind, id, index, create, identifier, product_id, currency, price, quantity } = object;
       const { time, app_id = 0, properties } = object;
       const [who, text] = [whoOf(identifier), textOf(properties)];
-      // All at once: an array that grows by one makes room for many.
+      // Build the row in one step: pushing to an array allocates more room than needed.
       const row = [CODES[kind], id, index, who, product_id, currency, price, quantity, time, text, app_id];
       return rowOf(row, create);
     }
@@ -80,10 +85,10 @@ function encodeObject(object: AcceptedObject): AcceptedObject | Row {
   }
 }
 
-/** Member by member: to leave out those that a row has elsewhere takes much longer. */
+/** Copies member by member, which is much faster than omitting the members that a row has elsewhere. */
 function deltaOf(object: AcceptedAttributes): AttributesDelta {
   const { standard, set, change, email_subscribe, push_subscribe, subscription_groups, push_tokens } = object;
-  // What is undefined is not written.
+  // JSON.stringify omits undefined members.
   return {
     standard,
     set,
@@ -101,7 +106,7 @@ function rowOf(row: Row, create: boolean | undefined): Row {
   return row;
 }
 
-/** Most users are named by their external id. */
+/** Most users are identified by their external id, which is stored as a plain string. */
 function whoOf(identifier: Identifier | undefined): string | Identifier | 0 {
   return identifier === undefined ? 0 : 'external_id' in identifier ? identifier.external_id : identifier;
 }
@@ -112,8 +117,8 @@ function textOf(properties: Record<string, Json> | JsonText | undefined): string
 }
 
 /**
- * Reads what a lane held. What is no row that this release knows stays as it is: whoever opens the envelope says what is
- * wrong with it.
+ * Reads a stored envelope. Objects that are not a known row are returned unchanged; the code that opens the envelope
+ * reports the error.
  */
 export function decodeEnvelope(wire: WireEnvelope): Envelope {
   if (!Array.isArray(wire?.objects)) return wire as unknown as Envelope;
@@ -123,7 +128,7 @@ export function decodeEnvelope(wire: WireEnvelope): Envelope {
 
 const decodeObject = (object: unknown) => (Array.isArray(object) ? decodeRow(object) : object);
 
-/** Whether each member has the type that it should have is asked of all objects alike, whoever wrote them. */
+/** Does not check the types of the members: one check validates all objects, whichever release wrote them. */
 function decodeRow(row: Row): unknown {
   const [code, id, index, who] = row;
   const identifier = typeof who === 'string' ? { external_id: who } : memberOf(who);
