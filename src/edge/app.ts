@@ -16,10 +16,10 @@ import type { EdgeServices, Endpoint } from './services.ts';
 import { isUnavailable, whyUnavailable } from './unavailable.ts';
 
 /**
- * The HTTP application: every operation under its method and path, `pages` (documentation, health, metrics)
- * beside them, and JSON answers for all that is neither. A path is one of ours to the letter, or it is none: a rule of
- * a proxy about it cannot be met by another spelling. Only an operation, which wants a key, has one more slash in front
- * of it: so it is called by clients whose base URL ends in one.
+ * Creates the HTTP application: every operation under its method and path, the `pages` (documentation, health,
+ * metrics), and JSON answers for all other paths. Paths must match exactly, so that another spelling cannot bypass a
+ * proxy's rule for a path. Only operations, which require a key, accept one additional slash at the front, because
+ * clients whose base URL ends in a slash send it.
  */
 export function createApp(operations: Operation[], services: EdgeServices, pages: (app: Express) => void) {
   const app = express();
@@ -96,7 +96,7 @@ export function createApp(operations: Operation[], services: EdgeServices, pages
   app.use((error: unknown, request: IncomingMessage, response: ServerResponse, _next: () => void) => {
     if (!response.hasHeader('X-Request-Id')) begin(request, response);
     const { status } = error as { status?: number };
-    // A path that cannot be decoded names nothing.
+    // A path that cannot be decoded matches no route.
     if (status !== undefined && status < 500) return refuse(response, 'notFound');
     if (isUnavailable(error)) return refuse(response, whyUnavailable(error), { 'Retry-After': '1' });
     services.log.error({ err: error, request_id: response.getHeader('X-Request-Id') }, 'unexpected error');
@@ -107,7 +107,7 @@ export function createApp(operations: Operation[], services: EdgeServices, pages
     path,
     pattern: new RegExp(`^${path.replace(/:\w+/g, '[^/]+')}$`),
   }));
-  /** The known path from which an unknown one differs only by a trailing slash. */
+  /** Finds the known path from which an unknown one differs only by a trailing slash. */
   function knownWithoutSlash(sent: string): string | undefined {
     const target = withoutDoubledSlash(sent);
     const other = target.endsWith('/') ? target.slice(0, -1) : `${target}/`;
@@ -115,8 +115,8 @@ export function createApp(operations: Operation[], services: EdgeServices, pages
   }
 
   /**
-   * A request whose method and path are those of an operation, to the letter, needs no router. It goes straight to the
-   * stages, the same that the router would bring it to.
+   * Handles a request. If its method and path match an operation exactly, it skips the router and goes directly to
+   * the same handler.
    */
   return function handle(request: RequestInHand, response: ServerResponse): void {
     const mayBeLong = () =>
@@ -130,7 +130,7 @@ export function createApp(operations: Operation[], services: EdgeServices, pages
       });
       return;
     }
-    // HTTP/1.1 asks for the header and for this answer. Of two, a proxy may have looked at the other one.
+    // HTTP/1.1 requires the header and this answer. If there are two hosts, a proxy may have checked the other one.
     if (!namesOneHost(request)) {
       begin(request, response);
       refuse(response, 'malformedRequest', { Connection: 'close' });
@@ -157,18 +157,18 @@ function withoutDoubledSlash(target: string): string {
   return target.startsWith('//') ? target.slice(1) : target;
 }
 
-/** Asked every few seconds by machines, which look at the answer: they leave no line in the log. */
+/** Monitoring systems request these paths every few seconds and check the answers, so they are not logged. */
 const PROBES = new Set(['/healthz', '/readyz', '/metrics']);
 
-/** What a page leaves for the log line of its request. */
+/** Fields that a page adds to the log line of its request. */
 export interface PageLocals {
   known?: Record<string, unknown>;
 }
 
 /**
- * Begins a request that is no operation's: gives its answer the headers that every answer has, and the log its
- * line when the answer has ended, except for probes. The line names the path only where it is one of ours:
- * any other is the caller's text, and may name a person.
+ * Begins a request without an operation: sets the headers that every answer has, and logs a line when the answer has
+ * ended, except for probes. The line contains the path only if it is a known route: any other path is the caller's
+ * text, and may identify a person.
  */
 function beginOtherRequest(
   request: IncomingMessage,
@@ -178,7 +178,7 @@ function beginOtherRequest(
   const started = performance.now();
   const requestId = newId();
   response.setHeader('X-Request-Id', requestId);
-  // No limit counts what is no operation.
+  // Rate limits count only operations.
   for (const name of ['Limit', 'Remaining', 'Reset']) response.setHeader(`X-RateLimit-${name}`, '');
   response.setHeader('X-Content-Type-Options', 'nosniff');
   const tell = () => {
@@ -190,14 +190,14 @@ function beginOtherRequest(
     const line = requestLine({ request, requestId, milliseconds }, statusCode);
     const { known } = (response as Response<unknown, PageLocals>).locals ?? {};
     const fields = { ...line, method: request.method, ...(path && { path }), ...known };
-    // A link to a preference center that was right is as good as a key.
+    // A valid link to a preference center counts like a key.
     if (known?.workspace_id !== undefined) log[levelOf(statusCode)](fields, 'request');
     else strangers.line(levelOf(statusCode), fields, 'request');
   };
   response.once('close', tracing ? tracing.bind(tell) : tell);
 }
 
-/** Answers a request that has begun with an entry of the catalogue. */
+/** Answers a request that has begun with an error of the catalogue. */
 export function refuse(
   response: ServerResponse,
   refused: ErrorName | { entry: ErrorName; fact: string },
@@ -214,12 +214,12 @@ export function refuse(
   }
 }
 
-/** Clients of SCIM read errors in its own form, whatever it is that is no operation. */
+/** SCIM clients expect errors in SCIM's format, also for paths without an operation. */
 function isScim({ url = '' }: IncomingMessage): boolean {
   return new RegExp(`^${SCIM_ROOT}(?:[/?]|$)`, 'i').test(url);
 }
 
-/** A page that is read: GET and HEAD; any other method is refused with 405 and those two. */
+/** Adds a read-only page with GET and HEAD. Other methods are refused with 405, which lists those two. */
 export function addPage(app: Express, path: string, show: RequestHandler): void {
   app
     .route(path)

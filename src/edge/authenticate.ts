@@ -11,14 +11,14 @@ import { type ApiKey, createKeyCache, toBlockList } from './key-cache.ts';
 const KEY_TOUCH_INTERVAL = 60_000;
 
 /**
- * Who a key is, remembered for `cacheMs`: within that time a revocation, or a blocked external id, takes effect
- * on every edge. When Postgres does not answer, a key that was known stays known for a minute, so that objects
- * can still be accepted into the queue.
+ * Authenticates API keys, which are cached for `cacheMs`: a revocation or a blocked external id takes effect in all
+ * web processes within that time. While Postgres does not answer, a cached key stays valid for a minute, so that
+ * objects can still be accepted into the queue.
  */
 export function createAuthenticator(pool: Pool, cacheMs: number, log: Log) {
   const keyCache = createKeyCache(pool, cacheMs, log);
   let seen = new Map<string, Date>();
-  /** By key and bucket: what each has asked since they were written last. */
+  /** Request counts by key and bucket since the last write. */
   let counted = new Map<string, CountedRequests>();
 
   /** @throws {ApiError} 401 without a valid key, 403 from an address outside the key's allowlist */
@@ -41,7 +41,7 @@ export function createAuthenticator(pool: Pool, cacheMs: number, log: Log) {
     return key;
   }
 
-  /** As `authenticate`, without what is remembered: for a caller who names something that was made just now. */
+  /** Authenticates with a new look-up of the key, for a request with an id that may have just been created. */
   async function renew(
     header: string | undefined,
     address: string | undefined,
@@ -52,7 +52,7 @@ export function createAuthenticator(pool: Pool, cacheMs: number, log: Log) {
     return authenticate(header, address, now);
   }
 
-  /** Counts a request of a key where its limit has counted it. */
+  /** Counts a request of a key, under the bucket that its rate limit used. */
   function count({ id, workspaceId }: ApiKey, bucket: string, isAllowed: boolean): void {
     const name = `${id}${bucket}`;
     let row = counted.get(name);
@@ -74,7 +74,7 @@ export function createAuthenticator(pool: Pool, cacheMs: number, log: Log) {
     counted = new Map();
     await addKeyUsage(pool, [...taken.values()]).catch((error) => {
       log.warn({ err: error }, 'request counts of API keys were not saved; will retry');
-      // As many rows as there are keys and buckets, however long it lasts.
+      // Bounded by the number of keys and buckets, however long the store is unavailable.
       for (const [name, row] of taken) {
         const later = counted.get(name);
         if (!later) counted.set(name, row);
@@ -109,7 +109,7 @@ export function createAuthenticator(pool: Pool, cacheMs: number, log: Log) {
 
 export type Authenticator = ReturnType<typeof createAuthenticator>;
 
-/** The secret of `Bearer <secret>`; the scheme's case does not matter, the secret's does. */
+/** The secret of `Bearer <secret>`. The scheme is case-insensitive, the secret is not. */
 function bearer(header: string | undefined): string | undefined {
   if (!header || header.length > 512) return undefined;
   const space = header.indexOf(' ');
@@ -118,7 +118,7 @@ function bearer(header: string | undefined): string | undefined {
     : undefined;
 }
 
-/** The same sentence for every key that is not valid: it does not say whether the key has existed. */
+/** The error for a missing or malformed header. */
 function keyless(header: string | undefined): ApiError {
   const fact =
     header === undefined
@@ -134,12 +134,12 @@ function notAllowed(address: string | undefined): ApiError {
   return new ApiError('addressNotAllowed', { fact });
 }
 
-/** An IPv4 address that came over an IPv6 socket, as IPv4. */
+/** Converts an IPv4 address that arrived on an IPv6 socket. */
 function plainAddress(address: string): string {
   return address.replace(/^::ffff:(?=\d+\.)/i, '');
 }
 
-/** Whether an address is in an allowlist, if there is one. Who does not show an address is in none. */
+/** Whether an address is in the allowlist, if there is one. An unknown address is in no allowlist. */
 function allows(allowlist: BlockList | undefined, address: string | undefined): boolean {
   if (!allowlist) return true;
   if (address === undefined) return false;
@@ -147,33 +147,36 @@ function allows(allowlist: BlockList | undefined, address: string | undefined): 
   return allowlist.check(plain, isIPv6(plain) ? 'ipv6' : 'ipv4');
 }
 
-/** How exactly the last use of a token is known, in ms. */
+/** Minimum milliseconds between two writes of a token's last use. */
 const TOKEN_TOUCH_INTERVAL = 60_000;
 
-/** Whom a SCIM token stands for. `workspaceId` is that of no workspace: limits are counted under the company. */
+/** The company of a SCIM token. `workspaceId` is the company's id, under which its limits are counted. */
 export interface ScimKey extends ApiKey {
   companyId: string;
 }
 
-/** RFC 7644 §2: a refusal says how to come in. */
+/** RFC 7644 §2: a refusal names the authentication scheme. */
 const refused = (reason?: string) =>
   new ApiError('scimUnauthorized', {
     ...(reason !== undefined && { suffix: reason }),
     headers: { 'WWW-Authenticate': 'Bearer' },
   });
 
-/** Why a token that is valid, from an allowed address, does not open. */
+/** Why a valid token from an allowed address is refused. */
 const OTHER_ORIGIN = "the token is valid, but 'X-Request-Origin' is not the origin that it was issued for";
 
 const SCIM_PERMISSION: ReadonlySet<string> = new Set(['scim']);
 const NONE: ReadonlySet<string> = new Set();
 
 /**
- * Who a SCIM token is. Looked up at every request, of which a company has some thousand a day: a revocation
- * takes effect at once.
+ * Authenticates SCIM tokens. A token is looked up at every request, some thousand a day per company, so that a
+ * revocation takes effect at once.
  */
 export function createScimAuthenticator(pool: Pool, log: Log) {
-  /** Tokens whose last use is being noted: of a burst one request does it, and no other waits for its row. */
+  /**
+   * Tokens whose last use is being written. In a burst, one request writes it, and the others do not wait for the
+   * row.
+   */
   const noting = new Set<string>();
 
   async function note(id: string, at: Date): Promise<void> {
@@ -185,7 +188,7 @@ export function createScimAuthenticator(pool: Pool, log: Log) {
 
   return {
     /**
-     * @throws {ApiError} 401 without a valid token, with another `X-Request-Origin` than the token's, and from an
+     * @throws {ApiError} 401 without a valid token, with another `X-Request-Origin` than the token's, or from an
      * address outside its allowlist
      */
     async authenticate(

@@ -10,10 +10,10 @@ import { findSyntaxError } from './json-position.ts';
 import { SMALL_BODY } from './reading.ts';
 import { type BodyRules, hasBody, type RequestInHand, receive, tooLarge } from './request.ts';
 
-/** Milliseconds of work in a row; then others get their turn. */
+/** Milliseconds of continuous work before other requests get a turn. */
 const SLICE = 10;
 
-/** To be awaited between two steps of work that may be long. */
+/** Returns a function to await between two steps of work that may take long. */
 export function createSlices(): () => Promise<void> | undefined {
   let from = performance.now();
   return () => {
@@ -28,16 +28,16 @@ export function createSlices(): () => Promise<void> | undefined {
 }
 
 /**
- * Parses a body object by object, and lets others have their turn in between. An object that must not be parsed is
- * an `Unread` in its place, which whoever judges it refuses by its rule.
+ * Parses a body object by object, and yields to other requests in between. An object that must not be parsed is
+ * replaced by an `Unread`, which validation refuses by its rule.
  *
  * @param pieces the objects of the body, in their order
- * @throws {SyntaxError} when it is no JSON
+ * @throws {SyntaxError} if it is not JSON
  */
 export async function parsePieces(raw: Buffer, pieces: Piece[]): Promise<Json> {
   const yieldIfLong = createSlices();
   const values: Json[] = [];
-  /** The body with the number of each object in its place; no other object is left there. */
+  /** The body with each object replaced by its number, the only objects left in the text. */
   const rest: string[] = [];
   let from = 0;
   for (const { start, end, rule } of pieces) {
@@ -62,32 +62,32 @@ export async function parsePieces(raw: Buffer, pieces: Piece[]): Promise<Json> {
   );
 }
 
-/** Two bodies that differ in what is not read differ. */
+/** Two bodies that differ only in an unparsed object must still differ. */
 function digestOf(bytes: Uint8Array): string {
   return createHash('sha256').update(bytes).digest('base64');
 }
 
-/** Not `br`: the Brotli decoder of many releases of Node writes where it must not (CVE-2026-111497). */
+/** Not `br`: the Brotli decoder of many releases of Node has an out-of-bounds write (CVE-2026-111497). */
 const unpackGzip = promisify(gunzip);
 /** `x-gzip` is an old name of gzip (RFC 9110, section 8.4.1.3). */
 const decoders = { gzip: unpackGzip, 'x-gzip': unpackGzip, deflate: promisify(inflate) } as const;
 
-/** What unpacking takes at most, in bodies: what has come out already, and that as one piece. */
+/** Memory of unpacking in multiples of the limit: the output chunks, and their copy in one piece. */
 const UNPACKING = 2;
 
-/** Bytes that one decoder takes while it works, about. */
+/** Approximate bytes that one decoder takes while it works. */
 const DECODER = 49_152;
 
 /**
- * `application/json`, `application/scim+json` and similar types. Parameters have no effect: JSON has none, and its text is
- * always UTF-8 (RFC 8259, sections 8.1 and 11).
+ * `application/json`, `application/scim+json` and similar types. Parameters have no effect: JSON has none, and its
+ * text is always UTF-8 (RFC 8259, sections 8.1 and 11).
  */
 const JSON_TYPE = /^application\/(?:[\w.-]+\+)?json\s*(?:;.*)?$/i;
 
-/** The types that passed, so that the usual one costs a look-up. Bounded: only the accepted ones enter. */
+/** Types that were accepted before, so that the usual one costs a look-up. Bounded at 100 entries. */
 const accepted = new Set(['application/json']);
 
-/** @throws {ApiError} 415 unless the request says that it carries JSON */
+/** @throws {ApiError} 415 unless the Content-Type is JSON */
 export function requireJson(request: IncomingMessage): void {
   const type = request.headers['content-type'];
   if (type !== undefined && accepted.has(type)) return;
@@ -96,7 +96,7 @@ export function requireJson(request: IncomingMessage): void {
   if (accepted.size < 100) accepted.add(type);
 }
 
-/** Characters of a header's value that are repeated in an answer. */
+/** Maximum characters of a header's value that are repeated in an answer. */
 const MAX_SHOWN = 100;
 
 /** Names the header, its value and the supported values. */
@@ -119,8 +119,8 @@ function malformed(text: string): ApiError {
 /**
  * Reads and parses a JSON object. An empty body is an empty object.
  *
- * @throws {ApiError} 400 malformed or too complex, 408 incomplete, 413 over the limit, 415 an encoding that we do not
- *   read, 503 no room for a large one
+ * @throws {ApiError} 400 malformed or too complex, 408 incomplete, 413 over the limit, 415 unsupported encoding, 503
+ * no room for a large body
  */
 export async function readJsonObject(
   request: RequestInHand,
@@ -130,7 +130,7 @@ export async function readJsonObject(
   if (raw.length === 0) return {};
   // Invalid UTF-8 would silently become replacement characters.
   if (!isUtf8(raw)) throw new ApiError('malformedBody', { suffix: 'the body is not UTF-8' });
-  // A byte order mark is no JSON, but some editors leave one.
+  // A byte order mark is not valid JSON, but some editors write one.
   const text = raw[0] === 0xef && raw[1] === 0xbb ? raw.subarray(3) : raw;
   const outline = rules.byObject ? outlineOf(text) : isTooComplex(text) ? 'too complex' : 'whole';
   if (outline === 'too complex') throw new ApiError('bodyTooComplex');
@@ -149,8 +149,8 @@ export async function readJsonObject(
 /**
  * Reads a body, and unpacks it.
  *
- * @throws {ApiError} 400 cannot be unpacked, 408 incomplete, 413 over the limit, 415 an encoding that we do not read,
- *   503 no room for a large one
+ * @throws {ApiError} 400 cannot be unpacked, 408 incomplete, 413 over the limit, 415 unsupported encoding, 503 no
+ * room for a large body
  */
 export async function readBody(request: RequestInHand, rules: BodyRules): Promise<Buffer> {
   const { limit, reading } = rules;
@@ -178,13 +178,13 @@ function decoderOf(encoding: string | undefined): Decode | undefined {
   return decoders[encoding as keyof typeof decoders];
 }
 
-/** A body as it was sent, and what unpacks it. */
+/** A body as sent, and its decoder. */
 interface Packed {
   raw: Buffer;
   decode: Decode;
 }
 
-/** How much comes out is known when it is out: a little is tried first, and thrown away where there is more. */
+/** Unpacks a body. Its size is not known before, so a small output is tried first, and discarded if there is more. */
 async function unpack(packed: Packed, request: RequestInHand, rules: BodyRules): Promise<Buffer> {
   const { limit, reading } = rules;
   const bound = reading.holds(request) ? limit : Math.min(limit, SMALL_BODY);
@@ -199,13 +199,13 @@ async function unpack(packed: Packed, request: RequestInHand, rules: BodyRules):
   return unpack(packed, request, rules);
 }
 
-/** Bytes up to which no structure takes long: the usual body is not looked through. */
+/** Bytes up to which any structure parses quickly. The usual body is not scanned. */
 const HARMLESS = 16_384;
 
 /**
- * What the largest body that fits every other rule stays far below. To parse 4 MB takes 20 ms. Of nothing but `[` it
- * takes 500 ms, of nothing but `{}` or of keys that are all different 100 to 200 ms. In that time nobody else is
- * served.
+ * Limits of a body's structure. The largest body that fits every other rule stays far below them. Parsing 4 MB
+ * usually takes 20 ms, but 500 ms if it consists of `[` only, and 100 to 200 ms if it consists of `{}` or of keys
+ * that are all different. The process cannot serve other requests during that time.
  */
 export const MOST = { depth: 1000, containers: 200_000, keys: 80_000, keysOfOne: 10_000 };
 
@@ -214,8 +214,8 @@ const [QUOTE, BACKSLASH, COLON, OPEN, CLOSE, OPEN_LIST, CLOSE_LIST] = [
 ];
 
 /**
- * Whether JSON text is built such that parsing it would hold the process up. Looks at each byte once and remembers a
- * number per level; whether it is JSON at all is the parser's affair.
+ * Whether parsing this JSON text would block the process for too long. Scans each byte once and keeps a number per
+ * level. Does not check the syntax; the parser does.
  */
 export function isTooComplex(text: Uint8Array): boolean {
   if (text.length <= HARMLESS) return false;
@@ -239,26 +239,26 @@ export function isTooComplex(text: Uint8Array): boolean {
   return false;
 }
 
-/** What one object of a request may have at most; far above what the rules of any kind of object allow. */
+/** Limits for one object of a request, far above the rules for any kind of object. */
 const MOST_OF_OBJECT = { depth: MOST.depth, containers: 50_000, keys: 20_000 };
 
-/** Bytes of text at a place of the body. */
+/** A range of bytes in the body. */
 interface Piece {
   start: number;
   end: number;
-  /** The rule that its structure breaks: it is not to be parsed. */
+  /** The rule that its structure breaks; it must not be parsed. */
   rule: string | undefined;
 }
 
 /**
- * How a body of arrays of objects can be parsed without holding anybody up: `whole`, or object by object, or not at
- * all. An object is what stands in an array that is a member of the body, or is such a member itself. Looks at each
- * byte once; whether it is JSON at all is the parser's affair.
+ * Determines how a body of arrays of objects can be parsed without blocking others: whole, object by object, or not
+ * at all. An object is an element of an array that is a member of the body, or is itself such a member. Scans each
+ * byte once. Does not check the syntax; the parser does.
  */
 export function outlineOf(text: Uint8Array): 'whole' | 'too complex' | 'malformed' | Piece[] {
   if (text.length <= HARMLESS) return 'whole';
   const pieces: Piece[] = [];
-  /** The first two levels: what is open there. */
+  /** The opening bytes of the first two levels. */
   const open = [0, 0, 0];
   let depth = 0;
   const around = { containers: 0, keys: 0 };

@@ -26,22 +26,22 @@ import { type Answer, answerOf, type Known } from './reply.ts';
 import { aboutRequest, type RequestInHand } from './request.ts';
 import type { EdgeServices } from './services.ts';
 
-/** A request whose operation may be carried out. */
+/** A request whose operation may be executed. */
 export interface Admitted {
   request: RequestInHand;
   requestId: string;
-  /** Whom it came from, as IP allowlists see it; nothing where the proxies do not say. */
+  /** Address of the client, as IP allowlists use it; undefined if the proxies do not report it. */
   address: string | undefined;
   caller: Caller;
   body: Record<string, Json>;
   query: Record<string, Json>;
   params: Record<string, string>;
-  /** Of a request that has an `Idempotency-Key`. */
+  /** Set if the request has an `Idempotency-Key`. */
   idempotencyKey: Key | undefined;
   known: Known;
 }
 
-/** Puts the objects of an operation into the queue; the answer waits for the disk. */
+/** Adds the objects of an operation to the queue. The answer waits until they are on disk. */
 export async function answerQueued(
   operation: QueuedOperation,
   admitted: Admitted,
@@ -94,8 +94,8 @@ function makePlan(
 }
 
 /**
- * Plans with the subscription groups that the edge remembers. When the request names one that it does not know, plans
- * again with those of the store, since the group may have been made a second ago.
+ * Plans a request with the cached subscription groups. If it contains an unknown group id, plans again with the
+ * groups in the store, because the group may have been created a second ago.
  */
 export function planWithGroups(
   operation: QueuedOperation,
@@ -107,10 +107,10 @@ export function planWithGroups(
   return planned instanceof Promise ? planned.then(settle) : settle(planned);
 }
 
-/** What came of planning, and the ids that it asked for of groups which the edge does not know. */
+/** The result of planning, and the group ids that were not in the cache. */
 type Planned = { missed: string[] } & ({ plan: Plan } | { refusal: unknown });
 
-/** Plans with the groups that the edge remembers. */
+/** Plans with the cached groups. */
 function planNoting(
   operation: QueuedOperation,
   { caller, body }: Pick<Admitted, 'caller' | 'body'>,
@@ -134,7 +134,9 @@ function planNoting(
   }
 }
 
-/** The plan that was made, unless a group was missed that the store knows by now. @throws why there is none */
+/**
+ * Returns the plan, or plans again if a missing group is now in the store. @throws the refusal if there is no plan
+ */
 function planOf(
   operation: QueuedOperation,
   asked: Pick<Admitted, 'caller' | 'body'>,
@@ -153,7 +155,7 @@ function planOrThrow(planned: Planned): Plan {
   return planned.plan;
 }
 
-/** @returns nothing where the store knows no group of those that were missed */
+/** @returns undefined if the store has none of the missing groups */
 async function planAgain(
   operation: QueuedOperation,
   { caller, body }: Pick<Admitted, 'caller' | 'body'>,
@@ -165,7 +167,7 @@ async function planAgain(
   return planIn(operation, withGroups(caller, renewed), body);
 }
 
-/** Of a queued operation, whose caller has an API key. */
+/** The caller of a queued operation with other groups. It always has an API key. */
 function withGroups(
   { workspaceId, requestId, now, isBlocked }: Caller,
   { hasGroup, channelOf }: Pick<Caller, 'hasGroup' | 'channelOf'>,
@@ -173,7 +175,10 @@ function withGroups(
   return { workspaceId, requestId, now, hasGroup, channelOf, isBlocked };
 }
 
-/** Step by step, where the operation has steps: a large request holds nobody up. One of a step is planned at once. */
+/**
+ * Plans step by step if the operation supports it, so that a large request does not block others. A plan with a
+ * single step is returned synchronously.
+ */
 function planIn(
   operation: QueuedOperation,
   caller: Caller,
@@ -197,11 +202,14 @@ async function planOn(steps: Generator<void, Plan>): Promise<Plan> {
 interface Stored {
   operation: QueuedOperation;
   plan: Plan;
-  /** Of the envelopes that hold its objects. */
+  /** Ids of the envelopes that hold its objects. */
   envelopeIds(): string[];
 }
 
-/** The answer when the objects are on disk; some wait until these have taken effect, or say how they ended. */
+/**
+ * Answers when the objects are on disk. Some operations wait until the objects have taken effect, or report their
+ * outcomes.
+ */
 async function answerAfterEffects(
   { operation: { readBackWithin }, plan, envelopeIds }: Stored,
   { effects, resources }: EdgeServices,
@@ -217,7 +225,7 @@ async function answerAfterEffects(
   return { ...answer, reply: plan.replyOf(ended.errors), rejected };
 }
 
-/** Never rejects: the objects are stored, and a caller who met an error would send them again. */
+/** Never rejects: the objects are stored, and a client that got an error would send them again. */
 async function readBack(
   read: NonNullable<Plan['readBack']>,
   resources: Resources,
@@ -229,7 +237,7 @@ async function readBack(
   }
 }
 
-/** Objects that were accepted and that the workers have refused since, with the texts of the reply. */
+/** Accepted objects that the workers have refused, with the texts of the reply. */
 function refusedByWorkers({ objects }: Plan, errors: ReadonlyMap<string, string>): Rejection[] {
   return objects.flatMap((object) => {
     const error = errors.get(object.id);
@@ -239,7 +247,7 @@ function refusedByWorkers({ objects }: Plan, errors: ReadonlyMap<string, string>
   });
 }
 
-/** Carries out an operation that reads or changes the store while its caller waits. */
+/** Executes an operation that reads or changes the store while its caller waits. */
 export async function answerDirect(
   operation: DirectOperation,
   admitted: Admitted,
@@ -259,7 +267,9 @@ export async function answerDirect(
   return idempotentAnswer(idempotency.perform(idempotencyKey, directAttempt(requestId, handle)), requestId);
 }
 
-/** Reads, and makes the text of the answer while it has its turn: both take memory of the process. */
+/**
+ * Reads and serializes the answer. A large answer does both in its turn of the semaphore, because both use memory.
+ */
 function answerRead(
   { isLarge }: DirectOperation,
   { companyId, workspaceId }: Caller,
@@ -280,8 +290,8 @@ function answerRead(
 }
 
 /**
- * Bytes of the JSON text of a request's accepted objects, about: the length of its body, which costs a look at
- * a header. A compressed body, or one without a length, says nothing of them, and they are measured.
+ * Approximate bytes of the JSON text of a request's accepted objects: the length of its body, from its header. If the
+ * body is compressed or has no length, the objects are measured.
  */
 function bytesOf({ headers }: IncomingMessage, objects: AcceptedObject[]): number {
   if (headers['content-length'] !== undefined && headers['content-encoding'] === undefined) {

@@ -11,25 +11,25 @@ import { within } from '../platform/lifecycle.ts';
 import { type Log, messageOf } from '../platform/log.ts';
 import { backOff, rest } from '../platform/poll.ts';
 
-/** Headers of one connection, which end with it (RFC 9110 §7.6.1), and those that the next one makes anew. */
+/** Headers that apply to one connection only (RFC 9110 §7.6.1), and headers that the next connection sets itself. */
 const OF_THE_CONNECTION = new Set([
   ...['connection', 'keep-alive', 'proxy-connection', 'proxy-authenticate', 'proxy-authorization'],
   ...['te', 'trailer', 'transfer-encoding', 'upgrade', 'expect', 'host', 'content-length'],
 ]);
 
-/** Bytes of an answer that is compared; a longer one is of no operation that changes users. */
+/** Maximum bytes of an answer that is compared. No operation that changes users has a longer answer. */
 const MOST_ANSWER_BYTES = 1_048_576;
 
-/** Milliseconds for which a copy is tried, and for which a stop waits for those under way. */
+/** Milliseconds for which a copy is retried, and for which a stop waits for running copies. */
 const COPY_MS = 60_000;
 const FAREWELL_MS = 1000;
 const FIRST_RETRY_MS = 50;
 const LONGEST_RETRY_MS = 2000;
 
-/** Of a message that a difference is told with. */
+/** Maximum characters of a logged message or path. */
 const MOST_CHARACTERS = 200;
 
-/** How a request ended here, beside there. */
+/** The result of a request here, compared with the upstream. */
 export type Outcome =
   | 'same'
   | 'late'
@@ -43,26 +43,26 @@ export type Outcome =
 
 export type Headers = Record<string, string | string[]>;
 
-/** An answer, whole. */
+/** A complete answer. */
 export interface Received {
   status: number;
   headers: IncomingHttpHeaders;
   body: Buffer;
 }
 
-/** A request whose body is there, to be sent twice. */
+/** A request with its complete body, which is sent twice. */
 export interface Copied {
   request: IncomingMessage;
   operation: CopiedOperation;
   body: Buffer;
-  /** Its client was answered before it had taken effect. */
+  /** The client was answered before the copy had taken effect. */
   isLate?: boolean;
 }
 
 interface CopyOptions {
-  /** Of the door for copies, on the loopback address. */
+  /** Port of the server for copies, on the loopback address. */
   port: number;
-  /** Of bodies that wait for an answer. */
+  /** Maximum bytes of bodies that wait for an answer. */
   mostBytes: number;
   registry: Registry;
   log: Log;
@@ -78,8 +78,8 @@ export function addProxyMetric(registry: Registry): Counter<'operation' | 'outco
 }
 
 /**
- * Carries out here what the upstream has taken, and says where the two have judged it differently. A copy has an
- * Idempotency-Key: it takes effect once, however often it is sent.
+ * Executes requests here that the upstream has accepted, and logs where the results differ. A copy has an
+ * Idempotency-Key, so it takes effect once, even if it is sent several times.
  */
 export function createCopies({ port, mostBytes, registry, log }: CopyOptions) {
   const outcomes = addProxyMetric(registry);
@@ -89,7 +89,10 @@ export function createCopies({ port, mostBytes, registry, log }: CopyOptions) {
   const underWay = new Set<Promise<void>>();
   let held = 0;
 
-  /** `done` resolves when it has taken effect, or will not; never rejects. `isLate`: its client has not waited for it. */
+  /**
+   * Starts a copy. `done` resolves when it has taken effect or has failed for good; it never rejects. Call `isLate`
+   * if the client has not waited for it.
+   */
   function keep(copied: Copied, there: Received): { done: Promise<void>; isLate(): void } {
     const copy = { ...copied, isLate: false };
     const done = copyOf(copy, there);
@@ -145,7 +148,10 @@ export function createCopies({ port, mostBytes, registry, log }: CopyOptions) {
     });
   }
 
-  /** Counts how a copy ended, and says where the two differ: neither holds what a client sent but in the messages. */
+  /**
+   * Counts the result of a copy, and logs differences. The log lines contain content from the client only in the
+   * messages.
+   */
   function tell(
     { operation, isLate = false }: Copied,
     there: Received,
@@ -167,7 +173,7 @@ export function createCopies({ port, mostBytes, registry, log }: CopyOptions) {
     else log.warn(line, 'upstream and copy returned different results for a request');
   }
 
-  /** The upstream has taken what may change users, and nothing was carried out here. */
+  /** Logs a request that the upstream accepted and that may change users, but that was not executed here. */
   function tellNotCopied(method: string, path: string, status: number): void {
     count('other', 'not_copied');
     log.warn(
@@ -203,7 +209,7 @@ function outcomeOf(
   return theirs.errors === ours!.errors ? 'same' : 'errors_differ';
 }
 
-/** Headers that go on from one end to the other. */
+/** Filters the headers that pass through a proxy. */
 export function endToEnd(headers: IncomingHttpHeaders, length?: number): Headers {
   const named = new Set((headers.connection ?? '').split(',').map((name) => name.trim().toLowerCase()));
   const kept: Headers = {};
@@ -214,7 +220,7 @@ export function endToEnd(headers: IncomingHttpHeaders, length?: number): Headers
   return kept;
 }
 
-/** What a proxy adds: allowlists of keys see the client, and links have the scheme by which it came. */
+/** Headers that a proxy adds, so that IP allowlists see the client, and links use the client's scheme. */
 export function forwardedBy({ headers, socket }: IncomingMessage): Headers {
   const { 'x-forwarded-for': addresses, 'x-forwarded-proto': schemes } = headers;
   const join = (...entries: unknown[]) => entries.flat().filter(Boolean).join(', ');
@@ -224,7 +230,7 @@ export function forwardedBy({ headers, socket }: IncomingMessage): Headers {
   };
 }
 
-/** @returns nothing for one that is longer; the rest of it is left where it is */
+/** @returns undefined if the body is longer; the rest of it is not read */
 export async function readAll(
   request: IncomingMessage,
   mostBytes: number,
@@ -251,7 +257,7 @@ export async function received(answer: IncomingMessage): Promise<Received> {
   return { status: answer.statusCode!, headers: answer.headers, body };
 }
 
-/** What an answer says of the objects; one that is packed or no JSON says nothing. */
+/** Reads the errors in an answer. A compressed answer or one that is not JSON counts as having no errors. */
 function saidBy({ body, status }: Received): { errors: number; message?: string } {
   try {
     const { errors, message } = JSON.parse(body.toString('utf8'));
@@ -263,10 +269,10 @@ function saidBy({ body, status }: Received): { errors: number; message?: string 
   }
 }
 
-/** What is carried out here of a request that the upstream has taken. */
+/** The operation that is executed here for a request that the upstream has accepted. */
 export interface CopiedOperation {
-  /** For the metric and the log. */
+  /** Id in the metric and the log. */
   id: string;
-  /** The path that it has here. */
+  /** Path of the operation here. */
   path: string;
 }

@@ -9,7 +9,9 @@ import { type DocumentOptions, PublicDocument } from './public-documents.ts';
 import { PublicLimit } from './public-limit.ts';
 import type { Responses } from './responses.ts';
 
-/** Nothing comes from anywhere but this server. No rule asks for https: TLS is the proxy's affair. */
+/**
+ * Pages may only load content from this server. There is no rule for https, because the proxy is responsible for TLS.
+ */
 const securityHeaders = helmet({
   contentSecurityPolicy: {
     useDefaults: false,
@@ -17,7 +19,7 @@ const securityHeaders = helmet({
       defaultSrc: ["'none'"],
       scriptSrc: ["'self'"],
       styleSrc: ["'self'"],
-      // The icon of a page is an empty one.
+      // The icon of a page is an empty `data:` URL.
       imgSrc: ["'self'", 'data:'],
       connectSrc: ["'self'"],
       baseUri: ["'none'"],
@@ -28,13 +30,13 @@ const securityHeaders = helmet({
   strictTransportSecurity: false,
 });
 
-/** Their path has their version. */
+/** Assets have their version in the path. */
 const FOR_EVER = 'public, max-age=31536000, immutable';
 
-/** Asked for again each time, and answered with 304 while it is the same. */
+/** Clients revalidate each time, and get a 304 if the document has not changed. */
 const ASK_AGAIN = 'no-cache';
 
-/** A search takes milliseconds of the processor, as much as ten other pages. */
+/** Tokens for a search, which takes milliseconds of processor time, as much as ten other pages. */
 const SEARCH_COST = 10;
 
 const types: Record<string, string> = {
@@ -52,8 +54,9 @@ interface DocsServices {
 }
 
 /**
- * Adds /openapi.json and /docs: guides, the reference, and a search over both. They are loaded with the first request.
- * Callers have no key, so a token bucket by address limits them, and each document is serialized and compressed once.
+ * Adds /openapi.json and /docs: guides, the reference, and a search over both. They are loaded with the first
+ * request. Callers have no key, so a token bucket by address limits them, and each document is serialized and
+ * compressed once.
  */
 export function addDocsPages(
   app: Express,
@@ -70,8 +73,8 @@ export function addDocsPages(
   }
 
   /**
-   * @param name of the document: several paths may be escaped forms of one
-   * @param make makes the document when it is asked for first; undefined: there is no such document
+   * @param nameOf returns the name of the document: several paths may be escaped forms of one name
+   * @param make creates the document at its first request; undefined if there is no such document
    */
   function shows(
     nameOf: (request: Request) => string,
@@ -108,7 +111,7 @@ export function addDocsPages(
     ),
   );
 
-  // Whoever opens the address of the service in a browser is told where to look.
+  // Points visitors who open the address of the service in a browser to the documentation.
   app.get('/', (_request, response) => refuse(response, 'nothingHere'));
 
   const open = openOnce(async (): Promise<Site> => {

@@ -1,16 +1,16 @@
 import { createRequestSemaphore } from './load-shedding.ts';
 
-/** Downloads at once: each has an open file and a buffer. */
+/** Concurrent downloads: each has an open file and a buffer. */
 const SLOTS = { atOnce: 16, atOnceOfOne: 8, mostWaiting: 64, mostWaitingOfOne: 32, patience: 1500 };
 
-/** Bytes per second from which on a download is left alone: it is over soon. */
+/** Bytes per second from which on a download is never cut, because it ends soon. */
 const FAST = 1_048_576;
 
 /** A download in progress. */
 export interface Download {
   /** Bytes that the receiver has taken. */
   taken(): number;
-  /** Breaks it off. */
+  /** Aborts it. */
   cut(): void;
 }
 
@@ -20,8 +20,8 @@ interface Running extends Download {
 }
 
 /**
- * The slots of downloads. A workspace may use half of them. If another one has to wait, the share of each falls: the
- * slowest download of a workspace that has more than its share is cut.
+ * Assigns slots to downloads. A workspace may use half of them. If another workspace has to wait, the share of each
+ * falls: the slowest download of a workspace with more than its share is cut.
  */
 export class DownloadSlots {
   readonly #semaphore = createRequestSemaphore(SLOTS);

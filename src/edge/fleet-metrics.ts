@@ -15,17 +15,17 @@ import { readPartitionSizes } from '../store/partitions.ts';
 import { listProcesses, SILENT_SECONDS, unworkedLanes } from '../store/processes.ts';
 import { readSyncState } from '../store/sync-lists.ts';
 
-/** Milliseconds that whoever asks for the numbers waits for all of their sources. */
+/** Milliseconds that a scrape waits for all sources together. */
 const PATIENCE_MS = 1000;
 
-/** Milliseconds for which what takes the store some work is shown again as it was. */
+/** Milliseconds for which values that are expensive to read are cached. */
 const SIZES_MS = 60_000;
 
-/** Tables and partitions that are shown: the largest, and the last months of all partitioned tables. */
+/** Maximum number of shown tables (the largest) and partitions (the last months of all partitioned tables). */
 const MOST_TABLES = 30;
 const MOST_PARTITIONS = 24;
 
-/** Reads and shows what belongs together, within so many milliseconds; 0: it is absent. Never rejects. */
+/** Reads and sets a group of gauges within this many milliseconds; with 0 they are absent. Never rejects. */
 type Part = (patience: number) => Promise<void>;
 
 export interface FleetSources {
@@ -33,21 +33,22 @@ export interface FleetSources {
   connection: QueueConnection;
   depth: Depth;
   oldest: Pick<Oldest, 'ages' | 'standstill'>;
-  /** Of all shards. */
+  /** Number of lanes in all shards. */
   lanes: number;
-  /** DATA_DIR. */
+  /** The setting DATA_DIR. */
   dataDir: string;
 }
 
 /**
- * The numbers of the whole installation, read from the queue and the store when somebody asks. Every web process shows
- * the same, so that they are gauges, to be read by `max` and never summed up. What cannot be read in time is absent.
+ * Adds metrics of the whole installation, which are read from the queue and the store at each scrape. Every web
+ * process shows the same values, so they are gauges: aggregate them with `max`, not `sum`. Values that cannot be read
+ * in time are absent.
  */
 export function addFleetMetrics(registry: Registry, sources: FleetSources): { refresh(): Promise<void> } {
   const { pool, depth, oldest } = sources;
   const parts: Part[] = [];
 
-  /** A gauge with labels, read together with others; when they cannot be read all of them are absent. */
+  /** Creates a gauge with labels. Gauges that are read together are absent together if the reading fails. */
   function gauge<Label extends string>(name: string, help: string, ...labelNames: Label[]) {
     return new Gauge<Label>({ name, help, labelNames, registers: [registry] });
   }
@@ -59,7 +60,7 @@ export function addFleetMetrics(registry: Registry, sources: FleetSources): { re
   ): void {
     let asking: Promise<Value> | undefined;
     parts.push(async (patience) => {
-      // What is away may answer as late as when it is back: it is asked once until then.
+      // A source that is unavailable may answer only after it recovers, so there is one pending query at a time.
       if (patience > 0)
         asking ??= ask().finally(() => {
           asking = undefined;
@@ -70,7 +71,7 @@ export function addFleetMetrics(registry: Registry, sources: FleetSources): { re
     });
   }
 
-  /** One after the other: requests need the connections to Postgres. */
+  /** Reads one part after the other, because requests need the connections to Postgres. */
   async function refresh(): Promise<void> {
     const end = performance.now() + PATIENCE_MS;
     for (const part of parts) await part(Math.max(0, end - performance.now()));
@@ -239,7 +240,7 @@ export function addFleetMetrics(registry: Registry, sources: FleetSources): { re
   const surroundings = createSurroundings(sources);
   read([lag, lagBytes, persistence], () => Promise.all([readReplication(pool), surroundings.redis()]), show);
   function show([postgres, redis]: [Awaited<ReturnType<typeof readReplication>>, RedisState]): void {
-    // A replica that has replayed everything and is sent nothing has no lag.
+    // A replica that has replayed all data has no lag, even if no data is being sent.
     if (postgres.replicas > 0 && postgres.lagBytes !== null) {
       lag.set({ store: 'postgres' }, postgres.lagSeconds ?? 0);
       lagBytes.set({ store: 'postgres' }, postgres.lagBytes);
@@ -306,7 +307,7 @@ async function readSizes(pool: Pool) {
   return [tables, await readPartitionSizes(pool, MOST_PARTITIONS)] as const;
 }
 
-/** What was read is given again for so many milliseconds. */
+/** Caches a value for this many milliseconds. */
 function remembered<Value>(milliseconds: number, ask: () => Promise<Value>): () => Promise<Value> {
   let last: { at: number; value: Value } | undefined;
   return async () => {

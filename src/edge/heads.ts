@@ -8,74 +8,75 @@ import type { StrangersLog } from '../platform/log.ts';
 import type { ResponseOrder } from '../platform/response-order.ts';
 import { hasBody, type RequestInHand } from './request.ts';
 
-/** Bytes of the longest that is not such a list, as in Node by itself. */
+/** Maximum bytes of a head without a long list in its query; the default of Node. */
 const ORDINARY = 16_384;
 
-/** Header fields of a request from which on it is refused. Node drops those above `maxHeadersCount` silently. */
+/** A request with more header fields is refused. Node silently drops fields above `maxHeadersCount`. */
 export const MAX_HEADERS = 1000;
 
-/** Milliseconds between two looks at what has come: at rest, and while connections or heads arrive. */
+/** Milliseconds between two checks of received bytes: normally, and while connections or heads arrive. */
 const LOOK = { atRest: 100, busy: 20 };
 
 /**
- * Connections up to which a look now and then is enough: of more, a process that stood still could read all their heads
- * before the next look. Each chunk of theirs is counted as it is read, which costs a call for each.
+ * Number of connections up to which periodic checks suffice. With more, a process that was blocked could read all
+ * their heads before the next check. Their chunks are then counted as they are read, which costs a call for each.
  */
 const FEW_CONNECTIONS = 500;
 
 /**
- * Connections, of many, that are read from in one turn of the event loop: the new ones, and those whose head has not ended.
- * What they send waits in the kernel until then, and what is too much has been cut off before the next come.
+ * Connections, if there are many, that are read from in one turn of the event loop: new ones, and those with an
+ * incomplete head. Until then their data waits in the kernel, and excess connections are closed before the next ones
+ * are read.
  */
 const READ_IN_A_TURN = 32;
 
 /**
- * Bytes of buffers in the process from which on such a turn waits for the garbage collector, so many milliseconds at
- * most, while heads are many. What was read of those that are cut off is memory until then. Bodies are no reason to
- * wait.
+ * Bytes of buffers in the process above which such a turn waits for the garbage collector, at most so many
+ * milliseconds, while there are many heads. Data of closed connections occupies memory until it is collected. Bodies
+ * are not a reason to wait.
  */
 const UNCOLLECTED = 64 * 1024 * 1024;
 const COLLECTING = { look: 5, most: 50 };
 
-/** Connections that are answered at a time before they are cut off. */
+/** Maximum number of connections that get an answer at the same time before they are closed. */
 const MOST_FAREWELLS = 50;
 
-/** Milliseconds of silence after which nothing is left of a head: Node has cut it off by then. */
+/** Milliseconds of silence after which a head is no longer counted: Node has closed the connection by then. */
 const SILENCE = 15_000;
 
 interface Connection {
-  /** Bytes of the requests that have come whole. */
+  /** Bytes of the requests that have been received completely. */
   whole: number;
-  /** Requests whose bodies are on their way. */
+  /** Number of requests whose bodies are arriving. */
   bodies: number;
   /** Whether each chunk is counted as it is read. */
   isCounted: boolean;
-  /** At the last look. */
+  /** Bytes read at the last check. */
   read: number;
-  /** When that changed, and when the head that is on its way began; epoch milliseconds. */
+  /** When `read` changed, and when the arriving head began; epoch milliseconds. */
   changedAt: number;
   since: number;
 }
 
-/** Ends a connection with 503; for `answerBrokenRequests`. */
+/** Error code that makes `answerBrokenRequests` close a connection with 503. */
 const HEAD_SHED = 'PENSTOCK_HEAD_SHED';
 
 /**
- * Bounds what heads of requests take together. Those on their way nobody but Node sees, which keeps them for 10 s. The
- * others are the long ones that are being answered. Past it those that began first are cut off: an honest head comes at
- * once.
+ * Bounds the memory of all request heads together. Arriving heads are only visible to Node, which keeps them for 10
+ * s. The rest are long heads of requests that are being answered. Above the bound, the heads that began first are
+ * dropped, because a legitimate head arrives at once.
  */
 export function createHeads(mostBytes: number) {
   const connections = new Map<Socket, Connection>();
   let held = 0;
-  /** Bytes of heads at the last look, and what may have come to it since. */
+  /** Bytes of heads at the last check, plus what may have arrived since. */
   let seen = 0;
 
   function watch(server: Server): Service {
     server.maxHeadersCount = MAX_HEADERS;
     let isBusy = false;
     let farewells = 0;
-    /** Connections that are not read from before their turn. */
+    /** Connections that wait for their turn to be read. */
     const unread: Socket[] = [];
     let waited = 0;
     server.on('connection', (socket: Socket) => {
@@ -94,7 +95,7 @@ export function createHeads(mostBytes: number) {
         readInTurn(socket);
       }
     });
-    /** Heads on their way. */
+    /** Whether arriving heads use more than an eighth of the bound. */
     function areMany(): boolean {
       return seen > mostBytes / 8;
     }
@@ -112,7 +113,7 @@ export function createHeads(mostBytes: number) {
       for (const socket of unread.splice(0, READ_IN_A_TURN)) socket.resume();
       if (unread.length > 0) setImmediate(readOn);
     }
-    // No poller: it looks more often while much is on its way.
+    // Not a poller, because the interval is shorter while much is arriving.
     let timer = setTimeout(lookAgain, LOOK.atRest).unref();
     function lookAgain(): void {
       look();
@@ -129,14 +130,17 @@ export function createHeads(mostBytes: number) {
         else socket.destroy();
       }
     }
-    /** What it sends until it is gone is read as well; so only a few at a time are answered. */
+    /**
+     * Answers and closes a connection. Data that it sends until it is closed is still read, so only a few are
+     * answered at a time.
+     */
     function bidFarewell(socket: Socket): void {
       farewells++;
       socket.once('close', () => farewells--);
       server.emit('clientError', Object.assign(new Error('head shed'), { code: HEAD_SHED }), socket);
       socket.destroySoon();
     }
-    /** From here on, this connection; and all the others, when it is the first of too many. */
+    /** Counts the chunks of this connection, and of all others if it is the first above the limit. */
     function countAll(socket: Socket): void {
       if (connections.size === FEW_CONNECTIONS + 1) for (const one of connections.keys()) count(one);
       else count(socket);
@@ -149,14 +153,14 @@ export function createHeads(mostBytes: number) {
         if (connection.bodies > 0) return;
         seen += chunk.length;
         if (seen > mostBytes) look();
-        // The parser has had it before. What it has no use for yet is a head that goes on.
+        // The parser has processed the chunk already. Bytes beyond complete requests belong to an unfinished head.
         if (socket.bytesRead > connection.whole && !socket.destroyed) readInTurn(socket);
       });
     }
     return { name: 'request heads', stop: async () => clearTimeout(timer) };
   }
 
-  /** How much there is of heads, and the connections that have to go. */
+  /** Sums the bytes of heads, and finds the connections to close. */
   function arrived(now: number): { sum: number; excess: Socket[] } {
     let sum = held;
     const arriving: { socket: Socket; bytes: number; since: number }[] = [];
@@ -164,7 +168,7 @@ export function createHeads(mostBytes: number) {
       const { bytesRead } = socket;
       if (bytesRead !== connection.read) Object.assign(connection, { read: bytesRead, changedAt: now });
       else if (now - connection.changedAt > SILENCE && connection.bodies === 0) connection.whole = bytesRead;
-      // Behind an answer that closes its connection all is thrown away.
+      // After an answer that closes its connection, all further data is discarded.
       const isHead = connection.bodies === 0 && !socket.writableEnded;
       const bytes = isHead ? bytesRead - connection.whole : 0;
       if (bytes <= 0) connection.since = 0;
@@ -176,7 +180,7 @@ export function createHeads(mostBytes: number) {
     }
     if (sum <= mostBytes) return { sum, excess: [] };
     arriving.sort((one, other) => one.since - other.since);
-    // Down to a part of it, so that a flood costs a look for each such part and not for each chunk.
+    // Reduce to a fraction of the bound, so that a burst costs one check per fraction and not one per chunk.
     const last = arriving.findIndex(({ bytes }) => {
       sum -= bytes;
       return sum <= 0.75 * mostBytes;
@@ -186,10 +190,10 @@ export function createHeads(mostBytes: number) {
   }
 
   /**
-   * Counts the head of a request that has come.
+   * Counts the head of a received request.
    *
-   * @param mayBeLong whether its operation takes a list in its query
-   * @returns why it is refused, if it is
+   * @param mayBeLong whether the operation takes a list in its query
+   * @returns the error if the request is refused
    */
   function admit(
     request: IncomingMessage,
@@ -218,7 +222,7 @@ export function createHeads(mostBytes: number) {
 
 export type Heads = ReturnType<typeof createHeads>;
 
-/** What follows a request on its connection belongs to the next one. */
+/** Bytes after a request belong to the next request on its connection. */
 function follow(connection: Connection, request: IncomingMessage, bytes: number): void {
   const { socket } = request;
   const end = connection.whole + bytes;
@@ -236,20 +240,20 @@ function follow(connection: Connection, request: IncomingMessage, bytes: number)
   });
 }
 
-/** Node's codes of what never became a request; any other is malformed. */
+/** Errors by Node's code for input that never became a request; any other code means malformed. */
 const entries: Record<string, ErrorName> = {
   ERR_HTTP_REQUEST_TIMEOUT: 'bodyTooSlow',
   HPE_HEADER_OVERFLOW: 'headersTooLarge',
   [HEAD_SHED]: 'tooManyHeaderBytes',
 };
 
-/** Milliseconds in which a client may read such an answer and close its side. */
+/** Milliseconds for a client to read such an answer and to close its side. */
 const FAREWELL = 1000;
 
 /**
- * Answers what is no HTTP, or takes too long to come, and closes its connection. The answer is JSON, with a request id
- * and a line in the log, as of every other request. Node alone would send a bare status line. A request that an
- * operation has in hand already keeps its id, and its line is the operation's.
+ * Answers input that is not HTTP or arrives too slowly, and closes its connection. The answer is JSON with a request
+ * id, and it is logged, like that of any other request. Node alone would send a bare status line. A request that an
+ * operation is processing keeps its id, and the operation logs it.
  */
 export function answerBrokenRequests(
   server: Server,
@@ -258,14 +262,14 @@ export function answerBrokenRequests(
 ): void {
   type HttpSocket = Socket & { _httpMessage?: ServerResponse<RequestInHand> };
   server.on('clientError', (error: NodeJS.ErrnoException, socket: HttpSocket) => {
-    // What breaks off behind complete requests must not cost these their answers.
+    // A broken request must not cost earlier complete requests their answers.
     if (!order || error.code === HEAD_SHED || error.code === 'ECONNRESET') answer(error, socket);
     else order.afterLast(socket, () => answer(error, socket));
   });
 
   function answer(error: NodeJS.ErrnoException, socket: HttpSocket): void {
     const response = socket._httpMessage;
-    // Where an answer is under way already, a second one would be read as part of it.
+    // If an answer has begun, the client would read a second one as part of it.
     if (!socket.writable || error.code === 'ECONNRESET' || response?.headersSent) {
       socket.destroy();
       return;
@@ -287,10 +291,10 @@ export function answerBrokenRequests(
       ...(status === 503 ? ['Retry-After: 1'] : []),
       'Connection: close',
     ];
-    // A client that keeps its half open would keep what its request holds.
+    // A client that keeps its side open would keep the memory of its request allocated.
     setTimeout(() => socket.destroy(), FAREWELL).unref();
     socket.write(`${head.join('\r\n')}\r\n\r\n${body}`);
-    // The parser would take what follows for more of the same, and the connection for broken once more.
+    // The parser would treat further data as part of the request, and report the connection as broken again.
     closeLingering(socket);
   }
 }

@@ -14,7 +14,7 @@ import { addPage, refuse } from './app.ts';
 import type { LoadShedding } from './load-shedding.ts';
 import type { Responses } from './responses.ts';
 
-/** Milliseconds for the list of the fleet's processes. */
+/** Milliseconds to list the processes of the fleet. */
 const PATIENCE_MS = 1000;
 
 interface HealthSources {
@@ -24,25 +24,25 @@ interface HealthSources {
   dependencies: Pick<Dependencies, 'lacking'>;
   registry: Registry;
   responses: Responses;
-  /** Brings the numbers of the whole fleet up to date, as far as they can be read in time; never rejects. */
+  /** Updates the metrics of the whole fleet, as far as they can be read in time; never rejects. */
   refresh(): Promise<void>;
-  /** Whether an Authorization header opens /metrics. */
+  /** Whether an Authorization header grants access to /metrics. */
   mayReadMetrics(header: string | undefined): boolean;
   mayReadTargets(request: IncomingMessage): boolean;
-  /** Envelopes that wait too long are named: to take more requests is right all the same. */
+  /** Envelopes that wait too long are listed, but do not make the process unready. */
   oldest: Pick<Oldest, 'tooOld' | 'standstill'>;
-  /** Whether jobs that nobody takes leave the process ready. They are named in any case. */
+  /** Whether the process stays ready during a standstill. A standstill is reported in any case. */
   readyAtStandstill: boolean;
-  /** What is refused past them makes the process not ready. */
+  /** Overload of the queue makes the process unready. */
   loadShedding: LoadShedding;
-  /** What the queue has lost and nobody has confirmed. It makes nothing unready: what comes next is safe. */
+  /** The unconfirmed losses of the queue. They do not make the process unready, because later objects are safe. */
   loss(): QueueLoss | undefined;
 }
 
 /**
- * /healthz: the process is alive. /readyz: it can take requests, or what is missing, by name, and its
- * high-water marks. /metrics:
- * Prometheus. The two last answer within about a second whatever is away. None of them leaves a log line.
+ * Adds the health pages. /healthz: the process is alive. /readyz: whether it can take requests, missing dependencies
+ * by name, and its high-water marks. /metrics: Prometheus. /readyz and /metrics answer within about a second,
+ * whatever is unavailable. These pages are not logged.
  */
 export function addHealthPages(app: Express, sources: HealthSources): void {
   addPage(app, '/healthz', (_request, response) => {
@@ -90,9 +90,9 @@ export function addHealthPages(app: Express, sources: HealthSources): void {
 }
 
 /**
- * The processes of the fleet in the form of Prometheus's `http_sd_configs`: those that have said a moment ago that they
- * are there, and have pages of their own.
- * @throws when Postgres does not answer: Prometheus keeps the list that it had
+ * Lists the processes of the fleet in the format of Prometheus's `http_sd_configs`: those with a recent heartbeat and
+ * their own pages.
+ * @throws if Postgres does not answer; Prometheus then keeps its last list
  */
 async function listTargets(pool: Pool) {
   const all = await within(PATIENCE_MS, listProcesses(pool));

@@ -25,45 +25,45 @@ import { readApplied } from '../store/ledger.ts';
 import { hasLostSince } from '../store/queue-losses.ts';
 import { type Answer, answerOf, NONE_REJECTED } from './reply.ts';
 
-/** Milliseconds that a request waits for another with its key: clients give up after 2 s. */
+/** Milliseconds that a request waits for another request with its key. Clients time out after 2 s. */
 const PATIENCE = 1700;
 
-/** Milliseconds before the second look for the other's answer; each further one waits longer. */
+/** Milliseconds before the second check for the other request's answer. Each further check waits longer. */
 const FIRST_PAUSE = 10;
-/** Milliseconds between two looks at most. */
+/** Maximum milliseconds between two checks. */
 const LONGEST_PAUSE = 100;
 
-/** The answer that everyone with the key gets. */
+/** The stored answer, which every request with the key gets. */
 interface Kept extends Answer {
-  /** The first request with the key, whose answer it is. */
+  /** Id of the first request with the key, which created the answer. */
   requestId: string;
 }
 
-/** What has to happen once. */
+/** The steps of a request that must take effect once. */
 interface Attempt {
-  /** What to write down before anything happens. Throws what refuses the request. */
+  /** Returns what to store before the request takes effect. Throws if the request is refused. */
   begin(): Promise<Beginning>;
   /**
-   * Does it; also for what another began. A second time, under the same request id and with the entries of the outbox,
-   * it has no second effect.
+   * Executes the request, or completes one that another process began. A second execution with the same request id
+   * and the entries of the outbox has no second effect.
    */
   carryOut(begun: Beginning): Promise<Answer>;
-  /** Milliseconds that this takes at most, unless its process dies or stands still. */
+  /** Maximum milliseconds that this takes, unless its process dies or freezes. */
   lease(): number;
 }
 
 /**
- * Idempotency: what comes with one key happens once, on however many edges it arrives at the same time. Everyone gets
- * the answer that was written down first. Whoever comes while another is at it waits for that answer. When the other's
- * lease is over without one, it goes on in its place, with what stands in the outbox.
+ * Idempotency: requests with one key take effect once, even if they arrive at several web processes at the same time.
+ * All of them get the answer that was stored first. A request that arrives during the execution waits for that
+ * answer. If the lease of the first request expires without an answer, a later request completes it from the outbox.
  */
 export function createIdempotency(pool: Pool, log: Log) {
-  /** By key and body: those who arrive here while one is at it share its answer, and ask for nothing. */
+  /** Running requests by key and body. Further ones in this process share the answer without a query. */
   const inHand = new Map<string, Promise<Kept>>();
 
   /**
-   * @throws {ApiError} 422 when the key came with another request; 503 when another is at it for longer than a client
-   * waits; and what `attempt` throws
+   * @throws {ApiError} 422 if the key was used for another request; 503 if another request with the key runs for
+   * longer than a client waits; and errors of `attempt`
    */
   async function perform(key: Key, attempt: Attempt): Promise<Kept> {
     const name = [
@@ -111,10 +111,10 @@ export function createIdempotency(pool: Pool, log: Log) {
   }
 
   /**
-   * Begins a request again whose answer was kept and whose objects the queue has lost. Its envelopes have the ids of the
-   * first ones, so that those that have taken effect, or still wait, take effect once.
+   * Starts a request again whose answer is stored and whose objects the queue has lost. Its envelopes get the ids of
+   * the first ones, so that envelopes that have taken effect, or still wait, take effect once.
    *
-   * @returns undefined when the kept answer still holds
+   * @returns undefined if the stored answer still holds
    */
   async function beginAgain(key: Key, attempt: Attempt, found: FoundKey): Promise<Beginning | undefined> {
     const { envelopes, createdAt } = found;
@@ -143,15 +143,15 @@ export function createIdempotency(pool: Pool, log: Log) {
       const done = await attempt.carryOut(begun);
       return { ...done, requestId, reply: await record(key, begun, done.reply) };
     } catch (error) {
-      // What was refused had no effect, and may be sent again otherwise. Of anything else nobody knows how far it got:
-      // the next one goes on.
+      // A refused request had no effect, and the key may be used again. After any other error it is unknown how far
+      // the request got, so the next request completes it.
       const letGo = error instanceof ApiError && error.status < 500;
       await (letGo ? forgetRefused : endLease)(pool, key, requestId).catch(() => {});
       throw error;
     }
   }
 
-  /** @returns the answer that everyone gets: of several the first that was written down */
+  /** @returns the answer for all requests with the key: the one that was stored first */
   async function record(key: Key, { requestId, outbox }: Beginning, reply: Reply): Promise<Reply> {
     try {
       if (await recordAnswer(pool, key, { ...reply, requestId })) return reply;
@@ -159,14 +159,14 @@ export function createIdempotency(pool: Pool, log: Log) {
       return (found?.requestId === requestId && found.answer) || reply;
     } catch (error) {
       log.warn({ err: error, request_id: requestId }, 'response for an Idempotency-Key was not stored');
-      // The one that is written down already, and that the next one will give.
+      // The answer in the outbox is stored already, and the next request will return it.
       return outbox?.answer ?? reply;
     }
   }
 
   /**
-   * For what has no effect: the answer is made anew each time.
-   * @throws {ApiError} 422 when the key came with another request
+   * For operations without effects, which compute their answer each time.
+   * @throws {ApiError} 422 if the key was used for another request
    */
   async function read(key: Key, requestId: string): Promise<void> {
     const found = await findKey(pool, key);
@@ -185,19 +185,19 @@ function requireSame(key: Key, found: FoundKey): void {
   if (!found.fingerprint.equals(key.fingerprint)) throw new ApiError('idempotencyKeyReused');
 }
 
-/** The answer that everyone with the same `Idempotency-Key` gets. */
+/** The answer that every request with the same `Idempotency-Key` gets. */
 export async function idempotentAnswer(answering: Promise<Kept>, requestId: string): Promise<Answer> {
   const { requestId: first, ...answer } = await answering;
   return first === requestId ? answer : { ...answer, repeats: first };
 }
 
-/** A key as the specification of structured headers writes a string. */
+/** A string in the syntax of structured headers (RFC 8941). */
 const QUOTED = /^"((?:[^"\\]|\\["\\])*)"$/;
-/** A few milliseconds' work. */
+/** Pieces hashed before other requests get a turn: a few milliseconds of work. */
 const PIECES_IN_A_ROW = 4;
 const VISIBLE = /^[!-~]{1,255}$/;
 
-/** What the key of a request has to mean one request of. */
+/** The parts of a request that must be equal in all requests with one key. */
 export interface Asked {
   /** The workspace, or the company of a SCIM token. */
   ownerId: string;
@@ -208,11 +208,12 @@ export interface Asked {
 }
 
 /**
- * What a request's `Idempotency-Key` means; undefined: it has none, or its method needs none. Bodies are the same
- * when they say the same: space and the order of members make no difference, since clients make the text anew.
+ * Reads the `Idempotency-Key` of a request; undefined if it has none or its method is not POST. Two bodies are equal
+ * if their values are equal: whitespace and the order of members do not matter, because clients may serialize a body
+ * again.
  *
- * @param header as it was sent, quoted or not
- * @throws {ApiError} 400 when it can be no key
+ * @param header value as sent, quoted or not
+ * @throws {ApiError} 400 if it is not a valid key
  */
 export async function readIdempotencyKey(
   header: string | string[] | undefined,
@@ -226,7 +227,7 @@ export async function readIdempotencyKey(
   let pieces = 0;
   for (const piece of canonicalPieces([params, query, body])) {
     fingerprint.update(piece);
-    // Others get their turn while a large body is read.
+    // Yield to other requests while a large body is hashed.
     if (++pieces % PIECES_IN_A_ROW === 0) await new Promise(setImmediate);
   }
   return {
@@ -237,30 +238,31 @@ export async function readIdempotencyKey(
   };
 }
 
-/** Milliseconds that handing envelopes to the lanes takes at most; a second time does no harm. */
+/** Maximum milliseconds to add envelopes to the lanes. Adding them twice is harmless. */
 const HANDING_OVER = 1000;
 
-/** Milliseconds that a request waits for the workers beside that. */
+/** Additional milliseconds that a request waits for the workers. */
 const SETTLING = 1500;
 
-/** Milliseconds that a direct operation takes at most: several statements and templates, each with its patience. */
+/** Maximum milliseconds of a direct operation: several statements and templates, each with its own timeout. */
 const HANDLING = 10_000;
 
 export interface Queued {
   queue: GroupCommit;
   request: EnvelopeRequest;
-  /** @throws what refuses the request */
+  /** @throws the reason if the request is refused */
   makePlan(): Promise<Plan>;
   bytesOf(objects: AcceptedObject[]): number;
-  /** The answer when the envelopes are on disk. */
+  /** The answer once the envelopes are on disk. */
   answer(plan: Plan, entries: LaneEntry[]): Promise<Answer>;
-  /** Whether the answer waits until they have taken effect. */
+  /** Whether the answer waits until the envelopes have taken effect. */
   waits: boolean;
 }
 
 /**
- * A queued request once: its envelopes, whose ids are made here and nowhere else, are written down before the lanes
- * get them. Whoever finds them there hands over the same ones, which the lanes and the ledger know by their ids.
+ * Executes a queued request once. The ids of its envelopes are created only here, and the envelopes are stored in the
+ * outbox before they are added to the lanes. A later attempt adds the stored envelopes, which the lanes and the
+ * ledger recognize by their ids.
  */
 export function queuedAttempt({ queue, request, makePlan, bytesOf, answer, waits }: Queued): Attempt {
   let own: { plan: Plan; bytes: number } | undefined;
@@ -282,7 +284,8 @@ export function queuedAttempt({ queue, request, makePlan, bytesOf, answer, waits
       }
       await queue.add(entries, JSON.stringify(entries).length);
       const accepted = entries.reduce((sum, { envelope }) => sum + envelope.objects.length, 0);
-      // How the objects end is what its plan would know: the answer is the one to a caller who has waited in vain.
+      // The outcome of the objects would need the plan, which is not stored, so the answer is that of a wait that
+      // timed out.
       return { reply: outbox!.answer, accepted, rejected: NONE_REJECTED };
     },
     lease: () => HANDING_OVER + (waits || own?.plan.replyOf ? SETTLING : 0),
@@ -290,8 +293,8 @@ export function queuedAttempt({ queue, request, makePlan, bytesOf, answer, waits
 }
 
 /**
- * A direct request once, as far as its answer gets written down. One that dies before is tried again under the same
- * request id, by which it finds what it had made.
+ * Executes a direct request once, provided that its answer gets stored. If the process dies before that, the request
+ * is executed again under the same request id, by which the operation finds what it has created.
  */
 export function directAttempt(requestId: string, handle: (requestId: string) => Promise<Reply>): Attempt {
   return {

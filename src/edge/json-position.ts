@@ -1,14 +1,14 @@
-/** Where the text of a body stops being JSON. */
+/** Position of the first syntax error of a body. */
 export interface SyntaxPosition {
-  /** From 1. */
+  /** Starts at 1. */
   line: number;
-  /** From 1, in UTF-16 code units. */
+  /** Starts at 1, in UTF-16 code units. */
   column: number;
   /** Member of the body and index in it, for example `events[3]`; absent outside such an array. */
   object?: string;
 }
 
-/** Characters that are searched; 1 MB takes a few milliseconds. */
+/** Maximum number of searched characters; 1 MB takes a few milliseconds. */
 const MAX_SEARCHED = 1_048_576;
 
 /** Names of members that may be repeated in an answer and in the log. */
@@ -17,7 +17,7 @@ const PLAIN_NAME = /^[a-z][a-z_]{0,39}$/;
 const LITERAL = /true|false|null|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?/y;
 const ESCAPE = /\\(?:["\\/bfnrt]|u[\da-fA-F]{4})/y;
 
-/** What the grammar allows next. */
+/** Tokens that the grammar allows next. */
 type Expected = 'value' | 'value or end' | 'name' | 'name or end' | 'colon' | 'comma or end' | 'nothing';
 
 /**
@@ -84,7 +84,7 @@ export function findSyntaxError(text: string): SyntaxPosition | undefined {
   return expected === 'nothing' ? undefined : errorAt(end);
 }
 
-/** The closing quote of a string, or the first character that must not be in one. */
+/** Finds the closing quote of a string, or the first character that is not allowed in it. */
 function endOfString(text: string, start: number, end: number): { at: number; isError: boolean } {
   for (let at = start + 1; at < end; at++) {
     const character = text.charCodeAt(at);

@@ -13,64 +13,65 @@ export interface ApiKey extends Omit<ApiKeyRow, 'permissions' | 'ipAllowlist' | 
   groups: ReadonlyMap<string, Channel>;
   /** External ids. */
   blocked: ReadonlySet<string>;
-  /** Absent: any address. */
+  /** Absent: all addresses are allowed. */
   allowlist: BlockList | undefined;
 }
 
-/** What is known of a secret; times in epoch milliseconds. */
+/** The cached result for a secret; times in epoch milliseconds. */
 interface Known {
-  /** Absent: Postgres knows no such key. */
+  /** Absent: Postgres has no such key. */
   key: ApiKey | undefined;
-  /** The last look-up that Postgres answered. */
+  /** Time of the last look-up that Postgres answered. */
   at: number;
-  /** The last one that it did not. */
+  /** Time of the last failed look-up. */
   failedAt: number;
-  /** The last one that was made before its time and brought no new group. */
+  /** Time of the last early look-up that found no new group. */
   inVainAt: number;
-  /** The last request that asked for it. */
+  /** Time of the last request that used it. */
   usedAt: number;
   lookUp: LookUp | undefined;
 }
 
 interface LookUp {
-  /** Rejects when Postgres did not answer and the key is not known. */
+  /** Rejects if Postgres did not answer and the key is not cached. */
   done: Promise<void>;
-  /** Resolves when it is done, or when whoever is known waits no longer. */
+  /** Resolves when the look-up is done, or when a request with a cached key stops waiting. */
   patience: Promise<void>;
 }
 
-/** Bounds the memory that keys take, and that made-up ones do. */
+/** Maximum number of entries, for valid and for invalid keys each. Bounds their memory. */
 const MOST_KEYS = 10_000;
 
-/** How long a known key still opens the door while Postgres does not answer, in ms. */
+/** Milliseconds for which a cached key is accepted while Postgres does not answer. */
 const STALE_WHILE_DOWN = 60_000;
 
-/** How long the request of a known key waits for a look-up, in ms: many times what one takes. */
+/** Milliseconds that a request with a cached key waits for a look-up, many times the usual duration. */
 const PATIENCE = 250;
 
-/** After a look-up of a key that failed, or that was made before its time and in vain, in ms. */
+/** Milliseconds before the next look-up of a key after a failure, or after an early look-up without a new group. */
 const PAUSE = 1000;
 
-/** Keys that are looked up together at least, and at most: fewer are looked up when they are asked for. */
+/** Minimum and maximum number of keys that are renewed together. Fewer keys are looked up when they are used. */
 const LEAST_TOGETHER = 16;
 const MOST_TOGETHER = 1000;
 
-/** Times as long as a key is remembered without being asked for after which it is left to its next request. */
+/** Multiple of the cache time after which an unused key is no longer renewed, but looked up at its next request. */
 const IN_USE = 4;
 
 /**
- * The cache of API keys: each by its secret, for `cacheMs`. While Postgres does not answer, fails or takes long, a key
- * that was known stays known for a minute. Keys of many workspaces that are in use are looked up together, before their
- * time is over.
+ * Caches API keys by their secrets for `cacheMs`. While Postgres does not answer, fails or is slow, a cached key
+ * stays valid for a minute. If many keys are in use, they are renewed together before they expire.
  */
 export function createKeyCache(pool: Pool, cacheMs: number, log: Log) {
   const known = new LRUCache<string, Known>({ max: MOST_KEYS });
-  /** Apart, so that whoever makes keys up takes away none that opens the door while Postgres is away. */
+  /**
+   * A separate cache, so that invalid keys cannot evict valid ones, which are needed while Postgres is unavailable.
+   */
   const madeUp = new LRUCache<string, Known>({ max: MOST_KEYS });
   const findOne = together((hashes: Buffer[]) => findApiKeys(pool, hashes), MOST_TOGETHER);
   let togetherAt = Number.NEGATIVE_INFINITY;
 
-  /** @throws when Postgres does not answer and the key has not been known within the last minute */
+  /** @throws if Postgres does not answer and the key was not confirmed within the last minute */
   function find(secret: string, now: number): ApiKey | undefined | Promise<ApiKey | undefined> {
     let entry = recall(secret);
     if (!entry) {
@@ -91,8 +92,8 @@ export function createKeyCache(pool: Pool, cacheMs: number, log: Log) {
   }
 
   /**
-   * As `find`, without what is remembered: for a caller who names a group that was made just now. When that
-   * brings no new group, what was found last stands for a second.
+   * Looks a key up again, for a request with a group that may have just been created. If that finds no new group, the
+   * result is used for a second.
    */
   async function renew(secret: string, now: number): Promise<ApiKey | undefined> {
     const entry = recall(secret);
@@ -104,7 +105,7 @@ export function createKeyCache(pool: Pool, cacheMs: number, log: Log) {
     return find(secret, now);
   }
 
-  /** Everyone who asks for a key meanwhile shares one look-up. */
+  /** Requests that arrive during a look-up of their key share it. */
   function look(secret: string, entry: Known, now: number): Promise<void> {
     if (!entry.lookUp) {
       const done = lookUp(secret, entry, now).finally(() => {
@@ -128,7 +129,10 @@ export function createKeyCache(pool: Pool, cacheMs: number, log: Log) {
     to.set(secret, entry);
   }
 
-  /** Those in use whose time is half over. Nobody waits for it, and what it does not find out each finds out for itself. */
+  /**
+   * Renews the keys in use whose time is half over. Requests do not wait for it. If it fails, each key is looked up
+   * when it is used.
+   */
   function renewTogether(now: number): void {
     togetherAt = now;
     const due: [string, Known][] = [];
@@ -141,7 +145,7 @@ export function createKeyCache(pool: Pool, cacheMs: number, log: Log) {
     const hashes = due.map(([secret]) => hashApiKey(secret));
     findApiKeys(pool, hashes).then(
       (rows) => {
-        // Somebody may have looked for himself meanwhile, and knows more.
+        // A request may have looked its key up meanwhile, with a newer result.
         for (const [place, [secret, entry]] of due.entries())
           if (entry.at < now && known.peek(secret) === entry) learn(secret, entry, { row: rows[place], now });
       },
@@ -163,7 +167,7 @@ export function createKeyCache(pool: Pool, cacheMs: number, log: Log) {
   return { find, renew };
 }
 
-/** Whether the key opens the door, if need be without another look. */
+/** Whether the key is accepted, if necessary without a new look-up. */
 function opens({ key, at }: Known, now: number): boolean {
   return key !== undefined && now - at <= STALE_WHILE_DOWN;
 }
@@ -178,7 +182,7 @@ function toApiKey(row: ApiKeyRow): ApiKey {
   };
 }
 
-/** Addresses and CIDR ranges, checked when the key was made. */
+/** Builds a list of addresses and CIDR ranges, which were validated when the key was created. */
 export function toBlockList(entries: string[]): BlockList | undefined {
   if (entries.length === 0) return undefined;
   const list = new BlockList();

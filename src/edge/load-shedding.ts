@@ -6,39 +6,39 @@ import { addGauge } from '../processes/metrics.ts';
 import type { WaitingShares } from '../queue/waiting-shares.ts';
 import type { MarkLevel } from '../store/processes.ts';
 
-/** Share of a mark that its value has to fall back to: at the mark itself the answers would change to and fro. */
+/** Share of a mark to which its value must fall back. At the mark itself, refusing and accepting would alternate. */
 const BACK = 0.9;
 
-/** Share of a mark of what waits at which those requests are refused that give way to others. */
+/** Share of a mark at which low-priority requests are refused, for marks of waiting work. */
 const HALF = 0.5;
 
-/** A high-water mark, and what is held against it: too much of that, and no more work is taken. */
+/** A high-water mark and the value that it limits. Above the mark, work is refused. */
 export interface HighWaterMark {
-  /** As /metrics and /readyz name it. */
+  /** Name in /metrics and /readyz. */
   name: string;
   mark: number;
   unit: string;
   /**
-   * Cheap: it is asked for by every request that would store something.
-   * @param shard absent: of all shards the worst
+   * Must be cheap: every request that stores something calls it.
+   * @param shard absent: the worst of all shards
    */
   value(shard?: number): number;
-  /** Only what goes through the queue is refused; absent: whatever would store something. */
+  /** Only requests that go through the queue are refused; absent: all requests that store something. */
   ofQueue?: boolean;
-  /** What waits: requests that give way to others are refused at half of the mark. */
+  /** The value is waiting work: low-priority requests are refused at half of the mark. */
   waits?: boolean;
-  /** How much of it one workspace has. A workspace may have as much as is still free. Absent: that is not known. */
+  /** The amount that one workspace has. A workspace may have as much as is still free. Absent: not known. */
   heldBy?(workspaceId: string, shard?: number): number;
-  /** Whether the value is a look of a moment ago; absent: it always is. An unknown one is shown as no number. */
+  /** Whether the value is recent; absent: it always is. An outdated value is shown as NaN. */
   known?(): boolean;
 }
 
-/** What the marks of a web process are held against. */
+/** The values that the marks of a web process limit. */
 export interface Loads {
-  /** Jobs that wait, and the percent of its maxmemory that Redis has used. */
+  /** Waiting jobs, and the percentage of maxmemory that Redis has used. */
   depth: { waiting(shard?: number): number; mostWaiting(): number; known(): boolean };
   memory: { usedPercent(shard?: number): number; mostBytes(shard: number): number; known(): boolean };
-  /** What each workspace has of the work that waits in a shard. */
+  /** Each workspace's part of the work that waits in a shard. */
   shares: Pick<WaitingShares, 'partOf' | 'bytesOf'>;
   loop: Values<'lag'>;
   reading: Values<'held'> & { small: Values<'held'> };
@@ -48,12 +48,12 @@ export interface Loads {
 
 type Values<Name extends string> = Record<Name, () => number>;
 
-/** The marks of a web process. */
+/** Creates the marks of a web process. */
 export function highWaterMarks(
   config: Config,
   { depth, memory, shares, loop, reading, responses, queue }: Loads,
 ): HighWaterMark[] {
-  // Without shards, a workspace has no other than the first.
+  // Without shards, every workspace has shard 0.
   const shardOf = (shard: number | undefined) => shard ?? (config.SHARDS === 1 ? 0 : undefined);
   const marks: HighWaterMark[] = [
     {
@@ -81,9 +81,9 @@ export function highWaterMarks(
       },
     },
     { name: 'event_loop_lag', mark: config.MAX_EVENT_LOOP_LAG_MS, unit: 'ms', value: loop.lag },
-    // Never past it: who finds no room waits.
+    // Never above its mark: requests without room wait.
     { name: 'reading_bytes', mark: config.MAX_READING_BYTES, unit: 'bytes', value: reading.held },
-    // Nor past this one: the oldest that is still on its way makes room.
+    // Never above its mark either: the oldest arriving body makes room.
     {
       ...{ name: 'small_bodies_bytes', mark: config.MAX_SMALL_BODIES_BYTES, unit: 'bytes' },
       value: reading.small.held,
@@ -93,7 +93,7 @@ export function highWaterMarks(
       value: responses.held,
     },
   ];
-  // Past these two the queue itself refuses: it knows how much each request adds.
+  // For these two, the queue itself refuses requests, because it can count what each request adds.
   return [
     ...marks,
     {
@@ -115,16 +115,18 @@ export function highWaterMarks(
 
 interface Overload {
   reason: string;
-  /** Name of the mark; `half` if only requests that give way are refused, `share` if only those of the workspace are. */
+  /**
+   * Name of the mark; `half` if only requests that give way are refused, `share` if only those of the workspace are.
+   */
   limit: string;
 }
 
 /**
- * Load shedding: holds values against their high-water marks. Past one, work is refused until the value has come back
- * to nine tenths of the mark by itself.
+ * Load shedding: compares values with their high-water marks. Above a mark, work is refused until the value has
+ * fallen back to nine tenths of it.
  */
 export function createLoadShedding(marks: HighWaterMark[], registry: Registry) {
-  /** By shard, of all of them together under -1. */
+  /** Marks that are exceeded, by shard; under -1 those of all shards together. */
   const over = new Map<number, Set<HighWaterMark>>();
 
   function isOver(one: HighWaterMark, shard?: number): boolean {
@@ -140,10 +142,11 @@ export function createLoadShedding(marks: HighWaterMark[], registry: Registry) {
 
   return {
     /**
-     * Why nothing more may be stored now, if so: the sentence for the log, and the limit for the answer.
-     * @param shard of whose lanes it would go to: what is too much for another one is no reason
-     * @param workspaceId whose it would be; absent: no workspace is asked for its share
-     * @param through by what it would be stored; `half-full queue`: it gives way to what else goes through the queue
+     * Returns why no more may be stored now: the reason for the log, and the limit for the answer.
+     * @param shard of the lanes that the work would go to; overload of other shards is no reason to refuse it
+     * @param workspaceId of the caller; absent: shares of workspaces are not checked
+     * @param through where the work would be stored; `half-full queue`: it yields to other work that goes through the
+     * queue
      */
     overload(
       through: 'queue' | 'half-full queue' | 'store',
@@ -152,7 +155,7 @@ export function createLoadShedding(marks: HighWaterMark[], registry: Registry) {
       let found: Overload | undefined;
       for (const one of marks) {
         const mark = one.waits && through === 'half-full queue' ? one.mark * HALF : one.mark;
-        // Each is looked at: what nobody looks at stays over its mark.
+        // Check every mark: a mark that is not checked would stay exceeded.
         const refuses = isOver(one, shard) || one.value(shard) > mark;
         if (one.ofQueue && through === 'store') continue;
         if (refuses)
@@ -165,7 +168,7 @@ export function createLoadShedding(marks: HighWaterMark[], registry: Registry) {
       return found;
     },
 
-    /** As /readyz and the heartbeat show them. */
+    /** Returns the levels for /readyz and the heartbeat. */
     levels(): Record<string, MarkLevel> {
       return Object.fromEntries(
         marks.map((one) => {
@@ -177,7 +180,10 @@ export function createLoadShedding(marks: HighWaterMark[], registry: Registry) {
   };
 }
 
-/** A workspace has more of what a mark limits than is still free: one alone at most half, two a third each. */
+/**
+ * Checks whether a workspace has more of a limited value than is still free. One workspace alone may have at most
+ * half, two a third each.
+ */
 function overShare(
   { name, mark, unit, value, heldBy }: HighWaterMark,
   workspaceId: string,
@@ -194,13 +200,15 @@ function overShare(
 
 export type LoadShedding = ReturnType<typeof createLoadShedding>;
 
-/** How a unit is shown to Prometheus: by the name and the factor of its base unit. */
+/** Name and factor of the Prometheus base unit of each unit. */
 const baseUnits: Record<string, [name: string, factor: number]> = {
   ...{ jobs: ['jobs', 1], objects: ['objects', 1], bytes: ['bytes', 1] },
   ...{ percent: ['ratio', 0.01], ms: ['seconds', 0.001] },
 };
 
-/** One name for each mark and for what is held against it, in its base unit; and what part of it is used, for all of them. */
+/**
+ * Adds two metrics for each mark, its value and its limit, in base units, and two metrics with a label for all marks.
+ */
 function addMarkMetrics(
   marks: HighWaterMark[],
   registry: Registry,
@@ -210,7 +218,7 @@ function addMarkMetrics(
   const shownValue = ({ known = () => true, value }: HighWaterMark) => (known() ? value() : undefined);
   for (const one of marks) {
     const [unit, factor] = baseUnits[one.unit]!;
-    // Not `reading_bytes_bytes`.
+    // Avoids names like `reading_bytes_bytes`.
     const subject = `penstock_web_${one.name.replace(new RegExp(`_${unit}$`), '')}`;
 
     addGauge(
@@ -271,8 +279,8 @@ function rounded(value: number): number {
 export type RequestSemaphoreSettings = Omit<SemaphoreSettings, 'refusal' | 'isHeavy' | 'isExcused'>;
 
 /**
- * The semaphore of requests that share a few connections: whoever is in gets through, instead of all getting through a
- * step at a time and none in time. Refuses with 503.
+ * Limits requests that share a few connections. Admitted requests complete in time; without a limit all would
+ * progress slowly and time out. Refuses with 503.
  */
 export function createRequestSemaphore(settings: RequestSemaphoreSettings) {
   return createSemaphore({

@@ -4,7 +4,7 @@ import type { Service } from '../platform/lifecycle.ts';
 import { boundLabel, createRegistry, LOOP_SAMPLE_MS } from '../processes/metrics.ts';
 import { rejectionReasons } from '../profile/refusal.ts';
 
-/** The numbers of one web process, in the names that /metrics shows. */
+/** Creates the metrics of one web process, under their names in /metrics. */
 export function createEdgeMetrics(isAlone = true) {
   const registry = createRegistry('web', isAlone);
   let objects = 0;
@@ -25,7 +25,7 @@ export function createEdgeMetrics(isAlone = true) {
     noteAccepted(accepted: number): void {
       objects += accepted;
     },
-    /** A request was refused for a limit or for too much to do. A company's token has no workspace. */
+    /** Counts a request that was refused by a limit or by load shedding. A company's token has no workspace. */
     noteRefused(status: number, { bucket, workspaceId }: { bucket: string; workspaceId?: string }): void {
       refusals++;
       refused.inc({ status, workspace_id: shownAs(workspaceId), bucket });
@@ -64,7 +64,9 @@ export function createEdgeMetrics(isAlone = true) {
   };
 }
 
-/** Counts refused objects by reason. Every reason has a series from the start, so that a rate is known at once. */
+/**
+ * Counts refused objects by reason. Every reason has a series from the start, so that rates are available at once.
+ */
 function countReasons(registry: Registry): Counter<'reason'> {
   const counter = new Counter({
     name: 'penstock_objects_rejected_reasons_total',
@@ -78,11 +80,12 @@ function countReasons(registry: Registry): Counter<'reason'> {
 
 export type EdgeMetrics = ReturnType<typeof createEdgeMetrics>;
 
-/** Milliseconds between two looks. */
+/** Milliseconds between two measurements. */
 const LOOK = 250;
 
 /**
- * How long what is due waits for its turn in this process: a mean, since a single long turn is over when it is seen.
+ * Measures how long due callbacks wait in this process. It is a mean, because a single long turn is over when it is
+ * seen.
  * @param sampleMs milliseconds between two samples
  */
 export function watchLoopLag(sampleMs = LOOP_SAMPLE_MS) {
@@ -91,7 +94,7 @@ export function watchLoopLag(sampleMs = LOOP_SAMPLE_MS) {
   let lag = 0;
   let due = performance.now() + LOOK;
 
-  // No poller: those may be made to wait longer, which would look like a delay.
+  // Not a poller: pollers may be delayed, which would look like lag.
   const looks = setInterval(() => {
     const now = performance.now();
     // The histogram counts the time between two samples as delay.

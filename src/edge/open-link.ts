@@ -11,7 +11,7 @@ import { readProfiles } from '../store/export.ts';
 import { findKeptProfile, findLinkKey } from '../store/preference-centers.ts';
 import { createRequestSemaphore } from './load-shedding.ts';
 
-/** A link that opens nothing: there never was such a one, or its time is over. */
+/** An unknown or expired link. */
 export class LinkRefused extends Error {
   override name = 'LinkRefused';
   readonly status: 404 | 410;
@@ -22,23 +22,23 @@ export class LinkRefused extends Error {
   }
 }
 
-/** What a link opens. */
+/** The data of a valid link. */
 export interface Opened {
   workspaceId: string;
   center: { id: string; title: string; pageHtml: string; confirmationHtml: string; options: unknown };
   user: { externalId: string; email: string };
   view: View;
-  /** Those of the workspace that are not archived. */
+  /** Groups of the workspace that are not archived. */
   groups: LiveGroup[];
 }
 
-/** Bounds the memory that keys take. */
+/** Maximum number of cached keys. Bounds their memory. */
 const MAX_KEYS = 10_000;
 
-/** Look-ups of keys: apart from the pages, so that made-up links hold up none. */
+/** Limits of key look-ups. Separate from the limits of pages, so that forged links do not delay pages. */
 const LOOK_UPS = { atOnce: 2, atOnceOfOne: 1, mostWaiting: 256, mostWaitingOfOne: 1, patience: 1000 };
 
-/** Opens links, as they are now: center, user and states are read each time. */
+/** Opens links. Center, user and states are read each time, so a page shows their current values. */
 export function createLinkOpener(database: Database) {
   /** Keys never change. */
   const keys = new LRUCache<string, Uint8Array>({ max: MAX_KEYS });
@@ -46,7 +46,7 @@ export function createLinkOpener(database: Database) {
   const semaphore = createRequestSemaphore(LOOK_UPS);
 
   /**
-   * Whether a token is signed, and still good. Nothing is looked up but the key.
+   * Checks the signature and the expiry of a token. The only look-up is that of the key.
    * @throws {LinkRefused}
    */
   async function verify(token: string, now: number): Promise<Link> {
@@ -58,8 +58,8 @@ export function createLinkOpener(database: Database) {
   }
 
   /**
-   * @param link that has been verified
-   * @param submitUrl where the form of the page goes
+   * @param link a verified link
+   * @param submitUrl target of the page's form
    * @throws {LinkRefused}
    */
   async function open(link: Link, submitUrl: string): Promise<Opened> {
@@ -91,7 +91,7 @@ export function createLinkOpener(database: Database) {
     return { workspaceId, center, user: { externalId, email }, view, groups };
   }
 
-  /** Everyone who asks for a key meanwhile shares one look-up. */
+  /** Requests that arrive during a look-up of their workspace's key share it. */
   function lookUp(workspaceId: string): Promise<Uint8Array | undefined> {
     const other = lookUps.get(workspaceId);
     if (other) return other;
@@ -123,19 +123,19 @@ export function createLinkOpener(database: Database) {
   return { verify, open };
 }
 
-/** Where the page of a link is. */
+/** Path of the pages that links open. */
 export const PREFERENCES = '/preferences';
 
-/** How links to preference centers are made, from the settings. */
+/** Reads the settings for links to preference centers. */
 export function createLinkSettings(config: Config): LinkSettings {
   const base = (config.PUBLIC_URL || `http://${reachable(config.HOST)}:${config.PORT}`).replace(/\/+$/, '');
   return { urlOf: (token) => `${base}${PREFERENCES}/${token}`, days: config.PREFERENCE_LINK_DAYS };
 }
 
 /**
- * What stands on the page belongs to the customer. It runs no script, sends its form to its own link and nowhere else,
- * and is framed by nobody. It lives in an origin of its own: from there no page of this server, nor of any other, can
- * be read. The link never leaves in a Referer.
+ * Headers for pages whose content belongs to the customer. A page cannot run scripts, be framed, or send its form
+ * anywhere except to its own link. It has an origin of its own, from which it cannot read other pages of this or any
+ * other server. Its link is never sent in a Referer.
  */
 export function preferencePolicy(links: LinkSettings): RequestHandler[] {
   return [
@@ -155,9 +155,9 @@ export function preferencePolicy(links: LinkSettings): RequestHandler[] {
       },
       referrerPolicy: { policy: 'no-referrer' },
       frameguard: { action: 'deny' },
-      // The sandbox gives the page an origin of its own, which is more.
+      // The sandbox gives the page an origin of its own, which is stronger.
       originAgentCluster: false,
-      // TLS is the proxy's affair.
+      // The proxy is responsible for TLS.
       strictTransportSecurity: false,
     }),
     (_request, response, next) => {
@@ -168,7 +168,7 @@ export function preferencePolicy(links: LinkSettings): RequestHandler[] {
   ];
 }
 
-/** Only what can be a token gets into the header. */
+/** Only a well-formed token may appear in the header. */
 function formTarget(params: { token?: string } | undefined, links: LinkSettings): string {
   const token = params?.token ?? '';
   return readLink(token) ? links.urlOf(token) : "'none'";

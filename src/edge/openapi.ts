@@ -10,7 +10,7 @@ import type { ControlEndpoint } from './control/control.ts';
 import { errorBody } from './reply.ts';
 import { unavailabilities } from './unavailable.ts';
 
-/** A schema without our own annotations; a property may be called as one of them. */
+/** Removes Penstock's own annotations from a schema, but keeps properties with the same names. */
 function documented(schema: Schema): Schema {
   const entries = Object.entries(schema).filter(([keyword]) => !annotations.includes(keyword));
   return Object.fromEntries(entries.map(([keyword, value]) => [keyword, documentedValue(keyword, value)]));
@@ -50,8 +50,8 @@ interface Described {
 }
 
 /**
- * The OpenAPI 3.1 document of the operations: everything in it comes from their own literals.
- * @param control endpoints of `penstock dev`; absent in each deployment
+ * Builds the OpenAPI 3.1 document of the operations from their definitions.
+ * @param control endpoints of `penstock dev`; absent in deployments
  */
 export function openApiDocument(
   operations: Operation[],
@@ -185,7 +185,7 @@ const idempotencyKey = {
     'A key that you choose for this request, for example a UUID. For 24 hours, requests with this key and the same body take effect once and get the same answer. A request with this key and another body is refused with 422. If a request was refused, or answered with 429 or 5xx, you can send it again with the same key.',
 };
 
-/** The types that a body may have. */
+/** Content types that the body may have. */
 function typesOf({ contentType }: Operation): string[] {
   return contentType ? [contentType, 'application/json'] : ['application/json'];
 }
@@ -221,7 +221,7 @@ function queryParameters(query: Schema | undefined, example: Record<string, stri
   }));
 }
 
-/** The errors that an operation can end with: those of every operation, and its own. */
+/** Lists the errors that an operation can return: errors of every operation, and its own. */
 function errorsOf(operation: Operation): ErrorName[] {
   const { method, body, refusals = [], auth } = operation;
   const takesKey = method === 'POST';
@@ -285,7 +285,7 @@ function byStatus(names: ErrorName[]): Map<number, ErrorName[]> {
   return groups;
 }
 
-/** The schema with `code` and `detail`; an error of SCIM has neither of ours. */
+/** Adds `code` and `detail` to a schema. SCIM errors have neither. */
 function withCodes(schema: unknown, { auth }: Operation, names: ErrorName[]): unknown {
   const { type, properties, required = [] } = schema as Record<string, unknown>;
   const codes = names.flatMap((name) => explain(name)?.code ?? []);
@@ -317,11 +317,11 @@ const messageSchema: Schema = {
 
 interface Answer {
   description: string;
-  /** Absent: it has no body. */
+  /** Absent: no body. */
   content: object | undefined;
-  /** Whether it says when to ask again. */
+  /** Whether the answer has a Retry-After header. */
   retryable?: boolean;
-  /** Of the body. */
+  /** Content type of the body. */
   type: string | undefined;
 }
 

@@ -19,7 +19,7 @@ import type { RequestInHand } from './request.ts';
 import type { EdgeServices } from './services.ts';
 import { isUnavailable } from './unavailable.ts';
 
-/** What a visitor is told instead of the page: nothing about why, and what to do. */
+/** Messages shown instead of the page. They tell the visitor what to do, and not the cause. */
 const notices = {
   unknown: {
     status: 404,
@@ -60,7 +60,7 @@ function statusOfNotice(name: NoticeName): number {
   return notices[name].status;
 }
 
-/** A whole page. */
+/** Renders a notice as a whole page. */
 function noticePage(name: NoticeName): string {
   const { title, text } = notices[name];
   return `<!doctype html>
@@ -88,22 +88,22 @@ p { margin: 1rem 0 0; }
 }
 
 /**
- * Pages in work at once, each of a link that is signed. One workspace has some of them, so that slow templates hold up
- * their own pages. Some more wait a moment, since one page takes milliseconds; who would wait for longer is asked to
- * come again.
+ * Limits of concurrently rendered pages, each with a signed link. Each workspace has a limit of its own, so that slow
+ * templates delay only their own pages. More pages wait for a moment, because one page takes milliseconds. Visitors
+ * who would wait longer are asked to try again.
  */
 const PAGES = { atOnce: 48, atOnceOfOne: 12, mostWaiting: 512, mostWaitingOfOne: 256, patience: 3000 };
 
-/** Forms that the links of one user may send, in each web process: nobody changes their mind more often than that. */
+/** Maximum number of forms from the links of one user, in each web process. Legitimate visitors send fewer. */
 const FORMS = { requests: 20, windowSeconds: 60 };
 
-/** Users whose forms are counted; a user that is not among the last ones begins with a full bucket. */
+/** Maximum number of users whose forms are counted. A user who was dropped starts with a full bucket. */
 const MAX_COUNTED_USERS = 10_000;
 
-/** Bytes of a sent form: 450 groups, each sent twice, take 55,000. */
+/** Maximum bytes of a sent form: 450 groups, each sent twice, take 55,000. */
 const MAX_FORM = 131_072;
 
-/** Seconds after which a browser may ask again. */
+/** Seconds after which a browser may try again. */
 const RETRY_AFTER = '2';
 
 const FORM = /^application\/x-www-form-urlencoded\s*(?:;|$)/i;
@@ -111,8 +111,9 @@ const FORM = /^application\/x-www-form-urlencoded\s*(?:;|$)/i;
 type Answer = Response<unknown, PageLocals>;
 
 /**
- * The page that a link to a preference center opens, and what its form does. The link is all that a visitor
- * has: it names one user and one center, and its signature stands for a session and against forged forms.
+ * Adds the pages that a link to a preference center opens, and handles their forms. The link is the only credential
+ * of a visitor: it identifies one user and one center, and its signature replaces a session and protects against
+ * forged forms.
  */
 export function addPreferencePages(app: Express, services: EdgeServices): void {
   const { resources, log, queue, metrics } = services;
@@ -139,14 +140,14 @@ export function addPreferencePages(app: Express, services: EdgeServices): void {
     });
   }
 
-  /** Changes the states: once the queue has them on disk, the visitor is told so. */
+  /** Changes the states. The visitor gets the confirmation once the queue has the changes on disk. */
   async function submit(
     request: Request,
     response: Answer,
     isOf: (workspaceId: string) => void,
   ): Promise<string> {
     const token = tokenOf(request);
-    // Before anything is read: whoever has no link has no business with our memory.
+    // Verified before the body is read, so that requests without a valid link use no memory.
     const link = await opener.verify(token, now());
     isOf(link.workspaceId);
     (request as RequestInHand).arriving?.know();
@@ -182,7 +183,10 @@ export function addPreferencePages(app: Express, services: EdgeServices): void {
     });
   }
 
-  /** A page that cannot be rendered has no boxes to look at; what was sent still counts. */
+  /**
+   * Reads the forms of the page. If it cannot be rendered, its checkboxes are unknown, but the submitted values still
+   * count.
+   */
   async function formsOf({ workspaceId, center, view }: Opened): Promise<Form[]> {
     try {
       return (await renderer.render(workspaceId, { template: center.pageHtml, view })).page.forms;
@@ -192,7 +196,10 @@ export function addPreferencePages(app: Express, services: EdgeServices): void {
     }
   }
 
-  /** Shows what was chosen: the store may not have it yet. Whatever is wrong with the page, it was saved. */
+  /**
+   * Shows the chosen values, because the store may not have them yet. They are saved even if the page cannot be
+   * rendered.
+   */
   async function confirmation(opened: Opened, { emailGlobal, groups }: Choice): Promise<string> {
     const { workspaceId, center, view } = opened;
     const chosen = {
@@ -230,7 +237,7 @@ export function addPreferencePages(app: Express, services: EdgeServices): void {
     } catch (error) {
       const name = noticeOf(error);
       response.locals.known = { ...response.locals.known, error: messageOf(error) };
-      // What is wrong with a template is its author's affair, and in the line of the request.
+      // An error in a template concerns its author, and is in the log line of the request.
       if (name === 'broken' && !(error instanceof TemplateError)) {
         log.error(
           { err: error, request_id: response.getHeader('X-Request-Id') },
@@ -242,7 +249,7 @@ export function addPreferencePages(app: Express, services: EdgeServices): void {
       response.status(error instanceof ApiError ? error.status : statusOfNotice(name));
       html = noticePage(name);
     }
-    // Node has answered a request that broke off already.
+    // Node has answered an aborted request already.
     if (response.headersSent) return;
     const body = Buffer.from(html);
     response.type('html').set('Content-Length', String(body.length));

@@ -33,44 +33,45 @@ import { sendJson } from './reply.ts';
 import type { RequestInHand } from './request.ts';
 import type { Responses } from './responses.ts';
 
-/** Paths that are this installation's own: probes, numbers, documentation, preference centers. */
+/** Paths that this installation serves itself: probes, metrics, documentation, preference centers. */
 const OWN = /^\/{1,2}(?:healthz|readyz|metrics|docs|openapi\.json|preferences|exports)(?:[/?]|$)/;
 
-/** Milliseconds for which the client's answer waits for our copy. */
+/** Milliseconds for which the client's answer waits for the copy. */
 const WAIT_MS = 1000;
 
-/** Whom answers of the upstream count for: it alone reads the keys. */
+/** Owner under which answers of the upstream are counted, because only the upstream reads the API keys. */
 const UPSTREAM = 'upstream';
 
-/** Requests on their way to the upstream; further ones are answered with 503. */
+/** Maximum number of concurrent requests to the upstream; further ones are answered with 503. */
 const MOST_AT_ONCE = 2000;
 
 interface ProxySettings {
-  /** Origin of the service that answers, and a path before those of its operations. */
+  /** Origin of the upstream service, and a path prefix of its operations. */
   upstream: URL;
   /** Milliseconds for its answer. */
   patience: number;
-  /** Bytes of the largest body that is copied, and of all that are in hand. */
+  /** Maximum bytes of one copied body, and of all bodies that are being copied. */
   mostBodyBytes: number;
   mostBytes: number;
 }
 
 interface ProxyParts {
-  /** Takes what is not forwarded, and the copies. */
+  /** Handles requests that are not forwarded, and the copies. */
   handle(request: RequestInHand, response: ServerResponse): void;
   operations: Operation[];
-  /** Bounds what answers take that clients do not read. */
+  /** Bounds the memory of answers that clients do not read. */
   responses: Responses;
   registry: Registry;
   log: Log;
 }
 
 /**
- * The thin proxy: every request goes to the upstream, whose answer the client gets, byte for byte. What changes users,
- * and was taken there, is carried out here as well, and how the two have judged it is counted and told. A request that the
- * upstream refused or did not answer is not: its client sends it again, or never.
+ * The thin proxy: forwards every request to the upstream and returns its answer to the client byte for byte. A
+ * request that changes users and that the upstream accepted is also executed here, and differences between the two
+ * results are counted and logged. A request that the upstream refused or did not answer is not copied: its client may
+ * send it again.
  *
- * The client's answer waits for our copy, a second at most: trouble here is none of the client's.
+ * The client's answer waits at most one second for the copy, so that problems here do not affect the client.
  */
 export async function createProxy(settings: ProxySettings, parts: ProxyParts) {
   const { upstream, patience, mostBodyBytes, mostBytes } = settings;
@@ -78,7 +79,7 @@ export async function createProxy(settings: ProxySettings, parts: ProxyParts) {
   const isSecure = upstream.protocol === 'https:';
   const agent: Agent = isSecure ? new HttpsAgent({ keepAlive: true }) : new HttpAgent({ keepAlive: true });
   const copied = copiedOperations(operations);
-  // Copies come in by a door of their own: requests like any other, with all that is checked of one.
+  // Copies arrive at a server of their own and pass the same checks as any other request.
   const door = createServer(serverOptions, handle);
   await new Promise<void>((resolve) => door.listen(0, '127.0.0.1', resolve));
   const { port } = door.address() as AddressInfo;
@@ -87,7 +88,8 @@ export async function createProxy(settings: ProxySettings, parts: ProxyParts) {
   let forwarding = 0;
 
   function take(request: RequestInHand, response: ServerResponse): void {
-    // One host and one path, to the letter: no other is meant by the upstream than by us.
+    // Only one host and one path are accepted, so that the upstream cannot read the target in another way than
+    // Penstock.
     const target = namesOneHost(request) ? targetOf(request) : undefined;
     if (target === undefined) {
       refuse(response, { entry: 'malformedRequest', headers: { Connection: 'close' } });
@@ -109,14 +111,14 @@ export async function createProxy(settings: ProxySettings, parts: ProxyParts) {
     served.catch((error) => fail(response, error, operation));
   }
 
-  /** What changed users there, and not here, is told: the copy lacks it. */
+  /** Logs a request that changed users in the upstream but not here. */
   function countForwarded(method: string, path: string, status: number): void {
     if (!mayChangeUsers(method, path)) copies.count('other', 'forwarded');
     else if (status >= 300) copies.count('other', refusedBy(status));
     else copies.tellNotCopied(method, path, status);
   }
 
-  /** @throws {ApiError} when too many wait for the upstream already */
+  /** @throws {ApiError} if too many requests wait for the upstream already */
   async function inTurn<T>(work: () => Promise<T>): Promise<T> {
     if (forwarding >= MOST_AT_ONCE) throw new ApiError('serverBusy');
     responses.requireRoom(UPSTREAM);
@@ -128,7 +130,10 @@ export async function createProxy(settings: ProxySettings, parts: ProxyParts) {
     }
   }
 
-  /** Streams both ways: what is asked for is of any size. `heard`: the upstream has judged it, whoever reads on. */
+  /**
+   * Streams the request and the answer, which may have any size. `heard` is called with the status of the upstream,
+   * even if the client disconnects.
+   */
   function forward(
     request: IncomingMessage,
     response: ServerResponse,
@@ -136,12 +141,13 @@ export async function createProxy(settings: ProxySettings, parts: ProxyParts) {
   ): Promise<void> {
     return inTurn(async () => {
       const headers = endToEnd(request.headers);
-      // Node frames a body of unknown length for some methods only; without a frame it would be a request of its own.
+      // Node frames a body of unknown length only for some methods. Without a frame the body would be read as another
+      // request.
       if (request.headers['transfer-encoding'] !== undefined) headers['transfer-encoding'] = 'chunked';
       const { sent, answer: asked } = ask(request, headers);
       const [answer] = await Promise.all([asked, pipeline(request, sent)]);
       heard(answer.statusCode!);
-      // From here on it is the client who may take its time.
+      // From here on the client may be slow.
       sent.setTimeout(0);
       response.writeHead(answer.statusCode!, endToEnd(answer.headers));
       await pipeline(answer, response);
@@ -154,7 +160,7 @@ export async function createProxy(settings: ProxySettings, parts: ProxyParts) {
     operation: CopiedOperation,
   ): Promise<void> {
     let isShed = false;
-    // What is announced and does not come takes nothing; past the bytes the oldest that is on its way goes.
+    // Only received bytes are counted; above the limit the oldest arriving body is dropped.
     const counted = bodies.count(() => {
       isShed = true;
       request.destroy();
@@ -176,14 +182,14 @@ export async function createProxy(settings: ProxySettings, parts: ProxyParts) {
 
   async function answerBoth(copied: Copied, response: ServerResponse): Promise<void> {
     const { request, operation, body } = copied;
-    // As text: what it says is compared.
+    // Uncompressed, because the content is compared.
     const headers = { ...endToEnd(request.headers, body.length), 'accept-encoding': 'identity' };
     const { sent, answer } = ask(request, headers);
     sent.end(body);
     const silent = () => sent.destroy(new UpstreamSilent('the upstream has not answered in time'));
     const timer = setTimeout(silent, patience);
     const there = await answer.then(received).finally(() => clearTimeout(timer));
-    // Whoever reads what was written finds it here as well.
+    // A client that reads its own write must find it here as well.
     if (there.status < 300) {
       const copy = copies.keep(copied, there);
       await within(WAIT_MS, copy.done).catch(copy.isLate);
@@ -192,7 +198,7 @@ export async function createProxy(settings: ProxySettings, parts: ProxyParts) {
     responses.end(response, there.body, UPSTREAM);
   }
 
-  /** A request to the upstream, whose body is still to be sent, and the answer to it. */
+  /** Starts a request to the upstream. The caller has to send its body. */
   function ask({ method, url }: IncomingMessage, headers: Headers) {
     const { pathname } = upstream;
     const options: RequestOptions = {
@@ -215,7 +221,7 @@ export async function createProxy(settings: ProxySettings, parts: ProxyParts) {
   }
 
   function fail(response: ServerResponse, error: unknown, operation: CopiedOperation | undefined): void {
-    // The client has left, whatever it was that it waited for.
+    // The client has disconnected.
     if (response.destroyed) return;
     if (error instanceof ApiError) {
       refuse(response, { entry: 'serverBusy', headers: { 'Retry-After': '1', Connection: 'close' } });
@@ -253,23 +259,28 @@ function refuse(
   sendJson(response, { status, body: errorBodyOf(entry), headers }, { requestId: newId() });
 }
 
-/** Direct operations that change nothing but the workspace's data, and answer with no id of their own. */
+/** Direct operations that change only data of the workspace and return no generated id. */
 const COPIED_DIRECT: ReadonlySet<string> = new Set(['sms.invalid_phone_numbers.remove']);
 
-/** Operations of the other service that we may not have, and which of ours does the same with the same body. */
+/**
+ * Operations of the upstream that Penstock does not offer, with the operation that does the same with the same body.
+ */
 const SAME_AS: readonly { path: string; id: string; ours: string }[] = [
   { path: '/users/track/sync', id: 'users.track.sync', ours: 'users.track' },
 ];
 
-/** Paths beneath which another service changes users, their addresses, numbers and states, or what people see of them. */
+/**
+ * Path prefixes under which the upstream changes users, their addresses, numbers and states, or what visitors see of
+ * them.
+ */
 const CHANGING = /^\/(?:v\d+\/)?(?:users|sms|email|subscription|preference_center|scim|cdi)(?:\/|$)/;
 
-/** Exports ask by POST, and change nobody. */
+/** Exports use POST but do not change users. */
 const EXPORTING = /^\/users\/export\//;
 
 const READING: ReadonlySet<string> = new Set(['GET', 'HEAD', 'OPTIONS', 'TRACE']);
 
-/** Operations that are carried out here as well: by method and path, to the letter. */
+/** Operations that are also executed here, by exact method and path. */
 export function copiedOperations(operations: readonly Operation[]): ReadonlyMap<string, CopiedOperation> {
   const known = new Map<string, CopiedOperation>();
   for (const { kind, id, method, path } of operations)
@@ -283,8 +294,8 @@ export function copiedOperations(operations: readonly Operation[]): ReadonlyMap<
 }
 
 /**
- * Whether a request that is only forwarded may have changed what the copy here has as well. The upstream may read a path
- * less strictly than we do: with other cases, escapes and slashes it is the same path.
+ * Whether a request that is only forwarded may have changed data that the copy has as well. The upstream may match
+ * paths less strictly: other cases, escapes and slashes count as the same path.
  */
 export function mayChangeUsers(method: string, path: string): boolean {
   if (READING.has(method)) return false;

@@ -5,7 +5,7 @@ import type { Request, Response } from 'express';
 
 const pack = promisify(gzip);
 
-/** Bytes up to which a document is sent as it is: its headers take as much. */
+/** Bytes up to which a document is not compressed: its headers take as much. */
 const SMALL = 1024;
 
 export interface DocumentOptions {
@@ -18,8 +18,8 @@ export interface DocumentOptions {
 }
 
 /**
- * A document that everybody may read and that is the same for everybody. Its bytes and its gzip form are made once, and all
- * responses share them: a receiver that does not read holds no memory of its own.
+ * A document that is public and the same for all clients. Its bytes and its gzip form are created once and shared by
+ * all responses, so that a receiver that does not read uses no additional memory.
  */
 export class PublicDocument {
   readonly #body: Buffer;

@@ -1,12 +1,12 @@
 import { isIPv6 } from 'node:net';
 
-/** Requests that an address may make at once, and per second in the long run. */
+/** Requests that an address may send at once, and per second in the long run. */
 const OF_ONE = { burst: 200, perSecond: 20 };
 
 /** Requests of all addresses together. */
 const OF_ALL = { burst: 1000, perSecond: 300 };
 
-/** Addresses that are remembered; the one that was seen longest ago is forgotten first. */
+/** Maximum number of remembered addresses. The one that was seen longest ago is dropped first. */
 const MAX_ADDRESSES = 10_000;
 
 interface Bucket {
@@ -15,7 +15,7 @@ interface Bucket {
   at: number;
 }
 
-/** A token bucket for each address, and one for all, of what callers without a key may read. */
+/** Token buckets for endpoints without a key: one for each address, and one for all of them together. */
 export class PublicLimit {
   readonly #buckets = new Map<string, Bucket>();
   readonly #all: Bucket = { tokens: OF_ALL.burst, at: 0 };
@@ -23,7 +23,7 @@ export class PublicLimit {
   /**
    * Takes tokens.
    * @param address of the caller; absent: unknown
-   * @param cost tokens
+   * @param cost number of tokens
    * @returns seconds after which the request is possible; 0 if it is possible now
    */
   take(address: string | undefined, cost = 1, now = performance.now()): number {

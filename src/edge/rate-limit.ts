@@ -3,59 +3,67 @@ import type { BucketName } from '../schemas/limits.ts';
 import { bucketsOf, rulesOf, type VendorRules } from '../schemas/vendor-rules.ts';
 import type { ApiKey } from './key-cache.ts';
 
-/** What a request may tell its caller about the limit; times in epoch seconds and seconds. */
+/** The rate limit's result for a request, as sent to the caller; times in epoch seconds and seconds. */
 export interface Allowance {
   allowed: boolean;
   limit: number;
   remaining: number;
-  /** Epoch seconds at which the whole limit is free again; of a request that is refused, at which one is allowed. With windows of the clock, the end of the window. */
+  /**
+   * Epoch seconds at which the whole limit is available again. For a refused request: at which a request is allowed.
+   * With clock windows: the end of the window.
+   */
   reset: number;
-  /** Seconds until another request is allowed; 0 when this one is. */
+  /** Seconds until another request is allowed; 0 if this one is allowed. */
   retryAfter: number;
 }
 
 interface Bucket {
   waiting: ((allowance: Allowance | Error) => void)[];
   running: boolean;
-  /** As the last request had it: a limit that was changed holds from the next take on. */
+  /** From the last request, so a changed limit applies from the next take on. */
   size: BucketSize;
-  /** What the last take left: in the store, and here for requests to come. */
+  /** Tokens after the last take: left in the store, and taken ahead by this process. */
   left: number;
   ahead: number;
   /** Epoch seconds. */
   reset: number;
-  /** Of `performance.now()`: when it was taken. */
+  /** Time of the last take, by `performance.now()`. */
   takenAt: number;
-  /** Requests that asked since. */
+  /** Number of requests since then. */
   asked: number;
 }
 
-/** Milliseconds for which a busy edge takes tokens ahead, at the rate of its last requests. */
+/** Milliseconds for which a busy web process takes tokens ahead, at the rate of its last requests. */
 const AHEAD = 100;
 
-/** Fewer save too little to be kept from the other edges. */
+/** Minimum number of tokens taken ahead. Fewer would save too little to withhold them from other web processes. */
 const LEAST_AHEAD = 8;
 
-/** Milliseconds over which a rate is measured at least: a few requests at once are no rate. */
+/**
+ * Minimum milliseconds over which a rate is measured, so that a few simultaneous requests do not count as a high
+ * rate.
+ */
 const RATE_OVER = 25;
 
-/** Milliseconds after which tokens that were taken ahead are dropped; more than AHEAD, since a rate is an estimate. */
+/** Milliseconds after which tokens taken ahead are dropped. More than AHEAD, because the rate is an estimate. */
 const LEASE = 500;
 
-/** Part of what a bucket holds that one edge takes ahead at most: near its end it keeps nothing from the others. */
+/**
+ * Maximum part of a bucket's remaining tokens that one web process takes ahead. Near its end a bucket is left to all.
+ */
 const MOST_AHEAD = 1 / 32;
 
 /**
- * One token per request. Requests of one bucket that arrive while a take is under way share the next one. It is one
- * round trip for all of them, and never more is granted than the bucket holds. A busy edge takes some ahead, since a
- * take is a write that the store brings to disk before it answers.
+ * Limits requests by taking one token per request. Requests of one bucket that arrive during a take share the next
+ * one, which is one round trip for all of them. It never grants more than the bucket holds. A busy web process takes
+ * some tokens ahead, because a take is a write that the store syncs to disk before it answers.
  */
 export function createRateLimiter(store: TokenBuckets, rules: VendorRules = rulesOf.spec) {
   const buckets = new Map<string, Bucket>();
   const defaults = bucketsOf(rules);
   const isOnClock = rules.rateWindows === 'clock';
 
-  /** Returns the limit that the workspace of the key has. */
+  /** Returns the limit of the key's workspace. */
   const sizeOf = (key: ApiKey, bucket: BucketName): BucketSize => key.limits[bucket] ?? defaults[bucket];
 
   function take(key: ApiKey, bucketName: BucketName): Allowance | Promise<Allowance> {
@@ -94,7 +102,7 @@ export function createRateLimiter(store: TokenBuckets, rules: VendorRules = rule
         bucket.reset = Math.ceil((taken.now + taken.untilFull) / 1000);
         share(taken, { bucket, limit, isOnClock }, asking);
       } catch (error) {
-        // What waited behind this take would wait as long again; it is refused with it.
+        // Requests that waited for this take would have to wait as long again, so they are refused with it.
         const behind = bucket.waiting;
         bucket.waiting = [];
         for (const answer of [...asking, ...behind]) answer(error as Error);
@@ -116,7 +124,7 @@ function takeAhead(bucket: Bucket, limit: number): Allowance {
   return { allowed: true, limit, remaining, reset: bucket.reset, retryAfter: 0 };
 }
 
-/** As many as were asked for in a time as long as AHEAD, or none while there are few. Begins to count again. */
+/** The number of requests expected within AHEAD, or 0 if there are few. Restarts the count. */
 function wantedAhead(bucket: Bucket): number {
   const now = performance.now();
   const perMillisecond = bucket.asked / Math.max(RATE_OVER, now - bucket.takenAt);
@@ -132,7 +140,7 @@ function share(
   { bucket: { ahead, reset }, limit, isOnClock }: { bucket: Bucket; limit: number; isOnClock: boolean },
   asking: ((allowance: Allowance) => void)[],
 ): void {
-  // Both are rounded up: a clock without fractions must not lead anybody here too early.
+  // Both are rounded up, so that a client with a clock in whole seconds does not retry too early.
   const retryAfter = Math.max(1, Math.ceil(untilOne / 1000));
   const retryAt = isOnClock ? reset : Math.ceil(now / 1000) + retryAfter;
   for (let index = 0; index < asking.length; index++) {

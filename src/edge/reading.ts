@@ -3,15 +3,15 @@ import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { ApiError, type ErrorName } from '../errors.ts';
 
-/** A body that is counted, by what it takes. */
+/** A body whose memory is counted. */
 export interface Counted {
-  /** It takes so many bytes more, or fewer, if it still counts. */
+  /** Adds bytes, or subtracts them if negative. Has no effect after the body was released. */
   grow(bytes: number): void;
-  /** Its sender is known to have a key. */
+  /** Marks its sender as having a valid key. */
   know(): void;
-  /** All of it is there. */
+  /** Marks the body as received completely. */
   complete(): void;
-  /** It takes nothing any more; a second time changes nothing. */
+  /** Stops counting the body. Repeated calls have no effect. */
   release(): void;
 }
 
@@ -23,12 +23,12 @@ interface Entry {
 }
 
 /**
- * Bounds what the bodies that wait for no room take together, from their first byte to their answer. Past it the oldest
- * of a sender without a key yet is shed, then the oldest that is still on its way. An honest body comes at once, so
- * that one which is held open is the older.
+ * Bounds the memory of all bodies that do not wait for room, from their first byte to their answer. Above the bound,
+ * the oldest body of a sender without a verified key is dropped, or else the oldest body that is still arriving. A
+ * legitimate body arrives at once, so a body that is held open is older.
  */
 export function createSmallBodies(mostBytes: number) {
-  /** Each in the order in which they began. */
+  /** Both in the order in which the bodies began. */
   const strangers = new Set<Entry>();
   const arriving = new Set<Entry>();
   let held = 0;
@@ -42,7 +42,7 @@ export function createSmallBodies(mostBytes: number) {
   }
 
   return {
-    /** @param shed drops what there is of it */
+    /** @param shed discards the body */
     count(shed: () => void): Counted {
       const entry: Entry = { bytes: 0, isComplete: false, isOver: false, shed };
       strangers.add(entry);
@@ -68,37 +68,37 @@ export function createSmallBodies(mostBytes: number) {
         release: () => release(entry),
       };
     },
-    /** Bytes that they take at this moment. */
+    /** Bytes in use now. */
     held: () => held,
   };
 }
 
 export type SmallBodies = ReturnType<typeof createSmallBodies>;
 
-/** Bytes up to which a body is read without more ado, as sent and as unpacked: two reads of a socket. */
+/** Bytes up to which a body is read without waiting for room, both as sent and as unpacked: two reads of a socket. */
 export const SMALL_BODY = 131_072;
 
-/** A request whose body is read. */
+/** A request whose body is being read. */
 interface Reader {
-  /** Its answer, under Express's name. */
+  /** Its response, under Express's name. */
   res?: ServerResponse | undefined;
-  /** Set when the rest of it cannot be read: what it was answered with. */
+  /** Set if the rest cannot be read: the error that it was answered with. */
   broken?: ErrorName;
 }
 
-/** Bytes from which on a body takes longer to read than its share of a collection of garbage does. */
+/** Bytes above which reading a body takes longer than its share of a garbage collection. */
 const HUGE_BODY = 1_048_576;
 
 export interface ReadingSettings {
-  /** Bytes that large bodies may take together. A larger body takes all of it. */
+  /** Maximum bytes of all large bodies together. A body larger than this takes all of it. */
   mostBytes: number;
-  /** Bytes that all others may take together. */
+  /** Maximum bytes of all other bodies together. */
   mostSmallBytes: number;
-  /** How many may wait; whoever comes behind them is refused at once. */
+  /** Maximum number of waiting requests. Further ones are refused at once. */
   mostWaiting: number;
-  /** How long one waits, in ms: less than a body may take to come. */
+  /** Maximum wait in milliseconds, less than a body may take to arrive. */
   patience: number;
-  /** Gives back the memory of what nobody needs any more, at the price of many small requests. */
+  /** Frees the memory of unreachable buffers, which takes as long as many small requests. */
   collectGarbage(): void;
 }
 
@@ -108,9 +108,9 @@ interface WaitingReader {
 }
 
 /**
- * Bounds what large bodies take in memory: they are let in as long as there is room, in the order in which they came.
- * Who waits is not read from, so that the rest stays with its sender. Room is held until the request has been
- * answered, since a body goes on to be text and objects.
+ * Bounds the memory of large bodies: requests are admitted in the order of their arrival as long as there is room. A
+ * waiting request is not read from, so the rest of its body stays with its sender. Room is held until the request has
+ * been answered, because the body is later converted to text and objects.
  */
 export function createReading({
   mostBytes,
@@ -127,18 +127,18 @@ export function createReading({
   function hold(response: ServerResponse, weight: number): void {
     held += weight;
     holders.set(response, weight);
-    // It closes when it has been sent, or when nobody is there any more.
+    // The response closes when it has been sent or when its client has disconnected.
     response.once('close', () => {
       const bytes = holders.get(response)!;
       held -= bytes;
       holders.delete(response);
-      // What never came has left nothing.
+      // An incomplete body has left no garbage.
       if (response.req.complete) discard(bytes);
       letIn();
     });
   }
 
-  /** What a body has left behind in memory; enough of it is swept away before others are let in. */
+  /** Counts memory that a body has left as garbage. Enough of it is collected before others are admitted. */
   function discard(bytes: number): void {
     if (bytes < HUGE_BODY) return;
     discarded += bytes;
@@ -186,8 +186,9 @@ export function createReading({
 
   return {
     /**
-     * Room for so many bytes, until the answer has been sent.
-     * @throws {ApiError} 503 when too many wait, or this one has waited too long; 408 when it broke off meanwhile
+     * Reserves room for this many bytes until the answer has been sent.
+     * @throws {ApiError} 503 if too many requests wait, or this one has waited too long; 408 if it was aborted
+     * meanwhile
      */
     async take(request: Reader, bytes: number): Promise<void> {
       const response = request.res!;
@@ -197,7 +198,7 @@ export function createReading({
       if (waiting.size >= mostWaiting) throw refusal();
       return untilRoom(request, response, weight);
     },
-    /** Gives back what a body does not need, now that its bytes are known; of a request without room nothing. */
+    /** Returns the room that a body of this size does not need. Has no effect on a request without room. */
     shrink({ res: response }: Reader, bytes: number): void {
       const weight = holders.get(response!);
       if (weight === undefined || bytes >= weight) return;
@@ -205,13 +206,13 @@ export function createReading({
       holders.set(response!, bytes);
       letIn();
     },
-    /** Notes bytes that were used and are garbage now; large amounts are collected. */
+    /** Counts bytes that have become garbage; large amounts are collected. */
     discard,
     /** Whether the request has room already. */
     holds: ({ res }: Reader) => holders.has(res!),
-    /** Bytes that large bodies may take at this moment. */
+    /** Bytes that are reserved for large bodies now. */
     held: () => held,
-    /** All others, which wait for no room. */
+    /** All other bodies, which do not wait for room. */
     small: createSmallBodies(mostSmallBytes),
   };
 }
@@ -224,7 +225,7 @@ function refusal(): ApiError {
 
 let gc: (() => void) | undefined;
 
-/** Gives back what buffers and strings take that nobody needs any more: all of them, while the event loop waits. */
+/** Collects all garbage, including unreachable buffers and strings. Blocks the event loop. */
 export function collectGarbage(): void {
   gc ??= exposed();
   gc();

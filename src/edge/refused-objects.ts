@@ -23,19 +23,19 @@ const MAX_ATTEMPTS = 60;
 
 const HOUR_MS = 3_600_000;
 
-/** Limits of what one web process keeps. Everything beyond them is counted, with less detail or as dropped. */
+/** Limits of what one web process keeps. Further refusals are counted with less detail or as dropped. */
 export const refusalLimits = {
   /** Groups of one workspace, reason and hour. Further refusals share one group per reason, without field and key. */
   groupsOfReason: 100,
-  /** Requests of one workspace and hour, beside those that open a group. */
+  /** Requests of one workspace and hour, not counting those that open a group. */
   requestsOfHour: 1000,
-  /** Refused objects that are listed of one request. */
+  /** Refused objects that are listed per request. */
   objectsOfRequest: 300,
   /** Groups, requests and listed objects that wait for the next write. */
   pendingGroups: 2000,
   pendingRequests: 2000,
   pendingObjects: 50_000,
-  /** Names of groups that are remembered for an hour. */
+  /** Names of groups that are cached for an hour. */
   knownGroups: 20_000,
 };
 
@@ -51,26 +51,26 @@ export interface RefusedObjectsOf {
   rejected: readonly Rejection[];
 }
 
-/** What waits for the next write. */
+/** Data that waits for the next write. */
 class Pending {
   readonly groups = new Map<string, RefusedGroup>();
   readonly requests = new Map<string, RefusedRequest>();
-  /** Listed objects of all requests. */
+  /** Number of listed objects of all requests. */
   objects = 0;
-  /** Writes that failed with some of this in them. */
+  /** Number of failed writes that contained some of this data. */
   attempts = 0;
 }
 
-/** What this process has stored of one hour. */
+/** Data that this process has stored for one hour. */
 class Hour {
-  /** By workspace and reason, the names of their groups. */
+  /** Names of groups by workspace and reason. */
   readonly groups = new Map<string, Set<string>>();
   knownGroups = 0;
-  /** By workspace, the number of its requests. */
+  /** Number of requests by workspace. */
   readonly requests = new Map<string, number>();
 }
 
-/** Refusals of one request with one text, in one array. */
+/** Refusals of one request with the same text, in the same array. */
 interface Tally {
   first: Rejection;
   cause: RefusalCause;
@@ -78,8 +78,8 @@ interface Tally {
 }
 
 /**
- * Collects refused objects in memory and adds them to the store once a second, so that no answer waits for that. A
- * process that is killed loses at most the last second. Requests without refused objects never come here.
+ * Collects refused objects in memory and adds them to the store once a second, so that answers do not wait for the
+ * store. A process that is killed loses at most the last second. Requests without refused objects never come here.
  */
 export class RefusedObjects implements Service {
   readonly name = 'refused objects';
@@ -89,7 +89,7 @@ export class RefusedObjects implements Service {
   readonly #limits: typeof refusalLimits;
   readonly #writes = poll(WRITE_EVERY_MS, () => this.write());
   #pending = new Pending();
-  /** The latest two hours: requests of both are answered around the full hour. */
+  /** The latest two hours, because requests of both are answered around the full hour. */
   readonly #hours = new Map<number, Hour>();
 
   constructor(
@@ -136,7 +136,9 @@ export class RefusedObjects implements Service {
     this.#keep(hour.kept, kept, opensGroup);
   }
 
-  /** Counts the refusals of a request by text and array, and lists the first of them: most share a few texts. */
+  /**
+   * Counts the refusals of a request by text and array, and lists the first of them. Most refusals share a few texts.
+   */
   #tally(rejected: readonly Rejection[], listed: RefusedRequest['objects']): Iterable<Tally> {
     const tallies = new Map<string, Tally>();
     for (const rejection of rejected) {
@@ -197,7 +199,7 @@ export class RefusedObjects implements Service {
     return { group, isNew: place === 'new' };
   }
 
-  /** Whether a group is new in its hour, known already, or one more than its reason may have. */
+  /** Whether a group is new in its hour, known already, or above the limit of its reason. */
   #admit(hour: Hour, reason: string, name: string): 'new' | 'known' | 'full' {
     let known = hour.groups.get(reason);
     if (known?.has(name)) return 'known';
@@ -212,7 +214,7 @@ export class RefusedObjects implements Service {
     return 'new';
   }
 
-  /** Keeps what a request is followed by. A request that opens a group is kept beyond the number of its hour. */
+  /** Keeps the data to trace a request. A request that opens a group is kept even above the limit of its hour. */
   #keep(hour: Hour, request: RefusedRequest, opensGroup: boolean): void {
     const { requestsOfHour, pendingRequests, pendingObjects } = this.#limits;
     const already = hour.requests.get(request.workspaceId) ?? 0;
@@ -224,7 +226,7 @@ export class RefusedObjects implements Service {
     pending.objects += request.objects.length;
   }
 
-  /** Adds what is pending to the store. Never rejects: what could not be written waits for the next write. */
+  /** Adds pending data to the store. Never rejects: data that could not be written waits for the next write. */
   async write(): Promise<void> {
     const taken = this.#pending;
     if (taken.groups.size === 0) return;
@@ -240,7 +242,7 @@ export class RefusedObjects implements Service {
     }
   }
 
-  /** Puts what was not written beside what has come since, within the limits of memory. */
+  /** Merges unwritten data with newer data, within the limits of memory. */
   #takeBack(taken: Pending): void {
     const pending = this.#pending;
     pending.attempts = taken.attempts + 1;
@@ -273,7 +275,7 @@ export class RefusedObjects implements Service {
   }
 }
 
-/** The refused object as it was sent; a client may send one object where an array is meant. */
+/** The refused object as sent. A client may send one object instead of an array. */
 function objectAt(body: Record<string, Json>, { input_array, index }: Rejection): Json {
   const sent = body[input_array] ?? null;
   return Array.isArray(sent) ? (sent[index] ?? null) : sent;

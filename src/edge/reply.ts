@@ -10,24 +10,24 @@ import type { RequestInHand } from './request.ts';
 import type { Pieces, Responses } from './responses.ts';
 import { isUnavailable, whyUnavailable } from './unavailable.ts';
 
-/** What became of a request: its reply, and what the headers, the log line and the metrics say of it. */
+/** The result of a request: its reply, and data for the headers, the log line and the metrics. */
 export interface Answer {
   reply: Reply;
   /** Number of objects that were added to the lanes. */
   accepted: number;
-  /** The refused objects that the reply names. */
+  /** The refused objects that are listed in the reply. */
   rejected: readonly Rejection[];
-  /** The first request with the same `Idempotency-Key`, whose reply this is. */
+  /** Id of the first request with the same `Idempotency-Key`, whose reply this is. */
   repeats?: string;
-  /** Why it was refused, or why its end is not known. */
+  /** Why the request was refused, or why its outcome is unknown. */
   error?: string;
-  /** The JSON text of its body, where it has been made already. */
+  /** JSON text of the body, if it has been serialized already. */
   text?: string | Pieces;
 }
 
-/** What is known of who sent a request, as far as it got. */
+/** The caller's identity and limit, as far as they were determined. */
 export interface Known {
-  /** Of the API key, or of the SCIM token. */
+  /** Id of the API key, or of the SCIM token. */
   keyId?: string | undefined;
   workspaceId?: string | undefined;
   companyId?: string | undefined;
@@ -37,33 +37,34 @@ export interface Known {
 /** Shared by every answer without refused objects, so that such an answer allocates no list. */
 export const NONE_REJECTED: readonly Rejection[] = [];
 
-/** An answer for which no object was taken. */
+/** An answer to a request that stored no objects. */
 export function answerOf(reply: Reply): Answer {
   return { reply, accepted: 0, rejected: NONE_REJECTED };
 }
 
-/** A reply, and its JSON text where that has been made already. */
+/** A reply, with its JSON text if it has been serialized already. */
 type SentReply = Reply & Pick<Answer, 'text'>;
 
 interface SentAs {
   requestId: string;
   allowance?: Allowance | undefined;
-  /** The workspace or company that the bytes count for; absent for a caller without a key. */
+  /** The workspace or company that unsent bytes are counted for; absent for a caller without a key. */
   owner?: string | undefined;
-  /** Counts bytes that are not taken at once; absent for a refusal, which has a few of them. */
+  /** Counts bytes that the client does not read at once; absent for a refusal, which is short. */
   responses?: Responses;
 }
 
 /**
- * Sends a JSON answer with the headers that every answer has. Before a limit is known its three headers are
- * there and empty, as clients of the protocol expect.
+ * Sends a JSON answer with the headers that every answer has. Before the limit is known, its three headers are
+ * present and empty, as clients of the protocol expect.
  */
 export function sendJson(
   response: ServerResponse,
   { status, body, headers, text = body === undefined ? '' : JSON.stringify(body) }: SentReply,
   { requestId, allowance, owner, responses }: SentAs,
 ): void {
-  // A list, name by name: Node takes it as it is, and an object put together of parts costs more than all else here.
+  // A flat list of names and values: Node uses it unchanged, and building an object with spreads would cost more than
+  // the rest of this function.
   const list = [
     'Content-Length',
     String(typeof text === 'string' ? Buffer.byteLength(text) : text.bytes),
@@ -88,12 +89,12 @@ export function sendJson(
 
 const JSON_UTF8 = 'application/json; charset=utf-8';
 
-/** Seconds after which a client that met 503 may try again. */
+/** Seconds after which a client that got a 503 may try again. */
 const RETRY_AFTER = '1';
 
 /**
- * The answer to a request that failed, in the operation's own form. What nobody expected is logged and says
- * nothing of itself.
+ * Builds the reply for a failed request, in the operation's own format. Unexpected errors are logged, and their
+ * details are not sent to the client.
  */
 export function toReply(
   error: unknown,
@@ -125,7 +126,7 @@ export function toReply(
   };
 }
 
-/** The body of an error in the operation's own form; errors of SCIM have no code. */
+/** Builds the body of an error in the operation's own format. SCIM errors have no code. */
 export function errorBody(
   operation: Operation,
   { entry, fact, message = errors[entry].message, details, sent }: ShownError,
@@ -140,17 +141,17 @@ export function errorBody(
 interface ShownError {
   entry: ErrorName;
   fact?: string | undefined;
-  /** Absent: the text of the entry. */
+  /** Absent: the message of the entry. */
   message?: string | undefined;
   details?: Json | undefined;
   /** The body of the request. */
   sent?: Record<string, Json> | undefined;
 }
 
-/** What cannot name a person, break a line or look like anything but an id. */
+/** Ids that are safe to log: they cannot contain a line break or an email address. */
 const HARMLESS = /^[A-Za-z0-9._-]{1,100}$/;
 
-/** What the log line of every request says, whatever became of it. A client's own id is left out unless it is harmless. */
+/** The fields of every request's log line. The client's own request id is omitted unless it is safe to log. */
 export function requestLine(
   { request, requestId, milliseconds }: Pick<Answered, 'request' | 'requestId' | 'milliseconds'>,
   status: number,
@@ -161,7 +162,7 @@ export function requestLine(
   return line;
 }
 
-/** Of that line. */
+/** The level of a request's log line. */
 export function levelOf(status: number): 'info' | 'warn' {
   return status >= 500 ? 'warn' : 'info';
 }
@@ -176,7 +177,7 @@ export interface Answered {
   milliseconds: number;
 }
 
-/** Counts a request that has been answered, logs its line, and tells its span. */
+/** Records an answered request in the metrics, the log and its span. */
 export function record(
   answered: Answered,
   { log, strangers, metrics }: { log: Log; strangers: StrangersLog; metrics: EdgeMetrics },
@@ -193,7 +194,7 @@ export function record(
       ...(known.workspaceId !== undefined && { workspaceId: known.workspaceId }),
     });
   if (answer.rejected.length > 0) metrics.rejected.inc({ operation: operation.id }, answer.rejected.length);
-  // One member after the other: an object put together of parts costs as much as the rest of the line.
+  // Set one by one: building an object with spreads would cost as much as the rest of the line.
   const fields = requestLine(answered, status);
   fields.operation = operation.id;
   fields.workspace_id = known.workspaceId;
@@ -215,7 +216,10 @@ export function record(
   else strangers.line(levelOf(status), fields, 'request');
 }
 
-/** Whether somebody with a key asked. One that is used from a wrong address is worth each of its lines. */
+/**
+ * Whether the caller has a valid key. A key that is used from a wrong address (403) also counts, so that each of its
+ * requests is logged.
+ */
 function isKnown({ workspaceId, companyId }: Known, status: number): boolean {
   return workspaceId !== undefined || companyId !== undefined || status === 403;
 }

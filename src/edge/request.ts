@@ -7,14 +7,14 @@ import type { Span } from '../platform/tracing.ts';
 import type { Json } from '../profile/json.ts';
 import { type Reading, SMALL_BODY, type SmallBodies } from './reading.ts';
 
-/** The end of a name that stands for a list: `external_id[]`, `external_id[7]`. */
+/** Suffix of a parameter name that marks a list: `external_id[]`, `external_id[7]`. */
 const LIST = /\[\d*\]$/;
 
 /**
- * A query string as an object. What is named twice, or as a list, becomes an array in the order of the text; there is
- * nothing deeper. Express's own parser makes an object of a list of more than 20.
+ * Parses a query string. A parameter that is repeated or named as a list becomes an array in the order of the text;
+ * deeper structures are not supported. Express's own parser turns a list of more than 20 elements into an object.
  *
- * @param text without the question mark; null: there is none
+ * @param text without the question mark; null if there is no query string
  */
 export function parseQuery(text: string | null): Record<string, string | string[]> {
   const lists = new Map<string, string[]>();
@@ -31,12 +31,12 @@ export function parseQuery(text: string | null): Record<string, string | string[
   );
 }
 
-/** A host and a port; anything else in the header is no place to send a client to. */
+/** A host with an optional port. Any other value of the header must not appear in links. */
 const HOST = /^[\w.:[\]-]{1,255}$/;
 
 /**
- * Where the request was sent, and what it makes its effect depend on. The world's address is PUBLIC_URL; without
- * one it is the host that was asked, and the scheme is the word of a trusted proxy, since TLS ends there.
+ * The base URL of the request, and its conditional headers. The base URL is PUBLIC_URL if it is set. Otherwise it
+ * uses the requested host, and the scheme that a trusted proxy reports, because TLS ends at the proxy.
  */
 export function aboutRequest(
   { headers }: IncomingMessage,
@@ -52,14 +52,14 @@ export function aboutRequest(
   };
 }
 
-/** Some proxies write the port of whom they saw as well: `192.0.2.1:443`, `[2001:db8::1]:443`. */
+/** Some proxies add the port of the client: `192.0.2.1:443`, `[2001:db8::1]:443`. */
 const WITH_PORT = /^(?:\[([0-9a-f:.]+)\]|(\d+\.\d+\.\d+\.\d+))(?::\d+)?$/i;
 
 /**
- * Where a request comes from: the socket's address, or, behind `hops` trusted proxies, the entry that the
- * outermost of them wrote into X-Forwarded-For. Entries further left are the client's own claim.
+ * The address of the client: the address of the socket, or, with `hops` trusted proxies, the X-Forwarded-For entry
+ * that the outermost of them wrote. Entries further left can be forged by the client.
  *
- * @returns nothing where it cannot be known: fewer entries than proxies, or one that is no address
+ * @returns undefined if there are fewer entries than proxies, or if the entry is not an address
  */
 export function clientAddress(request: IncomingMessage, hops: number): string | undefined {
   if (hops === 0) return request.socket.remoteAddress;
@@ -71,7 +71,7 @@ export function clientAddress(request: IncomingMessage, hops: number): string | 
   return isIP(address) > 0 ? address : undefined;
 }
 
-/** A request that has found its operation. */
+/** A request with a matching operation. */
 export interface Exchange {
   request: RequestInHand;
   response: ServerResponse;
@@ -81,71 +81,71 @@ export interface Exchange {
   query: Record<string, Json>;
 }
 
-/** How much of a body is read, and when. */
+/** Limits for reading a body. */
 export interface BodyRules {
-  /** Bytes, of the body as sent and as unpacked. */
+  /** Maximum bytes of the body, both as sent and as unpacked. */
   limit: number;
-  /** Lets large bodies in; small ones pass it by. */
+  /** Admits large bodies; small ones do not need it. */
   reading: Reading;
-  /** What its objects are is judged one by one: one that must not be parsed does not cost the others. */
+  /** Objects are validated individually: one that must not be parsed does not affect the others. */
   byObject?: boolean;
-  /** The error that a larger body ends with. */
+  /** The error for a larger body. */
   tooLarge?: ErrorName | undefined;
 }
 
 /**
- * A request as our server makes it: Node's own, with what is known of it on the way. Who only has the connection, as where
- * a request breaks off, finds it there as well.
+ * A request with the data that Penstock keeps about it. Error handlers that only have the connection find this data
+ * as well.
  */
 export class RequestInHand extends IncomingMessage {
-  /** Once an operation has it in hand. */
+  /** Set when an operation begins to process it. */
   requestId?: string;
-  /** Absent: nothing is traced. */
+  /** Absent if the request is not traced. */
   span?: Span;
-  /** Its answer, under Express's name. */
+  /** Its response, under Express's name. */
   res?: ServerResponse | undefined;
-  /** Set when the rest of it cannot be read: what it was answered with. */
+  /** Set if the rest cannot be read: the error that it was answered with. */
   broken?: ErrorName;
   /** Its body, if it has one. */
   arriving?: ArrivingBody;
 }
 
-/** A body on its way. */
+/** A body that is arriving. */
 interface ArrivingBody {
-  /** Its sender has a key. */
+  /** Marks its sender as having a valid key. */
   know(): void;
   /**
-   * All of it.
+   * Reads the whole body.
    *
-   * @param room bytes that it takes when it turns out to be large; no more is read until there is that much
-   * @param length bytes, where they are known
+   * @param room bytes to reserve if the body turns out to be large; reading waits until there is so much room
+   * @param length of the body in bytes; 0 if unknown
    * @throws {ApiError} 408 incomplete, 413 over the limit, 503 no room for it
    */
   read(rules: BodyRules, room: number, length: number): Promise<Buffer>;
   /**
-   * It takes so many bytes more than have come, or fewer.
+   * Counts additional bytes of memory, or fewer if negative.
    * @throws {ApiError} 503 no room for them
    */
   grow(bytes: number): void;
 }
 
-/** Bytes that are taken from a sender before anybody has asked for them: one read of a socket. */
+/** Bytes that are accepted before the body is requested: one read of a socket. */
 const UNASKED = 65_536;
 
-/** Bytes that a body of several chunks begins with. */
+/** Initial bytes of the buffer for a body of several chunks. */
 const FIRST_PIECE = 1024;
 
 const NOTHING = Buffer.alloc(0);
 
-/** Whether a request has a body, or says so. */
+/** Whether the headers of a request announce a body. */
 export function hasBody({ headers }: IncomingMessage): boolean {
   const length = headers['content-length'];
   return (length !== undefined && length !== '0') || headers['transfer-encoding'] !== undefined;
 }
 
 /**
- * Takes what comes of a body from the start, a little of it before anybody asks. Each chunk that Node would keep takes
- * hundreds of bytes, however small it is, and here they become one piece. Let go of with the answer.
+ * Receives a body from the start, a little of it before it is requested. Node needs hundreds of bytes per chunk,
+ * however small the chunk, so the chunks are joined into one buffer. It is released with the answer.
  */
 export function receive(
   request: RequestInHand,
@@ -162,7 +162,7 @@ export function receive(
 
   request.on('data', append);
   request.on('end', () => {
-    // Every request closes some time, and an error costs a stack.
+    // Set first: every request emits `close` later, and creating an error costs a stack trace.
     ended = true;
     counted.complete();
     asked?.resolve(body());
@@ -181,9 +181,9 @@ export function receive(
       counted.grow(chunk.length);
     } else {
       const needed = size + chunk.length;
-      // No more than it may have: while it grows, the piece before is there as well.
+      // Limited to what it may have, because the old buffer still exists while the new one is filled.
       if (needed > bytes.length) enlarge(Math.max(needed, Math.min(2 * bytes.length, bound), FIRST_PIECE));
-      // It may just have been shed.
+      // The body may just have been dropped.
       if (failure === undefined) chunk.copy(bytes, size);
     }
     size += chunk.length;
@@ -202,7 +202,7 @@ export function receive(
 
   const body = () => (size === bytes.length ? bytes : bytes.subarray(0, size));
 
-  /** The socket as well: Node would go on to read from it, and keep the chunks. */
+  /** Pauses the socket too: Node would otherwise continue to read and keep the chunks. */
   function pause(): void {
     request.pause();
     request.socket.pause();
@@ -213,7 +213,7 @@ export function receive(
     request.resume();
   }
 
-  /** The rest did not come in time, or its sender is gone. */
+  /** The rest did not arrive in time, or the sender has disconnected. */
   function incomplete(): void {
     if (!ended) fail(new ApiError(request.broken ?? 'bodyTooSlow'));
   }
@@ -226,7 +226,7 @@ export function receive(
     asked?.reject(error);
   }
 
-  /** The rest is read and thrown away, so that the connection goes on. */
+  /** Reads and discards the rest, so that the connection can be used again. */
   function drop(): void {
     bytes = NOTHING;
     size = 0;
@@ -244,7 +244,7 @@ export function receive(
     bound = Math.min(limit, SMALL_BODY);
     if (reading.holds(request)) {
       mayBeLarge();
-      // One piece from the start: chunks that are joined at the end would take as much once more.
+      // Allocate one buffer at once: joining chunks at the end would take the same amount again.
       if (length > bytes.length) enlarge(length);
     }
     return new Promise((resolve, reject) => {
@@ -278,7 +278,7 @@ function shed(): ApiError {
   return new ApiError('tooManyBodyBytes', { headers: { 'Retry-After': '1', Connection: 'close' } });
 }
 
-/** @param length bytes of the body, if they are known */
+/** @param length of the body in bytes, if it is known */
 export function tooLarge({ limit, tooLarge: entry = 'bodyTooLarge' }: BodyRules, length?: number): ApiError {
   const found = length === undefined ? `more than ${limit}` : String(length);
   return new ApiError(entry, { fact: `The body has ${found} bytes; the limit is ${limit} bytes.` });

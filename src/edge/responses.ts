@@ -5,7 +5,7 @@ import { ResponseOrder } from '../platform/response-order.ts';
 import type { Json } from '../profile/json.ts';
 import { createSlices } from './body.ts';
 
-/** Bytes from which on a response is written in pieces, and of one piece. */
+/** Minimum bytes of a response that is written in pieces, and bytes of one piece. */
 const PIECE = 65_536;
 const MEGABYTE = 1_048_576;
 
@@ -16,15 +16,15 @@ const MEGABYTE = 1_048_576;
 export class Responses {
   /** Order and progress of the connections. */
   readonly order = new ResponseOrder();
-  /** Owners that had no room for a large response, and what was held then. */
+  /** Owners whose last large response had no room, with the bytes held then: their own and all. */
   readonly #refused = new Map<string, { own: number; all: number }>();
   readonly #large: ByteBudget;
   readonly #small: ByteBudget;
   readonly #discard: (bytes: number) => void;
 
   /**
-   * @param mostBytes bytes of unsent responses over 64 KiB; all others may take a quarter as much on top
-   * @param discard notes bytes that were used and are garbage now
+   * @param mostBytes bytes of unsent responses over 64 KiB; smaller responses may take another quarter of it
+   * @param discard counts bytes that have become garbage
    */
   constructor(mostBytes: number, discard: (bytes: number) => void = () => {}) {
     this.#discard = discard;
@@ -49,8 +49,9 @@ export class Responses {
   }
 
   /**
-   * To be called before the work for a large response.
-   * @throws {ApiError} 503 if large responses hold too much memory, or no less than when there was no room for the last one
+   * Call this before the work for a large response.
+   * @throws {ApiError} 503 if large responses hold too much memory, or at least as much as when the last one had no
+   * room
    */
   requireLargeRoom(owner: string): void {
     const refused = this.#refused.get(owner);
@@ -60,10 +61,10 @@ export class Responses {
   }
 
   /**
-   * Makes the JSON text of an answer that only reads.
+   * Serializes the answer of an operation that only reads.
    * @param body the body, or the parts of its text
    * @returns the text, or its pieces if it is large
-   * @throws {ApiError} 503 if there is no room for a large one
+   * @throws {ApiError} 503 if a large answer has no room
    */
   async encode(
     body: Json | AsyncIterable<string>,
@@ -84,7 +85,7 @@ export class Responses {
     return { bytes, pieces, reservation };
   }
 
-  /** Sends a response that has its headers, and counts what its receiver does not take at once. */
+  /** Sends a response that has its headers, and counts the bytes that its receiver does not read at once. */
   end(response: ServerResponse, body: string | Buffer, owner?: string): void {
     response.end(body);
     const unsent = response.socket?.writableLength ?? 0;
@@ -95,7 +96,7 @@ export class Responses {
   }
 
   /**
-   * Sends a page whose text is made for this response alone, and has all its headers but the length.
+   * Sends a page whose text was created for this response only. All its headers except the length must be set.
    * @throws {ApiError} 503 if there is no room for it
    */
   sendPage(response: ServerResponse, text: string, owner?: string): void {
@@ -105,7 +106,9 @@ export class Responses {
     this.end(response, body, owner);
   }
 
-  /** Sends a large response piece by piece, as fast as its receiver takes it; each piece is released once it was taken. */
+  /**
+   * Sends a large response piece by piece, as fast as its receiver reads. Each piece is released once it was read.
+   */
   sendPieces(response: ServerResponse, { pieces, reservation }: Pieces): void {
     const drop = () => {
       reservation.release();
@@ -135,7 +138,7 @@ export class Responses {
   }
 }
 
-/** The text of a large response, and the room that it has. */
+/** The text of a large response, and its reserved memory. */
 export interface Pieces {
   bytes: number;
   pieces: Buffer[];
@@ -151,9 +154,9 @@ function isAsyncIterable(body: Json | AsyncIterable<string>): body is AsyncItera
 }
 
 /**
- * Makes pieces of the JSON text of a large answer; others get their turn in between.
+ * Encodes the JSON text of a large answer in pieces, and yields to other requests in between.
  *
- * @param discard hears of each megabyte whose rows and objects are garbage now
+ * @param discard called for each megabyte whose rows and objects are garbage now
  */
 async function encodePieces(
   parts: Iterable<string> | AsyncIterable<string>,
@@ -186,7 +189,7 @@ async function encodePieces(
   return { pieces, bytes };
 }
 
-/** The JSON text of a value; of an object with arrays, element by element. */
+/** Generates the JSON text of a value. Arrays that are members of an object are generated element by element. */
 function* partsOf(body: Json): Generator<string> {
   if (typeof body !== 'object' || body === null || Array.isArray(body)) {
     yield JSON.stringify(body);
@@ -203,7 +206,7 @@ function* partsOf(body: Json): Generator<string> {
     }
     for (let index = 0; index < member.length; index++) {
       yield `${index === 0 ? '[' : ','}${JSON.stringify(member[index]) ?? 'null'}`;
-      // Nobody reads it again, and its text takes as much.
+      // The element is not needed again, and its text takes as much memory.
       member[index] = null;
     }
     yield ']';

@@ -16,24 +16,24 @@ import { createRequestSemaphore } from './load-shedding.ts';
 
 import type { EdgeServices } from './services.ts';
 
-/** Where the file of a link is. */
+/** Path of the files that links open. */
 const DOWNLOADS = '/exports';
 
-/** Links that are looked up at once. */
+/** Limits of concurrent link look-ups. */
 const LOOK_UPS = { atOnce: 2, atOnceOfOne: 1, mostWaiting: 64, mostWaitingOfOne: 8, patience: 1000 };
 
-/** A slower receiver is cut off, so that it does not hold its slot: 64 KiB in 10 s. */
+/** Minimum rate of a receiver: 64 KiB in 10 s. A slower one is cut off to free its slot. */
 const SLOWEST: MinimumRate = { bytes: 65_536, within: 10_000 };
 
-/** How links to files of exports are made, from the settings. */
+/** Reads the settings for links to exported files. */
 export function createDownloadSettings(config: Config): DownloadSettings {
   const base = (config.PUBLIC_URL || `http://${reachable(config.HOST)}:${config.PORT}`).replace(/\/+$/, '');
   return { isBucket: isBucket(config), urlOf: (token) => `${base}${DOWNLOADS}/${token}` };
 }
 
 /**
- * The files of exports that links lead to. A link is as good as a key to the users in it: its signature is of its
- * workspace's key, and it ends some hours after the file is whole.
+ * Adds the downloads of exported files. A link grants access to the users in the file like a key: it is signed with
+ * the key of its workspace, and expires some hours after the file is complete.
  */
 export function addSegmentDownloads(app: Express, services: EdgeServices): void {
   const { config, log, resources, responses } = services;

@@ -21,16 +21,16 @@ import type { EdgeServices, Endpoint } from './services.ts';
 import { stores } from './unavailable.ts';
 
 /**
- * The first stop of the trunk: one request, whose operation is found, from its headers to its answer. Every way in
- * which it can end goes through here. A stage of `admit` refuses it, it is carried out at once or put into the queue,
- * or it fails on the way.
+ * The first stage of request processing: handles one request with a known operation from its headers to its answer.
+ * Every outcome passes through here: `admit` refuses the request, it is executed at once or added to the queue, or it
+ * fails.
  */
 export async function serve(endpoint: Endpoint, exchange: Exchange, services: EdgeServices): Promise<void> {
   const started = performance.now();
   const { request, response } = exchange;
   const { operation } = endpoint;
   const requestId = newId();
-  // Where what breaks the connection finds them.
+  // For error handlers that only have the connection.
   request.requestId = requestId;
   request.res = response;
 
@@ -83,7 +83,7 @@ function rejectedIn(error: unknown): readonly Rejection[] {
   return error instanceof ApiError ? error.rejected : NONE_REJECTED;
 }
 
-/** The same as part of the request's span, for a process that traces. */
+/** Serves a request as part of its span, if the process traces. */
 export function serveTraced(endpoint: Endpoint, exchange: Exchange, services: EdgeServices): Promise<void> {
   const span = tracing?.active();
   const { request, response } = exchange;
@@ -93,26 +93,26 @@ export function serveTraced(endpoint: Endpoint, exchange: Exchange, services: Ed
   return asksStore ? traceThroughout(span, response, work) : work();
 }
 
-/** For lines of the log. */
+/** Runs work in the request's span, so that its log lines contain the span. */
 function inSpanOf<Result>(request: RequestInHand, work: () => Result): Result {
   return tracing && request.span ? tracing.within(request.span, work) : work();
 }
 
-/** A request that a stage has refused, and what the stages before it have found. */
+/** A request that a stage has refused, and the results of earlier stages. */
 interface Refused {
   error: unknown;
-  /** Absent if the stages before it have not read the body. */
+  /** Absent if the body has not been read. */
   body?: Record<string, Json> | undefined;
   known: Known;
 }
 
-/** What is known of a request before anybody has looked at it. */
+/** A request before the first stage. */
 type Arrived = Omit<Exchange, 'response'> & { requestId: string };
 
 /**
- * Each stage before a request may be carried out, in order. Who sends it, and may they? Is there too much to do, are
- * they within their limit, is it their turn? What do they say, and by which key would they say it again? The first
- * stage that refuses it is the last: it says why, as its value. What is thrown is a failure on the way.
+ * Runs the stages that decide whether a request may be executed, in order: authentication, room for its answer,
+ * permission, load shedding, rate limit, its turn, body and validation, idempotency key. The first stage that refuses
+ * the request returns or throws the reason, and later stages do not run.
  */
 async function admit(
   endpoint: Endpoint,
@@ -125,12 +125,12 @@ async function admit(
   let known: Known = {};
   let body: Record<string, Json> | undefined;
   try {
-    // What is known already is not waited for: a wait costs a request as much as a rule.
+    // A result that is available already is not awaited, because awaiting costs as much as a stage.
     const found = authenticate(operation, { request, address, now }, services);
     const key = found instanceof Promise ? await found : found;
     known = knownBy(key);
     request.arriving?.know();
-    // Before the rate limit, which asks a Redis that may be in trouble, and counts what is not refused.
+    // Before the rate limit, which may query a Redis with problems and counts requests that are not refused.
     services.responses.requireRoom(key.companyId ?? key.workspaceId);
     const unwelcome = permit(operation, key) ?? shed(operation, key, services);
     if (unwelcome) return { error: unwelcome, known };
@@ -146,7 +146,8 @@ async function admit(
     body = spelled(operation, sent);
     const invalid = validate(endpoint, body, query);
     if (invalid) return { error: invalid, body, known };
-    // Of the body as it was sent: an operation passes over what it does not know, and the request is another all the same.
+    // Fingerprint the body as sent. Unknown fields are ignored when the request is applied, but a body that differs
+    // in them is still a different request.
     const again = request.headers['idempotency-key'];
     const ownerId = key.companyId ?? key.workspaceId;
     const idempotencyKey =
@@ -162,7 +163,7 @@ async function admit(
 
 type AnyKey = ApiKey & { companyId?: string };
 
-/** By the API key, or by the token of a company. */
+/** Authenticates by the API key, or by the SCIM token of a company. */
 function authenticate(
   operation: Operation,
   {
@@ -177,7 +178,7 @@ function authenticate(
     : authenticator.authenticate(headers.authorization, address, now);
 }
 
-/** The workspace of a company's token says nothing of the request. */
+/** The workspace of a company's token is not known, because it does not identify the request's workspace. */
 function knownBy({ id, companyId, workspaceId }: AnyKey): Known {
   return {
     keyId: id,
@@ -192,7 +193,7 @@ function permit({ permission }: Operation, { permissions }: AnyKey): ApiError | 
     return new ApiError('permissionMissing', { fact: `The API key lacks the permission \`${permission}\`.` });
 }
 
-/** What leaves something behind is refused while there is too much to do. */
+/** Refuses an operation that stores something during overload. */
 function shed(
   operation: Operation,
   { workspaceId }: AnyKey,
@@ -204,7 +205,7 @@ function shed(
   if (found) return new QueueUnavailable(found.reason, { limit: found.limit });
 }
 
-/** What an operation fills. Bulk operations leave half of the queue to others. */
+/** The capacity limit that applies to an operation. Bulk operations may fill only half of the queue. */
 export function placeOf(operation: Operation): 'queue' | 'half-full queue' | 'store' {
   if (operation.kind === 'direct') return 'store';
   return operation.givesWay ? 'half-full queue' : 'queue';
@@ -236,12 +237,12 @@ function readSent(
   return readJsonObject(request, { limit, reading, byObject, tooLarge });
 }
 
-/** The body in the names and the shape of the operation. */
+/** Normalizes the body to the names and the form of the operation. */
 function spelled(operation: Operation, sent: Record<string, Json>): Record<string, Json> {
   return operation.body && operation.spell ? operation.spell(sent) : sent;
 }
 
-/** The first rule of its schemas that the body breaks, or else the query. */
+/** Returns the first rule that the body, or else the query, breaks. */
 function validate(
   { operation, body: checkBody, query: checkQuery }: Endpoint,
   body: Record<string, Json>,

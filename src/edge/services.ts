@@ -16,30 +16,30 @@ import type { RefusedObjects } from './refused-objects.ts';
 import type { Responses } from './responses.ts';
 import type { Turns } from './turns.ts';
 
-/** What every request is served with. */
+/** The services that handle every request. */
 export interface EdgeServices {
   config: Config;
   log: Log;
-  /** For what is asked by nobody who is known. */
+  /** Log for requests of unauthenticated callers. */
   strangers: StrangersLog;
   metrics: EdgeMetrics;
   authenticator: Authenticator;
   scimAuthenticator: ScimAuthenticator;
-  /** What connectors send in bursts, a few requests at a time. */
+  /** Limits requests of SCIM connectors, which arrive in bursts, to a few at a time. */
   scimSemaphore: Semaphore;
-  /** What may have a large answer. */
+  /** Limits requests that may have a large answer. */
   largeSemaphore: Semaphore;
-  /** Lets large bodies in. */
+  /** Admits large bodies. */
   reading: Reading;
   heads: Heads;
-  /** Bounds what responses that are not read take. */
+  /** Bounds the memory of responses that clients do not read. */
   responses: Responses;
   rateLimiter: RateLimiter;
-  /** Of the workspaces whose requests are to be read and planned. */
+  /** Turns of workspaces whose requests wait to be read and planned. */
   turns: Turns;
   queue: GroupCommit;
   idempotency: Idempotency;
-  /** Says why nothing more may be stored, by the queue or straight in the store, if so. */
+  /** Returns the reason if no more may be stored, through the queue or directly in the store. */
   loadShedding: Pick<LoadShedding, 'overload'>;
   refusedObjects: Pick<RefusedObjects, 'note'>;
   effects: Effects;
@@ -49,7 +49,7 @@ export interface EdgeServices {
 /** An operation with its validators, compiled at boot. */
 export interface Endpoint {
   operation: Operation;
-  /** Of direct operations. */
+  /** Only for direct operations. */
   body: Validator | undefined;
   query: Validator | undefined;
 }

@@ -1,28 +1,31 @@
 import { Neighbours } from '../queue/turns.ts';
 
-/** Milliseconds of requests' work in one turn of the event loop; then new requests are read from their sockets. */
+/** Milliseconds of work for requests in one turn of the event loop; then new requests are read from their sockets. */
 const SLICE = 2;
 
-/** Requests that begin at once in one turn of the event loop: they may all come out of the same wait, with their work before them. */
+/**
+ * Requests that may begin without waiting in one turn of the event loop. They may all have waited for the same event,
+ * so their work is still to come and not yet measured.
+ */
 const MOST_AT_ONCE = 8;
 
 /**
- * Turns of workspaces at the processor. Work of requests waits once a turn of the event loop is used up, and goes on in
- * the next, one request of each workspace after the other. So whoever sends little waits for a slice, and not for all
- * that others have sent. With less work than a slice nothing waits, and nothing of a workspace that sends alone: in
- * turns fewer of its requests would leave together.
+ * Schedules the work of requests by workspace. Once a turn of the event loop is used up, further work waits for the
+ * next turn, which takes one request of each workspace after the other. So a workspace that sends little waits for a
+ * slice, and not for all requests of the others. Work is not delayed if there is less than a slice of it, or if a
+ * workspace sends alone, because turns would split its requests into smaller flushes.
  */
 export function createTurns(clock: () => number = () => performance.now()) {
-  /** What waits, in the order of the workspaces' turns. */
+  /** Waiting requests by workspace, in the order of the turns. */
   const lines = new Map<string, (() => void)[]>();
   const neighbours = new Neighbours(clock);
-  /** When the present turn of the event loop began; undefined: nothing was done in it yet. */
+  /** Start of the current turn of the event loop; undefined if no work was done in it yet. */
   let began: number | undefined;
-  /** Those that have begun in it without waiting. */
+  /** Requests that have begun in this turn without waiting. */
   let begun = 0;
   let isScheduled = false;
 
-  /** To be awaited before work that takes long. Undefined: it may begin at once. */
+  /** Await the result before work that takes long. Undefined: the work may begin at once. */
   function turn(owner: string): Promise<void> | undefined {
     neighbours.meet(owner);
     if (lines.size === 0) {
@@ -53,7 +56,7 @@ export function createTurns(clock: () => number = () => performance.now()) {
     });
   }
 
-  /** Lets one begin, and the next one when that has done what it can without waiting. */
+  /** Starts one waiting request, and the next one when that request has done all its synchronous work. */
   function next(): void {
     const [first] = lines;
     if (!first) {
@@ -64,7 +67,7 @@ export function createTurns(clock: () => number = () => performance.now()) {
     lines.delete(owner);
     line.shift()!();
     if (line.length > 0) lines.set(owner, line);
-    // A tick that is asked for in a microtask comes when no microtask is left.
+    // A tick that is scheduled in a microtask runs when the microtask queue is empty.
     queueMicrotask(() => process.nextTick(goOn));
   }
 

@@ -29,7 +29,10 @@ const meets: Record<Unavailability, (operation: Operation) => boolean> = {
   keyInUse: ({ method, readsOnly }) => method === 'POST' && !readsOnly,
 };
 
-/** Lists every 503 that an operation can end with. Errors of SCIM have no code, so one of them stands for all. */
+/**
+ * Lists every 503 that an operation can return. SCIM errors have no code, so `unavailable` represents all except
+ * `keyInUse`.
+ */
 export function unavailabilities(operation: Operation): ErrorName[] {
   if (operation.auth === 'scim')
     return operation.method === 'POST' ? ['unavailable', 'keyInUse'] : ['unavailable'];

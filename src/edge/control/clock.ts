@@ -13,7 +13,7 @@ export interface ClockChange {
   set?: string;
   /** Seconds, or an amount with units: `3 days`. */
   advance?: string | number;
-  /** True if time stands still. */
+  /** True if time does not advance. */
   freeze?: boolean;
 }
 
@@ -21,7 +21,7 @@ export interface ClockChange {
 export const AMOUNT = '^(?:\\d+ ?(?:second|minute|hour|day|week|month|year)s?(?: |$))+$';
 const PART = /(\d+) ?(second|minute|hour|day|week|month|year)s?/g;
 
-/** Range of times for which the service can make texts and ids, in epoch milliseconds. */
+/** Range of times for which the service can format times and create ids, in epoch milliseconds. */
 const EARLIEST = Date.UTC(1971, 0);
 const LATEST = Date.UTC(2200, 0);
 
@@ -52,7 +52,7 @@ export function changedClock({ real, set, advance, freeze }: ClockChange): Clock
     time = parsed.toMillis();
   }
   if (advance !== undefined) time = later(time, advance);
-  // Also false if it is not a number, because the amount is too large.
+  // NaN if the amount is too large, so this check must be a negation.
   if (!(time >= EARLIEST && time < LATEST))
     return 'The time is not valid: it must be in the years 1971 to 2199';
   if (isFrozen) return { aheadMs: 0, frozenAt: time };
@@ -65,7 +65,7 @@ export class Clock {
   readonly #pool: Pool;
   readonly #forget: () => void;
 
-  /** @param forget makes this process forget what it remembers of later times */
+  /** @param forget clears cached data with later times in this process */
   constructor(pool: Pool, forget: () => void) {
     this.#pool = pool;
     this.#forget = forget;

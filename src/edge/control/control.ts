@@ -36,7 +36,7 @@ const MAX_LISTED = 1000;
 /** Milliseconds that `settle` waits by default. */
 const SETTLE_MS = 10_000;
 
-/** Milliseconds between two looks at the lanes. */
+/** Milliseconds between two checks of the lanes: the first and the longest pause. */
 const FIRST_LOOK_MS = 1;
 const LONGEST_LOOK_MS = 25;
 
@@ -46,13 +46,13 @@ export interface ControlSources {
   lanes: number;
   /** Number of accepted objects that are not in a lane yet. */
   pending(): number;
-  /** The program, whose other parts control endpoints concern. */
+  /** Control of the program's other parts. */
   parts: NonNullable<Host['control']>;
 }
 
 type Handle<Request extends IncomingMessage> = (request: Request, response: ServerResponse) => void;
 
-/** What an endpoint answers with. */
+/** The answer of an endpoint. */
 interface ControlReply {
   status?: number;
   body: object;
@@ -68,10 +68,10 @@ export interface ControlEndpoint {
   body?: Schema;
   /** Other types of the same body, for endpoints that read its text. */
   alsoType?: string;
-  /** A body that is accepted, and the answer to it. */
+  /** A valid body and the answer to it. */
   example: { body?: object; reply: object };
   /**
-   * @param body of which `body` is the schema, {} where none was sent; its text where there is another type
+   * @param body validated by the schema `body`, {} if it was not sent; its text if there is another type
    * @param origin URL of this process
    */
   handle(body: never, origin: string): Promise<ControlReply> | ControlReply;
@@ -123,8 +123,8 @@ const exampleClock = {
 const times = { type: 'integer', minimum: 1, maximum: 1_000_000, default: 1 };
 
 /**
- * The control endpoints of `penstock dev`, and what they need of all other requests: a journal, faults, and a gate that holds
- * requests while rows are replaced.
+ * Creates the control endpoints of `penstock dev`, and hooks into all other requests: a journal, faults, and a gate
+ * that holds requests while rows are replaced.
  */
 export function createControl(sources: ControlSources) {
   const { pool, laneStore, lanes, pending, parts } = sources;
@@ -160,7 +160,10 @@ export function createControl(sources: ControlSources) {
       deadline: Date.now() + milliseconds,
     });
 
-  /** Works while no request and no job is in progress. Requests that arrive meanwhile wait; such work happens one after the other. */
+  /**
+   * Runs work while no request and no job is in progress. Requests that arrive meanwhile wait. Calls run one after
+   * the other.
+   */
   async function alone(work: () => Promise<ControlReply>): Promise<ControlReply> {
     const whenIdle = async () => ((await settle(SETTLE_MS)) ? work() : BUSY);
     const before = gate;
@@ -174,7 +177,7 @@ export function createControl(sources: ControlSources) {
     }
   }
 
-  /** Replaces all rows, and returns to the clock that they were written by. */
+  /** Replaces all rows, and restores the clock that they were written with. */
   const replace = (name: string): Promise<ControlReply> =>
     alone(async () => {
       if (!(await restoreSnapshot(pool, name)))
@@ -185,7 +188,7 @@ export function createControl(sources: ControlSources) {
       return { body: SUCCESS };
     });
 
-  /** Applies a seed, or nothing of it. */
+  /** Applies a seed completely, or not at all. */
   async function seed(
     text: string,
     {
@@ -522,7 +525,7 @@ export function createControl(sources: ControlSources) {
   );
 
   async function answer(request: IncomingMessage): Promise<ControlReply> {
-    // A page of another site that a developer has open could send requests here. Browsers name that site.
+    // A page of another site that a developer has open could send requests here. Browsers send the site's origin.
     if (request.headers.origin !== undefined)
       return { status: 403, body: { message: 'Control endpoints refuse requests with the header Origin.' } };
     const path = pathOf(request.url!);

@@ -36,7 +36,7 @@ export interface Fault {
   seconds?: number;
 }
 
-/** Reads that match return the rows of a moment in the past. */
+/** Reads that match return the rows as of a moment in the past. */
 interface StaleReads {
   fault: Fault;
   database: Database;
@@ -48,19 +48,19 @@ const STALE_SECONDS = 5;
 const applies = ({ method: wanted, path }: Fault, { method, url = '' }: IncomingMessage): boolean =>
   (wanted === undefined || wanted.toUpperCase() === method) && (path === undefined || path === pathOf(url));
 
-/** A request, and what is done with it otherwise. */
+/** A request, and its handling without a fault. */
 interface Exchange {
   request: IncomingMessage;
   response: ServerResponse;
-  /** Adds it to the journal. From then on its body flows. */
+  /** Adds it to the journal. From then on its body is read. */
   record(): void;
   proceed(): void;
 }
 
-/** Names a request that this process sends to itself, and that no fault and no journal concerns. */
+/** Header of requests that this process sends to itself. Faults and the journal ignore these requests. */
 const PASSED_ON = 'x-penstock-dev-passed-on';
 
-/** Applies faults to requests, each fault to so many. */
+/** Applies faults to requests, each fault to a given number of requests. */
 export class Faults {
   #faults: Fault[] = [];
   #stale: StaleReads | undefined;
@@ -101,12 +101,12 @@ export class Faults {
     await stale.database.stop();
   }
 
-  /** The rows that a request reads; undefined: those of the present. */
+  /** The database that a request reads; undefined: the current data. */
   staleDatabase(request: IncomingMessage): Database | undefined {
     return this.#stale && applies(this.#stale.fault, request) ? this.#stale.database : undefined;
   }
 
-  /** The headers with which this process marks a request that it sends to itself. */
+  /** The headers that mark requests of this process to itself. */
   get ownHeaders(): Record<string, string> {
     return { [PASSED_ON]: this.#token };
   }
@@ -123,7 +123,7 @@ export class Faults {
     return found;
   }
 
-  /** Treats a request as its fault says. */
+  /** Handles a request according to its fault. */
   async apply(fault: Fault, exchange: Exchange): Promise<void> {
     const { kind, delay_ms = 0, retry_after = 1, errors = [] } = fault;
     const { request, response, record, proceed } = exchange;
@@ -141,7 +141,9 @@ export class Faults {
     }
   }
 
-  /** Sends the request to this process again, and closes the connection of the client when the response is there. */
+  /**
+   * Sends the request to this process again, and closes the connection of the client when the response has arrived.
+   */
   #loseResponse(request: IncomingMessage): void {
     const { method, url, headers, socket } = request;
     const { address, port } = socket.address() as AddressInfo;

@@ -4,7 +4,7 @@ import { nowDate } from '../../platform/clock.ts';
 import { containsSubset } from '../../platform/subset.ts';
 import { hasBody, type RequestInHand } from '../request.ts';
 
-/** Requests that are kept, and bytes of each body. */
+/** Maximum number of kept requests, and maximum bytes of each body. */
 const MAX_REQUESTS = 1000;
 const MAX_BODY_BYTES = 262_144;
 
@@ -36,7 +36,7 @@ export interface JournalEntry {
   path: string;
   query: Record<string, string>;
   headers: IncomingMessage['headers'];
-  /** Parsed JSON, or text; null if there was no body, or one of more than 256 KiB. */
+  /** Parsed JSON, or text; null if there was no body, or if it had more than 256 KiB. */
   body: unknown;
   /** Null while the request is not answered, or if its connection was closed first. */
   status: number | null;
@@ -61,7 +61,7 @@ export class Journal {
     };
     if (this.#recorded.push(recorded) > MAX_REQUESTS) this.#recorded.shift();
     if (!hasBody(request)) return;
-    // Listening makes the body flow, and the handler listens in the same turn of the event loop.
+    // Listening starts the flow of the body, and the handler also listens in the same turn of the event loop.
     request.on('data', (chunk: Buffer) => {
       recorded.bytes += chunk.length;
       if (recorded.bytes <= MAX_BODY_BYTES) recorded.chunks.push(chunk);

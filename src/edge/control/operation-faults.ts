@@ -4,7 +4,7 @@ import type { Operation, Plan, QueuedOperation, Reply } from '../../operations/o
 import type { Json } from '../../profile/json.ts';
 import type { Database } from '../../store/database.ts';
 
-/** An object that is refused although it may be valid. */
+/** An object that is refused even if it is valid. */
 export interface ObjectError {
   /** Absent: the first array of the request. */
   input_array?: string;
@@ -18,7 +18,7 @@ const DEFAULT_TYPE = 'refused by a fault of penstock dev';
 /** Faults of a request that its operation applies. */
 export interface OperationFaults {
   errors?: readonly ObjectError[];
-  /** Where reads read. */
+  /** The database that reads use. */
   database?: Database | undefined;
 }
 
@@ -44,7 +44,7 @@ function reading(operation: Extract<Operation, { kind: 'direct' }>): Operation {
   };
 }
 
-/** The body with `null` in the place of each object that is to be refused, so that the operation itself refuses them. */
+/** Replaces each object that must be refused by `null` in the body, so that the operation itself refuses it. */
 function spoil(body: Record<string, Json>, errors: readonly ObjectError[]) {
   const changed = { ...body };
   /** Texts by array and index. */

@@ -41,7 +41,7 @@ export const member = (properties: Record<string, Schema>, required: string[]): 
   required,
 });
 
-/** The document of a seed. Attributes, events, purchases and preference centers have the rules of their operations. */
+/** Schema of a seed. Attributes, events, purchases and preference centers follow the rules of their operations. */
 export const seedSchema: Schema = {
   ...member(
     {

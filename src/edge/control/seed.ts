@@ -12,14 +12,14 @@ interface ApiAnswer {
   body: Record<string, Json>;
 }
 
-/** How a seed takes effect. */
+/** The program parts through which a seed takes effect. */
 export interface SeedTarget {
   definitions: SeedDefinitions;
-  /** Sends a request of the API. */
+  /** Sends a request to the API. */
   send(method: string, path: string, body: Record<string, Json>): Promise<ApiAnswer>;
 }
 
-/** Why a seed was refused: each problem names the position and the rule. */
+/** The problems of a refused seed, each with its position and rule. */
 export class SeedError extends Error {
   override name = 'SeedError';
   readonly problems: readonly string[];
@@ -58,7 +58,7 @@ const pathOf = (error: ErrorObject): Path =>
     .slice(1)
     .map((part) => (/^\d+$/.test(part) ? Number(part) : part.replaceAll('~1', '/').replaceAll('~0', '~')));
 
-/** Names the position in the text, and the rule. */
+/** Describes problems with their position in the text and the rule. */
 function createProblems(text: string) {
   let lines: { document: ReturnType<typeof parseDocument>; counter: LineCounter } | undefined;
 
@@ -119,7 +119,7 @@ interface Placed {
   path: Path;
 }
 
-/** Objects of each array of /users/track, and elements of an array of other operations. */
+/** Maximum objects per array of a request: of /users/track, and of other operations. */
 const TRACKED = 75;
 const ELEMENTS = 50;
 
@@ -129,8 +129,9 @@ const identifierOf = (user: Record<string, Json>): Record<string, Json> =>
   Object.fromEntries(Object.entries(user).filter(([key]) => identifiers.includes(key)));
 
 /**
- * Applies a seed in this order: groups, users, aliases, events, purchases, states, preference centers, segments, integrations.
- * @returns numbers of objects, and the ids of definitions by name
+ * Applies a seed in this order: groups, users, aliases, events, purchases, states, preference centers, segments,
+ * integrations.
+ * @returns the number of objects of each kind, and the ids of definitions by name
  * @throws {SeedError} at the first part that was refused; earlier parts have taken effect
  */
 export async function applySeed(text: string, target: SeedTarget): Promise<Record<string, Json>> {
@@ -153,7 +154,7 @@ export async function applySeed(text: string, target: SeedTarget): Promise<Recor
     }
   }
 
-  /** @throws {SeedError} for an answer with errors, of which each belongs to a position of the seed */
+  /** @throws {SeedError} for an answer with errors, with the position of each in the seed */
   function refuseAnswer({ status, body }: ApiAnswer, sent: Record<string, Placed[]>, path: Path): void {
     const errors = Array.isArray(body.errors) ? body.errors.filter(isRecord) : [];
     if (status < 300 && errors.length === 0) return;
@@ -190,7 +191,7 @@ export async function applySeed(text: string, target: SeedTarget): Promise<Recor
   );
   await post('/users/alias/new', { user_aliases: aliases }, ELEMENTS);
 
-  /** Events or purchases, of users and of the document. */
+  /** Events or purchases, both under users and at the top level. */
   const activity = (kind: 'events' | 'purchases'): Placed[] => [
     ...users.flatMap((user, index) =>
       ((user[kind] as Record<string, Json>[]) ?? []).map((one, place) => ({
