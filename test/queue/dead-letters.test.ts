@@ -19,7 +19,7 @@ describe.each(['redis', 'postgres'] as const)('replaying dead letters, queue on 
   });
   afterAll(() => installation.stop());
 
-  /** The envelopes that hold one of these objects. */
+  /** Envelopes that contain one of these objects. */
   async function envelopesOf(...ids: string[]) {
     const envelopes = await installation.envelopes();
     return envelopes.filter(({ envelope }) =>
@@ -27,7 +27,7 @@ describe.each(['redis', 'postgres'] as const)('replaying dead letters, queue on 
     );
   }
 
-  test('a replay puts the object, with its own request and time, into the lane of its identifier', async () => {
+  test('a replay adds the object to the lane of its identifier, with its own request and time', async () => {
     const { database, replayContext } = installation;
     const row = failedEvent();
     await commit(database, row);
@@ -57,7 +57,7 @@ describe.each(['redis', 'postgres'] as const)('replaying dead letters, queue on 
     expect(await read(database, row.id)).toMatchObject({ state: 'replaying', replays: 1 });
   });
 
-  test('an attributes object without an identifier goes by its id', async () => {
+  test('an attributes object without an identifier goes to the lane of its id', async () => {
     const { database, replayContext } = installation;
     const id = uuidv7();
     const object = { id, request: 0, index: 0, create: true, kind: 'attributes', push_tokens: [] };
@@ -67,7 +67,7 @@ describe.each(['redis', 'postgres'] as const)('replaying dead letters, queue on 
     expect(await envelopesOf(id)).toMatchObject([{ lane: laneOf(row.workspaceId, id, 4) }]);
   });
 
-  test('replays of one dead letter at the same time make one envelope', async () => {
+  test('concurrent replays of one dead letter create one envelope', async () => {
     const { database, replayContext } = installation;
     const [id] = (await commit(database, failedEvent())) as [string];
     const results = await Promise.all(
@@ -78,7 +78,7 @@ describe.each(['redis', 'postgres'] as const)('replaying dead letters, queue on 
     expect(await read(database, id)).toMatchObject({ state: 'replaying', replays: 1 });
   });
 
-  test('a replay that died before its lane was reached goes on under the same envelope id', async () => {
+  test('a replay that died before it reached its lane is repeated under the same envelope id', async () => {
     const { database, replayContext, producer } = installation;
     const [id] = (await commit(database, failedEvent())) as [string];
     const unreachable = { add: () => Promise.reject(new QueueUnavailable('gone')) };
@@ -90,7 +90,7 @@ describe.each(['redis', 'postgres'] as const)('replaying dead letters, queue on 
     expect(await read(database, id)).toMatchObject({ state: 'replaying', replays: 1 });
   });
 
-  test('one that has taken effect is left alone, and said to have; an id of nothing too', async () => {
+  test('a dead letter that has taken effect and an unknown id are reported, not enqueued', async () => {
     const { database, replayContext } = installation;
     const [id] = (await commit(database, failedEvent())) as [string];
     await commitReplayed(database, [id]);
@@ -100,7 +100,7 @@ describe.each(['redis', 'postgres'] as const)('replaying dead letters, queue on 
     expect(await envelopesOf(id)).toHaveLength(0);
   });
 
-  test('one that failed again waits again, and its next replay is a new envelope', async () => {
+  test('a replayed dead letter that fails again waits, and its next replay is a new envelope', async () => {
     const { database, replayContext } = installation;
     const row = failedEvent();
     await commit(database, row);
@@ -116,7 +116,7 @@ describe.each(['redis', 'postgres'] as const)('replaying dead letters, queue on 
     expect(ids).toEqual([uuidv5('1', row.id), uuidv5('2', row.id)].sort());
   });
 
-  test('G3: one that names users of several lanes stands in all of them, each time under the same ids', async () => {
+  test('G3: a dead letter with users of several lanes is added to all of them under stable ids', async () => {
     const { database, replayContext, laneQueues } = installation;
     const id = uuidv7();
     const { workspaceId } = failedEvent();
@@ -145,7 +145,7 @@ describe.each(['redis', 'postgres'] as const)('replaying dead letters, queue on 
   test.each([
     ['a delete whose user cannot be read', { kind: 'delete' }, [0, 1, 2, 3]],
     ['a merge whose users cannot be read', { kind: 'merge' }, undefined],
-  ])('G4: %s is replayed all the same', async (_, object, lanes) => {
+  ])('G4: %s is replayed anyway', async (_, object, lanes) => {
     const { database, replayContext } = installation;
     const id = uuidv4();
     await commit(database, { ...failedEvent(), id, kind: object.kind, object });
@@ -155,10 +155,10 @@ describe.each(['redis', 'postgres'] as const)('replaying dead letters, queue on 
   });
 
   test.each([
-    ['nothing', null],
-    ['a text', 'text'],
-    ['an identifier of no kind', { id: 'none', kind: 'events', identifier: { user_alias: null } }],
-  ])('one whose object is %s goes to a lane under its own id too', async (_, object) => {
+    ['null', null],
+    ['a string', 'text'],
+    ['without a valid identifier', { id: 'none', kind: 'events', identifier: { user_alias: null } }],
+  ])('a dead letter whose object is %s goes to the lane of its own id', async (_, object) => {
     const { database, replayContext } = installation;
     const id = uuidv4();
     await commit(database, { ...failedEvent(), id, kind: 'envelope', object });
@@ -167,7 +167,7 @@ describe.each(['redis', 'postgres'] as const)('replaying dead letters, queue on 
     expect(await envelopesOf(id)).toHaveLength(1);
   });
 
-  test('many are replayed in chunks, each in an envelope of its own', async () => {
+  test('many dead letters are replayed in chunks, each in its own envelope', async () => {
     const { database, replayContext } = installation;
     const ids = await commit(database, ...Array.from({ length: 230 }, () => failedEvent()));
     const { enqueued } = await replayDeadLetters(replayContext, [...ids].reverse());
@@ -185,7 +185,7 @@ describe('the table of dead letters', () => {
   });
   afterAll(() => installation.stop());
 
-  test('holds what jsonb and text refuse', async () => {
+  test('stores values that jsonb and text refuse', async () => {
     const { database } = installation;
     const row = failedEvent({ reason: 'cannot store \u0000 nor \ud800' });
     const object = {
@@ -198,13 +198,13 @@ describe('the table of dead letters', () => {
     expect(found!.reason).toBe('cannot store \u2400 nor \ufffd');
   });
 
-  test('two failures of one object in one transaction are one dead letter', async () => {
+  test('two failures of one object in one transaction create one dead letter', async () => {
     const row = failedEvent();
     await commit(installation.database, row, { ...row, id: row.id.toUpperCase(), reason: 'the later one' });
     expect(await read(installation.database, row.id)).toMatchObject({ reason: 'the later one' });
   });
 
-  test('a replay that is applied settles its dead letters', async () => {
+  test('an applied replay marks its dead letter as replayed', async () => {
     const { database, replayContext } = installation;
     const [applied, other] = (await commit(database, failedEvent(), failedEvent())) as [string, string];
     await replayDeadLetters(replayContext, [applied]);

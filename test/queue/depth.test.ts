@@ -33,7 +33,7 @@ async function told(section: string, name: RegExp): Promise<number> {
   return Number(name.exec((await asking.info(section)) as string)?.[1] ?? 0);
 }
 
-test('what waits is counted by shard, over all of its lanes', async () => {
+test('waiting jobs are counted by shard, over all of its lanes', async () => {
   const producer = createLaneProducer(connection, 5000, createLog('test', 'silent'));
   const nothing = { requests: [], objects: [] };
   for (const lane of [0, 63, 64, 3 * LANES, 4 * LANES - 1])
@@ -44,12 +44,12 @@ test('what waits is counted by shard, over all of its lanes', async () => {
   expect(depth.mostWaiting()).toBe(2);
 });
 
-test('G5: a look at hundreds of lanes is a read for each shard, not one for each lane', async () => {
+test('G5: counting the jobs of hundreds of lanes takes one read per shard, not one per lane', async () => {
   const looks = async () => (await told('commandstats', /cmdstat_llen:calls=(\d+)/)) / (SHARDS * LANES);
   const reads = () => told('stats', /total_reads_processed:(\d+)/);
   const [before, read] = [await looks(), await reads()];
   await waitUntil(async () => (await looks()) >= before + 3, { what: 'three looks more' });
   const count = (await looks()) - before;
-  // Those of this test are among them; a look of which each lane is asked for is hundreds.
+  // The commands of this test are included; with one command per lane there would be hundreds of reads.
   expect((await reads()) - read).toBeLessThan(count * SHARDS * 8 + 100);
 });

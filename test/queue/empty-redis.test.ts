@@ -34,7 +34,7 @@ function config() {
   return readConfig({ REDIS_URL: server.url, QUEUE_TIMEOUT_MS: '10000' });
 }
 
-test('G3: a lane of a Redis that came back empty lets one job through at a time before it has any', async () => {
+test('G3: a lane of a Redis that came back empty is limited to one job before it gets one', async () => {
   const producer = createLaneProducer(connection, 10_000, silent);
   const concurrency = () => operator.hget('{penstock}:lane-3:meta', 'concurrency');
   await producer.add([{ lane: 3, id: uuidv7(), envelope: nothing }]);
@@ -54,12 +54,12 @@ test('G3: a lane of a Redis that came back empty lets one job through at a time 
   await producer.stop();
 });
 
-test('a lane that stands at a fence whose other entries are lost goes on with what comes next', async () => {
+test('a lane that waits at a fence whose other entries are lost continues with the next jobs', async () => {
   const worker = connectWorker(config(), '');
   const queue = openQueue<unknown>(connection, laneName(0));
   let standing = false;
   const fences: Fences = {
-    // Those that it waits for never come.
+    // The other entries of the fence never arrive.
     async cross({ leaving }) {
       standing = true;
       await new Promise((resolve) => leaving.addEventListener('abort', resolve));
@@ -96,7 +96,7 @@ test('a lane that stands at a fence whose other entries are lost goes on with wh
   await worker.stop();
 });
 
-test('how full Redis is follows its memory, so that no more is put into it past the mark', async () => {
+test('the memory watch reports how full Redis is, so that adds stop above the limit', async () => {
   const memory = watchMemory(connection);
   const used = Number(/^used_memory:(\d+)/m.exec(await operator.info('memory'))?.[1]);
   expect(memory.usedPercent()).toBe(0);

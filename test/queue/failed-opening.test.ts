@@ -14,7 +14,7 @@ import { createDatabase, startRedis, waitUntil } from '../setup/fixtures.ts';
 import { type StoreProxy, startProxy } from '../setup/proxy.ts';
 import { log } from './scene.ts';
 
-/** As clients of Redis write the command on the wire. */
+/** The command as Redis clients send it. */
 const INFO = '$4\r\ninfo\r\n';
 
 let proxy: StoreProxy;
@@ -36,7 +36,7 @@ async function connect(settings: Record<string, string> = {}) {
 
 const entry = () => ({ lane: 0, id: newId(), envelope: { requests: [], objects: [] } });
 
-/** Works after the connection has come back, however often it fails before. */
+/** Waits until the work succeeds after the connection has come back. It may fail several times before. */
 async function comesBack(work: () => Promise<unknown>, what: string): Promise<void> {
   const succeeded = () =>
     work().then(

@@ -17,13 +17,13 @@ describe.each(['redis', 'postgres'] as const)('the queue lives in %s', (kind) =>
     return scene.stop;
   });
 
-  /** Ids of the fences of each lane, in a worker's order. */
+  /** Ids of the fences of each lane, in the order in which a worker takes them. */
   async function fencesByLane(): Promise<string[][]> {
     const lanes = await Promise.all(scene.queues.map((_, lane) => scene.envelopesOf(lane)));
     return lanes.map((envelopes) => envelopes.flatMap(({ fence }) => (fence ? [fence.id] : [])));
   }
 
-  test('G3: fences that several edges add at once stand in one order in all lanes', async () => {
+  test('G3: fences added concurrently by several web processes have one order in all lanes', async () => {
     await scene.begin();
     const edges = Array.from({ length: PRODUCERS }, () => {
       const connection = connectProducer(scene.config, scene.config.DATABASE_URL);
@@ -33,7 +33,7 @@ describe.each(['redis', 'postgres'] as const)('the queue lives in %s', (kind) =>
     await Promise.all(
       edges.map(async ({ producer }, number) => {
         for (let flush = 0; flush < FLUSHES; flush++) {
-          // A server that has to be taught its scripts again gets no entry of a fence before the others.
+          // While a server loads its scripts again, it must not get one entry of a fence before the others.
           if (number === 0 && flush % 5 === 0) await scene.operator?.script('FLUSH');
           const first = (number + flush) % LANES;
           const second = (first + 1 + (flush % (LANES - 1))) % LANES;
@@ -57,7 +57,7 @@ describe.each(['redis', 'postgres'] as const)('the queue lives in %s', (kind) =>
     }
   });
 
-  test('G2: a fence that is added twice stands in its lanes once', async () => {
+  test('G2: a fence that is added twice is in each of its lanes once', async () => {
     await scene.begin();
     const producer = createLaneProducer(scene.connection, 20_000, log);
     const entries = pack([request(bridge(0, 1))], LANES, 1000);
@@ -67,7 +67,7 @@ describe.each(['redis', 'postgres'] as const)('the queue lives in %s', (kind) =>
     expect((await fencesByLane()).map(({ length }) => length)).toEqual([1, 1, 0, 0]);
   });
 
-  test('an entry of a fence is a job by that name', async () => {
+  test('an entry of a fence is a job named fence', async () => {
     await scene.begin();
     const producer = createLaneProducer(scene.connection, 20_000, log);
     await producer.add([

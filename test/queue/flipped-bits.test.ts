@@ -16,7 +16,7 @@ import { createFenceScene, type FenceScene } from '../workers/fence-scene.ts';
 
 const settings = { LANES: '3', LOCK_DURATION_MS: '2000', STALLED_INTERVAL_MS: '500' };
 
-/** A Redis with one envelope of each of three users in lane 0. */
+/** Starts a Redis with one envelope for each of three users in lane 0. */
 async function fill() {
   const redis = await startRedis();
   const scene = await createFenceScene('redis', { ...settings, REDIS_URL: redis.url });
@@ -28,7 +28,7 @@ async function fill() {
   return { scene, redis, entries };
 }
 
-/** The file that holds the commands. */
+/** The append-only file. */
 function commandsIn(dir: string): string {
   const folder = path.join(dir, 'appendonlydir');
   return path.join(folder, readdirSync(folder).find((name) => name.endsWith('.incr.aof'))!);
@@ -88,7 +88,7 @@ test('G4: a fence takes effect although its mark in another lane is damaged', as
   expect(letter!.reason).toContain('the job was damaged in Redis');
 });
 
-test('each bit flipped in the append-only file is refused by Redis, reported, or without effect', async () => {
+test('each bit flipped in the append-only file is refused by Redis, reported, or harmless', async () => {
   const { scene, redis, entries } = await fill();
   await scene.stop();
   await redis.kill();
@@ -108,7 +108,7 @@ test('each bit flipped in the append-only file is refused by Redis, reported, or
   process.stdout.write(`flipped bits: ${JSON.stringify(outcomes)}\n`);
 });
 
-/** A member of another name has no effect: a bit of the checksum's own name may be the one that changed. */
+/** Ignores other members: the flipped bit may be in the name of the checksum member, which has no effect. */
 function contentOf({ requests, objects }: WireEnvelope): string {
   return JSON.stringify({ requests, objects });
 }

@@ -28,7 +28,7 @@ describe('a flush', () => {
   const countOf = (items: { owner: string }[], owner: string) =>
     items.filter((item) => item.owner === owner).length;
 
-  test('gives a noisy workspace 500 objects, and takes what a quiet workspace has waiting', () => {
+  test('gives a noisy workspace 500 objects, and includes all waiting objects of a quiet workspace', () => {
     const taken = filled(...requests('noisy', 200), ...requests('quiet', 1, 1)).take(LIMITS);
     expect(owners(taken)).toEqual(['noisy', 'quiet']);
     expect(countOf(taken, 'noisy')).toBe(6);
@@ -40,14 +40,14 @@ describe('a flush', () => {
     expect([countOf(taken, 'large'), countOf(taken, 'quiet')]).toEqual([50, 1]);
   });
 
-  test('serves workspaces that did not fit in it first in the next flush', () => {
+  test('serves workspaces that did not fit first in the next flush', () => {
     const noisy = Array.from({ length: 40 }, (_, number) => `noisy-${number}`);
     const turns = filled(...noisy.flatMap((name) => requests(name, 40)), ...requests('quiet', 1, 1));
     expect(owners(turns.take(LIMITS))).not.toContain('quiet');
     expect(owners(turns.take(LIMITS))).toContain('quiet');
   });
 
-  test('gives workspaces equal shares in the long run, whatever the size of their requests', () => {
+  test('gives workspaces equal shares in the long run, regardless of the size of their requests', () => {
     const turns = filled(...requests('large', 100, 2000), ...requests('small', 20_000, 7));
     const objects = new Map<string, number>();
     for (let flush = 0; flush < 100; flush++)
@@ -56,7 +56,7 @@ describe('a flush', () => {
     expect(Math.abs(objects.get('large')! - objects.get('small')!)).toBeLessThanOrEqual(2500);
   });
 
-  test('G3: takes the requests of one workspace in their order, however many flushes it needs', () => {
+  test('G3: takes the requests of one workspace in order, even over several flushes', () => {
     const turns = filled(...requests('noisy', 50), ...requests('other', 50));
     const left: number[] = [];
     while (!turns.isEmpty())
@@ -64,7 +64,7 @@ describe('a flush', () => {
     expect(left).toEqual(Array.from({ length: 50 }, (_, number) => number));
   });
 
-  test('takes everything of a workspace that sends alone, or has for 10 s', () => {
+  test('takes all requests of a workspace that sends alone or has sent alone for 10 s', () => {
     let now = 0;
     const neighbours = new Neighbours(() => now);
     const turns = new FlushTurns(neighbours);
@@ -86,7 +86,7 @@ describe('a flush', () => {
     expect(turns.take(LIMITS)).toHaveLength(200);
   });
 
-  test('takes a request that is larger than a flush may be, alone', () => {
+  test('takes a request that exceeds the limits of a flush alone', () => {
     const turns = new FlushTurns<ReturnType<typeof requests>[number]>({ areThere: () => false });
     for (const item of [...requests('large', 1, 20_000), ...requests('quiet', 1, 1)]) turns.push(item);
     expect(turns.take(LIMITS)).toHaveLength(1);
@@ -102,7 +102,7 @@ describe('envelopes of its own', () => {
     ] as unknown as AcceptedObject[],
   });
 
-  test('say by their ids whose they are; those that several share say that', () => {
+  test("contain their workspace's tag in their ids, or the shared tag if several share them", () => {
     const [flood, one, two] = [uuidv7(), uuidv7(), uuidv7()];
     const entries = pack([sent(flood, true), sent(one, false), sent(flood, true), sent(two, false)], 1, 1000);
     expect(
@@ -116,7 +116,7 @@ describe('envelopes of its own', () => {
     ]);
   });
 
-  test('hold 64 objects of a workspace in a flush with others, and nothing is written into what waits', async () => {
+  test('are used from 64 objects in a shared flush on, and waiting requests are not modified', async () => {
     const [noisy, one, two] = [uuidv7(), uuidv7(), uuidv7()];
     const commit = createShardCommit(0, {
       ...{ producer: { add: async () => {} } as unknown as LaneProducer, placing: undefined },
@@ -149,7 +149,7 @@ describe('envelopes of its own', () => {
   const apartIn = (loose: ReturnType<typeof waiting>[]) =>
     packablesOf(loose).map(({ apart = false, alone = false }) => [apart, alone]);
 
-  test('are those of a workspace that has 64 objects or 64 KB in a flush with others', () => {
+  test('are used for a workspace with 64 objects or 64 KB in a flush with others', () => {
     const small = [waiting('one', 63, 100), waiting('two', 1, 65_535)];
     expect(apartIn(small)).toEqual([
       [false, false],
@@ -163,7 +163,7 @@ describe('envelopes of its own', () => {
     );
   });
 
-  test('are those of a request whose response waits, and its workspace stands apart', () => {
+  test('are used for a request whose response waits, and for the rest of its workspace', () => {
     const awaited = { ...waiting('one', 1, 1), isAwaited: true };
     expect(apartIn([waiting('one', 1, 1), awaited, waiting('two', 1, 1)])).toEqual([
       [true, false],
@@ -172,7 +172,7 @@ describe('envelopes of its own', () => {
     ]);
   });
 
-  test('G3: hold an awaited request alone, between what its workspace sent before and after it', () => {
+  test('G3: hold an awaited request alone, between earlier and later requests of its workspace', () => {
     const [one, two] = [uuidv7(), uuidv7()];
     const before = [sent(one, true), sent(two, false), sent(one, true)];
     const awaited = { ...sent(one, true), alone: true };
@@ -186,14 +186,14 @@ describe('envelopes of its own', () => {
     ]);
   });
 
-  test('have ids in the order in which they were made, beside those of fences', () => {
+  test('have ids in the order of their creation', () => {
     const ids = Array.from({ length: 100 }, () => envelopeId([uuidv7()]));
     expect(ids.every((id) => validate(id) && version(id) === 8)).toBe(true);
     expect(ids.toSorted()).toEqual(ids);
     expect(new Set(ids).size).toBe(100);
   });
 
-  test('an id that is not made so tells nothing', () => {
+  test('have a tag; other ids have no tag', () => {
     expect(tagIn(uuidv7())).toBeUndefined();
     expect(tagIn('by-hand')).toBeUndefined();
   });

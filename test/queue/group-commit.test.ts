@@ -12,7 +12,7 @@ describe.each(['redis', 'postgres'] as const)('the queue lives in %s', (kind) =>
     return scene.stop;
   });
 
-  test('requests that wait while an add is on its way share the next one', async () => {
+  test('requests that arrive during an add share the next one', async () => {
     const { send, adds, pending } = await scene.begin();
     const first = send(0, ['ann', 'bob']);
     await waitUntil(() => adds.length === 1, { what: 'the first add' });
@@ -24,7 +24,7 @@ describe.each(['redis', 'postgres'] as const)('the queue lives in %s', (kind) =>
     expect(pending()).toBe(0);
   });
 
-  test('an object is in the lane of its identifier, with its own request', async () => {
+  test('an object is added to the lane of its identifier, with its own request', async () => {
     const { send } = await scene.begin();
     await Promise.all(people(50).map((user, index) => send(index, [user, 'ann'])));
     for (let lane = 0; lane < LANES; lane++) {
@@ -35,9 +35,9 @@ describe.each(['redis', 'postgres'] as const)('the queue lives in %s', (kind) =>
     }
   });
 
-  test('G3: objects of one identifier stand in their lane in the order of their requests', async () => {
+  test('G3: objects of one identifier are in their lane in the order of their requests', async () => {
     const { send, adds } = await scene.begin();
-    // Some while others are on their way, so that they leave in several adds.
+    // Some are sent during a flush, so that they are stored in several adds.
     const sent: Promise<unknown>[] = [];
     for (let number = 0; number < 90; number++) {
       sent.push(send(number, people(10)));
@@ -53,7 +53,7 @@ describe.each(['redis', 'postgres'] as const)('the queue lives in %s', (kind) =>
     }
   });
 
-  test('an envelope holds no more objects than it may', async () => {
+  test('an envelope never exceeds its maximum number of objects', async () => {
     const { send } = await scene.begin({ maxEnvelopeObjects: 7 });
     await Promise.all(people(40).map((_, index) => send(index, ['ann', 'bob'])));
     for (let lane = 0; lane < LANES; lane++) {
@@ -62,12 +62,12 @@ describe.each(['redis', 'postgres'] as const)('the queue lives in %s', (kind) =>
     expect(await scene.everything()).toHaveLength(80);
   });
 
-  test('G5: what is too much to hold is refused at once, while the rest waits for the queue', async () => {
+  test('G5: a request above the limit of pending objects is refused at once; the others wait', async () => {
     const { send, sendOf, pending } = await scene.begin({ maxPendingObjects: 1000 });
     const resume = await scene.stall();
     const waiting = people(10).map((_, index) => sendOf(uuidv7(), index, people(100)));
     await expect(send(10, ['one too many'])).rejects.toMatchObject({ limit: 'pending_objects' });
-    // The others have not been given up either.
+    // The other requests still wait.
     expect(pending()).toBe(1000);
     await resume();
     await Promise.all(waiting);
@@ -76,7 +76,7 @@ describe.each(['redis', 'postgres'] as const)('the queue lives in %s', (kind) =>
     await send(11, ['ann']);
   });
 
-  test('G5: a workspace holds as much as is free: one alone half, two a third each, and room is left', async () => {
+  test('G5: a workspace may hold as much as is free: one alone half, two a third each', async () => {
     const { sendOf, pending } = await scene.begin({ maxPendingObjects: 900, maxPendingBytes: 1e6 });
     const resume = await scene.stall();
     const [one, other, quiet] = [uuidv7(), uuidv7(), uuidv7()];
@@ -87,7 +87,7 @@ describe.each(['redis', 'postgres'] as const)('the queue lives in %s', (kind) =>
     waiting.push(...[6, 7].map((number) => sendOf(other, number, people(100))));
     await expect(sendOf(other, 8, people(100))).rejects.toMatchObject({ limit: 'share' });
     await expect(sendOf(one, 9, people(1))).rejects.toMatchObject({ limit: 'share' });
-    // A request of its own is accepted, however large, as long as there is room.
+    // The first request of a workspace is accepted if there is room, regardless of its size.
     waiting.push(sendOf(quiet, 10, people(300)));
     expect(pending()).toBe(900);
     await resume();
@@ -96,7 +96,7 @@ describe.each(['redis', 'postgres'] as const)('the queue lives in %s', (kind) =>
     await sendOf(one, 11, people(400));
   });
 
-  test('G5: a queue that does not answer is given up, and everyone who waits is told', async () => {
+  test('G5: if the queue does not answer, all waiting requests are rejected', async () => {
     const { send, adds, pending } = await scene.begin();
     const resume = await scene.stall();
     const started = performance.now();

@@ -6,7 +6,7 @@ import { keepAnswering } from '../../src/queue/redis.ts';
 import { startTroubleProxy } from '../../tools/chaos/trouble-proxy.ts';
 import { startRedis, waitUntil } from '../setup/fixtures.ts';
 
-/** Milliseconds between two looks. */
+/** Milliseconds between two checks. */
 const EVERY = 200;
 const SIZE = 400_000;
 
@@ -15,11 +15,11 @@ afterEach(async () => {
   for (const stop of stops.splice(0)) await stop();
 });
 
-/** A watched connection over a network of its own. */
+/** Opens a watched connection through a network of its own. */
 async function open(): Promise<{
   connection: QueueConnection;
   network: Awaited<ReturnType<typeof startTroubleProxy>>;
-  /** How often it was closed. */
+  /** How often the connection was closed. */
   closed(): number;
 }> {
   const network = await startTroubleProxy((await startRedis()).url, Math.random);
@@ -32,7 +32,7 @@ async function open(): Promise<{
   return { connection, network, closed: () => closed };
 }
 
-test('a connection that does not answer is made anew', async () => {
+test('a connection that does not answer is replaced', async () => {
   const { connection, network, closed } = await open();
   network.set({ delay: 100 * EVERY });
   await waitUntil(() => closed() > 0, { what: 'the connection to be closed' });
@@ -40,10 +40,10 @@ test('a connection that does not answer is made anew', async () => {
   await waitUntil(async () => (await connection.redis!.ping()) === 'PONG', { what: 'an answer' });
 });
 
-test('a connection on which answers are merely slow to come is left alone', async () => {
+test('a connection with slow answers is kept', async () => {
   const { connection, network, closed } = await open();
   await connection.redis!.set('large', 'x'.repeat(SIZE));
-  // The answer to a look comes behind this one, several looks later.
+  // The answer to a check arrives after this one, several checks later.
   network.set({ bytesPerSecond: SIZE / ((10 * EVERY) / 1000) });
   expect(await connection.redis!.get('large')).toHaveLength(SIZE);
   expect(closed()).toBe(0);

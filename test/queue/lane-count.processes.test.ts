@@ -19,7 +19,7 @@ const files = {
 };
 
 describe.each(['redis', 'postgres'] as const)('queue on %s', (kind) => {
-  /** Has four lanes. */
+  /** An installation with four lanes. */
   let installation: Installation;
   let on: PenstockOn;
   beforeAll(async () => {
@@ -37,15 +37,15 @@ describe.each(['redis', 'postgres'] as const)('queue on %s', (kind) => {
 
   const show = () => on.json('queue show') as Promise<{ lanes: number | null; processes: object[] }>;
 
-  test('before anything has run there is no number of lanes, and none to change', async () => {
+  test('the number of lanes is unknown and cannot be changed until a process has run', async () => {
     expect(await show()).toMatchObject({ lanes: null, objects: 0, named_elsewhere: 0, processes: [] });
     expectRefusal(await on.run('queue set-lanes 2'), 'no process has run yet');
   });
 
-  test('G3: a process with another number of lanes than its installation does not start, and says both', async () => {
+  test('G3: a process with another number of lanes than its installation exits and names both', async () => {
     const member = await join('web');
     expect(await show()).toMatchObject({ lanes: 4, processes: [{ name: 'web', pid: process.pid }] });
-    // The number stands in Postgres, wherever the queue is.
+    // The number is stored in Postgres, even with the queue in Redis.
     const started = isLong || kind === 'redis' ? Object.entries(files) : [['web', files.web] as const];
     for (const [name, file] of started) {
       const { env } = installation;
@@ -59,7 +59,7 @@ describe.each(['redis', 'postgres'] as const)('queue on %s', (kind) => {
     expect(await show()).toMatchObject({ lanes: 4, objects: 0, named_elsewhere: 0, processes: [] });
   });
 
-  test('G3: number of lanes changed when every lane is empty and nobody runs, not before', async () => {
+  test('G3: the number of lanes is changed only if every lane is empty and no process runs', async () => {
     const member = await join('worker');
     const beside = await on.run('queue set-lanes 2 --wait 1');
     expect(beside).toMatchObject({
@@ -87,12 +87,12 @@ describe.each(['redis', 'postgres'] as const)('queue on %s', (kind) => {
     expect(await on.json('queue set-lanes 4')).toEqual({ lanes: 4, before: 2 });
   });
 
-  test('G3: a process that starts while the number is being changed waits for it, and does not run on the old one', async () => {
+  test('G3: a process that starts during a change of the lanes waits and then refuses to run', async () => {
     const { pool } = installation.database;
     const changing = await pool.connect();
     let joining: Promise<unknown> | undefined;
     try {
-      // As the command does, in the moment between its look at who runs and its change.
+      // The command holds this lock between its check of running processes and the change.
       await changing.query('begin');
       await lockLanes(changing);
       expect(await presentMembers(pool)).toEqual([]);
@@ -110,13 +110,13 @@ describe.each(['redis', 'postgres'] as const)('queue on %s', (kind) => {
     await pool.query('update installation set lanes = 4');
   });
 
-  test('lanes that hold something while nobody runs are not waited for', async () => {
+  test('a change of the lanes fails at once if lanes hold jobs and no process runs', async () => {
     await installation.producer.add([{ lane: 3, id: uuidv7(), envelope: { requests: [], objects: [] } }]);
     expectRefusal(await on.run('queue set-lanes 2'), 'still 4: the lanes still hold 1 jobs', 'LANES=4');
     for (const queue of installation.laneQueues) await queue.drain();
   });
 
-  test('G3: a process that slept while the number was changed ends', async () => {
+  test('G3: a process that slept during a change of the number of lanes exits', async () => {
     let exits = 0;
     const member = await join('web', 4, () => exits++);
     await installation.database.pool.query('update installation set lanes = 5');
@@ -125,11 +125,11 @@ describe.each(['redis', 'postgres'] as const)('queue on %s', (kind) => {
     await member.stop();
   });
 
-  test('G3: a replay at the command line goes by the number of lanes of the installation', async () => {
+  test("G3: a replay at the command line uses the installation's number of lanes", async () => {
     const letter = failedEvent();
     const lane = laneOf(letter.workspaceId, `x:user-${letter.id}`, 4);
     await commit(installation.database, letter);
-    // Its own LANES is 1.
+    // The command's own LANES is 1.
     await on.json(`dead-letters replay ${letter.id}`);
     const held = await installation.envelopes();
     expect(held.map(({ lane, envelope }) => [lane, envelope.replay])).toEqual([[lane, true]]);

@@ -20,7 +20,7 @@ afterAll(async () => {
   await connection.stop();
 });
 
-/** A worker that opens and closes at once what it is told to. */
+/** A worker that immediately opens and closes lanes as assigned. */
 function worker({ lanes = 64, reads = 1, lease = 60_000 } = {}) {
   const { endLease } = connection.laneStore;
   const shares = createLaneShares(redis, {
@@ -45,7 +45,7 @@ function worker({ lanes = 64, reads = 1, lease = 60_000 } = {}) {
 
 type Worker = ReturnType<typeof worker>;
 
-/** So many rounds of heartbeats; nobody ever has what another has. */
+/** Runs several rounds of heartbeats, and checks that two workers never have the same lane. */
 async function rounds(workers: Worker[], count = 3): Promise<void> {
   for (let round = 0; round < count; round++)
     for (const one of workers) {
@@ -73,7 +73,7 @@ test.for([
   [3, 5],
   [1, 3],
 ])(
-  '%i lanes over %i workers: shares differ by one at most, as they come and as they go',
+  '%i lanes over %i workers: shares differ by at most one while workers join and leave',
   async ([lanes, count]) => {
     const workers: Worker[] = [];
     const isEven = () => {
@@ -96,7 +96,7 @@ test.for([
   },
 );
 
-test('who stays keeps its lanes: no more change hands than have to', async () => {
+test('workers keep their lanes, and only as many lanes move as necessary', async () => {
   const workers = [worker(), worker(), worker(), worker()];
   await rounds(workers);
   const before = workers.map(({ open }) => open());
@@ -108,7 +108,7 @@ test('who stays keeps its lanes: no more change hands than have to', async () =>
     expect(before[index]!.filter((lane) => one.open().includes(lane))).toEqual(one.open());
 });
 
-test('a worker that is silent for its lease has no lane any more; back, it closes them and has its share again', async () => {
+test('a worker loses its lanes after a silent lease, and gets a share again when it is back', async () => {
   const frozen = worker({ lease: 300 });
   const other = worker({ lease: 300 });
   await rounds([frozen, other]);
@@ -147,7 +147,7 @@ test('a worker that wakes after its replacement was killed takes over every lane
   expect(frozen.open()).toEqual([0, 1]);
 });
 
-test('a worker that leaves keeps a lane from others until it is closed, and has none given any more', async () => {
+test('a leaving worker keeps each lane until it closes it, and gets no new lane', async () => {
   const [leaving, other] = [worker({ lanes: 4 }), worker({ lanes: 4 })];
   await rounds([leaving, other]);
   const [first, second] = leaving.open();
@@ -161,7 +161,7 @@ test('a worker that leaves keeps a lane from others until it is closed, and has 
   expect(await leaving.shares.beat([second!], true)).toEqual([]);
 });
 
-test('a lane that was given and never opened, since the answer got lost, is free for others when it is to go', async () => {
+test('an assigned lane that its worker never opened is free at once when it is to move', async () => {
   const [deaf, other, third] = [worker({ lanes: 6 }), worker({ lanes: 6 }), worker({ lanes: 6 })];
   await deaf.shares.beat([]);
   await other.beat();
@@ -174,7 +174,7 @@ test('a lane that was given and never opened, since the answer got lost, is free
   expect(everyLane([other, third])).toEqual(upTo(6));
 });
 
-test('what Redis has forgotten is shared out as it was', async () => {
+test('lanes are assigned as before after Redis lost the assignment', async () => {
   const workers = [worker(), worker(), worker()];
   await rounds(workers);
   const before = workers.map(({ open }) => open());
@@ -183,7 +183,7 @@ test('what Redis has forgotten is shared out as it was', async () => {
   expect(workers.map(({ open }) => open())).toEqual(before);
 });
 
-test('a lane with an envelope of a later release goes to who reads it, beyond its share, or waits', async () => {
+test('a lane with an envelope of a later release waits for a worker that can read it', async () => {
   const older = [worker({ lanes: 4 }), worker({ lanes: 4 })];
   await rounds(older);
   const [lane] = older[0]!.open();
@@ -195,13 +195,13 @@ test('a lane with an envelope of a later release goes to who reads it, beyond it
   expect(later.open()).toContain(lane);
   await rounds([...older, later]);
   expect(everyLane([...older, later])).toEqual(upTo(4));
-  // Its end comes, and it is a lane as any other.
+  // After its time has ended it is an ordinary lane.
   await later.leaveToLater(lane!, 0);
   await rounds([...older, later]);
   expect(everyLane([...older, later])).toEqual(upTo(4));
 });
 
-test('what a killed worker had in work is handed out again with its lane, and nothing of one that closed it', async () => {
+test('the active jobs of a killed worker are handed out again, and jobs of closed lanes are not', async () => {
   const lockOf = (lane: number) => `{penstock}:lane-${lane}:job:lock`;
   const killed = worker({ lanes: 2, lease: 200 });
   await killed.beat();

@@ -9,12 +9,12 @@ import type { LaneStore, LeasedEnvelope, LeaseEnd, StoreProducer } from '../../s
 import { type LaneEntry, QueueUnavailable } from '../../src/queue/lanes.ts';
 import { waitUntil } from '../setup/wait-until.ts';
 
-/** One for each case. */
+/** One lane for each case. */
 const LANES = 20;
 
 const log = createLog('test', 'silent');
 
-/** Milliseconds: a lost lease is found within two intervals. */
+/** Milliseconds. A lost lease is found within two intervals. */
 const LEASE = { lockDuration: 20_000, stalledInterval: 250, log };
 
 /** A lane store as one process uses it. */
@@ -23,20 +23,20 @@ interface StoreConnection {
   stop(): Promise<void>;
 }
 
-/** A server under a lane store, and what may happen to it. */
+/** A server under a lane store, and the failures that tests cause in it. */
 export interface StoreServer {
   connect(role: 'web' | 'worker'): StoreConnection;
   /** Whether the server that comes back empty drops the connections of producers. */
   dropsProducers: boolean;
-  /** An operator pauses a lane, or lets it go on. */
+  /** Lets an operator pause or resume a lane. */
   pause(lane: number): Promise<void>;
   resume(lane: number): Promise<void>;
   forgetLimit(lane: number): Promise<void>;
-  /** Forgets what all lanes held and their limits, and drops its connections, as a server does that came back empty. */
+  /** Deletes the contents and limits of all lanes and drops the connections, like a server that came back empty. */
   comeBackEmpty(): Promise<void>;
   /** Lets the lock of a lane's lease run out. */
   expireLock(lane: number): Promise<void>;
-  /** Fails while an add is on its way, and resolves when the server, or its successor, answers again. */
+  /** Fails during an add, and resolves when the server, or its successor, answers again. */
   failDuring(add: () => Promise<void>): Promise<void>;
   stop(): Promise<void>;
 }
@@ -44,7 +44,7 @@ export interface StoreServer {
 /** Settings of the processes under test. */
 const settings = { LANES: String(LANES), QUEUE_TIMEOUT_MS: '5000' };
 
-/** The part of a server that its connections by BullMQ have in common. */
+/** The part that servers with BullMQ have in common. */
 export function bullmqServer(env: Record<string, string>, databaseUrl: string) {
   const config = readConfig({ ...env, ...settings });
   const opened: QueueConnection[] = [];
@@ -71,14 +71,14 @@ export function bullmqServer(env: Record<string, string>, databaseUrl: string) {
   };
 }
 
-/** The contract of a lane store (src/queue/lane-store.ts), which every implementation keeps. */
+/** Checks the contract of a lane store (src/queue/lane-store.ts) on one implementation. */
 export function describeLaneStore(name: string, start: () => Promise<StoreServer>): void {
   describe(`a lane store on ${name}`, () => {
     let server: StoreServer;
     let connection: StoreConnection;
     let store: LaneStore;
     let producer: StoreProducer;
-    /** Those of two worker processes. */
+    /** Connections of two worker processes. */
     let workers: [StoreConnection, StoreConnection];
     let free = 0;
     let lane: number;
@@ -101,14 +101,14 @@ export function describeLaneStore(name: string, start: () => Promise<StoreServer
     const entries = (count: number) => Array.from({ length: count }, () => entry());
     const idsOf = (some: readonly { id: string }[]) => some.map(({ id }) => id);
 
-    /** Adds so many to the lane of the case, one add after the other. */
+    /** Adds envelopes to the lane of the case, one add after the other. */
     async function addOneByOne(count: number): Promise<LaneEntry[]> {
       const added = entries(count);
       for (const one of added) await producer.add([one]);
       return added;
     }
 
-    /** Works the lane of the case; each envelope that it is handed stays in its hands until it ends it. */
+    /** Works the lane of the case. Each envelope that is handed out stays active until `finish` or `close`. */
     function work({ laneStore } = workers[0]) {
       const taken: LeasedEnvelope[] = [];
       const ends: ((end: LeaseEnd) => void)[] = [];
@@ -132,13 +132,13 @@ export function describeLaneStore(name: string, start: () => Promise<StoreServer
       onTestFinished(close);
       return {
         taken,
-        /** The envelope that it is handed next. */
+        /** Resolves with the next envelope that is handed out. */
         async next(): Promise<LeasedEnvelope> {
           await waitUntil(() => taken.length > seen, { what: 'the next envelope', deadline: 15_000 });
           return taken[seen++]!;
         },
         finish: () => ends.shift()!('finish'),
-        /** Takes no more, and gives back what it has. */
+        /** Stops taking envelopes, and gives back the active one. */
         close,
       };
     }
@@ -146,16 +146,16 @@ export function describeLaneStore(name: string, start: () => Promise<StoreServer
     const isEmpty = async () => Object.values(await store.depth(lane)).every((count) => count === 0);
     const settled = (what = 'an empty lane') => waitUntil(isEmpty, { what, deadline: 15_000 });
 
-    /** A case has a lane of its own. */
+    /** Runs a case in a lane of its own. */
     const check = (claim: string, body: () => Promise<void>) =>
       test(claim, async () => {
         lane = free++;
         await body();
       });
 
-    check('G1: an add of which one entry is refused stores nothing, in no lane', async () => {
+    check('G1: an add with one refused entry stores no entry in any lane', async () => {
       const other = free++;
-      // No store takes a whole number for an id.
+      // Every store refuses an integer as an id.
       const refused = { ...entry(), id: '7' };
       await expect(producer.add([entry(), entry(other), refused])).rejects.toBeInstanceOf(QueueUnavailable);
       expect(await Promise.all([store.head(lane, 9), store.head(other, 9)])).toEqual([[], []]);
@@ -214,7 +214,7 @@ export function describeLaneStore(name: string, start: () => Promise<StoreServer
       },
     );
 
-    check('the window shows what waits behind the lease, and what is completed there is gone', async () => {
+    check('the window shows jobs after the leased one, and completed jobs are removed from it', async () => {
       const added = await addOneByOne(5);
       const { next, finish } = work();
       const { lease } = await next();
@@ -231,7 +231,7 @@ export function describeLaneStore(name: string, start: () => Promise<StoreServer
       await settled();
     });
 
-    check('more envelopes than one command removes are completed at once', async () => {
+    check('more envelopes than one command can remove are completed in one call', async () => {
       const added = entries(600);
       await producer.add(added);
       const { next, finish } = work();
@@ -262,7 +262,7 @@ export function describeLaneStore(name: string, start: () => Promise<StoreServer
           expect(await first.window(lease, 9)).toBeUndefined();
           expect(await first.complete(lease, [added[1]!.id])).toBe(false);
           expect(await second.window(again.lease, 9)).toEqual(idsOf(added.slice(1)));
-          // What the first holder says of it is not heard any more.
+          // The first holder's result has no effect after the loss of its lease.
           silent.finish();
           await waitUntil(async () => (await store.depth(lane)).active === 1, {
             what: 'the lease of the other',
@@ -274,39 +274,45 @@ export function describeLaneStore(name: string, start: () => Promise<StoreServer
         },
       );
 
-    check('G3: what is given back is handed out next, and has not stalled', async () => {
-      const added = await addOneByOne(3);
-      const first = work();
-      expect((await first.next()).lease.id).toBe(added[0]!.id);
-      await first.close();
-      expect(await store.head(lane, 9)).toEqual(idsOf(added));
-      const { next, finish } = work(workers[1]);
-      for (const { id } of added) {
-        const { lease, stalled } = await next();
-        expect([lease.id, stalled]).toEqual([id, 0]);
+    check(
+      'G3: an envelope that is given back is handed out next, and does not count as stalled',
+      async () => {
+        const added = await addOneByOne(3);
+        const first = work();
+        expect((await first.next()).lease.id).toBe(added[0]!.id);
+        await first.close();
+        expect(await store.head(lane, 9)).toEqual(idsOf(added));
+        const { next, finish } = work(workers[1]);
+        for (const { id } of added) {
+          const { lease, stalled } = await next();
+          expect([lease.id, stalled]).toEqual([id, 0]);
+          finish();
+        }
+        await settled();
+      },
+    );
+
+    check(
+      'an id is not added again while the lane holds it, but can be added after it has left',
+      async () => {
+        const added = await addOneByOne(2);
+        await producer.add(added);
+        expect(await store.head(lane, 9)).toEqual(idsOf(added));
+        const { next, finish } = work();
+        await next();
+        await producer.add(added);
+        expect(await store.depth(lane)).toEqual({ waiting: 1, active: 1 });
         finish();
-      }
-      await settled();
-    });
+        await next();
+        await producer.add(added.slice(0, 1));
+        finish();
+        expect((await next()).lease.id).toBe(added[0]!.id);
+        finish();
+        await settled();
+      },
+    );
 
-    check('an id that the lane holds is not added again, and one that has left it is', async () => {
-      const added = await addOneByOne(2);
-      await producer.add(added);
-      expect(await store.head(lane, 9)).toEqual(idsOf(added));
-      const { next, finish } = work();
-      await next();
-      await producer.add(added);
-      expect(await store.depth(lane)).toEqual({ waiting: 1, active: 1 });
-      finish();
-      await next();
-      await producer.add(added.slice(0, 1));
-      finish();
-      expect((await next()).lease.id).toBe(added[0]!.id);
-      finish();
-      await settled();
-    });
-
-    check('an envelope that is removed is not handed out; one that is leased stays', async () => {
+    check('a removed envelope is not handed out, and a leased envelope cannot be removed', async () => {
       const added = await addOneByOne(3);
       const { next, finish } = work();
       const { lease } = await next();
@@ -352,7 +358,7 @@ export function describeLaneStore(name: string, start: () => Promise<StoreServer
     });
 
     check(
-      'G5: of many envelopes no more are read than make the bytes that are wanted, and one at least',
+      'G5: a read returns only as many envelopes as fit the requested bytes, but at least one',
       async () => {
         const added = entries(200);
         await producer.add(added);
@@ -390,7 +396,7 @@ export function describeLaneStore(name: string, start: () => Promise<StoreServer
       expect(await store.failed(lane, 9)).toEqual([]);
     });
 
-    check('a lane that an operator has paused says so', async () => {
+    check('a paused lane is reported as paused', async () => {
       expect(await store.isPaused(lane)).toBe(false);
       await server.pause(lane);
       expect(await store.isPaused(lane)).toBe(true);
@@ -398,31 +404,28 @@ export function describeLaneStore(name: string, start: () => Promise<StoreServer
       expect(await store.isPaused(lane)).toBe(false);
     });
 
-    check(
-      'G1, G3: adds that a failure interrupts are stored once when they are repeated, behind those before',
-      async () => {
-        const added = await addOneByOne(3);
-        const interrupted = entries(3);
-        await server.failDuring(() => producer.add(interrupted));
-        await waitUntil(() => store.ready(), { what: 'the store' });
-        await waitUntil(() => producer.add(interrupted).then(() => true), { what: 'the repeated add' });
-        await waitUntil(
-          async () => {
-            expect(await store.head(lane, 99)).toEqual(idsOf([...added, ...interrupted]));
-            return true;
-          },
-          { what: 'each envelope once', deadline: 10_000 },
-        );
-        const { next, finish } = work();
-        for (const { id } of [...added, ...interrupted]) {
-          expect((await next()).lease.id).toBe(id);
-          finish();
-        }
-        await settled();
-      },
-    );
+    check('G1, G3: interrupted adds are stored once when repeated, after the earlier envelopes', async () => {
+      const added = await addOneByOne(3);
+      const interrupted = entries(3);
+      await server.failDuring(() => producer.add(interrupted));
+      await waitUntil(() => store.ready(), { what: 'the store' });
+      await waitUntil(() => producer.add(interrupted).then(() => true), { what: 'the repeated add' });
+      await waitUntil(
+        async () => {
+          expect(await store.head(lane, 99)).toEqual(idsOf([...added, ...interrupted]));
+          return true;
+        },
+        { what: 'each envelope once', deadline: 10_000 },
+      );
+      const { next, finish } = work();
+      for (const { id } of [...added, ...interrupted]) {
+        expect((await next()).lease.id).toBe(id);
+        finish();
+      }
+      await settled();
+    });
 
-    check('G3: an add to a store that came back empty gives the lane its limit first', async () => {
+    check('G3: an add to a store that came back empty restores the limit of the lane first', async () => {
       await addOneByOne(1);
       expect(await store.isLimited(lane)).toBe(true);
       await server.comeBackEmpty();
@@ -435,7 +438,7 @@ export function describeLaneStore(name: string, start: () => Promise<StoreServer
       expect(await store.isLimited(lane)).toBe(true);
     });
 
-    check('a limit that is lost is told, and can be set again', async () => {
+    check('a lost limit is reported, and can be set again', async () => {
       await store.limit(lane);
       expect(await store.isLimited(lane)).toBe(true);
       await server.forgetLimit(lane);

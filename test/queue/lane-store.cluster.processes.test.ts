@@ -5,7 +5,7 @@ import { bullmqServer, describeLaneStore, type StoreServer } from './lane-store-
 describeLaneStore('a Redis Cluster', async (): Promise<StoreServer> => {
   const cluster = await startRedisCluster({ primaries: 3, replicas: 1 });
   const primary = () => cluster.primaryOf(LANES_KEY);
-  // What was acknowledged outlives the loss of its primary.
+  // Acknowledged objects must survive the loss of their primary.
   const { stopOperators, ...common } = bullmqServer({ ...cluster.env, REDIS_WAIT_REPLICAS: '1' }, '');
   return {
     ...common,
@@ -30,7 +30,7 @@ describeLaneStore('a Redis Cluster', async (): Promise<StoreServer> => {
         return now !== before && now >= 0;
       };
       await waitUntil(isPromoted, { what: 'the replica to be promoted' });
-      // It is the replica of its successor, which acknowledges nothing without one.
+      // It becomes the replica of its successor, which cannot acknowledge adds without a replica.
       await cluster.restart(before);
       await cluster.settled();
     },

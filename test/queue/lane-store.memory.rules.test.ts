@@ -8,7 +8,7 @@ import { describeLaneStore, type StoreServer } from './lane-store-cases.ts';
 
 const LANES = 32;
 
-/** Lets the simulated time pass as the real one does. */
+/** Advances the simulated time at the speed of real time. */
 function keepPace(world: World): () => void {
   const started = performance.now();
   let isStopped = false;

@@ -2,7 +2,7 @@ import pg from 'pg';
 import { createDatabase, waitUntil } from '../setup/fixtures.ts';
 import { bullmqServer, describeLaneStore, type StoreServer } from './lane-store-cases.ts';
 
-/** Ends the session of an add that waits for the table. */
+/** Ends the sessions of adds that wait for the table. */
 const endAdds = `
   select pg_terminate_backend(pid) from pg_stat_activity
   where datname = current_database() and wait_event_type = 'Lock' and query ~* 'add_flow'`;
@@ -14,7 +14,7 @@ describeLaneStore('postgres', async (): Promise<StoreServer> => {
   const { stopOperators, ...common } = bullmqServer({ DATABASE_URL: url, QUEUE: 'postgres' }, url);
   return {
     ...common,
-    // Tables do not come back empty without their processes.
+    // Tables cannot come back empty without a restart of their processes.
     dropsProducers: false,
     async comeBackEmpty() {
       await pool.query('delete from bullmq.job; delete from bullmq.meta');

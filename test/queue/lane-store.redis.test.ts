@@ -2,7 +2,7 @@ import { Redis } from '../../src/queue/ioredis.ts';
 import { startRedis, waitUntil } from '../setup/fixtures.ts';
 import { bullmqServer, describeLaneStore, type StoreServer } from './lane-store-cases.ts';
 
-/** A transaction of the client is under way. */
+/** Matches a client with an open transaction. */
 const IN_TRANSACTION = /\bmulti=\d/;
 
 describeLaneStore('redis', async (): Promise<StoreServer> => {

@@ -5,19 +5,19 @@ import { createScene, LANES, people, type Scene, workspaceId } from './scene.ts'
 describe.each(['redis', 'postgres'] as const)('the queue lives in %s', (kind) => {
   let scene: Scene;
   beforeAll(async () => {
-    // Megabytes take their time on a machine that is busy with other tests.
+    // Megabytes take long on a machine that is busy with other tests.
     scene = await createScene(kind, { QUEUE_TIMEOUT_MS: '20000' });
     return scene.stop;
   });
 
-  test('G5: large objects leave in flushes and envelopes that are bounded in bytes', async () => {
+  test('G5: flushes and envelopes with large objects are bounded in bytes', async () => {
     const { send, adds, addedBytes } = await scene.begin({ maxPendingBytes: 25_000_000 });
-    // What an object says beside its text.
+    // The text, plus the other members of an object.
     const bound = 4_194_304 + 100_000;
     await Promise.all(people(12).map((_, index) => send(index, ['ann'], 1_000_000)));
     expect(adds.length).toBeGreaterThan(2);
     for (const bytes of addedBytes) expect(bytes).toBeLessThan(bound);
-    // One request alone may fill more than one envelope.
+    // A single request may fill several envelopes.
     await send(12, ['ann', 'ann', 'ann', 'ann', 'ann', 'ann'], 1_000_000);
     for (const envelope of await scene.envelopesOf(laneOf(workspaceId, 'x:ann', LANES)))
       expect(JSON.stringify(envelope).length).toBeLessThan(bound);
@@ -25,7 +25,7 @@ describe.each(['redis', 'postgres'] as const)('the queue lives in %s', (kind) =>
     expect(numbers).toEqual([...people(12).map((_, index) => index), ...Array(6).fill(12)]);
   });
 
-  test('G5: what is too many bytes to hold is refused at once, while the rest waits for the queue', async () => {
+  test('G5: a request above the limit of pending bytes is refused at once; the others wait', async () => {
     const { send } = await scene.begin({ maxPendingBytes: 1_000_000 });
     const resume = await scene.stall();
     let answered = 0;

@@ -35,7 +35,7 @@ afterEach(async () => {
   await redis.kill();
 });
 
-/** A process as far as the queue sees it. */
+/** A process, reduced to its use of the queue. */
 async function open(name: string) {
   const config = readConfig({ DATABASE_URL: databaseUrl, REDIS_URL: redis.url, QUEUE_TIMEOUT_MS: '10000' });
   const database = openDatabase(databaseUrl, 2);
@@ -64,9 +64,9 @@ async function open(name: string) {
     installation,
     errors,
     losses: () => losses,
-    /** As kill -9 ends it: without a word. */
+    /** Ends the process like kill -9, without cleaning up. */
     end,
-    /** As SIGTERM does. */
+    /** Ends the process like SIGTERM. */
     async leave() {
       await installation.stop();
       await end();
@@ -118,7 +118,7 @@ async function applyAll(): Promise<void> {
   await connection.stop();
 }
 
-test('everything killed and Redis back empty: each process that starts says what may be lost', async () => {
+test('after a kill of all processes and an empty Redis, each starting process reports the loss', async () => {
   const before = new Date().toISOString();
   const web = await open('web');
   await web.add(3);
@@ -131,7 +131,7 @@ test('everything killed and Redis back empty: each process that starts says what
     expect(loss).toMatchObject({ losses: 1, found: 'empty' });
     expect(process.errors).toHaveLength(1);
     expect(process.errors[0]).toMatch(/^Redis came back empty.*penstock queue confirm-loss 1/);
-    // Those three were accepted between these two times.
+    // The three objects were accepted between these two times.
     const from = Date.parse(loss.acceptedFrom);
     expect(from).toBeLessThan(Date.parse(before) + 2000);
     expect(from).toBeGreaterThan(Date.parse(before) - 60_000);
@@ -140,7 +140,7 @@ test('everything killed and Redis back empty: each process that starts says what
   expect(await rowsOf()).toMatchObject([{ additions_known: 3, additions_found: 0 }]);
 });
 
-test('a Redis that is emptied while processes run is told by all of them, and written down once', async () => {
+test('all running processes report an emptied Redis, and the loss is recorded once', async () => {
   const [web, worker] = [await open('web'), await open('worker')];
   await web.add(1);
   const operator = new Redis(redis.url);
@@ -155,17 +155,17 @@ test('a Redis that is emptied while processes run is told by all of them, and wr
   expect(await rowsOf()).toHaveLength(1);
 });
 
-test('a Redis that is emptied while nobody runs is told by whoever starts', async () => {
+test('a process that starts after Redis was emptied reports the loss', async () => {
   const web = await open('web');
   await web.add(1);
-  // In order, with something that waits.
+  // A regular stop, with a job that waits.
   await web.leave();
   await restartEmpty();
   const worker = await open('worker');
   expect(await worker.told()).toMatchObject({ found: 'empty' });
 });
 
-test('a truncated append-only file: a Redis that comes back with less than it had', async () => {
+test('a Redis that lost the end of its append-only file is reported', async () => {
   const web = await open('web');
   await web.add(5);
   const size = statSync(appendOnlyFile()).size;
@@ -179,20 +179,20 @@ test('a truncated append-only file: a Redis that comes back with less than it ha
   expect(await rowsOf()).toMatchObject([{ additions_known: 10, additions_found: 5 }]);
 });
 
-test('additions that no look has seen yet are missed by the process that has made them', async () => {
+test('a process detects the loss of its own additions that no check has recorded', async () => {
   const web = await open('web');
   await web.add(5);
   await waitUntil(async () => (await remembered()).additions === 5, { what: 'the additions to be seen' });
   const size = statSync(appendOnlyFile()).size;
-  // Too soon after each other for a look.
+  // Too soon after the last check to be recorded.
   await web.add(1);
   await restartTruncated(size);
-  // It grows past what was lost at once.
+  // The count immediately exceeds the lost one.
   await web.add(3);
   expect(await web.told()).toMatchObject({ found: 'behind' });
 });
 
-test('a new installation, a new process and a Redis that restarts raise no alarm', async () => {
+test('a new installation, a new process or a restarted Redis raises no alarm', async () => {
   const web = await open('web');
   await web.add(2);
   await redis.kill();
@@ -208,7 +208,7 @@ test('a new installation, a new process and a Redis that restarts raise no alarm
   expect([web, worker, next].flatMap(({ errors }) => errors)).toEqual([]);
 });
 
-test('a Redis that was replaced when it was drained and everybody had left raises no alarm', async () => {
+test('a Redis replaced after it was drained and all processes had stopped raises no alarm', async () => {
   const [web, worker] = [await open('web'), await open('worker')];
   await web.add(3);
   await web.leave();
@@ -223,7 +223,7 @@ test('a Redis that was replaced when it was drained and everybody had left raise
   expect([...next.errors, ...another.errors]).toEqual([]);
 });
 
-test('a process that was killed may have added what no look has seen: drained or not, the loss is told', async () => {
+test('a loss is reported even from a drained queue if a process was killed', async () => {
   const [web, worker] = [await open('web'), await open('worker')];
   await web.add(3);
   await applyAll();
@@ -234,7 +234,7 @@ test('a process that was killed may have added what no look has seen: drained or
   expect(await (await open('worker')).told()).toMatchObject({ found: 'empty' });
 });
 
-test('what was lost is said until somebody confirms it', async () => {
+test('a loss is reported until an operator confirms it', async () => {
   const web = await open('web');
   await web.add(1);
   await web.end();
@@ -248,12 +248,12 @@ test('what was lost is said until somebody confirms it', async () => {
   expect(worker.errors).toHaveLength(1);
 });
 
-test('an addition is counted in the transaction that makes it, refused ones are not acknowledged', async () => {
+test('an addition is counted in its own transaction, and a refused one is not acknowledged', async () => {
   const web = await open('web');
   await web.add(4);
   const operator = new Redis(redis.url);
   expect(await operator.get(ADDITIONS)).toBe('4');
-  // Whoever has lost its scripts stores nothing, and adds again.
+  // The first add fails without the scripts, stores no job, and is repeated.
   await operator.script('FLUSH');
   await web.add(1);
   expect(Number(await operator.get(ADDITIONS))).toBeGreaterThanOrEqual(5);

@@ -11,7 +11,7 @@ import { Accounts } from '../../workers/lane/accounts.ts';
 import { type LaneContext, LaneWorker } from '../../workers/lane/lane-worker.ts';
 import { createDatabase, waitUntil } from '../setup/fixtures.ts';
 
-test('a job that took effect is not kept as failed when the queue could not be told that it is completed', async () => {
+test('a job that took effect is not kept as failed if its completion could not be stored', async () => {
   const { url } = await createDatabase();
   const config = readConfig({ DATABASE_URL: url });
   const connection = connectWorker(config, url);
@@ -19,7 +19,7 @@ test('a job that took effect is not kept as failed when the queue could not be t
   const observer = new pg.Pool({ connectionString: url, max: 1 });
   const blocker = new pg.Client({ connectionString: url });
   await blocker.connect();
-  // The network that broke the completion breaks the removal twice as well.
+  // The network error that broke the completion also breaks the removal twice.
   await observer.query(`
     create sequence public.removals;
     create function public.break_off() returns trigger language plpgsql as $$
@@ -34,7 +34,7 @@ test('a job that took effect is not kept as failed when the queue could not be t
     async apply() {},
     async step({ envelopes }) {
       applied++;
-      // From here on, whoever completes the job waits.
+      // From here on, completing the job blocks.
       const done = envelopes().map(({ id }) => id);
       await blocker.query('begin; lock table bullmq.job in access exclusive mode');
       return { kind: 'applied', done, left: new Map() };

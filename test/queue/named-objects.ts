@@ -6,7 +6,7 @@ import type { Packable } from '../../src/queue/pack.ts';
 export const LANES = 4;
 export const workspaceId = uuidv7();
 
-/** An external id, or an address, that belongs to the lane. */
+/** Finds an external id, or an address, that belongs to the lane. */
 export function userOf(lane: number, number = 0): string {
   return namesOf(lane, (name) => identifierKey({ external_id: name }), `user-${number}-`);
 }
@@ -36,7 +36,7 @@ export function event(lane: number): AcceptedObject {
   };
 }
 
-/** An object that is ordered with two lanes: addressed in the one, it sets an address of the other. */
+/** An object that is ordered in two lanes: its user is in one lane, and the address that it sets is in the other. */
 export function bridge(lane: number, other: number, number = 0): AcceptedObject {
   const identifier = { external_id: userOf(lane, number) };
   return {

@@ -6,7 +6,10 @@ import { oldestWithinShare } from '../../src/queue/oldest-within-share.ts';
 
 const [noisy, quiet, other] = [uuidv7(), uuidv7(), uuidv7()];
 
-/** Envelopes of these workspaces in the order of their lane, each added a second after the one before; it is now 100 s. */
+/**
+ * Envelopes of these workspaces in the order of their lane, each added a second after the previous one. The time is
+ * 100 s.
+ */
 function sceneOf(...owners: string[][]) {
   const envelopes = owners.map((workspaces, place): StoredEnvelope => {
     const requests = workspaces.map((workspace_id) => ({
@@ -25,16 +28,16 @@ function sceneOf(...owners: string[][]) {
 
 const backlog = Array.from({ length: 50 }, () => [noisy]);
 
-test('the backlog of one sender is passed over, and the age of what stands behind it is found', async () => {
+test('the backlog of one workspace is skipped, and the age of the envelope after it is found', async () => {
   expect(await sceneOf(...backlog, [quiet], ...backlog)).toMatchObject({ timestamp: 50_000, age: 50_000 });
 });
 
-test('an envelope that the sender shares with others is part of its backlog', async () => {
+test("an envelope shared with the backlog's workspace counts as part of the backlog", async () => {
   expect(await sceneOf(...backlog, [quiet, noisy], ...backlog)).toBeUndefined();
   expect(await sceneOf(...backlog, [quiet, other], ...backlog)).toMatchObject({ age: 50_000 });
 });
 
-test('of a lane that holds the backlog of one sender alone, no age is found', async () => {
+test('no age is found in a lane that holds only the backlog of one workspace', async () => {
   expect(await sceneOf(...backlog)).toBeUndefined();
 });
 

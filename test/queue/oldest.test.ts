@@ -17,7 +17,7 @@ describe.each<QueueConnection['kind']>(['redis', 'postgres'])('queue in %s', (ki
   });
   afterAll(() => scene.stop());
 
-  test('G8: a backlog of one sender is not stuck while it is applied, unless others wait behind it', async () => {
+  test("G8: a workspace's backlog is not stuck while it is applied, unless others wait after it", async () => {
     const { connection, config, queues } = scene;
     const [noisy, quiet] = [uuidv7(), uuidv7()];
     const producer = createLaneProducer(connection, config.QUEUE_TIMEOUT_MS, log);
@@ -35,7 +35,7 @@ describe.each<QueueConnection['kind']>(['redis', 'postgres'])('queue in %s', (ki
       return oldest.tooOld();
     };
     const ageOf = () => oldest.ages()![LANE]!.seconds;
-    // The head leaves the lane as it would be applied.
+    // Removes the head of the lane, as a worker does after applying it.
     const apply = async () => queues[LANE]!.remove(backlog.shift()!);
     await waitUntil(
       async () => {

@@ -7,7 +7,7 @@ import { bridge, deletion, event, LANES, request } from './named-objects.ts';
 
 const MANY = 1000;
 
-/** Lane, lanes of its fence, and ids of its objects, of each entry. */
+/** Lane, lanes of the fence, and ids of the objects of each entry. */
 function outline(entries: LaneEntry[]) {
   return entries.map(({ lane, envelope }) => ({
     lane,
@@ -18,8 +18,8 @@ function outline(entries: LaneEntry[]) {
 
 const idsOf = (...objects: { id: string }[]) => objects.map(({ id }) => id);
 
-describe('G3: an object that names users of two lanes', () => {
-  test('stands in both, with all objects of these lanes in their order; others go their way', () => {
+describe('G3: an object with users of two lanes', () => {
+  test('is in both lanes, ordered with all their objects; other lanes are not affected', () => {
     const [one, two, three, four, five] = [event(1), event(0), bridge(3, 1), event(3), event(1)];
     const entries = pack([request(one, two, three), request(four, five)], LANES, MANY);
     expect(outline(entries)).toEqual([
@@ -37,7 +37,7 @@ describe('G3: an object that names users of two lanes', () => {
     expect(requestPlaces(carrier.envelope)).toEqual([0, 0, 1, 1]);
   });
 
-  test('shares one fence with every other such object of the flush', () => {
+  test('shares one fence with all such objects of the flush', () => {
     const [one, two, three] = [bridge(0, 1), bridge(3, 2), bridge(2, 1)];
     expect(outline(pack([request(one), request(two), request(three)], LANES, MANY))).toEqual([
       { lane: 0, fence: [0, 1, 2, 3], objects: idsOf(one, two, three) },
@@ -45,7 +45,7 @@ describe('G3: an object that names users of two lanes', () => {
     ]);
   });
 
-  test('makes several fences, one after the other, of more objects than an envelope may have', () => {
+  test('creates consecutive fences if there are more objects than an envelope may have', () => {
     const objects = [bridge(0, 2), ...Array.from({ length: 6 }, (_, index) => event(index % 3))];
     const entries = pack([request(...objects)], LANES, 2);
     const fences = entries.filter(({ envelope }) => envelope.fence);
@@ -55,7 +55,7 @@ describe('G3: an object that names users of two lanes', () => {
     expect(fences.flatMap(({ envelope }) => idsOf(...envelope.objects))).toEqual(idsOf(...wanted));
   });
 
-  test('makes several fences of more bytes than an envelope may have', () => {
+  test('creates several fences if there are more bytes than an envelope may have', () => {
     const large = [bridge(0, 2), event(2), event(0)].map((object) => ({
       ...request(object),
       bytes: 3_000_000,
@@ -63,7 +63,7 @@ describe('G3: an object that names users of two lanes', () => {
     expect(pack(large, LANES, MANY).map(({ lane }) => lane)).toEqual([0, 2, 0, 2, 0, 2]);
   });
 
-  test('needs no fence when the two are in one lane', () => {
+  test('needs no fence if both users are in one lane', () => {
     const [one, two] = [bridge(2, 2), event(1)];
     expect(outline(pack([request(one, two)], LANES, MANY))).toEqual([
       { lane: 2, objects: idsOf(one) },
@@ -72,7 +72,7 @@ describe('G3: an object that names users of two lanes', () => {
   });
 });
 
-test('G3: a delete stands in all lanes', () => {
+test('G3: a delete is added to all lanes', () => {
   const [one, two] = [event(3), deletion(2)];
   expect(outline(pack([request(one, two)], LANES, MANY))).toEqual([
     { lane: 0, fence: [0, 1, 2, 3], objects: idsOf(one, two) },
@@ -80,7 +80,7 @@ test('G3: a delete stands in all lanes', () => {
   ]);
 });
 
-test('without an object that names two lanes there is no fence', () => {
+test('objects with one lane each need no fence', () => {
   const entries = pack([request(event(0), event(1), event(2), event(1))], LANES, MANY);
   expect(entries.map(({ lane, envelope }) => [lane, envelope.fence])).toEqual([
     [0, undefined],
@@ -89,12 +89,12 @@ test('without an object that names two lanes there is no fence', () => {
   ]);
 });
 
-test('one lane has no fences', () => {
+test('an installation with one lane needs no fences', () => {
   const objects = [bridge(0, 1), deletion(2), event(3)];
   expect(outline(pack([request(...objects)], 1, MANY))).toEqual([{ lane: 0, objects: idsOf(...objects) }]);
 });
 
-test('the envelopes of a request are those that hold an object of it, and no marks of fences', () => {
+test('the envelopes of a request are those with its objects, without the marks of fences', () => {
   const [one, two] = [request(event(0), bridge(3, 1), event(2)), request(event(2))];
   const entries = pack([one, two], LANES, MANY);
   const holds = (id: string) =>

@@ -5,7 +5,7 @@ import { connectProducer } from '../../src/queue/connection.ts';
 import { createDatabase } from '../setup/fixtures.ts';
 import { startProxy } from '../setup/proxy.ts';
 
-test('a queue that is opened while Postgres is away works when it is back', async () => {
+test('a queue that is opened while Postgres is unavailable works once Postgres is back', async () => {
   const proxy = await startProxy((await createDatabase()).url);
   proxy.leave();
   const connection = connectProducer(readConfig({ DATABASE_URL: proxy.url }), proxy.url);

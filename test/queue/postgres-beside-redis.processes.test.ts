@@ -15,13 +15,13 @@ test.each([
   expect(readConfig({ QUEUE, REDIS_URL }).QUEUE).toBe(kind);
 });
 
-test('QUEUE=redis without REDIS_URL is refused, as is any other name', () => {
+test('QUEUE=redis without REDIS_URL is refused, and so is any other name', () => {
   expect(() => readConfig({ QUEUE: 'redis' })).toThrow('REDIS_URL');
   expect(() => readConfig({ QUEUE: 'memory' })).toThrow('QUEUE must be redis or postgres');
 });
 
-describe('QUEUE=postgres beside REDIS_URL', () => {
-  /** Requests within the longest window: none flows back while the test runs. */
+describe('QUEUE=postgres with REDIS_URL', () => {
+  /** Requests within a window so long that no token returns during the test. */
   const LIMIT = 40;
   let fleet: Fleet;
   let redis: TestRedis;
@@ -41,7 +41,7 @@ describe('QUEUE=postgres beside REDIS_URL', () => {
     return fleet.stop;
   });
 
-  /** One event, to each edge in turn. */
+  /** Sends one event, to each web process in turn. */
   const track = (number: number) =>
     send(fleet.edges[number % 2]!.port, {
       path: '/users/track',
@@ -49,9 +49,9 @@ describe('QUEUE=postgres beside REDIS_URL', () => {
       json: { events: [{ external_id: `user ${number}`, name: 'seen', time: '2026-01-02T03:04:05Z' }] },
     });
 
-  test('G5: all edges together let through what one limit allows', async () => {
+  test('G5: all web processes together allow as many requests as one limit', async () => {
     const statuses: number[] = [];
-    // Few at a time: on a machine that is busy the others would wait for the queue longer than an edge lets them.
+    // A few at a time: on a busy machine, more would wait for the queue longer than web allows.
     while (statuses.length < LIMIT + 20) {
       const answers = await Promise.all(Array.from({ length: 10 }, (_, n) => track(statuses.length + n)));
       statuses.push(...answers.map(({ status }) => status));
@@ -75,7 +75,7 @@ describe('QUEUE=postgres beside REDIS_URL', () => {
     });
     expect(await track(0)).toMatchObject({ status: 503 });
 
-    // In a folder of its own: it knows nothing of the one before.
+    // In a new folder, so that it starts empty.
     await startRedis({ port: redis.port });
     await waitUntil(async () => (await track(1000)).status === 201, { what: 'work to resume' });
     await fleet.startWorker();

@@ -9,7 +9,7 @@ const envelope = () => ({
   objects: [{ kind: 'events', id: uuidv7() } as unknown as AcceptedObject],
 });
 
-test('entries stay as they are while every lane of theirs is there', () => {
+test('entries are unchanged while all their lanes exist', () => {
   const entries = [
     { lane: 1, id: uuidv7(), envelope: envelope() },
     ...fenceEntries(uuidv7(), [0, 3], envelope()),
@@ -17,7 +17,7 @@ test('entries stay as they are while every lane of theirs is there', () => {
   expect(inPresentLanes(entries, 4)).toBe(entries);
 });
 
-test('with fewer lanes everything goes to the first one, under the ids that the ledger knows, and without marks', () => {
+test('with fewer lanes all entries go to the first one, with their ids and without marks', () => {
   const fence = uuidv7();
   const plain = { lane: 1, id: uuidv7(), envelope: envelope() };
   const held = envelope();

@@ -11,7 +11,7 @@ afterEach(async () => {
   }
 });
 
-// What is said of other settings is in redis-settings.test.ts.
+// Warnings about other settings are tested in redis-settings.test.ts.
 describe.each([
   ['web', 'dist/src/web.js', 'PORT'],
   ['worker', 'dist/workers/worker.js', 'WORKER_PORT'],
@@ -24,7 +24,7 @@ describe.each([
     return process;
   }
 
-  /** What its warnings about Redis say once it is ready. */
+  /** The warnings about Redis that were logged until the process was ready. */
   async function warnings({ url }: TestRedis): Promise<string[]> {
     const process = await begin(url);
     await waitUntil(() => process.log.some(({ msg }) => msg === 'ready'), { what: 'the start' });
@@ -32,7 +32,7 @@ describe.each([
     return lines.map(({ msg, appendonly, appendfsync }) => `${appendonly} ${appendfsync}: ${msg}`);
   }
 
-  test('G1: a Redis that may throw objects away stops the start, with the setting and the cure', async () => {
+  test('G1: a Redis with an eviction policy stops the start, and the error names the setting', async () => {
     const redis = await startRedis({ args: ['--maxmemory-policy', 'allkeys-lru'] });
     const process = await begin(redis.url);
     expect(await process.exit).toMatchObject({ code: 1 });
@@ -43,20 +43,20 @@ describe.each([
     ]);
   });
 
-  test('a Redis as production needs it is used without a word', async () => {
+  test('a Redis with production settings is used without a warning', async () => {
     expect(await warnings(await startRedis())).toEqual([]);
   });
 
-  test('a Redis that writes nothing to disk is used, with a warning of what its crash loses', async () => {
+  test('a Redis that does not write to disk is used with a warning about the risk of a crash', async () => {
     expect(await warnings(await startRedis({ args: ['--appendonly', 'no'] }))).toEqual([
       expect.stringMatching(/^no always: .*every accepted object/),
     ]);
   });
 
-  test('G1: one that was away at the start, and comes with another policy, stops the process too', async () => {
+  test('G1: an eviction policy also stops the process if Redis was unavailable at the start', async () => {
     const redisPort = await leasePort();
     const process = await begin(`redis://127.0.0.1:${redisPort}`);
-    // The web runs without its queue, and answers 503; a worker says nothing before it has it.
+    // Web runs without its queue and answers 503. A worker logs no line before it has its queue.
     await waitUntil(() => process.log.length > 0 || name === 'worker', { what: 'the start' });
     await startRedis({ port: redisPort, args: ['--maxmemory-policy', 'allkeys-random'] });
     expect(await process.exit).toMatchObject({ code: 1 });

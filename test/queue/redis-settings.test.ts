@@ -12,12 +12,12 @@ afterEach(async () => {
   for (const connection of connections.splice(0)) await connection.stop();
 });
 
-// What the processes do with it is in redis-settings.processes.test.ts.
+// Processes are tested in redis-settings.processes.test.ts.
 describe.each([
   ['the web process', connectProducer],
   ['a worker', connectWorker],
 ])('on the connection of %s', (_, connect) => {
-  /** What is said about the Redis of an address before it is used. */
+  /** The warnings about a Redis before it is used. */
   async function warnings(url: string): Promise<string[]> {
     const lines: string[] = [];
     const write = (line: string) => {
@@ -30,25 +30,25 @@ describe.each([
     return lines;
   }
 
-  test('G1: where CONFIG is not permitted, the policy is read from INFO', async () => {
+  test('G1: without permission for CONFIG, the policy is read from INFO', async () => {
     const redis = await startRedis({ args: ['--maxmemory-policy', 'volatile-ttl'] });
     const used = warnings(await withoutConfig(redis));
     await expect(used).rejects.toThrow(ConfigError);
     await expect(used).rejects.toThrow('maxmemory-policy volatile-ttl');
   });
 
-  test('a Redis as production needs it is used without a word', async () => {
+  test('a Redis with production settings is used without a warning', async () => {
     expect(await warnings((await startRedis()).url)).toEqual([]);
   });
 
   test.each([
     ['that writes once a second', ['--appendfsync', 'everysec'], /^yes everysec: .*last second or two/],
     ['that leaves writing to the system', ['--appendfsync', 'no'], /^yes no: .*has not written to disk/],
-  ])('a Redis %s is used, with a warning of what its crash loses', async (_, args, text) => {
+  ])('a Redis %s is used with a warning about the risk of a crash', async (_, args, text) => {
     expect(await warnings((await startRedis({ args })).url)).toEqual([expect.stringMatching(text)]);
   });
 
-  test('a Redis that does not tell when it writes is used, with a warning', async () => {
+  test('a Redis that does not report when it writes is used with a warning', async () => {
     expect(await warnings(await withoutConfig(await startRedis()))).toEqual([
       expect.stringMatching(/^yes unknown: the persistence settings of Redis could not be read/),
     ]);

@@ -8,7 +8,7 @@ beforeAll(async () => {
 });
 afterAll(() => scene.stop());
 
-test('G1: a Redis that has forgotten its scripts loses nothing', async () => {
+test('G1: no object is lost if Redis loses its scripts', async () => {
   const { send } = await scene.begin();
   for (let round = 0; round < 20; round++) {
     await scene.operator!.script('FLUSH');
@@ -22,7 +22,7 @@ test('G1: a Redis that has forgotten its scripts loses nothing', async () => {
 test.each([
   ['with its scripts', false],
   ['without its scripts', true],
-])('G1: a Redis %s that is out of memory acknowledges nothing', async (_, forgetful) => {
+])('G1: a Redis %s that is out of memory acknowledges no object', async (_, forgetful) => {
   const { send } = await scene.begin();
   await scene.operator!.config('SET', 'maxmemory', '1');
   if (forgetful) await scene.operator!.script('FLUSH');
@@ -32,7 +32,7 @@ test.each([
   expect(await scene.everything()).toHaveLength(10);
 });
 
-test('G1: an add that one of its lanes does not take is not acknowledged', async () => {
+test('G1: an add is not acknowledged if one of its lanes refuses it', async () => {
   const { send } = await scene.begin();
   await scene.operator!.del('{penstock}:lane-2:wait');
   await scene.operator!.set('{penstock}:lane-2:wait', 'not a list');

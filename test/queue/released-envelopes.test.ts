@@ -8,9 +8,9 @@ import { applyBatch } from '../workers/apply-batch.ts';
 import { createStore, openPool, readDeadLetters, silent } from '../workers/batch.ts';
 
 /**
- * Jobs as web processes of released versions left them in Redis, byte for byte. Each file holds the jobs of the same 15
- * requests, with LANES=1. To add a release: run its web with the groups below, send the requests that the objects show,
- * and read `HGET {penstock}:lane-0:<id> data` of each id in the list `wait`, from its end.
+ * Jobs as stored in Redis by web processes of released versions, byte for byte. Each file holds the jobs of the same
+ * 15 requests, with LANES=1. To add a release: run its web with the groups below, send the requests that the objects
+ * show, and read `HGET {penstock}:lane-0:<id> data` of each id in the list `wait`, from its end.
  */
 interface Released {
   release: string;
@@ -25,7 +25,7 @@ const expectedFile = path.join(folder, 'expected-rows.json');
 const files = readdirSync(folder).filter((name) => name !== path.basename(expectedFile));
 const read = (file: string): Released => JSON.parse(readFileSync(path.join(folder, file), 'utf8'));
 
-test.each(files)('G1: the jobs of %s give the rows that their release meant', async (file) => {
+test.each(files)('G1: the jobs of %s produce the rows that their release intended', async (file) => {
   const { workspace, groups, jobs } = read(file);
   const { url, pool } = await createStore();
   onTestFinished(() => pool.end());

@@ -5,7 +5,10 @@ import { waitForReplicas } from '../../src/queue/replicas.ts';
 
 type Answer = [Error | null, unknown];
 
-/** A server with one replica, as far as adds ask it. `waitAof` is what it answers to that command behind an add. */
+/**
+ * A server with one replica, reduced to the commands that adds use. `waitAof` is its answer to that command after an
+ * add.
+ */
 function createServer({
   knows = true,
   isReachable = () => true,
@@ -40,7 +43,7 @@ function createServer({
   }
   const waiting = waitForReplicas(redis, { replicas: 1, timeout: 700, shard: 0 });
   return {
-    /** @returns the commands behind the transaction */
+    /** @returns the commands after the transaction */
     async add(): Promise<unknown[][]> {
       sent.length = 0;
       await waiting.caughtUp();
@@ -53,20 +56,20 @@ function createServer({
 const WAIT = ['WAIT', 1, 350];
 
 describe('G1: the disks of replicas', () => {
-  test('are waited for in each add after one that they confirmed at once', async () => {
+  test('are awaited in each add after one that they confirmed at once', async () => {
     let held = 1;
     const { add } = createServer({ waitAof: () => [null, [0, held]] });
     expect(await add()).toEqual([WAIT, ['WAITAOF', 0, 1, 50]]);
     expect(await add()).toEqual([WAIT, ['WAITAOF', 0, 1, 350]]);
     held = 0;
     await expect(add()).rejects.toThrow('0 of 1 replicas hold the last added jobs on their disks');
-    // Nothing is added before they have caught up.
+    // Adds are refused until the replicas have caught up.
     await expect(add()).rejects.toThrow('0 of 1 replicas');
     held = 1;
     expect(await add()).toEqual([WAIT, ['WAITAOF', 0, 1, 350]]);
   });
 
-  test('no longer count after three adds that they did not confirm, although memory did', async () => {
+  test('are no longer required after three adds in a row that only memory confirmed', async () => {
     let held = 1;
     const { add } = createServer({ waitAof: () => [null, [0, held]] });
     await add();
@@ -75,7 +78,7 @@ describe('G1: the disks of replicas', () => {
     expect(await add()).toEqual([WAIT]);
   });
 
-  test('are asked about again after the server could not say whether it knows the command', async () => {
+  test('are probed again if the server was unreachable when it was asked for the command', async () => {
     let isReachable = false;
     const { add } = createServer({ isReachable: () => isReachable, waitAof: () => [null, [0, 1]] });
     expect(await add()).toEqual([WAIT]);
@@ -83,18 +86,18 @@ describe('G1: the disks of replicas', () => {
     expect(await add()).toEqual([WAIT, ['WAITAOF', 0, 1, 50]]);
   });
 
-  test('are asked about seldom and not waited for while they do not confirm', async () => {
+  test('are probed rarely and not awaited while they do not confirm', async () => {
     const { add } = createServer({ waitAof: () => [null, [0, 0]] });
     expect(await add()).toEqual([WAIT, ['WAITAOF', 0, 1, 50]]);
     expect(await add()).toEqual([WAIT]);
   });
 
-  test('are not asked about where the server does not know the command', async () => {
+  test('are not probed if the server does not have the command', async () => {
     const { add } = createServer({ knows: false, waitAof: () => [new Error('unreachable'), undefined] });
     expect(await add()).toEqual([WAIT]);
   });
 
-  test('are no longer waited for after a failover to a server that does not know the command', async () => {
+  test('are no longer awaited after a failover to a server without the command', async () => {
     let answer: Answer = [null, [0, 1]];
     const { add } = createServer({ waitAof: () => answer });
     await add();

@@ -22,7 +22,7 @@ export const LANES = 4;
 export const log = createLog('test', 'silent');
 export const workspaceId = uuidv7();
 
-/** Lanes without workers, and what an edge has to fill them. */
+/** Creates lanes without workers, and the parts of web that fill them. */
 export async function createScene(kind: QueueConnection['kind'], settings: Record<string, string> = {}) {
   const { url } = await createDatabase();
   const redis = kind === 'redis' ? await startRedis() : undefined;
@@ -34,7 +34,7 @@ export async function createScene(kind: QueueConnection['kind'], settings: Recor
   });
   const pool = new pg.Pool({ connectionString: url, max: 2 });
   pool.on('error', () => {});
-  /** An operator's own connection. */
+  /** A separate connection for the test. */
   const operator = redis && new Redis(redis.url);
   const connection = connectProducer(config, url);
   await waitUntil(() => connection.ready(), { what: 'the queue' });
@@ -43,7 +43,10 @@ export async function createScene(kind: QueueConnection['kind'], settings: Recor
   );
   const producer = createLaneProducer(connection, config.QUEUE_TIMEOUT_MS, log);
 
-  /** What a lane holds in a worker's order, object by object: whose it is, and the number of its request. */
+  /**
+   * The objects of a lane in the order in which a worker takes them, each with its user and the number of its
+   * request.
+   */
   async function contentsOf(lane: number) {
     return (await envelopesOf(lane)).flatMap((envelope) =>
       envelope.objects.map((object, index) => ({
@@ -69,7 +72,7 @@ export async function createScene(kind: QueueConnection['kind'], settings: Recor
     contentsOf,
     everything: async () => (await Promise.all(queues.map((_, lane) => contentsOf(lane)))).flat(),
 
-    /** Empty lanes and a group commit of its own, which notes each add: its entries and their bytes. */
+    /** Empties the lanes and creates a group commit, which records the entries and the bytes of each add. */
     async begin(options: Partial<GroupCommitOptions> = {}) {
       for (const queue of queues) await queue.drain();
       const adds: number[] = [];
@@ -89,7 +92,9 @@ export async function createScene(kind: QueueConnection['kind'], settings: Recor
         backlog: () => 0,
       };
       const { enqueue, pending } = createGroupCommit(noting, { ...defaults, ...options });
-      /** A request with one object of so many bytes for each user; its number is in the objects. */
+      /**
+       * Sends a request with one object of this many bytes for each user. The objects contain the request's number.
+       */
       const send = (number: number, users: string[], bytes?: number) =>
         sendFor({ owner: workspaceId, number, users, bytes });
       const sendOf = (owner: string, number: number, users: string[]) => sendFor({ owner, number, users });
@@ -102,7 +107,7 @@ export async function createScene(kind: QueueConnection['kind'], settings: Recor
       return { adds, addedBytes, send, sendOf, pending };
     },
 
-    /** Keeps the queue from storing anything until the answer is called. */
+    /** Keeps the queue from storing jobs until the returned function is called. */
     async stall(): Promise<() => Promise<void>> {
       if (operator) {
         await operator.client('PAUSE', 30_000, 'WRITE');
@@ -138,9 +143,9 @@ interface SentBy {
 interface Sent {
   user: string;
   number: number;
-  /** Place in its request. */
+  /** Position in its request. */
   index: number;
-  /** Of its text. */
+  /** Bytes of its text. */
   bytes: number;
 }
 

@@ -9,7 +9,7 @@ import { expectRefusal, type PenstockOn, penstockOn } from '../admin/penstock.ts
 import { createInstallation, type Installation, log } from '../board/installation.ts';
 import { waitUntil } from '../setup/fixtures.ts';
 
-/** Has four lanes, and one shard at first. */
+/** An installation with four lanes, at first in one shard. */
 let installation: Installation;
 let on: PenstockOn;
 beforeAll(async () => {
@@ -26,7 +26,7 @@ const join = (SHARDS: number, name = 'web') =>
     connection: installation.connection,
   });
 
-/** One envelope, in a lane by its number among all of three shards. */
+/** Adds one envelope to a lane, which is numbered among all lanes of three shards. */
 async function holdOne(lane: number): Promise<void> {
   const { DATABASE_URL } = installation.env;
   const connection = connectProducer(readConfig({ ...installation.env, SHARDS: '3' }), DATABASE_URL);
@@ -50,7 +50,7 @@ async function createIn(shard: number): Promise<string> {
 
 const homeOf = async (id: string) => (await findHomes(installation.database.pool, [id])).get(id);
 
-test('G3: shards are not changed beside a process that runs, which would go on with those of before', async () => {
+test('G3: shards are not changed while a process runs, because it would use the old ones', async () => {
   const member = await join(1, 'worker');
   const inVain = await on.run('queue set-lanes 4 --shards 3 --wait 1');
   expect(inVain).toMatchObject({
@@ -60,7 +60,7 @@ test('G3: shards are not changed beside a process that runs, which would go on w
   await member.stop();
 });
 
-test('more shards need no empty lanes, since no lane gets another number, and workspaces stay where they are', async () => {
+test('more shards need no empty lanes: lanes keep their numbers and workspaces their shards', async () => {
   const workspace = await createIn(0);
   await holdOne(3);
   expect(await on.json('queue set-lanes 4 --shards 3')).toEqual({
@@ -71,12 +71,12 @@ test('more shards need no empty lanes, since no lane gets another number, and wo
   expect(await installation.laneQueues[3]!.getWaitingCount()).toBe(1);
 });
 
-test('G3: a process with another number of shards does not start, and says both', async () => {
+test('G3: a process with another number of shards does not start, and the error names both', async () => {
   await expect(join(1)).rejects.toThrow(/SHARDS is 1, and this installation has 3/);
   await (await join(3)).stop();
 });
 
-test('a workspace that is made gets the shard that has fewest', async () => {
+test('a new workspace gets the shard with the fewest workspaces', async () => {
   for (const shard of [1, 2]) {
     await on.json(`workspaces create --name of-${shard}`);
     const { rows } = await installation.database.pool.query('select shard from workspaces where name = $1', [
@@ -86,7 +86,7 @@ test('a workspace that is made gets the shard that has fewest', async () => {
   }
 });
 
-test('G3: other lanes, or fewer shards, need every lane of all shards empty', async () => {
+test('G3: a change of lanes, or fewer shards, requires all lanes of all shards to be empty', async () => {
   for (const queue of installation.laneQueues) await queue.drain();
   await holdOne(11);
   expectRefusal(await on.run('queue set-lanes 4 --shards 1'), 'the number of shards is still 3', '1 jobs');
@@ -94,7 +94,7 @@ test('G3: other lanes, or fewer shards, need every lane of all shards empty', as
   await installation.connection.redis!.flushall();
 });
 
-test('with fewer shards the workspaces of those that go are spread over the others, as if they had moved', async () => {
+test('with fewer shards, workspaces of removed shards move to the remaining ones', async () => {
   const [stays, first, second] = [await createIn(1), await createIn(2), await createIn(2)];
   const { stdout } = await on.run('queue set-lanes 4 --shards 2');
   expect(stdout).toContain('Start every process with LANES=4 and SHARDS=2.');

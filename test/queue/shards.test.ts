@@ -44,7 +44,7 @@ afterAll(async () => {
   await redis.kill();
 });
 
-/** A process as far as its envelopes go. */
+/** A web process, reduced to its envelopes. */
 function edge({ backlog = 0 } = {}) {
   const producer = openProducer(connection, { pool, timeout: 5000, log });
   producers.push(producer);
@@ -89,7 +89,7 @@ async function lanesOf(workspace: string): Promise<number[]> {
 const shardsOf = async (workspace: string) =>
   new Set((await lanesOf(workspace)).map((lane) => Math.floor(lane / LANES)));
 
-test('G7: what a workspace sends, fences included, stands in the lanes of its shard', async () => {
+test('G7: all jobs of a workspace, including fences, are in the lanes of its shard', async () => {
   const { send } = edge();
   for (const shard of [0, 1, 2]) {
     const workspace = await createIn(shard);
@@ -104,11 +104,11 @@ test('G7: what a workspace sends, fences included, stands in the lanes of its sh
   ]);
 });
 
-test('G8: a noisy workspace of one shard has a share of each flush while another shard is sent to', async () => {
+test('G8: a noisy workspace has a share of each flush while another shard is used', async () => {
   const [noisy, quiet] = [await createIn(1), await createIn(2)];
   const { send } = edge({ backlog: 100 });
   const hundred = () => Array.from({ length: 100 }, () => event('noisy'));
-  /** Objects of the largest flush of what is sent at once. */
+  /** Number of objects in the largest flush of concurrent requests. */
   const largest = async () => {
     const flushes = await Promise.all(Array.from({ length: 20 }, () => send(noisy, ...hundred())));
     return Math.max(
@@ -120,14 +120,14 @@ test('G8: a noisy workspace of one shard has a share of each flush while another
   expect(await largest()).toBeLessThanOrEqual(500);
 });
 
-test('an upgrade finds its queue: the first shard has the keys of an installation without shards', async () => {
+test('the first shard has the keys of an installation without shards, so upgrades find them', async () => {
   await edge().send(await createIn(0), event('a'), event('b'), event('c'));
   const keys = await connection.redis!.keys('*');
   expect(keys).toContain('{penstock}:lane-0:wait');
   expect(keys.filter((key) => /^\{penstock_[12]\}:lane-[01]:/.test(key))).toEqual([]);
 });
 
-test('envelopes that were packed elsewhere go to the shard of their workspace', async () => {
+test('envelopes that were packed earlier go to the shard of their workspace', async () => {
   const workspace = await createIn(2);
   const { producer } = edge();
   await producer.add(
@@ -136,7 +136,7 @@ test('envelopes that were packed elsewhere go to the shard of their workspace', 
   expect(await shardsOf(workspace)).toEqual(new Set([2]));
 });
 
-test('G3: nothing of a workspace comes to the shard that it has left, whoever has heard of it or not', async () => {
+test('G3: a shard gets no more jobs of a workspace that left it, even from uninformed processes', async () => {
   const workspace = await createIn(0);
   const [mover, ...others] = [edge(), edge(), edge()];
   for (const { send } of others) await send(workspace, event('before'));
@@ -148,7 +148,7 @@ test('G3: nothing of a workspace comes to the shard that it has left, whoever ha
     while (!stops) await send(workspace, event('meanwhile')).then(() => accepted++);
   });
   await sleep(KNOWN_MS);
-  // From here on whatever is accepted is held, until it is known where to.
+  // From here on, accepted requests are held until their shard is known.
   const atOld = async () => (await Promise.all([0, 1].map((lane) => lanes[lane]!.getWaitingCount()))).join();
   const left = await atOld();
   const before = accepted;
@@ -160,7 +160,7 @@ test('G3: nothing of a workspace comes to the shard that it has left, whoever ha
   await Promise.all(sending);
   expect(await atOld()).toBe(left);
   expect(await shardsOf(workspace)).toEqual(new Set([0, 1]));
-  // One that has heard nothing of it, and whose Postgres says the shard of before.
+  // This process has not read the move, and Postgres has the old shard.
   await mover!.send(workspace, event('after'));
   expect(await atOld()).toBe(left);
   await waitUntil(async () => (await findHomes(pool, [workspace])).get(workspace)?.shard === 1, {
@@ -168,7 +168,7 @@ test('G3: nothing of a workspace comes to the shard that it has left, whoever ha
   });
 });
 
-test('a move whose time is over does not take place, and what it held goes on where it was', async () => {
+test('a move that exceeds its deadline is cancelled, and held requests go to the old shard', async () => {
   const workspace = await createIn(0);
   const { send } = edge();
   await send(workspace, event('before'));
@@ -182,14 +182,14 @@ test('a move whose time is over does not take place, and what it held goes on wh
   expect(await shardsOf(workspace)).toEqual(new Set([0]));
 });
 
-test('a workspace moves to and fro, and each time its requests follow', async () => {
+test('requests follow a workspace that moves back and forth between shards', async () => {
   const workspace = await createIn(0);
   const [one, other] = [edge(), edge()];
   await other.send(workspace, event('before'));
   const moves = openMoves(connection.redis!, 5000);
   let from = 0;
   for (const [index, to] of [1, 2, 0, 2, 1].entries()) {
-    // Where the machine holds the test up for too long the move's time is over, and it is begun anew.
+    // On a slow machine the deadline of the move may pass; the move is then repeated.
     await waitUntil(
       async () => {
         await moves.begin(from, workspace, { to, number: index + 1 });
@@ -204,7 +204,7 @@ test('a workspace moves to and fro, and each time its requests follow', async ()
     from = to;
   }
   for (const queue of lanes) await queue.drain();
-  // It has known the first shard alone.
+  // This process only knows the first shard.
   await other.send(workspace, event('after'));
   expect(await shardsOf(workspace)).toEqual(new Set([1]));
 });

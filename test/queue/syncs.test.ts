@@ -8,7 +8,7 @@ import { createSyncQueue, type SyncQueue } from '../../src/queue/syncs.ts';
 import { waitUntil } from '../setup/fixtures.ts';
 import { createScene, type Scene } from './scene.ts';
 
-/** As often as a test can wait for. */
+/** The shortest interval, so that the test does not wait long. */
 const EVERY_SECOND = '* * * * * *';
 const NIGHTLY = '0 3 * * *';
 const HOURLY = '0 * * * *';
@@ -33,7 +33,7 @@ describe.each(['redis', 'postgres'] as const)('the queue of syncs in %s', (kind)
     await queue.drain(true);
   });
 
-  /** A process that takes what the queue holds; what it has taken, in order. */
+  /** Starts a process that takes jobs from the queue, and records them in order. */
   async function take(work: (name: string) => Promise<void> = async () => {}) {
     const connection = connectWorker(scene.config, scene.config.DATABASE_URL);
     await waitUntil(() => connection.ready(), { what: 'the queue' });
@@ -55,7 +55,7 @@ describe.each(['redis', 'postgres'] as const)('the queue of syncs in %s', (kind)
     return { taken, stop };
   }
 
-  test('a run that is added twice waits once', async () => {
+  test('a run that is added twice is queued once', async () => {
     const run = uuidv7();
     await syncs.add(run);
     await syncs.add(run);
@@ -67,7 +67,7 @@ describe.each(['redis', 'postgres'] as const)('the queue of syncs in %s', (kind)
     expect(taken).toEqual([run, last].map((id) => ({ name: 'sync', data: { job_id: id } })));
   });
 
-  test('a run can be added again when its job has ended, well or not', async () => {
+  test('a run can be added again after its job has succeeded or failed', async () => {
     const run = uuidv7();
     const { taken, stop } = await take(async () => {
       if (taken.length === 1) throw new Error('the first time');
@@ -80,7 +80,7 @@ describe.each(['redis', 'postgres'] as const)('the queue of syncs in %s', (kind)
     await stop();
   });
 
-  test('schedulers become those that are wanted, and no others', async () => {
+  test('schedulers are created, changed and removed to match the wanted ones', async () => {
     const [one, two, three] = [uuidv7(), uuidv7(), uuidv7()];
     expect(
       await syncs.follow([
@@ -103,11 +103,11 @@ describe.each(['redis', 'postgres'] as const)('the queue of syncs in %s', (kind)
     expect(await syncs.follow(wanted)).toEqual({ changed: 0, made: [] });
     await syncs.unschedule(two);
     expect(await syncs.scheduled()).toEqual([{ id: three, pattern: NIGHTLY }]);
-    // The jobs of those that are gone are gone with them.
+    // Removing a scheduler also removes its jobs.
     expect((await queue.getDelayed()).map(({ data }) => data)).toEqual([{ integration_id: three }]);
   });
 
-  test('the next run is at the time that the pattern names in UTC', async () => {
+  test("the next run is at the pattern's time in UTC", async () => {
     const id = uuidv7();
     await syncs.schedule({ id, pattern: NIGHTLY });
     const next = new Date((await queue.getJobScheduler(id))!.next!);
@@ -115,7 +115,7 @@ describe.each(['redis', 'postgres'] as const)('the queue of syncs in %s', (kind)
     expect(next.getTime() - Date.now()).toBeLessThanOrEqual(86_400_000);
   });
 
-  test('a scheduler adds a run at each of its times, once over several processes', async () => {
+  test('a scheduler adds a run at each of its times, once for all processes together', async () => {
     const id = uuidv7();
     const processes = [await take(), await take(), await take()];
     await syncs.schedule({ id, pattern: EVERY_SECOND });
@@ -129,7 +129,7 @@ describe.each(['redis', 'postgres'] as const)('the queue of syncs in %s', (kind)
     expect(taken().length).toBeLessThanOrEqual(seconds + 1);
   });
 
-  test('a run that nobody was there for is caught up, also when the schedule is followed again meanwhile', async () => {
+  test('a run that was due without a process is made up for, even if the schedule is set again', async () => {
     const id = uuidv7();
     const time = new Date(Date.now() + 2000);
     const pattern = `${time.getUTCSeconds()} ${time.getUTCMinutes()} ${time.getUTCHours()} * * *`;
@@ -147,7 +147,7 @@ describe.each(['redis', 'postgres'] as const)('the queue of syncs in %s', (kind)
     expect(taken).toEqual([{ name: 'scheduled', data: { integration_id: id } }]);
   });
 
-  test('several runs that nobody was there for are caught up by one', async () => {
+  test('several runs that were due without a process are made up for by one run', async () => {
     const id = uuidv7();
     await syncs.schedule({ id, pattern: EVERY_SECOND });
     const due = (await queue.getJobScheduler(id))!.next!;

@@ -20,7 +20,7 @@ async function options(): Promise<string[]> {
   return rows[0].reloptions;
 }
 
-test('a queue in Postgres is vacuumed by its dead rows, however often migrations run', async () => {
+test('vacuum of the queue in Postgres depends on dead rows, however often migrations run', async () => {
   await migrate(url, 'postgres');
   const first = await options();
   expect(first).toEqual(
@@ -30,9 +30,9 @@ test('a queue in Postgres is vacuumed by its dead rows, however often migrations
   expect(await options()).toEqual(first);
 });
 
-test('a migration waits for no vacuum of the queue that is at work', async () => {
+test('a migration does not wait for a running vacuum of the queue', async () => {
   await migrate(url, 'postgres');
-  // The lock of a vacuum.
+  // The lock that a vacuum holds.
   await client.query('begin');
   await client.query(`lock table ${QUEUE_SCHEMA}.job in share update exclusive mode`);
   await migrate(url, 'postgres');

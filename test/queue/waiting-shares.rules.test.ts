@@ -12,7 +12,7 @@ function envelopeOf(counts: Record<string, number>, bytes: number) {
   return { id: envelopeId(Object.keys(counts)), bytes, data: { requests, objects: [] } };
 }
 
-/** A shard of one lane with these envelopes, of which a look sees the first 256. */
+/** A shard of one lane with these envelopes, of which a sample contains the first 256. */
 function sceneOf(envelopes: ReturnType<typeof envelopeOf>[]) {
   let reads = 0;
   const store: Pick<LaneStore, 'layout' | 'sample' | 'read'> = {
@@ -26,7 +26,7 @@ function sceneOf(envelopes: ReturnType<typeof envelopeOf>[]) {
   return { shares: new WaitingShares(store), reads: () => reads };
 }
 
-/** Two workspaces whose envelopes have the same tag. */
+/** Finds two workspaces whose envelopes have the same tag. */
 function sameTags(): [string, string] {
   const known = new Map<string, string>();
   for (;;) {
@@ -37,7 +37,7 @@ function sameTags(): [string, string] {
   }
 }
 
-test('the work of a workspace is the part of the bytes that its envelopes take', async () => {
+test("the work of a workspace is its envelopes' share of the bytes", async () => {
   const [noisy, quiet] = [uuidv7(), uuidv7()];
   const { shares } = sceneOf([
     ...Array.from({ length: 90 }, () => envelopeOf({ [noisy]: 75 }, 1000)),
@@ -51,7 +51,7 @@ test('the work of a workspace is the part of the bytes that its envelopes take',
   expect(shares.partOf(uuidv7(), 0)).toBe(0);
 });
 
-test('a sample stands for all envelopes that wait', async () => {
+test('a sample represents all waiting envelopes', async () => {
   const noisy = uuidv7();
   const { shares, reads } = sceneOf(Array.from({ length: 1024 }, () => envelopeOf({ [noisy]: 75 }, 1000)));
   await shares.look(0);
@@ -59,7 +59,7 @@ test('a sample stands for all envelopes that wait', async () => {
   expect(reads()).toBe(4);
 });
 
-test('an envelope of several workspaces counts for each by its objects', async () => {
+test('an envelope of several workspaces is divided among them by their objects', async () => {
   const [one, other] = [uuidv7(), uuidv7()];
   const { shares } = sceneOf([envelopeOf({ [one]: 3, [other]: 1 }, 1000)]);
   await shares.look(0);
@@ -74,7 +74,7 @@ test('a workspace is not charged for another one whose envelopes have the same t
   expect(shares.partOf(quiet, 0)).toBe(0);
 });
 
-test('an envelope is read once, and what is gone or has no requests counts for nobody', async () => {
+test('an envelope is read once, and one without requests counts for no workspace', async () => {
   const noisy = uuidv7();
   const { shares, reads } = sceneOf([
     envelopeOf({ [noisy]: 1 }, 1000),

@@ -14,7 +14,7 @@ const time = '2026-01-31T12:00:00.000Z';
 const bought = { product_id: 'book', currency: 'EUR', price: -12.5, quantity: 2, time };
 const words = 'a "quoted" \\ word, \u2028 and \u{1f600}';
 
-/** One of each form that an object of /users/track can have. */
+/** One object in each form that /users/track can produce. */
 function objects(): AcceptedObject[] {
   const place = (index: number) => ({ id: newId(), index });
   return [
@@ -47,20 +47,20 @@ function envelopeOf(given: AcceptedObject[]): Envelope {
   return { requests: [request], objects: given };
 }
 
-/** Through the lane's text and back. */
+/** Encodes an envelope to the text in the lane, and decodes it. */
 function travel(envelope: Envelope): Envelope {
   return decodeEnvelope(JSON.parse(JSON.stringify(encodeEnvelope(envelope))));
 }
 
 const plain = (value: unknown) => JSON.parse(JSON.stringify(value));
 
-describe('G1: what a lane holds is what was accepted', () => {
-  test('each form of each object comes out as it went in', () => {
+describe('G1: a lane returns accepted objects unchanged', () => {
+  test('each form of each object is decoded as it was encoded', () => {
     const envelope = envelopeOf(objects());
     expect(plain(travel(envelope))).toEqual(plain(envelope));
   });
 
-  test('properties are handed on as their text, and dead letters have them whole', () => {
+  test('properties are decoded as text, and dead letters contain them completely', () => {
     const [event] = travel(envelopeOf(objects().slice(6, 7))).objects as unknown as [
       { properties: JsonText },
     ];
@@ -70,7 +70,7 @@ describe('G1: what a lane holds is what was accepted', () => {
 });
 
 describe('other releases', () => {
-  test('what is written says its version; what does not say one, or nothing like one, is of the first', () => {
+  test('an envelope has its version; without a valid version it is version 1', () => {
     expect(versionOf(encodeEnvelope(envelopeOf(objects())))).toBe(WRITES);
     expect(versionOf(travel(envelopeOf(objects())))).toBe(1);
     for (const other of [null, undefined, 'x', {}, { version: '9' }, { version: 1.5 }])
@@ -78,12 +78,12 @@ describe('other releases', () => {
     expect(versionOf({ version: 9 })).toBe(9);
   });
 
-  test('objects of an earlier one are read as they stand', () => {
+  test('objects of an earlier release are read unchanged', () => {
     const envelope = { ...envelopeOf(objects()), replay: true as const };
     expect(decodeEnvelope(plain(envelope))).toEqual(plain(envelope));
   });
 
-  test('a row that this one does not know, and what is no envelope, stay as they are', () => {
+  test('unknown rows and invalid envelopes are returned unchanged', () => {
     const rows = [[9, newId(), 0, 'x'], [], null, 7, 'x'];
     const wire = { requests: [], objects: rows } as unknown as WireEnvelope;
     expect(decodeEnvelope(wire).objects).toEqual(rows);
@@ -91,7 +91,7 @@ describe('other releases', () => {
       expect(decodeEnvelope(other as unknown as WireEnvelope)).toEqual(other);
   });
 
-  test('a member of a row that has another type is there for its check', () => {
+  test('a member of a row with a wrong type is kept for validation', () => {
     const id = newId();
     const wire = { requests: [], objects: [[2, id, 'first', 5, 6, 7, '[1]', 8]] } as unknown as WireEnvelope;
     expect(decodeEnvelope(wire).objects).toEqual([
