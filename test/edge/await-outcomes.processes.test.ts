@@ -9,7 +9,7 @@ import { waitUntil } from '../setup/fixtures.ts';
 import type { StoreProxy } from '../setup/proxy.ts';
 import { openProxiedStore } from './proxied-store.ts';
 
-/** Milliseconds after which clients give up. */
+/** Milliseconds after which clients time out. */
 const ANSWERED_WITHIN = 2000;
 
 const decide = (pool: Database['pool'], id: string, error: string | null = null) =>
@@ -30,7 +30,7 @@ describe('waiting for the outcomes of objects', () => {
     return { result: await work, milliseconds: performance.now() - from };
   }
 
-  test('gives the errors of those that did not take effect, by id', async () => {
+  test('returns the errors of objects that did not take effect, by id', async () => {
     const [good, bad, other] = [uuidv7(), uuidv7(), uuidv7()];
     await decide(database.pool, good);
     await decide(database.pool, bad, 'no such user');
@@ -40,7 +40,7 @@ describe('waiting for the outcomes of objects', () => {
     });
   });
 
-  test('goes on until the last of them is known', async () => {
+  test('continues until the outcome of the last object is known', async () => {
     const [first, last] = [uuidv7(), uuidv7()];
     const settled = createEffects(database.pool).outcomes([first, last]);
     await decide(database.pool, first);
@@ -49,7 +49,7 @@ describe('waiting for the outcomes of objects', () => {
     expect(await settled).toEqual({ errors: new Map([[last, 'taken']]) });
   });
 
-  test('ends without an answer before clients give up', async () => {
+  test('ends without a result before clients time out', async () => {
     const known = uuidv7();
     await decide(database.pool, known);
     const { result, milliseconds } = await timed(createEffects(database.pool).outcomes([known, uuidv7()]));
@@ -59,7 +59,7 @@ describe('waiting for the outcomes of objects', () => {
   });
 
   test.each(['standStill', 'leave'] as const)(
-    'ends without an error while Postgres is away (%s)',
+    'ends without an error while Postgres is unavailable (%s)',
     async (how) => {
       proxy[how]();
       const { result, milliseconds } = await timed(createEffects(proxied.pool).outcomes([uuidv7()]));
@@ -69,7 +69,7 @@ describe('waiting for the outcomes of objects', () => {
     },
   );
 
-  test('takes an absence of Postgres for a delay', async () => {
+  test('treats a short outage of Postgres as a delay', async () => {
     const id = uuidv7();
     await decide(database.pool, id, 'taken');
     proxy.leave();
@@ -80,7 +80,7 @@ describe('waiting for the outcomes of objects', () => {
   });
 });
 
-describe('a request whose answer says what took effect', () => {
+describe('a request whose answer reports outcomes', () => {
   let fleet: Fleet;
   beforeAll(async () => {
     fleet = await startFleet('postgres', { edges: 1, workers: 0, env: { LOG_LEVEL: 'info' } });
@@ -95,7 +95,7 @@ describe('a request whose answer says what took effect', () => {
       json: { external_id_renames: [...names.map(rename), rename('')] },
     });
 
-  /** The ids of the objects that are on disk in the queue for these users. */
+  /** Ids of the objects that are on disk in the queue for these users. */
   const idsOf = async (...names: string[]) => {
     const { rows } = await fleet.pool.query<{ data: unknown }>('select data from bullmq.job');
     const objects = rows.flatMap(({ data }) => {
@@ -109,7 +109,7 @@ describe('a request whose answer says what took effect', () => {
   };
   const refused = { type: "'current_external_id' is required", input_array: 'external_id_renames' };
 
-  test('is answered with 201 as soon as the workers have decided, with what they refused', async () => {
+  test('is answered with 201 once the workers have decided, with the objects that they refused', async () => {
     const answer = ask('ada', 'grace');
     const [ada, grace] = await waitUntil(() => idsOf('ada', 'grace'), { what: 'the objects' });
     await decide(fleet.pool, ada!);
@@ -128,7 +128,7 @@ describe('a request whose answer says what took effect', () => {
     });
   });
 
-  test('is answered with 202 and what is on disk when they do not come to it, before clients give up', async () => {
+  test('is answered with 202 before clients time out if the workers do not decide', async () => {
     const from = performance.now();
     const { status, headers, body } = await ask('alan');
     expect(performance.now() - from).toBeLessThan(ANSWERED_WITHIN);

@@ -21,7 +21,7 @@ const refused = {
   ],
 };
 
-/** A command takes effect within KEY_CACHE_MS, by default 2000; the rest is for a busy machine. */
+/** Milliseconds. A command takes effect within KEY_CACHE_MS, by default 2000; the rest allows for a busy machine. */
 const WITHIN = 5000;
 
 let on: PenstockOn;
@@ -55,7 +55,7 @@ async function track(port: number, key: string, sent: object = body) {
   return { status: response.status, body: await response.json() };
 }
 
-/** Asks each edge until it answers so, with nothing else than the answer before on the way. */
+/** Asks each web process until it returns the wanted answer. Until then only the earlier answer is allowed. */
 async function expectSoon(wanted: object, before: object): Promise<void> {
   for (const port of edges) {
     const arrived = async () => {
@@ -68,8 +68,8 @@ async function expectSoon(wanted: object, before: object): Promise<void> {
   }
 }
 
-describe('an external id that is blocked by command', () => {
-  test('is refused by every edge within seconds, until it is unblocked', async () => {
+describe('an external id that is blocked by a command', () => {
+  test('is refused by every web process within seconds, until it is unblocked', async () => {
     for (const port of edges) expect(await track(port, shop)).toEqual({ status: 201, body: accepted });
 
     await on.json('users block --workspace shop --external-id dummy');

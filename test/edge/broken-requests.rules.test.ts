@@ -20,7 +20,7 @@ const rules = {
 };
 
 let server: Server;
-/** How each request that became one ended. */
+/** Result of each request that reached the handler. */
 const ends: string[] = [];
 beforeAll(async () => {
   server = createServer({ connectionsCheckingInterval: 20 }, async (request, response) => {
@@ -41,7 +41,7 @@ afterAll(() => {
   server.closeAllConnections();
 });
 
-/** Sends text as it is, and returns all that comes back before the connection is closed. */
+/** Sends text unchanged, and returns the answer once the connection is closed. */
 async function exchange(text: string): Promise<string> {
   const socket = connect((server.address() as AddressInfo).port, '127.0.0.1');
   let answer = '';
@@ -54,11 +54,11 @@ async function exchange(text: string): Promise<string> {
   return answer;
 }
 
-describe('what never becomes a request is answered in JSON', () => {
+describe('input that never becomes a request is answered in JSON', () => {
   test.for<[what: string, text: string, entry: ErrorName]>([
-    ['no HTTP at all', 'GARBAGE\r\n\r\n', 'malformedRequest'],
+    ['input that is not HTTP', 'GARBAGE\r\n\r\n', 'malformedRequest'],
     [
-      'a length that is no number',
+      'a length that is not a number',
       'POST / HTTP/1.1\r\nHost: a\r\nContent-Length: x\r\n\r\n',
       'malformedRequest',
     ],
@@ -73,7 +73,7 @@ describe('what never becomes a request is answered in JSON', () => {
     expect(JSON.parse(body)).toEqual(errorBodyOf(entry));
   });
 
-  test('a sender who leaves in the middle of a body ends the request as one that came too slowly', async () => {
+  test('a client that disconnects in the middle of a body ends its request with 408', async () => {
     ends.length = 0;
     const socket = connect((server.address() as AddressInfo).port, '127.0.0.1');
     socket.write('POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n{');
@@ -85,7 +85,7 @@ describe('what never becomes a request is answered in JSON', () => {
   test.each([
     ['the whole body', '{}'],
     ['half a body', '{'],
-  ])('a sender who leaves with %s sent, before anybody reads it, ends the request too', async (_, body) => {
+  ])('a client that disconnects with %s sent but not read ends its request', async (_, body) => {
     ends.length = 0;
     const socket = connect((server.address() as AddressInfo).port, '127.0.0.1');
     socket.write(`POST /late HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n${body}`);

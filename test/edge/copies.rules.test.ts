@@ -10,8 +10,8 @@ import { rulesOf } from '../../src/schemas/vendor-rules.ts';
 const operations = allOperations('service_id');
 const copied = copiedOperations(operations);
 
-describe('what is copied', () => {
-  test('is every queued operation, the track that answers when it is applied, and the removal of invalid numbers', () => {
+describe('the set of copied operations', () => {
+  test('contains queued operations, /users/track/sync and the removal of invalid numbers', () => {
     const queued = operations
       .filter(({ kind }) => kind === 'queued')
       .map(({ method, path }) => `${method} ${path}`);
@@ -21,13 +21,13 @@ describe('what is copied', () => {
     expect(copied.get('POST /users/track/sync')).toEqual({ id: 'users.track.sync', path: '/users/track' });
   });
 
-  test('is /users/track/sync under its own path where VENDOR_RULES=current has it', () => {
+  test('contains /users/track/sync under its own path with VENDOR_RULES=current', () => {
     const current = copiedOperations(allOperations('service_id', { rules: rulesOf.current }));
     const path = '/users/track/sync';
     expect(current.get(`POST ${path}`)).toEqual({ id: 'users.track.sync', path });
   });
 
-  test('or reads, or is told of: no operation of ours beneath these paths changes anything in silence', () => {
+  test('covers all operations under user paths, except those that read or are logged', () => {
     const rooms = /^\/(v2\/)?(users|sms|email|subscription|preference_center|scim|cdi)\//;
     const silent = operations.filter(
       ({ method, path }) =>
@@ -55,12 +55,12 @@ describe('what is copied', () => {
     ['POST', '/messages/send', false],
     ['POST', '/usersettings', false],
     ['POST', '/catalogs/users/items', false],
-  ])('%s %s, not copied, is told: %s', (method, path, isTold) => {
+  ])('%s %s, which is not copied, is logged: %s', (method, path, isTold) => {
     expect(mayChangeUsers(method, path)).toBe(isTold);
   });
 });
 
-test('what cannot be kept, since too much waits, is counted as not kept', async () => {
+test('a copy that is dropped because too many bytes wait is counted as not kept', async () => {
   const registry = new Registry();
   const log = createLog('test', 'silent');
   const copies = createCopies({ port: 1, mostBytes: 9, registry, log });

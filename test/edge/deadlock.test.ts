@@ -6,11 +6,11 @@ import { createDatabaseOfOne, waitUntil } from '../setup/fixtures.ts';
 
 type Ask = (statement: string) => Promise<unknown>;
 
-/** A lock that ends with its transaction. */
+/** Takes a lock that ends with its transaction. */
 const lock = (number: number) => `select pg_advisory_xact_lock(${number})::text`;
 
 test.each(['of the pool', 'of Prisma'])(
-  'the victim of a deadlock is asked to come again, not told of an error: %s',
+  'the victim of a deadlock gets a 503 instead of an error: %s',
   async (of) => {
     const { url } = await createDatabaseOfOne();
     const { pool, prisma, stop } = openDatabase(url, 3);

@@ -20,7 +20,7 @@ const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.mi
 const operations = allOperations('service_id');
 const MOST_BYTES = 150_000;
 
-/** Requests to operations, as the browser has sent them. */
+/** Requests to operations, as sent by the browser. */
 const sent: { method: string; url: string; authorization: string | undefined; body: unknown }[] = [];
 
 let server: Server;
@@ -46,14 +46,14 @@ afterAll(() => {
   server.closeAllConnections();
 });
 
-/** A page of each kind. */
+/** Paths of each kind of page. */
 const places = [
   ...['', '/guides/api', '/guides/settings', '/guides/console', '/guides/reliability'],
   ...['/reference/users.track', '/reference/subscription.status.get', '/reference/scim.users.patch'],
   ...['/search?q=merge', '/search?q=nothing+of+that', '/search'],
 ];
 
-test('the pages and their files come from here, under a policy that lets nothing else in', async () => {
+test('pages and their files come from this server, under a policy that allows no other origin', async () => {
   for (const place of places) {
     const page = await fetch(`${origin}/docs${place}`);
     expect([place, page.status]).toEqual([place, 200]);
@@ -74,7 +74,7 @@ test('the pages and their files come from here, under a policy that lets nothing
   }
 });
 
-test('only the files that the page needs are served', async () => {
+test('only files that the pages need are served', async () => {
   const version = /\/docs\/assets\/(\w+)\/docs\.css/.exec(await (await fetch(`${origin}/docs`)).text())![1];
   for (const path of [
     ...['/docs/package.json', '/docs/../package.json', '/docs/%2e%2e/package.json', '/docs/guides/testing'],
@@ -86,12 +86,12 @@ test('only the files that the page needs are served', async () => {
     ...[`/docs/assets/${version}/..%2f..%2fdocs.css`, '/docs/assets/0/docs.css', '/docs/reference/none'],
   ]) {
     const { status } = await fetch(origin + path);
-    // What is no page of ours goes on to what comes behind.
+    // Paths that are not pages reach the handler after the documentation.
     expect([path, status]).toEqual([path, /\/docs\/(?:\.\.|%2e|package)/.test(path) ? 201 : 404]);
   }
 });
 
-test('a page that is known is not sent again', async () => {
+test('a page that the client has cached is not sent again', async () => {
   for (const place of ['', '/guides/api', '/reference/users.track']) {
     const first = await fetch(`${origin}/docs${place}`);
     const etag = first.headers.get('etag')!;
@@ -99,7 +99,7 @@ test('a page that is known is not sent again', async () => {
       'no-cache',
       expect.stringMatching(/^W\/"\w{16}"$/),
     ]);
-    // A fetch of Node that has this header asks no cache for anything, and says so.
+    // Not `fetch`: with this header, Node's fetch would add a header that disables caching.
     const again = async (known: string) => {
       const asked = get(`${origin}/docs${place}`, { headers: { 'if-none-match': known } });
       const [answer] = (await once(asked, 'response')) as [IncomingMessage];
@@ -110,7 +110,7 @@ test('a page that is known is not sent again', async () => {
   }
 });
 
-test('a flood of searches is refused, and takes no time from others', async () => {
+test('a burst of searches is refused, and other pages are still served', async () => {
   const search = async () => (await fetch(`${origin}/docs/search?q=the+of+and`)).status;
   const statuses = await Promise.all(Array.from({ length: 100 }, search));
   expect(statuses.filter((status) => status === 200).length).toBeLessThanOrEqual(60);
@@ -130,7 +130,7 @@ test('/openapi.json is compressed for clients that accept gzip', async () => {
   expect(compressed).toBeLessThan(whole / 5);
 });
 
-test('/openapi.json is the document itself', async () => {
+test('/openapi.json contains the whole document', async () => {
   expect(await (await fetch(`${origin}/openapi.json`)).json()).toEqual(
     JSON.parse(JSON.stringify(openApiDocument(operations))),
   );
@@ -149,7 +149,7 @@ describe('in a browser without any other network', () => {
         nodes.map(({ html, failureSummary }) => id + ': ' + html.slice(0, 200) + failureSummary)))`,
     );
 
-  test('no page has a finding of axe, breaks the policy, asks anybody else, or is wider than the screen', async () => {
+  test('no page violates axe rules or the policy, contacts other hosts, or exceeds the screen', async () => {
     const page = await browser.newPage();
     const troubles: string[] = [];
     const asked = new Set<string>();
@@ -166,7 +166,8 @@ describe('in a browser without any other network', () => {
       await page.setViewportSize({ width, height: 800 });
       await page.emulateMedia({ colorScheme });
       for (const [at, place] of places.entries()) {
-        // In the short form each page is judged on one of the screens, in turns; it fits both widths.
+        // In the short form, each page is checked by axe on one of the screens in turn, and for its width on both
+        // widths.
         const isJudged = isLong || (at + turn) % screens.length === 0;
         if (!isJudged && turn > 1) continue;
         await page.goto(`${origin}/docs${place}`);
@@ -183,7 +184,7 @@ describe('in a browser without any other network', () => {
     await page.close();
   }, 200_000);
 
-  test('the first page has less than 150 KB in all', async () => {
+  test('the first page takes less than 150 KB in total', async () => {
     const page = await browser.newPage();
     const sizes: Promise<number>[] = [];
     page.on('response', (response) => sizes.push(response.body().then(({ length }) => length)));
@@ -194,7 +195,7 @@ describe('in a browser without any other network', () => {
     await page.close();
   });
 
-  test('by keyboard alone one searches, opens what was found, and chooses a language', async () => {
+  test('a keyboard is sufficient to search, open a result, and choose a language', async () => {
     const page = await browser.newPage();
     await page.goto(`${origin}/docs`);
     await page.keyboard.press('Tab');
@@ -215,13 +216,13 @@ describe('in a browser without any other network', () => {
       expect(await page.locator('.samples pre', { hasText: sign }).isVisible()).toBe(true);
       expect(await page.locator('.samples pre', { hasText: other }).isVisible()).toBe(false);
     }
-    // The next page shows the language that was chosen.
+    // The next page shows the chosen language.
     await page.goto(`${origin}/docs/reference/users.track`);
     expect(await page.getByRole('radio', { name: 'Python' }).isChecked()).toBe(true);
     await page.close();
   });
 
-  test('what is found changes while one types', async () => {
+  test('search results change while the user types', async () => {
     const page = await browser.newPage();
     await page.goto(`${origin}/docs/search`);
     await page.getByRole('searchbox').pressSequentially('hard bounces');
@@ -230,7 +231,7 @@ describe('in a browser without any other network', () => {
     await page.close();
   });
 
-  test('a request is tried as it stands in the fields, and its answer is shown', async () => {
+  test('a request is sent with the values of the form, and its answer is shown', async () => {
     const page = await browser.newPage();
     await page.goto(`${origin}/docs/reference/cdi.sync`);
     await page.getByLabel('API key').fill('pk_secret');
@@ -249,11 +250,11 @@ describe('in a browser without any other network', () => {
     await page.close();
   });
 
-  test('without script everything is read, searched, and shown in each language', async () => {
+  test('without scripts, all pages can be read, searched, and shown in each language', async () => {
     const plain = await openBrowser({ javaScriptEnabled: false });
     try {
       const page = await plain.newPage();
-      // In the short form some: that each is there and linked is asked by test/docs/site.rules.test.ts.
+      // Some guides in the short form. test/docs/site.rules.test.ts checks that each one exists and is linked.
       for (const { title } of readGuides().filter((_, at) => isLong || at % 4 === 0)) {
         await page.goto(`${origin}/docs`);
         await page.getByRole('main').getByRole('link', { name: title, exact: true }).click();

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { DownloadSlots } from '../../src/edge/download-slots.ts';
 
-test('the share of a workspace falls while others wait: its slowest download is cut', async () => {
+test('if another workspace waits, the slowest download of the workspace with most is cut', async () => {
   let now = 0;
   const slots = new DownloadSlots(() => now);
   const cut: string[] = [];
@@ -34,7 +34,8 @@ test('the share of a workspace falls while others wait: its slowest download is 
   now = 10_000;
   await start('third', 'third-0', 0);
   expect(cut).toEqual(['first-0']);
-  // The share of one of three is five. The downloads of the second workspace are fast, and are left alone.
+  // With three workspaces, the share of each is five. The downloads of the second workspace are fast and are never
+  // cut.
   await start('third', 'third-1', 0);
   await start('third', 'third-2', 0);
   expect(cut).toEqual(['first-0', 'first-1', 'first-2']);

@@ -8,12 +8,12 @@ import { createLog, createStrangersLog } from '../../src/platform/log.ts';
 
 let server: Server;
 let port: number;
-/** Paths of the requests that were handed out. */
+/** Paths of the requests that reached the handler. */
 const asked: string[] = [];
 beforeAll(async () => {
   server = createServer({ connectionsCheckingInterval: 20 }, (request, response) => {
     asked.push(request.url!);
-    // As it is known before its body has come: shed, or refused for its head.
+    // Answers before the body has arrived, as a refusal or load shedding does.
     response.writeHead(503, { Connection: 'close', 'Content-Length': 2 }).end('{}');
   });
   limitConnections(server);
@@ -30,13 +30,15 @@ afterAll(() => {
 
 const MB = 1_048_576;
 
-/** As a client that goes on sending when the other half is closed: Node's own would stop by itself. */
+/**
+ * Connects as a client that continues to send after the server has closed its side. Node's own clients would stop.
+ */
 const dial = () => connect({ port, host: '127.0.0.1', allowHalfOpen: true });
 
-/** However it ended. */
+/** Resolves when the connection is closed, with or without an error. */
 const isClosed = (socket: Socket) => new Promise((resolve) => socket.once('close', resolve));
 
-/** Sends all of it before it reads. @returns what it reads then, and how its connection broke, if so */
+/** Sends the whole text before it reads. @returns the answer, and the code of the connection's error, if any */
 async function sendThenRead(text: string): Promise<{ answer: string; error: string | undefined }> {
   const socket = dial();
   let answer = '';
@@ -61,22 +63,19 @@ const body = 'x'.repeat(4 * MB);
 const post = (path: string) => `POST ${path} HTTP/1.1\r\nHost: a\r\nContent-Length: ${body.length}\r\n\r\n`;
 
 test.each([
-  ['a body that is refused before it has come', `${post('/')}${body}`, 503],
-  ['what is no HTTP', `GARBAGE\r\n\r\n${body}`, 400],
+  ['a body that is refused before it has arrived', `${post('/')}${body}`, 503],
+  ['input that is not HTTP', `GARBAGE\r\n\r\n${body}`, 400],
   ['headers without end', `GET / HTTP/1.1\r\nHost: a\r\nX: ${body}`, 431],
-])(
-  'who sends four megabytes before reading sees the status of %s, and no broken connection',
-  async (_, text, status) => {
-    for (let time = 0; time < 5; time++) {
-      const { answer, error } = await sendThenRead(text);
-      expect(error).toBeUndefined();
-      expect(answer).toMatch(new RegExp(`^HTTP/1.1 ${status} `));
-      expect(answer.match(/HTTP\/1.1/g)).toHaveLength(1);
-    }
-  },
-);
+])('a client that sends 4 MB before it reads gets the status of %s, not a reset', async (_, text, status) => {
+  for (let time = 0; time < 5; time++) {
+    const { answer, error } = await sendThenRead(text);
+    expect(error).toBeUndefined();
+    expect(answer).toMatch(new RegExp(`^HTTP/1.1 ${status} `));
+    expect(answer.match(/HTTP\/1.1/g)).toHaveLength(1);
+  }
+});
 
-test('what follows an answer that closes its connection is no request any more', async () => {
+test('requests after an answer that closes its connection are not handled', async () => {
   asked.length = 0;
   const next = 'GET /next HTTP/1.1\r\nHost: a\r\n\r\n';
   const socket = dial();
@@ -87,7 +86,7 @@ test('what follows an answer that closes its connection is no request any more',
   expect(asked).toEqual(['/first']);
 });
 
-test('G5: who goes on sending behind such an answer is cut off, by the bytes or by the clock', async () => {
+test('G5: a client that continues to send after such an answer is cut off by size or time', async () => {
   const endless = dial();
   endless.on('error', () => {});
   endless.resume();
@@ -102,7 +101,7 @@ test('G5: who goes on sending behind such an answer is cut off, by the bytes or 
   const silent = dial();
   silent.on('error', () => {});
   silent.resume();
-  // It keeps its half open, and sends nothing more.
+  // It keeps its side open without sending more.
   silent.write(post('/'));
   await isClosed(endless);
   expect(written).toBeLessThan(64 * MB);

@@ -23,7 +23,7 @@ describe('waiting for envelopes to take effect', () => {
   const apply = (...ids: string[]) =>
     database.pool.query('insert into ledger (envelope_id) select unnest($1::uuid[])', [ids]);
 
-  test('ends with the last of them, and not before', async () => {
+  test('ends when the last of them has taken effect, and not before', async () => {
     const [one, two] = [uuidv7(), uuidv7()];
     await apply(one);
     let ended = false;
@@ -38,7 +38,7 @@ describe('waiting for envelopes to take effect', () => {
     expect(await awaited).toBe(true);
   });
 
-  test('says so when it takes longer, after its own patience each', async () => {
+  test('ends with false after its timeout, separately for each caller', async () => {
     const effects = createEffects(database.pool);
     const [late, never] = [uuidv7(), uuidv7()];
     const from = performance.now();
@@ -47,12 +47,12 @@ describe('waiting for envelopes to take effect', () => {
     expect(performance.now() - from).toBeGreaterThan(190);
     await apply(late);
     expect(await waits[0]).toBe(true);
-    // It is asked again after it was at rest.
+    // A new caller is served after a pause without callers.
     expect(await effects.awaited([late, late], 5000)).toBe(true);
     expect(await effects.awaited([], 5000)).toBe(true);
   });
 
-  test('G5: asks the store one question at a time, however many wait', async () => {
+  test('G5: sends one query at a time to the store, however many callers wait', async () => {
     let asked = 0;
     let most = 0;
     const query: Database['pool']['query'] = database.pool.query.bind(database.pool);
@@ -70,7 +70,7 @@ describe('waiting for envelopes to take effect', () => {
     expect(most).toBe(1);
   });
 
-  test.each(['standStill', 'leave'] as const)('takes an absence of Postgres for a delay: %s', async (how) => {
+  test.each(['standStill', 'leave'] as const)('treats an outage of Postgres as a delay: %s', async (how) => {
     const effects = createEffects(proxied.pool);
     const id = uuidv7();
     await apply(id);
@@ -83,7 +83,7 @@ describe('waiting for envelopes to take effect', () => {
   });
 });
 
-describe.each(eitherBackend)('a setting that workers do not come to, with the queue in %s', (backend) => {
+describe.each(eitherBackend)('a setting that workers do not process, with the queue in %s', (backend) => {
   let fleet: Fleet;
   let news: string;
   beforeAll(async () => {
@@ -92,7 +92,7 @@ describe.each(eitherBackend)('a setting that workers do not come to, with the qu
   });
   afterAll(() => fleet.stop());
 
-  test('is answered all the same before clients give up, says so in the log, and takes effect later', async () => {
+  test('is answered before clients time out, with an error in the log, and takes effect later', async () => {
     const { port } = fleet.edges[0]!;
     const from = performance.now();
     const { status, headers, body } = await send(port, {

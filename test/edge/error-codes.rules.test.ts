@@ -25,7 +25,7 @@ describe('the catalogue of errors', () => {
     expect(new Set(codes).size).toBe(codes.length);
   });
 
-  test('is what docs/errors.md lists; npm run generate writes it', () => {
+  test('matches docs/errors.md, which npm run generate writes', () => {
     expect(readFileSync(path.join(packageRoot, 'docs/errors.md'), 'utf8')).toBe(errorsPage());
   });
 });

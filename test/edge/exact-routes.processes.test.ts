@@ -18,7 +18,7 @@ beforeAll(async () => {
 });
 afterAll(() => fleet?.stop());
 
-/** The status of a request that is sent to the letter: `fetch` would clean up what it is given. */
+/** The status of a request that is sent unchanged. `fetch` would normalize its target. */
 async function statusOf(
   port: number,
   requestLine: `${string} ${string}`,
@@ -36,7 +36,7 @@ async function statusOf(
   return Number(answer.split(' ')[1]);
 }
 
-/** Spellings that a rule of a proxy about the path itself would let pass. */
+/** Spellings that a proxy's rule for the path would not match. */
 const spellings = (path: string) =>
   [
     path.toUpperCase(),
@@ -59,7 +59,7 @@ const spellings = (path: string) =>
     `${path}%20`,
   ].filter((spelling) => spelling !== path && spelling !== `/${path}`);
 
-describe('a path is that of an operation to the letter, or of none', () => {
+describe('a path matches an operation or page only with its exact spelling', () => {
   test.each(operations)('$method $path', async ({ method, path }) => {
     const { port } = fleet.edges[0]!;
     const own = path.replace(/:\w+/g, 'example');
@@ -67,7 +67,7 @@ describe('a path is that of an operation to the letter, or of none', () => {
     for (const spelling of spellings(own)) {
       // These two are other values of a last parameter.
       if (/:\w+$|v1\/list$/.test(path) && /(;x|%20)$/.test(spelling)) continue;
-      // 400: what Node's own parser refuses.
+      // Node's own parser refuses some spellings with 400.
       expect([spelling, await statusOf(port, `${method} ${spelling}`)]).toEqual([
         spelling,
         expect.toBeOneOf([400, 404]),
@@ -75,7 +75,7 @@ describe('a path is that of an operation to the letter, or of none', () => {
     }
   });
 
-  test.each(['/metrics', '/readyz', '/healthz'])('%s, of every process', async (page) => {
+  test.each(['/metrics', '/readyz', '/healthz'])('%s in every process', async (page) => {
     for (const { port } of [...fleet.edges, ...fleet.workers, ...fleet.syncs]) {
       expect(await statusOf(port, `GET ${page}`)).toBeOneOf([200, 503]);
       for (const spelling of [`/${page}`, ...spellings(page)])
@@ -86,7 +86,7 @@ describe('a path is that of an operation to the letter, or of none', () => {
     }
   });
 
-  test('the pages of the documentation', async () => {
+  test('pages of the documentation', async () => {
     for (const page of ['/docs', '/openapi.json'])
       for (const spelling of [`/${page}`, ...spellings(page)])
         expect([spelling, await statusOf(fleet.edges[0]!.port, `GET ${spelling}`)]).toEqual([
@@ -95,7 +95,7 @@ describe('a path is that of an operation to the letter, or of none', () => {
         ]);
   });
 
-  test('of the dashboard: what needs no session', async () => {
+  test('pages of the console without a session', async () => {
     const installation = await createInstallation('postgres');
     const board = await installation.startBoard();
     try {
@@ -116,7 +116,7 @@ describe('a path is that of an operation to the letter, or of none', () => {
 });
 
 describe('a base URL that ends in a slash', () => {
-  test.each(operations)('brings to its operation: $method $path', async (operation) => {
+  test.each(operations)('reaches its operation: $method $path', async (operation) => {
     const { port } = fleet.edges[0]!;
     const doubled = () => {
       const request = exampleOf(operation);
@@ -126,11 +126,11 @@ describe('a base URL that ends in a slash', () => {
     if (operation.auth === 'scim') return;
     const { key } = fleet.workspace;
     const answer = await send(port, { ...doubled(), key });
-    // What is no operation has none.
+    // Only operations have a limit.
     expect(answer.headers.get('x-ratelimit-limit')).toMatch(/^\d+$/);
   });
 
-  test('counts against the same limit', async () => {
+  test('counts towards the same limit', async () => {
     const { port } = fleet.edges[0]!;
     const { id, key } = await createWorkspace(fleet.pool, 'limited');
     await fleet.pool.query("insert into rate_limits values ($1, 'users.track', 1, 3600)", [id]);
@@ -140,13 +140,13 @@ describe('a base URL that ends in a slash', () => {
       expect((await send(port, { ...exampleOf(operations[0]!), path: spelling, key })).status).toBe(429);
   });
 
-  test('says which methods there are, as the path itself does', async () => {
+  test('lists the allowed methods like the path itself', async () => {
     const { port } = fleet.edges[0]!;
     const answer = await send(port, { method: 'GET', path: '//users/track' });
     expect([answer.status, answer.headers.get('allow')]).toEqual([405, 'POST']);
   });
 
-  test("goes by the key's allowlist", async () => {
+  test("is subject to the key's allowlist", async () => {
     const { secret, identifier, hash } = newApiKey();
     await fleet.pool.query(
       `insert into api_keys (id, workspace_id, name, identifier, key_hash, permissions, ip_allowlist)
@@ -159,7 +159,7 @@ describe('a base URL that ends in a slash', () => {
   });
 });
 
-test('the absolute form of a target brings to its path, and to no other', async () => {
+test('a target in absolute form leads to its exact path only', async () => {
   const { port } = fleet.edges[0]!;
   expect(await statusOf(port, 'GET http://a/healthz')).toBe(200);
   expect(await statusOf(port, 'POST http://a/users/track')).toBe(401);
@@ -167,7 +167,7 @@ test('the absolute form of a target brings to its path, and to no other', async 
     expect([target, await statusOf(port, `GET ${target}`)]).toEqual([target, expect.toBeOneOf([400, 404])]);
 });
 
-test('two Host headers, or none, are 400 in every process', async () => {
+test('two Host headers, or a missing one, are refused with 400 in every process', async () => {
   for (const { port } of [...fleet.edges, ...fleet.workers, ...fleet.syncs]) {
     for (const headers of [['Host: a', 'Host: b'], ['Host: a', 'hOST: a'], ['X: y']])
       expect(await statusOf(port, 'GET /healthz', headers)).toBe(400);

@@ -10,7 +10,7 @@ const refusalOf = (redis: Redis) =>
     .take('workspace:bucket', size, 1)
     .catch((error: unknown) => error);
 
-test('G5: a rate limit that a full Redis does not count is a reason for 503, not for 500', async () => {
+test('G5: a rate limit that a full Redis cannot count results in 503, not in 500', async () => {
   const { url } = await startRedis();
   const redis = new Redis(url);
   await redis.config('SET', 'maxmemory', '1');
@@ -20,7 +20,7 @@ test('G5: a rate limit that a full Redis does not count is a reason for 503, not
   expect([isUnavailable(refused), whyUnavailable(refused)]).toEqual([true, 'redisUnavailable']);
 });
 
-test('a rate limit that a closed port does not count names Redis as the cause of the 503', async () => {
+test('a rate limit that cannot reach Redis names Redis as the cause of the 503', async () => {
   // Port 1 of the loopback address has no server. The offline queue rejects with the error of the connection itself.
   const redis = new Redis('redis://127.0.0.1:1', { maxRetriesPerRequest: 0, retryStrategy: () => null });
   redis.on('error', () => {});
@@ -29,7 +29,7 @@ test('a rate limit that a closed port does not count names Redis as the cause of
   expect([isUnavailable(refused), whyUnavailable(refused)]).toEqual([true, 'redisUnavailable']);
 });
 
-test('an error of a command itself is no reason for 503', async () => {
+test('an error of a command itself does not result in 503', async () => {
   const { url } = await startRedis();
   const redis = new Redis(url);
   await redis.set('{penstock}:limit:workspace:bucket', 'no bucket');

@@ -10,7 +10,7 @@ import { send } from '../setup/api.ts';
 import { liftLimits } from '../setup/examples.ts';
 import { waitUntil } from '../setup/fixtures.ts';
 
-/** Milliseconds after which a client that does not go on has been cut off. */
+/** Milliseconds after which a client that stops sending must have been cut off. */
 const CUT = 15_000;
 
 let fleet: Fleet;
@@ -24,7 +24,7 @@ beforeAll(async () => {
 });
 afterAll(() => fleet.stop());
 
-/** How long a connection lasts that says this and nothing else, in ms, and what it was answered. */
+/** Opens a connection that sends only this text. @returns milliseconds until it is closed, and the answer */
 async function lasts(text: string): Promise<{ milliseconds: number; answer: string }> {
   const socket = connect(port, '127.0.0.1');
   let answer = '';
@@ -65,14 +65,14 @@ describe('connections', () => {
     limitConnections(server);
   });
 
-  test('how many there may be, and for how long they may be silent, is bounded', () => {
+  test('the number of connections and their idle time are bounded', () => {
     expect(server.maxConnections).toBe(10_000);
     expect(server.headersTimeout).toBeLessThan(CUT);
     expect(server.requestTimeout).toBeLessThanOrEqual(CUT);
     expect(server.keepAliveTimeout).toBe(65_000);
   });
 
-  test('one past the cap is dropped, and there is room again when one leaves', async () => {
+  test('a connection above the limit is dropped, and another one is accepted after one closes', async () => {
     server.maxConnections = 2;
     server.listen(0, '127.0.0.1');
     await once(server, 'listening');
@@ -102,7 +102,7 @@ describe('connections', () => {
 describe('bodies', () => {
   const headers = `Host: a\r\nAuthorization: Bearer KEY\r\nContent-Type: application/json\r\n`;
 
-  test('one that says it is too large is refused before it is sent', async () => {
+  test('a body with a too large Content-Length is refused before it is sent', async () => {
     const socket = connect(port, '127.0.0.1');
     socket.write(
       `POST /users/track HTTP/1.1\r\n${headers.replace('KEY', key)}Content-Length: 5000000\r\n\r\n`,
@@ -112,7 +112,7 @@ describe('bodies', () => {
     socket.destroy();
   });
 
-  test('64 bombs at once, 60 MB each when they are unpacked, take no more memory than that of their limit', async () => {
+  test('64 concurrent gzip bombs of 60 MB each use no more memory than their limit', async () => {
     const bomb = gzipSync(Buffer.alloc(60_000_000, ' '));
     const memory = async () => {
       const page = await (await fetch(`http://127.0.0.1:${port}/metrics`)).text();
@@ -120,18 +120,18 @@ describe('bodies', () => {
     };
     const shoot = () =>
       send(port, { path: '/users/track', key, raw: bomb, headers: { 'content-encoding': 'gzip' } });
-    // What the first one allocates stays.
+    // Memory that the first request allocates is kept.
     await shoot();
     const before = await memory();
     const answers = await Promise.all(Array.from({ length: 64 }, shoot));
-    // A few are unpacked at a time; on a busy machine the last ones have waited too long for their turn.
+    // A few are unpacked at a time. On a busy machine the last ones time out while waiting for their turn.
     expect(new Set(answers.map(({ status }) => status).filter((status) => status !== 503))).toEqual(
       new Set([413]),
     );
     expect((await memory()) - before).toBeLessThan(64 * 4.2 + 50);
   });
 
-  test('one whose structure alone would take long is refused with the rule, and costs next to nothing', async () => {
+  test('a body with a structure that parses slowly is refused with the rule, at little cost', async () => {
     const cases: [raw: string, rule: RegExp][] = [
       [`{"events":${'['.repeat(2_000_000)}${']'.repeat(2_000_000)}}`, /must not nest deeper than 50/],
       [`{"events":[${'{},'.repeat(1_300_000)}{}]}`, /more than 200,000 objects and arrays/],
@@ -147,7 +147,7 @@ describe('bodies', () => {
   });
 });
 
-test('pages are served under a policy: scripts and frames come from nowhere else', async () => {
+test('pages have a policy that allows no scripts or frames from other origins', async () => {
   for (const path of ['/docs', '/preferences/x']) {
     const page = await fetch(`http://127.0.0.1:${port}${path}`);
     const policy = page.headers.get('content-security-policy');
@@ -157,7 +157,7 @@ test('pages are served under a policy: scripts and frames come from nowhere else
   }
 });
 
-test('what nobody expected says nothing of the program: no stack, no path, no statement', async () => {
+test('the answer to an unexpected error contains no stack, path or statement', async () => {
   await fleet.pool.query('alter table preference_centers rename to hidden');
   const path = '/preference_center/v1/list';
   const { status, body } = await send(port, { method: 'GET', path, key });

@@ -10,7 +10,7 @@ import { send } from '../setup/api.ts';
 import { waitUntil } from '../setup/fixtures.ts';
 import { createGroup } from '../setup/workspace.ts';
 
-/** Each byte as %XX, as a careful client may send any name. */
+/** Encodes each byte as %XX, as a careful client may do for any name. */
 const percent = (text: string) =>
   [...Buffer.from(text)].map((byte) => `%${byte.toString(16).padStart(2, '0').toUpperCase()}`).join('');
 
@@ -21,7 +21,7 @@ const emails = Array.from(
   (_, index) => `${`${index}`.padStart(60, 'e')}@${'d'.repeat(60)}.example.com`,
 );
 
-describe('50 names of any allowed length are asked for in one query', () => {
+describe('50 names of any allowed length fit into one query', () => {
   let fleet: Fleet;
   let group: string;
   beforeAll(async () => {
@@ -55,7 +55,7 @@ describe('50 names of any allowed length are asked for in one query', () => {
     expect([status, body.message]).toEqual([200, 'success']);
   });
 
-  test('whatever takes no list has heads of 16 KB at most: 431', async () => {
+  test('a head without a list in its query is refused with 431 above 16 KB', async () => {
     const long = percent('x'.repeat(6000));
     expect((await get(`/email/hard_bounces?email=${long}`)).status).toBe(431);
     expect((await get(`/scim/v2/Users?filter=${long}`)).status).toBe(431);
@@ -63,7 +63,7 @@ describe('50 names of any allowed length are asked for in one query', () => {
     expect((await get(`/${long}`)).status).toBe(431);
   });
 
-  test('a request with 1,000 headers is refused with 431, one with 900 is not', async () => {
+  test('a request with 1,000 headers is refused with 431, and one with 900 is accepted', async () => {
     const headers = (count: number) =>
       Object.fromEntries(Array.from({ length: count }, (_, index) => [`x-${index}`, '1']));
     const path = '/subscription/status/get?external_id=ada';
@@ -73,7 +73,7 @@ describe('50 names of any allowed length are asked for in one query', () => {
   });
 });
 
-describe('G5: heads of requests take no more together than they may', () => {
+describe('G5: the memory of all request heads together is bounded', () => {
   let server: Server;
   const sockets: Socket[] = [];
   afterEach(() => {
@@ -82,7 +82,7 @@ describe('G5: heads of requests take no more together than they may', () => {
     server.closeAllConnections();
   });
 
-  /** A server that answers what begins with /now, and keeps all else. */
+  /** Starts a server that answers paths that begin with /now, and keeps all other requests open. */
   async function open(mostBytes: number) {
     const heads = createHeads(mostBytes);
     const accepted: Socket[] = [];
@@ -116,7 +116,7 @@ describe('G5: heads of requests take no more together than they may', () => {
     };
   }
 
-  test('those on their way: the one that began first is cut off with 503 in JSON, with Retry-After', async () => {
+  test('of arriving heads, the one that began first is cut off with 503 and Retry-After', async () => {
     const { begin } = await open(100_000);
     const first = begin(`GET /${'x'.repeat(60_000)}`);
     const second = begin(`GET /now${'x'.repeat(60_000)}`);
@@ -126,7 +126,7 @@ describe('G5: heads of requests take no more together than they may', () => {
     await waitUntil(() => second.text().includes('done'), { what: 'the other to be answered' });
   });
 
-  test('many that come at once are counted as they are read, not at the next look', async () => {
+  test('concurrent heads on many connections are counted as they are read, not at the next check', async () => {
     const mostBytes = 2_000_000;
     const { begin, accepted } = await open(mostBytes);
     const connections = Array.from({ length: 600 }, () => begin(''));
@@ -144,7 +144,7 @@ describe('G5: heads of requests take no more together than they may', () => {
     expect(read()).toBeGreaterThan(mostBytes);
   });
 
-  test('long ones that are being answered: the next is refused', async () => {
+  test('while long heads are being answered, the next one is refused', async () => {
     const { begin, requests } = await open(100_000);
     const first = begin(`GET /${'x'.repeat(60_000)} HTTP/1.1\r\nHost: a\r\n\r\n`);
     await waitUntil(() => requests() === 1, { what: 'the first to be in hand' });
@@ -161,7 +161,7 @@ describe('G5: heads of requests take no more together than they may', () => {
     );
   });
 
-  test('what has been sent in whole requests, with bodies of either kind, does not count', async () => {
+  test('bytes of complete requests with bodies do not count', async () => {
     const { begin } = await open(50_000);
     const { text, socket } = begin('');
     const body = 'x'.repeat(2000);
@@ -175,7 +175,7 @@ describe('G5: heads of requests take no more together than they may', () => {
         );
       await waitUntil(() => text().split('done').length === index + 1, { what: 'an answer' });
     }
-    // Several looks.
+    // Time for several checks.
     await new Promise((resolve) => setTimeout(resolve, 300));
     expect(socket.destroyed).toBe(false);
     expect(text()).not.toContain('503');

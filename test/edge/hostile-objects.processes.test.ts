@@ -11,13 +11,13 @@ import { threadTime } from '../setup/thread-time.ts';
 
 const LIMIT = 4_194_304;
 
-/** Members with names that are all different, from the count on; so many, or as many as fit. */
+/** JSON members with distinct names, numbered from `from`. */
 const members = (count: number, value = '0', from = 0) =>
   Array.from({ length: count }, (_, index) => `"k${(from + index).toString(36)}":${value}`).join(',');
 const deep = (levels: number) => `${'['.repeat(levels)}${']'.repeat(levels)}`;
 const empties = (count: number) => `[${Array(count).fill('{}').join(',')}]`;
 
-describe('an object that must not be parsed is refused alone, by its rule', () => {
+describe('an object that must not be parsed is refused individually, with its rule', () => {
   let fleet: Fleet;
   beforeAll(async () => {
     fleet = await startFleet('redis', { edges: 1, workers: 0 });
@@ -39,7 +39,7 @@ describe('an object that must not be parsed is refused alone, by its rule', () =
   ];
 
   test.each(rules)(
-    '/users/track: one that %s; its neighbours of each array are stored',
+    '/users/track: an object that %s is refused, and other objects of each array are stored',
     async (_, content, rule) => {
       const event = '"name":"e","time":"2026-01-01T00:00:00Z"';
       const { status, body } = await post(
@@ -57,7 +57,7 @@ describe('an object that must not be parsed is refused alone, by its rule', () =
   );
 
   test.each(rules)(
-    '/users/identify, alias/new, external_ids/rename: one that %s',
+    '/users/identify, alias/new, external_ids/rename: an object that %s is refused',
     async (_, content, rule) => {
       const cases: [path: string, field: string, object: string][] = [
         [
@@ -81,7 +81,7 @@ describe('an object that must not be parsed is refused alone, by its rule', () =
     },
   );
 
-  test('one object where an array is meant is refused as well', async () => {
+  test('a single object in place of an array is refused as well', async () => {
     const { status, body } = await post(
       '/users/track',
       `{"attributes":{"external_id":"a","b":${deep(100_000)}}}`,
@@ -89,7 +89,7 @@ describe('an object that must not be parsed is refused alone, by its rule', () =
     expect([status, body.errors[0]]).toMatchObject([400, { input_array: 'attributes', index: 0 }]);
   });
 
-  test('what is outside of any object still refuses the request: 400', async () => {
+  test('a violation outside of all objects refuses the whole request with 400', async () => {
     const { status, body } = await post(
       '/users/track',
       `{${members(90_000)},"attributes":[{"external_id":"a"}]}`,
@@ -97,7 +97,7 @@ describe('an object that must not be parsed is refused alone, by its rule', () =
     expect([status, body.message]).toEqual([400, expect.stringContaining('80,000 keys')]);
   });
 
-  test('what is no JSON is refused: 400', async () => {
+  test('a body that is not JSON is refused with 400', async () => {
     for (const raw of [
       `{"attributes":[{"external_id":"a"},{"b":${'['.repeat(100_000)}`,
       `{"attributes":[{"external_id":"a","b":${deep(100_000)}},{"external_id":x}]}`,
@@ -107,7 +107,7 @@ describe('an object that must not be parsed is refused alone, by its rule', () =
   });
 });
 
-describe('a body that is parsed object by object says the same as one that is parsed whole', () => {
+describe('parsing a body object by object gives the same result as parsing it at once', () => {
   const padding = `${empties(30_000)},${empties(30_000)}`;
   test.each([
     '{"attributes":[{"a":1,"b":[{"c":"]}\\"{["}]},null,1,"x",[{"d":2}],{}],"events":{"e":{"f":[]}},"ids":[1],"n":0}',
@@ -123,7 +123,7 @@ describe('a body that is parsed object by object says the same as one that is pa
   });
 });
 
-describe('G8: whatever 4 MB say, they hold up nobody for longer than a moment', () => {
+describe('G8: no 4 MB body blocks other requests for long', () => {
   const of = (count: number, content: (index: number) => string) =>
     `{"attributes":[${Array.from({ length: count }, (_, index) => `{"external_id":"${index}",${content(index)}}`).join(',')}]}`;
   const each = Math.floor(LIMIT / 75) - 200;
@@ -150,12 +150,12 @@ describe('G8: whatever 4 MB say, they hold up nobody for longer than a moment', 
     ['the same key', () => of(1, () => Array(690_000).fill('"a":0').join(','))],
   ];
 
-  test.each(shapes)('4 MB of %s let others have their turn', async (_, make) => {
+  test.each(shapes)('4 MB of %s let other requests run in between', async (_, make) => {
     const raw = Buffer.from(make());
     expect(raw.length).toBeLessThanOrEqual(LIMIT);
     expect(raw.length).toBeGreaterThan(LIMIT / 2);
     let longest = 0;
-    // Of this thread's own time: what others do with the machine is no hold-up.
+    // CPU time of this thread only: load from other processes must not count.
     let last = threadTime();
     const watch = () => {
       longest = Math.max(longest, threadTime() - last);
@@ -170,7 +170,7 @@ describe('G8: whatever 4 MB say, they hold up nobody for longer than a moment', 
     await plan(usersTrack('service_id'), body).catch(() => {});
     watch();
     clearInterval(timer);
-    // A fraction of a second on a machine that does nothing else.
+    // It takes a fraction of a second on an idle machine.
     expect(longest).toBeLessThan(700);
   });
 

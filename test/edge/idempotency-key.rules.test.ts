@@ -9,7 +9,7 @@ import { canonicalPieces, type Json } from '../../src/profile/json.ts';
 const textOf = (value: Json) => [...canonicalPieces(value)].join('');
 
 describe('the text by which bodies are compared', () => {
-  test('is the same for values that say the same, whatever the order of members, and for no others', () => {
+  test('is equal for equal values regardless of the order of members, and only for those', () => {
     const json = fc.jsonValue({ maxDepth: 3 }).map((value) => JSON.parse(JSON.stringify(value)) as Json);
     fc.assert(
       fc.property(json, json, (one, other) => {
@@ -27,18 +27,18 @@ describe('the text by which bodies are compared', () => {
     [{ a: null }, {}],
     [{ a: {} }, { a: [] }],
     [{ a: 'b,c' }, { a: ['b', 'c'] }],
-  ])('tells %j from %j', (one, other) => {
+  ])('distinguishes %j from %j', (one, other) => {
     expect(textOf(one)).not.toBe(textOf(other as Json));
   });
 
-  test('takes any name for a name', () => {
+  test('accepts any member name', () => {
     const own = JSON.parse('{"__proto__": {"polluted": true}, "constructor": 1}');
     expect(textOf(own)).toContain('__proto__');
     expect(textOf(own)).not.toBe(textOf({ constructor: 1 } as unknown as Json));
     expect(({} as { polluted?: boolean }).polluted).toBeUndefined();
   });
 
-  test('takes a body that is nested as deep as it is long, and one of very many members', () => {
+  test('can be built for very deep and very wide bodies', () => {
     const deep = JSON.parse(`${'['.repeat(1_000_000)}1${']'.repeat(1_000_000)}`);
     expect(textOf(deep).length).toBeGreaterThan(2_000_000);
     const wide = Object.fromEntries(Array.from({ length: 100_000 }, (_, index) => [`k${index}`, index]));
@@ -46,7 +46,7 @@ describe('the text by which bodies are compared', () => {
   });
 });
 
-/** The same value with the members of its objects the other way round. */
+/** Reverses the order of members in all objects of a value. */
 function turned(value: Json): Json {
   if (typeof value !== 'object' || value === null) return value;
   if (Array.isArray(value)) return value.map(turned);
@@ -75,7 +75,7 @@ describe('a key', () => {
     expect(await hashOf('x'.repeat(255))).toBeDefined();
   });
 
-  test('means a request with its path, its query and its body', async () => {
+  test('covers a request with its path parameters, its query and its body', async () => {
     const prints = await Promise.all(
       [
         asked,
@@ -87,13 +87,13 @@ describe('a key', () => {
     expect(new Set(prints).size).toBe(4);
   });
 
-  test('is none where there is no header, and where the method needs none', async () => {
+  test('is undefined without the header, and for methods other than POST', async () => {
     expect(await readIdempotencyKey(undefined, asked)).toBeUndefined();
     const read = { ...asked, operation: { ...asked.operation, method: 'GET' as const } };
     expect(await readIdempotencyKey('two words', read)).toBeUndefined();
   });
 
-  test('lets others have their turn while a large body is read', async () => {
+  test('yields to other work while a large body is hashed', async () => {
     const body = { events: Array.from({ length: 400_000 }, (_, index) => index) };
     let turns = 0;
     const timer = setInterval(() => turns++, 0);

@@ -12,7 +12,7 @@ const KEY_CACHE_MS = 2000;
 let database: Database;
 let workspace: TestWorkspace;
 let looked = 0;
-/** Whether Postgres answers. */
+/** Whether queries to Postgres fail. */
 let isAway = false;
 let authenticator: ReturnType<typeof createAuthenticator>;
 beforeAll(async () => {
@@ -23,7 +23,7 @@ beforeAll(async () => {
     get(target, name) {
       if (name !== 'query') return Reflect.get(target, name, target);
       return (...given: Parameters<Pool['query']>) => {
-        // A distributed Postgres is asked for what a workspace blocks in a statement more.
+        // A distributed Postgres takes one more statement, for the blocked ids of a workspace.
         const { name: statement } = given[0] as unknown as { name?: string };
         if (statement?.startsWith('find-api-keys')) looked++;
         return isAway ? Promise.reject(new Error('connect ECONNREFUSED')) : target.query(...given);
@@ -38,7 +38,7 @@ afterAll(async () => {
   await database.stop();
 });
 
-/** How many look-ups the requests take, one after the other, at these times in ms after the first. */
+/** Number of look-ups for requests at these times, in ms after the first, one after the other. */
 async function lookUps(way: 'authenticate' | 'renew', times: number[], from: number): Promise<number> {
   const before = looked;
   for (const time of times) await authenticator[way](`Bearer ${workspace.key}`, '127.0.0.1', from + time);
@@ -51,7 +51,7 @@ test('a key is looked up once within KEY_CACHE_MS', async () => {
   expect(await lookUps('authenticate', [2001, 4001], from)).toBe(1);
 });
 
-test('requests that name no group of the store have a key looked up at most once a second', async () => {
+test('requests with unknown groups cause at most one look-up of a key per second', async () => {
   const from = Date.now() + 60_000;
   expect(await lookUps('renew', [0, 1, 500, 999], from)).toBe(1);
   expect(await lookUps('renew', [1000, 1500, 1999], from)).toBe(1);
@@ -61,7 +61,7 @@ test('requests that name no group of the store have a key looked up at most once
   expect(looked - before).toBe(1);
 });
 
-test('each group that was made just now is found, before the key would be looked up again', async () => {
+test("each newly created group is found before the key's regular look-up", async () => {
   const from = Date.now() + 120_000;
   await lookUps('authenticate', [0], from);
   for (const time of [1, 2, 3]) {
@@ -72,11 +72,11 @@ test('each group that was made just now is found, before the key would be looked
   }
 });
 
-/** Whose key it is; at once, or when Postgres has said so. */
+/** Authenticates a key. The result is a promise in any case. */
 const authenticate = async (header: string | undefined, now: number) =>
   authenticator.authenticate(header, '127.0.0.1', now);
 
-test('however many keys are made up, one that is known stays known', async () => {
+test('a valid key stays cached, however many invalid keys are used', async () => {
   const from = Date.now() + 180_000;
   await lookUps('authenticate', [0], from);
   const madeUp = Array.from({ length: 10_500 }, (_, number) => number);
@@ -93,7 +93,7 @@ test('however many keys are made up, one that is known stays known', async () =>
   expect(await lookUps('authenticate', [1], from)).toBe(0);
 });
 
-describe('while Postgres is away', () => {
+describe('while Postgres is unavailable', () => {
   const MINUTE = 60_000;
   const from = Date.now() + 240_000;
   let other: TestWorkspace;
@@ -107,29 +107,32 @@ describe('while Postgres is away', () => {
     isAway = false;
   });
 
-  /** One request of a key, so many ms after the first one; the status is that of a refusal. */
+  /**
+   * Sends one request with a key, this many ms after the first one. @returns the workspace, or the status of the
+   * refusal
+   */
   const knock = (key: string | undefined, time: number) =>
     authenticate(key && `Bearer ${key}`, from + time).then(
       ({ workspaceId }) => workspaceId,
       ({ status }) => status ?? 503,
     );
 
-  test('G5: a known key opens the door for a minute after it was last seen in Postgres, and no longer', async () => {
+  test('G5: a cached key is accepted for a minute after its last look-up, and no longer', async () => {
     for (const time of [2001, 30_000, MINUTE]) expect(await knock(workspace.key, time)).toBe(workspace.id);
     for (const time of [MINUTE + 1, MINUTE + 2000]) expect(await knock(workspace.key, time)).toBe(503);
   });
 
-  test('each key has its own minute, however long it has been known', async () => {
+  test('each key has its own minute, regardless of how long it has been cached', async () => {
     expect(await knock(other.key, MINUTE + 2500)).toBe(other.id);
     expect(await knock(other.key, MINUTE + 2501)).toBe(503);
   });
 
-  test('a key that nobody knows here is 503 at once, and none at all is 401 however long it lasts', async () => {
+  test('an unknown key gets 503 at once, and a missing key always gets 401', async () => {
     expect(await knock('pk_unknown', 0)).toBe(503);
     for (const time of [0, MINUTE, 10 * MINUTE]) expect(await knock(undefined, time)).toBe(401);
   });
 
-  test('when it is back, a key that was shut out opens the door again', async () => {
+  test('a key that was refused is accepted again once Postgres is back', async () => {
     isAway = false;
     expect(await knock(workspace.key, MINUTE + 5000)).toBe(workspace.id);
     isAway = true;

@@ -22,7 +22,7 @@ describe('high-water marks', () => {
     return { values, held, registry, loadShedding };
   };
 
-  test('at its mark a value is in order; past it the reason names both', () => {
+  test('a value is accepted at its mark, and above it the reason contains both', () => {
     const { values, loadShedding } = scene();
     values.depth = 100;
     expect(loadShedding.overload('queue')?.reason).toBeUndefined();
@@ -30,7 +30,7 @@ describe('high-water marks', () => {
     expect(loadShedding.overload('queue')?.reason).toBe('depth is 101 jobs, over its mark of 100');
   });
 
-  test('once past, it is normal again by itself at nine tenths of the mark, and not before', () => {
+  test('an exceeded mark is reset at nine tenths of it, and not before', () => {
     const { values, loadShedding } = scene();
     for (const [depth, over] of [
       [101, true],
@@ -45,7 +45,7 @@ describe('high-water marks', () => {
     }
   });
 
-  test('a full queue is no reason to refuse what goes straight to the store; a late process is', () => {
+  test('a full queue does not refuse requests that bypass it, but event-loop lag does', () => {
     const { values, loadShedding } = scene();
     values.depth = 1000;
     expect(loadShedding.overload('store')?.reason).toBeUndefined();
@@ -54,7 +54,7 @@ describe('high-water marks', () => {
     expect(loadShedding.overload('store')?.reason).toContain('lag');
   });
 
-  test('what gives way is refused at half of a mark of what waits, and not sooner for anything else', () => {
+  test('low-priority work is refused at half of a mark for waiting work, but not of other marks', () => {
     const { values, loadShedding } = scene();
     values.depth = 50;
     values.lag = 50;
@@ -66,7 +66,7 @@ describe('high-water marks', () => {
     expect(loadShedding.overload('half-full queue')?.reason).toBeUndefined();
   });
 
-  test('a workspace is refused while it has more than is free, and others are not', () => {
+  test('a workspace is refused while it has more than is free, and others are accepted', () => {
     const { values, held, loadShedding } = scene();
     const limitOf = (workspaceId: string) => loadShedding.overload('queue', { workspaceId })?.limit;
     Object.assign(values, { depth: 50 });
@@ -83,7 +83,7 @@ describe('high-water marks', () => {
     expect(loadShedding.levels().depth).toMatchObject({ over: false });
   });
 
-  test('two workspaces have a third each; beyond the mark all are refused for the mark', () => {
+  test('two workspaces get a third each, and above the mark all are refused', () => {
     const { values, held, loadShedding } = scene();
     const limitsOf = () =>
       ['one', 'two'].map((workspaceId) => loadShedding.overload('queue', { workspaceId })?.limit);
@@ -97,7 +97,7 @@ describe('high-water marks', () => {
     expect(limitsOf()).toEqual(['depth', 'depth']);
   });
 
-  test('values, marks and what is over are shown for machines and for people', async () => {
+  test('values, marks and exceeded marks are shown in metrics and in /readyz', async () => {
     const { values, loadShedding, registry } = scene();
     values.depth = 123;
     expect(loadShedding.levels()).toEqual({
@@ -117,7 +117,7 @@ describe('high-water marks', () => {
       expect(page.split('\n')).toContain(line);
   });
 
-  test('a value that nobody knows is shown as no number, never as 0', async () => {
+  test('an unknown value is shown as NaN, not as 0', async () => {
     const registry = new Registry();
     const unknown = { name: 'depth', mark: 100, unit: 'jobs', value: () => 0, known: () => false };
     createLoadShedding([unknown], registry);
@@ -127,7 +127,7 @@ describe('high-water marks', () => {
   });
 });
 
-test('the lag of a process whose event loop is blocked is seen, and gone when it runs again', async () => {
+test('the lag of a blocked event loop is detected, and ends when the loop runs again', async () => {
   const loop = watchLoopLag();
   const end = performance.now() + 1000;
   while (performance.now() < end);

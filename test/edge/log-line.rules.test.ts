@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { record } from '../../src/edge/reply.ts';
 
-/** The fields of the line that a request leaves. */
+/** The fields of a request's log line. */
 function lineOf(known: Parameters<typeof record>[0]['known'], status = 201) {
   const lines: Record<string, unknown>[] = [];
   const nothing = () => {};
@@ -21,18 +21,18 @@ function lineOf(known: Parameters<typeof record>[0]['known'], status = 201) {
   return lines[0]!;
 }
 
-test('the line of each request has the id of its key, so that one that floods can be found', () => {
+test('the log line of each request has the id of its key, so that a noisy key can be found', () => {
   expect(lineOf({ keyId: 'key', workspaceId: 'workspace' })).toMatchObject({
     ...{ key_id: 'key', workspace_id: 'workspace', request_id: 'request' },
   });
-  // One that the limit refuses, too.
+  // The line of a request that the rate limit refuses has it, too.
   expect(lineOf({ keyId: 'key', workspaceId: 'workspace' }, 429)).toMatchObject({
     key_id: 'key',
     status: 429,
   });
 });
 
-test('the line of a stranger has none', () => {
+test('the log line of an unauthenticated request has no key id', () => {
   const log = lineOf({}, 403);
   expect(Object.keys(log)).not.toContain('key_id');
 });

@@ -12,7 +12,7 @@ import { createWorkspace, type TestWorkspace } from '../setup/workspace.ts';
 
 const HOUR = 3600;
 
-describe('where a web process counts for itself, a window of an hour', () => {
+describe('a rate limit of an hour that a web process counts by itself', () => {
   let fleet: Fleet;
   beforeAll(async () => {
     fleet = await startFleet('postgres', { edges: 1, workers: 0 });
@@ -36,7 +36,7 @@ describe('where a web process counts for itself, a window of an hour', () => {
     return { status, left: of('x-ratelimit-remaining'), reset: of('x-ratelimit-reset'), headers };
   }
 
-  test('survives that the process is stopped and started again, to the request', async () => {
+  test('survives a stop and restart of the process exactly', async () => {
     const workspace = await limited();
     for (const left of [4, 3, 2]) expect(await ask(workspace)).toMatchObject({ status: 201, left });
     await fleet.end(fleet.edges[0]!, 'SIGTERM');
@@ -49,7 +49,7 @@ describe('where a web process counts for itself, a window of an hour', () => {
     expect(Math.abs(refused.reset - Date.now() / 1000 - wait)).toBeLessThan(10);
   });
 
-  test('survives that it is killed, but for what was asked in the last seconds', async () => {
+  test('survives a kill of the process, except for requests of the last seconds', async () => {
     const workspace = await limited();
     for (let index = 0; index < 5; index++) expect((await ask(workspace)).status).toBe(201);
     const kept = async () => {
@@ -79,7 +79,7 @@ describe('buckets of long windows', () => {
   const written = async (): Promise<number> =>
     (await database.pool.query('select count(*)::integer as count from token_buckets')).rows[0].count;
 
-  test('are written once a second at most, however often they are asked, and short ones never', async () => {
+  test('are written at most once a second, and buckets of short windows are never written', async () => {
     let writes = 0;
     const pool = {
       query: (...given: Parameters<Database['pool']['query']>) => {
@@ -103,14 +103,14 @@ describe('buckets of long windows', () => {
     expect(await written()).toBe(before + 1);
   });
 
-  test('of many workspaces are written together, and go on where they were', async () => {
+  test('are written together for many workspaces, and continue after a restart', async () => {
     let now = Date.now();
     const first = open(database.pool, () => now);
     const keys = Array.from({ length: 2500 }, () => `${uuidv7()}:default`);
     for (const key of keys)
       expect((await first.buckets.take(key, { requests: 10, windowSeconds: HOUR }, 4)).left).toBe(6);
     await first.stop();
-    // Half an hour later half of a bucket has come back, as if nothing had been.
+    // After half an hour, half of a bucket is available again, as without the restart.
     now += (HOUR / 2) * 1000;
     const second = open(database.pool, () => now);
     for (const key of keys.slice(0, 20))
@@ -121,7 +121,7 @@ describe('buckets of long windows', () => {
     await second.stop();
   });
 
-  test('what cannot be written now is written later', async () => {
+  test('are written later if a write fails', async () => {
     const first = open(database.pool);
     const key = `${uuidv7()}:default`;
     await first.buckets.take(key, { requests: 10, windowSeconds: HOUR }, 4);

@@ -51,13 +51,13 @@ const objectOf = (user: string, index: number): AcceptedObject => ({
   ...{ kind: 'attributes', identifier: { external_id: user }, set: { number: index } },
 });
 
-/** The ids of waiting envelopes, in the order of the lanes. */
+/** Ids of waiting envelopes, in the order of the lanes. */
 async function waiting() {
   const lanes = await Promise.all(scene.queues.map((queue) => queue.getJobs(['waiting'], 0, -1, true)));
   return lanes.flat().map(({ id }) => id!);
 }
 
-/** The queue comes back empty, and the installation notices. */
+/** Empties the queue, and records the loss. */
 async function lose(): Promise<void> {
   await scene.operator!.flushall();
   await scene.pool.query(`
@@ -80,7 +80,7 @@ test('G2: a repeated key whose request was lost with the queue applies the reque
   expect(await waiting()).toEqual([]);
 });
 
-test('G2: repeats of a lost request at the same time add it once and give one answer', async () => {
+test('G2: concurrent repeats of a lost request add it once and get one answer', async () => {
   await send('at once', USERS);
   const envelopes = await waiting();
   await lose();
@@ -89,7 +89,7 @@ test('G2: repeats of a lost request at the same time add it once and give one an
   expect(await waiting()).toEqual(envelopes);
 });
 
-test('a kept answer stands after a loss when every envelope of its request is in the ledger', async () => {
+test('a stored answer holds after a loss if all envelopes of its request are in the ledger', async () => {
   const first = await send('applied', USERS);
   await recordWhole(scene.pool as never, await waiting());
   await lose();
@@ -97,7 +97,7 @@ test('a kept answer stands after a loss when every envelope of its request is in
   expect(await waiting()).toEqual([]);
 });
 
-test('a kept answer stands when the queue has lost nothing since', async () => {
+test('a stored answer holds if the queue has lost no data since', async () => {
   await lose();
   const first = await send('later', USERS);
   await scene.operator!.flushall();
@@ -105,7 +105,7 @@ test('a kept answer stands when the queue has lost nothing since', async () => {
   expect(await waiting()).toEqual([]);
 });
 
-test('G2: a kept answer stands when the repeated request is packed into other lanes', async () => {
+test('G2: a stored answer holds if the repeated request is packed into other lanes', async () => {
   const first = await send('other lanes', USERS);
   await recordWhole(scene.pool as never, (await waiting()).slice(0, 1));
   await lose();

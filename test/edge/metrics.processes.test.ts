@@ -11,7 +11,9 @@ import { refuseEvents } from '../workers/batch.ts';
 
 const time = '2026-01-31T12:00:00Z';
 
-/** By what a person asks for: which process shows it, as which line, and what it says after the traffic below. */
+/**
+ * What to monitor, the process that shows it, its line in /metrics, and the expected value after the traffic below.
+ */
 const shown: [string, 'web' | 'worker', RegExp, (value: number) => void][] = [
   ['accepted objects', 'web', /^penstock_objects_accepted_total\{operation="users.track"\}/, exactly(6)],
   ['rejected objects', 'web', /^penstock_objects_rejected_total\{operation="users.track"\}/, exactly(1)],
@@ -22,7 +24,7 @@ const shown: [string, 'web' | 'worker', RegExp, (value: number) => void][] = [
     exactly(1),
   ],
   [
-    'reasons that no object was rejected for',
+    'reasons without rejected objects',
     'web',
     /^penstock_objects_rejected_reasons_total\{reason="in_use"\}/,
     exactly(0),
@@ -33,26 +35,31 @@ const shown: [string, 'web' | 'worker', RegExp, (value: number) => void][] = [
   ['dead letters', 'web', /^penstock_installation_dead_letters/, exactly(1)],
   ['dead letters that wait', 'web', /^penstock_dead_letters_waiting/, exactly(1)],
   ['dead letters of this worker', 'worker', /^penstock_worker_dead_letters_total/, exactly(1)],
-  // One in work, one behind it.
+  // One active job, and one that waits.
   ['queue depth', 'web', /^penstock_queue_depth\{lane="lane-0"\}/, exactly(2)],
   ['age of the oldest job', 'web', /^penstock_queue_oldest_seconds\{lane="lane-0"\}/, above(0)],
-  ['the same of a shard', 'web', /^penstock_queue_shard_oldest_seconds\{shard="0"\}/, above(0)],
+  ['age of the oldest job of a shard', 'web', /^penstock_queue_shard_oldest_seconds\{shard="0"\}/, above(0)],
   [
     'envelopes of this worker',
     'worker',
     /^penstock_worker_envelopes_applied_total\{lane="lane-0"\}/,
     exactly(1),
   ],
-  ['from acceptance to effect', 'worker', /^penstock_worker_effect_seconds_sum/, above(0)],
-  ['envelopes whose time to effect is known', 'worker', /^penstock_worker_effect_seconds_count/, exactly(1)],
+  ['time from acceptance to effect', 'worker', /^penstock_worker_effect_seconds_sum/, above(0)],
+  ['envelopes with a known time to effect', 'worker', /^penstock_worker_effect_seconds_count/, exactly(1)],
   ['releases', 'worker', /^penstock_build_info\{process="worker",version="\d.*\} 1$/, exactly(1)],
   ['memory of the worker', 'worker', /^process_resident_memory_bytes/, above(1e7)],
-  ['what a worker needs', 'worker', /^penstock_dependency_up\{dependency="postgres"\}/, exactly(1)],
+  ['dependencies of a worker', 'worker', /^penstock_dependency_up\{dependency="postgres"\}/, exactly(1)],
   ['workers of the fleet', 'web', /^penstock_processes\{process="worker"\}/, exactly(1)],
   ['processes of a kind that does not run', 'web', /^penstock_processes\{process="board"\}/, exactly(0)],
-  ['what a table takes', 'web', /^penstock_table_bytes\{table="events",part="indexes"\}/, above(1000)],
-  ['what is kept apart', 'web', /^penstock_table_bytes\{table="profiles",part="toast"\}/, above(1000)],
-  ['what a month takes', 'web', /^penstock_partition_bytes\{table="events",partition="events_/, above(1000)],
+  ['bytes of a table', 'web', /^penstock_table_bytes\{table="events",part="indexes"\}/, above(1000)],
+  ['bytes of large values', 'web', /^penstock_table_bytes\{table="profiles",part="toast"\}/, above(1000)],
+  [
+    'bytes of a monthly partition',
+    'web',
+    /^penstock_partition_bytes\{table="events",partition="events_/,
+    above(1000),
+  ],
   ['free disk', 'web', /^penstock_disk_free_bytes\{disk="tmp"\}/, above(0)],
   [
     'refused requests',
@@ -60,7 +67,7 @@ const shown: [string, 'web' | 'worker', RegExp, (value: number) => void][] = [
     /^penstock_requests_refused_total\{status="429",workspace_id="[-0-9a-f]+",bucket=/,
     exactly(1),
   ],
-  ['a fleet that moves', 'web', /^penstock_queue_standstill_seconds/, exactly(0)],
+  ['a fleet without a standstill', 'web', /^penstock_queue_standstill_seconds/, exactly(0)],
   [
     'a failing integration by name',
     'web',
@@ -86,8 +93,8 @@ const shown: [string, 'web' | 'worker', RegExp, (value: number) => void][] = [
     /^penstock_usage_today\{workspace="shop",kind="subscriptions"\}/,
     exactly(0),
   ],
-  ['sync runs that have not ended', 'web', /^penstock_sync_runs_unfinished/, exactly(1)],
-  ['how long the oldest of them has been running', 'web', /^penstock_sync_oldest_run_seconds/, above(50)],
+  ['unfinished sync runs', 'web', /^penstock_sync_runs_unfinished/, exactly(1)],
+  ['age of the oldest unfinished run', 'web', /^penstock_sync_oldest_run_seconds/, above(50)],
   ['integrations whose last sync failed', 'web', /^penstock_sync_failing_integrations/, exactly(1)],
 ];
 
@@ -113,7 +120,7 @@ describe.each(eitherBackend)('/metrics after real traffic, queue on %s', (backen
     await waitUntil(async () => valueIn(await read(web), /^penstock_queue_depth/) === 0, {
       what: 'an empty lane',
     });
-    // Holds the next job in work, so that the one after it waits.
+    // Keeps the next job active, so that the one after it waits.
     const blocker = await fleet.pool.connect();
     await blocker.query('begin; lock table ledger in exclusive mode');
     await track(fleet, { events: [{ ...ada, name: 'held', time }] });
@@ -123,13 +130,13 @@ describe.each(eitherBackend)('/metrics after real traffic, queue on %s', (backen
     await track(fleet, { events: [{ ...ada, name: 'waits', time }] });
     await addSyncRuns(fleet);
     await refuseOne(fleet);
-    // The age is looked at every two seconds, and counted in whole ones.
+    // The age is read every two seconds, and counted in whole seconds.
     await waitUntil(async () => valueIn(await read(web), /^penstock_queue_oldest_seconds/) > 0, {
       what: 'an age of the oldest',
     });
     pages.web = await read(web);
     targets = JSON.parse(await (await fetch(`http://127.0.0.1:${web.port}/metrics/targets`)).text());
-    // The lag that a page shows is what the page before it has measured.
+    // The lag on a page was measured between it and the previous page.
     await read(fleet.workers[0]!);
     pages.worker = await read(fleet.workers[0]!);
     await blocker.query('rollback');
@@ -142,7 +149,7 @@ describe.each(eitherBackend)('/metrics after real traffic, queue on %s', (backen
     expectation(valueIn(pages[process], line));
   });
 
-  test('the heartbeat of web has its high-water marks, and what it has refused', async () => {
+  test('the heartbeat of web contains its high-water marks and its refused requests', async () => {
     const web = await waitUntil(
       async () =>
         (await listProcesses(running.pool)).find(({ name, refused }) => name === 'web' && refused > 0),
@@ -154,7 +161,7 @@ describe.each(eitherBackend)('/metrics after real traffic, queue on %s', (backen
     });
   });
 
-  test('Prometheus finds each process of the fleet, where it is', () => {
+  test('Prometheus discovers each process of the fleet with its address', () => {
     expect(targets.map(({ labels }) => labels.process).sort()).toEqual(['web', 'worker']);
     for (const {
       targets: [at],
@@ -163,7 +170,7 @@ describe.each(eitherBackend)('/metrics after real traffic, queue on %s', (backen
   });
 
   if (backend === 'redis') {
-    test('a second worker of the machine takes a free port, and says where', async () => {
+    test('a second worker on the machine takes a free port and reports its address', async () => {
       const [first] = running.workers as [Member];
       const second = startProcess('dist/workers/worker.js', {
         ...running.env,
@@ -184,7 +191,7 @@ describe.each(eitherBackend)('/metrics after real traffic, queue on %s', (backen
     });
   }
 
-  test('promtool finds nothing to say against the pages', async () => {
+  test('promtool reports no problem in the pages of web and worker', async () => {
     const promtool = await findPromtool();
     for (const page of Object.values(pages)) {
       const { status, stdout, stderr } = spawnSync(promtool, ['check', 'metrics'], {
@@ -195,9 +202,9 @@ describe.each(eitherBackend)('/metrics after real traffic, queue on %s', (backen
     }
   });
 
-  // Their pages are the same on either queue.
+  // The pages of sync and board do not depend on the queue.
   if (backend === 'redis')
-    test('nor against those of sync and board', async () => {
+    test('promtool reports no problem in the pages of sync and board', async () => {
       const [promtool, ...members] = await Promise.all([
         findPromtool(),
         running.startSync(),
@@ -215,7 +222,7 @@ describe.each(eitherBackend)('/metrics after real traffic, queue on %s', (backen
     });
 });
 
-/** A limit of one request in an hour, and two requests. */
+/** Sets a limit of one request per hour, and sends requests until one is refused. */
 async function refuseOne({ pool, edges, workspace }: Fleet): Promise<void> {
   await pool.query(
     `insert into rate_limits (workspace_id, bucket, requests, window_seconds) values ($1, 'users.export.ids', 1, 3600)`,
@@ -227,11 +234,11 @@ async function refuseOne({ pool, edges, workspace }: Fleet): Promise<void> {
       key: workspace.key,
       json: { external_ids: ['ada'], fields_to_export: ['external_id'] },
     });
-  // The key is remembered for a while, with its limits.
+  // The key and its limits are cached for a while.
   await waitUntil(async () => (await ask()).status === 429, { what: 'a request that is refused' });
 }
 
-/** An integration whose last run failed, another that works again and is running, and one that is paused. */
+/** Adds an integration whose last run failed, one that works again and has a running run, and a paused one. */
 async function addSyncRuns({ pool, workspace }: Fleet): Promise<void> {
   const add = (integration: string, ...runs: [string, string | null][]) =>
     Promise.all(
@@ -264,13 +271,13 @@ async function read({ port }: Member): Promise<string> {
   return (await fetch(`http://127.0.0.1:${port}/metrics`)).text();
 }
 
-/** @returns NaN when there is no such line. */
+/** @returns NaN if there is no such line */
 function valueIn(page: string, start: RegExp): number {
   const line = page.split('\n').find((candidate) => start.test(candidate));
   return Number(line?.split(' ').at(-1) ?? Number.NaN);
 }
 
-/** Transactions that wait for the table that the test has locked. */
+/** Number of transactions that wait for the table that the test has locked. */
 async function stuckBatches({ pool }: Fleet): Promise<number> {
   const { rows } = await pool.query(
     "select count(*)::integer as count from pg_locks where relation = 'ledger'::regclass and not granted",

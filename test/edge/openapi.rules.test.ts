@@ -16,11 +16,11 @@ import { sources } from '../setup/sources.ts';
 const operations = allOperations(settings.SERVICE_ID_FIELD.default);
 const document = openApiDocument(operations);
 
-/** At the level `current` of VENDOR_RULES, which has every operation of `spec`. */
+/** The operations at the level `current` of VENDOR_RULES, which has every operation of `spec`. */
 const currentOperations = allOperations(settings.SERVICE_ID_FIELD.default, { rules: rulesOf.current });
 const currentDocument = openApiDocument(currentOperations, { rules: rulesOf.current });
 
-test('generated/openapi.json is what the operations say now; npm run generate writes it', () => {
+test('generated/openapi.json matches the operations; npm run generate writes it', () => {
   const committed = readFileSync(path.join(packageRoot, 'generated/openapi.json'), 'utf8');
   expect(committed).toBe(`${JSON.stringify(document, null, 2)}\n`);
 });
@@ -38,7 +38,7 @@ test('the wire name of the service id is the configured one', () => {
   expect(text).not.toContain('service_id');
 });
 
-test('an operation that shares its limit names those it shares it with', () => {
+test('an operation with a shared limit lists the other operations of the limit', () => {
   const [one, two] = [operations[0]!, { ...operations[0]!, id: 'users.twin', path: '/users/twin' }];
   const { paths } = openApiDocument([one, two]);
   expect(paths['/users/twin']!.post!.description).toMatch(
@@ -93,7 +93,7 @@ describe.each(operations)('$id', (operation) => {
     expectFit(operation.replies[accepted]!.schema, operation.example.reply);
   });
 
-  test('documents every error that every operation can give, with the body that it has', () => {
+  test('documents every error that all operations can return, with its body', () => {
     const statuses = [
       401,
       ...(operation.auth ? [] : [403]),
@@ -114,7 +114,7 @@ describe.each(operations)('$id', (operation) => {
     }
   });
 
-  test('shows request id and limits on every answer, and Retry-After where waiting helps', () => {
+  test('shows request id and limits on every answer, and Retry-After on 429 and 503', () => {
     for (const [status, response] of Object.entries(described.responses)) {
       expect(Object.keys((response as { headers: object }).headers)).toEqual([
         'X-Request-Id',
@@ -126,7 +126,7 @@ describe.each(operations)('$id', (operation) => {
     }
   });
 
-  test('says the shape of its errors if that is its own', () => {
+  test('has an error schema if it has its own error format', () => {
     expect(operation.errorSchema !== undefined).toBe(operation.errorBody !== undefined);
   });
 
@@ -140,7 +140,10 @@ describe.each(operations)('$id', (operation) => {
   });
 });
 
-/** Codes of errors that answer a request before its operation is known, or that belong to pages. */
+/**
+ * Codes of errors without an operation: the request is refused before the operation is known, or they belong to
+ * pages.
+ */
 const ofNoOperation: Record<number, string[]> = {
   400: ['malformed_request'],
   403: [],
@@ -159,7 +162,7 @@ describe.each(Object.keys(ofNoOperation).map(Number))('the codes of %s', (status
     expect(new Set(codes).size).toBe(codes.length);
   });
 
-  test('are all documented, each by an operation at least', () => {
+  test('are all documented by at least one operation', () => {
     const current = currentOperations.flatMap((operation) => codesOf(operation, status, currentDocument));
     const found = new Set([...documented.values(), current].flat());
     expect(catalogue.filter((code) => !found.has(code))).toEqual(ofNoOperation[status]);

@@ -22,7 +22,7 @@ afterAll(() => fleet.stop());
 const ask = (method: string, path: string, headers: Record<string, string> = {}) =>
   fetch(`http://127.0.0.1:${edge.port}${path}`, { method, headers });
 
-/** The lines about the request with this answer, once one is there. */
+/** The log lines of the request with this answer, once there is one. */
 async function linesOf(headers: { get(name: string): string | null }) {
   const id = headers.get('x-request-id');
   const find = () => edge.log.filter(({ request_id }) => request_id === id);
@@ -30,7 +30,7 @@ async function linesOf(headers: { get(name: string): string | null }) {
   return find();
 }
 
-test.each([...probes, ...pages])('%s has the headers of every answer, its limits empty', async (path) => {
+test.each([...probes, ...pages])('%s has the headers of every answer, with empty limits', async (path) => {
   for (const method of ['GET', 'HEAD']) {
     const { status, headers } = await ask(method, path);
     expect(status).toBe(200);
@@ -38,7 +38,7 @@ test.each([...probes, ...pages])('%s has the headers of every answer, its limits
   }
 });
 
-test.each([...probes, ...pages])('%s is only read: 405 with Allow for another method', async (path) => {
+test.each([...probes, ...pages])('%s allows only reading: 405 with Allow for other methods', async (path) => {
   for (const method of ['POST', 'DELETE', 'OPTIONS']) {
     const answer = await ask(method, path);
     expect([answer.status, await answer.json()]).toEqual([405, errorBodyOf('methodNotAllowed')]);
@@ -49,16 +49,16 @@ test.each([...probes, ...pages])('%s is only read: 405 with Allow for another me
 
 test.for<[what: string, method: string, path: string, status: number, named: string]>([
   ['a page', 'GET', '/docs', 200, '/docs'],
-  ['a page, without what was searched', 'GET', '/docs/search?q=secret', 200, '/docs/search'],
+  ['a page, without the search terms', 'GET', '/docs/search?q=secret', 200, '/docs/search'],
   ['another method of a page', 'POST', '/healthz', 405, '/healthz'],
   ['another method of an operation', 'GET', '/users/track', 405, '/users/track'],
-])('one log line, with its path: %s', async ([_what, method, path, status, named]) => {
+])('one log line with the path: %s', async ([_what, method, path, status, named]) => {
   const { headers } = await ask(method, path);
   const lines = await linesOf(headers);
   expect(lines).toEqual([expect.objectContaining({ msg: 'request', method, status, path: named })]);
 });
 
-test('one log line for the address itself, without what follows it', async () => {
+test('one log line for the root path, without the query', async () => {
   const { status, headers } = await ask('GET', '/?key=secret');
   expect(status).toBe(404);
   const lines = await linesOf(headers);
@@ -66,7 +66,7 @@ test('one log line for the address itself, without what follows it', async () =>
   expect(JSON.stringify(lines)).not.toContain('secret');
 });
 
-test('one log line, without its path, which may name a person: a path that is none', async () => {
+test('one log line for an unknown path, without the path, which may identify a person', async () => {
   for (const path of ['/users/ada@example.com', '/users/%ff', '/nowhere?key=secret']) {
     const { status, headers } = await ask('GET', path);
     expect(status).toBe(404);
@@ -84,12 +84,12 @@ test('one log line for an operation that is refused before it begins', async () 
   }
 });
 
-test('what is no request, lacks Host or breaks off has its answer in JSON and one log line', async () => {
+test('a malformed or broken request, or one without Host, gets a JSON answer and one log line', async () => {
   const track = `POST /users/track HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${fleet.workspace.key}\r\n`;
   for (const sent of [
     'GARBAGE\r\n\r\n',
     'GET /healthz HTTP/1.1\r\n\r\n',
-    // An operation has it in hand when it breaks.
+    // An operation is processing this request when it breaks.
     `${track}Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\nno length\r\n`,
   ]) {
     const socket = connect(edge.port, '127.0.0.1');
@@ -108,13 +108,13 @@ test('what is no request, lacks Host or breaks off has its answer in JSON and on
   }
 });
 
-test('an expectation that we do not know is passed over', async () => {
+test('an unknown value of Expect is ignored', async () => {
   const socket = connect(edge.port, '127.0.0.1');
   socket.write('GET /healthz HTTP/1.1\r\nHost: a\r\nExpect: wonders\r\nConnection: close\r\n\r\n');
   expect(await text(socket)).toMatch(/^HTTP\/1.1 200 [\s\S]*\r\nX-Request-Id: /);
 });
 
-test('probes leave no line', async () => {
+test('probes are not logged', async () => {
   const ids = await Promise.all(
     probes.map(async (path) => (await ask('GET', path)).headers.get('x-request-id')),
   );
@@ -122,7 +122,7 @@ test('probes leave no line', async () => {
   expect(edge.log.filter(({ request_id }) => ids.includes(request_id as string))).toEqual([]);
 });
 
-test("a client's own request id is in the line when it is harmless, and left out otherwise", async () => {
+test("a client's own request id is logged if it is safe, and omitted otherwise", async () => {
   const lineOf = async (theirs: string) => {
     const operation = allOperations('service_id')[0]!;
     const headers = { 'x-request-id': theirs };

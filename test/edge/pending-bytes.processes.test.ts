@@ -12,7 +12,7 @@ beforeAll(async () => {
 });
 afterAll(() => fleet.stop());
 
-/** 75 objects in 400 kB. */
+/** Builds a body with 75 objects in 400 kB. */
 function body(user: number): string {
   const texts = Object.fromEntries(Array.from({ length: 21 }, (_, n) => [`text_${n}`, 'x'.repeat(240)]));
   return JSON.stringify({ attributes: Array(75).fill({ external_id: `u${user}`, ...texts }) });
@@ -32,7 +32,7 @@ test.each([
       const { port } = edges[0]!;
       answers.push(await send(port, { path: '/users/track', key: workspace.key, ...request(user) }));
     });
-    // Two of 400 kB are held; nothing else could be answered while the table is locked.
+    // Two requests of 400 kB are held. All others must be answered while the table is locked.
     await waitUntil(() => answers.length >= 3, { what: 'three answers', deadline: 10_000 });
     for (const { status, headers, body } of answers) {
       const refusal = { message: 'Service Unavailable', code: 'workspace_over_share' };

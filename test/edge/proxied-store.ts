@@ -2,7 +2,7 @@ import { openDatabase } from '../../src/store/open-database.ts';
 import { createDatabase } from '../setup/fixtures.ts';
 import { startProxy } from '../setup/proxy.ts';
 
-/** A database, and the same one behind a proxy on which somebody waits no longer than 1.5 s. */
+/** Opens a database directly, and through a proxy with a timeout of 1.5 s. */
 export async function openProxiedStore() {
   const { url } = await createDatabase();
   const database = openDatabase(url, 2);

@@ -13,14 +13,14 @@ interface Asked {
   body: Buffer;
 }
 
-/** Another service of the same API: what it was asked, and how it answers. */
+/** Another service with the same API. It records requests, and answers as the test defines. */
 let upstream: Server;
 const asked: Asked[] = [];
 let answer: (response: ServerResponse) => void;
 
 const SUCCESS = { attributes_processed: 1, message: 'success' };
 
-/** As a service of another vendor does: with a header of its own, and words that are not ours. */
+/** Answers like another vendor's service, with its own header and its own messages. */
 function says(status: number, body: unknown) {
   return (response: ServerResponse) => {
     response.writeHead(status, { 'Content-Type': 'application/json', 'X-Theirs': 'yes' });
@@ -82,13 +82,13 @@ async function outcomes(): Promise<Record<string, number>> {
   );
 }
 
-/** The outcomes that came since. */
+/** Outcomes that were added since. */
 async function added(before: Record<string, number>): Promise<string[]> {
   return Object.entries(await outcomes()).flatMap(([name, n]) => (n > (before[name] ?? 0) ? [name] : []));
 }
 
 describe('a client', () => {
-  test('gets what the upstream says, and the upstream what the client sent, whatever it is', async () => {
+  test('gets the answer of the upstream, which gets the unchanged request of the client', async () => {
     answer = says(418, { theirs: 'ü' });
     const response = await fetch(`http://127.0.0.1:${port}/messages/send?a=%20b`, {
       method: 'PUT',
@@ -103,7 +103,7 @@ describe('a client', () => {
     expect(one!.headers).toMatchObject({ 'x-mine': 'yes', 'content-type': 'text/plain' });
   });
 
-  test('gets an answer of any length, and an answer in the words of the upstream for what is copied', async () => {
+  test("gets an answer of any length, and the upstream's own answer to copied requests", async () => {
     const long = 'x'.repeat(9_000_000);
     answer = (response) => response.end(long);
     const text = await (await fetch(`http://127.0.0.1:${port}/users/export/ids`, { method: 'POST' })).text();
@@ -113,7 +113,7 @@ describe('a client', () => {
     expect([status, body.theirs, headers.get('x-theirs')]).toEqual([201, 1, 'yes']);
   });
 
-  test('is told that the upstream is away or silent, and nothing is kept of what it may not have taken', async () => {
+  test('gets 502 or 504 if the upstream is unavailable or silent, and no copy is made', async () => {
     const before = await outcomes();
     answer = (response) => void response.destroy();
     expect((await track(named('away'))).status).toBe(502);
@@ -123,7 +123,7 @@ describe('a client', () => {
     expect([await kept('away'), await kept('silent')]).toEqual([0, 0]);
   });
 
-  test('asks one thing at a time: a body in pieces is no request of its own, by whichever method it comes', async () => {
+  test('cannot smuggle a request in a chunked body, whatever its method', async () => {
     const inner = 'GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n';
     const answered = await new Promise<number>((resolve, reject) => {
       const sent = request(
@@ -140,7 +140,7 @@ describe('a client', () => {
     expect(asked.map(({ url, body }) => [url, String(body)])).toEqual([['/v1/any', inner]]);
   });
 
-  test('finds probes, numbers and documentation here', async () => {
+  test('gets probes, metrics and documentation from this server', async () => {
     const paths = ['/readyz', '/metrics', '/openapi.json', '/docs'];
     const answers = await Promise.all(paths.map((path) => fetch(`http://127.0.0.1:${port}${path}`)));
     expect(answers.map(({ status }) => status)).toEqual([200, 200, 200, 200]);
@@ -149,7 +149,7 @@ describe('a client', () => {
 });
 
 describe('a copy', () => {
-  test('takes effect here once the upstream has taken it, and not when it has refused it', async () => {
+  test('takes effect once the upstream has accepted the request, and not if it has refused it', async () => {
     const before = await outcomes();
     expect((await track(named('taken'))).status).toBe(201);
     await waitUntil(async () => (await kept('taken')) === 1, { what: 'the copy' });
@@ -159,7 +159,7 @@ describe('a copy', () => {
     expect(await kept('refused')).toBe(0);
   });
 
-  test('is made of what the upstream was asked to apply at once, as of any other track', async () => {
+  test('is made of /users/track/sync like of any other track', async () => {
     const before = await outcomes();
     answer = says(201, { users: [], message: 'success' });
     const sent = await send(port, { path: '/users/track/sync', key, json: named('at once') });
@@ -169,7 +169,7 @@ describe('a copy', () => {
     await waitUntil(async () => (await kept('at once')) === 1, { what: 'the copy' });
   });
 
-  test('takes numbers off the list of invalid ones, and once the upstream has', async () => {
+  test('removes numbers from the list of invalid ones once the upstream has removed them', async () => {
     const before = await outcomes();
     await fleet.pool.query(
       `insert into invalid_phone_numbers (workspace_id, phone, reason, detected_at)
@@ -194,7 +194,7 @@ describe('a copy', () => {
     ]);
   });
 
-  test('that is judged differently is told, by operation and without what the client sent', async () => {
+  test("with a different result is logged with its operation, and without the client's data", async () => {
     const before = await outcomes();
     await track({
       attributes: [{ external_id: 'judged', first_name: 'Ada' }, { first_name: 'nobody-4711' }],
@@ -213,7 +213,7 @@ describe('a copy', () => {
     expect(JSON.stringify(lines)).not.toContain('4711');
   });
 
-  test('waits for a queue that is away, once, while the client has its answer within 2 s', async () => {
+  test('waits for an unavailable queue and applies once, while the client is answered within 2 s', async () => {
     const before = await outcomes();
     process.kill(fleet.redis!.pid, 'SIGSTOP');
     const begun = performance.now();
@@ -236,7 +236,7 @@ describe('a copy', () => {
     expect(await events()).toBe(1);
   });
 
-  test('that is not made of what may change users is told with its path, without query and body', async () => {
+  test('that is not made of a request that may change users is logged, without query and body', async () => {
     const before = await outcomes();
     const ask = (method: string, path: string) => send(port, { method, path, key, json: { secret: 4712 } });
     await ask('PUT', '/scim/v2/Users/abc?secret=4712');
@@ -251,7 +251,7 @@ describe('a copy', () => {
     expect(await added(afterwards)).toEqual(['other refused_there']);
   });
 
-  test('is not made of reading and messaging, which counts as forwarded', async () => {
+  test('is not made of reads and messages, which count as forwarded', async () => {
     const before = await outcomes();
     await send(port, { path: '/users/export/ids', key, json: { external_ids: ['taken'] } });
     await send(port, { path: '/messages/send', key, json: {} });
@@ -260,7 +260,7 @@ describe('a copy', () => {
     expect(await added(before)).toEqual(['other forwarded']);
   });
 
-  test('of more than MAX_BODY_BYTES is refused before it is sent anywhere', async () => {
+  test('of more than MAX_BODY_BYTES is refused before it is sent', async () => {
     const { status } = await send(port, { path: '/users/track', key, raw: ' '.repeat(4_194_305) });
     expect(status).toBe(413);
     expect(asked).toEqual([]);

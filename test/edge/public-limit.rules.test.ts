@@ -1,11 +1,11 @@
 import { expect, test } from 'vitest';
 import { PublicLimit } from '../../src/edge/public-limit.ts';
 
-/** Requests of 300 that are allowed. */
+/** Number of 300 requests that are allowed. */
 const takes = (limit: PublicLimit, address: string, now = 0) =>
   Array.from({ length: 300 }, () => limit.take(address, 1, now)).filter((wait) => wait === 0).length;
 
-test('an address has 200 requests at once and 20 a second, whatever others do', () => {
+test('an address has 200 requests at once and 20 a second, independent of other addresses', () => {
   const limit = new PublicLimit();
   expect(takes(limit, '192.0.2.1')).toBe(200);
   expect(limit.take('192.0.2.1', 1, 0)).toBe(1);

@@ -24,7 +24,7 @@ test('a list of any length is an array', () => {
   }
 });
 
-test('names of the language are names', () => {
+test('names of the language are ordinary parameter names', () => {
   expect(Object.entries(parseQuery('__proto__=1&constructor=2'))).toEqual([
     ['__proto__', '1'],
     ['constructor', '2'],

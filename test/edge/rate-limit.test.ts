@@ -25,7 +25,7 @@ function connectRedis(): Redis {
   return redis;
 }
 
-/** Each call is another workspace, whose buckets are full. */
+/** Returns a key of a new workspace, whose buckets are full. */
 function keyWith(requests: number, windowSeconds: number, bucket: BucketName = 'users.track'): ApiKey {
   return {
     workspaceId: crypto.randomUUID(),
@@ -44,7 +44,7 @@ const stores: [name: string, open: () => TokenBuckets[]][] = [
 describe.each(stores)('token buckets in %s', (_, open) => {
   const limitersOf = () => open().map((store) => createRateLimiter(store));
 
-  test('G5: at once, no more requests are allowed than the limit, whoever asks', async () => {
+  test('G5: concurrent requests never exceed the limit, however many processes ask', async () => {
     const limiters = limitersOf();
     const key = keyWith(100, 3600);
     const asked = Array.from({ length: 400 }, (_, index) =>
@@ -54,7 +54,7 @@ describe.each(stores)('token buckets in %s', (_, open) => {
     expect(answers.filter(({ allowed }) => allowed)).toHaveLength(100);
   });
 
-  test('G5: in a time, no more than one full bucket and what flowed into it, and nearly as much', async () => {
+  test('G5: over time, nearly as many requests are allowed as the bucket held and gained', async () => {
     const limiters = limitersOf();
     const [requests, windowSeconds] = [200, 1];
     const key = keyWith(requests, windowSeconds);
@@ -75,11 +75,11 @@ describe.each(stores)('token buckets in %s', (_, open) => {
     const seconds = (performance.now() - started) / 1000;
     const flowed = (requests / windowSeconds) * seconds;
     expect(allowed).toBeLessThanOrEqual(requests + flowed + 1);
-    // A busy machine asks too late now and then, when the bucket has been full for a while.
+    // A busy machine sometimes asks too late, when the bucket has been full for a while.
     expect(allowed).toBeGreaterThan(0.7 * (requests + flowed));
   });
 
-  test('Retry-After is true: before it nothing is allowed, after it a request is', async () => {
+  test('no request is allowed before Retry-After, and one is allowed after it', async () => {
     const [limiter] = limitersOf() as [ReturnType<typeof createRateLimiter>];
     const key = keyWith(2, 4);
     const take = () => limiter.take(key, 'users.track');
@@ -95,7 +95,7 @@ describe.each(stores)('token buckets in %s', (_, open) => {
     expect(waited).toBeLessThan(refused.retryAfter + 3);
   });
 
-  test('the headers count down, and say when the whole limit is free again', async () => {
+  test('the headers count down, and contain the time when the whole limit is free again', async () => {
     const [limiter] = limitersOf() as [ReturnType<typeof createRateLimiter>];
     const key = keyWith(5, 60);
     const answers: Allowance[] = [];
@@ -107,7 +107,7 @@ describe.each(stores)('token buckets in %s', (_, open) => {
     expect(answers[4]!.reset).toBeLessThan(inAMinute + 2);
   });
 
-  test('on a 429, X-RateLimit-Reset names the time that Retry-After leads to', async () => {
+  test('on a 429, X-RateLimit-Reset and Retry-After name the same time', async () => {
     const [limiter] = limitersOf() as [ReturnType<typeof createRateLimiter>];
     // A whole bucket takes an hour, one token 36 s.
     const key = keyWith(100, 3600);
@@ -119,7 +119,7 @@ describe.each(stores)('token buckets in %s', (_, open) => {
       expect(refused.allowed).toBe(false);
       expect(refused.retryAfter).toBeGreaterThan(25);
       const away = refused.reset - Date.now() / 1000;
-      // It is rounded up to a second, so that nobody who waits for it comes too early.
+      // Rounded up to a second, so that a client that waits for it does not retry too early.
       expect(away).toBeGreaterThan(refused.retryAfter - 10);
       expect(away).toBeLessThanOrEqual(refused.retryAfter + 1);
     }
@@ -148,7 +148,7 @@ describe.each<[string, () => TokenBuckets]>([
   const windowSeconds = 2;
   const size = { requests: 10, windowSeconds };
 
-  test('allow the whole limit at the start of a window, and no request after it until the next', async () => {
+  test('allow the whole limit at the start of a window, and then no request until the next one', async () => {
     const store = open();
     const name = crypto.randomUUID();
     let last = await store.take(name, size, 10);
@@ -165,7 +165,7 @@ describe.each<[string, () => TokenBuckets]>([
     }
   });
 
-  test('give the end of the window as reset, also to a request that is refused', async () => {
+  test('return the end of the window as reset, also for a refused request', async () => {
     const limiter = createRateLimiter(open(), rulesOf.current);
     const key = keyWith(1, 3600);
     const answers = [await limiter.take(key, 'users.track'), await limiter.take(key, 'users.track')];
@@ -176,12 +176,12 @@ describe.each<[string, () => TokenBuckets]>([
   });
 });
 
-test("it is Redis's clock that decides, not the edge's", async () => {
+test('the clock of Redis decides, not the clock of web', async () => {
   const redis = connectRedis();
   const buckets = redisTokenBuckets(redis);
   const ours = Date.now;
   try {
-    // An edge whose clock is an hour ahead would find the bucket full again.
+    // A web process whose clock is an hour ahead would find the bucket full again.
     for (const ahead of [0, 3_600_000, -3_600_000]) {
       Date.now = () => ours() + ahead;
       await buckets.take('clock', { requests: 10, windowSeconds: 3600 }, 4);
@@ -195,7 +195,7 @@ test("it is Redis's clock that decides, not the edge's", async () => {
   expect(Math.abs(now / 1000 - Number(seconds))).toBeLessThanOrEqual(10);
 });
 
-test('a clock that is set back neither fills nor drains a bucket', async () => {
+test('a clock that is set back neither fills nor empties a bucket', async () => {
   let now = 1_000_000;
   const buckets = memoryTokenBuckets(() => now);
   await buckets.take('back', { requests: 10, windowSeconds: 10 }, 10);
@@ -205,7 +205,7 @@ test('a clock that is set back neither fills nor drains a bucket', async () => {
   expect((await buckets.take('back', { requests: 10, windowSeconds: 10 }, 5)).granted).toBe(1);
 });
 
-test('G5: when Redis does not answer, everyone who waits is told at once', async () => {
+test('G5: if Redis does not answer, all waiting requests are rejected at once', async () => {
   let asked = 0;
   const limiter = createRateLimiter({
     async take() {
@@ -221,7 +221,7 @@ test('G5: when Redis does not answer, everyone who waits is told at once', async
   expect(asked).toBe(1);
 });
 
-test('a busy edge takes tokens ahead: most requests wait for no round trip, and no more are allowed', async () => {
+test('a busy web process takes tokens ahead, which saves round trips and keeps the limit', async () => {
   let takes = 0;
   const memory = memoryTokenBuckets();
   const limiter = createRateLimiter({
@@ -247,7 +247,7 @@ test('a busy edge takes tokens ahead: most requests wait for no round trip, and 
   expect(takes).toBeLessThan(asked / 16 / 2);
 });
 
-test('a limit that was changed holds from the next take on, also while requests wait all the time', async () => {
+test('a changed limit applies from the next take on, even under constant load', async () => {
   const sizes: number[] = [];
   const memory = memoryTokenBuckets();
   const limiter = createRateLimiter({
@@ -265,7 +265,7 @@ test('a limit that was changed holds from the next take on, also while requests 
   expect(answers.map(({ limit }) => limit)).toEqual([10, 5]);
 });
 
-test('an edge that is not busy takes none ahead, and keeps none for long', async () => {
+test('a web process that is not busy takes no tokens ahead', async () => {
   const wanted: number[] = [];
   const memory = memoryTokenBuckets();
   const limiter = createRateLimiter({

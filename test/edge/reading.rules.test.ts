@@ -20,17 +20,17 @@ afterEach(() => {
 
 interface Scene {
   reading: Reading;
-  /** Bytes of each body that has been read, in that order. */
+  /** Bytes of each body that has been read, in the order of reading. */
   read: number[];
-  /** How often garbage was collected. */
+  /** Number of garbage collections. */
   collections(): number;
-  /** Answers what has been read. */
+  /** Answers all requests whose bodies have been read. */
   answer(): void;
-  /** Begins a request with so many of its bytes. */
+  /** Starts a request, and sends this part of its body. */
   begin(headers: string, body: string | Buffer): Socket;
 }
 
-/** A server that answers when it is told to, with room for so much. */
+/** Starts a server with this much room, which answers when the test calls `answer`. */
 async function open(mostBytes: number, patience = 60_000, mostWaiting = 10): Promise<Scene> {
   let collections = 0;
   const collectGarbage = () => void collections++;
@@ -74,7 +74,7 @@ async function open(mostBytes: number, patience = 60_000, mostWaiting = 10): Pro
 
 const lengthOf = (bytes: number) => `Content-Length: ${bytes}`;
 
-/** A body in one chunk, without its end. */
+/** A body in one chunk, without the final chunk. */
 const chunk = (bytes: number) => `${bytes.toString(16)}\r\n${'x'.repeat(bytes)}\r\n`;
 
 async function firstLine(socket: Socket): Promise<string> {
@@ -86,11 +86,11 @@ async function firstLine(socket: Socket): Promise<string> {
   return text;
 }
 
-test('G5: large bodies are let in while there is room, the others in the order in which they came', async () => {
+test('G5: large bodies are admitted while there is room, and the others in order of arrival', async () => {
   const { reading, read, answer, begin } = await open(2 * LARGE + 100);
   for (let index = 0; index < 5; index++) {
     begin(lengthOf(LARGE + index), 'x'.repeat(LARGE + index));
-    // Of two connections that are made at once either may be the first.
+    // Two connections that are opened at the same time may arrive in either order.
     await waitUntil(() => read.length === Math.min(index + 1, 2), { what: 'it to be read, or to wait' });
   }
   expect(reading.held()).toBe(2 * LARGE + 1);
@@ -119,11 +119,11 @@ test('G5: small bodies never wait', async () => {
 test.each([
   ['without a length', 'Transfer-Encoding: chunked', `${chunk(LARGE)}0\r\n\r\n`],
   [
-    'that is large when it is unpacked',
+    'that is large after unpacking',
     `${lengthOf(gzipSync('x'.repeat(LARGE)).length)}\r\nContent-Encoding: gzip`,
     gzipSync('x'.repeat(LARGE)),
   ],
-])('G5: a body %s waits as well, and keeps no more room than it takes', async (_, headers, body) => {
+])('G5: a body %s waits as well, and keeps only the room that it uses', async (_, headers, body) => {
   const { reading, read, begin } = await open(LARGE + 1);
   const first = begin(lengthOf(LARGE), 'x'.repeat(LARGE / 2));
   await waitUntil(() => reading.held() === LARGE, { what: 'the first to be let in' });
@@ -137,7 +137,7 @@ test.each([
   expect([read[1], reading.held()]).toEqual([LARGE, LARGE]);
 });
 
-test('G5: a body without a length is kept in no larger piece than a body may be', async () => {
+test('G5: a body without a length is never held in a buffer above the limit', async () => {
   const { read, begin } = await open(LIMIT);
   const allocate = vi.spyOn(Buffer, 'allocUnsafeSlow');
   onTestFinished(() => allocate.mockRestore());
@@ -148,7 +148,7 @@ test('G5: a body without a length is kept in no larger piece than a body may be'
   expect(Math.max(...allocate.mock.calls.map(([bytes]) => bytes))).toBeLessThanOrEqual(LIMIT);
 });
 
-test('G5: whoever has waited too long is answered with 503 and Retry-After, and the next one is let in', async () => {
+test('G5: a request that has waited too long gets 503 with Retry-After, and the next continues', async () => {
   const { reading, read, begin } = await open(LARGE, 200);
   const first = begin(lengthOf(LARGE), 'x');
   await waitUntil(() => reading.held() === LARGE, { what: 'the first to be let in' });
@@ -160,14 +160,14 @@ test('G5: whoever has waited too long is answered with 503 and Retry-After, and 
   await waitUntil(() => read.length === 1, { what: 'the next' });
 });
 
-test('G5: whoever comes when too many wait is answered with 503 at once', async () => {
+test('G5: a request that arrives while too many wait gets 503 at once', async () => {
   const { reading, begin } = await open(LARGE, 60_000, 0);
   begin(lengthOf(LARGE), 'x');
   await waitUntil(() => reading.held() === LARGE, { what: 'the first to be let in' });
   expect(await firstLine(begin(lengthOf(LARGE), 'x'))).toMatch(/^HTTP\/1.1 503 /);
 });
 
-test('G5: a body that waits has no more time to come than any other: 408', async () => {
+test('G5: waiting for room does not extend the time limit of a body: 408', async () => {
   const { reading, begin } = await open(LARGE);
   answerBrokenRequests(server!, createStrangersLog(createLog('test', 'silent')));
   server!.requestTimeout = 300;
@@ -178,7 +178,7 @@ test('G5: a body that waits has no more time to come than any other: 408', async
   await waitUntil(() => reading.held() === 0, { what: 'all room to be given back' });
 });
 
-test('G5: whoever leaves while waiting gives up its place', async () => {
+test('G5: a client that disconnects while waiting gives up its position', async () => {
   const { reading, read, begin } = await open(LARGE);
   const first = begin(lengthOf(LARGE), 'x');
   await waitUntil(() => reading.held() === LARGE, { what: 'the first to be let in' });
@@ -189,10 +189,10 @@ test('G5: whoever leaves while waiting gives up its place', async () => {
   expect(reading.held()).toBe(LARGE);
 });
 
-test('G5: garbage is collected once per quarter of the room that huge bodies have taken, and for no other body', async () => {
+test('G5: garbage is collected once per quarter of the room that huge bodies have used', async () => {
   const { reading, read, answer, begin, collections } = await open(8_000_000);
   let requests = 0;
-  /** Sends one body, and waits until it has been answered and its room been given back. */
+  /** Sends one body, and waits until it has been answered and its room has been returned. */
   async function send(headers: string, body: string): Promise<void> {
     begin(headers, body);
     requests++;

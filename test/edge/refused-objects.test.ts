@@ -19,7 +19,7 @@ beforeAll(async () => {
 });
 afterAll(() => pool.end());
 
-/** Of each test its own. */
+/** A new workspace for each test. */
 let workspaceId: string;
 const keyId = newId();
 const HOUR = 3_600_000;
@@ -30,7 +30,7 @@ beforeEach(() => {
 
 type Limits = Partial<typeof refusalLimits>;
 
-/** A collector as web has one; `value` reads one of its counters. */
+/** Opens a collector with the settings of web. `value` reads one of its counters. */
 function open(limits: Limits = {}, store = pool) {
   const metrics = createEdgeMetrics();
   const refused = new RefusedObjects(store, {
@@ -94,7 +94,7 @@ test('two web processes that refuse objects for one cause share its row', async 
   expect(await causesOf()).toMatchObject([{ objects: 40 }]);
 });
 
-test('the refused objects of a request are found by its id, the first 300 of them', async () => {
+test('the first 300 refused objects of a request are found by its id', async () => {
   const { refused } = open();
   const rejected = Array.from({ length: 400 }, (_, index) => required(index));
   const large = request({ rejected });
@@ -106,7 +106,7 @@ test('the refused objects of a request are found by its id, the first 300 of the
   expect(await findRefusedRequest(pool, newId(), large.requestId)).toBeUndefined();
 });
 
-test('causes above the limit of a reason and hour share one group, and none is lost from the count', async () => {
+test('causes above the limit of a reason and hour share one group, and all are counted', async () => {
   const { refused } = open({ groupsOfReason: 3 });
   for (let round = 0; round < 2; round++) {
     const rejected = Array.from({ length: 10 }, (_, index) => required(index, `field${index}`));
@@ -136,7 +136,7 @@ test('requests above the limit of an hour are not kept, except those that open a
   expect(kept.map((one) => one !== undefined)).toEqual([true, true, false, false, true]);
 });
 
-test('above the limit of memory refused objects are dropped and counted', async () => {
+test('refused objects above the limit of memory are dropped and counted', async () => {
   const { refused, value } = open({ pendingGroups: 2 });
   const rejected = ['one', 'two', 'three', 'four'].map((field, index) => required(index, field));
   refused.note(request({ rejected }));
@@ -145,7 +145,7 @@ test('above the limit of memory refused objects are dropped and counted', async 
   expect(await causesOf()).toHaveLength(2);
 });
 
-test('what Postgres does not take is written later, once', async () => {
+test('refused objects that Postgres did not store are written later, once', async () => {
   let isAway = true;
   const flaky = {
     query: (...given: Parameters<Pool['query']>) =>
@@ -166,7 +166,7 @@ test('what Postgres does not take is written later, once', async () => {
   expect(await value('penstock_refused_objects_dropped_total')).toBe(0);
 });
 
-test('after 60 failed writes what they carry is dropped and counted', async () => {
+test('after 60 failed writes their refused objects are dropped and counted', async () => {
   const away = { query: () => Promise.reject(new Error('Connection terminated')) } as unknown as Pool;
   const { refused, value } = open({}, away);
   refused.note(request({ rejected: [required(0), required(1)] }));
@@ -175,7 +175,7 @@ test('after 60 failed writes what they carry is dropped and counted', async () =
   await refused.stop();
 });
 
-test('no value of a refused object is stored, so a deleted user leaves nothing in it', async () => {
+test('values of refused objects are not stored, so deleting a user leaves no trace of them', async () => {
   const planted = `planted-${uuidv7()}`;
   const email = `${planted}@example.com`;
   const { refused } = open();
@@ -216,7 +216,7 @@ test('refused objects of the last two hours are counted for the whole installati
   expect(seconds).toBeLessThan(7200);
 });
 
-test('refused objects and their requests are forgotten after 30 days, and no sooner', async () => {
+test('refused objects and their requests are removed after 30 days, and no sooner', async () => {
   const { refused } = open();
   const daysAgo = (days: number) => uuidv7({ msecs: Date.now() - days * 24 * HOUR });
   const requests = [45, 31, 29, 0].map((days) => request({ requestId: daysAgo(days) }));

@@ -10,12 +10,12 @@ import { createLog, createStrangersLog } from '../../src/platform/log.ts';
 import type { Json } from '../../src/profile/json.ts';
 import { waitUntil } from '../setup/wait-until.ts';
 
-/** More than the kernel takes for a receiver that does not read. */
+/** More than the kernel buffers for a receiver that does not read. */
 const LARGE = Buffer.alloc(16_777_216, 'x');
 
 let server: Server;
 let responses: Responses;
-/** Paths of the requests that were begun, in their order. */
+/** Paths of the requests that were started, in order. */
 let begun: string[];
 const clients: Socket[] = [];
 
@@ -55,12 +55,12 @@ async function open(port: number, sent: string): Promise<Socket> {
 const get = (...paths: string[]) => paths.map((path) => `GET ${path} HTTP/1.1\r\nHost: a\r\n\r\n`).join('');
 
 describe('requests of one connection', () => {
-  test('begin one after the other, each after the previous response was taken', async () => {
+  test('start one after the other, each after the previous response was read', async () => {
     const port = await serve((path, response) => response.end(path === '/large' ? LARGE : path));
     const client = await open(port, get('/large', ...Array(300).fill('/small')));
     client.pause();
     await waitUntil(() => begun.length === 1, { what: 'the first request' });
-    // Other connections are served meanwhile.
+    // Other connections are served in the meantime.
     for (let other = 0; other < 3; other++) await fetch(`http://127.0.0.1:${port}/other`);
     expect(begun.filter((path) => path !== '/other')).toEqual(['/large']);
     let bytes = 0;
@@ -72,7 +72,7 @@ describe('requests of one connection', () => {
     expect(bytes).toBeGreaterThan(LARGE.length);
   });
 
-  test('are dropped behind a response that closes the connection', async () => {
+  test('are dropped after a response that closes the connection', async () => {
     const port = await serve((path, response) =>
       response.setHeader('Connection', path === '/last' ? 'close' : 'keep-alive').end(path),
     );
@@ -82,7 +82,7 @@ describe('requests of one connection', () => {
     expect(begun).toEqual(['/first', '/last']);
   });
 
-  test('wait within 8 MB; beyond that the connection with most of them is closed', async () => {
+  test('wait within 8 MB, and above that the connection with most of them is closed', async () => {
     const port = await serve((path, response) => {
       if (path !== '/waits') response.end('done');
     });
@@ -96,7 +96,7 @@ describe('requests of one connection', () => {
 });
 
 describe('a client that closes its sending half after the request', () => {
-  test('reads the response, which may take its time, before the connection is closed', async () => {
+  test('receives a slow response before the connection is closed', async () => {
     const port = await serve((path, response) => void setTimeout(() => response.end(`done ${path}`), 50));
     const client = await open(port, '');
     client.end(get('/first', '/second'));
@@ -106,14 +106,14 @@ describe('a client that closes its sending half after the request', () => {
   });
 });
 
-test('a complete request is answered also if what follows it is no HTTP', async () => {
+test('a complete request is answered even if it is followed by input that is not HTTP', async () => {
   const port = await serve((path, response) => void setTimeout(() => response.end(`done ${path}`), 50));
   const received = await text(await open(port, `${get('/first', '/second')}no http\r\n\r\n`));
   expect(received.match(/HTTP\/1.1 \d+/g)).toEqual(['HTTP/1.1 200', 'HTTP/1.1 200', 'HTTP/1.1 400']);
 });
 
-describe('a receiver that takes nothing', () => {
-  test('is cut off after 30 s, and one that reads is not', async () => {
+describe('a receiver that does not read', () => {
+  test('is cut off after 30 s, while one that reads is not', async () => {
     const port = await serve((_, response) => response.end(LARGE));
     const stalled = await open(port, get('/'));
     stalled.pause();
@@ -129,7 +129,7 @@ describe('a receiver that takes nothing', () => {
     await once(stalled.resume(), 'close');
   });
 
-  test('is cut off after 10 s where 64 KiB are required in that time', async () => {
+  test('is cut off after 10 s if 64 KiB are required in that time', async () => {
     const port = await serve((_, response) => {
       responses.order.requireRate(response, { bytes: 65_536, within: 10_000 });
       response.end(LARGE);
@@ -145,7 +145,7 @@ describe('a receiver that takes nothing', () => {
 });
 
 describe('a large response', () => {
-  test('is sent whole in pieces, and returns its bytes as they are taken', async () => {
+  test('is sent completely in pieces, and frees its bytes as they are read', async () => {
     const users = Array.from({ length: 200 }, (_, index) => ({ id: index, text: 'é'.repeat(20_000) }));
     const sent = JSON.stringify({ users, message: 'success' });
     let held = 0;
@@ -163,7 +163,7 @@ describe('a large response', () => {
     await waitUntil(() => responses.held() === 0, { what: 'the bytes to be returned' });
   });
 
-  test('has the text that JSON.stringify makes, whatever is in it', async () => {
+  test('has the same text as JSON.stringify for any content', async () => {
     await serve((_, response) => response.end());
     const bodies = [
       {},
@@ -178,7 +178,7 @@ describe('a large response', () => {
     }
   });
 
-  test('is refused to a workspace whose responses are not read, before the work is done again', async () => {
+  test('is refused to a workspace that does not read its responses, before the work is repeated', async () => {
     const port = await serve(async (_, response) => {
       const encoded = await responses.encode({ text: 'x'.repeat(12_000_000) }, { owner: 'w', isLarge: true });
       if (typeof encoded !== 'string') responses.sendPieces(response, encoded);

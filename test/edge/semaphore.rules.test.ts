@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { createRequestSemaphore } from '../../src/edge/load-shedding.ts';
 
-/** Work that ends when it is told to. */
+/** Work that ends when the test calls `end`. */
 function held() {
   let end = () => {};
   const done = new Promise<void>((resolve) => {
@@ -10,7 +10,7 @@ function held() {
   return { work: () => done, end };
 }
 
-/** A semaphore of which one owner may have all places. */
+/** Creates a semaphore that one owner may use completely. */
 const semaphoreOf = (settings: { atOnce: number; mostWaiting: number; patience: number }) =>
   createRequestSemaphore({
     ...settings,
@@ -20,7 +20,7 @@ const semaphoreOf = (settings: { atOnce: number; mostWaiting: number; patience: 
 
 const refused = { status: 503, headers: { 'Retry-After': '1' } };
 
-test('as many work at a time as may, the others in the order in which they came', async () => {
+test('as much work runs at a time as allowed, and the rest in the order of arrival', async () => {
   const semaphore = semaphoreOf({ atOnce: 2, mostWaiting: 10, patience: 60_000 });
   const begun: number[] = [];
   const all = [0, 1, 2, 3, 4].map(() => held());
@@ -39,7 +39,7 @@ test('as many work at a time as may, the others in the order in which they came'
   expect(begun).toEqual([0, 1, 2, 3, 4]);
 });
 
-test('work that fails gives its place on, and its error to its caller', async () => {
+test('failed work frees its slot, and its caller gets the error', async () => {
   const semaphore = semaphoreOf({ atOnce: 1, mostWaiting: 10, patience: 60_000 });
   const failed = semaphore.use('one', () => Promise.reject(new Error('no')));
   const behind = semaphore.use('one', async () => 'done');
@@ -48,7 +48,7 @@ test('work that fails gives its place on, and its error to its caller', async ()
   expect(await semaphore.use('one', async () => 'later')).toBe('later');
 });
 
-test('whoever comes when too many wait is refused at once with 503, and the waiting are not', async () => {
+test('work above the waiting limit is refused at once with 503, and waiting work is not', async () => {
   const semaphore = semaphoreOf({ atOnce: 1, mostWaiting: 1, patience: 60_000 });
   const first = held();
   const working = semaphore.use('one', first.work);
@@ -59,7 +59,7 @@ test('whoever comes when too many wait is refused at once with 503, and the wait
   expect(await waiting).toBe('done');
 });
 
-test('whoever has waited too long is refused with 503, is not begun, and leaves a place to wait', async () => {
+test('work that waited too long is refused with 503, never starts, and frees its position', async () => {
   const semaphore = semaphoreOf({ atOnce: 1, mostWaiting: 1, patience: 20 });
   const first = held();
   const working = semaphore.use('one', first.work);

@@ -1,14 +1,14 @@
 import { expect, test } from 'vitest';
 import { createSmallBodies } from '../../src/edge/reading.ts';
 
-/** Bodies by name, and the names of those that were shed, in that order. */
+/** Bodies by name, and the names of the dropped bodies, in order. */
 function scene(mostBytes: number) {
   const bodies = createSmallBodies(mostBytes);
   const shed: string[] = [];
   return { ...bodies, shed, begin: (name: string) => bodies.count(() => shed.push(name)) };
 }
 
-test('G5: past the bound the oldest without a key goes first, whether it is whole or not', () => {
+test('G5: above the bound, the oldest body without a key is dropped first, complete or not', () => {
   const { begin, shed, held } = scene(100);
   const known = begin('known');
   known.know();
@@ -22,7 +22,7 @@ test('G5: past the bound the oldest without a key goes first, whether it is whol
   expect([shed, held()]).toEqual([['a stranger, whole'], 80]);
 });
 
-test('G5: then the oldest that is still on its way, and none that has come', () => {
+test('G5: then the oldest body that is still arriving is dropped, and no complete body', () => {
   const { begin, shed, held } = scene(100);
   const names = ['first', 'second', 'third'];
   const bodies = names.map((name) => {
@@ -36,14 +36,14 @@ test('G5: then the oldest that is still on its way, and none that has come', () 
   last.know();
   last.grow(40);
   expect([shed, held()]).toEqual([['second'], 100]);
-  // Where all others have come, whoever comes now is the one.
+  // If all other bodies are complete, the new one is dropped.
   bodies[2]!.complete();
   last.complete();
   begin('too late').grow(1);
   expect([shed, held()]).toEqual([['second', 'too late'], 100]);
 });
 
-test('what is given back is room for others, and counts no more', () => {
+test('released bytes are free for other bodies, and are no longer counted', () => {
   const { begin, shed, held } = scene(100);
   const one = begin('one');
   one.grow(80);

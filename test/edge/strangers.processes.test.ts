@@ -20,7 +20,7 @@ afterAll(() => fleet?.stop());
 
 const users = { external_ids: ['nobody'] };
 
-/** A key of the workspace that opens from these addresses alone. */
+/** Creates a key of the workspace that is valid only from these addresses. */
 async function keyFrom(allowlist: string): Promise<string> {
   const { secret, identifier, hash } = newApiKey();
   await fleet.pool.query(
@@ -31,7 +31,7 @@ async function keyFrom(allowlist: string): Promise<string> {
   return secret;
 }
 
-test('behind proxies that say too little, an allowlist lets nobody in, not even for the proxy itself', async () => {
+test('an allowlist refuses requests if the proxies do not report the client, even for the proxy', async () => {
   const key = await keyFrom('127.0.0.0/8');
   const ask = async (forwarded?: string) => {
     const headers = forwarded === undefined ? {} : { 'x-forwarded-for': forwarded };
@@ -42,12 +42,12 @@ test('behind proxies that say too little, an allowlist lets nobody in, not even 
   expect(await ask('127.0.0.1, unknown, 10.0.0.1')).toBe(403);
   expect(await ask('10.0.0.2, 10.0.0.1')).toBe(403);
   expect(await ask('127.0.0.1, 10.0.0.1')).toBe(201);
-  // A key without a list opens from everywhere.
+  // A key without a list is valid from any address.
   const { key: open } = fleet.workspace;
   expect((await send(edge.port, { path: '/users/export/ids', key: open, json: users })).status).toBe(201);
 });
 
-test('refused requests of strangers are logged at a bounded rate, and those of known keys all the same', async () => {
+test('refused requests without a valid key are logged at a bounded rate, all others completely', async () => {
   const lines = () => edge.log.filter(({ status }) => [400, 401, 404, 405].includes(status as number)).length;
   const started = performance.now();
   let asked = 0;
@@ -77,7 +77,7 @@ test('refused requests of strangers are logged at a bounded rate, and those of k
   const known = () => edge.log.filter(({ request_id }) => ids.has(request_id as string)).length;
   await waitUntil(() => known() === 20, { what: 'a line for each request of the key' });
 
-  // One line for each while in which lines were left out: on a slow machine the flood takes several.
+  // One line for each period in which lines were omitted: on a slow machine the burst takes several.
   const told = () => edge.log.reduce((sum, { left_out }) => sum + ((left_out as number | undefined) ?? 0), 0);
   await waitUntil(() => told() + lines() >= asked, {
     what: 'the count of what was left out',
@@ -89,7 +89,7 @@ test('refused requests of strangers are logged at a bounded rate, and those of k
   expect(told()).toBe(asked - written);
 });
 
-test('after a flood, strangers have lines of their own again', () => {
+test('after a burst, requests without a key have lines of their own again', () => {
   let now = 0;
   const written: object[] = [];
   const write = (fields: object) => void written.push(fields);

@@ -7,22 +7,22 @@ const padding = ' '.repeat(20_000);
 const keys = (count: number) => Array.from({ length: count }, (_, index) => `"${index}":0`).join(',');
 const many = (count: number, one: string) => `[${Array(count).fill(one).join(',')}]`;
 
-describe('what would hold the process up is known before it is parsed', () => {
+describe('a structure that would block the process is detected before parsing', () => {
   test.each([
     ['arrays nested too deep', nested(MOST.depth + 1, '[', ']') + padding, true],
-    ['arrays nested as deep as may be', nested(MOST.depth, '[', ']') + padding, false],
+    ['arrays nested as deep as allowed', nested(MOST.depth, '[', ']') + padding, false],
     ['objects nested too deep', nested(MOST.depth + 1, '{"a":', '}') + padding, true],
     ['arrays that are never closed', '['.repeat(20_000), true],
     ['too many empty objects', many(MOST.containers, '{}'), true],
-    ['as many empty objects as may be', many(MOST.containers - 1, '{}'), false],
+    ['as many empty objects as allowed', many(MOST.containers - 1, '{}'), false],
     ['an object of too many keys', `{${keys(MOST.keysOfOne + 1)}}`, true],
-    ['an object of as many keys as may be', `{${keys(MOST.keysOfOne)}}`, false],
+    ['an object with as many keys as allowed', `{${keys(MOST.keysOfOne)}}`, false],
     ['objects that have too many keys together', many(9, `{${keys(9000)}}`), true],
-    ['objects that have as many keys together as may be', many(8, `{${keys(9000)}}`), false],
-    ['closings alone', '}'.repeat(20_000), false],
+    ['objects with as many keys together as allowed', many(8, `{${keys(9000)}}`), false],
+    ['only closing brackets', '}'.repeat(20_000), false],
     ['brackets and colons in a string', `"${'[{:'.repeat(20_000)}"`, false],
-    ['behind an escaped quote in a string', `"\\"${'[:'.repeat(20_000)}"`, false],
-    ['behind a string that ends with a backslash', `["\\\\",${'['.repeat(20_000)}`, true],
+    ['after an escaped quote in a string', `"\\"${'[:'.repeat(20_000)}"`, false],
+    ['after a string that ends with a backslash', `["\\\\",${'['.repeat(20_000)}`, true],
     ['a string that is never closed', `"${'['.repeat(20_000)}`, false],
     ['the largest request that fits the other rules', many(225, `{${keys(250)}}`), false],
   ])('%s', (_, text, refused) => expect(look(text)).toBe(refused));

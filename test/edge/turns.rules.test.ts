@@ -3,7 +3,7 @@ import { createTurns } from '../../src/edge/turns.ts';
 
 const nextTurnOfTheLoop = () => new Promise(setImmediate);
 
-/** A clock that goes on by what the work takes. Another workspace has sent something a moment ago, unless nobody has. */
+/** A clock that advances by the duration of the work. Unless `alone`, another workspace has just sent something. */
 async function scene({ alone = false } = {}) {
   let now = 0;
   const turns = createTurns(() => now);
@@ -22,7 +22,7 @@ async function scene({ alone = false } = {}) {
   return { turns, done, work };
 }
 
-test('with a flood waiting, a workspace that comes later is in the next turn', async () => {
+test('while a burst waits, a workspace that arrives later is served in the next turn', async () => {
   const { work, done } = await scene();
   const flood = Array.from({ length: 50 }, () => work('flood', 1));
   await nextTurnOfTheLoop();
@@ -34,7 +34,7 @@ test('with a flood waiting, a workspace that comes later is in the next turn', a
   expect(done).toHaveLength(51);
 });
 
-test('requests of one workspace go on in the order in which they came', async () => {
+test('requests of one workspace continue in the order of their arrival', async () => {
   const { turns } = await scene();
   const order: number[] = [];
   await Promise.all(
@@ -46,7 +46,7 @@ test('requests of one workspace go on in the order in which they came', async ()
   expect(order).toEqual(Array.from({ length: 30 }, (_, number) => number));
 });
 
-test('nobody waits as long as there is little to do', async () => {
+test('requests do not wait as long as there is little work', async () => {
   const { turns } = await scene();
   for (let number = 0; number < 3; number++) {
     expect(turns.turn('one')).toBeUndefined();
@@ -54,7 +54,7 @@ test('nobody waits as long as there is little to do', async () => {
   }
 });
 
-test('after much work nobody waits again', async () => {
+test('after much work, requests do not wait again', async () => {
   const { turns, work } = await scene();
   await Promise.all(Array.from({ length: 20 }, () => work('flood', 1)));
   await nextTurnOfTheLoop();
@@ -62,7 +62,7 @@ test('after much work nobody waits again', async () => {
   expect(turns.turn('one')).toBeUndefined();
 });
 
-test('a workspace that sends alone waits for nobody', async () => {
+test('a workspace that sends alone does not wait for its turn', async () => {
   const { turns, work } = await scene({ alone: true });
   const all = Array.from({ length: 50 }, () => work('one', 1));
   expect(turns.turn('one')).toBeUndefined();
