@@ -65,8 +65,8 @@ export function watchDepth(
   return {
     ...service,
     /**
-     * Jobs that waited in all lanes, or in the lanes of one shard, at most 200 ms ago; in an idle process, at most 2
-     * s ago.
+     * Jobs that waited in all lanes, or in the lanes of one shard, at most 200 ms ago; in an idle process, at most
+     * 2 s ago.
      */
     waiting: (shard?: number) =>
       shard === undefined ? shards.reduce((sum, one) => sum + waitingIn(one.shard), 0) : waitingIn(shard),
@@ -132,8 +132,8 @@ export function createLaneDepths(store: LaneStore, { lanes, timeout }: { lanes: 
 
   return {
     /**
-     * The state of each lane, in the order of the lanes. @throws if every lane fails to answer within `timeout`
-     * milliseconds
+     * The state of each lane, in the order of the lanes.
+     * @throws if every lane fails to answer within `timeout` milliseconds
      */
     look,
     /** Reads the state of each lane; undefined if the queue did not answer. */

@@ -197,7 +197,7 @@ interface ShardOptions {
   placing: Placing | undefined;
   options: { lanes: number; maxEnvelopeObjects: number };
   neighbours: Neighbours;
-  /** Whether more jobs wait in the lanes of a shard than its workers have in progress. */
+  /** Whether the workers of a shard are behind: `BEHIND` or more jobs wait per lane. */
   isBehind(shard: number): boolean;
   fillsEnvelope(): boolean;
   /** Queues a request for the current shard of its workspace. */

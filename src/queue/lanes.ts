@@ -11,7 +11,7 @@ export function laneName(lane: number): string {
   return `lane-${lane}`;
 }
 
-/** Workers count as behind when this many jobs wait in each lane. */
+/** Average number of waiting jobs per lane at which the workers of a shard count as behind. */
 export const BEHIND = 3;
 
 /** The queue in which the console shows dead letters. A retry there replays the dead letter. */
@@ -57,8 +57,8 @@ export interface Placing {
   /** Resolves to the shard of a workspace as soon as it is known. @throws {QueueUnavailable} */
   settled(workspaceId: string): Promise<number>;
   /**
-   * Resolves when the moves from a shard have been read recently; undefined if they are recent already. @throws
-   * {QueueUnavailable}
+   * Resolves when the moves from a shard have been read recently; undefined if they are recent already.
+   * @throws {QueueUnavailable}
    */
   fresh(shard: number): Promise<void> | undefined;
   /**

@@ -96,8 +96,8 @@ export function openMoves(redis: RedisClient, timeout: number) {
       return { version, now, moves: told && movesIn(told) };
     },
     /**
-     * Starts a move: producers hold the workspace's requests as soon as they have read it. @returns false if another
-     * move of it is running
+     * Starts a move: producers hold the workspace's requests as soon as they have read it.
+     * @returns false if another move of it is running
      */
     async begin(shard: number, workspaceId: string, { to, number }: Move): Promise<boolean> {
       const given = [workspaceId, to, number, HOLD_MS] as const;

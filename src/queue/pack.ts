@@ -200,7 +200,7 @@ function placeAll(batch: readonly Packable[], lanes: number): Places {
   return { lanes: places, fence };
 }
 
-/** Whether an object of this size has no room left in the envelope. Envelopes are opened only for an object. */
+/** Whether the envelope has no room for another object of this size. */
 function isFull({ objects, bytes }: Open, more: number, maxObjects: number): boolean {
   return objects.length >= maxObjects || bytes + more > MAX_ENVELOPE_BYTES;
 }

@@ -129,7 +129,10 @@ function createPlacing({ pool, moves, shards, lanes, producer }: PlacingOptions)
     return performance.now() - known[shard]!.at < KNOWN_MS / 2 ? undefined : ask(shard);
   }
 
-  /** Runs one query at a time. Callers that arrive during a query share the next answer. */
+  /**
+   * Runs one query at a time. Callers that arrive during a query share its answer, which dates from the start of the
+   * query.
+   */
   function ask(shard: number): Promise<void> {
     const its = known[shard]!;
     its.asking ??= askOnce(shard).finally(() => {
@@ -222,7 +225,7 @@ function createPlacing({ pool, moves, shards, lanes, producer }: PlacingOptions)
       const shard = await settled(id);
       return homes.get(id) ?? { shard, moves: 0 };
     },
-    /** Forgets all shards after the queue has lost data: the moves may be among it. */
+    /** Forgets all shards after the queue has lost data, which may include moves. */
     forget(): void {
       homes.clear();
       for (const shard of known.keys()) known[shard] = unknown();

@@ -307,8 +307,8 @@ export interface RedisHealth {
 }
 
 /**
- * Reads the health of the servers that have lanes, by the worst of them, and the memory of the fullest. @throws if
- * one does not answer
+ * Reads the health of the servers that have lanes, by the worst of them, and the memory of the fullest.
+ * @throws if one does not answer
  */
 export async function readHealth(
   redis: RedisClient,

@@ -76,7 +76,7 @@ describe.each(['redis', 'postgres'] as const)('the queue lives in %s', (kind) =>
     await send(11, ['ann']);
   });
 
-  test('G5: a workspace may hold as much as is free: one alone half, two a third each', async () => {
+  test('G5: a workspace may hold as much as is free: one half, two a third each; room is left', async () => {
     const { sendOf, pending } = await scene.begin({ maxPendingObjects: 900, maxPendingBytes: 1e6 });
     const resume = await scene.stall();
     const [one, other, quiet] = [uuidv7(), uuidv7(), uuidv7()];

@@ -183,7 +183,7 @@ test('lanes are assigned as before after Redis lost the assignment', async () =>
   expect(workers.map(({ open }) => open())).toEqual(before);
 });
 
-test('a lane with an envelope of a later release waits for a worker that can read it', async () => {
+test('a lane that needs a later release waits, or exceeds the share of a worker that reads it', async () => {
   const older = [worker({ lanes: 4 }), worker({ lanes: 4 })];
   await rounds(older);
   const [lane] = older[0]!.open();
