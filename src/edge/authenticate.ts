@@ -118,7 +118,10 @@ function bearer(header: string | undefined): string | undefined {
     : undefined;
 }
 
-/** The error for a missing or malformed header. */
+/**
+ * The error for a missing or malformed header. Unknown and revoked keys get the same message, which does not reveal
+ * whether a key has existed.
+ */
 function keyless(header: string | undefined): ApiError {
   const fact =
     header === undefined

@@ -135,7 +135,8 @@ function planNoting(
 }
 
 /**
- * Returns the plan, or plans again if a missing group is now in the store. @throws the refusal if there is no plan
+ * Returns the plan, or plans again if a missing group is now in the store.
+ * @throws the refusal if there is no plan
  */
 function planOf(
   operation: QueuedOperation,

@@ -8,7 +8,7 @@ import type { StrangersLog } from '../platform/log.ts';
 import type { ResponseOrder } from '../platform/response-order.ts';
 import { hasBody, type RequestInHand } from './request.ts';
 
-/** Maximum bytes of a head without a long list in its query; the default of Node. */
+/** Maximum bytes of a head, unless its operation takes a list in the query; the default of Node. */
 const ORDINARY = 16_384;
 
 /** A request with more header fields is refused. Node silently drops fields above `maxHeadersCount`. */
@@ -31,7 +31,7 @@ const FEW_CONNECTIONS = 500;
 const READ_IN_A_TURN = 32;
 
 /**
- * Bytes of buffers in the process above which such a turn waits for the garbage collector, at most so many
+ * Bytes of buffers in the process above which such a turn waits for the garbage collector, for at most `most`
  * milliseconds, while there are many heads. Data of closed connections occupies memory until it is collected. Bodies
  * are not a reason to wait.
  */
@@ -62,9 +62,9 @@ interface Connection {
 const HEAD_SHED = 'PENSTOCK_HEAD_SHED';
 
 /**
- * Bounds the memory of all request heads together. Arriving heads are only visible to Node, which keeps them for 10
- * s. The rest are long heads of requests that are being answered. Above the bound, the heads that began first are
- * dropped, because a legitimate head arrives at once.
+ * Bounds the memory of all request heads together. Arriving heads are only visible to Node, which keeps them for 10 s.
+ * The rest are long heads of requests that are being answered. Above the bound, the heads that began first are dropped,
+ * because a legitimate head arrives at once.
  */
 export function createHeads(mostBytes: number) {
   const connections = new Map<Socket, Connection>();

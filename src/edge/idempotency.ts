@@ -143,8 +143,8 @@ export function createIdempotency(pool: Pool, log: Log) {
       const done = await attempt.carryOut(begun);
       return { ...done, requestId, reply: await record(key, begun, done.reply) };
     } catch (error) {
-      // A refused request had no effect, and the key may be used again. After any other error it is unknown how far
-      // the request got, so the next request completes it.
+      // A refused request had no effect, so its key may be used for another request. After any other error it is
+      // unknown how far the request got, so the next request completes it.
       const letGo = error instanceof ApiError && error.status < 500;
       await (letGo ? forgetRefused : endLease)(pool, key, requestId).catch(() => {});
       throw error;

@@ -116,7 +116,7 @@ export function highWaterMarks(
 interface Overload {
   reason: string;
   /**
-   * Name of the mark; `half` if only requests that give way are refused, `share` if only those of the workspace are.
+   * Name of the mark; `half` if only low-priority requests are refused, `share` if only requests of the workspace are.
    */
   limit: string;
 }

@@ -111,7 +111,7 @@ export async function createProxy(settings: ProxySettings, parts: ProxyParts) {
     served.catch((error) => fail(response, error, operation));
   }
 
-  /** Logs a request that changed users in the upstream but not here. */
+  /** Counts a forwarded request, and logs it if it may have changed users in the upstream but not here. */
   function countForwarded(method: string, path: string, status: number): void {
     if (!mayChangeUsers(method, path)) copies.count('other', 'forwarded');
     else if (status >= 300) copies.count('other', refusedBy(status));
@@ -263,7 +263,8 @@ function refuse(
 const COPIED_DIRECT: ReadonlySet<string> = new Set(['sms.invalid_phone_numbers.remove']);
 
 /**
- * Operations of the upstream that Penstock does not offer, with the operation that does the same with the same body.
+ * Operations of the upstream that Penstock may not offer, depending on VENDOR_RULES, with the operation of Penstock
+ * that does the same with the same body.
  */
 const SAME_AS: readonly { path: string; id: string; ours: string }[] = [
   { path: '/users/track/sync', id: 'users.track.sync', ours: 'users.track' },

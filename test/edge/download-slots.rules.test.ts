@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { DownloadSlots } from '../../src/edge/download-slots.ts';
 
-test('if another workspace waits, the slowest download of the workspace with most is cut', async () => {
+test('while others wait, the slowest download of a workspace above its share is cut', async () => {
   let now = 0;
   const slots = new DownloadSlots(() => now);
   const cut: string[] = [];

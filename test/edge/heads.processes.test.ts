@@ -116,7 +116,7 @@ describe('G5: the memory of all request heads together is bounded', () => {
     };
   }
 
-  test('of arriving heads, the one that began first is cut off with 503 and Retry-After', async () => {
+  test('the arriving head that began first is cut off with 503 in JSON and Retry-After', async () => {
     const { begin } = await open(100_000);
     const first = begin(`GET /${'x'.repeat(60_000)}`);
     const second = begin(`GET /now${'x'.repeat(60_000)}`);

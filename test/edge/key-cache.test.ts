@@ -108,8 +108,8 @@ describe('while Postgres is unavailable', () => {
   });
 
   /**
-   * Sends one request with a key, this many ms after the first one. @returns the workspace, or the status of the
-   * refusal
+   * Sends one request with a key, this many ms after the first one.
+   * @returns the workspace, or the status of the refusal
    */
   const knock = (key: string | undefined, time: number) =>
     authenticate(key && `Bearer ${key}`, from + time).then(

@@ -189,7 +189,7 @@ test('G5: a client that disconnects while waiting gives up its position', async 
   expect(reading.held()).toBe(LARGE);
 });
 
-test('G5: garbage is collected once per quarter of the room that huge bodies have used', async () => {
+test('G5: garbage is collected once per quarter of the room used, for huge bodies only', async () => {
   const { reading, read, answer, begin, collections } = await open(8_000_000);
   let requests = 0;
   /** Sends one body, and waits until it has been answered and its room has been returned. */
