@@ -178,7 +178,7 @@ function authenticate(
     : authenticator.authenticate(headers.authorization, address, now);
 }
 
-/** The workspace of a company's token is not known, because it does not identify the request's workspace. */
+/** Omits the workspace for a company's token, whose `workspaceId` is the id of the company. */
 function knownBy({ id, companyId, workspaceId }: AnyKey): Known {
   return {
     keyId: id,
